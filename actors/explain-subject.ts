@@ -13,6 +13,7 @@ import {
   type Volume,
 } from "../proto/gen/messages.ts";
 import { RpcError, Status } from "../runtime/rpc.ts";
+import { nodeNames } from "../machines/node-names.ts";
 import type { Store } from "../runtime/store/store.ts";
 
 type Subject =
@@ -98,8 +99,9 @@ async function reasonsFor(store: Store, subject: Subject, explainers: Explainers
     }
     case "task": {
       const { object: task } = subject;
-      const [node, said] = [store.get("node", task.nodeId), store.get("resource", task.nodeId)];
-      return [...(await explainers.explainTask(task)), ...explainTaskPolicy(task, node, said)];
+      const said = store.get("resource", task.nodeId);
+      const where = nodeNames(store.all("node"))(task.nodeId);
+      return [...(await explainers.explainTask(task)), ...explainTaskPolicy(task, where, said)];
     }
     case "service":
       return explainers.explainService(subject.object);

@@ -18,7 +18,7 @@ import { inspectEach } from "./operands.ts";
 import { rotationProgress } from "./root-rotation.ts";
 import { withSettings } from "./swarm/swarm-settings.ts";
 import { printListing } from "./table.ts";
-import { UserError } from "./user-error.ts";
+import { notThere } from "./user-error.ts";
 import { ago, durationText, parsePairs } from "./values.ts";
 
 const nameOf = ({ spec }: Cluster): string => spec?.annotations?.name ?? "";
@@ -27,7 +27,7 @@ const nameOf = ({ spec }: Cluster): string => spec?.annotations?.name ?? "";
 async function findCluster(client: ManagerClient, operand: string): Promise<Cluster> {
   const found = await cluster(client);
   if (found.id !== operand && nameOf(found) !== operand && !found.id.startsWith(operand))
-    throw new UserError(`no such cluster: ${operand}`);
+    throw notThere("cluster", operand);
   return found;
 }
 

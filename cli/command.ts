@@ -5,6 +5,7 @@
  */
 import { parseArgs, type ParseArgsOptionsConfig } from "node:util";
 import { examplesOf } from "./help/examples.ts";
+import { didYouMean, similarTo } from "./help/suggestion.ts";
 import { groupHelp, helpText } from "./help/text.ts";
 import { atFlag, readsThePast } from "./at-flag.ts";
 import { hostOfContext } from "./contexts.ts";
@@ -281,6 +282,11 @@ export function commandGroup(summary: string, commands: Readonly<Record<string, 
   };
 }
 
+/** The flag that `parseArgs` names in its error, without a value. */
+function unknownFlag(error: unknown): string | null {
+  return /'(--[^'=]+|-[^'])/.exec((error as Error).message)?.[1] ?? null;
+}
+
 /** The shell with the manager that a command line names, if it names one. Throws UsageError or UserError. */
 export function shellFor(shell: Shell, host: string | undefined, named: string | undefined): Shell {
   if (named === undefined) return host === undefined ? shell : shell.at(host);
@@ -325,6 +331,12 @@ export function command<const Options extends ParseArgsOptionsConfig>(spec: Comm
     try {
       ({ positionals, values } = parseArgs({ args: words, options, allowPositionals: true, strict: true }));
     } catch (error) {
+      const unknown = (error as { code?: string }).code === "ERR_PARSE_ARGS_UNKNOWN_OPTION" ? unknownFlag(error) : null;
+      if (unknown !== null) {
+        const similar = unknown.startsWith("--") ? similarTo(unknown.slice(2), Object.keys(options)) : [];
+        const guess = didYouMean(similar.map((flag) => `--${flag}`));
+        throw new UsageError(`unknown flag ${unknown}: ${guess}see 'muster ${name} --help'`);
+      }
       // Its sentences end in advice on quoting that has no place here.
       const message = (error as Error).message.split(". ")[0]?.replace(/\n.*/s, "") ?? "";
       throw new UsageError(`${message.charAt(0).toLowerCase()}${message.slice(1)}: see 'muster ${name} --help'`);

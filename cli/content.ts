@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import type { Annotations, Meta } from "../proto/gen/messages.ts";
 import { UsageError } from "./command.ts";
 import { keyOf, labelFields, type Listing } from "./table.ts";
-import { UserError } from "./user-error.ts";
+import { notThere, UserError } from "./user-error.ts";
 import { ago } from "./values.ts";
 
 interface Content {
@@ -39,7 +39,7 @@ export function findNamed<Item extends Content>(noun: string, text: string, item
   if (exact !== undefined) return exact;
   const close = items.filter(({ id }) => text !== "" && id.startsWith(text));
   if (close.length > 1) throw new UserError(`${noun} ${text} is ambiguous (${close.length} matches found)`);
-  if (close[0] === undefined) throw new UserError(`no such ${noun}: ${text}`);
+  if (close[0] === undefined) throw notThere(noun, text);
   return close[0];
 }
 

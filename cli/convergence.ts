@@ -1,4 +1,5 @@
 /** Whether a service is where its spec wants it, judged from the service, its tasks and the nodes alone. Pure. */
+import { nodeNames } from "../machines/node-names.ts";
 import { admissionOf } from "../machines/orchestration/global-nodes.ts";
 import { taskName } from "../machines/list-filters.ts";
 import { isJob, modeOf } from "../machines/orchestration/service-mode.ts";
@@ -173,6 +174,6 @@ export function convergence(
 function remarkOf({ nodeId, status }: Task, nodes: readonly Node[]): string {
   const err = status?.err ?? "";
   const node = nodes.find(({ id }) => id === nodeId);
-  const name = node?.description?.hostname || nodeId;
-  return node === undefined || err.includes(name) ? err : `node ${name}: ${err}`;
+  const hostname = node?.description?.hostname || nodeId;
+  return node === undefined || err.includes(hostname) ? err : `node ${nodeNames(nodes)(nodeId)}: ${err}`;
 }

@@ -19,7 +19,7 @@ import {
 } from "../proto/gen/messages.ts";
 import { RpcError, Status, type RpcChannel } from "../runtime/rpc.ts";
 import type { Shell } from "./shell.ts";
-import { NotThereError, UserError } from "./user-error.ts";
+import { NotThereError, notThere, UserError } from "./user-error.ts";
 
 /** Longer than a manager looks for a leader (15 s). */
 const callTimeoutMs = 25_000;
@@ -104,7 +104,7 @@ function pick<Item extends { readonly id: string }>(
     if (matches.length > 1) throw new UserError(`${noun} ${text} is ambiguous (${matches.length} matches found)`);
     if (matches[0] !== undefined) return matches[0];
   }
-  throw new NotThereError(`no such ${noun}: ${text}`);
+  throw notThere(noun, text);
 }
 
 export function nodeName(node: Node): string {
@@ -129,6 +129,16 @@ export async function findNode(client: ManagerClient, text: string): Promise<Nod
 
 export async function findService(client: ManagerClient, text: string): Promise<Service> {
   return pick("service", text, await listServices(client), serviceName);
+}
+
+/** For `inspect` and `ps`, where Docker's own command looks the service up and says in other words that there is none. */
+export async function lookUpService(client: ManagerClient, text: string): Promise<Service> {
+  try {
+    return await findService(client, text);
+  } catch (error) {
+    if (error instanceof NotThereError) throw new NotThereError(`no such service: ${text}`);
+    throw error;
+  }
 }
 
 export async function findNetwork(client: ManagerClient, text: string): Promise<Network> {

@@ -40,6 +40,7 @@ export async function inspectEach<Item>(
     if (item !== null) found.push(show(item));
   });
   const [outcome] = await Promise.allSettled([all]);
-  if (outcome.status === "fulfilled" || found.length > 0) printInspected(shell, found, format);
+  // As Docker's does, which prints an empty list before the error.
+  if (outcome.status === "fulfilled" || found.length > 0 || format === undefined) printInspected(shell, found, format);
   await all;
 }

@@ -1,4 +1,5 @@
 /** Tasks as a table: Docker's columns, the newest attempt of each slot first and those before it indented beneath. */
+import { nodeNames } from "../machines/node-names.ts";
 import { runtimeOf } from "../machines/list-filters.ts";
 import { isNodeBound } from "../machines/task.ts";
 import {
@@ -9,7 +10,7 @@ import {
   type PortConfig,
   type TaskSpec,
 } from "../proto/gen/messages.ts";
-import { byAge, listNodes, nodeName, type ManagerClient } from "./manager-client.ts";
+import { byAge, listNodes, type ManagerClient } from "./manager-client.ts";
 import type { Listing } from "./table.ts";
 import { ago } from "./values.ts";
 
@@ -82,8 +83,7 @@ export async function taskListing(
   isWhole = false,
   areIdsShown = false,
 ): Promise<Listing> {
-  const nodes = areIdsShown ? [] : await listNodes(client);
-  const names = new Map(nodes.map((node) => [node.id, nodeName(node)]));
+  const nameOf = nodeNames(areIdsShown ? [] : await listNodes(client));
   let previous = "";
   return {
     headings: ["ID", "NAME", "IMAGE", "NODE", "DESIRED STATE", "CURRENT STATE", "ERROR", "PORTS"],
@@ -99,7 +99,7 @@ export async function taskListing(
           isWhole ? task.id : task.id.slice(0, shortIdLength),
           name,
           imageOf(task.spec),
-          names.get(task.nodeId) ?? task.nodeId,
+          nameOf(task.nodeId),
           stateName(task.desiredState),
           `${stateName(status?.state ?? TaskState.NEW)}${since === "" ? "" : ` ${since}`}`,
           status === null || status.err === "" ? "" : `"${status.err}"`,

@@ -12,7 +12,7 @@ import {
 } from "../proto/gen/messages.ts";
 import { UsageError } from "./command.ts";
 import { findNetwork, findNode, findService, type ManagerClient } from "./manager-client.ts";
-import { UserError } from "./user-error.ts";
+import { NotThereError, notThere } from "./user-error.ts";
 
 /** What is asked to find the ids that names stand for. */
 export interface Names {
@@ -88,7 +88,7 @@ export function namesAt(client: ManagerClient, remark: (text: string) => void): 
       try {
         return (await finders[noun](text)).id;
       } catch (error) {
-        if (!(error instanceof UserError) || !error.message.startsWith("no such ")) throw error;
+        if (!(error instanceof NotThereError)) throw error;
         remark(`there is no ${noun} ${text} now: '${text}' is taken for its id`);
         return text;
       }
@@ -103,6 +103,6 @@ interface Named {
 
 function named(noun: string, text: string, objects: readonly Named[]): Named {
   const found = objects.find(({ id }) => id === text) ?? objects.find(({ spec }) => spec?.annotations?.name === text);
-  if (found === undefined) throw new UserError(`no such ${noun}: ${text}`);
+  if (found === undefined) throw notThere(noun, text);
   return found;
 }

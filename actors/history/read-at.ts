@@ -7,6 +7,7 @@
  */
 import { explainTaskVolumes, explainVolume, storedCsiView, type CsiView } from "../../machines/volumes/csi/explain.ts";
 import { explainService, explainTask, type ExplainView } from "../../machines/explain/explain.ts";
+import { lazyNodeNames } from "../../machines/node-names.ts";
 import { explainGlobal } from "../../machines/explain/explain-global.ts";
 import { withoutJoinTokens } from "../../machines/redaction.ts";
 import { readScheduleStatus } from "../../machines/orchestration/jobs/runs.ts";
@@ -137,6 +138,7 @@ function viewOf({ store, clock }: Environment): ExplainView {
     slot: (serviceId, slot, nodeId) => [...store.tasksAt(serviceId, slot, nodeId)],
     tasks: (serviceId) => store.tasksByService(serviceId),
     nodes: () => store.all("node"),
+    nodeName: lazyNodeNames(() => store.all("node")),
     schedule: (serviceId) => readScheduleStatus(store.get("resource", serviceId)),
     placement: ({ status }) => [
       Reason.create({

@@ -5,6 +5,7 @@
  * H1: the replay has its turn with the other rebuilds, and stops reading while its caller has too much before it.
  * H2: between the last record of the replay and the first live one nothing is missed: both are at one version when it changes over.
  */
+import { nodeNames } from "../../machines/node-names.ts";
 import { Story, type Attribution } from "../../machines/history/story.ts";
 import { subjectOf, toldKinds, type StoreChange, type Subject, type ToldKind } from "../../machines/history/objects.ts";
 import {
@@ -115,7 +116,7 @@ async function replay(
       subject,
       sinceMs: timeMs(request.since),
       untilMs: request.until === null ? Number.POSITIVE_INFINITY : timeMs(request.until),
-      nodeName: (id) => names.store.get("node", id)?.description?.hostname ?? id,
+      nodeName: (id) => nodeNames(names.store.all("node"))(id),
     },
     replica.all(kind),
   );
@@ -144,7 +145,7 @@ async function replay(
   writer.take(story.flush());
   writer.end();
   if (!story.hasSubject && !request.follow) {
-    throw new RpcError(Status.NOT_FOUND, `no such ${kind}: ${request.subject}, also not in the history that is kept`);
+    throw new RpcError(Status.NOT_FOUND, `${kind} ${request.subject} not found, also not in the history that is kept`);
   }
   if (!request.follow) return null;
   // H2: no wait between here and the look at the versions above.

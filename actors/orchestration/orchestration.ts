@@ -6,6 +6,7 @@
 import { explainGlobal } from "../../machines/explain/explain-global.ts";
 import { readScheduleStatus } from "../../machines/orchestration/jobs/runs.ts";
 import { explainService, explainTask, type ExplainView } from "../../machines/explain/explain.ts";
+import { lazyNodeNames } from "../../machines/node-names.ts";
 import {
   Origin,
   type Node,
@@ -74,6 +75,7 @@ export function startOrchestration(env: Environment): Orchestration {
     slot: (serviceId, slot, nodeId) => [...store.tasksAt(serviceId, slot, nodeId)],
     tasks: (serviceId) => store.tasksByService(serviceId),
     nodes: () => store.all("node"),
+    nodeName: lazyNodeNames(() => store.all("node")),
     schedule: (serviceId) => readScheduleStatus(store.get("resource", serviceId)),
     placement: (task) => scheduler.explain(task),
     rollout: (service) => whyRollout(store, service, env.clock.now()),

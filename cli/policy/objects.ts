@@ -7,7 +7,7 @@ import {
   type PolicyObject,
 } from "../../machines/policy/objects.ts";
 import { HostEndpoint, NetworkPolicy, NetworkProfile, Tier, type Resource } from "../../proto/gen/messages.ts";
-import { UserError } from "../user-error.ts";
+import { notThere, UserError } from "../user-error.ts";
 
 /** What others name comes first. */
 export const kindOrder = Object.keys(policyKinds) as PolicyKind[];
@@ -44,6 +44,6 @@ export function findObject(resources: readonly Resource[], operand: string): Res
   const named = resources.filter((each) => nameOf(each) === name && (kind === "" || each.kind === kind));
   const found = named.length === 1 ? named[0] : named.find((each) => each.kind === "NetworkPolicy");
   if (found !== undefined) return found;
-  if (named.length === 0) throw new UserError(`no such policy: ${operand}`);
+  if (named.length === 0) throw notThere("policy", operand);
   throw new UserError(`${operand} is ambiguous: ${named.map((each) => `${each.kind}/${name}`).join(", ")}`);
 }

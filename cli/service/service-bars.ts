@@ -2,6 +2,7 @@
  * The lines in which a service's way to where it should be is shown: how far all of it is, and for few tasks a line for
  * each. Pure; `progress.ts` says when, and draws them.
  */
+import { nodeNames } from "../../machines/node-names.ts";
 import { modeOf } from "../../machines/orchestration/service-mode.ts";
 import { isUpToDate } from "../../machines/orchestration/task-currency.ts";
 import { TaskState, UpdateStatus_UpdateState, type Node, type Service, type Task } from "../../proto/gen/messages.ts";
@@ -104,10 +105,9 @@ export function progressLines(picture: Picture, done: number, wanted: number): r
   }
   if (wanted > barsMax || tasks.length > barsMax) return lines;
   const goal = isJob(service) ? TaskState.COMPLETE : TaskState.RUNNING;
-  const hosts = new Map(Array.from(picture.nodes, ({ id, description }) => [id, description?.hostname || id]));
+  const nameOf = nodeNames(picture.nodes);
   const isBound = service.spec?.global != null || service.spec?.globalJob != null;
-  if (isBound)
-    return [...lines, ...tasks.map((task) => `${hosts.get(task.nodeId) ?? task.nodeId}: ${taskText(task, goal)}`)];
+  if (isBound) return [...lines, ...tasks.map((task) => `${nameOf(task.nodeId)}: ${taskText(task, goal)}`)];
   // Slots need not be numbered without gaps; the lines are.
   const bars = Array.from({ length: wanted }, (_, at) => {
     const task = tasks[at];

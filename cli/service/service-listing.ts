@@ -13,9 +13,9 @@ import {
 } from "../../proto/gen/messages.ts";
 import { command, inspectOptions, listingOptions, UsageError } from "../command.ts";
 import {
-  findService,
   listNetworks,
   listServices,
+  lookUpService,
   networkName,
   serviceName,
   withManager,
@@ -174,7 +174,7 @@ export const ps = command({
     withManager(shell, (client) =>
       printTasks(client, shell, values, async () => {
         const serviceIds: string[] = [];
-        for (const operand of operands) serviceIds.push((await findService(client, operand)).id);
+        for (const operand of operands) serviceIds.push((await lookUpService(client, operand)).id);
         return ListTasksRequest_Filters.create({ serviceIds });
       }),
     ),
@@ -192,7 +192,7 @@ export const inspect = command({
         throw new UsageError("--format is incompatible with --pretty");
       }
       const find = async (operand: string): Promise<Service | null> => {
-        const { id } = await findService(client, operand);
+        const { id } = await lookUpService(client, operand);
         const request = GetServiceRequest.create({ serviceId: id, insertDefaults: true });
         return (await client.call(methods.GetService, request)).service;
       };

@@ -1,4 +1,5 @@
 /** `muster service logs`: what tasks have written, and with `-f` what they write. */
+import { nodeNames } from "../../machines/node-names.ts";
 import {
   ListTasksRequest_Filters,
   LogSelector,
@@ -20,13 +21,12 @@ import {
   findTask,
   listNodes,
   listTasks,
-  nodeName,
   serviceName,
   withManager,
   type ManagerClient,
 } from "../manager-client.ts";
 import type { Shell } from "../shell.ts";
-import { UserError } from "../user-error.ts";
+import { NotThereError, UserError } from "../user-error.ts";
 import { parseDuration } from "../values.ts";
 
 /** Messages that wait to be printed, at most: then the manager is asked to wait. A message has some 64 KiB. */
@@ -118,7 +118,7 @@ async function targetOf(client: ManagerClient, text: string): Promise<Target> {
   try {
     service = await findService(client, text);
   } catch (error) {
-    if (!(error instanceof UserError) || !error.message.startsWith("no such")) throw error;
+    if (!(error instanceof NotThereError)) throw error;
     return taskTarget(await taskNamed(client, text));
   }
   const replicas = service.spec?.replicated?.replicas ?? 1;
@@ -136,8 +136,8 @@ async function taskNamed(client: ManagerClient, text: string): Promise<Task> {
   try {
     return await findTask(client, text);
   } catch (error) {
-    if (!(error instanceof UserError) || !error.message.startsWith("no such")) throw error;
-    throw new UserError(`no such task or service: ${text}`);
+    if (!(error instanceof NotThereError)) throw error;
+    throw new NotThereError(`no such task or service: ${text}`);
   }
 }
 
@@ -181,7 +181,8 @@ class Origins {
     }
     if (!this.#isById && !this.#nodes.has(nodeId)) {
       const nodes = await listNodes(this.#client);
-      this.#nodes = new Map(nodes.map((node) => [node.id, node.spec?.annotations?.name || nodeName(node) || node.id]));
+      const nameOf = nodeNames(nodes);
+      this.#nodes = new Map(nodes.map((node) => [node.id, node.spec?.annotations?.name || nameOf(node.id)]));
     }
     const { serviceId, serviceName: name } = this.#target;
     const origin: LineOrigin = {

@@ -2,6 +2,7 @@
  * Takes stacks away: services, then (when their tasks have ended) secrets, configs and networks. What a task still holds
  * cannot go, so the end of the tasks is awaited; tasks of nodes that nobody hears from are not.
  */
+import { nodeNames } from "../../machines/node-names.ts";
 import {
   ControlService,
   ListTasksRequest_Filters,
@@ -20,7 +21,7 @@ import {
 import { taskName } from "../../machines/list-filters.ts";
 import { isEnded, observedState } from "../../machines/task.ts";
 import { RpcError, Status } from "../../runtime/rpc.ts";
-import { listNodes, listTasks, nodeName, type ManagerClient } from "../manager-client.ts";
+import { listNodes, listTasks, type ManagerClient } from "../manager-client.ts";
 import { UserError } from "../user-error.ts";
 import { everyAction, watch } from "../watching.ts";
 import { nameOf, ownOf, surroundings } from "./held.ts";
@@ -101,9 +102,9 @@ async function untilEnded(client: ManagerClient, services: readonly Service[], o
     judge();
   });
   const speaking = setTimeout(() => {
+    const nameOf = nodeNames(nodes.values());
     const names = awaited().map((task) => {
-      const node = nodes.get(task.nodeId);
-      return node === undefined ? taskName(task) : `${taskName(task)} on ${nodeName(node)}`;
+      return nodes.has(task.nodeId) ? `${taskName(task)} on ${nameOf(task.nodeId)}` : taskName(task);
     });
     if (names.length > 0) options.remark(`waiting for tasks to end: ${names.toSorted().join(", ")}`);
   }, silenceMs);

@@ -2,14 +2,7 @@
  * What a node's dataplane, or a task's network policy there, waits for: the part of `muster why` that reads what the node
  * said of its driver. A node that has said nothing has none.
  */
-import {
-  DataplaneReport,
-  Reason,
-  type Node,
-  type Resource,
-  type Task,
-  type Timestamp,
-} from "../../proto/gen/messages.ts";
+import { DataplaneReport, Reason, type Resource, type Task, type Timestamp } from "../../proto/gen/messages.ts";
 import { reportKind } from "../policy/objects.ts";
 import { isEnded, isWanted, observedState } from "../task.ts";
 
@@ -42,16 +35,11 @@ export function explainNodeDataplane(resource: Resource | undefined): readonly R
   ];
 }
 
-/** `resource`: the one with the id of the task's node. */
-export function explainTaskPolicy(
-  task: Task,
-  node: Node | undefined,
-  resource: Resource | undefined,
-): readonly Reason[] {
+/** `where`: what the task's node is called; `resource`: the one with its id. */
+export function explainTaskPolicy(task: Task, where: string, resource: Resource | undefined): readonly Reason[] {
   const said = saidIn(resource);
   const hasEndpoint = task.networks.some(({ addresses }) => addresses.length > 0);
   if (said === null || !hasEndpoint || !isWanted(task) || isEnded(observedState(task))) return [];
-  const where = node?.description?.hostname || task.nodeId;
   const state = stateReason(said, `its network policy on ${where}: `);
   if (state !== null) return [state];
   // A driver that tells of no endpoint at all is one that never does.

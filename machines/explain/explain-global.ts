@@ -38,20 +38,20 @@ export function explainGlobal(service: Service, view: GlobalExplainView): readon
     if (excuse !== null) {
       if (node === undefined) continue;
       count.closed += 1;
-      if (without.length < nodesMax) without.push(`node ${nameOf(node, nodeId)}: ${excuse}`);
+      if (without.length < nodesMax) without.push(`node ${view.nodeName(nodeId)}: ${excuse}`);
       continue;
     }
     count.wanted += 1;
     if (task === undefined) {
       if (isFinished(tasks)) count.finished += 1;
-      else note(late, waitForOrchestrator(since), nameOf(node, nodeId));
+      else note(late, waitForOrchestrator(since), view.nodeName(nodeId));
       continue;
     }
     // A paused node's task is not updated, and nobody waits for that.
     const isOpen = admission.kind === "open";
     if (isOpen && currency.isOutdated(task, service, (id) => view.node(id))) count.outdated += 1;
     if (runs(task, node)) count.running += 1;
-    else for (const why of explainTask(task, view)) note(late, why, nameOf(node, nodeId));
+    else for (const why of explainTask(task, view)) note(late, why, view.nodeName(nodeId));
   }
   if (count.closed > without.length) without.push(`and ${count.closed - without.length} more nodes`);
   const why = view.rollout(service);
@@ -89,10 +89,6 @@ function isFinished(tasks: readonly Task[]): boolean {
 
 function runs(task: Task, node: Node | undefined): boolean {
   return observedState(task) === TaskState.RUNNING && node?.status?.state === NodeStatus_State.READY;
-}
-
-function nameOf(node: Node | undefined, id: string): string {
-  return node?.description?.hostname || id;
 }
 
 function waitForOrchestrator(since: Reason["since"]): Reason {

@@ -29,6 +29,8 @@ export interface ExplainView {
   slot(serviceId: string, slot: number, nodeId: string): readonly Task[];
   tasks(serviceId: string): Iterable<Task>;
   nodes(): Iterable<Node>;
+  /** What the node is called, which tells it from others of its hostname. */
+  nodeName(id: string): string;
   /** The record of a scheduled job; null while there is none. */
   schedule(serviceId: string): ScheduleStatus | null;
   /** Why a PENDING task has no node, as the scheduler sees it. */
@@ -79,10 +81,10 @@ export function explainTask(task: Task, view: ExplainView): readonly Reason[] {
   if (state === TaskState.PENDING) return [...view.placement(task), ...start];
   if (state === TaskState.RUNNING && start.length === 0) {
     const node = view.node(task.nodeId);
-    if (isUp(node) && task.status?.err) return [explainUnhealthy(task, nodeName(task, node))];
+    if (isUp(node) && task.status?.err) return [explainUnhealthy(task, nodeName(task, view))];
     const waitingFor = isUp(node)
-      ? `nothing: it runs on ${nodeName(task, node)}`
-      : `news of ${nodeName(task, node)}, where it ran when last heard of`;
+      ? `nothing: it runs on ${nodeName(task, view)}`
+      : `news of ${nodeName(task, view)}, where it ran when last heard of`;
     return [reason(task, { waitingFor, wokenBy: isUp(node) ? "" : "the node's return, or its replacement elsewhere" })];
   }
   // A successor that is ready has no more to do before its start.
@@ -128,7 +130,7 @@ function explainStop(task: Task, view: ExplainView): Reason {
     return reason(task, { waitingFor: "the reaper, to end it", wokenBy: "its next round, which follows at once" });
   }
   const node = view.node(task.nodeId);
-  const name = nodeName(task, node);
+  const name = nodeName(task, view);
   if (isUp(node))
     return reason(task, {
       waitingFor: `${name}, to stop it`,
@@ -166,7 +168,7 @@ function explainStart(task: Task, view: ExplainView): Reason {
   }
   return reason(task, {
     since,
-    waitingFor: `task ${before.id} of the same slot, to stop on ${nodeName(before, view.node(before.nodeId))}`,
+    waitingFor: `task ${before.id} of the same slot, to stop on ${nodeName(before, view)}`,
     wokenBy: "that node's report, or the loss of that node",
     deadline,
     atDeadline: "starts",
@@ -176,7 +178,7 @@ function explainStart(task: Task, view: ExplainView): Reason {
 
 function explainNode(task: Task, view: ExplainView): Reason {
   const node = view.node(task.nodeId);
-  const name = nodeName(task, node);
+  const name = nodeName(task, view);
   const state = stateName(observedState(task));
   if (!isUp(node))
     return reason(task, {
@@ -215,9 +217,8 @@ function isUp(node: Node | undefined): boolean {
   return node?.status?.state === NodeStatus_State.READY;
 }
 
-function nodeName(task: Task, node: Node | undefined): string {
-  const name = node?.description?.hostname ?? "";
-  return name === "" ? `node ${task.nodeId}` : `node ${name}`;
+function nodeName({ nodeId }: Task, view: ExplainView): string {
+  return `node ${view.nodeName(nodeId)}`;
 }
 
 export function explainService(service: Service, view: ExplainView): readonly Reason[] {
@@ -242,26 +243,31 @@ export function explainService(service: Service, view: ExplainView): readonly Re
     ];
   }
   const replicas = service.spec?.replicated?.replicas ?? 0;
-  const late = new Map<string, { readonly first: Reason; count: number }>();
+  const late = new Map<string, Late>();
+  const note = (task: Task): void => {
+    for (const first of explainTask(task, view)) {
+      const key = first.tried.at(-1) ?? first.waitingFor;
+      const known = late.get(key) ?? { first, states: [] };
+      known.states.push(observedState(task));
+      late.set(key, known);
+    }
+  };
   let running = 0;
   let finished = 0;
   for (const tasks of slotsOf(view.tasks(service.id)).values()) {
     const wanted = tasks.find(isWanted);
     if (wanted === undefined) {
       const last = tasks.findLast((task) => task.desiredState < TaskState.REMOVE);
-      if (last !== undefined && !shouldRestart(last, tasks)) finished += 1;
+      if (last === undefined || shouldRestart(last, tasks)) continue;
+      finished += 1;
+      if (observedState(last) > TaskState.COMPLETE) note(last);
       continue;
     }
     if (observedState(wanted) === TaskState.RUNNING && isUp(view.node(wanted.nodeId))) {
       running += 1;
       continue;
     }
-    for (const first of explainTask(wanted, view)) {
-      const key = first.tried.at(-1) ?? first.waitingFor;
-      const known = late.get(key);
-      if (known === undefined) late.set(key, { first, count: 1 });
-      else known.count += 1;
-    }
+    note(wanted);
   }
   const why = view.rollout(service);
   const rollout = why === null ? [] : [why];
@@ -271,20 +277,35 @@ export function explainService(service: Service, view: ExplainView): readonly Re
   const reasons = [...late.values()].sort((a, b) => timeMs(a.first.since) - timeMs(b.first.since));
   const shown = reasons
     .slice(0, reasonsMax)
-    .map(({ first, count }) =>
-      count === 1 ? first : Reason.patch(first, { waitingFor: `${first.waitingFor} (${count} tasks)` }),
-    );
+    .map(({ first, states }) => Reason.patch(first, { waitingFor: `${first.waitingFor} (${statesText(states)})` }));
   const done = finished === 0 ? "" : `, ${finished} have finished for good`;
   const more = reasons.length > shown.length ? `; ${reasons.length - shown.length} more reasons` : "";
   return [
     Reason.create({
       since,
       waitingFor: `tasks: ${running} of ${replicas} run${done}${more}`,
-      wokenBy: finished > 0 && late.size === 0 ? "an update of the service" : "what its tasks wait for",
+      wokenBy: finished > 0 && running + finished === replicas ? "an update of the service" : "what its tasks wait for",
     }),
     ...rollout,
     ...shown,
   ];
+}
+
+/** Tasks with one reason. */
+interface Late {
+  readonly first: Reason;
+  readonly states: TaskState[];
+}
+
+/** `1 task PENDING`, `3 tasks: 2 READY, 1 PENDING` */
+function statesText(states: readonly TaskState[]): string {
+  const counts = new Map<TaskState, number>();
+  for (const state of states) counts.set(state, (counts.get(state) ?? 0) + 1);
+  const [only] = counts.keys();
+  if (counts.size === 1 && only !== undefined)
+    return `${states.length} ${states.length === 1 ? "task" : "tasks"} ${stateName(only)}`;
+  const each = [...counts].toSorted(([a], [b]) => b - a).map(([state, count]) => `${count} ${stateName(state)}`);
+  return `${states.length} tasks: ${each.join(", ")}`;
 }
 
 function slotsOf(tasks: Iterable<Task>): Map<number, Task[]> {

@@ -36,6 +36,24 @@ test("node ls prints Docker's columns and marks the manager that answers", async
   t.like(json[0], { ID: "manager1", Self: true, ManagerStatus: "Leader" });
 });
 
+test("a mistyped flag is answered with the flags that are close to it", async (t) => {
+  const { muster } = await served(t);
+  for (const [args, sentence] of [
+    [
+      ["service", "create", "--replica", "3", "bb:1"],
+      "unknown flag --replica: did you mean '--replicas' or '--replicas-max-per-node'? see 'muster service create --help'",
+    ],
+    [
+      ["service", "ls", "--fitler=name=web"],
+      "unknown flag --fitler: did you mean '--filter'? see 'muster service ls --help'",
+    ],
+    [["node", "ls", "--zzzzzzzz"], "unknown flag --zzzzzzzz: see 'muster node ls --help'"],
+    [["node", "ls", "-Z"], "unknown flag -Z: see 'muster node ls --help'"],
+  ] as const) {
+    t.deepEqual(await muster(...args), { status: 125, lines: [], remarks: [`muster: ${sentence}`] });
+  }
+});
+
 test("nodes are found by id, host name, unique prefix and self", async (t) => {
   const { muster, manager } = await served(t);
   manager.seed("node", readyNode("n1aa", "alpha"), readyNode("n1ab", "beta"));
@@ -47,7 +65,7 @@ test("nodes are found by id, host name, unique prefix and self", async (t) => {
   t.is(await idOf("beta"), "n1ab");
   t.is(await idOf("self"), "manager1");
   t.is(await idOf("n1a"), "muster: node n1a is ambiguous (2 matches found)");
-  t.is(await idOf("nobody"), "muster: no such node: nobody");
+  t.is(await idOf("nobody"), "muster: node nobody not found");
   const whole = (await muster("node", "inspect", "alpha")).lines.join("\n");
   t.is((JSON.parse(whole) as unknown[]).length, 1);
 });
@@ -109,10 +127,7 @@ test("flags are understood as Docker understands them: joined, short with '=', a
   for (const args of [["-d=maybe"], ["-qx"], ["-p"], ["-dp"], ["-="], ["-é"]]) {
     const { remarks, status } = await muster("service", "create", ...args);
     t.is(status, 125, args.join(" "));
-    t.regex(
-      remarks[0] ?? "",
-      /--detach takes true or false|unknown option '-[x=é]'|-publish <value>' argument missing/,
-    );
+    t.regex(remarks[0] ?? "", /--detach takes true or false|unknown flag -[x=é-]|-publish <value>' argument missing/);
   }
 });
 

@@ -68,7 +68,7 @@ for (const noun of ["secret", "config"] as const) {
       const isTold = lines.join("\n").includes(Buffer.from("hidden\n").toString("base64"));
       t.is(isTold, noun === "config");
     }
-    t.deepEqual((await muster(noun, "inspect", "no")).remarks, [`muster: no such ${noun}: no`]);
+    t.deepEqual((await muster(noun, "inspect", "no")).remarks, [`muster: ${noun} no not found`]);
     await muster("service", "create", "-d", "--name", "web", `--${noun}`, "key", "bb:1");
     t.regex((await muster(noun, "rm", "key")).remarks.join(), /is in use by the following service: web/);
     await muster("service", "rm", "web");

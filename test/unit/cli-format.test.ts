@@ -67,8 +67,14 @@ test("of several objects those that are there are shown and removed, and each th
     lines: ["web"],
     remarks: ["muster: no such service: no\nmuster: no such service: nor"],
   });
+  // As Docker's client does.
+  t.deepEqual(await muster("service", "inspect", "no"), {
+    status: 1,
+    lines: ["[]"],
+    remarks: ["muster: no such service: no"],
+  });
   const removed = await muster("service", "rm", "no", "web");
-  t.deepEqual(removed, { status: 1, lines: ["web"], remarks: ["muster: no such service: no"] });
+  t.deepEqual(removed, { status: 1, lines: ["web"], remarks: ["muster: service no not found"] });
   t.is(manager.store.byName("service", "web"), undefined);
 });
 

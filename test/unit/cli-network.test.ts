@@ -91,7 +91,7 @@ test("network ls hides what stands for each engine's own network, inspect and rm
   );
   const [shown] = JSON.parse((await muster("network", "inspect", id.slice(0, 8))).lines.join("\n")) as [{ Id: string }];
   t.is(shown.Id, id);
-  t.deepEqual((await muster("network", "rm", "nothing")).remarks, ["muster: no such network: nothing"]);
+  t.deepEqual((await muster("network", "rm", "nothing")).remarks, ["muster: network nothing not found"]);
   t.deepEqual(await muster("network", "rm", "-f", "nothing", "back"), { status: 0, lines: ["back"], remarks: [] });
   t.is((await muster("network", "rm", "--force", "host")).status, 1, "forced is only what is not there");
   t.is(manager.store.get("network", id), undefined);

@@ -172,7 +172,7 @@ test("policies are applied, listed, shown, explained and removed", async (t) => 
   t.regex((await muster("policy", "rm", "Tier/front")).remarks[0] ?? "", /tier front has policies: db/);
   t.deepEqual((await muster("policy", "rm", "db", "front")).lines, ["db", "front"]);
   t.is((await muster("policy", "ls")).lines.length, 1);
-  t.regex((await muster("policy", "rm", "db")).remarks[0] ?? "", /no such policy: db/);
+  t.regex((await muster("policy", "rm", "db")).remarks[0] ?? "", /policy db not found/);
 });
 
 test("a policy that names a port that nobody has is warned of, and explained", async (t) => {

@@ -181,7 +181,7 @@ test("of several services that are scaled, each is waited for, though another fa
   const { remarks, status } = await waiting;
   t.is(status, 1);
   t.true(remarks.includes("verify: Service converged"), remarks.join("\n"));
-  t.regex(remarks.at(-1) ?? "", /no such service: none\nmuster: task a\.1\.t1 is over/);
+  t.regex(remarks.at(-1) ?? "", /service none not found\nmuster: task a\.1\.t1 is over/);
 });
 
 test("--quiet waits in silence", async (t) => {

@@ -77,7 +77,7 @@ test("what the cluster keeps for itself is listed to who asks for it", async (t)
 test("what is not there, or not registered, is said in one sentence", async (t) => {
   const { muster } = await served(t);
   t.regex((await muster("resource", "create", "nothing", "p")).remarks.join(), /Kind nothing is not registered/);
-  t.regex((await muster("resource", "inspect", "p")).remarks.join(), /no such resource: p/);
-  t.regex((await muster("extension", "rm", "p")).remarks.join(), /no such extension: p/);
+  t.regex((await muster("resource", "inspect", "p")).remarks.join(), /resource p not found/);
+  t.regex((await muster("extension", "rm", "p")).remarks.join(), /extension p not found/);
   t.regex((await muster("extension", "create", "service")).remarks.join(), /extension service already exists/);
 });

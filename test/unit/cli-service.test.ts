@@ -149,7 +149,7 @@ test("an unknown service, and a socket where nobody listens, are one sentence ea
   const { muster } = await served(t);
   t.deepEqual(await muster("service", "inspect", "nothing"), {
     status: 1,
-    lines: [],
+    lines: ["[]"],
     remarks: ["muster: no such service: nothing"],
   });
   const { status, remarks } = await muster("--host", "/nowhere/control.sock", "service", "ls");
@@ -343,7 +343,7 @@ test("service scale and rm take several services", async (t) => {
   t.deepEqual(some.lines, ["a scaled to 4", "b scaled to 1"], "one that fails does not keep the others from it");
   t.is(some.status, 1);
   t.is(some.remarks.length, 1);
-  t.regex(some.remarks[0] ?? "", /no such service: none\nmuster: scale can only be used with replicated/);
+  t.regex(some.remarks[0] ?? "", /service none not found\nmuster: scale can only be used with replicated/);
   t.is(serviceNamed(manager.store, "a").spec?.replicated?.replicas, 4);
   const none = await muster("service", "scale", "-d", "a=1", "b=many");
   t.deepEqual([none.status, none.lines], [125, []], "what cannot be read changes nothing");

@@ -66,7 +66,7 @@ test("volume create says what is wrong with its flags", async (t) => {
   t.like(await muster("volume", "create", "-d", "fast", "--topology-required", "zone", "data"), { status: 125 });
   t.like(await muster("volume", "create", "-d", "fast", "--secret", "k=nobody", "data"), {
     status: 1,
-    remarks: ["muster: no such secret: nobody"],
+    remarks: ["muster: secret nobody not found"],
   });
 });
 

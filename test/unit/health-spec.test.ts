@@ -168,7 +168,7 @@ const node = Node.create({
   description: NodeDescription.create({ hostname: "one" }),
   status: NodeStatus.create({ state: NodeStatus_State.READY }),
 });
-const view = { node: () => node, slot: () => [], nowMs: 0 } as unknown as ExplainView;
+const view = { node: () => node, nodeName: () => "one", slot: () => [], nowMs: 0 } as unknown as ExplainView;
 
 test("why names the check while it is waited for, what it found, and that an unhealthy task is being stopped", (t) => {
   const spec = driven(HealthCheck.create({ http: HealthHttp.create({ port: 80 }), startPeriod: seconds(20) }));

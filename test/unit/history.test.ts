@@ -178,7 +178,7 @@ test("a name that was used again tells both apart by their ids; nothing known of
   t.true(one.includes("image bb:1") && !one.includes("image bb:2"));
   const none = await muster("history", "service", "db");
   t.is(none.status, 1);
-  t.regex(none.remarks.join("\n"), /no such service: db, also not in the history that is kept/);
+  t.regex(none.remarks.join("\n"), /service db not found, also not in the history that is kept/);
   t.regex((await muster("history", "things", "db")).remarks.join("\n"), /there is no history of 'things'/);
 });
 
