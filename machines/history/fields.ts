@@ -69,7 +69,9 @@ function collect(leaves: Map<string, Leaf>, value: Plain, path: readonly string[
     const shown = text.length > textMax ? `${text.slice(0, textMax)}…` : text;
     leaves.set(key, { field: of, raw, text: shown });
   };
-  if (hidden.test(name) && !path.includes("labels")) {
+  // A number that is wrapped in a message is called `value`, too.
+  const isHidden = hidden.test(name) && !path.includes("labels") && typeof value !== "number";
+  if (isHidden) {
     put(field, field, JSON.stringify(value), hiddenText);
   } else if (Array.isArray(value)) {
     if (sort === "line") {

@@ -65,6 +65,12 @@ const known: Readonly<Record<string, Words | string>> = {
   "task.resources.reservations.nanoCpus": "cpu reservation",
   "task.resources.reservations.memoryBytes": "memory reservation",
   "task.resources.reservations.generic": "generic resource",
+  "task.resources.swapBytes.value": "swap",
+  "task.resources.memorySwappiness.value": "memory swappiness",
+  "capacityRange.requiredBytes": "required capacity",
+  "capacityRange.limitBytes": "capacity limit",
+  "accessMode.scope": "scope",
+  "accessMode.sharing": "sharing",
   "task.restart.condition": "restart condition",
   "task.restart.delay": "restart delay",
   "task.restart.maxAttempts": "restart attempts",
@@ -149,6 +155,14 @@ const texts: Readonly<Record<string, (value: Record_) => string>> = {
   "endpoint.ports": ({ publishedPort, targetPort, protocol, publishMode }) =>
     `${publishedPort === undefined ? "" : `${text(publishedPort)}:`}${text(targetPort)}/${text(protocol, "tcp").toLowerCase()}${publishMode === "HOST" ? " on the host" : ""}`,
   "task.placement.preferences": ({ spread }) => `spread=${text((spread as Record_ | undefined)?.["spreadDescriptor"])}`,
+  "task.container.ulimits": ({ hard, name, soft }) => `${text(name)}=${text(soft, "0")}:${text(hard, "0")}`,
+  "task.placement.platforms": ({ architecture, os }) =>
+    [os, architecture]
+      .filter((each) => each !== undefined)
+      .map(String)
+      .join("/"),
+  "task.resourceReferences": ({ resourceId, resourceType }) =>
+    `${text(resourceType, "task").toLowerCase()} ${text(resourceId)}`,
   "task.logDriver": ({ name }) => text(name, "none"),
   "caConfig.externalCas": ({ url }) => text(url),
   "ipam.configs": ({ subnet, gateway }) => `${text(subnet)}${gateway === undefined ? "" : ` via ${text(gateway)}`}`,
@@ -182,14 +196,16 @@ export function textOf(path: readonly string[], value: Plain): string {
   }
   if (Array.isArray(value)) return value.map((each) => textOf(path, each as Plain)).join(" ");
   if (name === "nanoCpus" || name === "cpus") return `${Number(value) / 1e9}`;
-  if (name === "memoryBytes" || name === "memory") return sizeWords(Number(value));
-  if (typeof value === "number") return String(Number(value.toPrecision(7)));
+  if (name === "memoryBytes" || name === "memory" || whole === "task.resources.swapBytes.value")
+    return sizeWords(Number(value));
+  if (typeof value === "number" && name.endsWith("Bytes")) return sizeWords(value);
+  if (typeof value === "number") return String(Number.isInteger(value) ? value : Number(value.toPrecision(7)));
   // Enums of specs are told by their names in capitals.
   return typeof value === "string" && isEnumField(name) ? value.toLowerCase().replaceAll("_", " ") : String(value);
 }
 
 function isEnumField(name: string): boolean {
-  return /^(?:availability|desiredRole|condition|failureAction|order|mode|isolation)$/.test(name);
+  return /^(?:availability|desiredRole|condition|failureAction|order|mode|isolation|scope|sharing|role)$/.test(name);
 }
 
 /** In seconds. */

@@ -37,6 +37,8 @@ import {
   TaskStatus,
   UpdateStatus,
   UpdateStatus_UpdateState,
+  Volume,
+  VolumeSpec,
   type TaskAnswer,
 } from "../../proto/gen/messages.ts";
 import { connectUnix } from "../../edges/grpc/client.ts";
@@ -336,4 +338,38 @@ test("a node tells when it was lost and found, with the reason", (t) => {
       ["message", "", "heartbeat failure"],
     ],
   );
+});
+
+test("enums, byte counts and pairs of a spec are told in words", (t) => {
+  const told = (kind: "service" | "volume", object: Service & Volume): readonly string[] =>
+    differenceOf(kind, null, object).fields.map(({ field, new: now }) => `${field} ${now}`);
+  const volume = Volume.create({
+    spec: VolumeSpec.fromJson({
+      accessMode: { scope: "MULTI_NODE", sharing: "ALL" },
+      capacityRange: { requiredBytes: 1_073_741_824, limitBytes: 2_147_483_647 },
+    }),
+  });
+  t.deepEqual(told("volume", volume as Service & Volume), [
+    "scope multi node",
+    "sharing all",
+    "required capacity 1GiB",
+    "capacity limit 2GiB",
+  ]);
+  const service = Service.create({
+    spec: ServiceSpec.fromJson({
+      task: {
+        container: { ulimits: [{ name: "nofile", soft: 1, hard: 2 }] },
+        resources: { swapBytes: { value: 1_048_576 }, memorySwappiness: { value: 10 } },
+        placement: { platforms: [{ os: "linux", architecture: "amd64" }] },
+        resourceReferences: [{ resourceId: "x", resourceType: "SECRET" }],
+      },
+    }),
+  });
+  t.deepEqual([...told("service", service as Service & Volume)].toSorted(), [
+    "memory swappiness 10",
+    "platform linux/amd64",
+    "resource reference secret x",
+    "swap 1MiB",
+    "ulimit nofile=1:2",
+  ]);
 });
