@@ -32,10 +32,11 @@ export class ManagerList {
         nodeId: peer?.nodeId ?? "",
         addr: peer?.addr ?? "",
         weight,
+        failures: 0,
       }));
     }
     if (address !== null && !this.#managers.some(({ addr }) => addr === address)) {
-      this.#managers = [...this.#managers, { nodeId: "", addr: address, weight: 0 }];
+      this.#managers = [...this.#managers, { nodeId: "", addr: address, weight: 0, failures: 0 }];
       await this.#save();
     }
   }

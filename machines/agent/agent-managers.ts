@@ -2,6 +2,8 @@
  * Which manager an agent turns to next: pure decisions over the list of managers that it remembers.
  *
  * G1: the list never becomes empty once it has held a manager: without one the node could not come back by itself.
+ * G2: between two sessions no manager is tried again while another has failed less often since: with two of three managers
+ *     dead, chance alone kept a node away from the third for 24 s (seen under chaos), long enough to be declared DOWN.
  */
 
 export interface KnownManager {
@@ -10,6 +12,8 @@ export interface KnownManager {
   readonly addr: string;
   /** Between -256 and 256; how much it is preferred. */
   readonly weight: number;
+  /** How often it has failed the agent since the last session message. */
+  readonly failures: number;
 }
 
 /** SwarmKit's bounds and weights (worker protocol §5.1). */
@@ -23,29 +27,40 @@ const weightBias = 0.001;
 const isSame = (a: { nodeId: string; addr: string }, b: { nodeId: string; addr: string }): boolean =>
   a.nodeId === b.nodeId && a.addr === b.addr;
 
-/** Weighted choice; `roll` is uniform in [0, 1). Null only for an empty list. */
+/** Weighted choice among those that have failed least often; `roll` is uniform in [0, 1). Null only for an empty list. G2 */
 export function chooseManager(managers: readonly KnownManager[], roll: number): KnownManager | null {
+  const fewest = Math.min(...managers.map(({ failures }) => failures));
+  const candidates = managers.filter(({ failures }) => failures === fewest);
   const share = (manager: KnownManager): number => Math.max(0, manager.weight) + weightBias;
-  let left = roll * managers.reduce((sum, manager) => sum + share(manager), 0);
-  for (const manager of managers) {
+  let left = roll * candidates.reduce((sum, manager) => sum + share(manager), 0);
+  for (const manager of candidates) {
     left -= share(manager);
     if (left < 0) return manager;
   }
-  return managers.at(-1) ?? null;
+  return candidates.at(-1) ?? null;
 }
 
-/** One experience with a manager moves its weight half way towards `observation`; a manager not in the list stays out. */
+/**
+ * One experience with a manager moves its weight half way towards `observation`, and counts as a failure when that is
+ * negative; a manager not in the list stays out. G2
+ */
 export function observeManager(
   managers: readonly KnownManager[],
   seen: { nodeId: string; addr: string },
   observation: number,
 ): readonly KnownManager[] {
   return managers.map((manager) =>
-    isSame(manager, seen) ? { ...manager, weight: smoothed(manager.weight, observation) } : manager,
+    isSame(manager, seen)
+      ? {
+          ...manager,
+          weight: smoothed(manager.weight, observation),
+          failures: observation < 0 ? manager.failures + 1 : 0,
+        }
+      : manager,
   );
 }
 
-/** The list after a session message: its managers with their weights observed, the others forgotten. G1 */
+/** The list after a session message: its managers with their weights observed, the others forgotten. G1, G2 */
 export function replaceManagers(
   managers: readonly KnownManager[],
   listed: readonly { readonly nodeId: string; readonly addr: string; readonly weight: number }[],
@@ -54,9 +69,10 @@ export function replaceManagers(
   for (const { nodeId, addr, weight } of listed) {
     if (addr === "" || next.some((manager) => isSame(manager, { nodeId, addr }))) continue;
     const known = managers.find((manager) => isSame(manager, { nodeId, addr }));
-    next.push({ nodeId, addr, weight: known === undefined ? clipped(weight) : smoothed(known.weight, weight) });
+    const newWeight = known === undefined ? clipped(weight) : smoothed(known.weight, weight);
+    next.push({ nodeId, addr, weight: newWeight, failures: 0 });
   }
-  return next.length === 0 ? managers : next;
+  return next.length === 0 ? managers.map((manager) => ({ ...manager, failures: 0 })) : next;
 }
 
 /** True when both lists name the same managers, whatever their weights: then the disk need not be written. */

@@ -122,7 +122,12 @@ test("a session that is no longer wanted ends from any state", (t) => {
   t.deepEqual(names(after(wanted, reached, message("s1"), unwanted)), ["endSession"]);
 });
 
-const manager = (nodeId: string, weight: number): KnownManager => ({ nodeId, addr: `${nodeId}:1`, weight });
+const manager = (nodeId: string, weight: number): KnownManager => ({
+  nodeId,
+  addr: `${nodeId}:1`,
+  weight,
+  failures: 0,
+});
 
 test("the heavier manager is chosen nearly always, one without weight only for want of a better", (t) => {
   const managers = [manager("a", 0), manager("b", 200), manager("c", -10)];
@@ -158,6 +163,31 @@ test("G1: whatever managers list, the agent is never left without one", (t) => {
     }),
   );
   t.pass();
+});
+
+test("G2: every manager is tried before any is tried again, until there is a session", (t) => {
+  const weights = fc.array(fc.integer({ min: -256, max: 256 }), { minLength: 2, maxLength: 7 });
+  const rolls = fc.array(fc.double({ min: 0, max: 0.999_999, noNaN: true }), { minLength: 21, maxLength: 21 });
+  fc.assert(
+    fc.property(weights, rolls, (list, draws) => {
+      let managers = list.map((weight, at) => manager(`m${at}`, weight));
+      const tried: string[] = [];
+      for (const roll of draws) {
+        const chosen = chooseManager(managers, roll);
+        if (chosen === null) return false;
+        tried.push(chosen.nodeId);
+        managers = [...observeManager(managers, chosen, -10)];
+      }
+      for (let at = 0; at + list.length <= tried.length; at += list.length) {
+        if (new Set(tried.slice(at, at + list.length)).size !== list.length) return false;
+      }
+      return true;
+    }),
+  );
+  const failed = observeManager([manager("a", 200), manager("b", 0)], manager("a", 0), -10);
+  t.is(chooseManager(failed, 0.5)?.nodeId, "b");
+  const listed = failed.map(({ nodeId, addr, weight }) => ({ nodeId, addr, weight }));
+  t.is(chooseManager(replaceManagers(failed, listed), 0.5)?.nodeId, "a", "a session ends the count");
 });
 
 test("managers that are no longer listed are forgotten, the others keep what is known of them", (t) => {
