@@ -1,5 +1,5 @@
 /** What every actor of a manager is handed. One process of a real cluster has one; a simulation has one per manager. */
-import type { ClockSet } from "../machines/manager/clock-jump.ts";
+import type { LogTimes } from "../machines/elapsed.ts";
 import type { Host } from "../runtime/host.ts";
 import type { Bus, Clock, Random, Telemetry } from "../runtime/ports.ts";
 import type { Proposer, Store } from "../runtime/store/store.ts";
@@ -16,18 +16,18 @@ export interface Environment {
   readonly store: Store;
   readonly proposer: Proposer;
   /** Absent where nobody watches the clock. */
-  readonly clockWatch?: ClockSets;
+  readonly clockWatch?: ClockLook;
+  /** How long ago things in the log happened; absent where its own times are taken at their word. */
+  readonly times?: LogTimes;
 }
 
-/** What is known of how somebody set this machine's wall clock. */
-export interface ClockSets {
+/** Notices that somebody set this machine's wall clock. */
+export interface ClockLook {
   /**
    * Looks now. If this manager leads and the clock was set since the last look, its term is over when this returns: to be called
    * where the caller may be stopped, not while a commit is told.
    */
   look(): void;
-  /** When and by how much it was set in this process's life, as far as it was looked at; the newest ones, oldest first. */
-  sets(): readonly ClockSet[];
 }
 
 /** Something that was started and can be ended. `stop` may be called twice. */

@@ -68,6 +68,7 @@ import { createPolicy } from "../policy.ts";
 import { startOrchestration, type Orchestration } from "../orchestration/orchestration.ts";
 import { traceOrchestration } from "../orchestration/orchestration-tracing.ts";
 import { writingAs } from "../origin.ts";
+import { startSightings } from "./sightings.ts";
 import { startClockWatch, type ClockWatch } from "./clock-watch.ts";
 import { startProgress } from "./progress.ts";
 import { watchStandings, type Standings } from "./standings.ts";
@@ -175,6 +176,8 @@ export function startManager(parts: ManagerParts): Manager {
   const replica = new Replica();
   // Before all others who watch: whoever is removed by a commit is shown nothing of it, or of what follows.
   const standings = watchStandings(replica);
+  // Before the orchestration, which measures by it what a commit tells.
+  const sightings = startSightings(replica, clock, () => leadership.follower.isCaughtUp());
   const mark = parts.markDisk === undefined ? undefined : new MarkKeeper({ ...parts, replica, disk: parts.markDisk });
   let knowledge: LeaderKnowledge | null = null;
   const leadership: Leadership = startLeadership(
@@ -212,7 +215,8 @@ export function startManager(parts: ManagerParts): Manager {
     bus,
     store: replica,
     proposer: leadership.proposer,
-    clockWatch: { look: () => clockWatch.look(), sets: () => clockWatch.sets() },
+    clockWatch: { look: () => clockWatch.look() },
+    times: sightings.times,
   };
   const denials = parts.onDenied === undefined ? {} : { onDenied: parts.onDenied };
   const { fetchKeys, seeds = [] } = parts;
@@ -354,6 +358,7 @@ export function startManager(parts: ManagerParts): Manager {
   });
   const running: readonly Running[] = [
     standings,
+    sightings,
     ...(mark === undefined ? [] : [mark]),
     leadership,
     progress,

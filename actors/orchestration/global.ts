@@ -56,7 +56,13 @@ export function startGlobal(env: Environment, writer: Writer, turnsOf: (service:
       all.send(one, { type: "decision.empty", nextMs: -1 });
       return;
     }
-    const world: World = { nowMs: env.clock.now(), nodeOf, currency: one.currency, turns: turnsOf(service) };
+    const world: World = {
+      nowMs: env.clock.now(),
+      nodeOf,
+      currency: one.currency,
+      turns: turnsOf(service),
+      times: env.times,
+    };
     const nodes = one.attention.take(world.nowMs);
     const places =
       nodes === null

@@ -42,7 +42,7 @@ export function startJobs(env: Environment, writer: Writer): Part {
     // Its removal is on its way here with the end of the commit.
     if (service === undefined) return all.send(one, { type: "decision.empty", phase: "stopped", nextMs: -1 });
     const nowMs = env.clock.now();
-    const world = { nowMs, nodeOf, nodes: () => store.all("node") };
+    const world = { nowMs, nodeOf, nodes: () => store.all("node"), times: env.times };
     const { phase, steps, lookAgainMs, isPartial, isExpired } = decideJob(
       service,
       store.tasksByService(service.id),

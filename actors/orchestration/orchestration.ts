@@ -70,6 +70,7 @@ export function startOrchestration(env: Environment): Orchestration {
   const watch = store.watch((commit) => tellParts(parts, commit));
   const view = (): ExplainView => ({
     nowMs: env.clock.now(),
+    times: env.times,
     service: (id) => store.get("service", id),
     node: (id): Node | undefined => store.get("node", id),
     slot: (serviceId, slot, nodeId) => [...store.tasksAt(serviceId, slot, nodeId)],
@@ -78,7 +79,7 @@ export function startOrchestration(env: Environment): Orchestration {
     nodeName: lazyNodeNames(() => store.all("node")),
     schedule: (serviceId) => readScheduleStatus(store.get("resource", serviceId)),
     placement: (task) => scheduler.explain(task),
-    rollout: (service) => whyRollout(store, service, env.clock.now()),
+    rollout: (service) => whyRollout(store, service, env.clock.now(), env.times),
   });
   return {
     explainTask: (task) => explainTask(store.get("task", task.id) ?? task, view()),

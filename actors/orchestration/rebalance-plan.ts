@@ -1,4 +1,5 @@
 /** The dry run of rebalancing: the moves that would be made, and what keeps them from being made now. */
+import type { LogTimes } from "../../machines/elapsed.ts";
 import { planRounds, type Candidate, type RoundMove } from "../../machines/orchestration/rebalancing/round.ts";
 import type { Hold } from "../../machines/orchestration/rebalancing/hold.ts";
 import { steadyLoads } from "../../machines/orchestration/rebalancing/moves.ts";
@@ -26,6 +27,7 @@ export interface DryRun {
   readonly store: Store;
   readonly settings: RebalanceSettings;
   readonly nowMs: number;
+  readonly times: LogTimes;
   readonly phase: string;
   /** What keeps everything where it is now; null: nothing does. */
   readonly now: Hold | null;
@@ -39,6 +41,7 @@ export function planMoves({
   store,
   settings,
   nowMs,
+  times,
   phase,
   now,
   spent,
@@ -69,7 +72,7 @@ export function planMoves({
   }
   const whatIf = new WhatIf(placementView(store), nowMs);
   const roundMax = Math.max(1, settings.roundMovesMax);
-  const steady = steadyLoads(store.all("task"), settings, nowMs);
+  const steady = steadyLoads(store.all("task"), settings, nowMs, times);
   const { rounds, isPartial } = planRounds(candidates, roundMax, shownMovesMax, whatIf, steady);
   const nodeOf = (id: string): Node | undefined => store.get("node", id);
   return PlanRebalanceResponse.create({

@@ -32,7 +32,8 @@ import {
   type RebalanceSettings,
 } from "../../machines/orchestration/rebalancing/settings.ts";
 import { WhatIf } from "../../machines/scheduling/what-if.ts";
-import { timeMs, timestampOf } from "../../proto/time.ts";
+import { stampedTimes } from "../../machines/elapsed.ts";
+import { timestampOf } from "../../proto/time.ts";
 import { Currency } from "../../machines/orchestration/task-currency.ts";
 import { isEnded, isWanted, observedState } from "../../machines/task.ts";
 import {
@@ -75,7 +76,7 @@ export interface Rebalance extends Part {
 }
 
 export function startRebalance(env: Environment): Rebalance {
-  const { store, clock, telemetry } = env;
+  const { store, clock, telemetry, times = stampedTimes } = env;
   const random = env.random.fork("rebalance");
   const nodeOf = (id: string): Node | undefined => store.get("node", id);
   const cluster = (): Cluster | undefined => {
@@ -93,7 +94,7 @@ export function startRebalance(env: Environment): Rebalance {
   /** Ids of tasks that moves made and that have not come to their end. */
   const open = new Set<string>();
   let settings: RebalanceSettings = settingsOf(cluster());
-  let troubleMs = lastNodeChangeMs(store.all("node"));
+  let troubleMs = lastNodeChangeMs(store.all("node"), times);
   let hold: Hold | null = null;
   let found: readonly RoundMove[] = [];
   /** Other services have changed since then. */
@@ -106,7 +107,11 @@ export function startRebalance(env: Environment): Rebalance {
 
   const machine = rebalanceMachine.provide({
     actions: {
-      look: ({ self }) => self.send(look()),
+      look: ({ self }) => {
+        // A clock that was set this moment ends the term before anything is decided by it. H5
+        env.clockWatch?.look();
+        if (!isStopped) self.send(look());
+      },
       move: ({ self }) => {
         void move(found).then(() => {
           if (!isStopped) self.send({ type: "moves.written" });
@@ -131,7 +136,7 @@ export function startRebalance(env: Environment): Rebalance {
 
   function noteTask(task: Task): void {
     if (movedFrom(task) === "") return;
-    if (!madeMs.has(task.id)) madeMs.set(task.id, timeMs(task.meta?.createdAt ?? null));
+    if (!madeMs.has(task.id)) madeMs.set(task.id, times.madeMs(task));
     if (isWanted(task) && !isEnded(observedState(task))) open.add(task.id);
   }
 
@@ -142,7 +147,7 @@ export function startRebalance(env: Environment): Rebalance {
   }
 
   function clusterView(): ClusterView {
-    return { nowMs: clock.now(), nodes: [...store.all("node")], troubleMs, doubts: doubts.told() };
+    return { nowMs: clock.now(), times, nodes: [...store.all("node")], troubleMs, doubts: doubts.told() };
   }
 
   /** R4: what the moves of the last round wait for. */
@@ -152,7 +157,7 @@ export function startRebalance(env: Environment): Rebalance {
       const task = store.get("task", id);
       const service = task === undefined ? undefined : store.get("service", task.serviceId);
       const before = task === undefined ? undefined : store.get("task", movedFrom(task));
-      const wait = openMove(task, before, service, nowMs);
+      const wait = openMove(task, before, service, nowMs, times);
       if (wait === null) open.delete(id);
       else if (waits === null || (wait.untilMs ?? 0) < (waits.untilMs ?? 0)) waits = wait;
     }
@@ -200,7 +205,7 @@ export function startRebalance(env: Environment): Rebalance {
     if (isStale && nowMs - lookedAtAllMs >= staleLookMs) balanced.clear();
     if (balanced.size === 0) {
       // Those of other services that are not steady yet will weigh once they are.
-      isStale = areSettling(store.all("task"), settings, nowMs);
+      isStale = areSettling(store.all("task"), settings, nowMs, times);
       lookedAtAllMs = nowMs;
     }
     let againMs: number | null = isStale ? lookedAtAllMs + staleLookMs : null;
@@ -232,7 +237,7 @@ export function startRebalance(env: Environment): Rebalance {
       candidates,
       budget,
       new WhatIf(placementView(store), nowMs),
-      steadyLoads(store.all("task"), settings, nowMs),
+      steadyLoads(store.all("task"), settings, nowMs, times),
     );
     // With moves in the round the others were looked at as if those had been made.
     if (found.length === 0) for (const { service } of candidates) balanced.add(service.id);
@@ -244,6 +249,7 @@ export function startRebalance(env: Environment): Rebalance {
     return judgeService(service, store.tasksByService(service.id), settings, nowMs, {
       nodeOf,
       isOutdated: (task) => isOutdated(task, service),
+      times,
     });
   }
 
@@ -379,6 +385,7 @@ export function startRebalance(env: Environment): Rebalance {
         store,
         settings,
         nowMs: view.nowMs,
+        times,
         phase: phaseOf(hosted.actor.getSnapshot().value),
         now: incidentOf(view, settings) ?? openRound(view.nowMs) ?? settlingOf(view, settings),
         spent: spentMoves(madeMs.values(), settings, view.nowMs),

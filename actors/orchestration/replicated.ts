@@ -75,7 +75,13 @@ export function startReplicated(env: Environment, writer: Writer, turnsOf: (serv
       all.send(one, { type: "decision.empty", nextMs: -1 });
       return;
     }
-    const world: World = { nowMs: env.clock.now(), nodeOf, currency: one.currency, turns: turnsOf(service) };
+    const world: World = {
+      nowMs: env.clock.now(),
+      nodeOf,
+      currency: one.currency,
+      turns: turnsOf(service),
+      times: env.times,
+    };
     const { replicas } = service.spec.replicated;
     const slots = one.attention.take(world.nowMs);
     const decision =

@@ -9,7 +9,7 @@ export function startRestart(env: Environment, writer: Writer): Part {
   const { store } = env;
   /** Ids of successors that wait, by slot. A slot has at most one for longer than a commit. */
   const waiting = new Map<string, string>();
-  /** By task id, in milliseconds since the epoch: when each looks again by itself. */
+  /** By task id, in milliseconds of the monotonic clock: when each looks again by itself. */
   const deadlines = new Map<string, number>();
   const touched = new Set<string>();
   const raising = new Set<string>();
@@ -32,7 +32,8 @@ export function startRestart(env: Environment, writer: Writer): Part {
 
   function release(): number {
     const nowMs = env.clock.now();
-    for (const [id, dueMs] of deadlines) if (dueMs <= nowMs) touched.add(id);
+    const atMs = env.clock.monotonic();
+    for (const [id, dueMs] of deadlines) if (dueMs <= atMs) touched.add(id);
     const operations: Operation[] = [];
     for (const id of touched) {
       if (operations.length === roundTasksMax) break;
@@ -46,8 +47,9 @@ export function startRestart(env: Environment, writer: Writer): Part {
         raising.has(id)
       )
         continue;
-      const outcome = releaseOf(task, [...store.tasksAt(task.serviceId, task.slot, task.nodeId)], nowMs, nodeOf);
-      if (outcome.kind === "wait") deadlines.set(id, outcome.untilMs);
+      const slot = [...store.tasksAt(task.serviceId, task.slot, task.nodeId)];
+      const outcome = releaseOf(task, slot, nowMs, nodeOf, env.times);
+      if (outcome.kind === "wait") deadlines.set(id, atMs + outcome.untilMs - nowMs);
       else {
         raising.add(id);
         operations.push(desire(task, task.jobIteration === null ? TaskState.RUNNING : TaskState.COMPLETE));
@@ -57,7 +59,7 @@ export function startRestart(env: Environment, writer: Writer): Part {
     if (touched.size > 0) return 0;
     let nextMs = -1;
     for (const dueMs of deadlines.values()) {
-      const inMs = Math.max(0, Math.ceil(dueMs - nowMs));
+      const inMs = Math.max(0, Math.ceil(dueMs - atMs));
       if (nextMs < 0 || inMs < nextMs) nextMs = inMs;
     }
     return nextMs;

@@ -73,7 +73,7 @@ function described(env: Environment, service: Service): ControlRolloutResponse {
   const { store } = env;
   const rollout = recordOf(service, store.get("rollout", service.id));
   const nowMs = env.clock.now();
-  const { blockers, ...counts } = trackerOf(store, service, rollout, nowMs).describe(nowMs);
+  const { blockers, ...counts } = trackerOf(store, service, rollout, nowMs, env.times).describe(nowMs);
   return ControlRolloutResponse.create({
     serviceId: service.id,
     name: service.spec?.annotations?.name ?? "",

@@ -1,5 +1,5 @@
 /** A rollout as the store has it, for its host on the leader and for whoever asks on another manager. */
-import type { ClockSet } from "../../machines/manager/clock-jump.ts";
+import { stampedTimes, type LogTimes } from "../../machines/elapsed.ts";
 import { conditionOf } from "../../machines/orchestration/restart.ts";
 import { explainRollout } from "../../machines/orchestration/rollout/explain.ts";
 import { settingsOf } from "../../machines/orchestration/rollout/settings.ts";
@@ -21,13 +21,13 @@ import {
 } from "../../proto/gen/messages.ts";
 import type { Store } from "../../runtime/store/store.ts";
 
-/** The tracker of a service's rollout as the store has it. `record`: null while it has not begun. `clockSets`: of this leader's clock. */
+/** The tracker of a service's rollout as the store has it. `record`: null while it has not begun. */
 export function trackerOf(
   store: Store,
   service: Service,
   record: Rollout | null,
   nowMs: number,
-  clockSets: readonly ClockSet[] = [],
+  times: LogTimes = stampedTimes,
 ): RolloutTracker {
   return new RolloutTracker(
     {
@@ -35,7 +35,7 @@ export function trackerOf(
       // After a rollback that is over, what begins anew is an update.
       settings: settingsOf(service, isWayBack(service) && !isOver(phaseOf(service, record))),
       record,
-      clockSets,
+      times,
       currency: new Currency(),
       nodeOf: (id) => store.get("node", id),
       tasksAt: (slot, nodeId) => [...store.tasksAt(service.id, slot, nodeId)],
@@ -46,9 +46,9 @@ export function trackerOf(
 }
 
 /** What the service's rollout waits for; null when it has none. */
-export function whyRollout(store: Store, service: Service, nowMs: number): Reason | null {
+export function whyRollout(store: Store, service: Service, nowMs: number, times?: LogTimes): Reason | null {
   const record = recordOf(service, store.get("rollout", service.id));
-  return explainRollout(service, record, trackerOf(store, service, record, nowMs).describe(nowMs));
+  return explainRollout(service, record, trackerOf(store, service, record, nowMs, times).describe(nowMs));
 }
 
 /** What a tracker rests on: the spec, the way, the beginning of the rollout, and how much of it may go on. */

@@ -5,7 +5,7 @@
  * R4: what is written was decided on the service and the record as they are stored: the ledger compares both, and what
  *     another writer changed in between is looked at anew.
  */
-import type { ClockSet } from "../../machines/manager/clock-jump.ts";
+import { stampedTimes, type LogTimes } from "../../machines/elapsed.ts";
 import { rolloutMachine, type RolloutEvent } from "../../machines/orchestration/rollout.ts";
 import {
   afterFailure,
@@ -166,7 +166,7 @@ export class ServiceRollout {
       return;
     }
     const nowMs = this.#env.clock.now();
-    const remainingMs = record === null ? -1 : Math.max(0, Math.ceil(deadlineMs(record, this.#clockSets) - nowMs));
+    const remainingMs = record === null ? -1 : Math.max(0, Math.ceil(deadlineMs(record, this.#times) - nowMs));
     const mustBegin = isOver(phase) || (isMoving(phase) && record === null);
     this.#send({ type: "phase.is", phase, mustBegin, remainingMs });
   }
@@ -210,8 +210,8 @@ export class ServiceRollout {
     return service === undefined ? null : { service, record: recordOf(service, store.get("rollout", service.id)) };
   }
 
-  get #clockSets(): readonly ClockSet[] {
-    return this.#env.clockWatch?.sets() ?? [];
+  get #times(): LogTimes {
+    return this.#env.times ?? stampedTimes;
   }
 
   #isFor(service: Service): boolean {
@@ -229,12 +229,12 @@ export class ServiceRollout {
       this.#basis = basis;
     } else {
       const { clock, store } = this.#env;
-      this.adopt(trackerOf(store, service, record, clock.now(), this.#clockSets), stored);
+      this.adopt(trackerOf(store, service, record, clock.now(), this.#times), stored);
     }
   }
 
   #look(): void {
-    // A clock that was set this moment ends the term before anything is decided by it. H6
+    // A clock that was set this moment ends the term before anything is decided by it. H5
     this.#env.clockWatch?.look();
     if (this.#isEnded) return;
     const stored = this.#stored();

@@ -50,7 +50,7 @@ export function startRollouts(
     const record = recordOf(service, store.get("rollout", service.id));
     if (!isOver(phaseOf(service, record))) start(service.id);
     else if (mayHaveOutdated(service, store.tasksByService(service.id))) {
-      const tracker = trackerOf(store, service, record, env.clock.now());
+      const tracker = trackerOf(store, service, record, env.clock.now(), env.times);
       if (tracker.outdated > 0) start(service.id).adopt(tracker, { service, record });
     }
   }

@@ -6,6 +6,7 @@
  *     skips, and the task comes back here.
  * A2: a task whose assignment is under way is charged to its node and in no backlog until the proposal has settled.
  */
+import { stampedTimes } from "../../machines/elapsed.ts";
 import { schedulerLimits, schedulerMachine } from "../../machines/scheduling/scheduler.ts";
 import { groupKey, NodeSet } from "../../machines/scheduling/node-set.ts";
 import { Backlog, isWanting } from "../../machines/scheduling/place.ts";
@@ -191,7 +192,7 @@ class SchedulerActor implements Scheduler {
     if (task.nodeId === "" || old?.status?.state === state) return;
     // When a manager took the report: nodes' own clocks may be wrong.
     const appliedAt = task.status?.appliedAt ?? null;
-    const at = appliedAt === null ? otherwiseAt : timeMs(appliedAt);
+    const at = appliedAt === null ? otherwiseAt : (this.#env.times ?? stampedTimes).reachedMs(task);
     this.#nodes.find(task.nodeId)?.recordFailure(groupKey(task), at);
   }
 

@@ -4,6 +4,7 @@
  *
  * E1: whatever is not where it should be names what it waits for; nothing waits without a reason.
  */
+import type { LogTimes } from "../elapsed.ts";
 import {
   NodeStatus_State,
   Reason,
@@ -23,6 +24,8 @@ import { isEnded, isHeld, isWanted, observedState } from "../task.ts";
 
 export interface ExplainView {
   readonly nowMs: number;
+  /** Absent: the log's own times are taken at their word. */
+  readonly times?: LogTimes | undefined;
   service(id: string): Service | undefined;
   node(id: string): Node | undefined;
   /** Tasks of the slot (of slot 0: those on the node), in the order in which they were made. */
@@ -147,7 +150,7 @@ function explainStop(task: Task, view: ExplainView): Reason {
 /** Q2, Q4 */
 function explainStart(task: Task, view: ExplainView): Reason {
   const slot = view.slot(task.serviceId, task.slot, task.nodeId);
-  const release = releaseOf(task, slot, view.nowMs, (id) => view.node(id));
+  const release = releaseOf(task, slot, view.nowMs, (id) => view.node(id), view.times);
   if (release.kind === "release")
     return reason(task, { waitingFor: "the restart supervisor", wokenBy: "its next round, which follows at once" });
   const before = release.task;

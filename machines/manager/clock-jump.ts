@@ -1,10 +1,8 @@
 /**
  * Whether somebody has set this machine's wall clock: it then differs from the monotonic one by another amount than before.
  *
- * H5: a jump changes nothing that is decided about nodes, which is reckoned by the monotonic clock alone. A leader ends its
- *     term, since rollouts and jobs reckon with times of the log: the next term, often its own, begins with the clock as it is.
- * H6: a leader whose clock was set forward reckons what a rollout waits for as if the log's earlier times had been written by the
- *     clock as it is now: nothing is over because the clock was set.
+ * H5: a jump changes no duration: these are measured by the monotonic clock (`sightings.ts`). A leader ends its term, since what
+ *     it holds in memory is reckoned by the clock as it was: the next term, often its own, begins with the clock as it is.
  */
 import { isoOf } from "../orchestration/jobs/runs.ts";
 
@@ -23,23 +21,6 @@ export interface ClockReading {
 export function jumpBetween(before: ClockReading, after: ClockReading): number {
   const jumpMs = after.wall - before.wall - (after.monotonic - before.monotonic);
   return Math.abs(jumpMs) >= jumpMsMin ? Math.round(jumpMs) : 0;
-}
-
-/** The wall clock was set `byMs` forward (back when negative), and showed `atMs` then; milliseconds. */
-export interface ClockSet {
-  readonly atMs: number;
-  readonly byMs: number;
-}
-
-/**
- * What this machine's clock would have shown, had it been as it is now, at a time that it wrote into the log: what was written
- * before it was set forward lies further back than the jump. Times before it was set back are left as they are: they lie ahead
- * of the clock, and no wait for them is longer than the whole (`leftOf`). `sets`: oldest first. H6
- */
-export function presentTime(timeMs: number, sets: readonly ClockSet[]): number {
-  let presentMs = timeMs;
-  for (const { atMs, byMs } of sets) if (byMs > 0 && presentMs < atMs - byMs / 2) presentMs += byMs;
-  return presentMs;
 }
 
 export function jumpSentence(jumpMs: number, wall: number): string {

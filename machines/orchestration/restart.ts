@@ -30,7 +30,7 @@ import { wasEvicted } from "./enforcer.ts";
 import { backOffMs, refusedInARow } from "./refused-starts.ts";
 import { isEnded, isHeld, isSpent, isWanted, observedState } from "../task.ts";
 import { durationMs, timeMs } from "../../proto/time.ts";
-import { leftOf } from "../elapsed.ts";
+import { leftOf, stampedTimes, type LogTimes } from "../elapsed.ts";
 
 /** SwarmKit's default, in milliseconds, when the policy names none. */
 const restartDelayMs = 5_000;
@@ -169,8 +169,14 @@ export type Release =
   | { readonly kind: "wait"; readonly cause: "predecessor"; readonly task: Task; readonly untilMs: number };
 
 /** Whether a successor that is desired READY may run now (Q2, Q4). `slot`: the slot's tasks, oldest first. */
-export function releaseOf(successor: Task, slot: readonly Task[], nowMs: number, nodeOf: NodeOf): Release {
-  const madeMs = timeMs(successor.meta?.createdAt ?? null);
+export function releaseOf(
+  successor: Task,
+  slot: readonly Task[],
+  nowMs: number,
+  nodeOf: NodeOf,
+  times: LogTimes = stampedTimes,
+): Release {
+  const madeMs = times.madeMs(successor);
   let before: Task | null = null;
   let wait: Extract<Release, { readonly cause: "predecessor" }> | null = null;
   for (const task of slot) {

@@ -12,6 +12,7 @@
  *     its task has that task's spec: while an update is paused, what crashes comes back as it was.
  * V7: a task that rebalancing moves with start-first stays beside the one that follows it until that one runs.
  */
+import type { LogTimes } from "../elapsed.ts";
 import { TaskState, type Node, type Service, type Task } from "../../proto/gen/messages.ts";
 import { delayAfterMs, faultOf, isStopping, releaseOf, shouldRestart, type NodeOf } from "./restart.ts";
 import { isSameMessage } from "../same-message.ts";
@@ -45,6 +46,8 @@ export interface World {
   readonly currency: Currency;
   /** Absent: there is no rollout. */
   readonly turns?: Turns;
+  /** Absent: the log's own times are taken at their word. */
+  readonly times?: LogTimes | undefined;
 }
 
 /** Tasks of one slot, in the order in which they were made. */
@@ -149,7 +152,7 @@ export function tend<Slot>(
   if (fault === null) return { kind: "live", task: kept, isSettled: wanted.length === 1 };
   if (fault === "ended" && kept.desiredState === TaskState.READY) {
     // It ended before it was allowed to run. Its successor comes when its own wait is over, or this would be a hot loop.
-    const release = releaseOf(kept, tasks, world.nowMs, world.nodeOf);
+    const release = releaseOf(kept, tasks, world.nowMs, world.nodeOf, world.times);
     if (release.kind === "wait") {
       plan.lookAt(release.untilMs);
       return { kind: "live", task: kept, isSettled: false };

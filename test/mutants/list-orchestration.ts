@@ -57,6 +57,24 @@ export const orchestrationMutants: readonly Mutant[] = [
     tests: ["unit/refused-starts"],
   },
   {
+    name: "clocks-taken-at-their-word",
+    file: "machines/manager/sightings.ts",
+    original: "const atMs = isLive ? monotonic :",
+    replacement: "const atMs =",
+    breaks: "a delay ends early under a leader whose clock is ahead of the last one's",
+    kind: "time-fault-order",
+    tests: ["unit/sightings"],
+  },
+  {
+    name: "other-clocks-never-known",
+    file: "machines/manager/sightings.ts",
+    original: "if (!isNew) return;",
+    replacement: "return;",
+    breaks: "a manager that starts with a wrong clock ends delays early that began before",
+    kind: "time-fault-order",
+    tests: ["unit/sightings"],
+  },
+  {
     name: "deadline-forgotten",
     file: "machines/orchestration/restart.ts",
     original: 'after: { nextDeadline: "releasing" },',
@@ -176,7 +194,7 @@ export const orchestrationMutants: readonly Mutant[] = [
   {
     name: "young-tasks-moved",
     file: "machines/orchestration/rebalancing/service.ts",
-    original: "const untilMs = untilAfter(runningSinceMs(task), settings.settleMs, nowMs);",
+    original: "const untilMs = untilAfter(times.reachedMs(task), settings.settleMs, nowMs);",
     replacement: "const untilMs = untilAfter(0, settings.settleMs, nowMs);",
     breaks: "rebalancing moves tasks that have just begun to run",
     kind: "time-fault-order",

@@ -9,7 +9,8 @@
  * B6: once nothing fails any more, nothing is left to be moved: moves come to an end, and do not lead back.
  */
 import { placementView } from "../../actors/orchestration/placement-view.ts";
-import { movedFrom, runningSinceMs, spentMoves, steadyLoads } from "../../machines/orchestration/rebalancing/moves.ts";
+import { movedFrom, spentMoves, steadyLoads } from "../../machines/orchestration/rebalancing/moves.ts";
+import { stampedTimes } from "../../machines/elapsed.ts";
 import { judgeService } from "../../machines/orchestration/rebalancing/service.ts";
 import { isRebalanced, settingsOf } from "../../machines/orchestration/rebalancing/settings.ts";
 import { planRound, type Candidate } from "../../machines/orchestration/rebalancing/round.ts";
@@ -174,7 +175,7 @@ export class RebalanceChecks {
 
   #checkAge(what: string, before: Task | undefined, at: Moment, settleMs: number): string | null {
     if (!this.#isExact || before === undefined || isEnded(observedState(before))) return null;
-    const ranMs = at.timeMs - runningSinceMs(before);
+    const ranMs = at.timeMs - stampedTimes.reachedMs(before);
     return ranMs < settleMs ? `${what}, which has run for ${ranMs} ms (B5)` : null;
   }
 }

@@ -135,6 +135,6 @@ export class ScriptedWorld {
   }
 
   get leader(): SimManager | undefined {
-    return this.managers.all.find(({ running }) => running?.isLeading() === true);
+    return this.managers.all.find(({ process: each, running }) => each.isRunning && running?.isLeading() === true);
   }
 }

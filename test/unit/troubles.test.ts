@@ -4,7 +4,7 @@ import { createTroubles } from "../../actors/manager/troubles.ts";
 import { explainTroubles } from "../../machines/explain/explain-troubles.ts";
 import { leftOf } from "../../machines/elapsed.ts";
 import { busTroubles, type BusSight } from "../../machines/manager/bus-troubles.ts";
-import { jumpBetween, jumpSentence, presentTime } from "../../machines/manager/clock-jump.ts";
+import { jumpBetween, jumpSentence } from "../../machines/manager/clock-jump.ts";
 import { flapping, isKept, recentChanges, slowLink } from "../../machines/manager/leader-troubles.ts";
 import { causeOf, cleared, kindName, raised } from "../../machines/manager/troubles.ts";
 import { Trouble_Kind } from "../../proto/gen/messages.ts";
@@ -116,19 +116,6 @@ test("a clock that was set is noticed in both directions, one that drifts or a p
     "stopped for a minute: both clocks went on",
   );
   t.is(jumpSentence(-3_600_000, 0), "this machine's clock was set back by 3600 s, to 1970-01-01T00:00:00Z");
-});
-
-test("H6: times from before the clock was set forward are moved with it, later ones and those from before it was set back are not", (t) => {
-  const hourMs = 3_600_000;
-  const sets = [{ atMs: 10 * hourMs, byMs: 2 * hourMs }];
-  t.is(presentTime(8 * hourMs - 1_000, sets), 10 * hourMs - 1_000, "a second before it was set");
-  t.is(presentTime(10 * hourMs, sets), 10 * hourMs);
-  t.is(presentTime(10 * hourMs - 900, sets), 10 * hourMs - 900, "it was noticed a moment later");
-  const again = [...sets, { atMs: 20 * hourMs, byMs: hourMs }];
-  t.is(presentTime(8 * hourMs - 1_000, again), 11 * hourMs - 1_000);
-  t.is(presentTime(18 * hourMs, again), 19 * hourMs);
-  t.is(presentTime(19.9 * hourMs, again), 19.9 * hourMs);
-  t.is(presentTime(9 * hourMs, [{ atMs: 4 * hourMs, byMs: -5 * hourMs }]), 9 * hourMs);
 });
 
 test("what is left of a wait is never more than the whole, and nothing where the time lies further ahead than clocks differ", (t) => {

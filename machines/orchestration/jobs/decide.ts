@@ -16,8 +16,7 @@ import { NodeStatus_State, TaskState, type Node, type Service, type Task } from 
 import { delayAfterMs, isStopping, releaseOf, stopWaitMs, type NodeOf } from "../restart.ts";
 import { creationsMax } from "../slots.ts";
 import { isEnded, isWanted, observedState } from "../../task.ts";
-import { timeMs } from "../../../proto/time.ts";
-import { leftOf } from "../../elapsed.ts";
+import { leftOf, stampedTimes, type LogTimes } from "../../elapsed.ts";
 import { jobSettings } from "./labels.ts";
 import { groupByPlace, isEligible, isOfIteration, iterationOf, mayStay, standingOf, type Place } from "./places.ts";
 import { progressOf, type JobPhase } from "./progress.ts";
@@ -42,6 +41,8 @@ export interface JobWorld {
   readonly nowMs: number;
   readonly nodeOf: NodeOf;
   readonly nodes: () => Iterable<Node>;
+  /** Absent: the log's own times are taken at their word. */
+  readonly times?: LogTimes | undefined;
 }
 
 /** `tasks`: all of the service, in the order in which they were made. */
@@ -91,6 +92,10 @@ class JobPlan {
     this.#world = world;
   }
 
+  get #times(): LogTimes {
+    return this.#world.times ?? stampedTimes;
+  }
+
   lookAt(timeMs: number): void {
     if (this.lookAgainMs === null || timeMs < this.lookAgainMs) this.lookAgainMs = timeMs;
   }
@@ -102,7 +107,7 @@ class JobPlan {
     if (!isStopping(task, this.#world.nodeOf)) return;
     // As a successor in its slot would wait for it: for a bounded time (Q4).
     const { nowMs } = this.#world;
-    const untilMs = nowMs + leftOf(timeMs(this.#service.jobStatus?.lastExecution ?? null), stopWaitMs(task), nowMs);
+    const untilMs = nowMs + leftOf(this.#times.executedMs(this.#service), stopWaitMs(task), nowMs);
     if (untilMs <= nowMs) return;
     this.#leaving += 1;
     this.#leavingFrom.add(task.nodeId);
@@ -189,7 +194,7 @@ class JobPlan {
   /** J7. What has ended on the silent node need not be waited for. Its record changes when it falls silent. */
   #giveUpOn(node: Node, task: Task): void {
     const { nowMs } = this.#world;
-    const untilMs = nowMs + leftOf(timeMs(node.meta?.updatedAt ?? null), stopWaitMs(task), nowMs);
+    const untilMs = nowMs + leftOf(this.#times.changedMs(node), stopWaitMs(task), nowMs);
     if (isEnded(observedState(task)) || untilMs <= nowMs) this.#desire(task, TaskState.SHUTDOWN);
     else this.lookAt(untilMs);
   }
@@ -212,7 +217,7 @@ class JobPlan {
         const { task, mayRetry } = standing;
         if (isEnded(observedState(task)) && task.desiredState === TaskState.READY) {
           // It ended before it was allowed to run. Its successor comes when its own wait is over, or this would be a hot loop.
-          const release = releaseOf(task, tasks, nowMs, nodeOf);
+          const release = releaseOf(task, tasks, nowMs, nodeOf, this.#times);
           if (release.kind === "wait") {
             this.lookAt(release.untilMs);
             return "busy";

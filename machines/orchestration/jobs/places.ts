@@ -7,8 +7,7 @@
  */
 import { meetsPlacement } from "../../scheduling/constraints.ts";
 import { faultOf, isAttempt, shouldRestart, type NodeOf } from "../restart.ts";
-import { isEnded, isWanted, observedState } from "../../task.ts";
-import { timeMs } from "../../../proto/time.ts";
+import { isWanted, observedState } from "../../task.ts";
 import {
   NodeSpec_Availability,
   NodeStatus_State,
@@ -106,9 +105,4 @@ export function mayStay(service: Service, node: Node): boolean {
     node.spec?.availability !== NodeSpec_Availability.DRAIN &&
     meetsPlacement(service.spec?.task?.placement ?? null, node)
   );
-}
-
-/** When a task ended by the leader's clock, or else by its node's, in milliseconds since the epoch. */
-export function endedMs(task: Task): number {
-  return isEnded(observedState(task)) ? timeMs(task.status?.appliedAt ?? task.status?.timestamp ?? null) : 0;
 }

@@ -1,10 +1,10 @@
 /** How far a job's present iteration has come: what orchestrator, schedule, `why` and the command line all go by. */
 import type { Node, Service, Task } from "../../../proto/gen/messages.ts";
 import { isStopping, type NodeOf } from "../restart.ts";
-import { isWanted } from "../../task.ts";
-import { timeMs } from "../../../proto/time.ts";
+import { isEnded, isWanted, observedState } from "../../task.ts";
+import { stampedTimes, type LogTimes } from "../../elapsed.ts";
 import { jobSettings, scheduleSettings } from "./labels.ts";
-import { endedMs, groupByPlace, isEligible, isOfIteration, iterationOf, standingOf } from "./places.ts";
+import { groupByPlace, isEligible, isOfIteration, iterationOf, standingOf } from "./places.ts";
 
 /** `scheduled`: it does no work itself, its runs do. */
 export type JobPhase = "working" | "paused" | "stopped" | "succeeded" | "failed" | "scheduled";
@@ -25,9 +25,12 @@ export interface JobProgress {
 export interface ClusterView {
   readonly nodeOf: NodeOf;
   readonly nodes: () => Iterable<Node>;
+  /** Absent: the log's own times are taken at their word. */
+  readonly times?: LogTimes | undefined;
 }
 
 export function progressOf(service: Service, tasks: Iterable<Task>, view: ClusterView): JobProgress {
+  const { times = stampedTimes } = view;
   const iteration = iterationOf(service);
   const own: Task[] = [];
   let held = 0;
@@ -38,11 +41,11 @@ export function progressOf(service: Service, tasks: Iterable<Task>, view: Cluste
   const counts = { total: 0, done: 0, failed: 0, busy: 0, held };
   if (scheduleSettings(service.spec) !== null) return { ...counts, phase: "scheduled", finishedMs: null };
   const places = groupByPlace(service, own);
-  let endMs = timeMs(service.jobStatus?.lastExecution ?? null);
+  let endMs = times.executedMs(service);
   for (const [key, placed] of places) {
     const standing = standingOf(placed, view.nodeOf);
     const isAway = typeof key === "string" && !isAsked(service, view.nodeOf(key));
-    for (const task of placed) endMs = Math.max(endMs, endedMs(task));
+    for (const task of placed) if (isEnded(observedState(task))) endMs = Math.max(endMs, times.reachedMs(task));
     if (standing.kind === "done") counts.done += 1;
     // A task on a node that is paused or silent is waited for; one that was taken from its node is not missed.
     else if (isAway && !placed.some((task) => isWanted(task))) continue;

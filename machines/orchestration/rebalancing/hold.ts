@@ -7,8 +7,7 @@
  * R2: nothing moves before the cluster has settled, and no task that has not run for that long.
  */
 import { NodeStatus_State, type Node } from "../../../proto/gen/messages.ts";
-import { timeMs } from "../../../proto/time.ts";
-import { leftOf } from "../../elapsed.ts";
+import { leftOf, stampedTimes, type LogTimes } from "../../elapsed.ts";
 import type { RebalanceSettings } from "./settings.ts";
 
 /** Why nothing moves. `untilMs`: when to look again even if nothing happens; null: something will happen first. */
@@ -25,6 +24,8 @@ export function untilAfter(timeOf: number, spanMs: number, nowMs: number): numbe
 
 export interface ClusterView {
   readonly nowMs: number;
+  /** Absent: the log's own times are taken at their word. */
+  readonly times?: LogTimes | undefined;
   readonly nodes: readonly Node[];
   /** When there last was an incident as far as this leader knows, in milliseconds since the epoch; 0: never. */
   readonly troubleMs: number;
@@ -33,7 +34,7 @@ export interface ClusterView {
 }
 
 /** R1: what is wrong in the cluster now. */
-function troubleOf(nodes: Iterable<Node>, nowMs: number, quietMs: number): Hold | null {
+function troubleOf({ nodes, nowMs, times = stampedTimes }: ClusterView, quietMs: number): Hold | null {
   let until: Hold | null = null;
   for (const node of nodes) {
     // One that was let in and never came is no loss.
@@ -46,16 +47,16 @@ function troubleOf(nodes: Iterable<Node>, nowMs: number, quietMs: number): Hold 
       return { reason: `node ${name} is ${word}`, untilMs: null };
     }
     // One that has been DOWN for long is known to be gone; its tasks run elsewhere.
-    const untilMs = untilAfter(timeMs(node.meta?.updatedAt ?? null), quietMs, nowMs);
+    const untilMs = untilAfter(times.changedMs(node), quietMs, nowMs);
     if (untilMs !== null && untilMs > (until?.untilMs ?? 0)) until = { reason: `node ${name} is down`, untilMs };
   }
   return until;
 }
 
 /** When the youngest change of a node was: what a leader that has just begun takes for the last incident. */
-export function lastNodeChangeMs(nodes: Iterable<Node>): number {
+export function lastNodeChangeMs(nodes: Iterable<Node>, times: LogTimes = stampedTimes): number {
   let last = 0;
-  for (const node of nodes) last = Math.max(last, timeMs(node.meta?.updatedAt ?? null));
+  for (const node of nodes) last = Math.max(last, times.changedMs(node));
   return last;
 }
 
@@ -63,7 +64,7 @@ export function lastNodeChangeMs(nodes: Iterable<Node>): number {
 export function incidentOf(view: ClusterView, settings: RebalanceSettings): Hold | null {
   const [doubt] = view.doubts;
   if (doubt !== undefined) return { reason: doubt, untilMs: null };
-  const trouble = troubleOf(view.nodes, view.nowMs, settings.quietMs);
+  const trouble = troubleOf(view, settings.quietMs);
   if (trouble !== null) return trouble;
   const untilMs = untilAfter(view.troubleMs, settings.quietMs, view.nowMs);
   return untilMs === null ? null : { reason: "a node was missing a short time ago", untilMs };
@@ -71,10 +72,11 @@ export function incidentOf(view: ClusterView, settings: RebalanceSettings): Hold
 
 /** R2: the youngest change of a node that everything waits for; null: the cluster has settled. */
 export function settlingOf(view: ClusterView, settings: RebalanceSettings): Hold | null {
+  const { times = stampedTimes } = view;
   let found: Hold | null = null;
   for (const node of view.nodes) {
     if (node.description === null || node.status?.state !== NodeStatus_State.READY) continue;
-    const untilMs = untilAfter(timeMs(node.meta?.updatedAt ?? null), settings.settleMs, view.nowMs);
+    const untilMs = untilAfter(times.changedMs(node), settings.settleMs, view.nowMs);
     if (untilMs === null || untilMs <= (found?.untilMs ?? 0)) continue;
     found = { reason: `node ${node.description.hostname || node.id} joined or changed a short time ago`, untilMs };
   }

@@ -9,7 +9,8 @@
  */
 import { TaskState, UpdateConfig_UpdateOrder, type Service, type Task } from "../../../proto/gen/messages.ts";
 import { isEnded, isHeld, isWanted, observedState } from "../../task.ts";
-import { durationMs, timeMs } from "../../../proto/time.ts";
+import { durationMs } from "../../../proto/time.ts";
+import { stampedTimes, type LogTimes } from "../../elapsed.ts";
 import { untilAfter, type Hold } from "./hold.ts";
 import { rebalanceLabels, type RebalanceSettings } from "./settings.ts";
 
@@ -40,26 +41,22 @@ export function paceOf(service: Service): {
   };
 }
 
-export function runningSinceMs(task: Task): number {
-  return timeMs(task.status?.appliedAt ?? task.status?.timestamp ?? null);
-}
-
 /** R4: what a move still waits for; null: it is over, or no longer a move. `before`: the task that it follows. */
 export function openMove(
   task: Task | undefined,
   before: Task | undefined,
   service: Service | undefined,
   nowMs: number,
+  times: LogTimes = stampedTimes,
 ): Hold | null {
   if (task === undefined || service === undefined || !isWanted(task) || isEnded(observedState(task))) return null;
-  const madeMs = timeMs(task.meta?.createdAt ?? null);
-  const patience = untilAfter(madeMs, openMoveMsMax, nowMs);
+  const patience = untilAfter(times.madeMs(task), openMoveMsMax, nowMs);
   if (patience === null) return null;
   if (observedState(task) !== TaskState.RUNNING) return { reason: `task ${task.id} to run`, untilMs: patience };
   if (before !== undefined && isHeld(observedState(before))) {
     return { reason: `task ${before.id} to stop`, untilMs: patience };
   }
-  const untilMs = untilAfter(runningSinceMs(task), paceOf(service).pauseMs, nowMs);
+  const untilMs = untilAfter(times.reachedMs(task), paceOf(service).pauseMs, nowMs);
   return untilMs === null
     ? null
     : { reason: `task ${task.id}, which moved, to have run for the time that the update config says`, untilMs };
@@ -82,18 +79,22 @@ export function spentMoves(
   return { spent, untilMs };
 }
 
-function isSteady(task: Task, settings: RebalanceSettings, nowMs: number): boolean {
+function isSteady(task: Task, settings: RebalanceSettings, nowMs: number, times: LogTimes): boolean {
   if (movedFrom(task) !== "") return true;
-  return (
-    observedState(task) === TaskState.RUNNING && untilAfter(runningSinceMs(task), settings.settleMs, nowMs) === null
-  );
+  const isRunning = observedState(task) === TaskState.RUNNING;
+  return isRunning && untilAfter(times.reachedMs(task), settings.settleMs, nowMs) === null;
 }
 
 /** Whether some tasks may yet come to stay where they are, which nobody tells when it is so. */
-export function areSettling(tasks: Iterable<Task>, settings: RebalanceSettings, nowMs: number): boolean {
+export function areSettling(
+  tasks: Iterable<Task>,
+  settings: RebalanceSettings,
+  nowMs: number,
+  times: LogTimes = stampedTimes,
+): boolean {
   for (const task of tasks) {
     const isPlaced = task.nodeId !== "" && isWanted(task) && !isEnded(observedState(task));
-    if (isPlaced && !isSteady(task, settings, nowMs)) return true;
+    if (isPlaced && !isSteady(task, settings, nowMs, times)) return true;
   }
   return false;
 }
@@ -102,11 +103,16 @@ export function areSettling(tasks: Iterable<Task>, settings: RebalanceSettings, 
  * Tasks that are there to stay, by node id: those that have run for the settling time, and those that moves made, which
  * count from the start, or the next round would not see what the last one has done.
  */
-export function steadyLoads(tasks: Iterable<Task>, settings: RebalanceSettings, nowMs: number): Map<string, number> {
+export function steadyLoads(
+  tasks: Iterable<Task>,
+  settings: RebalanceSettings,
+  nowMs: number,
+  times: LogTimes = stampedTimes,
+): Map<string, number> {
   const loads = new Map<string, number>();
   for (const task of tasks) {
     if (task.nodeId === "" || !isWanted(task) || isEnded(observedState(task))) continue;
-    if (isSteady(task, settings, nowMs)) loads.set(task.nodeId, (loads.get(task.nodeId) ?? 0) + 1);
+    if (isSteady(task, settings, nowMs, times)) loads.set(task.nodeId, (loads.get(task.nodeId) ?? 0) + 1);
   }
   return loads;
 }

@@ -9,7 +9,7 @@ import type { NodeOf } from "../restart.ts";
 import { isRollingOut } from "../rollout-states.ts";
 import { isHeld, isWanted, observedState } from "../../task.ts";
 import { untilAfter, type Hold } from "./hold.ts";
-import { runningSinceMs } from "./moves.ts";
+import { stampedTimes, type LogTimes } from "../../elapsed.ts";
 import type { RebalanceSettings } from "./settings.ts";
 
 export type ServiceVerdict =
@@ -23,8 +23,14 @@ export function judgeService(
   tasks: Iterable<Task>,
   settings: RebalanceSettings,
   nowMs: number,
-  world: { readonly nodeOf: NodeOf; readonly isOutdated: (task: Task) => boolean },
+  world: {
+    readonly nodeOf: NodeOf;
+    readonly isOutdated: (task: Task) => boolean;
+    /** Absent: the log's own times are taken at their word. */
+    readonly times?: LogTimes | undefined;
+  },
 ): ServiceVerdict {
+  const { times = stampedTimes } = world;
   const held = (reason: string, untilMs: number | null = null): ServiceVerdict => ({
     kind: "held",
     hold: { reason, untilMs },
@@ -41,7 +47,7 @@ export function judgeService(
   for (const task of tasks) {
     const state = observedState(task);
     if (state === TaskState.FAILED || state === TaskState.REJECTED || state === TaskState.ORPHANED) {
-      const untilMs = untilAfter(runningSinceMs(task), settings.quietMs, nowMs);
+      const untilMs = untilAfter(times.reachedMs(task), settings.quietMs, nowMs);
       if (untilMs !== null) return held(`task ${task.id} failed a short time ago`, untilMs);
     }
     if (!isWanted(task)) {
@@ -56,7 +62,7 @@ export function judgeService(
     if (slots.has(task.slot)) return held(`slot ${task.slot} has two tasks`);
     if (world.isOutdated(task)) return held("a rollout of the service is under way");
     slots.add(task.slot);
-    const untilMs = untilAfter(runningSinceMs(task), settings.settleMs, nowMs);
+    const untilMs = untilAfter(times.reachedMs(task), settings.settleMs, nowMs);
     if (untilMs === null) settled.push(task);
     else if (youngUntilMs === null || untilMs < youngUntilMs) youngUntilMs = untilMs;
   }

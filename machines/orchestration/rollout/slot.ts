@@ -9,7 +9,7 @@ import {
   type Service,
   type Task,
 } from "../../../proto/gen/messages.ts";
-import { presentTime, type ClockSet } from "../../manager/clock-jump.ts";
+import { stampedTimes, type LogTimes } from "../../elapsed.ts";
 import { isNeverPlaced } from "../reaper.ts";
 import { conditionOf, isAttempt, shouldRestart, type NodeOf } from "../restart.ts";
 import type { Currency } from "../task-currency.ts";
@@ -119,23 +119,17 @@ export function isFailure(task: Task): boolean {
   return isAttempt(task) && !mayFinish(task);
 }
 
-/** When the task came into its present state, by the manager that took the report. */
-export function reachedMs(task: Task): number {
-  return timeMs(task.status?.appliedAt ?? task.status?.timestamp ?? null);
-}
-
-/** When the rollout is to be over, also by a clock that was set since it began: see `presentTime`. */
-export function deadlineMs({ countedSince, deadline }: Rollout, clockSets: readonly ClockSet[]): number {
-  const sinceMs = timeMs(countedSince);
-  return timeMs(deadline) + presentTime(sinceMs, clockSets) - sinceMs;
+/** When the rollout is to be over: as long after it began as was written down then, whatever clock wrote it. */
+export function deadlineMs(rollout: Rollout, times: LogTimes): number {
+  return times.countedMs(rollout) + timeMs(rollout.deadline) - stampedTimes.countedMs(rollout);
 }
 
 /** From when on nothing but itself keeps the task from running: it is desired RUNNING, and what was before it has ended. */
-export function freeSinceMs(task: Task, tasks: readonly Task[]): number {
-  let freeMs = timeMs(task.meta?.createdAt ?? null);
+export function freeSinceMs(task: Task, tasks: readonly Task[], times: LogTimes): number {
+  let freeMs = times.madeMs(task);
   for (const other of tasks) {
     if (other !== task && !isWanted(other) && !isHeld(observedState(other)))
-      freeMs = Math.max(freeMs, reachedMs(other));
+      freeMs = Math.max(freeMs, times.reachedMs(other));
   }
   return freeMs;
 }

@@ -13,24 +13,14 @@
  */
 import { TaskState, type Rollout, type Service, type Task } from "../../../proto/gen/messages.ts";
 import { assert } from "../../../runtime/assert.ts";
-import { presentTime, type ClockSet } from "../../manager/clock-jump.ts";
+import { stampedTimes, type LogTimes } from "../../elapsed.ts";
 import { isEnded, isWanted, observedState } from "../../task.ts";
 import type { Currency } from "../task-currency.ts";
-import { timeMs } from "../../../proto/time.ts";
 import { releaseOf, restartDelayMsOf, stopWaitMs, type NodeOf } from "../restart.ts";
 import type { RolloutDescription } from "./explain.ts";
 import { Failures } from "./failures.ts";
 import { shownMs, type RolloutSettings, type RolloutWork } from "./settings.ts";
-import {
-  deadlineMs,
-  factsOf,
-  freeSinceMs,
-  isFailure,
-  reachedMs,
-  slotName,
-  type SlotFacts,
-  type SlotWorld,
-} from "./slot.ts";
+import { deadlineMs, factsOf, freeSinceMs, isFailure, slotName, type SlotFacts, type SlotWorld } from "./slot.ts";
 import { SlotsUnderWay } from "./slots-under-way.ts";
 import { isWaiting, trackedSlot, type TrackedSlot } from "./tracked-slot.ts";
 import { TurnQueue } from "./turn-queue.ts";
@@ -46,8 +36,8 @@ export interface TrackerOptions {
   readonly settings: RolloutSettings;
   /** Null while the rollout has not begun. */
   readonly record: Rollout | null;
-  /** When this leader's clock was set: times of before count as if it had not been. */
-  readonly clockSets?: readonly ClockSet[];
+  /** Absent: the log's own times are taken at their word. */
+  readonly times?: LogTimes;
   readonly currency: Currency;
   readonly nodeOf: NodeOf;
   /** All tasks of the slot, in the order in which they were made. */
@@ -83,8 +73,14 @@ export class RolloutTracker {
     this.#options = { ...this.#options, record };
   }
 
-  get #sets(): readonly ClockSet[] {
-    return this.#options.clockSets ?? [];
+  get #times(): LogTimes {
+    return this.#options.times ?? stampedTimes;
+  }
+
+  /** Since when its failures count, and waits of it run at the earliest; 0 before it has begun. */
+  get #countedMs(): number {
+    const { record } = this.#options;
+    return record === null ? 0 : this.#times.countedMs(record);
   }
 
   get failures(): number {
@@ -159,7 +155,7 @@ export class RolloutTracker {
     this.#catchUp(nowMs);
     const { record, settings } = this.#options;
     if (this.#failures.areTooMany(settings, record?.total ?? 0)) return { kind: "failed", why: this.#failures.last };
-    const remainingMs = record === null ? Number.POSITIVE_INFINITY : deadlineMs(record, this.#sets) - nowMs;
+    const remainingMs = record === null ? Number.POSITIVE_INFINITY : deadlineMs(record, this.#times) - nowMs;
     if (remainingMs <= 0 && this.#outdated + this.#underWay.size > 0)
       return { kind: "expired", why: this.#expiry(nowMs) };
     if (admission.kind === "choose" && this.#outdated > 0)
@@ -226,22 +222,18 @@ export class RolloutTracker {
     const { record, service, settings } = this.#options;
     if (this.#failures.has(task.id)) {
       // Since it was resumed the slot has a clean slate.
-      const isSince = !isEnded(observedState(task)) || reachedMs(task) >= timeMs(record?.countedSince ?? null);
+      const isSince = !isEnded(observedState(task)) || this.#times.reachedMs(task) >= this.#countedMs;
       if (isSince && this.#failures.slots > 0) this.#failures.knowSlot(entry.name);
       entry.hasFailed = (record?.failures ?? 0) > 0;
       return;
     }
     if (!isNewest || !isFailure(task)) return;
     if (this.#world.currency.isOutdated(task, service, this.#world.nodeOf)) return;
-    const madeMs = timeMs(task.meta?.createdAt ?? null);
-    if (reachedMs(task) < timeMs(record?.countedSince ?? null)) return;
+    const endedMs = this.#times.reachedMs(task);
+    if (endedMs < this.#countedMs) return;
     // After that it had either run for long enough, or had been counted by its deadline.
-    if (
-      presentTime(reachedMs(task), this.#sets) - presentTime(madeMs, this.#sets) >
-      settings.progressMs + settings.monitorMs
-    )
-      return;
-    this.#count(entry, task, words(task), presentTime(reachedMs(task), this.#sets));
+    if (endedMs - this.#times.madeMs(task) > settings.progressMs + settings.monitorMs) return;
+    this.#count(entry, task, words(task), endedMs);
   }
 
   #catchUp(nowMs: number): void {
@@ -343,8 +335,7 @@ export class RolloutTracker {
       if (!isFree) entry.sinceMs = 0;
       return;
     }
-    const countedMs = timeMs(this.#options.record?.countedSince ?? null);
-    const freeMs = presentTime(Math.max(freeSinceMs(task, tasks), countedMs), this.#sets);
+    const freeMs = Math.max(freeSinceMs(task, tasks, this.#times), this.#countedMs);
     entry.sinceMs = isLoading ? Math.min(freeMs, nowMs) : nowMs;
     if (entry.hasFailed) return;
     this.#underWay.expect(entry, entry.sinceMs + this.#options.settings.progressMs);
@@ -354,7 +345,7 @@ export class RolloutTracker {
     const { delayMs, monitorMs } = this.#options.settings;
     entry.hasFailed = false;
     // A clock that was ahead prolongs no wait.
-    entry.sinceMs = isLoading ? Math.min(presentTime(reachedMs(task), this.#sets), nowMs) : nowMs;
+    entry.sinceMs = isLoading ? Math.min(this.#times.reachedMs(task), nowMs) : nowMs;
     this.#watchedUntilMs = Math.max(this.#watchedUntilMs, entry.sinceMs + monitorMs);
     const untilMs = entry.sinceMs + delayMs;
     if (untilMs > nowMs) this.#queue.rest(entry, untilMs);
@@ -396,15 +387,15 @@ export class RolloutTracker {
     const task = tasks.find(({ id }) => id === entry.taskId);
     if (task === undefined) return null;
     const isFree = entry.sinceMs > 0;
-    const release = isFree ? null : releaseOf(task, tasks, nowMs, this.#world.nodeOf);
+    const release = isFree ? null : releaseOf(task, tasks, nowMs, this.#world.nodeOf, this.#times);
     if (release?.kind === "wait" && release.cause === "predecessor") {
-      const sinceMs = timeMs(task.meta?.createdAt ?? null);
+      const sinceMs = this.#times.madeMs(task);
       return { task: release.task, slot: entry.name, sinceMs, deadlineMs: release.untilMs };
     }
     return {
       task,
       slot: entry.name,
-      sinceMs: isFree ? entry.sinceMs : timeMs(task.meta?.createdAt ?? null),
+      sinceMs: isFree ? entry.sinceMs : this.#times.madeMs(task),
       deadlineMs: isFree ? entry.sinceMs + this.#options.settings.progressMs : null,
     };
   }

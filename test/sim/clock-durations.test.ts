@@ -1,0 +1,278 @@
+/**
+ * Durations in a cluster whose managers' wall clocks are set, or lie hours apart, while the lead changes.
+ *
+ * S134: a restart delay has its length, whoever leads and whatever the clocks say: it ends never early, and at most as late as
+ *       the change of leader takes.
+ * S135: a rollout in which nothing fails is completed, and one in which a slot fails is paused, through changes of leader between
+ *       managers whose clocks lie hours apart.
+ * S136: rebalancing waits for as long as its settings say when the leader's clock is set.
+ */
+import test from "ava";
+import { rebalanceLabels } from "../../machines/orchestration/rebalancing/settings.ts";
+import { isSpent, observedState } from "../../machines/task.ts";
+import {
+  Annotations,
+  Any,
+  ControlService,
+  CreateServiceRequest,
+  Duration,
+  GenericRuntimeSpec,
+  GetServiceRequest,
+  ReplicatedService,
+  RestartPolicy,
+  RestartPolicy_RestartCondition,
+  ServiceSpec,
+  TaskSpec,
+  TaskState,
+  UpdateConfig,
+  UpdateConfig_FailureAction,
+  UpdateServiceRequest,
+  UpdateStatus_UpdateState,
+  type Service,
+} from "../../proto/gen/messages.ts";
+import type { SimManager } from "./managers.ts";
+import { ScriptedWorld } from "./scripted.ts";
+import { refusedPayload } from "./workload-rollout.ts";
+import { taskKind } from "./workload.ts";
+
+const hourMs = 3_600_000;
+const steady = { refusal: 0, failure: 0, lifeMsMax: 0, prepareMsMax: 100, startMsMax: 300, stopMsMax: 300 };
+const delayMs = 20_000;
+/** A leader's end is noticed, another begins, and the node finds it. */
+const changeOfLeaderMs = 15_000;
+const { COMPLETED, PAUSED, UPDATING } = UpdateStatus_UpdateState;
+
+interface ServiceOptions {
+  readonly payload?: number;
+  readonly replicas?: number;
+  readonly condition?: RestartPolicy_RestartCondition;
+  readonly labels?: Record<string, string>;
+  /** Between two steps of an update, in seconds. */
+  readonly pauseS?: number;
+}
+
+function specOf({ condition, labels, pauseS, payload, replicas }: ServiceOptions): ServiceSpec {
+  return ServiceSpec.create({
+    annotations: Annotations.create({ name: "web", labels: labels ?? {} }),
+    task: TaskSpec.create({
+      generic: GenericRuntimeSpec.create({
+        kind: taskKind,
+        payload: Any.create({ type_url: "sim", value: new Uint8Array([payload ?? 1]) }),
+      }),
+      restart: RestartPolicy.create({
+        condition: condition ?? RestartPolicy_RestartCondition.ANY,
+        delay: Duration.create({ seconds: delayMs / 1_000 }),
+      }),
+    }),
+    replicated: ReplicatedService.create({ replicas: replicas ?? 1 }),
+    update: UpdateConfig.create({
+      parallelism: 1,
+      delay: Duration.create({ seconds: pauseS ?? 0 }),
+      monitor: Duration.create({ seconds: 3 }),
+      failureAction: UpdateConfig_FailureAction.PAUSE,
+    }),
+  });
+}
+
+class World extends ScriptedWorld {
+  /** What whoever leads has stored of the service; that of another manager where nobody leads. */
+  get service(): Service | undefined {
+    const managers = [this.leader, ...this.managers.all];
+    const store = managers.find((each) => each?.running != null)?.running?.store;
+    return store?.byName("service", "web");
+  }
+
+  get elapsedMs(): number {
+    return this.scene.simulation.clock.elapsed;
+  }
+
+  async serve(options: ServiceOptions): Promise<void> {
+    const channel = this.#dial();
+    let isDone = false;
+    const request = CreateServiceRequest.create({ spec: specOf(options) });
+    this.#call(channel.unary(ControlService.methods.CreateService, request, { timeoutMs: 30_000 }), () => {
+      isDone = true;
+    });
+    await this.until("the service", () => isDone);
+  }
+
+  async update(options: ServiceOptions): Promise<void> {
+    const channel = this.#dial();
+    const { GetService, UpdateService } = ControlService.methods;
+    const spec = specOf(options);
+    const task = TaskSpec.patch(spec.task ?? TaskSpec.create(), { forceUpdate: 1 });
+    let isDone = false;
+    const serviceId = this.service?.id ?? "";
+    this.#call(
+      channel.unary(GetService, GetServiceRequest.create({ serviceId }), { timeoutMs: 30_000 }).then(({ service }) => {
+        const serviceVersion = service?.meta?.version ?? null;
+        const request = UpdateServiceRequest.create({
+          serviceId,
+          serviceVersion,
+          spec: ServiceSpec.patch(spec, { task }),
+        });
+        return channel.unary(UpdateService, request, { timeoutMs: 30_000 });
+      }),
+      () => {
+        isDone = true;
+      },
+    );
+    await this.until("the update to be taken", () => isDone);
+  }
+
+  get state(): UpdateStatus_UpdateState | undefined {
+    return this.service?.updateStatus?.state;
+  }
+
+  /** Ends the leader's process, and starts it again when another leads. Answers who leads now. */
+  async changeLeader(): Promise<SimManager> {
+    const before = this.leader as SimManager;
+    before.process.crash();
+    await this.until("another leader", () => this.leader !== undefined && this.leader !== before);
+    before.process.start();
+    return this.leader as SimManager;
+  }
+
+  /** Sets one manager's clock, and waits until all is as it was. */
+  async setApart(byMs: number): Promise<void> {
+    (this.managers.all[1] as SimManager).process.jumpClock(byMs);
+    await this.until("a leader", () => this.leader !== undefined && this.managers.areServing && this.areAllReady());
+  }
+
+  #dial() {
+    const identity = { nodeId: "", role: "swarm-manager" as const, organization: this.managers.organization() };
+    return this.scene.simulation.ports("person").rpc.dial((this.leader as SimManager).address, identity);
+  }
+
+  #call<Answer>(work: Promise<Answer>, then: (answer: Answer) => void): void {
+    void work.then(then, (error: unknown) => this.scene.fail(String(error)));
+  }
+}
+
+/** A service whose task ends soon, again and again. `next` answers when the next end is in the log, in virtual time. */
+async function failing(options: { readonly seed: number; readonly managers: number; readonly apartMs: number }) {
+  const world = new World({ ...options, tasks: { ...steady, failure: 1, lifeMsMax: 200 } });
+  await world.found();
+  if (options.apartMs !== 0) await world.setApart(options.apartMs);
+  const seen = new Set<string>();
+  const news = (): readonly string[] => {
+    const found: string[] = [];
+    for (const { running } of world.managers.all)
+      for (const task of running?.store.tasksByService(world.service?.id ?? "") ?? [])
+        if (isSpent(observedState(task)) && !seen.has(task.id)) found.push(task.id);
+    return found;
+  };
+  const next = async (): Promise<number> => {
+    await world.until("an end", () => news().length > 0);
+    for (const id of news()) seen.add(id);
+    return world.elapsedMs;
+  };
+  await world.serve({});
+  await next();
+  return { world, next };
+}
+
+for (const byMs of [hourMs, 12 * hourMs, -12 * hourMs])
+  test(`S134: a clock that is set by ${byMs / hourMs} h leaves a restart delay its length`, async (t) => {
+    const { next, world } = await failing({ seed: 41, managers: 1, apartMs: 0 });
+    const manager = world.leader as SimManager;
+    let beforeMs = await next();
+    for (let set = 0; set < 2; set += 1) {
+      await world.pass(3_000);
+      manager.process.jumpClock(byMs);
+      const atMs = await next();
+      t.true(atMs - beforeMs >= delayMs, `${atMs - beforeMs} ms`);
+      t.true(atMs - beforeMs <= delayMs + changeOfLeaderMs, `${atMs - beforeMs} ms`);
+      beforeMs = atMs;
+    }
+  });
+
+for (const apartMs of [6 * hourMs, -6 * hourMs])
+  test(`S134: a restart delay has its length when another manager takes over whose clock is off by ${apartMs / hourMs} h`, async (t) => {
+    const { next, world } = await failing({ seed: 42, managers: 2, apartMs });
+    let beforeMs = await next();
+    for (let change = 0; change < 4; change += 1) {
+      await world.pass(3_000);
+      await world.changeLeader();
+      const atMs = await next();
+      t.true(atMs - beforeMs >= delayMs, `after change ${change + 1}: ${atMs - beforeMs} ms`);
+      t.true(atMs - beforeMs <= delayMs + changeOfLeaderMs, `after change ${change + 1}: ${atMs - beforeMs} ms`);
+      await world.until("both to serve", () => world.managers.areServing);
+      beforeMs = await next();
+    }
+  });
+
+for (const apartMs of [6 * hourMs, -6 * hourMs]) {
+  test(`S135: an update goes on through changes of leader between clocks that are ${apartMs / hourMs} h apart`, async (t) => {
+    const world = new World({ seed: 43, managers: 2, agents: 2, tasks: steady });
+    await world.found();
+    await world.setApart(apartMs);
+    await world.serve({ replicas: 4 });
+    await world.until("four tasks", () => world.running("a1").length + world.running("a2").length === 4);
+    await world.update({ replicas: 4, pauseS: 20 });
+    const leaders = new Set<SimManager>();
+    for (let change = 0; change < 4; change += 1) {
+      await world.pass(2_000);
+      t.is(world.state, UPDATING);
+      leaders.add(await world.changeLeader());
+      await world.until("both to serve", () => world.managers.areServing);
+    }
+    t.is(leaders.size, 2);
+    await world.until("the end of the update", () => world.state !== UPDATING);
+    t.is(world.state, COMPLETED);
+    await world.until("all nodes to be READY", () => world.leader !== undefined && world.areAllReady());
+  });
+
+  test(`S135: a failure that a manager ${apartMs / hourMs} h off took the report of is counted by the next leader`, async (t) => {
+    let counted = 0;
+    for (const seed of [44, 45, 46]) {
+      const world = new World({ seed, managers: 2, tasks: steady });
+      await world.found();
+      await world.setApart(apartMs);
+      const never = { condition: RestartPolicy_RestartCondition.NONE };
+      await world.serve(never);
+      await world.until("a task", () => world.running("a1").length === 1);
+      const other = world.managers.all.find((each) => each !== world.leader) as SimManager;
+      world.cut("a1", (world.leader as SimManager).process.name);
+      await world.until("the node to have moved", () => world.home(other) === other && world.areAllReady());
+      await world.update({ ...never, payload: refusedPayload });
+      const store = () => other.running?.store;
+      const hasFailed = (): boolean =>
+        [...(store()?.tasksByService(world.service?.id ?? "") ?? [])].some(
+          (task) => observedState(task) === TaskState.FAILED,
+        );
+      await world.until("the failure", hasFailed);
+      (world.leader as SimManager | undefined)?.process.crash();
+      // The leader had written down what it counted before it ended: nothing is left to the next one.
+      if ((store()?.get("rollout", world.service?.id ?? "")?.failures ?? 0) === 0) counted += 1;
+      await world.until("the other to lead", () => world.leader === other);
+      await world.until("the end of the update", () => world.state !== UPDATING);
+      t.is(world.state, PAUSED, `seed ${seed}`);
+    }
+    t.true(counted > 0, "the next leader had to count");
+  });
+}
+
+for (const byMs of [hourMs, -12 * hourMs])
+  test(`S136: a clock that is set by ${byMs / hourMs} h makes no task move sooner`, async (t) => {
+    const world = new World({ seed: 47, managers: 1, agents: 1, tasks: steady });
+    await world.found();
+    await world.serve({ replicas: 4, labels: { [rebalanceLabels.mode]: "on" } });
+    await world.until("four tasks", () => world.running("a1").length === 4);
+    world.addAgent("a2");
+    await world.until("the second node", () => world.agents.length === 2 && world.areAllReady());
+    const fromMs = world.elapsedMs;
+    for (let set = 0; set < 3; set += 1) {
+      await world.pass(5_000);
+      (world.leader as SimManager | undefined)?.process.jumpClock(byMs);
+      await world.until("a leader", () => world.leader !== undefined);
+    }
+    // The default: five minutes without an incident, which a node's joining is.
+    const quietMs = 300_000;
+    while (world.elapsedMs < fromMs + quietMs - 10_000) {
+      t.is(world.running("a2").length, 0, `after ${world.elapsedMs - fromMs} ms`);
+      await world.pass(1_000);
+    }
+    await world.until("a task to move", () => world.running("a2").length > 0);
+    t.true(world.elapsedMs - fromMs >= quietMs);
+  });

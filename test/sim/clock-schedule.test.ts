@@ -1,0 +1,141 @@
+/**
+ * Schedules follow the wall clock of whoever leads.
+ *
+ * S137: each due time starts one run at most, however often the clock is set past it. A clock that is set forward past many
+ *       due times starts the newest, unless its missed-run window is over; the others are missed. One that is set back starts
+ *       nothing until it is past what was dealt with.
+ */
+import test from "ava";
+import { jobLabel } from "../../machines/orchestration/jobs/labels.ts";
+import { readScheduleStatus } from "../../machines/orchestration/jobs/runs.ts";
+import {
+  Annotations,
+  Any,
+  ControlService,
+  CreateServiceRequest,
+  GenericRuntimeSpec,
+  ReplicatedJob,
+  ScheduledRun_Outcome,
+  ServiceSpec,
+  TaskSpec,
+} from "../../proto/gen/messages.ts";
+import type { SimManager } from "./managers.ts";
+import { jobPayload } from "./machine.ts";
+import { ScriptedWorld } from "./scripted.ts";
+import { taskKind } from "./workload.ts";
+
+const hourMs = 3_600_000;
+const steady = { refusal: 0, failure: 0, lifeMsMax: 500, prepareMsMax: 100, startMsMax: 300, stopMsMax: 300 };
+
+/** A job that is due at each full hour. The first manager's clock shows a quarter past. */
+async function scheduled(options: { readonly seed: number; readonly managers: number; readonly window?: string }) {
+  /** Due times of runs, as often as one was made. */
+  const made: string[] = [];
+  const replicas = new Set<string>();
+  const world = new ScriptedWorld({
+    ...options,
+    tasks: steady,
+    onReplica: (replica) =>
+      replica.watch(({ changes, version }) => {
+        for (const { action, object, table } of changes) {
+          const due = table === "service" ? object.spec?.annotations?.labels[jobLabel.due] : undefined;
+          if (due === undefined || action !== "create" || replicas.has(`${version}/${due}`)) continue;
+          replicas.add(`${version}/${due}`);
+          made.push(due);
+        }
+      }),
+  });
+  await world.found();
+  const first = world.managers.all[0] as SimManager;
+  const wallMs = () => world.scene.simulation.clock.now();
+  const all = world.managers.all;
+  for (const { process: each } of all) each.jumpClock(hourMs - (wallMs() % hourMs) + hourMs / 4);
+  await world.until("a leader", () => world.leader !== undefined && world.managers.areServing);
+  const identity = { nodeId: "", role: "swarm-manager" as const, organization: world.managers.organization() };
+  const channel = world.scene.simulation.ports("person").rpc.dial(first.address, identity);
+  const labels: Record<string, string> = { [jobLabel.cron]: "0 * * * *", [jobLabel.history]: "100" };
+  if (options.window !== undefined) labels[jobLabel.missedRunWindow] = options.window;
+  const spec = ServiceSpec.create({
+    annotations: Annotations.create({ name: "hourly", labels }),
+    task: TaskSpec.create({
+      generic: GenericRuntimeSpec.create({
+        kind: taskKind,
+        payload: Any.create({ type_url: "sim", value: jobPayload }),
+      }),
+    }),
+    replicatedJob: ReplicatedJob.create({ maxConcurrent: 1, totalCompletions: 1 }),
+  });
+  let id = "";
+  void channel
+    .unary(ControlService.methods.CreateService, CreateServiceRequest.create({ spec }), { timeoutMs: 30_000 })
+    .then(
+      ({ service }) => (id = service?.id ?? ""),
+      (error: unknown) => world.scene.fail(String(error)),
+    );
+  await world.until("the schedule", () => id !== "");
+  const missed = (): number => {
+    const runs = readScheduleStatus(world.leader?.running?.store.get("resource", id))?.runs ?? [];
+    return runs
+      .filter(({ outcome }) => outcome === ScheduledRun_Outcome.OUTCOME_MISSED)
+      .reduce((sum, { count }) => sum + count, 0);
+  };
+  /** Long enough for a term to end, the next to begin, and what is due to be started. */
+  const settle = async (): Promise<void> => {
+    await world.pass(15_000);
+    await world.until("a leader", () => world.leader !== undefined);
+  };
+  await settle();
+  return { world, made, missed, settle };
+}
+
+test("S137: a clock that is set forward by hours starts one run, and counts the others as missed", async (t) => {
+  const { made, missed, settle, world } = await scheduled({ seed: 51, managers: 1 });
+  t.deepEqual(made, []);
+  (world.leader as SimManager).process.jumpClock(5 * hourMs);
+  await settle();
+  t.is(made.length, 1);
+  t.is(missed(), 4);
+});
+
+test("S137: a clock that is set past a missed-run window starts nothing", async (t) => {
+  const { made, missed, settle, world } = await scheduled({ seed: 52, managers: 1, window: "10m" });
+  (world.leader as SimManager).process.jumpClock(5 * hourMs);
+  await settle();
+  t.deepEqual(made, []);
+  t.is(missed(), 5);
+});
+
+test("S137: a clock that is set back, and forward again, starts nothing twice", async (t) => {
+  const { made, settle, world } = await scheduled({ seed: 53, managers: 1 });
+  const manager = world.leader as SimManager;
+  manager.process.jumpClock(5 * hourMs);
+  await settle();
+  t.is(made.length, 1);
+  for (const byMs of [-4 * hourMs, 2 * hourMs, 2 * hourMs]) {
+    manager.process.jumpClock(byMs);
+    await settle();
+    t.is(made.length, 1, `after a jump by ${byMs / hourMs} h`);
+  }
+  manager.process.jumpClock(hourMs);
+  await settle();
+  t.is(made.length, 2, "the next full hour");
+  t.is(new Set(made).size, 2);
+});
+
+test("S137: leaders whose clocks are hours apart start no due time twice", async (t) => {
+  const { made, settle, world } = await scheduled({ seed: 54, managers: 2 });
+  (world.managers.all[1] as SimManager).process.jumpClock(3 * hourMs);
+  await settle();
+  const terms = new Set<SimManager>();
+  for (let change = 0; change < 4; change += 1) {
+    const before = world.leader as SimManager;
+    before.process.crash();
+    await world.until("another leader", () => world.leader !== undefined && world.leader !== before);
+    terms.add(world.leader as SimManager);
+    before.process.start();
+    await settle();
+    await world.until("both to serve", () => world.managers.areServing);
+  }
+  t.is(terms.size, 2);
+  t.is(made.length, 1);
+});
