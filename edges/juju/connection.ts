@@ -250,7 +250,7 @@ export class Connection {
     if (holder === null && name?.kind === "user" && password === "" && canDischarge && host !== "") {
       metrics.logins.add(1, { outcome: "elsewhere" });
       this.#take(key);
-      this.#answer(pending.request, dischargeRequired(host));
+      this.#answer(pending.request, dischargeRequired(host, tag));
       return this.#chart.loginRefused(key);
     }
     const lacksPassword = password === "" && certifiedNode === null && holder === null;

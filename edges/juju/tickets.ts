@@ -63,14 +63,17 @@ export class Tickets {
     return null;
   }
 
+  /** The first of these that is a ticket of the user `name`; null: none is. */
+  shownFor(secrets: readonly string[], name: LoginName | null): string | null {
+    if (name?.kind !== "user") return null;
+    const isHers = (holder: Identity | null): boolean => holder?.kind === "user" && holder.name === name.name;
+    return secrets.find((secret) => isHers(this.holder(secret))) ?? null;
+  }
+
   /** The user `name`, where one of these is hers; null otherwise. */
   redeem(secrets: readonly string[], name: LoginName | null): Identity | null {
-    if (name?.kind !== "user") return null;
-    for (const secret of secrets) {
-      const identity = this.holder(secret);
-      if (identity?.kind === "user" && identity.name === name.name) return identity;
-    }
-    return null;
+    const ticket = this.shownFor(secrets, name);
+    return ticket === null ? null : this.holder(ticket);
   }
 }
 
@@ -89,9 +92,9 @@ export function macaroonCookie(identifier: string, lifeMs: number): string {
   return `macaroon-${name}=${value}; Path=/; Max-Age=${Math.floor(lifeMs / 1_000)}; Secure; HttpOnly`;
 }
 
-/** What a login without a password is answered: whoever proves to be the user at `https://HOST/auth` may come back with that. */
-export function dischargeRequired(host: string): Json {
-  const caveat = verbatim({ cid: "password", vid: "AA", cl: `https://${host}/auth` });
+/** What a login of `tag` without a password is answered: who proves to be that user at `https://HOST/auth` may come back with that. */
+export function dischargeRequired(host: string, tag: string): Json {
+  const caveat = verbatim({ cid: tag, vid: "AA", cl: `https://${host}/auth` });
   return {
     "discharge-required": macaroon("login", [caveat]),
     "discharge-required-error": "a password is required",

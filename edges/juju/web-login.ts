@@ -1,11 +1,13 @@
 /**
  * Where Juju's command asks for a password (reference §2.5): a login without one is sent to `POST /auth/discharge`, which names the form
  * `POST /auth/form`; that takes user and password and gives a ticket, with which the first gives the macaroon that logs in.
+ * A ticket in a cookie of `/register` does as well: the client has that for this address, and looks for the macaroons of a login
+ * under the controller's UUID, so that it shows the cookie here and not there.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { JsonApi, LoginName } from "../../runtime/json-api.ts";
 import { answerPost, type Answer } from "./http-answers.ts";
-import { interaction, macaroon, type Tickets } from "./tickets.ts";
+import { identifiersInCookies, interaction, macaroon, type Tickets } from "./tickets.ts";
 
 export interface WebLoginParts {
   readonly api: Pick<JsonApi, "checkLogin">;
@@ -21,9 +23,11 @@ function field(form: URLSearchParams, name: string): string {
 }
 
 /** Go's client puts all of it in the query of its POST; it may as well be in the body. */
-function discharge(query: string, body: string, { tickets }: WebLoginParts): Answer {
-  const ticket = field(new URLSearchParams(`${query}&${body}`), "token");
-  if (ticket === "") {
+function discharge(query: string, body: string, cookie: string, { tickets, loginName }: WebLoginParts): Answer {
+  const form = new URLSearchParams(`${query}&${body}`);
+  const shown = field(form, "token");
+  const ticket = shown === "" ? tickets.shownFor(identifiersInCookies(cookie), loginName(field(form, "id"))) : shown;
+  if (ticket === null) {
     const Info = { InteractionMethods: { [interaction]: { url: "/auth/form" } } };
     return { status: 407, body: { Message: "a password is required", Code: "interaction required", Info } };
   }
@@ -55,7 +59,9 @@ export function answersWebLogin(request: IncomingMessage, response: ServerRespon
   const [path, query = ""] = (request.url ?? "").split("?", 2);
   if (path !== "/auth/discharge" && path !== "/auth/form") return false;
   answerPost(request, response, refused, (body) =>
-    path === "/auth/discharge" ? discharge(query, body, parts) : login(body, request.socket.remoteAddress ?? "", parts),
+    path === "/auth/discharge"
+      ? discharge(query, body, request.headers.cookie ?? "", parts)
+      : login(body, request.socket.remoteAddress ?? "", parts),
   );
   return true;
 }

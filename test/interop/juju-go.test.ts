@@ -1,5 +1,5 @@
 // Juju's own client packages in Go, and its command where that is built, against a real manager.
-import { execFile, spawn, type ChildProcess } from "node:child_process";
+import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -62,7 +62,39 @@ async function cluster(t: ExecutionContext) {
   });
   client.socket.terminate();
   const uuid = (tag: string): string => tag.replace(/^[a-z]+-/, "");
-  return { port, dir, ca, root, model: uuid(response["model-tag"]), controller: uuid(response["controller-tag"]) };
+  const [model, controller] = [uuid(response["model-tag"]), uuid(response["controller-tag"])];
+  return { manager, port, dir, ca, root, model, controller };
+}
+
+/** What Juju's command says, with a folder of its own under `dir`; what each command asks for is read from `answers`. */
+function commandIn(dir: string, name: string) {
+  const data = join(dir, name);
+  mkdirSync(data);
+  return (args: readonly string[], ...answers: readonly string[]): Promise<{ stdout: string; stderr: string }> => {
+    const env = { ...process.env, JUJU_DATA: data, HOME: dir };
+    const run = promisify(execFile)(peerPath("juju"), args, { env, timeout: 60_000 });
+    // No terminal, and no more than these: a question too many ends the command with an error.
+    run.child.stdin?.end(answers.map((answer) => `${answer}\n`).join(""));
+    return run;
+  };
+}
+
+/** A command that knows the cluster, and has logged in as `ada`. */
+async function adminsCommand({ port, dir, root, model, controller }: Awaited<ReturnType<typeof cluster>>) {
+  const run = commandIn(dir, "data");
+  const indented = root.replaceAll(/^/gm, "      ");
+  writeFileSync(
+    join(dir, "data", "controllers.yaml"),
+    `controllers:\n  muster:\n    uuid: ${controller}\n    api-endpoints: ['127.0.0.1:${port}']\n    ca-cert: |\n${indented}\n` +
+      `    cloud: muster\n    agent-version: 3.6.11\ncurrent-controller: muster\n`,
+  );
+  writeFileSync(
+    join(dir, "data", "models.yaml"),
+    `controllers:\n  muster:\n    models:\n      admin/default:\n        uuid: ${model}\n        type: iaas\n    current-model: admin/default\n`,
+  );
+  // It has no password, and asks.
+  await run(["login", "-u", "ada", "--no-prompt"], password);
+  return run;
 }
 
 test("Juju's Go client looks, runs a command, adds and removes a unit, configures, grants, registers a user and reads logs", async (t) => {
@@ -109,35 +141,55 @@ test("Juju's Go client looks, runs a command, adds and removes a unit, configure
 
 withCommand("the juju command logs in, looks, runs commands and shows what came of them", async (t) => {
   t.timeout(300_000);
-  const { port, dir, root, model, controller } = await cluster(t);
-  const data = join(dir, "data");
-  mkdirSync(data);
-  const indented = root.replaceAll(/^/gm, "      ");
-  writeFileSync(
-    join(data, "controllers.yaml"),
-    `controllers:\n  muster:\n    uuid: ${controller}\n    api-endpoints: ['127.0.0.1:${port}']\n    ca-cert: |\n${indented}\n` +
-      `    cloud: muster\n    agent-version: 3.6.11\ncurrent-controller: muster\n`,
-  );
-  writeFileSync(
-    join(data, "models.yaml"),
-    `controllers:\n  muster:\n    models:\n      admin/default:\n        uuid: ${model}\n        type: iaas\n    current-model: admin/default\n`,
-  );
-  const juju = (...args: string[]): Promise<string> & { child: ChildProcess } => {
-    const env = { ...process.env, JUJU_DATA: data, HOME: dir };
-    const run = promisify(execFile)(peerPath("juju"), args, { env, timeout: 60_000 });
-    return Object.assign(
-      run.then(({ stdout }) => stdout),
-      { child: run.child },
-    );
-  };
-  // It has no password, and asks.
-  const login = juju("login", "-u", "ada", "--no-prompt");
-  login.child.stdin?.end(`${password}\n`);
-  await login;
+  const run = await adminsCommand(await cluster(t));
+  const juju = async (...args: readonly string[]): Promise<string> => (await run(args)).stdout;
   t.regex(await juju("status"), /web\/1 +active +idle/);
   t.is((await juju("exec", "--unit", "web/0", "--", "echo hello")).trim(), "hello");
   t.regex(await juju("show-operation", "1"), /stdout: \|\n +hello/);
   t.regex(await juju("debug-log", "--no-tail", "--replay"), /^unit-web-0: .* INFO stdout ready$/m);
   t.regex(await juju("add-unit", "web"), /^$/);
   await t.notThrowsAsync(juju("remove-unit", "web/2", "--no-prompt"));
+});
+
+/** The secret key in what `juju register` is given: DER with one octet string of 32 bytes. */
+function keyIn(registration: string): Buffer {
+  const bytes = Buffer.from(registration, "base64url");
+  const at = bytes.indexOf(Buffer.of(0x04, 32)) + 2;
+  return bytes.subarray(at, at + 32);
+}
+
+withCommand("the juju command adds a user, who registers with the string and is not asked a third time", async (t) => {
+  t.timeout(300_000);
+  const world = await cluster(t);
+  const juju = await adminsCommand(world);
+  /** Some commands say it on standard error. */
+  const stringIn = ({ stdout, stderr }: { readonly stdout: string; readonly stderr: string }): string =>
+    /juju register (\S+)/.exec(stdout + stderr)?.[1] ?? "";
+  const added = stringIn(await juju(["add-user", "ben", "Ben B."]));
+  t.is(keyIn(added).length, 32);
+
+  // His own client knows nothing of this cluster.
+  const his = commandIn(world.dir, "his");
+  const chosen = "a password of his own";
+  const { stderr } = await his(["register", added], chosen, chosen, "ours");
+  t.regex(stderr, /Initial password successfully set for ben\.[^]*Welcome, ben\. You are now logged into "ours"\./);
+  t.notRegex(stderr, /please enter password/);
+  t.regex((await his(["whoami"])).stdout, /^Controller: +ours\nModel: +(\S+)\nUser: +ben$/m);
+
+  // The string works once.
+  const elsewhere = commandIn(world.dir, "elsewhere");
+  await t.throwsAsync(elsewhere(["register", added], "another password", "another password", "ours"), {
+    message: /registration token may have expired/,
+  });
+  await juju(["disable-user", "ben"]);
+  t.regex((await juju(["users", "--all"])).stdout, /ben +Ben B\. .*disabled/);
+  await juju(["enable-user", "ben"]);
+  const reset = stringIn(await juju(["change-user-password", "ben", "--reset"]));
+  t.is(keyIn(reset).length, 32);
+  t.not(reset, added);
+  const again = await elsewhere(["register", reset], "another password", "another password", "ours");
+  t.regex(again.stderr, /Welcome, ben\./);
+  for (const each of [added, reset])
+    for (const form of ["hex", "base64", "base64url", "latin1"] as const)
+      t.false(world.manager.process.output.includes(keyIn(each).toString(form)), "a key is in the manager's log");
 });

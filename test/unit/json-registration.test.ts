@@ -125,6 +125,49 @@ test("the answer's cookie logs its user in for two minutes, and nobody else", as
   t.like(await login(await connect(), "user-ben"), { response: { "discharge-required": { location: "juju" } } });
 });
 
+test("the answer's cookie is as good where the password is asked for: its user is not asked a third time", async (t) => {
+  // Juju's command keeps it for the address, and looks for the macaroons of a login under the controller's UUID.
+  const { clock, connect, env, passwords, port, rootPem, register, reset, secretKey, users } = await world(t);
+  const login = async (tag: string, macaroons: object[][] = []): Promise<Record<string, unknown>> => {
+    const params = { "auth-tag": tag, credentials: "", "bakery-version": 3, "client-version": "3.6.11", macaroons };
+    const asked = { "request-id": 1, type: "Admin", version: 3, request: "Login", params };
+    return (await (await connect()).ask(asked))["response"] as Record<string, unknown>;
+  };
+  /** What the client does that is sent there; the status, and the macaroon or null. */
+  const discharge = async (tag: string, cookie: string) => {
+    const required = (await login(tag))["discharge-required"] as { caveats: { cid: string }[] };
+    const query = new URLSearchParams({ id: required.caveats[0]?.cid ?? "" });
+    const { status, body } = await post({ port, rootPem }, `/auth/discharge?${query}`, "", { cookie });
+    return { status, macaroons: [[required, body["Macaroon"] as object]] };
+  };
+  const { cookie } = await register(request(secretKey));
+  const { status, macaroons } = await discharge("user-ben", `a=b; ${cookie}`);
+  t.is(status, 200);
+  t.like(await login("user-ben", macaroons), { "user-info": { identity: "user-ben" } });
+  t.is((await discharge("user-ada", cookie)).status, 407, "another user");
+  t.is((await discharge("user-ben", "")).status, 407, "no cookie");
+  t.is((await discharge("user-ben", cookie.replace("=", "=e30"))).status, 407, "another cookie");
+
+  const disable = (disabled: boolean) =>
+    users.DisableUser(DisableUserRequest.create({ name: "ben", disabled }), call());
+  await disable(true);
+  t.is((await discharge("user-ben", cookie)).status, 407, "a user who is disabled");
+  t.like(await login("user-ben", macaroons), { "discharge-required": { location: "juju" } });
+  await disable(false);
+
+  const second = (await register(request(await reset("ben")))).cookie;
+  t.is((await discharge("user-ben", cookie)).status, 407, "the cookie of the registration before");
+  const renewed = await discharge("user-ben", second);
+  t.is(renewed.status, 200);
+  clock.advance(registeredTicketMs);
+  t.is((await discharge("user-ben", second)).status, 407, "two minutes later");
+  t.like(await login("user-ben", renewed.macaroons), { "discharge-required": { location: "juju" } });
+
+  const third = (await register(request(await reset("ben")))).cookie;
+  await setPassword(env, passwords, { kind: "user", name: "ben" }, "set by an admin", call());
+  t.is((await discharge("user-ben", third)).status, 407, "another password");
+});
+
 test("RE1: whoever has not the key is refused alike, changes nothing, and costs no derivation", async (t) => {
   const { add, ben, derived, register, secretKey, store } = await world(t);
   const others = await add("cy");
