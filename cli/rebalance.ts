@@ -77,7 +77,7 @@ function reasonLine({ deadline, waitingFor }: Reason): string {
   return until === null ? `  ${waitingFor}` : `  ${waitingFor} (until ${new Date(until).toISOString()})`;
 }
 
-function report(plan: PlanRebalanceResponse): readonly string[] {
+function report(plan: PlanRebalanceResponse, width: number | null): readonly string[] {
   const { isPartial, moves, movesLeft, phase, reasons, window } = plan;
   const lines = [`rebalancing is ${phase}; ${movesLeft} moves may still be made within ${durationText(window)}`];
   if (reasons.length > 0) lines.push("waiting for:", ...reasons.map(reasonLine));
@@ -90,7 +90,7 @@ function report(plan: PlanRebalanceResponse): readonly string[] {
     move.order,
     move.why,
   ]);
-  lines.push("", formatTable(["ROUND", "TASK", "FROM", "TO", "ORDER", "WHY"], cells));
+  lines.push("", formatTable(["ROUND", "TASK", "FROM", "TO", "ORDER", "WHY"], cells, width));
   if (isPartial) lines.push("and more");
   return lines;
 }
@@ -103,7 +103,7 @@ async function show(
 ): Promise<void> {
   const plan = await client.call(OperatorService.methods.PlanRebalance, PlanRebalanceRequest.create(request));
   if (formatOf(format) === "json") shell.print(JSON.stringify(PlanRebalanceResponse.toJson(plan)));
-  else shell.print(report(plan).join("\n"));
+  else shell.print(report(plan, shell.width ?? null).join("\n"));
 }
 
 export const rebalance: Command = command({

@@ -4,9 +4,17 @@ import { filled, readFormat, type TemplateFormat } from "./format.ts";
 import type { Shell } from "./shell.ts";
 import { cutTo, padEndTo, printable, textWidth } from "./text-width.ts";
 
+interface Spacing {
+  /** Columns of a terminal that a column of the table takes at least, with its padding. */
+  readonly columnWidthMin: number;
+  /** Blanks after a column. */
+  readonly padding: number;
+}
+
 /** Docker's tab writer: a column is at least 10 wide and has 3 blanks after it. */
-const columnWidthMin = 10;
-const padding = 3;
+const dockerSpacing: Spacing = { columnWidthMin: 10, padding: 3 };
+/** Where Docker's spacing leaves no room for the headings. */
+const tightSpacing: Spacing = { columnWidthMin: 0, padding: 1 };
 /** Less of a cell than this says nothing. */
 const cellWidthMin = 8;
 
@@ -34,11 +42,11 @@ export interface ListingOptions {
   readonly "no-trunc"?: boolean | undefined;
 }
 
-/** Never cut: the reason why something failed is what its reader came for. */
-const wholeColumns: readonly string[] = ["ERROR"];
+/** Never cut: the reason why something failed, or is done, is what its reader came for. */
+const wholeColumns: readonly string[] = ["ERROR", "REASON", "WHY"];
 
 /** Columns of a terminal that a table of columns of these widths takes. */
-function tableWidth(widths: readonly number[]): number {
+function tableWidth(widths: readonly number[], { columnWidthMin, padding }: Spacing): number {
   const last = widths.length - 1;
   return widths.reduce(
     (sum, width, column) => sum + (column === last ? width : Math.max(columnWidthMin, width + padding)),
@@ -50,11 +58,16 @@ function tableWidth(widths: readonly number[]): number {
  * The widths that columns of these widths may have in so many columns of a terminal: the widest are cut first, none below
  * its least width.
  */
-function fitted(widths: readonly number[], least: readonly number[], available: number): readonly number[] {
+function fitted(
+  widths: readonly number[],
+  least: readonly number[],
+  available: number,
+  spacing: Spacing,
+): readonly number[] {
   const capped = (cap: number): readonly number[] =>
     widths.map((width, column) => Math.min(width, Math.max(cap, least[column] ?? 0)));
   let cap = Math.max(...widths);
-  while (cap > cellWidthMin && tableWidth(capped(cap)) > available) cap -= 1;
+  while (cap > cellWidthMin && tableWidth(capped(cap), spacing) > available) cap -= 1;
   return capped(cap);
 }
 
@@ -71,9 +84,40 @@ function withoutEmpty(lines: readonly (readonly string[])[]): readonly (readonly
   return lines.map((cells) => cells.filter((_, column) => rows.some((row) => (row[column] ?? "") !== "")));
 }
 
+interface Layout {
+  /** Of each column, without its padding. */
+  readonly widths: readonly number[];
+  readonly spacing: Spacing;
+}
+
+/** The roomiest layout whose headings fit into so many columns of a terminal; the last resort cuts headings too. */
+function layoutFor(lines: readonly (readonly string[])[], available: number): Layout {
+  const [heads = []] = lines;
+  const natural = widthsOf(lines);
+  const isWhole = (column: number): boolean => column === 0 || wholeColumns.includes(heads[column] ?? "");
+  const byHeading = natural.map((room, column) =>
+    isWhole(column) ? room : Math.max(cellWidthMin, textWidth(heads[column] ?? "")),
+  );
+  const cutHeadings = natural.map((room, column) => (isWhole(column) ? room : cellWidthMin));
+  const layout = (least: readonly number[], spacing: Spacing): Layout => ({
+    widths: fitted(natural, least, available, spacing),
+    spacing,
+  });
+  // What is never cut may run over the edge: its heading alone has to fit.
+  const fits = ({ widths, spacing }: Layout): boolean => {
+    const needed = widths.map((room, column) =>
+      column > 0 && isWhole(column) ? textWidth(heads[column] ?? "") : room,
+    );
+    return tableWidth(needed, spacing) <= available;
+  };
+  const layouts = [layout(byHeading, dockerSpacing), layout(byHeading, tightSpacing)];
+  return layouts.find(fits) ?? layout(cutHeadings, tightSpacing);
+}
+
 /**
  * `width`: columns of the terminal; null where it is none, and all is printed whole. A table that is too wide loses its empty
- * columns first; then cells are cut, but not the first column, which is the id, nor an error, which runs over the edge.
+ * columns first; then cells are cut, then columns move closer together, then headings are cut. The first column, which is
+ * the id, is never cut, nor is a reason or an error, which runs over the edge.
  */
 export function formatTable(
   headings: readonly string[],
@@ -81,21 +125,15 @@ export function formatTable(
   width: number | null = null,
 ): string {
   const whole = [headings, ...rows].map((cells) => cells.map(printable));
-  const isTooWide = width !== null && rows.length > 0 && tableWidth(widthsOf(whole)) > width;
-  const lines = isTooWide ? withoutEmpty(whole) : whole;
-  const widths = widthsOf(lines);
-  const [heads = []] = lines;
-  const least = widths.map((room, column) => {
-    const heading = heads[column] ?? "";
-    return column === 0 || wholeColumns.includes(heading) ? room : Math.max(cellWidthMin, textWidth(heading));
-  });
-  const most = isTooWide ? fitted(widths, least, width) : widths;
+  const isTooWide = width !== null && tableWidth(widthsOf(whole), dockerSpacing) > width;
+  const lines = isTooWide && rows.length > 0 ? withoutEmpty(whole) : whole;
+  const { widths, spacing } = isTooWide ? layoutFor(lines, width) : { widths: widthsOf(lines), spacing: dockerSpacing };
   return lines
     .map((cells) =>
       cells
         .map((cell, column) => {
-          const room = most[column] ?? 0;
-          return padEndTo(cutTo(cell, room), Math.max(columnWidthMin, room + padding));
+          const room = widths[column] ?? 0;
+          return padEndTo(cutTo(cell, room), Math.max(spacing.columnWidthMin, room + spacing.padding));
         })
         .join("")
         .trimEnd(),

@@ -37,17 +37,17 @@ function stepCells(step: PlannedStep, name: string): readonly string[] {
 }
 
 /** As people read it: totals, steps in their order, nodes, and what would wait. */
-function report(plan: PlanServiceResponse): readonly string[] {
+function report(plan: PlanServiceResponse, width: number | null): readonly string[] {
   const { created, kept, name, nodes, notes, removed, replaced, steps, stepsOmitted, waits } = plan;
   const lines = [`${name}: ${created} new, ${replaced} replaced, ${removed} removed, ${kept} as they are`];
   if (steps.length > 0) {
     const cells = steps.map((step) => stepCells(step, name));
-    lines.push("", formatTable(["BATCH", "ACTION", "TASK", "FROM", "TO", "WHY"], cells));
+    lines.push("", formatTable(["BATCH", "ACTION", "TASK", "FROM", "TO", "WHY"], cells, width));
     if (stepsOmitted > 0) lines.push(`and ${stepsOmitted} more`);
   }
   if (nodes.length > 0) {
     const cells = nodes.map((node) => [node.name || node.id, String(node.before), String(node.after)]);
-    lines.push("", formatTable(["NODE", "NOW", "THEN"], cells));
+    lines.push("", formatTable(["NODE", "NOW", "THEN"], cells, width));
   }
   for (const wait of waits) {
     lines.push("", `${wait.tasks} ${wait.tasks === 1 ? "task" : "tasks"} would wait: ${wait.text}`);
@@ -66,7 +66,7 @@ async function show(
   const isJson = formatOf(chosen) === "json";
   const plan = await client.call(OperatorService.methods.PlanService, PlanServiceRequest.create(request));
   if (isJson) shell.print(JSON.stringify(PlanServiceResponse.toJson(plan)));
-  else shell.print(report(plan).join("\n"));
+  else shell.print(report(plan, shell.width ?? null).join("\n"));
 }
 
 const create = command({

@@ -55,7 +55,12 @@ export interface Served {
   readonly musterWith: (onLine: (line: string) => void, ...args: readonly string[]) => Promise<Ran>;
 }
 
-export async function served(t: ExecutionContext): Promise<Served> {
+export interface ServedOptions {
+  /** Columns of the terminal that commands print to; null: they print to none. */
+  readonly width?: number | null;
+}
+
+export async function served(t: ExecutionContext, { width = null }: ServedOptions = {}): Promise<Served> {
   const manager = testManager();
   const { env } = manager;
   await bootstrapCluster(env, pki, { advertise: "192.0.2.1:2377" });
@@ -137,6 +142,7 @@ export async function served(t: ExecutionContext): Promise<Served> {
         onLine(text);
       },
       isInteractive: false,
+      width,
       now: () => env.clock.now(),
       at: shellAt,
     });

@@ -171,7 +171,7 @@ test("info sums the cluster up, by Docker's names where it has them", async (t) 
   t.deepEqual(told.lines, ["active manager1 2"]);
 });
 
-test("a table is cut to the terminal, widest columns first, ids and headings never", (t) => {
+test("a table is cut to the terminal, widest columns first, never the id", (t) => {
   const headings = ["ID", "NAME", "COMMAND"];
   const rows = [["0123456789ab", "web.1", "starting container failed: no such file or directory: unknown"]];
   const cut = formatTable(headings, rows, 50).split("\n");
@@ -209,6 +209,40 @@ test("a table that is too wide loses its empty columns, and never a part of an e
   // Nothing is dropped where there is room, or no terminal.
   for (const width of [null, 500]) t.regex(formatTable(headings, rows, width), /ERROR +PORTS$/m);
   t.regex(formatTable(headings, [], 20), /PORTS$/);
+});
+
+test("a table whose headings alone are too wide moves its columns together, then cuts its headings", (t) => {
+  const widthsAt = (headings: readonly string[], row: readonly string[]): readonly string[] => {
+    const lines = formatTable(headings, [row], 80).split("\n");
+    t.true(textWidth(lines[0] ?? "") <= 80, lines[0]);
+    return lines;
+  };
+  const nodes = ["ID", "HOSTNAME", "STATUS", "AVAILABILITY", "MANAGER STATUS", "ENGINE VERSION"];
+  const node = widthsAt(nodes, ["x9ysv5jp86ni24rvaykedzpg1 *", "vm", "Ready", "Active", "Leader", "0.1.0"]);
+  t.regex(node[0] ?? "", /^ID +HOSTNAME STATUS +AVAILABI.* MANAGER .*… ENGINE .*…$/);
+  t.regex(node[1] ?? "", /^x9ysv5jp86ni24rvaykedzpg1 \* +vm +Ready +Active +Leader +0\.1\.0$/);
+  t.true(textWidth(node[1] ?? "") <= 80);
+  const error = '"no suitable node (scheduling constraints not satisfied on 2 nodes)"';
+  const tasks = ["ID", "NAME", "IMAGE", "NODE", "DESIRED STATE", "CURRENT STATE", "ERROR"];
+  const task = widthsAt(tasks, [
+    "0123456789ab",
+    "web.1-long",
+    "nginx:latest",
+    "alpha-beta",
+    "Running",
+    "Pending",
+    error,
+  ]);
+  t.regex(task[0] ?? "", /DESIRED STATE CURRENT STATE ERROR$/);
+  t.true(task[1]?.endsWith(error));
+});
+
+test("the tables of a plan fit the terminal, and the reasons in them are whole", async (t) => {
+  const { muster, manager } = await served(t, { width: 80 });
+  manager.seed("node", readyNode("a-node-with-a-long-id", "a-node-with-a-very-long-hostname"));
+  const { lines } = await muster("service", "plan", "create", "--name", "a-service-with-a-long-name", "nginx");
+  const step = lines.find((line) => line.startsWith("at once")) ?? "";
+  t.regex(step, /^at once +create +a-servi… +a-node-… +the service is new; .*could take it$/);
 });
 
 test("wide characters take two columns, joined ones one, and what steers a terminal none of it", (t) => {
