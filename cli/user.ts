@@ -10,6 +10,7 @@ import {
   UserRole,
   UsersService,
 } from "../proto/gen/messages.ts";
+import { timeMs } from "../proto/time.ts";
 import { command, listingOptions, UsageError, type Command } from "./command.ts";
 import { withManager } from "./manager-client.ts";
 import { eachOperand } from "./operands.ts";
@@ -61,8 +62,15 @@ const add = command({
   },
 });
 
+/** `now`: milliseconds since the Unix epoch. */
+function statusOf({ disabled, registrationEndsAt }: UserEntry, now: number): string {
+  if (disabled) return "disabled";
+  if (registrationEndsAt === null) return "enabled";
+  return now < timeMs(registrationEndsAt) ? "yet to register" : "registration expired";
+}
+
 const ls = command({
-  summary: "Lists users and what they may do.",
+  summary: "Lists users, what they may do, and who has yet to register.",
   options: listingOptions,
   run: ({ values, shell }) =>
     withManager(shell, async (client) => {
@@ -78,7 +86,7 @@ const ls = command({
               cells: [
                 user.name,
                 roleName(user.role),
-                user.disabled ? "disabled" : "enabled",
+                statusOf(user, shell.now()),
                 ago(user.lastLogin, shell.now()),
                 ago(user.meta?.createdAt ?? null, shell.now()),
                 ago(user.meta?.updatedAt ?? null, shell.now()),

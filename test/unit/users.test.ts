@@ -13,8 +13,10 @@ import {
   RemoveUserRequest,
   SetUserPasswordRequest,
   Task,
+  User,
   UserRole,
 } from "../../proto/gen/messages.ts";
+import { newRegistration, registrationMs } from "../../machines/json/registration.ts";
 import { PasswordsBusy } from "../../runtime/passwords.ts";
 import { Status } from "../../runtime/rpc.ts";
 import { Scrypt, scryptDefaults } from "../../runtime/system/scrypt.ts";
@@ -175,4 +177,21 @@ test("muster user adds, lists, grants, changes passwords and removes; the passwo
   });
   t.is((await muster("user", "rm", "ada", "bob")).status, 1);
   t.deepEqual(await listing(), []);
+});
+
+test("muster user ls shows who has yet to register, and whose time to do so is over", async (t) => {
+  const { muster, manager } = await served(t);
+  const registration = newRegistration(new Uint8Array(32).fill(1), manager.clock.now());
+  const role = USER_ROLE_READ_ONLY;
+  manager.seed(
+    "user",
+    User.create({ id: "user-ada", role }),
+    User.create({ id: "user-ben", role, registration }),
+    User.create({ id: "user-cy", role, registration, disabled: true }),
+  );
+  const statuses = async () =>
+    (await muster("user", "ls", "--format", "table {{.Name}}: {{.Status}}")).lines.slice(1).map((line) => line.trim());
+  t.deepEqual(await statuses(), ["ada: enabled", "ben: yet to register", "cy: disabled"]);
+  manager.clock.advance(registrationMs);
+  t.deepEqual(await statuses(), ["ada: enabled", "ben: registration expired", "cy: disabled"]);
 });
