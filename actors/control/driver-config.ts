@@ -6,7 +6,7 @@ import { schemaLabel } from "../../machines/driver/driver-labels.ts";
 import { driverRuntimeOf } from "../../machines/driver/driver-spec.ts";
 import { invalid, type Refusal } from "../../machines/refusal.ts";
 import { isSameMessage } from "../../machines/same-message.ts";
-import type { Node, ServiceSpec } from "../../proto/gen/messages.ts";
+import type { Node, ServiceSpec, TaskSpec } from "../../proto/gen/messages.ts";
 import { Spec } from "../../proto/gen/nomad.ts";
 import { encodeConfig, environmentScope, problemText, type ConfigInput } from "../../runtime/hclspec/index.ts";
 
@@ -16,11 +16,20 @@ const known = [
     .split(" ")
     .map((name) => `NOMAD_${name}`),
   ..."NOMAD_NAMESPACE NOMAD_REGION NOMAD_MEMORY_LIMIT TRACEPARENT PATH HOME LANG".split(" "),
+  ..."MUSTER_SECRETS MUSTER_CONFIGS MUSTER_VOLUMES".split(" "),
   ..."node.unique.id node.unique.name attr.cpu.arch attr.kernel.name".split(" "),
 ];
 
 /** What stands for a value that only the node knows: it can be read as text, as a number and as a flag. */
 const unknownValue = "0";
+
+/** Variables that tell a task which generic resources it was given: one for each kind that its service reserves. */
+function resourceVariables(task: TaskSpec | null): readonly string[] {
+  return (task?.resources?.reservations?.generic ?? []).map(
+    ({ discreteResourceSpec: counted, namedResourceSpec: named }) =>
+      `DOCKER_RESOURCE_${(named ?? counted)?.kind.toUpperCase()}`,
+  );
+}
 
 export function checkDriverConfig(
   spec: ServiceSpec,
@@ -36,7 +45,11 @@ export function checkDriverConfig(
   } catch {
     return null; // refused before, with a text of its own
   }
-  const names = [...known, ...runtime.spec.env.map((entry) => entry.slice(0, Math.max(0, entry.indexOf("="))))];
+  const names = [
+    ...known,
+    ...runtime.spec.env.map((entry) => entry.slice(0, Math.max(0, entry.indexOf("=")))),
+    ...resourceVariables(spec.task),
+  ];
   const scope = environmentScope(Object.fromEntries(names.map((name) => [name, unknownValue])));
   // Nodes of one version of a driver report the same text: each is looked at once.
   const seen = new Set<string>();
