@@ -57,6 +57,8 @@ test("clients in Python of Juju 1, 2 and 3 log in, see, watch and change a clust
       ran: ["hello\n", 0],
       config: "green",
       constraints: 64,
+      modelConstraints: { mem: 96, tags: ["ssd"] },
+      noConstraints: {},
     });
     await manager.muster("user", "rm", "ben");
     await manager.muster("service", "scale", "--detach", "web=2");
