@@ -13,7 +13,7 @@ import {
 import { withoutJoinTokens } from "../machines/redaction.ts";
 import { updateCluster } from "./cluster-update.ts";
 import { command, inspectOptions, listingOptions, UsageError, type Command } from "./command.ts";
-import { cluster, listNodes, nodeName, withManager, type ManagerClient } from "./manager-client.ts";
+import { cluster, listNodes, withManager, type ManagerClient } from "./manager-client.ts";
 import { inspectEach } from "./operands.ts";
 import { rotationProgress } from "./root-rotation.ts";
 import { withSettings } from "./swarm/swarm-settings.ts";
@@ -62,7 +62,6 @@ const ls = command({
 async function pretty(client: ManagerClient, found: Cluster): Promise<string> {
   const { rootCa, spec } = found;
   const progress = rotationProgress(found, await listNodes(client));
-  const waits = progress.behind.map((node) => nodeName(node) || node.id).join(", ");
   const lines: readonly (readonly [string, string])[] = [
     ["ID", found.id],
     ["Name", nameOf(found)],
@@ -76,7 +75,7 @@ async function pretty(client: ManagerClient, found: Cluster): Promise<string> {
       "Root rotation",
       rootCa?.rootRotation == null
         ? "none"
-        : `in progress: ${progress.renewed}/${progress.total} nodes have renewed${waits === "" ? "" : `, waits for ${waits}`}`,
+        : `in progress: ${progress.renewed}/${progress.total} nodes have renewed${progress.waitsFor === "" ? "" : `, waits for ${progress.waitsFor}`}`,
     ],
   ];
   const width = Math.max(...lines.map(([label]) => label.length));

@@ -173,7 +173,7 @@ export function convergence(
 /** What the task says of itself, and on which of the nodes, unless it names that itself. */
 function remarkOf({ nodeId, status }: Task, nodes: readonly Node[]): string {
   const err = status?.err ?? "";
-  const node = nodes.find(({ id }) => id === nodeId);
-  const hostname = node?.description?.hostname || nodeId;
-  return node === undefined || err.includes(hostname) ? err : `node ${nodeNames(nodes)(nodeId)}: ${err}`;
+  const isKnown = nodes.some(({ id }) => id === nodeId);
+  const name = nodeNames(nodes)(nodeId);
+  return !isKnown || err.includes(name) ? err : `node ${name}: ${err}`;
 }

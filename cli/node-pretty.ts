@@ -8,7 +8,8 @@ import {
   type Node,
 } from "../proto/gen/messages.ts";
 import { driverSince, tally } from "./policy/status.ts";
-import { bytesText, millisecondsOf } from "./values.ts";
+import { bytesText } from "../machines/bytes-text.ts";
+import { millisecondsOf } from "./values.ts";
 
 type Lines = readonly string[];
 

@@ -2,6 +2,7 @@
  * `muster service rebalance`: shows whether tasks would be better placed on other nodes, and switches on or off that they
  * are moved there, for services by name or for all. Switching writes a label, so that whoever looks at the object sees it.
  */
+import { nodeNames } from "../machines/node-names.ts";
 import { rebalanceLabels } from "../machines/orchestration/rebalancing/settings.ts";
 import {
   Annotations,
@@ -16,7 +17,14 @@ import {
   type Reason,
 } from "../proto/gen/messages.ts";
 import { command, formatOf, plainFormat, UsageError, type Command } from "./command.ts";
-import { cluster, findService, retryingConflicts, withManager, type ManagerClient } from "./manager-client.ts";
+import {
+  cluster,
+  findService,
+  listNodes,
+  retryingConflicts,
+  withManager,
+  type ManagerClient,
+} from "./manager-client.ts";
 import type { Shell } from "./shell.ts";
 import { formatTable } from "./table.ts";
 import { durationText, millisecondsOf, parseCount, parsePositiveDuration } from "./values.ts";
@@ -77,7 +85,11 @@ function reasonLine({ deadline, waitingFor }: Reason): string {
   return until === null ? `  ${waitingFor}` : `  ${waitingFor} (until ${new Date(until).toISOString()})`;
 }
 
-function report(plan: PlanRebalanceResponse, width: number | null): readonly string[] {
+function report(
+  plan: PlanRebalanceResponse,
+  nameOf: (nodeId: string) => string,
+  width: number | null,
+): readonly string[] {
   const { isPartial, moves, movesLeft, phase, reasons, window } = plan;
   const lines = [`rebalancing is ${phase}; ${movesLeft} moves may still be made within ${durationText(window)}`];
   if (reasons.length > 0) lines.push("waiting for:", ...reasons.map(reasonLine));
@@ -85,8 +97,8 @@ function report(plan: PlanRebalanceResponse, width: number | null): readonly str
   const cells = moves.map((move) => [
     String(move.round),
     `${move.serviceName || move.serviceId}.${move.slot}`,
-    move.fromNodeName || move.fromNodeId,
-    move.nodeName || move.nodeId,
+    nameOf(move.fromNodeId),
+    nameOf(move.nodeId),
     move.order,
     move.why,
   ]);
@@ -103,7 +115,7 @@ async function show(
 ): Promise<void> {
   const plan = await client.call(OperatorService.methods.PlanRebalance, PlanRebalanceRequest.create(request));
   if (formatOf(format) === "json") shell.print(JSON.stringify(PlanRebalanceResponse.toJson(plan)));
-  else shell.print(report(plan, shell.width ?? null).join("\n"));
+  else shell.print(report(plan, nodeNames(await listNodes(client)), shell.width ?? null).join("\n"));
 }
 
 export const rebalance: Command = command({

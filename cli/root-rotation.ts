@@ -1,4 +1,5 @@
 /** How far a rotation of the root is, as Docker's client shows it: two bars, and the digest of the root that is wanted. */
+import { nodeNames } from "../machines/node-names.ts";
 import { createHash } from "node:crypto";
 import { isIssuedBy } from "../machines/certificates/issuer.ts";
 import { isSameBytes } from "../machines/same-message.ts";
@@ -16,6 +17,8 @@ export interface RotationProgress {
   readonly isDone: boolean;
   /** Who has not renewed. */
   readonly behind: readonly Node[];
+  /** What these are called, with commas between; empty when all have renewed. */
+  readonly waitsFor: string;
 }
 
 export function rotationProgress({ rootCa }: Cluster, nodes: readonly Node[]): RotationProgress {
@@ -25,6 +28,7 @@ export function rotationProgress({ rootCa }: Cluster, nodes: readonly Node[]): R
   const tlsInfo = (node: Node) => node.description?.tlsInfo ?? null;
   const behind = nodes.filter((node) => issuer === null || !isIssuedBy(tlsInfo(node), issuer));
   const trusting = nodes.filter((node) => isSameBytes(tlsInfo(node)?.trustRoot ?? new Uint8Array(), wanted)).length;
+  const nameOf = nodeNames(nodes);
   const isSwitched = rotation === null && behind.length === 0;
   return {
     digest: `sha256:${createHash("sha256").update(wanted).digest("hex")}`,
@@ -33,6 +37,7 @@ export function rotationProgress({ rootCa }: Cluster, nodes: readonly Node[]): R
     trusting: isSwitched ? trusting : 0,
     isDone: isSwitched && trusting === nodes.length,
     behind,
+    waitsFor: behind.map(({ id }) => nameOf(id)).join(", "),
   };
 }
 

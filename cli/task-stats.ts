@@ -5,7 +5,8 @@ import { command, UsageError } from "./command.ts";
 import { findTask, withManager } from "./manager-client.ts";
 import { formatTable } from "./table.ts";
 import { callTask } from "./task-call.ts";
-import { bytesText, parseDuration } from "./values.ts";
+import { bytesText } from "../machines/bytes-text.ts";
+import { parseDuration } from "./values.ts";
 
 const headers = ["TASK", "CPU %", "MEM USAGE", "MEM MAX", "PROCESSES"];
 

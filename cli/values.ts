@@ -211,18 +211,6 @@ export function durationText(duration: Duration | null): string {
   return `${sign}${hours > 0 ? `${hours}h` : ""}${hours > 0 || minutes > 0 ? `${minutes}m` : ""}${seconds}s`;
 }
 
-/** Bytes in the largest unit that leaves at least one, four digits: `64MiB`. */
-export function bytesText(bytes: number): string {
-  const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
-  let size = bytes;
-  let unit = 0;
-  while (size >= 1024 && unit < units.length - 1) {
-    size /= 1024;
-    unit += 1;
-  }
-  return `${Number(size.toPrecision(4))}${units[unit]}`;
-}
-
 export function ago(timestamp: Timestamp | null, now: number): string {
   const at = millisecondsOf(timestamp);
   return at === null ? "" : `${humanDuration(Math.max(0, now - at)).toLowerCase()} ago`;

@@ -127,6 +127,7 @@ function volumesOf({ store }: Environment): CsiView {
     volumes: () => store.all("volume"),
     volume: (id) => store.get("volume", id),
     node: (id) => store.get("node", id),
+    nodes: () => store.all("node"),
   });
 }
 

@@ -2,6 +2,7 @@
  * The leader's care for cluster volumes: an actor for the life of each, and one for each node that has, gets or gives one
  * up. Nothing is remembered from one leader to the next: each reads on start what it has to go on with.
  */
+import { lazyNodeNames } from "../../machines/node-names.ts";
 import { explainTaskVolumes, explainVolume, type CsiView } from "../../machines/volumes/csi/explain.ts";
 import { driverOf } from "../../machines/volumes/csi/stages.ts";
 import { isHeld, observedState } from "../../machines/task.ts";
@@ -80,7 +81,7 @@ class VolumesActor implements Volumes {
     return {
       volumes: () => store.all("volume"),
       volume: (id) => store.get("volume", id),
-      nodeName: (id) => store.get("node", id)?.description?.hostname || id,
+      nodeName: lazyNodeNames(() => store.all("node")),
       life: (id) => standing(this.#cared.get(id)?.life),
       publication: (id, nodeId) => standing(this.#cared.get(id)?.publications.get(nodeId)),
     };

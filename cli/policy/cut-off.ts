@@ -4,7 +4,7 @@ import { calculateNode, type ClusterFacts } from "../../machines/policy/calculat
 import type { Direction, Packet } from "../../machines/policy/evaluate.ts";
 import type { NodeState } from "../../machines/policy/node-state.ts";
 import { DataplaneConfig, type ManagerPlace, type Node } from "../../proto/gen/messages.ts";
-import { nodeName } from "../manager-client.ts";
+import { lazyNodeNames } from "../../machines/node-names.ts";
 import { throughHost, type PolicyCluster } from "./cluster.ts";
 
 /** In place of an address that nobody knows: out of everybody's way (RFC 5737, RFC 3849). */
@@ -25,6 +25,7 @@ export function cutsOff({ managers, nodes }: PolicyCluster, facts: ClusterFacts)
     }
     return state;
   };
+  const nameOf = lazyNodeNames(() => nodes);
   for (const place of managers) {
     const manager = nodes.find(({ id }) => id === place.id);
     const [host = "", port = ""] = splitAddress(place.addr);
@@ -48,7 +49,7 @@ export function cutsOff({ managers, nodes }: PolicyCluster, facts: ClusterFacts)
           for (const id of state.hostEndpoints.keys())
             if (!throughHost(state, id, direction, packet).allowed) {
               const where = host === address ? place.addr : `${place.addr} (${address})`;
-              return `${nodeName(node) || node.id} could not reach the manager ${nodeName(manager)} at ${where}: host endpoint ${id} of ${nodeName(at)} refuses it`;
+              return `${nameOf(node.id)} could not reach the manager ${nameOf(manager.id)} at ${where}: host endpoint ${id} of ${nameOf(at.id)} refuses it`;
             }
         }
       }

@@ -2,6 +2,7 @@
  * `muster policy explain A B tcp/80`: what becomes of the first packet of a connection, side by side, by the evaluator that
  * drivers are tested against.
  */
+import { nodeNames } from "../../machines/node-names.ts";
 import { calculateNode, type ClusterFacts } from "../../machines/policy/calculate.ts";
 import {
   evaluateEndpoint,
@@ -83,13 +84,17 @@ export function explain(
   const traffic = parseTraffic(text);
   const [source, destination] = [partyOf(cluster, facts, from), partyOf(cluster, facts, to)];
   const packet = packetBetween(source, destination, traffic);
-  const sides = [...sidesOf(facts, source, "egress", packet), ...sidesOf(facts, destination, "ingress", packet)];
+  const sides = [
+    ...sidesOf(cluster, facts, source, "egress", packet),
+    ...sidesOf(cluster, facts, destination, "ingress", packet),
+  ];
   const allowed = sides.every((side) => side.allowed);
   const title = `${source.name} (${packet.source}) to ${destination.name} (${packet.destination}), ${text}: ${allowed ? "allowed" : "refused"}`;
   const nodes = new Map([source, destination].flatMap(({ node }) => (node === null ? [] : [[node.id, node] as const])));
+  const nameOf = nodeNames(cluster.nodes);
   const unenforced = [...nodes.values()]
     .filter(({ id }) => (cluster.reports.get(id)?.state ?? "none") === "none")
-    .map((node) => `nothing enforces this on ${nodeName(node)}: it has no dataplane driver`);
+    .map(({ id }) => `nothing enforces this on ${nameOf(id)}: it has no dataplane driver`);
   const unknown = [
     ...unknownPortsFor(cluster, facts, source, "egress"),
     ...unknownPortsFor(cluster, facts, destination, "ingress"),
@@ -143,10 +148,13 @@ function partyOf(cluster: PolicyCluster, facts: ClusterFacts, text: string): Par
   }
   if (tasks.length > 0)
     throw new UserError(`${text} has no address: no task of it is on a node and attached to a network`);
-  const node = cluster.nodes.find((each) => each.id === text || nodeName(each) === text);
+  const byId = cluster.nodes.filter(({ id }) => id === text);
+  const found = byId.length > 0 ? byId : cluster.nodes.filter((each) => nodeName(each) === text);
+  if (found.length > 1) throw new UserError(`node ${text} is ambiguous (${found.length} matches found)`);
+  const [node] = found;
   if (node === undefined) throw new UserError(`no such task, service, node or address: ${text}`);
   return {
-    name: nodeName(node),
+    name: nodeNames(cluster.nodes)(node.id),
     addresses: [node.status?.addr ?? ""].filter((each) => each !== ""),
     node,
     endpoint: null,
@@ -167,7 +175,8 @@ function addressParty(cluster: PolicyCluster, facts: ClusterFacts, address: stri
     cluster.nodes.find(({ id, status }) => (endpoint === null ? status?.addr === address : endpoint.nodeId === id)) ??
     null;
   const task = cluster.tasks.find(({ id }) => id === endpoint?.taskId);
-  const name = task !== undefined ? shortName(taskName(task)) : node !== null ? nodeName(node) : "outside";
+  const name =
+    task !== undefined ? shortName(taskName(task)) : node !== null ? nodeNames(cluster.nodes)(node.id) : "outside";
   return { name, addresses: [address], node, endpoint };
 }
 
@@ -192,13 +201,20 @@ function packetBetween(source: Party, destination: Party, traffic: Traffic): Pac
   throw new UserError(`${source.name} and ${destination.name} have no addresses of one family for ${traffic.protocol}`);
 }
 
-function sidesOf(facts: ClusterFacts, party: Party, direction: Direction, packet: Packet): Side[] {
+function sidesOf(
+  cluster: PolicyCluster,
+  facts: ClusterFacts,
+  party: Party,
+  direction: Direction,
+  packet: Packet,
+): Side[] {
   if (party.node === null) return [];
   const state = calculateNode(facts, party.node.id);
+  const on = nodeNames(cluster.nodes)(party.node.id);
   const where = direction === "egress" ? "leaving" : "entering";
   const told = (name: string, verdict: Verdict): Side => ({
     allowed: verdict.allowed,
-    text: `${where} ${name} on ${party.node === null ? "" : nodeName(party.node)}: ${reasonText(verdict, direction)}`,
+    text: `${where} ${name} on ${on}: ${reasonText(verdict, direction)}`,
   });
   if (party.endpoint !== null) {
     const address = direction === "egress" ? packet.source : packet.destination;

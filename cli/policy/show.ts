@@ -1,4 +1,5 @@
 /** `muster policy ls`, `inspect` and `explain`. */
+import { nodeNames } from "../../machines/node-names.ts";
 import { calculateNode } from "../../machines/policy/calculate.ts";
 import {
   compareOrder,
@@ -9,7 +10,7 @@ import {
 } from "../../machines/policy/objects.ts";
 import { Resource } from "../../proto/gen/messages.ts";
 import { command, inspectOptions, listingOptions, UsageError } from "../command.ts";
-import { nodeName, withManager } from "../manager-client.ts";
+import { withManager } from "../manager-client.ts";
 import { inspectEach } from "../operands.ts";
 import { printListing, type Row } from "../table.ts";
 import { factsOf, readCluster } from "./cluster.ts";
@@ -82,7 +83,8 @@ export const inspect = command({
     withManager(shell, async (client) => {
       const cluster = await readCluster(client);
       const facts = factsOf(cluster);
-      const nodes = cluster.nodes.map((node) => ({ name: nodeName(node), state: calculateNode(facts, node.id) }));
+      const nameOfNode = nodeNames(cluster.nodes);
+      const nodes = cluster.nodes.map((node) => ({ name: nameOfNode(node.id), state: calculateNode(facts, node.id) }));
       await inspectEach(
         { shell, operands, format: values.format },
         (operand) => Promise.resolve(findObject(cluster.resources, operand)),

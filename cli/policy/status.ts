@@ -1,4 +1,5 @@
 /** What nodes say of their dataplanes: `muster policy status`, and a part of `muster node inspect`. */
+import { nodeNames } from "../../machines/node-names.ts";
 import { reportOf } from "../../machines/explain/explain-dataplane.ts";
 import { reportKind } from "../../machines/policy/objects.ts";
 import {
@@ -9,7 +10,7 @@ import {
   type DataplaneEndpointReport,
 } from "../../proto/gen/messages.ts";
 import { command, listingOptions } from "../command.ts";
-import { listNodes, nodeName, withManager, type ManagerClient } from "../manager-client.ts";
+import { listNodes, withManager, type ManagerClient } from "../manager-client.ts";
 import { printListing } from "../table.ts";
 import { humanDuration } from "../values.ts";
 
@@ -70,14 +71,15 @@ export const status = command({
   run: ({ values, shell }) =>
     withManager(shell, async (client) => {
       const [nodes, reports] = await Promise.all([listNodes(client), readReports(client)]);
+      const nameOf = nodeNames(nodes);
       const none = DataplaneReport.create({ state: "none" });
       const rows = nodes
         .map((node) => ({ node, report: reports.get(node.id) ?? none }))
-        .toSorted((a, b) => (nodeName(a.node) < nodeName(b.node) ? -1 : 1))
+        .toSorted((a, b) => (nameOf(a.node.id) < nameOf(b.node.id) ? -1 : 1))
         .map(({ node, report }) => ({
           id: node.id,
           cells: [
-            nodeName(node) || node.id,
+            nameOf(node.id),
             report.state === "" ? "none" : report.state,
             tally(report.endpoints),
             tally(report.hostEndpoints),

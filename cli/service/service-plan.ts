@@ -2,6 +2,7 @@
  * `muster service plan create|update|rollback|scale …`: what the command behind `plan`, with the same flags, would do, and
  * where each task would go. Nothing is done.
  */
+import { nodeNames } from "../../machines/node-names.ts";
 import {
   OperatorService,
   PlanServiceRequest,
@@ -10,7 +11,7 @@ import {
   type PlannedStep,
 } from "../../proto/gen/messages.ts";
 import { command, commandGroup, formatOf, plainFormat, type Command } from "../command.ts";
-import { findService, withManager, type ManagerClient } from "../manager-client.ts";
+import { findService, listNodes, withManager, type ManagerClient } from "../manager-client.ts";
 import { eachOperand } from "../operands.ts";
 import { parseScale, scaledTo } from "../scaled-spec.ts";
 import { withDriverConfig } from "./service-driver.ts";
@@ -22,31 +23,35 @@ import { formatTable } from "../table.ts";
 
 const format = plainFormat;
 
-function stepCells(step: PlannedStep, name: string): readonly string[] {
-  const { batch, fromNodeId, fromNodeName, kind, nodeId, nodeName, reasons, slot } = step;
-  const node = nodeId === "" ? (kind === "remove" ? "" : "waits") : nodeName || nodeId;
-  const place = slot === 0 ? nodeName || nodeId || fromNodeName || fromNodeId : String(slot);
+function stepCells(step: PlannedStep, name: string, nameOf: (nodeId: string) => string): readonly string[] {
+  const { batch, fromNodeId, kind, nodeId, reasons, slot } = step;
+  const node = nodeId === "" ? (kind === "remove" ? "" : "waits") : nameOf(nodeId);
+  const place = slot === 0 ? nameOf(nodeId || fromNodeId) : String(slot);
   return [
     batch === 0 ? "at once" : String(batch),
     kind,
     `${name}.${place}`,
-    fromNodeName || fromNodeId,
+    nameOf(fromNodeId),
     node,
     reasons.join("; "),
   ];
 }
 
 /** As people read it: totals, steps in their order, nodes, and what would wait. */
-function report(plan: PlanServiceResponse, width: number | null): readonly string[] {
+function report(
+  plan: PlanServiceResponse,
+  nameOf: (nodeId: string) => string,
+  width: number | null,
+): readonly string[] {
   const { created, kept, name, nodes, notes, removed, replaced, steps, stepsOmitted, waits } = plan;
   const lines = [`${name}: ${created} new, ${replaced} replaced, ${removed} removed, ${kept} as they are`];
   if (steps.length > 0) {
-    const cells = steps.map((step) => stepCells(step, name));
+    const cells = steps.map((step) => stepCells(step, name, nameOf));
     lines.push("", formatTable(["BATCH", "ACTION", "TASK", "FROM", "TO", "WHY"], cells, width));
     if (stepsOmitted > 0) lines.push(`and ${stepsOmitted} more`);
   }
   if (nodes.length > 0) {
-    const cells = nodes.map((node) => [node.name || node.id, String(node.before), String(node.after)]);
+    const cells = nodes.map((node) => [nameOf(node.id), String(node.before), String(node.after)]);
     lines.push("", formatTable(["NODE", "NOW", "THEN"], cells, width));
   }
   for (const wait of waits) {
@@ -66,7 +71,7 @@ async function show(
   const isJson = formatOf(chosen) === "json";
   const plan = await client.call(OperatorService.methods.PlanService, PlanServiceRequest.create(request));
   if (isJson) shell.print(JSON.stringify(PlanServiceResponse.toJson(plan)));
-  else shell.print(report(plan, shell.width ?? null).join("\n"));
+  else shell.print(report(plan, nodeNames(await listNodes(client)), shell.width ?? null).join("\n"));
 }
 
 const create = command({

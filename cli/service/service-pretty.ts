@@ -22,7 +22,8 @@ import {
 import { driverRuntimeOf } from "../../machines/driver/driver-spec.ts";
 import { healthOf, healthTimes, healthWords } from "../../machines/driver/health-spec.ts";
 import { execOf } from "./service-settings.ts";
-import { ago, bytesText, durationText } from "../values.ts";
+import { bytesText } from "../../machines/bytes-text.ts";
+import { ago, durationText } from "../values.ts";
 
 /** Name of an enum's value as Docker writes it: `ON_FAILURE` → `on-failure`. */
 function word(names: Readonly<Record<string, number>>, value: number): string {

@@ -2,7 +2,7 @@
 import { CAConfig, ClusterSpec, type Cluster } from "../../proto/gen/messages.ts";
 import { updateCluster } from "../cluster-update.ts";
 import { command, UsageError, type Command } from "../command.ts";
-import { cluster, listNodes, nodeName, withManager, type ManagerClient } from "../manager-client.ts";
+import { cluster, listNodes, withManager, type ManagerClient } from "../manager-client.ts";
 import { rotationLines, rotationProgress } from "../root-rotation.ts";
 import { redrawn } from "../service/service-bars.ts";
 import type { Shell } from "../shell.ts";
@@ -91,7 +91,7 @@ async function follow(client: ManagerClient, shell: Shell, isQuiet: boolean): Pr
       movedAt = shell.now();
       isToldWho = false;
     }
-    const waitsFor = progress.behind.map((node) => nodeName(node) || node.id).join(", ");
+    const { waitsFor } = progress;
     const isStill = shell.now() - movedAt > silenceMs && waitsFor !== "";
     if (!isQuiet && shell.isInteractive) {
       const all = isStill ? [...lines, `  waits for ${waitsFor}: start these nodes, or remove them`] : lines;

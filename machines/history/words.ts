@@ -1,4 +1,5 @@
 /** How the fields of specs are called when they are told of, and how their values read. */
+import { bytesText } from "../bytes-text.ts";
 import type { Plain } from "./shown.ts";
 
 /**
@@ -197,8 +198,8 @@ export function textOf(path: readonly string[], value: Plain): string {
   if (Array.isArray(value)) return value.map((each) => textOf(path, each as Plain)).join(" ");
   if (name === "nanoCpus" || name === "cpus") return `${Number(value) / 1e9}`;
   if (name === "memoryBytes" || name === "memory" || whole === "task.resources.swapBytes.value")
-    return sizeWords(Number(value));
-  if (typeof value === "number" && name.endsWith("Bytes")) return sizeWords(value);
+    return bytesText(Number(value));
+  if (typeof value === "number" && name.endsWith("Bytes")) return bytesText(value);
   if (typeof value === "number") return String(Number.isInteger(value) ? value : Number(value.toPrecision(7)));
   // Enums of specs are told by their names in capitals.
   return typeof value === "string" && isEnumField(name) ? value.toLowerCase().replaceAll("_", " ") : String(value);
@@ -220,15 +221,4 @@ function durationWords(record: Record_): string {
   if (seconds !== 0 && Math.abs(seconds) < 1) return `${Number((seconds * 1_000).toPrecision(6))}ms`;
   for (const [unit, size] of largeUnits) if (seconds !== 0 && seconds % size === 0) return `${seconds / size}${unit}`;
   return `${seconds}s`;
-}
-
-function sizeWords(bytes: number): string {
-  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
-  let size = bytes;
-  let unit = 0;
-  while (size >= 1_024 && unit < units.length - 1) {
-    size /= 1_024;
-    unit += 1;
-  }
-  return `${Number(size.toPrecision(4))}${units[unit]}`;
 }

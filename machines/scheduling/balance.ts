@@ -31,6 +31,7 @@ export class Balance {
   readonly #labels: readonly ((node: Node) => string)[];
   readonly #names: readonly string[];
   readonly #steady: SteadyLoads;
+  readonly #nameOf: (nodeId: string) => string;
   readonly #places = new Map<NodeInfo, Place>();
   /** Tasks of the service by branch. */
   readonly #counts = new Map<string, number>();
@@ -41,10 +42,12 @@ export class Balance {
   /** By last branch and a number of tasks of the service: the fewest tasks in all on a ready node with so many. */
   readonly #fewestInAll = new Map<string, number>();
 
-  constructor(service: Service, steady: SteadyLoads) {
+  /** `nameOf`: what nodes are called. */
+  constructor(service: Service, steady: SteadyLoads, nameOf: (nodeId: string) => string) {
     const preferences = service.spec?.task?.placement?.preferences ?? [];
     this.#serviceId = service.id;
     this.#steady = steady;
+    this.#nameOf = nameOf;
     this.#labels = spreadLabels(preferences);
     this.#names = preferences.flatMap(({ spread }) =>
       spreadLabels([{ spread }]).length === 0 ? [] : [spread?.spreadDescriptor ?? ""],
@@ -110,13 +113,19 @@ export class Balance {
     }
     const [own, others] = [from.activeOf(this.#serviceId), to.activeOf(this.#serviceId)];
     if (own - others >= gainMin) {
-      return { level: "node", why: `${nameOf(from)} has ${own} tasks of the service, ${nameOf(to)} has ${others}` };
+      return {
+        level: "node",
+        why: `node ${this.#nameOf(from.id)} has ${own} tasks of the service, node ${this.#nameOf(to.id)} has ${others}`,
+      };
     }
     const isSwap = own - others === 1;
     if (!isSwap || from.activeTasks - to.activeTasks < gainMin) return null;
     const [many, few] = [this.#steady.get(from.id) ?? 0, this.#steady.get(to.id) ?? 0];
     if (many - few < gainMin) return null;
-    return { level: "load", why: `${nameOf(from)} has ${many} steady tasks in all, ${nameOf(to)} has ${few}` };
+    return {
+      level: "load",
+      why: `node ${this.#nameOf(from.id)} has ${many} steady tasks in all, node ${this.#nameOf(to.id)} has ${few}`,
+    };
   }
 
   #placeOf(info: NodeInfo): Place {
@@ -134,8 +143,4 @@ export class Balance {
 function lower(minima: Map<string, number>, key: string, value: number): void {
   const known = minima.get(key);
   if (known === undefined || value < known) minima.set(key, value);
-}
-
-function nameOf(info: NodeInfo): string {
-  return `node ${info.node?.description?.hostname || info.id}`;
 }

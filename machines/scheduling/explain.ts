@@ -2,6 +2,7 @@
 import { driversOf, networkProblemOf } from "../driver/driver-labels.ts";
 import { containerDriver } from "../driver/container-task.ts";
 import { enginePlugin, meshPlugin, missingPlugin, Verdict, verdictCount, type Demand } from "./filters.ts";
+import { bytesText } from "../bytes-text.ts";
 import { meetsConstraint } from "./constraints.ts";
 import type { NodeInfo } from "./node-set.ts";
 
@@ -68,13 +69,13 @@ export class Tally {
 
 /**
  * Status.err of a task that was made for its node: SwarmKit's bare text, and which node it is and what it lacks. Without
- * what is free there just now: that would be told anew with each task that comes or goes.
+ * what is free there just now: that would be told anew with each task that comes or goes. `name`: what the node is called.
  */
-export function presetText(verdict: Verdict, demand: Demand, info: NodeInfo | undefined): string {
+export function presetText(verdict: Verdict, demand: Demand, info: NodeInfo | undefined, name: string): string {
   const text = verdictText(verdict, 1);
   if (info === undefined) return text;
   const lacking = verdict === Verdict.resources ? wantsOf(demand) : detail(verdict, demand, info);
-  return `${text} (${info.node?.description?.hostname || info.id}: ${lacking})`;
+  return `${text} (${name}: ${lacking})`;
 }
 
 /** What the filter says of so many nodes. */
@@ -102,9 +103,8 @@ export function verdictText(verdict: Verdict, nodes: number): string {
   }
 }
 
-/** What one node said, with the values that decided. */
-export function describeVerdict(verdict: Verdict, demand: Demand, info: NodeInfo): string {
-  const name = info.node?.description?.hostname || info.id;
+/** What one node, which is called `name`, said, with the values that decided. */
+export function describeVerdict(verdict: Verdict, demand: Demand, info: NodeInfo, name: string): string {
   return `node ${name}: ${detail(verdict, demand, info)}`;
 }
 
@@ -153,7 +153,7 @@ function lackOf(plugin: string, { node }: NodeInfo): string {
 function wantsOf({ generic, memoryBytes, nanoCpus }: Demand): string {
   const wants: string[] = [];
   if (nanoCpus > 0) wants.push(`${nanoCpus / 1e9} CPUs`);
-  if (memoryBytes > 0) wants.push(`${memoryBytes} bytes of memory`);
+  if (memoryBytes > 0) wants.push(`${bytesText(memoryBytes)} of memory`);
   for (const { kind, count } of generic) wants.push(`${count} ${kind}`);
   return `${wants.join(", ")} wanted`;
 }
@@ -163,10 +163,16 @@ function shortages(demand: Demand, info: NodeInfo): readonly string[] {
   if (demand.nanoCpus > Math.max(0, info.freeNanoCpus))
     short.push(`${demand.nanoCpus / 1e9} CPUs wanted, ${info.freeNanoCpus / 1e9} free`);
   if (demand.memoryBytes > Math.max(0, info.freeMemoryBytes))
-    short.push(`${demand.memoryBytes} bytes of memory wanted, ${info.freeMemoryBytes} free`);
+    short.push(shortOfMemory(demand.memoryBytes, Math.max(0, info.freeMemoryBytes)));
   for (const { kind, count } of demand.generic) {
     const free = info.generic?.free(kind) ?? 0;
     if (free < count) short.push(`${count} ${kind} wanted, ${free} free`);
   }
   return short;
+}
+
+/** In bytes where units would show no difference. */
+function shortOfMemory(wanted: number, free: number): string {
+  const [wants, has] = [bytesText(wanted), bytesText(free)];
+  return wants === has ? `${wanted} bytes of memory wanted, ${free} free` : `${wants} of memory wanted, ${has} free`;
 }

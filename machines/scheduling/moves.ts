@@ -39,7 +39,7 @@ export class ServiceMoves {
     this.#isStartFirst = isStartFirst;
     this.#whatIf = whatIf;
     this.#steady = steady;
-    this.#balance = new Balance(service, steady);
+    this.#balance = new Balance(service, steady, (nodeId) => whatIf.nodes.nameOf(nodeId));
     for (const task of movable) {
       const known = this.#movable.get(task.nodeId);
       if (known === undefined) this.#movable.set(task.nodeId, [task]);

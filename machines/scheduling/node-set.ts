@@ -18,6 +18,7 @@ import {
   type Volume,
   type VolumeAttachment,
 } from "../../proto/gen/messages.ts";
+import { nodeNames } from "../node-names.ts";
 import { GenericStock } from "./generic-resources.ts";
 import { PluginLists, type Plugins } from "./plugins.ts";
 import { noGeneric, noVolumes, Tracked } from "./tracked.ts";
@@ -136,6 +137,8 @@ export class NodeSet {
   readonly #nodes = new Map<string, NodeInfo>();
   readonly #tracked = new Map<string, Tracked>();
   readonly #plugins = new PluginLists();
+  /** What nodes are called; null: since it was last asked, a hostname came, went or changed. */
+  #names: ((id: string) => string) | null = null;
   readonly #freePlaces: number[] = [];
   #placesUsed = 0;
   #sorted: readonly NodeInfo[] | null = [];
@@ -165,6 +168,12 @@ export class NodeSet {
     return info === undefined || info.node === null ? undefined : info;
   }
 
+  /** What the node is called, which tells it from others of its hostname. */
+  nameOf(id: string): string {
+    this.#names ??= nodeNames(this.nodes.flatMap(({ node }) => (node === null ? [] : [node])));
+    return this.#names(id);
+  }
+
   /** The nodes that may take more, or other, tasks than when this was last asked, or are gone (`node` is null). */
   takeChanged(): ReadonlySet<NodeInfo> {
     const changed = this.#changed;
@@ -181,6 +190,7 @@ export class NodeSet {
     const old = info.node;
     if (old === null) this.#sorted = null;
     info.node = node;
+    if (old?.description?.hostname !== node.description?.hostname || old === null) this.#names = null;
     if (old !== null && isAlike(old, node)) return;
     info.isReady =
       node.status?.state === NodeStatus_State.READY &&
@@ -196,6 +206,7 @@ export class NodeSet {
     info.node = null;
     info.isReady = false;
     this.#sorted = null;
+    this.#names = null;
     this.#revision += 1;
     // To the end: another node that takes over its place comes behind it.
     this.#changed.delete(info);

@@ -182,7 +182,7 @@ export class Backlog {
     for (const info of asked) {
       const verdict = judge(demand, info);
       tally.set(info.place, verdict);
-      if (nodes.length < nodesToldMax) nodes.push(describeVerdict(verdict, demand, info));
+      if (nodes.length < nodesToldMax) nodes.push(describeVerdict(verdict, demand, info, this.#nodes.nameOf(info.id)));
     }
     if (asked.length > nodesToldMax) nodes.push(`and ${asked.length - nodesToldMax} more nodes`);
     return { text: tally.text(), nodes };
@@ -339,7 +339,7 @@ export class Backlog {
       const demand = demandOf(tracked.task);
       const verdict = info === undefined ? Verdict.notReady : judge(demand, info);
       if (info !== undefined && verdict === Verdict.fits) this.#assign(tracked, info, demand, true, round);
-      else tell(tracked, presetText(verdict, demand, info), round);
+      else tell(tracked, presetText(verdict, demand, info, this.#nodes.nameOf(station.nodeId)), round);
     }
     return true;
   }

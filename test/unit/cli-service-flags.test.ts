@@ -15,7 +15,8 @@ import { parseNetwork, type Lookups } from "../../cli/service/service-references
 import { registryAuth, registryOf } from "../../cli/service/service-registry-auth.ts";
 import { changedSpec, newSpec } from "../../cli/service/service-spec.ts";
 import { UserError } from "../../cli/user-error.ts";
-import { bytesText, csvFields, durationText, parseDuration, shellWords } from "../../cli/values.ts";
+import { bytesText } from "../../machines/bytes-text.ts";
+import { csvFields, durationText, parseDuration, shellWords } from "../../cli/values.ts";
 import { isSameMessage } from "../../machines/same-message.ts";
 import {
   DriverSpec,

@@ -268,7 +268,7 @@ test("a task on a network goes where networks are made, and to no agent for the 
   const set = new NodeSet();
   for (const each of [able, unable]) set.put(each);
   const said = (task: Task, id: string): string =>
-    describeVerdict(Verdict.plugin, demandOf(task), set.find(id) as NonNullable<ReturnType<NodeSet["find"]>>);
+    describeVerdict(Verdict.plugin, demandOf(task), set.find(id) as NonNullable<ReturnType<NodeSet["find"]>>, id);
   t.regex(said(onNetwork(false), "unable"), /makes no networks for tasks: the agent does not run as root$/);
   t.regex(said(onNetwork(true), "able"), /no routing mesh: .*mode=host$/);
 

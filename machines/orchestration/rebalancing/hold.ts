@@ -6,6 +6,7 @@
  *     nodes or holds its verdicts; while a rollout of the service is under way, or one of its tasks failed a short time ago.
  * R2: nothing moves before the cluster has settled, and no task that has not run for that long.
  */
+import { lazyNodeNames } from "../../node-names.ts";
 import { NodeStatus_State, type Node } from "../../../proto/gen/messages.ts";
 import { leftOf, stampedTimes, type LogTimes } from "../../elapsed.ts";
 import type { RebalanceSettings } from "./settings.ts";
@@ -36,12 +37,13 @@ export interface ClusterView {
 /** R1: what is wrong in the cluster now. */
 function troubleOf({ nodes, nowMs, times = stampedTimes }: ClusterView, quietMs: number): Hold | null {
   let until: Hold | null = null;
+  const nameOf = lazyNodeNames(() => nodes);
   for (const node of nodes) {
     // One that was let in and never came is no loss.
     if (node.description === null) continue;
     const state = node.status?.state ?? NodeStatus_State.UNKNOWN;
     if (state === NodeStatus_State.READY) continue;
-    const name = node.description.hostname || node.id;
+    const name = nameOf(node.id);
     if (state !== NodeStatus_State.DOWN) {
       const word = state === NodeStatus_State.UNKNOWN ? "unknown" : "disconnected";
       return { reason: `node ${name} is ${word}`, untilMs: null };
@@ -74,11 +76,12 @@ export function incidentOf(view: ClusterView, settings: RebalanceSettings): Hold
 export function settlingOf(view: ClusterView, settings: RebalanceSettings): Hold | null {
   const { times = stampedTimes } = view;
   let found: Hold | null = null;
+  const nameOf = lazyNodeNames(() => view.nodes);
   for (const node of view.nodes) {
     if (node.description === null || node.status?.state !== NodeStatus_State.READY) continue;
     const untilMs = untilAfter(times.changedMs(node), settings.settleMs, view.nowMs);
     if (untilMs === null || untilMs <= (found?.untilMs ?? 0)) continue;
-    found = { reason: `node ${node.description.hostname || node.id} joined or changed a short time ago`, untilMs };
+    found = { reason: `node ${nameOf(node.id)} joined or changed a short time ago`, untilMs };
   }
   return found;
 }

@@ -213,8 +213,7 @@ class Reasons {
   }
 
   of(task: Task, nodeId: string): string {
-    const info = this.#whatIf.nodes.find(nodeId);
-    const name = info?.node?.description?.hostname || nodeId;
+    const name = this.#whatIf.nodes.nameOf(nodeId);
     if (task.nodeId !== "") return `${name}: the task is made for this node`;
     const [own, all] = [this.#own.get(nodeId) ?? 0, this.#all.get(nodeId) ?? 0];
     this.#own.set(nodeId, own + 1);

@@ -7,6 +7,7 @@ import {
   type Task,
   type Volume,
 } from "../../../proto/gen/messages.ts";
+import { lazyNodeNames } from "../../node-names.ts";
 import { isWanted, observedState } from "../../task.ts";
 import { isVolumeReady, volumeWantsOf } from "../../scheduling/volumes.ts";
 import {
@@ -164,12 +165,12 @@ function named(volume: Volume, reason: Reason): Reason {
 
 /** What the store alone tells of a moment that nobody's charts are left of: reasons of failed tries beside what it keeps of them. */
 export function storedCsiView(
-  store: Pick<CsiView, "volumes" | "volume"> & { node(id: string): Node | undefined },
+  store: Pick<CsiView, "volumes" | "volume"> & { node(id: string): Node | undefined; nodes(): Iterable<Node> },
 ): CsiView {
   return {
     volumes: () => store.volumes(),
     volume: (id) => store.volume(id),
-    nodeName: (id) => store.node(id)?.description?.hostname || id,
+    nodeName: lazyNodeNames(() => store.nodes()),
     life(id) {
       const volume = store.volume(id);
       const state = lifeStates[volumeStage(volume, false)];
