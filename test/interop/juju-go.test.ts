@@ -175,6 +175,8 @@ withCommand("the juju command adds a user, who registers with the string and is 
   t.regex(stderr, /Initial password successfully set for ben\.[^]*Welcome, ben\. You are now logged into "ours"\./);
   t.notRegex(stderr, /please enter password/);
   t.regex((await his(["whoami"])).stdout, /^Controller: +ours\nModel: +(\S+)\nUser: +ben$/m);
+  // It asks for the password if the two minutes of the cookie are over by now.
+  t.regex((await his(["status"], chosen)).stdout, /web\/1 +active +idle/);
 
   // The string works once.
   const elsewhere = commandIn(world.dir, "elsewhere");
