@@ -5,6 +5,7 @@ import {
   ListSecretsRequest,
   ListVolumesRequest,
   ControlService,
+  type Node,
 } from "../../proto/gen/messages.ts";
 import { isJob } from "../../machines/orchestration/service-mode.ts";
 import { taskName } from "../../machines/list-filters.ts";
@@ -36,10 +37,16 @@ function nameOf({ spec }: Named): string {
   return spec?.annotations?.name ?? "";
 }
 
+/** What names each node and no other: a hostname that several have would be refused as ambiguous. */
+function completedNodes(nodes: readonly Node[]): readonly string[] {
+  const byName = Map.groupBy(nodes, nodeName);
+  return nodes.map((node) => (byName.get(nodeName(node))?.length === 1 && nodeName(node)) || node.id);
+}
+
 async function namesOf(client: ManagerClient, kind: Completable): Promise<readonly string[]> {
   switch (kind) {
     case "node":
-      return (await listNodes(client)).map((node) => nodeName(node) || node.id);
+      return completedNodes(await listNodes(client));
     case "service":
       return (await listServices(client)).map(serviceName);
     case "job":

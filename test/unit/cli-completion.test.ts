@@ -41,6 +41,14 @@ test("a flag that is there is not offered again, one that may be repeated is", a
   t.deepEqual(await complete("node", "update", "--label-add", "a=b", "--label-a"), ["--label-add"]);
 });
 
+test("nodes of one hostname are completed by their ids, since the hostname would be refused", async (t) => {
+  const { complete, manager } = await stage(t);
+  manager.seed("node", readyNode("n2", "beta"), readyNode("n3", "beta"));
+  t.deepEqual(await complete("node", "ps", "a"), ["alpha"]);
+  t.deepEqual(await complete("node", "ps", "b"), []);
+  t.deepEqual(await complete("node", "ps", "n"), ["n2", "n3"]);
+});
+
 test("names of objects come from the manager", async (t) => {
   const { complete } = await stage(t);
   t.deepEqual(await complete("service", "inspect", "w"), ["web", "worker"]);
