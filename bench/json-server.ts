@@ -7,6 +7,7 @@
  */
 import { createInterface } from "node:readline";
 import { startJsonApi } from "../actors/json/json-api.ts";
+import { createLogins } from "../actors/json/logins.ts";
 import { createJsonWatchers } from "../actors/json/json-watcher.ts";
 import { Registry } from "../edges/juju/dispatch.ts";
 import { createFacades } from "../edges/juju/facades/index.ts";
@@ -26,7 +27,10 @@ const writer = new Writer(tasks);
 const { environment: env, telemetry, apply, replica } = await watchable(writer);
 apply(writer.joining());
 const who: Identity = { kind: "user", name: "bench", role: "admin" };
-const real = startJsonApi(env, { hash: () => Promise.reject(new Error("none")), verify: () => Promise.resolve(true) });
+const real = startJsonApi(
+  env,
+  createLogins(env, { hash: () => Promise.reject(new Error("none")), verify: () => Promise.resolve(true) }),
+);
 const feed = new Feed({ store: env.store, clock: env.clock });
 const identity = await createLocalIdentity(Date.now());
 const listener = await listenJson({

@@ -1,8 +1,10 @@
 /** `muster context`: create, use, ls, show, rm. Names for the managers that a user works with. */
 import { command, listingOptions, UsageError, type Command } from "./command.ts";
-import { currentContext, defaultContext, readContexts, writeContexts } from "./contexts.ts";
+import { contentFrom } from "./content.ts";
+import { currentContext, defaultContext, readContexts, writeContexts, type Context } from "./contexts.ts";
 import { knownHosts } from "./last-host.ts";
 import { eachOperand } from "./operands.ts";
+import { formatHostPort } from "./processes/addresses.ts";
 import { socketPath } from "./shell.ts";
 import { printListing } from "./table.ts";
 import { NotThereError, UserError } from "./user-error.ts";
@@ -14,27 +16,98 @@ const create = command({
   operands: "CONTEXT",
   min: 1,
   max: 1,
-  summary: "Name a manager by its control socket.",
+  summary: "Name a manager by its control socket, or one on another machine by its address and a user.",
   options: {
-    host: { type: "string", value: "SOCKET", help: "Control socket of the manager, as unix:///PATH/control.sock" },
+    host: {
+      type: "string",
+      value: "ADDRESS",
+      help: "Manager of the context: unix:///PATH/control.sock, or tcp://ADDR:PORT on another machine",
+    },
+    user: { type: "string", value: "NAME", help: "User that logs in there (only with tcp://)" },
+    ca: {
+      type: "string",
+      value: "FILE",
+      help: "Root certificate of the cluster (PEM), as 'muster ca' prints it (only with tcp://)",
+    },
+    "ca-digest": {
+      type: "string",
+      value: "DIGEST",
+      help: "Digest of the root certificate, as 'muster ca --digest' prints it: the manager is asked for the certificate (only with tcp://)",
+    },
+    credentials: {
+      type: "string",
+      value: "FILE",
+      help: "Certificate and key from 'muster user certificate', instead of a login (only with tcp://)",
+    },
     description: { type: "string", value: "TEXT", help: "Description of the context" },
   },
   completes: [],
-  run: ({ values, operands: [name = ""], shell }) => {
-    const { host } = values;
+  run: async ({ values, operands: [name = ""], shell }) => {
+    const { description = "", host } = values;
     if (host === undefined) throw new UsageError("--host is missing: it names the manager of the context");
     if (!namePattern.test(name))
       throw new UsageError(
         `invalid context name "${name}": expected letters, digits and _.+-, two characters at least`,
       );
+    if (name === defaultContext || readContexts().named.has(name))
+      throw new UserError(`context "${name}" already exists`);
+    const context = host.startsWith("tcp://")
+      ? await createRemote(name, { ...values, host, description })
+      : createLocal(host, description, values);
     const { current, named } = readContexts();
-    if (name === defaultContext || named.has(name)) throw new UserError(`context "${name}" already exists`);
-    const context = { host: `unix://${socketPath(host)}`, description: values.description ?? "" };
     writeContexts({ current, named: new Map([...named, [name, context]]) });
     shell.print(name);
-    return Promise.resolve();
+    if (context.user !== undefined && values.credentials === undefined)
+      shell.remark(`Log in with 'muster login ${name}'`);
   },
 });
+
+const remoteOnly = ["user", "ca", "ca-digest", "credentials"] as const;
+
+type RemoteValues = { readonly [Flag in (typeof remoteOnly)[number]]?: string | undefined };
+
+function createLocal(host: string, description: string, values: RemoteValues): Context {
+  const flag = remoteOnly.find((each) => values[each] !== undefined);
+  if (flag !== undefined) throw new UsageError(`--${flag} needs a --host on another machine: tcp://ADDR:PORT`);
+  return { host: `unix://${socketPath(host)}`, description };
+}
+
+const textFrom = (path: string): string => new TextDecoder().decode(contentFrom(path));
+
+/** Throws UserError for a file without a certificate. */
+function certificateIn(path: string, validUntilMs: (pem: string) => number | null): string {
+  const pem = textFrom(path);
+  if (validUntilMs(pem) === null) throw new UserError(`${path} does not hold a certificate in PEM`);
+  return pem;
+}
+
+/** Keeps the root, and the credentials where they are given. */
+async function createRemote(
+  name: string,
+  values: RemoteValues & { readonly host: string; readonly description: string },
+): Promise<Context> {
+  const { ca, "ca-digest": digest, credentials, description, host, user } = values;
+  if (user === undefined) throw new UsageError("--user is missing: a manager on another machine serves users only");
+  if ((ca === undefined) === (digest === undefined))
+    throw new UsageError(
+      "set --ca or --ca-digest: the cluster's root certificate verifies its managers (run 'muster ca' on a manager)",
+    );
+  // TLS and certificates are loaded where they are used: other commands are spared them.
+  const [{ fetchRoot, remoteAddress }, kept, { validUntilMs }] = await Promise.all([
+    import("./remote/connect.ts"),
+    import("./remote/credentials.ts"),
+    import("../runtime/pki/index.ts"),
+  ]);
+  const at = remoteAddress(host);
+  const given = credentials === undefined ? null : kept.parseCredentials(textFrom(credentials), credentials);
+  let rootPem: string;
+  if (digest === undefined) rootPem = certificateIn(ca ?? "", validUntilMs);
+  else if (/^sha256:[0-9a-f]{64}$/i.test(digest)) rootPem = await fetchRoot(host, digest);
+  else throw new UsageError(`invalid --ca-digest ${digest}: expected sha256: and 64 hexadecimal digits`);
+  kept.saveRoots(name, rootPem);
+  if (given !== null) kept.saveCredentials(name, given);
+  return { host: `tcp://${formatHostPort(at)}`, description, user };
+}
 
 const use = command({
   operands: "CONTEXT",
@@ -61,17 +134,17 @@ const ls = command({
     const { named } = readContexts();
     const current = currentContext();
     const [last = ""] = knownHosts();
-    const contexts = [
+    const contexts: readonly (Context & { readonly name: string })[] = [
       { name: defaultContext, host: last, description: "The cluster started last on this machine" },
       ...Array.from(named, ([name, context]) => ({ name, ...context })),
     ];
     printListing(
       shell,
       {
-        headings: ["NAME", "DESCRIPTION", "MANAGER"],
-        rows: contexts.map(({ description, host, name }) => ({
+        headings: ["NAME", "DESCRIPTION", "MANAGER", "USER"],
+        rows: contexts.map(({ description, host, name, user = "" }) => ({
           id: name,
-          cells: [name === current ? `${name} *` : name, description, host],
+          cells: [name === current ? `${name} *` : name, description, host, user],
           object: () => ({}),
           fields: () => ({ Name: name, Current: name === current }),
         })),
@@ -98,16 +171,18 @@ const rm = command({
   options: { force: { type: "boolean", short: "f", help: "Remove the context in use as well" } },
   completes: [],
   run: ({ values, operands, shell }) =>
-    eachOperand(operands, (name) => {
+    eachOperand(operands, async (name) => {
       const { current, named } = readContexts();
       if (name === defaultContext) throw new UserError('the context "default" cannot be removed');
       if (!named.has(name)) throw notFound(name);
       if (name === current && values.force !== true)
         throw new UserError(`context "${name}" is in use: use another first, or set --force`);
+      // Its key must not stay behind.
+      const { forgetContext } = await import("./remote/credentials.ts");
+      forgetContext(name);
       const left = new Map([...named].filter(([other]) => other !== name));
       writeContexts({ current: name === current ? defaultContext : current, named: left });
       shell.print(name);
-      return Promise.resolve();
     }),
 });
 

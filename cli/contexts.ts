@@ -9,10 +9,15 @@ import { UserError } from "./user-error.ts";
 export const defaultContext = "default";
 
 export interface Context {
-  /** The control socket, as `unix:///PATH`. */
+  /** The control socket, as `unix:///PATH`; or a manager on another machine, as `tcp://ADDR:PORT`. */
   readonly host: string;
   readonly description: string;
+  /** Who logs in there; absent for a control socket. */
+  readonly user?: string;
 }
+
+/** How a shell is told of a context whose manager is on another machine: the name leads to the address and to its files. */
+const remotePrefix = "context://";
 
 export interface Contexts {
   /** The name of the one in use. */
@@ -20,14 +25,20 @@ export interface Contexts {
   readonly named: ReadonlyMap<string, Context>;
 }
 
-function contextsFile(): string {
+/** Where this user's contexts are. */
+export function contextsFolder(): string {
   const config = process.env["XDG_CONFIG_HOME"] ?? "";
-  return join(config === "" ? join(homedir(), ".config") : config, "muster", "contexts.json");
+  return join(config === "" ? join(homedir(), ".config") : config, "muster");
 }
 
+const contextsFile = (): string => join(contextsFolder(), "contexts.json");
+
 function isContext(value: unknown): value is Context {
-  const { host, description } = (value ?? {}) as Partial<Context>;
-  return typeof host === "string" && typeof description === "string";
+  const { host, description, user } = (value ?? {}) as Partial<Context>;
+  const isRemote = typeof host === "string" && host.startsWith("tcp://");
+  return (
+    typeof host === "string" && typeof description === "string" && typeof user === (isRemote ? "string" : "undefined")
+  );
 }
 
 /** Throws UserError for a file that cannot be understood. */
@@ -62,12 +73,24 @@ export function writeContexts({ current, named }: Contexts): void {
   }
 }
 
-/** The control socket of a context; null for the default one. Throws UserError for a name that no context has. */
+/**
+ * The control socket of a context, or what `remoteContextOf` understands; null for the default one. Throws UserError for a name that
+ * no context has.
+ */
 export function hostOfContext(name: string): string | null {
   if (name === defaultContext) return null;
   const found = readContexts().named.get(name);
   if (found === undefined) throw new UserError(`context "${name}" not found: see 'muster context ls'`);
-  return found.host;
+  return found.user === undefined ? found.host : `${remotePrefix}${name}`;
+}
+
+/** The context of that name whose manager is on another machine; null where `host` is no such name. Throws UserError. */
+export function remoteContextOf(host: string): { readonly name: string; readonly context: Context } | null {
+  if (!host.startsWith(remotePrefix)) return null;
+  const name = host.slice(remotePrefix.length);
+  const context = readContexts().named.get(name);
+  if (context?.user === undefined) throw new UserError(`context "${name}" not found: see 'muster context ls'`);
+  return { name, context };
 }
 
 /** What the environment and `muster context use` choose, when a command line names no manager; null: the default context. */

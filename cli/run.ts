@@ -76,6 +76,10 @@ function sentenceFor(error: unknown): string | null {
   if (!(error instanceof RpcError)) return null;
   if (error.code === Status.UNIMPLEMENTED && error.message === "") return "the manager does not know this call";
   if (error.code === Status.DEADLINE_EXCEEDED) return "the manager did not answer in time";
+  // Of a connection that was open when its certificate expired, or whose root was replaced.
+  const rejected = /client certificate not accepted: (.*)/.exec(error.message)?.[1];
+  if (error.code === Status.PERMISSION_DENIED && rejected !== undefined)
+    return `the manager does not accept the certificate (${rejected}): log in again with 'muster login'`;
   return error.message;
 }
 

@@ -2,7 +2,7 @@
 import { userInfo } from "node:os";
 import { connectUnix } from "../edges/grpc/client-channel.ts";
 import type { CallingProcess, RpcChannel } from "../runtime/rpc.ts";
-import { chosenHost } from "./contexts.ts";
+import { chosenHost, remoteContextOf } from "./contexts.ts";
 import { answers, knownHosts } from "./last-host.ts";
 import { UserError } from "./user-error.ts";
 
@@ -45,7 +45,11 @@ function thisProcess(): CallingProcess {
 export function socketPath(host: string): string {
   if (host.startsWith("unix://")) return host.slice("unix://".length);
   if (host.startsWith("/") || host.startsWith("./") || host.startsWith("../")) return host;
-  throw new UserError(`'${host}' is not a control socket: write unix:///PATH/control.sock`);
+  const isRemote = host.startsWith("tcp://");
+  const how = isRemote
+    ? "a manager on another machine is named by a context: see 'muster context create --help'"
+    : "write unix:///PATH/control.sock";
+  throw new UserError(`'${host}' is not a control socket: ${how}`);
 }
 
 /** Those of these managers that run. */
@@ -87,6 +91,12 @@ export function processShell(given: string | null = null): Shell {
         throw new UserError(
           "no manager is known on this machine: start one with 'muster up', or name its control socket with --host",
         );
+      }
+      const remote = remoteContextOf(host);
+      if (remote !== null) {
+        // TLS is loaded where it is used: other commands are spared it.
+        const { connectRemote } = await import("./remote/connect.ts");
+        return connectRemote(remote.name, remote.context, Date.now());
       }
       const path = socketPath(host);
       const others = await running(hosts.slice(1));

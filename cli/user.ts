@@ -3,9 +3,11 @@ import {
   AddUserRequest,
   DisableUserRequest,
   GrantUserRequest,
+  IssueUserCertificateRequest,
   ListUsersRequest,
   RemoveUserRequest,
   SetUserPasswordRequest,
+  UserCertificatesService,
   UserEntry,
   UserRole,
   UsersService,
@@ -14,6 +16,7 @@ import { timeMs } from "../proto/time.ts";
 import { command, listingOptions, UsageError, type Command } from "./command.ts";
 import { withManager } from "./manager-client.ts";
 import { eachOperand } from "./operands.ts";
+import { lifetimeOption, lifetimeSeconds } from "./remote/lifetime.ts";
 import { printListing } from "./table.ts";
 import { secretFrom } from "./secret-file.ts";
 import { ago } from "./values.ts";
@@ -103,7 +106,7 @@ const passwd = command({
   operands: "NAME",
   min: 1,
   max: 1,
-  summary: "Gives a user another password; who is logged in stays so.",
+  summary: "Change a user's password. JSON API sessions stay logged in; certificates of the user are void.",
   options: passwordOptions,
   completes: [],
   run: ({ values, operands: [name = ""], shell }) => {
@@ -168,4 +171,42 @@ const rm = command({
     ),
 });
 
-export const commands: Readonly<Record<string, Command>> = { add, ls, passwd, grant, disable, enable, rm };
+const certificate = command({
+  operands: "NAME",
+  min: 1,
+  max: 1,
+  summary: "Issue a certificate with which a user drives managers from another machine.",
+  options: {
+    output: { type: "string", short: "o", value: "DIRECTORY", help: "Directory for ca.pem and credentials.pem" },
+    lifetime: lifetimeOption,
+  },
+  completes: [],
+  run: ({ values, operands: [name = ""], shell }) => {
+    const { output } = values;
+    if (output === undefined)
+      throw new UsageError("--output is missing: it names the directory for the certificate and its key");
+    const seconds = lifetimeSeconds(values.lifetime);
+    return withManager(shell, async (client) => {
+      const [{ createKeyAndCsr }, { writeCredentials, writeRoots }] = await Promise.all([
+        import("../runtime/pki/index.ts"),
+        import("./remote/credentials.ts"),
+      ]);
+      const { keyPem, csrPem } = await createKeyAndCsr();
+      const csr = new TextEncoder().encode(csrPem);
+      const {
+        certificate: chain,
+        notAfter,
+        rootCertificates,
+      } = await client.call(
+        UserCertificatesService.methods.IssueUserCertificate,
+        IssueUserCertificateRequest.create({ name, csr, lifetimeSeconds: seconds }),
+      );
+      const text = new TextDecoder();
+      writeRoots(output, text.decode(rootCertificates));
+      writeCredentials(output, { keyPem, certificatePem: text.decode(chain) });
+      shell.print(`${output}: certificate of ${name}, valid until ${new Date(timeMs(notAfter)).toISOString()}`);
+    });
+  },
+});
+
+export const commands: Readonly<Record<string, Command>> = { add, certificate, ls, passwd, grant, disable, enable, rm };

@@ -1,20 +1,15 @@
 /**
- * What stands behind the JSON API's edge: the charts of its connections, and who may log in.
+ * What stands behind the JSON API's edge: the charts of its connections, and who may log in (`logins.ts`, JA1).
  *
- * JA1: a name that does not exist is refused as one with another password is, after the same work.
  * JA2: who is removed or disabled is told to every connection that logged in so.
  * JA3: a login by certificate ends with the certificate (`edges/juju/connection.ts`, C3).
  */
 import { jsonConnectionMachine, type JsonConnectionEvent } from "../../machines/json/json-connection.ts";
-import { LoginRate } from "../../machines/json/login-rate.ts";
-import { timeMs } from "../../proto/time.ts";
 import type { Identity, JsonApi, LoginName } from "../../runtime/json-api.ts";
-import { PasswordsBusy, type Passwords } from "../../runtime/passwords.ts";
 import type { Environment, Running } from "../environment.ts";
 import { hosted } from "../hosted.ts";
-import { createRegistrations } from "./registrations.ts";
+import type { Logins } from "./logins.ts";
 import { identityOf, recordId } from "./user-records.ts";
-import { noteLogin } from "./users.ts";
 
 const connections = hosted(jsonConnectionMachine, [
   "checkLogin",
@@ -27,19 +22,9 @@ const connections = hosted(jsonConnectionMachine, [
   "cutOff",
 ]);
 
-export function startJsonApi(env: Environment, passwords: Passwords): JsonApi & Running {
-  const { clock, host, store } = env;
-  const rate = new LoginRate();
+export function startJsonApi(env: Environment, logins: Logins): JsonApi & Running {
+  const { host, store } = env;
   const listeners = new Map<string, Set<{ readonly identity: Identity; readonly listener: () => void }>>();
-
-  const noting = new Set<string>();
-  function note(name: string, address: string): void {
-    if (noting.has(name)) return;
-    noting.add(name);
-    noteLogin(env, name, address)
-      .catch((error: unknown) => env.telemetry.log.debug({ err: error, user: name }, "a login was not written down"))
-      .finally(() => noting.delete(name));
-  }
 
   const watching = store.watch(({ changes }) => {
     if (listeners.size === 0) return;
@@ -89,31 +74,9 @@ export function startJsonApi(env: Environment, passwords: Passwords): JsonApi & 
       };
     },
 
-    async checkLogin({ name, password, address, certifiedNode }) {
-      if (!rate.admits(address, clock.monotonic())) return { kind: "busy" };
-      const identity = name === null ? null : identityOf(store, name);
-      if (identity?.kind === "machine" && identity.nodeId === certifiedNode)
-        return { kind: "accepted", identity, lastLoginMs: null };
-      const record = name === null || identity === null ? undefined : store.get("user", recordId(name));
-      let isRight: boolean;
-      try {
-        isRight = await passwords.verify(password, record?.password ?? null);
-      } catch (error) {
-        if (error instanceof PasswordsBusy) return { kind: "busy" };
-        throw error;
-      }
-      // It may be gone by now.
-      const present = name === null || !isRight ? null : identityOf(store, name);
-      if (present !== null) {
-        const lastLogin = record?.lastLogin ?? null;
-        if (present.kind === "user") note(present.name, address);
-        return { kind: "accepted", identity: present, lastLoginMs: lastLogin === null ? null : timeMs(lastLogin) };
-      }
-      rate.refused(address, clock.monotonic());
-      return { kind: "refused" };
-    },
+    checkLogin: (attempt) => logins.check(attempt),
 
-    register: createRegistrations(env, passwords, rate),
+    register: logins.register,
 
     identityNow: (identity) => identityOf(store, identity),
 

@@ -121,9 +121,16 @@ const lines: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   "config inspect": { "muster config inspect --pretty site.conf": "with its content" },
   "config rm": { "muster config rm site.conf": "removes it, when no service uses it" },
   "context create": {
+    "muster context create prod --host tcp://192.0.2.1:2377 --ca ca.pem --user ada":
+      "a manager on another machine, to log in to as ada",
     "muster context create prod --host unix:///var/lib/muster/manager/control.sock":
       "a name for the manager of this socket",
   },
+  login: {
+    "muster login": "asks for the password of the user of the context in use",
+    "muster login prod --password-file ~/.muster-password --lifetime 1h": "for a script",
+  },
+  logout: { "muster logout prod": "the key is gone from this machine" },
   "context use": { "muster context use prod": "later commands ask it" },
   "context ls": { "muster context ls": "all of them; * marks the one in use" },
   "context show": { "muster context show": "the name of the one in use" },
@@ -131,6 +138,9 @@ const lines: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   "user add": {
     "cat password.txt | muster user add --role operator ada": "who may change services; the password is the first line",
     "muster user add --password-file /run/password watcher": "who may only look",
+  },
+  "user certificate": {
+    "muster user certificate ada -o ada --lifetime 24h": "for a user who is not to have the password here",
   },
   "user ls": { "muster user ls --format '{{.Name}} {{.Role}}'": "names and roles" },
   "user passwd": { "cat password.txt | muster user passwd ada": "another password" },
@@ -213,7 +223,10 @@ const lines: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     "muster token worker": "what an engine joins with",
     "muster token manager --rotate": "a new one for managers",
   },
-  ca: { "muster ca > root.pem": "keeps it in a file" },
+  ca: {
+    "muster ca > root.pem": "keeps it in a file",
+    "muster ca --digest": "for 'muster context create --ca-digest' on another machine",
+  },
   events: {
     "muster events --filter type=task --filter type=node": "changes of tasks and nodes",
     "muster events --format '{{.Type}} {{.Action}} {{.Actor.Attributes.name}}'": "a line of one's own for each",

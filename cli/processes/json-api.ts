@@ -4,6 +4,7 @@ import { clusterOf } from "../../actors/manager/bootstrap.ts";
 import { startJsonApi } from "../../actors/json/json-api.ts";
 import { startJsonCertificate, type JsonCertificate } from "../../actors/json/json-certificate.ts";
 import { createJsonWatchers } from "../../actors/json/json-watcher.ts";
+import type { Logins } from "../../actors/json/logins.ts";
 import type { Manager } from "../../actors/manager/manager.ts";
 import { createUsers, setPassword } from "../../actors/json/users.ts";
 import type { Admission } from "../../edges/grpc/admission/admission.ts";
@@ -42,7 +43,7 @@ function hostsOf({ host }: HostPort): readonly string[] {
  */
 export async function serveJson(
   { clockWatch, environment: env, services }: Manager,
-  passwords: Passwords,
+  { logins, passwords }: { readonly logins: Logins; readonly passwords: Passwords },
   {
     listen,
     agents,
@@ -53,7 +54,7 @@ export async function serveJson(
   }: JsonOptions & { readonly telemetry: ProcessTelemetry; readonly admission: Admission },
   onStop: (end: () => Promise<void> | void) => void,
 ): Promise<void> {
-  const api = startJsonApi(env, passwords);
+  const api = startJsonApi(env, logins);
   onStop(() => api.stop());
   let listener: JsonListener | null = null;
   let current: JsonCertificate | null = null;

@@ -15,6 +15,8 @@ import { startManagerLock, type ManagerLock } from "../../actors/keys/manager-lo
 import { startStateGauges } from "../../actors/manager/state-gauges.ts";
 import { createTroubles } from "../../actors/manager/troubles.ts";
 import { raftMembership } from "../../actors/manager/raft-membership.ts";
+import { createLogins, type Logins } from "../../actors/json/logins.ts";
+import { createUserCertificates } from "../../actors/json/user-certificates.ts";
 import { createUsers } from "../../actors/json/users.ts";
 import { createAdmission, type Admission } from "../../edges/grpc/admission/admission.ts";
 import { createGrpcServer, type Credentials, type GrpcServer } from "../../edges/grpc/server.ts";
@@ -35,6 +37,7 @@ import {
   TaskCallsService,
   RaftMembershipService,
   ResourceAllocatorService,
+  UserCertificatesService,
   UsersService,
   WatchService,
 } from "../../proto/gen/messages.ts";
@@ -283,7 +286,8 @@ export async function startManagerProcess(
     lock.follow(manager.replica);
     const passwords = new Scrypt();
     const admission = createAdmission(telemetry);
-    const server = serve(manager, lock, passwords, telemetry, admission);
+    const logins = createLogins(manager.environment, passwords);
+    const server = serve(manager, lock, { logins, passwords }, telemetry, admission);
     undo.push(() => server.close(closeGraceMs));
     await unlessEnding(
       keepCertificate(manager, identity, advertise, server, listen, (cancel) => undo.push(cancel)),
@@ -294,7 +298,7 @@ export async function startManagerProcess(
       // Loaded where it is served: 2 MB and 40 ms that other managers are spared.
       const { serveJson } = await import("./json-api.ts");
       await unlessEnding(
-        serveJson(manager, passwords, { ...options.json, telemetry, admission }, (end) => undo.push(end)),
+        serveJson(manager, { logins, passwords }, { ...options.json, telemetry, admission }, (end) => undo.push(end)),
         ending,
       );
     }
@@ -420,7 +424,7 @@ function foreignLog(address: string): UserError {
 function serve(
   manager: Manager,
   lock: ManagerLock,
-  passwords: Passwords,
+  { logins, passwords }: { readonly logins: Logins; readonly passwords: Passwords },
   telemetry: ProcessTelemetry,
   admission: Admission,
 ): GrpcServer {
@@ -443,6 +447,7 @@ function serve(
   server.add(PolicyService, services.policy);
   server.add(NetworksService, services.networks);
   server.add(UsersService, createUsers(manager.environment, passwords).handlers);
+  server.add(UserCertificatesService, createUserCertificates(manager.environment, logins, pki));
   server.add(ResourceAllocatorService, services.resourceAllocator);
   return server;
 }

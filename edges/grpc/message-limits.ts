@@ -8,6 +8,7 @@ import {
   PolicyService,
   ResourceAllocatorService,
   TaskCallsService,
+  UserCertificatesService,
 } from "../../proto/gen/messages.ts";
 
 /** What real managers accept (docs/reference/swarm-worker-protocol.md §8.1), and grpc-go's default; in bytes. */
@@ -29,6 +30,7 @@ const small: ReadonlySet<string> = new Set(
     ...Object.values(CAService.methods),
     ...Object.values(NodeCAService.methods),
     ...Object.values(ResourceAllocatorService.methods),
+    ...Object.values(UserCertificatesService.methods),
   ].map(({ path }) => path),
 );
 

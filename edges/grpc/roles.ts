@@ -25,6 +25,7 @@ import {
   ResourceAllocatorService,
   TaskAccessService,
   TaskCallsService,
+  UserCertificatesService,
   UsersService,
   WatchService,
 } from "../../proto/gen/messages.ts";
@@ -161,6 +162,8 @@ const users: Rows<typeof UsersService> = {
   ResetUser: "admin",
 };
 
+const userCertificates: Rows<typeof UserCertificatesService> = { Login: "anyone", IssueUserCertificate: "admin" };
+
 function byPath(service: { readonly methods: object }, rows: Readonly<Record<string, Access>>): [string, Access][] {
   return Object.entries(service.methods as Readonly<Record<string, { readonly path: string }>>).map(
     ([name, method]) => [method.path, rows[name] as Access],
@@ -187,6 +190,7 @@ export const accessByPath: ReadonlyMap<string, Access> = new Map([
   ...byPath(TaskAccessService, taskAccess),
   ...byPath(TaskCallsService, taskCalls),
   ...byPath(UsersService, users),
+  ...byPath(UserCertificatesService, userCertificates),
 ]);
 
 /** What a user's certificate says. */
@@ -277,7 +281,7 @@ function authorizeUser(access: Access, caller: Caller, user: UserCertificate, me
   if (role === null)
     return (
       `permission denied: the certificate of user ${user.name} is not valid any more: ` +
-      "the user was disabled or removed, or has another password. Log in again"
+      "the user was disabled or removed, or has another password. Log in again with 'muster login'"
     );
   if (!isRole(access)) return "permission denied: this call is not for users";
   return isAtLeast(role, access) ? { ...caller.peer, role } : lacking(user.name, role, access);

@@ -28,6 +28,8 @@ export interface ServedMethod {
   readonly frame: (message: unknown) => readonly Uint8Array[];
   readonly metrics: Pick<MethodMetrics, "started" | "ended">;
   readonly log: Logger;
+  /** Whether a request changes what its caller may do; null or absent for a method that cannot. */
+  readonly changesCaller?: ((request: unknown, peer: Peer) => boolean) | null;
   readonly handler:
     | { readonly kind: "unary"; readonly run: (request: unknown, call: CallContext) => unknown }
     | {
@@ -99,6 +101,7 @@ export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver, St
   /** Null until the status is decided (C1). */
   #status: Status | null = null;
   #isAborted = false;
+  #changesCaller = false;
 
   /** Stands in `siblings`, the calls of its connection, until its stream is gone. */
   constructor(
@@ -166,6 +169,11 @@ export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver, St
   /** True once its request is complete and its status is not decided: what it waits for is ours. */
   get isServed(): boolean {
     return this.#reader === null && this.#status === null;
+  }
+
+  /** True for a complete request to change its own caller, which has no answer yet. */
+  get isChangingCaller(): boolean {
+    return this.#changesCaller && this.#status === null;
   }
 
   /** Whether since the last time that this was asked no message of a request was completed that is under way. */
@@ -264,6 +272,7 @@ export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver, St
       return;
     }
     this.#request = null;
+    this.#changesCaller = this.#method.changesCaller?.(request, this.peer) ?? false;
     try {
       if (handler.kind === "unary") {
         const response = handler.run(request, this);

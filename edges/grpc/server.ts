@@ -8,7 +8,7 @@
  *     changed and the new ones do not vouch for its caller.
  * G3: a call goes on only while `roles.ts` would admit it: when its caller's standing changes, its certificate expires or is
  *     of a root that is trusted no more, the connection ends (certified-connections.ts), and each call with what it would
- *     be answered if it began now.
+ *     be answered if it began now; but for a user's change of that same user (US3), which is answered.
  * G4: who has shown no valid certificate has budgets of its own, small ones, and never takes the place of who has
  *     (`admission/limits.ts`).
  */
@@ -54,12 +54,15 @@ import {
 } from "./roles.ts";
 import { ServerCall, refuse, type ServedMethod } from "./server-call.ts";
 import { parseTimeout } from "./status.ts";
-import { forUsers } from "./users.ts";
+import { changesCaller, forUsers } from "./users.ts";
 
 export type { Credentials } from "./listener.ts";
 
 /** What a peer whose connection ends has for reading why, in milliseconds; then it is cut. */
 const endGraceMs = 1_000;
+
+/** How long the answer to users who changed themselves (US3) may take to be on the disk, in milliseconds. */
+const changeGraceMs = 10_000;
 
 /** What stands in the answer to who shows a certificate that is not taken, as where OpenSSL refuses it. */
 const rejections: Readonly<Record<EndReason, string | null>> = {
@@ -165,6 +168,7 @@ export class GrpcServer {
         frame: framedOnce((message) => method.response.encode(message)),
         metrics: new MethodMetrics(this.#metrics, method.path),
         log: this.#telemetry.log,
+        changesCaller: changesCaller(method.path),
         handler: isRole(access) ? forUsers(method, erase(method, table[name])) : erase(method, table[name]),
       });
     }
@@ -354,7 +358,12 @@ export class GrpcServer {
     const rejection = rejections[reason];
     if (rejection !== null) connection.caller = { ...connection.caller, rejection };
     const { caller } = connection;
+    let graceMs = endGraceMs;
     for (const call of connection.calls) {
+      if (reason === "standing" && call.isChangingCaller) {
+        graceMs = changeGraceMs;
+        continue;
+      }
       const { access } = this.#methods.get(call.method) as TableEntry;
       const admitted = authorize(access, caller, membership);
       if (typeof admitted === "string") call.revoke(Status.PERMISSION_DENIED, admitted);
@@ -366,7 +375,7 @@ export class GrpcServer {
       "connection ended: its caller is not what it was",
     );
     http2.close();
-    setTimeout(() => http2.destroy(), endGraceMs).unref();
+    setTimeout(() => http2.destroy(), graceMs).unref();
   }
 
   /** Callers without certificate come to fetch the root or to join, and go: those that stay would add up. */

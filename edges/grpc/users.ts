@@ -4,6 +4,7 @@
  *
  * US1: where the request decides what a call does, it decides what role it takes.
  * US2: no message reaches a user but as their role may see it (`redaction.ts`).
+ * US3: a user who changes themselves is answered, though the change ends their connection: no error is reported for what was done.
  */
 import type { MethodDescriptor } from "../../proto/codec.ts";
 import {
@@ -12,6 +13,7 @@ import {
   OperatorService,
   ReadAtResponse,
   TaskAccessService,
+  UsersService,
   type ControlRolloutRequest,
   type ReadAtRequest,
   type TaskCallRequest,
@@ -74,6 +76,23 @@ function demandRole({ user = "", role }: Peer, path: string, request: unknown): 
   const needed = needs.get(path)?.(request) ?? null;
   if (role === undefined || needed === null || isAtLeast(role, needed)) return;
   throw new RpcError(Status.PERMISSION_DENIED, lacking(user.slice("user-".length), role, needed));
+}
+
+/** US3: methods that may change their caller, by path; their requests name a user. */
+const changing: ReadonlySet<string> = new Set(
+  [
+    UsersService.methods.SetUserPassword,
+    UsersService.methods.ResetUser,
+    UsersService.methods.GrantUser,
+    UsersService.methods.DisableUser,
+    UsersService.methods.RemoveUser,
+  ].map(({ path }) => path),
+);
+
+/** US3: whether a call of that method changes the user who calls; null where none does. */
+export function changesCaller(path: string): NonNullable<ServedMethod["changesCaller"]> | null {
+  if (!changing.has(path)) return null;
+  return (request, { user }) => user === `user-${(request as { readonly name: string }).name}`;
 }
 
 /** The handler of a method that users may call. */

@@ -1,5 +1,6 @@
 /** The JSON API's port in a simulated cluster: connections of text messages over the simulated network, instead of WebSockets on TLS. */
 import { startJsonApi } from "../../actors/json/json-api.ts";
+import { createLogins } from "../../actors/json/logins.ts";
 import { createJsonWatchers } from "../../actors/json/json-watcher.ts";
 import { createUsers, setPassword } from "../../actors/json/users.ts";
 import { clusterOf } from "../../actors/manager/bootstrap.ts";
@@ -58,7 +59,7 @@ export function serveSimJson({ environment: env, services }: Manager): {
   open(): number;
 } {
   const { clock, store, telemetry } = env;
-  const api = startJsonApi(env, passwords);
+  const api = startJsonApi(env, createLogins(env, passwords));
   const feed = new Feed({ store, clock });
   feed.start();
   const users = createUsers(env, passwords).handlers;

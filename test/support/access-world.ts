@@ -96,7 +96,12 @@ function requestOf({ path, request }: AnyMethod): unknown {
   return request.create(isTaskCall ? { stats: messages.TaskStatsWish.create({ intervalMs: 1_000 }) } : {});
 }
 
-export function start(channel: RpcChannel, method: AnyMethod & { readonly access: Access }): Call {
+/** `fields`: of a unary request. */
+export function start(
+  channel: RpcChannel,
+  method: AnyMethod & { readonly access: Access },
+  fields: Readonly<Record<string, unknown>> = {},
+): Call {
   const { promise, resolve, reject } = Promise.withResolvers<RpcError | null>();
   const call: Call = { path: method.path, access: method.access, ended: promise, outcome: "open", received: 0 };
   // A call that was to end and goes on fails its test. Nobody may be waiting for it.
@@ -115,7 +120,7 @@ export function start(channel: RpcChannel, method: AnyMethod & { readonly access
     sending.write(method.request.create({}));
     sending.finish().then(() => end(null), end);
   } else {
-    channel.unary(method, method.request.create({})).then(() => end(null), end);
+    channel.unary(method, method.request.create(fields)).then(() => end(null), end);
   }
   return call;
 }
@@ -129,6 +134,7 @@ export async function accessWorld(t: ExecutionContext, limits: Partial<Admission
   const begun: string[] = [];
   const peers: Peer[] = [];
   const sinks = new Map<string, Sink<unknown>[]>();
+  const answers: (() => void)[] = [];
   let aborted = 0;
   for (const service of services) {
     const handlers = Object.entries(service.methods).map(([name, method]) => [
@@ -138,7 +144,8 @@ export async function accessWorld(t: ExecutionContext, limits: Partial<Admission
         begun.push(method.path);
         peers.push(call.peer);
         call.signal.addEventListener("abort", () => (aborted += 1));
-        if (!method.responseStream) return new Promise(() => {});
+        if (!method.responseStream)
+          return new Promise((resolve) => answers.push(() => resolve(method.response.create({}))));
         const sink = second as Sink<unknown>;
         sinks.set(method.path, [...(sinks.get(method.path) ?? []), sink]);
         sink.write(method.response.create({}));
@@ -191,6 +198,10 @@ export async function accessWorld(t: ExecutionContext, limits: Partial<Admission
     /** Whom handlers were told that they serve, in the same order. */
     peers,
     sinks,
+    /** Answers every unary call whose handler runs. */
+    answer: () => {
+      for (const answer of answers.splice(0)) answer();
+    },
     credentials,
     aborted: () => aborted,
     remove: (id: string) => {
@@ -222,7 +233,7 @@ export async function accessWorld(t: ExecutionContext, limits: Partial<Admission
           port,
           rootPem: root.certificatePem,
           serverName: "swarm-manager",
-          timeoutMs: 5_000,
+          timeoutMs: 60_000,
           ...identity,
         }),
       ),

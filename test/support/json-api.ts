@@ -7,6 +7,7 @@ import { WebSocket } from "ws";
 import { bootstrapCluster, clusterOf } from "../../actors/manager/bootstrap.ts";
 import { createControl } from "../../actors/control.ts";
 import { startJsonApi } from "../../actors/json/json-api.ts";
+import { createLogins } from "../../actors/json/logins.ts";
 import { startJsonCertificate, serverName, type JsonCertificate } from "../../actors/json/json-certificate.ts";
 import { createUsers } from "../../actors/json/users.ts";
 import type { Server } from "../../edges/juju/admin.ts";
@@ -123,7 +124,7 @@ export async function jsonWorld(
     return derive(text, salt, 32, { N, r, p });
   });
   const users = createUsers(env, passwords).handlers;
-  const api = startJsonApi(env, passwords);
+  const api = startJsonApi(env, createLogins(env, passwords));
   const control = createControl(env, { leaderId: () => "manager1", authority: pki }).handlers;
   const all = testFacades(env, { control, passwords });
   const waiting = { requests: 0 };

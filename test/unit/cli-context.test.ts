@@ -89,7 +89,7 @@ test("contexts are created, listed, used and removed", async (t) => {
   t.is((await muster(`${list} --context prod`, { MUSTER_HOST: first })).out, "second\n");
   t.regex(
     (await muster("context ls")).out,
-    /^NAME +DESCRIPTION +MANAGER\ndefault +The cluster started last on this machine +unix:.*\nprod \* +Production +unix:/,
+    /^NAME +DESCRIPTION +MANAGER +USER\ndefault +The cluster started last on this machine +unix:.*\nprod \* +Production +unix:/,
   );
   t.is((await muster("context ls --format {{.Name}}|{{.Current}}")).out, "default|false\nprod|true\n");
   t.regex(
@@ -103,7 +103,13 @@ test("contexts are created, listed, used and removed", async (t) => {
     ["context create default --host unix:///x", /context "default" already exists/],
     ["context create x/y --host unix:///x", /invalid context name "x\/y"/, 125],
     ["context create other", /--host is missing/, 125],
-    ["context create other --host tcp://h:1", /'tcp:\/\/h:1' is not a control socket/],
+    ["context create other --host tcp://h:1", /--user is missing: a manager on another machine serves users only/, 125],
+    ["context create other --host tcp://h:1 --user ada", /set --ca or --ca-digest/, 125],
+    ["context create other --host tcp://h:1 --user ada --ca a --ca-digest b", /set --ca or --ca-digest/, 125],
+    ["context create other --host tcp://h:1 --user ada --ca-digest b", /invalid --ca-digest b: expected sha256:/, 125],
+    ["context create other --host unix:///x --user ada", /--user needs a --host on another machine/, 125],
+    ["login", /context "prod" is a control socket of this machine, which takes no login/],
+    ["login nothing", /context "nothing" not found/],
     ["context use nothing", /context "nothing" not found: see 'muster context ls'/],
     ["context rm nothing", /context "nothing" not found/],
     ["context rm default", /the context "default" cannot be removed/],

@@ -31,7 +31,7 @@ import {
 
 test("every method of every service has a row that says who may call it", (t) => {
   const open = [...accessByPath].filter(([, access]) => access === "anyone").map(([path]) => path.split("/")[2] ?? "");
-  t.deepEqual(open.toSorted(), ["GetRootCACertificate", "IssueNodeCertificate", "NodeCertificateStatus"]);
+  t.deepEqual(open.toSorted(), ["GetRootCACertificate", "IssueNodeCertificate", "Login", "NodeCertificateStatus"]);
   const methodsOf = (access: Access): readonly string[] =>
     [...accessByPath].filter(([, found]) => found === access).map(([path]) => path.split(".").at(-1) ?? "");
   t.deepEqual(methodsOf("manager").toSorted(), ["DataKeys/GetDataKeys", "RaftMembership/Join", "RaftMembership/Leave"]);
@@ -61,6 +61,7 @@ test("R3: users are admitted to what each role is meant for, and to nothing that
     "Control/UpdateCluster",
     "Control/UpdateNode",
     "Operator/RotateCertificate",
+    "UserCertificates/IssueUserCertificate",
     "Users/AddUser",
     "Users/DisableUser",
     "Users/GrantUser",

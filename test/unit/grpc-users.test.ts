@@ -117,6 +117,43 @@ test("a user has so many connections, and displaces with more of them none but t
   t.is(world.server.connectionCount, 3);
 });
 
+test("US3: users who change themselves are answered, and all else that they have open ends", async (t) => {
+  const changes = ["SetUserPassword", "ResetUser", "GrantUser", "DisableUser", "RemoveUser"];
+  for (const name of changes) {
+    const world = await accessWorld(t);
+    world.user("ada", { role: "admin", mark: "mark" });
+    const channel = await world.channel(await userIdentityOf({ root: world.root, name: "ada", mark: "mark" }));
+    const own = start(channel, methodOf(name), { name: "ada" });
+    const others = [
+      ...changes.map((each) => start(channel, methodOf(each), { name: "bob" })),
+      ...["AddUser", "ListNodes", "Watch"].map((each) => start(channel, methodOf(each))),
+    ];
+    await until(() => world.begun.length === 1 + others.length);
+    world.user("ada", null);
+    for (const other of others) t.is((await other.ended)?.code, Status.PERMISSION_DENIED, other.path);
+    t.is(own.outcome, "open");
+    world.answer();
+    t.is(await own.ended, null, name);
+    // The connection is over with it.
+    await until(() => world.server.connectionCount === 0);
+  }
+});
+
+test("US3: a change of somebody else, by a node or with a certificate that expires ends unanswered", async (t) => {
+  const world = await accessWorld(t);
+  world.user("ada", { role: "admin", mark: "mark" });
+  const user = await world.channel(await userIdentityOf({ root: world.root, name: "ada", mark: "mark" }));
+  const expiring = start(user, methodOf("SetUserPassword"), { name: "ada" });
+  const node = await world.channel(await identityOf({ root: world.root, nodeId: "ada", role: "swarm-manager" }));
+  const demoted = start(node, methodOf("SetUserPassword"), { name: "ada" });
+  await until(() => world.begun.length === 2);
+  world.demote("ada");
+  t.is((await demoted.ended)?.code, Status.PERMISSION_DENIED);
+  t.is(expiring.outcome, "open");
+  world.clock.pass(365 * 24 * 3_600_000);
+  t.is((await expiring.ended)?.code, Status.PERMISSION_DENIED);
+});
+
 for (const name of ["swarm-manager", "swarm-ca"] as const) {
   test(`U1: the certificate of a user who is called ${name} makes no manager, by OpenSSL or by the second look`, async (t) => {
     const root = await createRoot();

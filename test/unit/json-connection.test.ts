@@ -2,6 +2,7 @@ import test from "ava";
 import fc from "fast-check";
 import { Tickets } from "../../edges/juju/tickets.ts";
 import { startJsonApi } from "../../actors/json/json-api.ts";
+import { createLogins } from "../../actors/json/logins.ts";
 import { Connection, type Wire } from "../../edges/juju/connection.ts";
 import { Registry } from "../../edges/juju/dispatch.ts";
 import type { Facade } from "../../edges/juju/facade.ts";
@@ -67,7 +68,7 @@ async function bare() {
   );
   const { facade, held, stopped } = slow();
   const { metrics } = env.telemetry;
-  const api = startJsonApi(env, passwords);
+  const api = startJsonApi(env, createLogins(env, passwords));
   const connection = new Connection(
     {
       api,

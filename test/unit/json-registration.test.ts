@@ -2,6 +2,7 @@
 import test, { type ExecutionContext } from "ava";
 import nacl from "tweetnacl";
 import { startJsonApi } from "../../actors/json/json-api.ts";
+import { createLogins } from "../../actors/json/logins.ts";
 import { setPassword } from "../../actors/json/users.ts";
 import { controllerUuid } from "../../edges/juju/model.ts";
 import { registeredTicketMs } from "../../edges/juju/registration.ts";
@@ -295,7 +296,7 @@ test("a registration is not lost with the manager that gave it, and waits while 
   manager.leaderless = false;
   t.not(ben()?.registration, null);
   // Another manager has the log, and nothing of this one's memory.
-  const other = startJsonApi(env, passwords);
+  const other = startJsonApi(env, createLogins(env, passwords));
   t.teardown(() => other.stop());
   const attempt = { name: { kind: "user", name: "ben" }, address: "192.0.2.7" } as const;
   const outcome = await other.register({

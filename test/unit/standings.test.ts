@@ -1,5 +1,6 @@
 // What nodes are to the cluster, as a manager's replica has it: who is told of a change, and when.
 import test from "ava";
+import { createUsers } from "../../actors/json/users.ts";
 import { watchStandings } from "../../actors/manager/standings.ts";
 import {
   Cluster,
@@ -10,6 +11,7 @@ import {
   NodeStatus_State,
   PasswordHash,
   RemoveNodeRequest,
+  RemoveUserRequest,
   User,
   UserRole,
 } from "../../proto/gen/messages.ts";
@@ -29,7 +31,7 @@ function nodeOf(id: string, role: NodeRole): Node {
 }
 
 function world() {
-  const { control, seed, store } = controlWorld();
+  const { control, env, seed, store } = controlWorld();
   const standings = watchStandings(store);
   const told: string[] = [];
   standings.onChange((ids) => told.push(ids.toSorted().join(" ")));
@@ -37,7 +39,11 @@ function world() {
   seed("node", nodeOf("w", NodeRole.WORKER), nodeOf("m", NodeRole.MANAGER));
   const remove = async (nodeId: string): Promise<void> =>
     void (await control.RemoveNode(RemoveNodeRequest.create({ nodeId }), call()));
-  return { remove, seed, standings, store, told };
+  const unused = (): Promise<never> => Promise.reject(new Error("no password is checked here"));
+  const users = createUsers(env, { hash: unused, verify: unused }).handlers;
+  const removeUser = async (name: string): Promise<void> =>
+    void (await users.RemoveUser(RemoveUserRequest.create({ name }), call()));
+  return { remove, removeUser, seed, standings, store, told };
 }
 
 test("a removal is told in the turn in which the replica has it, before anybody who began to watch later hears of it", async (t) => {
@@ -80,8 +86,8 @@ function userOf(fields: Partial<User>): User {
   return User.create({ id: "user-ada", role: UserRole.USER_ROLE_OPERATOR, password, ...fields });
 }
 
-test("what becomes of a user's role, password or being disabled is told, and a login is not", (t) => {
-  const { seed, standings, told } = world();
+test("what becomes of a user's role, password or being disabled is told, and a login is not", async (t) => {
+  const { removeUser, seed, standings, told } = world();
   const mark = markOfSalt(Buffer.from("salt"));
   const role = (): Role | null => standings.userRole("ada", mark);
   told.length = 0;
@@ -97,10 +103,14 @@ test("what becomes of a user's role, password or being disabled is told, and a l
   tells({ role: UserRole.USER_ROLE_ADMIN }, "admin");
   tells({ role: UserRole.USER_ROLE_ADMIN, disabled: true }, null);
   tells({ role: UserRole.USER_ROLE_ADMIN }, "admin");
-  tells({ password: PasswordHash.create({ salt: Buffer.from("pepper") }) }, null);
+  tells({ role: UserRole.USER_ROLE_ADMIN, password: PasswordHash.create({ salt: Buffer.from("pepper") }) }, null);
   tells({ role: UserRole.USER_ROLE_AGENT }, null);
   // A record without a password has no mark that a certificate could carry.
   tells({ password: null }, null);
   t.is(standings.userRole("ada", ""), null);
   t.is(standings.userRole("bob", mark), null);
+  tells({}, "operator");
+  await removeUser("ada");
+  t.deepEqual(told, ["user-ada"]);
+  t.is(role(), null);
 });

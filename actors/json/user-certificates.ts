@@ -1,0 +1,131 @@
+/**
+ * The UserCertificates service: who drives managers from another machine gets the certificate for it here. Any manager signs, with
+ * the root's key that it has in its replica; nothing but the login is written.
+ *
+ * UC1: a certificate is for the password that was shown, or that the user had when an admin asked; never for a later one.
+ * UC2: what was sent is looked at, beyond its length, once the password is known to be right.
+ */
+import { issuerOf } from "../../machines/certificates/issuer.ts";
+import { checkUserCertificateSeconds, userCertificateSeconds } from "../../machines/certificates/user-certificate.ts";
+import { UserCertificateResponse, type User, type UserCertificatesService } from "../../proto/gen/messages.ts";
+import { timestampOf } from "../../proto/time.ts";
+import { RpcError, Status, type Peer, type ServiceHandlers } from "../../runtime/rpc.ts";
+import { demand, notFound } from "../control/answer.ts";
+import type { Environment } from "../environment.ts";
+import { clusterOf } from "../manager/bootstrap.ts";
+import type { Logins } from "./logins.ts";
+import { certifiedRole, passwordMark, recordId } from "./user-records.ts";
+
+export interface UserAuthority {
+  readCsr(pem: Uint8Array | string): { readonly kind: "csr" } | { readonly kind: "refused"; readonly reason: string };
+  issueUserCertificate(request: {
+    readonly csrPem: Uint8Array | string;
+    readonly rootCertificatePem: string;
+    readonly rootKeyPem: string;
+    readonly name: string;
+    readonly mark: string;
+    readonly organization: string;
+    readonly validitySeconds: number;
+    readonly nowMs: number;
+    readonly intermediatesPem: string;
+  }): string;
+  normalizePem(pem: string): string;
+}
+
+interface Wish {
+  readonly csr: Uint8Array;
+  readonly lifetimeSeconds: number;
+}
+
+/** Says nothing of whether the name exists. */
+const refusedSentence = "wrong user name or password, or the user is disabled";
+
+export function createUserCertificates(
+  env: Environment,
+  logins: Pick<Logins, "check">,
+  authority: UserAuthority,
+): ServiceHandlers<typeof UserCertificatesService> {
+  const { clock, store, telemetry } = env;
+  const userOf = (name: string): User | undefined => store.get("user", recordId({ kind: "user", name }));
+
+  function issue(
+    user: User,
+    name: string,
+    mark: string,
+    { csr, lifetimeSeconds }: Wish,
+    peer: Peer,
+  ): UserCertificateResponse {
+    demand(checkUserCertificateSeconds(lifetimeSeconds));
+    const read = authority.readCsr(csr);
+    if (read.kind === "refused")
+      throw new RpcError(Status.INVALID_ARGUMENT, `the certificate request is not usable: ${read.reason}`);
+    const cluster = clusterOf(env);
+    const issuer = cluster === undefined ? null : issuerOf(cluster, authority.normalizePem);
+    if (cluster === undefined || issuer === null)
+      throw new RpcError(Status.UNAVAILABLE, "the cluster has no root certificate yet: try again in a moment");
+    const { intermediatesPem, keyPem, rootPem, trustedPem } = issuer;
+    if (keyPem === "") {
+      throw new RpcError(
+        Status.FAILED_PRECONDITION,
+        "users get no certificates in this cluster: only an external CA has the key of its root, and it signs for nodes",
+      );
+    }
+    const nowMs = clock.now();
+    const validitySeconds = userCertificateSeconds(lifetimeSeconds);
+    const certificate = authority.issueUserCertificate({
+      csrPem: csr,
+      rootCertificatePem: rootPem,
+      rootKeyPem: keyPem,
+      name,
+      mark,
+      organization: cluster.id,
+      validitySeconds,
+      nowMs,
+      intermediatesPem,
+    });
+    telemetry.log.info(
+      { user: name, peer: peer.address, by: peer.user ?? "", seconds: validitySeconds },
+      "a user's certificate was issued",
+    );
+    return UserCertificateResponse.create({
+      certificate: new TextEncoder().encode(certificate),
+      rootCertificates: new TextEncoder().encode(trustedPem === rootPem ? trustedPem : trustedPem + rootPem),
+      role: user.role,
+      notAfter: timestampOf(nowMs + validitySeconds * 1_000),
+    });
+  }
+
+  return {
+    async Login({ name, password, csr, lifetimeSeconds }, { peer }) {
+      const before = userOf(name);
+      const mark = before === undefined ? null : passwordMark(before);
+      // In this same turn it takes the record that the mark is of (UC1).
+      const outcome = await logins.check({
+        name: { kind: "user", name },
+        password,
+        certifiedNode: null,
+        address: peer.address,
+      });
+      if (outcome.kind === "busy")
+        throw new RpcError(Status.RESOURCE_EXHAUSTED, "too many logins at the moment: try again in a minute");
+      const user = userOf(name);
+      if (
+        outcome.kind === "refused" ||
+        user === undefined ||
+        mark === null ||
+        certifiedRole(store, name, mark) === null
+      )
+        throw new RpcError(Status.UNAUTHENTICATED, refusedSentence);
+      return issue(user, name, mark, { csr, lifetimeSeconds }, peer);
+    },
+
+    IssueUserCertificate({ name, csr, lifetimeSeconds }, { peer }) {
+      const user = userOf(name);
+      if (user === undefined) throw notFound("user", name);
+      const mark = passwordMark(user);
+      if (mark === null || certifiedRole(store, name, mark) === null)
+        throw new RpcError(Status.FAILED_PRECONDITION, `user ${name} is disabled: 'muster user enable ${name}' first`);
+      return issue(user, name, mark, { csr, lifetimeSeconds }, peer);
+    },
+  };
+}

@@ -1,0 +1,83 @@
+/** Connections to managers on other machines: the server is verified before anything is sent. */
+import { createHash } from "node:crypto";
+import { connectTls } from "../../edges/grpc/client.ts";
+import { CAService, GetRootCACertificateRequest } from "../../proto/gen/messages.ts";
+import { validUntilMs } from "../../runtime/pki/index.ts";
+import { RpcError, type RpcChannel } from "../../runtime/rpc.ts";
+import type { Context } from "../contexts.ts";
+import { parseHostPort, type HostPort } from "../processes/addresses.ts";
+import { UserError } from "../user-error.ts";
+import { credentialsOf, rootsOf, type UserCredentials } from "./credentials.ts";
+
+/** For the connection and the handshake together, in milliseconds: a round trip may take seconds over a bad line. */
+const connectTimeoutMs = 15_000;
+/** SwarmKit's port, where an address names none. */
+const defaultPort = 2377;
+
+/** Of `tcp://ADDR[:PORT]`. Throws UserError. */
+export function remoteAddress(host: string): HostPort {
+  return parseHostPort(host.replace(/^tcp:\/\//, ""), defaultPort);
+}
+
+/** As `muster ca --digest` prints it. */
+export function rootDigest(rootPem: Uint8Array): string {
+  return `sha256:${createHash("sha256").update(rootPem).digest("hex")}`;
+}
+
+async function dial(host: string, rootPem: string | null, credentials: UserCredentials | null): Promise<RpcChannel> {
+  try {
+    return await connectTls({
+      ...remoteAddress(host),
+      ...(rootPem === null ? {} : { rootPem }),
+      ...credentials,
+      serverName: "swarm-manager",
+      timeoutMs: connectTimeoutMs,
+    });
+  } catch (error) {
+    if (!(error instanceof RpcError)) throw error;
+    const why = error.message.includes("its certificate is not trusted")
+      ? `the manager at ${host} does not have a certificate of the context's root: it belongs to another cluster, the root was ` +
+        "replaced since the last login, or somebody answers in its place. If you trust it, create the context again with its --ca"
+      : `cannot reach the manager at ${host}: ${error.message.replace(/^cannot connect to [^ ]+: /, "")}. ` +
+        "Check that it runs and that its port is open to this machine";
+    throw new UserError(why, { cause: error });
+  }
+}
+
+/** The root that a manager shows, if it is the one with that digest. Nothing secret is sent. Throws UserError. */
+export async function fetchRoot(host: string, digest: string): Promise<string> {
+  const channel = await dial(host, null, null);
+  try {
+    const { certificate } = await channel.unary(
+      CAService.methods.GetRootCACertificate,
+      GetRootCACertificateRequest.create({}),
+      { timeoutMs: connectTimeoutMs },
+    );
+    if (rootDigest(certificate) !== digest.toLowerCase())
+      throw new UserError(
+        `the root certificate of the manager at ${host} has the digest ${rootDigest(certificate)}, not ${digest}`,
+      );
+    return new TextDecoder().decode(certificate);
+  } finally {
+    channel.close();
+  }
+}
+
+/** As nobody yet, to log in. Throws UserError. */
+export function connectToLogIn(name: string, { host }: Context): Promise<RpcChannel> {
+  return dial(host, rootsOf(name), null);
+}
+
+/** As the user of the context. Throws UserError. */
+export function connectRemote(name: string, { host, user = "" }: Context, nowMs: number): Promise<RpcChannel> {
+  const credentials = credentialsOf(name);
+  if (credentials === null) throw new UserError(`not logged in to context "${name}": run 'muster login ${name}'`);
+  const untilMs = validUntilMs(credentials.certificatePem);
+  if (untilMs === null)
+    throw new UserError(`the certificate of context "${name}" cannot be read: run 'muster login ${name}'`);
+  if (untilMs < nowMs) {
+    const when = new Date(untilMs).toISOString();
+    throw new UserError(`the certificate of user ${user} expired at ${when}: log in again with 'muster login ${name}'`);
+  }
+  return dial(host, rootsOf(name), credentials);
+}

@@ -1,0 +1,98 @@
+/**
+ * What a context of another machine's manager has on disk, in a folder of its own beside `contexts.json`: the roots that it trusts
+ * (`ca.pem`) and, once its user has logged in, a certificate with its key (`credentials.pem`).
+ *
+ * RC1: the key is in a file that its owner alone may read, in a folder that its owner alone may enter, and in no other place.
+ */
+import { mkdirSync, readFileSync, rmSync, statSync } from "node:fs";
+import { join } from "node:path";
+import { replaceFileSync } from "../../runtime/system/whole-file.ts";
+import { contextsFolder } from "../contexts.ts";
+import { UserError } from "../user-error.ts";
+
+const [rootsFile, credentialsFile] = ["ca.pem", "credentials.pem"];
+
+export interface UserCredentials {
+  /** The user's certificate and what follows it. */
+  readonly certificatePem: string;
+  readonly keyPem: string;
+}
+
+const folderOf = (context: string): string => join(contextsFolder(), "contexts", context);
+
+function write(folder: string, file: string, content: string): void {
+  const path = join(folder, file);
+  try {
+    mkdirSync(folder, { recursive: true, mode: 0o700 });
+    replaceFileSync(path, content);
+  } catch (error) {
+    throw new UserError(`cannot write ${path}: ${(error as Error).message}`, { cause: error });
+  }
+}
+
+function read(path: string): string | null {
+  try {
+    return readFileSync(path, "utf8");
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return null;
+    throw new UserError(`cannot read ${path}: ${(error as Error).message}`, { cause: error });
+  }
+}
+
+/** Certificate and key of one PEM text, in any order. Throws UserError where one of them is missing. */
+export function parseCredentials(text: string, where: string): UserCredentials {
+  const keyPem = /-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?-----END [A-Z ]*PRIVATE KEY-----\n?/.exec(text)?.[0];
+  const certificates = text.match(/-----BEGIN CERTIFICATE-----[\s\S]*?-----END CERTIFICATE-----\n?/g) ?? [];
+  if (keyPem === undefined || certificates.length === 0)
+    throw new UserError(`${where} does not hold a certificate and its private key in PEM`);
+  return { keyPem, certificatePem: certificates.join("") };
+}
+
+export function saveRoots(context: string, rootPem: string): void {
+  write(folderOf(context), rootsFile, rootPem);
+}
+
+/** Throws UserError where they are missing. */
+export function rootsOf(context: string): string {
+  const found = read(join(folderOf(context), rootsFile));
+  if (found === null)
+    throw new UserError(`context "${context}" has lost its root certificate: remove the context and create it again`);
+  return found;
+}
+
+export function saveCredentials(context: string, credentials: UserCredentials): void {
+  writeCredentials(folderOf(context), credentials);
+}
+
+/** For another folder: what a user is handed by an admin. */
+export function writeCredentials(folder: string, { certificatePem, keyPem }: UserCredentials): void {
+  write(folder, credentialsFile, certificatePem + keyPem);
+}
+
+export function writeRoots(folder: string, rootPem: string): void {
+  write(folder, rootsFile, rootPem);
+}
+
+/** Null before a login. Throws UserError, also where others may read them (RC1). */
+export function credentialsOf(context: string): UserCredentials | null {
+  const path = join(folderOf(context), credentialsFile);
+  const text = read(path);
+  if (text === null) return null;
+  if ((statSync(path).mode & 0o077) !== 0)
+    throw new UserError(
+      `${path} can be read by others: log in again with 'muster login ${context}', or run 'chmod 600'`,
+    );
+  return parseCredentials(text, path);
+}
+
+/** False where there were none. */
+export function forgetCredentials(context: string): boolean {
+  const path = join(folderOf(context), credentialsFile);
+  const isThere = read(path) !== null;
+  rmSync(path, { force: true });
+  return isThere;
+}
+
+export function forgetContext(context: string): void {
+  rmSync(folderOf(context), { recursive: true, force: true });
+}
