@@ -138,7 +138,7 @@ test("the answer's cookie is as good where the password is asked for: its user i
   const discharge = async (tag: string, cookie: string) => {
     const required = (await login(tag))["discharge-required"] as { caveats: { cid: string }[] };
     const query = new URLSearchParams({ id: required.caveats[0]?.cid ?? "" });
-    const { status, body } = await post({ port, rootPem }, `/auth/discharge?${query}`, "", { cookie });
+    const { status, body } = await post({ port, rootPem }, `/auth/discharge?${query.toString()}`, "", { cookie });
     return { status, macaroons: [[required, body["Macaroon"] as object]] };
   };
   const { cookie } = await register(request(secretKey));
