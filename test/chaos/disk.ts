@@ -2,9 +2,10 @@
  * The disk of one machine: an ext4 file system of a fixed size in a file, so that it can be full, lost, put back to an
  * earlier state, or lose its power.
  *
- * A power cut takes what the file holds at that moment: what was synced, and what the kernel had written back by itself.
- * What is still in the page cache is lost, as are names that no journal commit has reached. A disk that loses its own
- * cache, or reorders writes across a flush, is not imitated.
+ * A power cut stops ext4 at once, without a journal commit: synced data stays, and so does what the kernel had written back by
+ * itself. What is still in the page cache is lost, as are names that no journal commit has reached. (A copy of the image of a
+ * mounted file system is no such moment: the kernel goes on writing while it is made, and nats-server met "bad message" on one.)
+ * A disk that loses its own cache, or reorders writes across a flush, is not simulated.
  */
 import { execFileSync } from "node:child_process";
 import { closeSync, mkdirSync, openSync, readFileSync, rmSync, statfsSync, writeSync } from "node:fs";
@@ -14,6 +15,9 @@ import { until } from "../fixtures/until.ts";
 /** Seconds between two commits of ext4's journal that nobody asks for: a power cut loses up to as much. */
 const commitSeconds = 60;
 const filler = "filler";
+/** EXT4_IOC_SHUTDOWN with EXT4_GOING_FLAGS_NOLOGFLUSH (linux/fs/ext4/ext4.h), as xfstests cut the power. */
+const shutdownScript =
+  'open(my $d, "<", $ARGV[0]) or die $!; my $how = pack("L", 2); ioctl($d, 0x8004587D, $how) or die $!';
 
 function run(file: string, ...args: readonly string[]): void {
   execFileSync(file, args, { stdio: ["ignore", "ignore", "pipe"] });
@@ -110,17 +114,19 @@ export class Disk {
     this.#mount();
   }
 
-  /** To be taken while the processes still run, or right after their kill: the moment of the power cut. */
-  takeCrashImage(): void {
-    this.#copy(this.#image, join(this.#folder, String(this.#generation + 1)));
+  /** The moment of the power cut: nothing more is written, and every access fails until `powerOn`. */
+  cutPower(): void {
+    run("perl", "-e", shutdownScript, this.path);
   }
 
-  /** The machine is on again: the disk is as the crash image has it. */
-  async useCrashImage(): Promise<void> {
-    // What unmounting writes goes to the image that is given up.
+  /** The machine is on again: the journal is replayed. */
+  async powerOn(): Promise<void> {
     await this.#unmount();
-    rmSync(this.#image);
+    // A mount namespace that has not ended yet would hold the dead file system, which mounting the same file would find again.
+    const dead = this.#image;
     this.#generation += 1;
+    this.#copy(dead, this.#image);
+    rmSync(dead);
     this.#mount();
   }
 

@@ -101,11 +101,11 @@ function cutPower(places: readonly Place[], holdMs: number): Fault {
     holdMs,
     inject: async () => {
       await Promise.all(places.map((place) => place.killAll()));
-      for (const { disk } of places) disk.takeCrashImage();
+      for (const { disk } of places) disk.cutPower();
     },
     heal: async () => {
       for (const { disk, process } of places) {
-        await disk.useCrashImage();
+        await disk.powerOn();
         process.start();
       }
     },

@@ -10,7 +10,7 @@ import { join } from "node:path";
 import { labMissing } from "../fixtures/lab.ts";
 
 /** Tools of Debian's base system, besides those that a lab needs. */
-const tools = ["mkfs.ext4", "mount", "umount", "nft", "openssl", "sh"];
+const tools = ["mkfs.ext4", "perl", "mount", "umount", "nft", "openssl", "sh"];
 
 /** Why no chaos run is possible here; null when one is. */
 export function chaosMissing(): string | null {

@@ -54,7 +54,7 @@ export interface World {
 export async function startWorld(folder: string, say: (line: string) => void): Promise<World> {
   const folders: Folders = { disks: join(folder, "disks"), logs: join(folder, "logs"), run: join(folder, "run") };
   for (const path of Object.values(folders)) mkdirSync(path);
-  // All images and what machines lose with their power are in memory: nothing here waits for the real disk.
+  // All images are in memory: nothing here waits for the real disk.
   execFileSync("mount", ["-t", "tmpfs", "-o", "size=3G", "chaos-disks", folders.disks]);
   const { machines } = startLab({ teardown: () => {} }, 12, { hub: "here" });
   const binary = currentNats;
