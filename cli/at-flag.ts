@@ -14,5 +14,5 @@ export function readsThePast(name: string): boolean {
 export const atFlag = {
   type: "string",
   value: "VERSION|TIME",
-  help: "as it was at that version, at that time, or so long ago (10m)",
+  help: "Show the state at this version, at this time, or this long ago (10m)",
 } as const;

@@ -3,7 +3,7 @@ import { command, type Command } from "./command.ts";
 import { cluster, withManager } from "./manager-client.ts";
 
 export const ca: Command = command({
-  summary: "Prints the cluster's root certificate (PEM).",
+  summary: "Display the cluster's root certificate (PEM).",
   options: {
     digest: {
       type: "boolean",

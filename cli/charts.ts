@@ -63,7 +63,7 @@ async function named(names: readonly string[]): Promise<readonly Chart[]> {
 
 export const charts: Command = command({
   operands: "[NAME...]",
-  summary: "Lists the statecharts that the system is made of; with --format json or mermaid shows them.",
+  summary: "List the statecharts of the system, or show them with --format json or mermaid.",
   options: listingOptions,
   async run({ values, operands, shell }) {
     const chosen = await named(operands);

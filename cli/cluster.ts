@@ -32,7 +32,7 @@ async function findCluster(client: ManagerClient, operand: string): Promise<Clus
 }
 
 const ls = command({
-  summary: "Lists clusters, of which a manager knows one.",
+  summary: "List clusters; a manager has exactly one.",
   options: listingOptions,
   run: ({ values, shell }) =>
     withManager(shell, async (client) => {
@@ -86,8 +86,8 @@ const inspect = command({
   operands: "CLUSTER",
   min: 1,
   max: 1,
-  summary: "Show the cluster without its keys and join tokens ('muster token' prints those).",
-  options: { ...inspectOptions, pretty: { type: "boolean", help: "for people rather than programs" } },
+  summary: "Display the cluster, without its keys and join tokens ('muster token' prints those).",
+  options: { ...inspectOptions, pretty: { type: "boolean", help: "Print in a human-friendly format" } },
   run: ({ values, operands, shell }) =>
     withManager(shell, async (client) => {
       if (values.pretty === true) {
@@ -123,17 +123,22 @@ const update = command({
   operands: "CLUSTER",
   min: 1,
   max: 1,
-  summary: "Changes settings of the cluster, by swarmctl's flags; 'muster swarm update' has Docker's.",
+  summary: "Update settings of the cluster with swarmctl's flags; 'muster swarm update' has Docker's.",
   options: {
-    certexpiry: { type: "string", value: "DURATION", help: "how long certificates of nodes are valid" },
-    heartbeatperiod: { type: "string", value: "DURATION", help: "how often nodes say that they live" },
-    taskhistory: { type: "string", value: "NUMBER", help: "how many tasks of a slot that have ended are kept" },
-    "external-ca": { type: "string", multiple: true, value: "protocol=cfssl,url=URL", help: "who signs certificates" },
-    "rotate-join-token": { type: "string", value: "worker|manager", help: "makes a new join token" },
-    autolock: { type: "boolean", help: "a manager that restarts has to be unlocked" },
-    "rotate-unlock-key": { type: "boolean", help: "makes a new key for that" },
-    "log-driver": { type: "string", value: "DRIVER", help: "what tasks log with that do not say; empty: none" },
-    "log-opt": { type: "string", multiple: true, value: "KEY=VALUE", help: "of that driver" },
+    certexpiry: { type: "string", value: "DURATION", help: "Validity period of node certificates" },
+    heartbeatperiod: { type: "string", value: "DURATION", help: "Dispatcher heartbeat period" },
+    taskhistory: { type: "string", value: "NUMBER", help: "Number of finished tasks to keep per slot" },
+    "external-ca": {
+      type: "string",
+      multiple: true,
+      value: "protocol=cfssl,url=URL",
+      help: "External CA that signs certificates",
+    },
+    "rotate-join-token": { type: "string", value: "worker|manager", help: "Rotate the join token of this role" },
+    autolock: { type: "boolean", help: "Lock managers when they restart, until the unlock key is given" },
+    "rotate-unlock-key": { type: "boolean", help: "Rotate the unlock key" },
+    "log-driver": { type: "string", value: "DRIVER", help: "Default logging driver of tasks; empty for none" },
+    "log-opt": { type: "string", multiple: true, value: "KEY=VALUE", help: "Option of the default logging driver" },
   },
   run: ({ values, operands, shell }) =>
     withManager(shell, async (client) => {

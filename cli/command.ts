@@ -129,15 +129,19 @@ function commonTo(options: ParseArgsOptionsConfig): FlagTable {
 
 /** `--format` and `--quiet`, which every listing takes. */
 export const listingOptions = {
-  format: { type: "string", value: "FORMAT", help: "table, json, a Go template, or 'table TEMPLATE' (table)" },
-  quiet: { type: "boolean", short: "q", help: "shows ids alone" },
+  format: {
+    type: "string",
+    value: "FORMAT",
+    help: "Output format: table, json, a Go template, or 'table TEMPLATE' (default table)",
+  },
+  quiet: { type: "boolean", short: "q", help: "Only display IDs" },
 } as const;
 
 /** `--format` of what is a table or JSON and nothing else. */
 export const plainFormat = {
   type: "string",
   value: "FORMAT",
-  help: "table or json (table)",
+  help: "Output format: table or json (default table)",
   completes: ["table", "json"],
 } as const;
 
@@ -147,7 +151,7 @@ export const inspectOptions = {
     type: "string",
     short: "f",
     value: "FORMAT",
-    help: "json, a Go template, or 'wire' for SwarmKit's own fields",
+    help: "Output format: json, a Go template, or 'wire' for SwarmKit's own fields",
   },
 } as const;
 

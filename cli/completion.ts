@@ -9,7 +9,7 @@ export const completion: Command = command({
   operands: `${shells.join("|")} [-- WORD...]`,
   min: 1,
   stopsAtOperand: true,
-  summary: "Prints a script with which a shell completes verbs, flags and the names of what is in the cluster.",
+  summary: "Generate a completion script for a shell: verbs, flags and names of objects in the cluster.",
   options: {},
   completes: [],
   async run({ operands: [shellName = "", ...words], shell }) {

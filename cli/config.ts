@@ -28,10 +28,14 @@ const create = command({
   operands: "CONFIG FILE|-",
   min: 2,
   max: 2,
-  summary: "Creates a config from a file, or from standard input.",
+  summary: "Create a config from a file or standard input.",
   options: {
-    label: { type: "string", short: "l", multiple: true, value: "KEY=VALUE", help: "of the config" },
-    "template-driver": { type: "string", value: "DRIVER", help: "golang: the content is a template" },
+    label: { type: "string", short: "l", multiple: true, value: "KEY=VALUE", help: "Config label" },
+    "template-driver": {
+      type: "string",
+      value: "DRIVER",
+      help: "Template driver; golang makes the content a template",
+    },
   },
   run: ({ values, operands: [name = "", path = "-"], shell }) => {
     const template = values["template-driver"];
@@ -48,7 +52,7 @@ const create = command({
 });
 
 const ls = command({
-  summary: "Lists configs.",
+  summary: "List configs.",
   options: {
     ...listingOptions,
     filter: { type: "string", multiple: true, short: "f", value: "KEY=VALUE", help: "id=, name= or label=" },
@@ -73,8 +77,8 @@ function pretty(config: Config, now: number): string {
 const inspect = command({
   operands: "CONFIG [CONFIG...]",
   min: 1,
-  summary: "Shows everything that the cluster knows about configs.",
-  options: { ...inspectOptions, pretty: { type: "boolean", help: "for people rather than programs" } },
+  summary: "Display detailed information on one or more configs.",
+  options: { ...inspectOptions, pretty: { type: "boolean", help: "Print in a human-friendly format" } },
   run: ({ values, operands, shell }) =>
     withManager(shell, async (client) => {
       if (values.pretty === true && values.format !== undefined) {
@@ -103,7 +107,7 @@ const inspect = command({
 const rm = command({
   operands: "CONFIG [CONFIG...]",
   min: 1,
-  summary: "Removes configs that no service uses.",
+  summary: "Remove one or more configs that no service uses.",
   options: {},
   run: ({ operands, shell }) =>
     withManager(shell, (client) =>

@@ -26,14 +26,20 @@ function lineOf(event: WatchMessage_Event, version: number, format: Format, now:
 }
 
 export const events: Command = command({
-  summary: "Prints what happens in the cluster, one line for each change of an object, until it is interrupted.",
+  summary: "Stream events from the cluster, one line for each change of an object, until interrupted.",
   options: {
     format: {
       type: "string",
       value: "FORMAT",
-      help: "Go template, json (one object a line, by the same names) or wire (SwarmKit's own fields)",
+      help: "Output format: a Go template, json (one object per line) or wire (SwarmKit's own fields)",
     },
-    filter: { type: "string", multiple: true, short: "f", value: "type=KIND", help: "only objects of this kind" },
+    filter: {
+      type: "string",
+      multiple: true,
+      short: "f",
+      value: "type=KIND",
+      help: "Only events of this kind of object",
+    },
   },
   run: ({ values, shell }) =>
     withManager(shell, async (client) => {

@@ -33,12 +33,12 @@ const create = command({
   operands: "EXTENSION",
   min: 1,
   max: 1,
-  summary: "Registers a kind of objects; the name is the kind.",
+  summary: "Register a kind of custom objects; the name is the kind.",
   options: {
-    description: { type: "string", value: "TEXT", help: "what such objects are" },
-    label: { type: "string", short: "l", multiple: true, value: "KEY=VALUE", help: "of the extension" },
+    description: { type: "string", value: "TEXT", help: "Description of these objects" },
+    label: { type: "string", short: "l", multiple: true, value: "KEY=VALUE", help: "Extension label" },
   },
-  examples: [{ line: "muster extension create policy --description 'who may talk to whom'", does: "registers a kind" }],
+  examples: [{ line: "muster extension create policy --description 'who may talk to whom'", does: "register a kind" }],
   run: ({ values, operands: [name = ""], shell }) =>
     withManager(shell, async (client) => {
       const annotations = Annotations.create({ name, labels: parseLabels(values.label ?? []) });
@@ -49,7 +49,7 @@ const create = command({
 });
 
 const ls = command({
-  summary: "Lists the kinds that are registered.",
+  summary: "List registered kinds.",
   options: {
     ...listingOptions,
     filter: { type: "string", multiple: true, short: "f", value: "KEY=VALUE", help: "id=, name= or label=" },
@@ -69,7 +69,7 @@ const ls = command({
 const inspect = command({
   operands: "EXTENSION [EXTENSION...]",
   min: 1,
-  summary: "Shows everything that the cluster knows about extensions.",
+  summary: "Display detailed information on one or more extensions.",
   options: inspectOptions,
   examples: [{ line: "muster extension inspect policy", does: "one of them" }],
   run: ({ values, operands, shell }) =>
@@ -89,9 +89,9 @@ const inspect = command({
 const rm = command({
   operands: "EXTENSION [EXTENSION...]",
   min: 1,
-  summary: "Removes kinds of which there are no objects.",
+  summary: "Remove one or more kinds that have no objects.",
   options: {},
-  examples: [{ line: "muster extension rm policy", does: "refused while there are resources of that kind" }],
+  examples: [{ line: "muster extension rm policy", does: "refused while resources of this kind exist" }],
   run: ({ operands, shell }) =>
     withManager(shell, (client) =>
       eachOperand(operands, async (operand) => {

@@ -25,22 +25,22 @@ export const history: Command = command({
   min: 2,
   max: 2,
   summary:
-    "Tells what changed in a node, service, network, task, cluster, secret, config or volume, who asked for it and what followed, oldest first, also of what was removed: as far back as the log is kept.",
+    "Show what changed in a node, service, network, task, cluster, secret, config or volume, who changed it and what followed, oldest first and as far back as the log is retained. Works for removed objects, too.",
   options: {
     since: {
       type: "string",
       value: "TIME",
-      help: "only what was changed from then on: a time, or 10m for so long ago",
+      help: "Show changes since a time or relative time (10m)",
     },
-    until: { type: "string", value: "TIME", help: "only what was changed until then" },
-    last: { type: "string", short: "n", value: "N", help: "only the newest N changes (all)" },
-    follow: { type: "boolean", short: "f", help: "goes on with what happens from now on" },
-    format: { type: "string", value: "FORMAT", help: "json: one object a line" },
+    until: { type: "string", value: "TIME", help: "Show changes until a time or relative time" },
+    last: { type: "string", short: "n", value: "N", help: "Show only the newest N changes (default: all)" },
+    follow: { type: "boolean", short: "f", help: "Follow: print changes as they happen" },
+    format: { type: "string", value: "FORMAT", help: "Output format; json prints one object per line" },
   },
   examples: [
-    { line: "muster history service web", does: "what was done to a service, by whom, and what came of it" },
+    { line: "muster history service web", does: "what was done to a service, by whom, and what followed" },
     { line: "muster history node worker-1 --since 2h", does: "why a node was away" },
-    { line: "muster history service web -n 5 -f", does: "the last five changes, and those to come" },
+    { line: "muster history service web -n 5 -f", does: "the last five changes, then follow" },
   ],
   run: ({ values, operands, shell }) =>
     withManager(shell, async ({ channel }) => {

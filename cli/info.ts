@@ -113,7 +113,8 @@ function text(found: Found): string {
 }
 
 export const info: Command = command({
-  summary: "Sums up the cluster: its leader, nodes, services and tasks, and how the manager that answers is.",
+  summary:
+    "Display a summary of the cluster (leader, nodes, services, tasks) and the state of the manager that answers.",
   options: inspectOptions,
   run: ({ values, shell }) =>
     withManager(shell, async (client) => {

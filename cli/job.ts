@@ -45,7 +45,7 @@ const shortIdLength = 12;
 const run = command({
   operands: "[IMAGE|COMMAND] [ARG...]",
   stopsAtOperand: true,
-  summary: "Runs tasks to their end, once or on a schedule.",
+  summary: "Run tasks to completion, once or on a schedule.",
   options: jobFlags,
   run: ({ values, operands, shell }) => {
     const isToEnd = isAwaited(values);
@@ -85,8 +85,8 @@ function jobRow(service: Service, records: JobRecords, nowMs: number): Row {
 }
 
 const ls = command({
-  summary: "Lists jobs: how far each has come, and when those with a schedule run next.",
-  options: { ...listingOptions, "no-runs": { type: "boolean", help: "leaves the runs of schedules away" } },
+  summary: "List jobs with their progress and the next run of scheduled ones.",
+  options: { ...listingOptions, "no-runs": { type: "boolean", help: "Do not show the runs of schedules" } },
   run: ({ values, shell }) =>
     withManager(shell, async (client) => {
       const jobs = (await listServices(client))
@@ -101,7 +101,7 @@ const ls = command({
 const ps = command({
   operands: "JOB [JOB...]",
   min: 1,
-  summary: "Lists the tasks of jobs; of one with a schedule those of its runs.",
+  summary: "List the tasks of one or more jobs, or of a scheduled job's runs.",
   options: taskListingOptions,
   run: ({ values, operands, shell }) =>
     withManager(shell, (client) =>
@@ -138,7 +138,7 @@ const history = command({
   operands: "JOB",
   min: 1,
   max: 1,
-  summary: "Shows what became of each due time of a schedule, or of each iteration of a job.",
+  summary: "Show the outcome of each due time of a schedule, or of each iteration of a job.",
   options: listingOptions,
   run: ({ values, operands, shell }) =>
     withManager(shell, async (client) => {
@@ -195,11 +195,17 @@ const steering =
       ? null
       : labelled(spec ?? ServiceSpec.create({}), state);
 
-const pause = changing("Starts nothing new of jobs; what runs goes on.", steering("paused"));
-const resume = changing("Goes on with jobs that were paused or stopped; what is done stays done.", steering("running"));
-const stop = changing("Stops what jobs, or the runs of schedules, run; what is done stays done.", steering("stopped"));
+const pause = changing("Pause one or more jobs: start no new tasks; running ones go on.", steering("paused"));
+const resume = changing(
+  "Resume one or more paused or stopped jobs; completed tasks stay completed.",
+  steering("running"),
+);
+const stop = changing(
+  "Stop the running tasks of one or more jobs or schedules; completed tasks stay completed.",
+  steering("stopped"),
+);
 
-const rerun = changing("Does all the work of jobs again, in a new iteration.", (service) => {
+const rerun = changing("Run one or more jobs again from the start, in a new iteration.", (service) => {
   if (scheduleSettings(service.spec) !== null) {
     throw new UserError(
       `${serviceName(service)} runs on its schedule: rerun one of its runs (see 'muster job history')`,
@@ -211,7 +217,7 @@ const rerun = changing("Does all the work of jobs again, in a new iteration.", (
 const rm = command({
   operands: "JOB [JOB...]",
   min: 1,
-  summary: "Removes jobs, and with a schedule its runs; their tasks are stopped.",
+  summary: "Remove one or more jobs, and a schedule's runs; their tasks are stopped.",
   options: {},
   run: ({ operands, shell }) =>
     withManager(shell, (client) =>

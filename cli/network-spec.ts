@@ -16,24 +16,32 @@ const addresses = "Addresses";
 
 /** Named as Docker names them. */
 export const networkFlags = {
-  driver: text({ group: general, value: "NAME", help: "how it is built on nodes (overlay)", short: "d" }),
-  opt: texts({ group: general, value: "KEY[=VALUE]", help: "option of the driver, such as encrypted", short: "o" }),
-  label: texts({ group: general, value: "KEY=VALUE", help: "of the network" }),
-  attachable: yes({ group: general, help: "containers of no service may join it" }),
-  ingress: yes({ group: general, help: "the one by which published ports reach tasks" }),
-  internal: yes({ group: general, help: "no way out of it" }),
-  scope: text({ group: general, value: "SCOPE", help: "swarm, which all are" }),
-  "config-from": text({ group: general, value: "NETWORK", help: "network of each engine that has the settings" }),
-  "config-only": yes({ group: general, help: "refused: such a network is an engine's own" }),
+  driver: text({ group: general, value: "NAME", help: "Network driver (default overlay)", short: "d" }),
+  opt: texts({ group: general, value: "KEY[=VALUE]", help: "Network driver option, such as encrypted", short: "o" }),
+  label: texts({ group: general, value: "KEY=VALUE", help: "Network label" }),
+  attachable: yes({ group: general, help: "Allow standalone containers to attach" }),
+  ingress: yes({ group: general, help: "Create the ingress (routing mesh) network" }),
+  internal: yes({ group: general, help: "Restrict external access to the network" }),
+  scope: text({ group: general, value: "SCOPE", help: "Network scope; always swarm" }),
+  "config-from": text({
+    group: general,
+    value: "NETWORK",
+    help: "Engine network from which to copy the configuration",
+  }),
+  "config-only": yes({ group: general, help: "Refused: configuration-only networks exist on engines only" }),
 
-  subnet: texts({ group: addresses, value: "CIDR", help: "range of addresses (one of the cluster's pools)" }),
-  gateway: texts({ group: addresses, value: "IP", help: "of a subnet (its first address)" }),
-  "ip-range": texts({ group: addresses, value: "CIDR", help: "part of a subnet to give addresses from" }),
-  "aux-address": texts({ group: addresses, value: "NAME=IP", help: "address that is given to nobody" }),
-  "ipam-driver": text({ group: addresses, value: "NAME", help: "who gives addresses (default)" }),
-  "ipam-opt": texts({ group: addresses, value: "KEY=VALUE", help: "option of that driver" }),
-  ipv4: yes({ group: addresses, help: "always so" }),
-  ipv6: yes({ group: addresses, help: "subnets of version 6 too; a task has one address" }),
+  subnet: texts({
+    group: addresses,
+    value: "CIDR",
+    help: "Subnet in CIDR format (default: from the cluster's address pool)",
+  }),
+  gateway: texts({ group: addresses, value: "IP", help: "Gateway of a subnet (default: its first address)" }),
+  "ip-range": texts({ group: addresses, value: "CIDR", help: "Range of a subnet to allocate addresses from" }),
+  "aux-address": texts({ group: addresses, value: "NAME=IP", help: "Address reserved from allocation" }),
+  "ipam-driver": text({ group: addresses, value: "NAME", help: 'IP address management driver (default "default")' }),
+  "ipam-opt": texts({ group: addresses, value: "KEY=VALUE", help: "IPAM driver option" }),
+  ipv4: yes({ group: addresses, help: "Accepted for compatibility; always on" }),
+  ipv6: yes({ group: addresses, help: "Allow IPv6 subnets; a task has one address" }),
 } as const;
 
 /** Docker's default for its own command is `bridge`, which no cluster can allocate; here every network spans the cluster. */

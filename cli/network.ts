@@ -50,7 +50,7 @@ const create = command({
   operands: "NETWORK",
   min: 1,
   max: 1,
-  summary: "Creates a network that spans the cluster.",
+  summary: "Create a network that spans the cluster.",
   options: networkFlags,
   run: ({ values, operands, shell }) => {
     const spec = networkSpec(operands[0] as string, values);
@@ -73,7 +73,7 @@ async function unusedIn(client: ManagerClient): Promise<(network: Network) => bo
 }
 
 const ls = command({
-  summary: "Lists networks of the cluster.",
+  summary: "List networks.",
   options: {
     ...listingOptions,
     filter: {
@@ -83,7 +83,7 @@ const ls = command({
       value: "KEY=VALUE",
       help: networkFilterKeys.map((key) => `${key}=`).join(", "),
     },
-    "no-trunc": { type: "boolean", help: "whole ids" },
+    "no-trunc": { type: "boolean", help: "Do not truncate IDs" },
   },
   run: ({ values, shell }) =>
     withManager(shell, async (client) => {
@@ -120,10 +120,10 @@ const ls = command({
 const inspect = command({
   operands: "NETWORK [NETWORK...]",
   min: 1,
-  summary: "Shows everything that the cluster knows about networks: addresses, driver state, options.",
+  summary: "Display detailed information on one or more networks.",
   options: {
     ...inspectOptions,
-    verbose: { type: "boolean", short: "v", help: "services and running tasks on it, with their addresses" },
+    verbose: { type: "boolean", short: "v", help: "Include services and running tasks with their addresses" },
   },
   run: ({ values, operands, shell }) =>
     withManager(shell, async (client) => {
@@ -153,7 +153,7 @@ const ingressWarning =
 const rm = command({
   operands: "NETWORK [NETWORK...]",
   min: 1,
-  summary: "Remove networks that nothing uses; asks first before it removes the ingress network.",
+  summary: "Remove one or more unused networks; prompts before removing the ingress network.",
   options: { force: { type: "boolean", short: "f", help: "Do not fail if a network does not exist" } },
   run: ({ values, operands, shell }) =>
     withManager(shell, (client) =>
@@ -178,10 +178,10 @@ function isInUse(error: unknown): boolean {
 }
 
 const prune = command({
-  summary: "Removes all networks that no service and no task uses; the ingress network stays.",
+  summary: "Remove all networks that no service or task uses, except the ingress network.",
   options: {
-    filter: { type: "string", multiple: true, value: "KEY=VALUE", help: "only those with label=, label!= or until=" },
-    force: { type: "boolean", short: "f", help: "does not ask" },
+    filter: { type: "string", multiple: true, value: "KEY=VALUE", help: "Filter: label=, label!=, until=" },
+    force: { type: "boolean", short: "f", help: "Do not prompt for confirmation" },
   },
   run: async ({ values, shell }) => {
     const isPrunable = prunableNetworks(values.filter ?? [], shell.now());

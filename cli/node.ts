@@ -57,7 +57,7 @@ function tlsStatus({ certificate }: Node): string {
 }
 
 const ls = command({
-  summary: "Lists the nodes of the cluster.",
+  summary: "List nodes in the cluster.",
   options: {
     ...listingOptions,
     filter: {
@@ -112,8 +112,8 @@ async function sessionState(client: ManagerClient, id: string): Promise<string> 
 const inspect = command({
   operands: "self|NODE [NODE...]",
   min: 1,
-  summary: "Shows everything that the cluster knows about nodes.",
-  options: { ...inspectOptions, pretty: { type: "boolean", help: "for people rather than programs" } },
+  summary: "Display detailed information on one or more nodes.",
+  options: { ...inspectOptions, pretty: { type: "boolean", help: "Print in a human-friendly format" } },
   run: ({ values, operands, shell }) =>
     withManager(shell, async (client) => {
       if (values.pretty === true) {
@@ -141,18 +141,18 @@ const update = command({
   operands: "NODE",
   min: 1,
   max: 1,
-  summary: "Changes a node's availability, role or labels, or has it get a new certificate.",
+  summary: "Update a node's availability, role or labels, or have it renew its certificate.",
   options: {
     availability: {
       type: "string",
       value: "active|pause|drain",
-      help: "whether it takes tasks; drain also moves those it has",
+      help: "Whether the node accepts new tasks; drain also moves its running tasks away",
       completes: ["active", "pause", "drain"],
     },
-    role: { type: "string", value: "worker|manager", help: "what it is to be", completes: ["worker", "manager"] },
-    "label-add": { type: "string", multiple: true, value: "KEY=VALUE", help: "adds or changes a label" },
-    "label-rm": { type: "string", multiple: true, value: "KEY", help: "takes a label away" },
-    "rotate-certificate": { type: "boolean", help: "has it get a new certificate now" },
+    role: { type: "string", value: "worker|manager", help: "Role of the node", completes: ["worker", "manager"] },
+    "label-add": { type: "string", multiple: true, value: "KEY=VALUE", help: "Add or update a label" },
+    "label-rm": { type: "string", multiple: true, value: "KEY", help: "Remove a label" },
+    "rotate-certificate": { type: "boolean", help: "Have the node renew its certificate now" },
   },
   run: ({ values, operands, shell }) =>
     withManager(shell, async (client) => {
@@ -232,7 +232,7 @@ async function changeRoles(shell: Shell, operands: readonly string[], desiredRol
 const promote = command({
   operands: "NODE [NODE...]",
   min: 1,
-  summary: "Makes managers of nodes whose manager processes were demoted.",
+  summary: "Promote one or more demoted nodes to manager.",
   options: {},
   run: ({ operands, shell }) => changeRoles(shell, operands, NodeRole.MANAGER),
 });
@@ -240,7 +240,7 @@ const promote = command({
 const demote = command({
   operands: "NODE [NODE...]",
   min: 1,
-  summary: "Makes workers of managers: their processes hand over what they do, and end.",
+  summary: "Demote one or more managers to worker; their processes hand over and exit.",
   options: {},
   run: ({ operands, shell }) => changeRoles(shell, operands, NodeRole.WORKER),
 });
@@ -248,8 +248,8 @@ const demote = command({
 const rm = command({
   operands: "NODE [NODE...]",
   min: 1,
-  summary: "Removes nodes from the cluster; their certificates are refused from then on.",
-  options: { force: { type: "boolean", short: "f", help: "also one that is not down" } },
+  summary: "Remove one or more nodes from the cluster; their certificates are refused from then on.",
+  options: { force: { type: "boolean", short: "f", help: "Remove the node even if it is not down" } },
   run: ({ values, operands, shell }) =>
     withManager(shell, (client) =>
       eachOperand(operands, async (operand) => {
@@ -262,10 +262,10 @@ const rm = command({
 
 const ps = command({
   operands: "[self|NODE...]",
-  summary: "Lists the tasks of nodes.",
+  summary: "List tasks running on one or more nodes.",
   options: {
     ...taskListingOptions,
-    all: { type: "boolean", short: "a", help: "those of the past, too" },
+    all: { type: "boolean", short: "a", help: "Include tasks of the past" },
     filter: { ...filterFlag, help: "id=, name=, label= or desired-state=" },
   },
   run: ({ values, operands, shell }) => {

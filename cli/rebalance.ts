@@ -121,16 +121,20 @@ async function show(
 export const rebalance: Command = command({
   operands: "[SERVICE...]",
   summary:
-    "Shows which tasks would be better placed on other nodes, or with --on has them moved there; without SERVICE for all services.",
+    "Show which tasks would be better placed on other nodes, or let them move there with --on; without SERVICE, for all services.",
   options: {
-    "dry-run": { type: "boolean", help: "shows the moves that would be made, even where it is off" },
-    on: { type: "boolean", help: "has tasks moved from now on" },
-    off: { type: "boolean", help: "leaves tasks where they are" },
-    settle: { type: "string", value: "DURATION", help: "how long nodes and tasks must have been as they are (1m)" },
-    quiet: { type: "string", value: "DURATION", help: "how long nothing moves after an incident (5m)" },
-    round: { type: "string", value: "N", help: "moves at once, in the whole cluster (5)" },
-    moves: { type: "string", value: "N", help: "moves within --window (60)" },
-    window: { type: "string", value: "DURATION", help: "what --moves counts over (1h)" },
+    "dry-run": { type: "boolean", help: "Show the moves that would be made, even if rebalancing is off" },
+    on: { type: "boolean", help: "Turn rebalancing on" },
+    off: { type: "boolean", help: "Turn rebalancing off" },
+    settle: {
+      type: "string",
+      value: "DURATION",
+      help: "How long nodes and tasks must be unchanged before tasks move (default 1m)",
+    },
+    quiet: { type: "string", value: "DURATION", help: "How long nothing is moved after an incident (default 5m)" },
+    round: { type: "string", value: "N", help: "Maximum number of concurrent moves in the cluster (default 5)" },
+    moves: { type: "string", value: "N", help: "Maximum number of moves within --window (default 60)" },
+    window: { type: "string", value: "DURATION", help: "Window in which --moves are counted (default 1h)" },
     format: plainFormat,
   },
   run: ({ values, operands, shell }) => {

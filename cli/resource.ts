@@ -36,22 +36,20 @@ async function listResources(client: ManagerClient, kind = "") {
 const typeFlag = {
   type: "string",
   value: "URL",
-  help: "the type of what is in it (google.protobuf.Any's type_url)",
+  help: "Type URL of the content (google.protobuf.Any's type_url)",
 } as const;
 
 const create = command({
   operands: "KIND RESOURCE [FILE|-]",
   min: 2,
   max: 3,
-  summary: "Creates a resource of a kind that is registered, with the content of a file or of standard input.",
+  summary: "Create a resource of a registered kind from a file or standard input.",
   options: {
-    label: { type: "string", short: "l", multiple: true, value: "KEY=VALUE", help: "of the resource" },
+    label: { type: "string", short: "l", multiple: true, value: "KEY=VALUE", help: "Resource label" },
     type: typeFlag,
   },
   completes: [],
-  examples: [
-    { line: "muster resource create policy open ./open.json --type example.com/Policy", does: "with a file's content" },
-  ],
+  examples: [{ line: "muster resource create policy open ./open.json --type example.com/Policy", does: "from a file" }],
   run: ({ values, operands: [kind = "", name = "", path], shell }) => {
     const payload =
       path === undefined && values.type === undefined
@@ -67,14 +65,14 @@ const create = command({
 });
 
 const ls = command({
-  summary: "Lists resources, but those that the cluster keeps for itself, as of schedules.",
+  summary: "List resources, except those that the cluster itself stores.",
   options: {
     ...listingOptions,
-    all: { type: "boolean", short: "a", help: "those that the cluster keeps for itself, too" },
+    all: { type: "boolean", short: "a", help: "Include objects that the cluster itself stores" },
     filter: { type: "string", multiple: true, short: "f", value: "KEY=VALUE", help: "id=, name= or label=" },
-    kind: { type: "string", value: "KIND", help: "those of that kind alone, also one of the cluster's own" },
+    kind: { type: "string", value: "KIND", help: "Only objects of this kind, which may be one of the cluster's own" },
   },
-  examples: [{ line: "muster resource ls --kind policy", does: "those of one kind" }],
+  examples: [{ line: "muster resource ls --kind policy", does: "resources of one kind" }],
   run: ({ values, shell }) =>
     withManager(shell, async (client) => {
       const isAsked = values.all === true || values.kind !== undefined;
@@ -92,7 +90,7 @@ const ls = command({
 const inspect = command({
   operands: "RESOURCE [RESOURCE...]",
   min: 1,
-  summary: "Shows everything that the cluster knows about resources.",
+  summary: "Display detailed information on one or more resources.",
   options: inspectOptions,
   completes: [],
   examples: [{ line: "muster resource inspect open", does: "one of them" }],
@@ -114,15 +112,15 @@ const update = command({
   operands: "RESOURCE [FILE|-]",
   min: 1,
   max: 2,
-  summary: "Changes the content or the labels of a resource; what is left out stays.",
+  summary: "Update the content or labels of a resource.",
   options: {
-    "label-add": { type: "string", multiple: true, value: "KEY=VALUE", help: "adds or changes a label" },
-    "label-rm": { type: "string", multiple: true, value: "KEY", help: "removes a label" },
+    "label-add": { type: "string", multiple: true, value: "KEY=VALUE", help: "Add or update a label" },
+    "label-rm": { type: "string", multiple: true, value: "KEY", help: "Remove a label" },
     type: typeFlag,
   },
   completes: [],
   examples: [
-    { line: "muster resource update open ./open.json --label-add reviewed=yes", does: "new content, one label more" },
+    { line: "muster resource update open ./open.json --label-add reviewed=yes", does: "new content and another label" },
   ],
   run: ({ values, operands: [name = "", path], shell }) =>
     withManager(shell, async (client) => {
@@ -151,7 +149,7 @@ const update = command({
 const rm = command({
   operands: "RESOURCE [RESOURCE...]",
   min: 1,
-  summary: "Removes resources.",
+  summary: "Remove one or more resources.",
   options: {},
   completes: [],
   examples: [{ line: "muster resource rm open", does: "one of them" }],

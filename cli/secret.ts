@@ -28,11 +28,15 @@ const create = command({
   operands: "SECRET [FILE|-]",
   min: 1,
   max: 2,
-  summary: "Creates a secret from a file, or from standard input.",
+  summary: "Create a secret from a file or standard input.",
   options: {
-    label: { type: "string", short: "l", multiple: true, value: "KEY=VALUE", help: "of the secret" },
-    driver: { type: "string", short: "d", value: "DRIVER", help: "a plugin that has the content" },
-    "template-driver": { type: "string", value: "DRIVER", help: "golang: the content is a template" },
+    label: { type: "string", short: "l", multiple: true, value: "KEY=VALUE", help: "Secret label" },
+    driver: { type: "string", short: "d", value: "DRIVER", help: "Secret driver that provides the content" },
+    "template-driver": {
+      type: "string",
+      value: "DRIVER",
+      help: "Template driver; golang makes the content a template",
+    },
   },
   run: ({ values, operands: [name = "", path], shell }) => {
     if (values.driver === undefined && path === undefined) {
@@ -60,7 +64,7 @@ const create = command({
 });
 
 const ls = command({
-  summary: "Lists secrets.",
+  summary: "List secrets.",
   options: {
     ...listingOptions,
     filter: { type: "string", multiple: true, short: "f", value: "KEY=VALUE", help: "id=, name= or label=" },
@@ -83,8 +87,8 @@ const ls = command({
 const inspect = command({
   operands: "SECRET [SECRET...]",
   min: 1,
-  summary: "Shows everything that the cluster tells about secrets, which is all but their content.",
-  options: { ...inspectOptions, pretty: { type: "boolean", help: "for people rather than programs" } },
+  summary: "Display detailed information on one or more secrets, without their content.",
+  options: { ...inspectOptions, pretty: { type: "boolean", help: "Print in a human-friendly format" } },
   run: ({ values, operands, shell }) =>
     withManager(shell, async (client) => {
       const all = await listSecrets(client);
@@ -111,7 +115,7 @@ const inspect = command({
 const rm = command({
   operands: "SECRET [SECRET...]",
   min: 1,
-  summary: "Removes secrets that no service uses.",
+  summary: "Remove one or more secrets that no service uses.",
   options: {},
   run: ({ operands, shell }) =>
     withManager(shell, (client) =>

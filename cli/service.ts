@@ -28,7 +28,7 @@ const methods = ControlService.methods;
 const create = command({
   operands: "[IMAGE|COMMAND] [ARG...]",
   stopsAtOperand: true,
-  summary: "Creates a service of containers, with --driver exec of plain processes, or of a driver plugin's tasks.",
+  summary: "Create a service of containers, of plain processes (--driver exec), or of a driver plugin's tasks.",
   options: createFlags,
   run: ({ values, operands, shell }) =>
     withManager(shell, async (client) => {
@@ -66,7 +66,7 @@ const update = command({
   operands: "SERVICE",
   min: 1,
   max: 1,
-  summary: "Changes a service; what is not named stays as it is.",
+  summary: "Update a service; settings without a flag stay unchanged.",
   options: updateFlags,
   run: ({ values, operands, shell }) =>
     withManager(shell, async (client) => {
@@ -93,7 +93,7 @@ const rollback = command({
   operands: "SERVICE",
   min: 1,
   max: 1,
-  summary: "Takes a service back to the spec before its present one.",
+  summary: "Roll a service back to its previous spec.",
   options: { detach: behaviourFlags.detach, quiet: behaviourFlags.quiet },
   run: ({ values, operands, shell }) =>
     withManager(shell, async (client) => {
@@ -109,7 +109,7 @@ const rollback = command({
 const scale = command({
   operands: "SERVICE=REPLICAS [SERVICE=REPLICAS...]",
   min: 1,
-  summary: "Sets how many replicas services have.",
+  summary: "Scale one or more replicated services.",
   options: { detach: behaviourFlags.detach },
   run: ({ values, operands, shell }) => {
     const wanted = operands.map(parseScale);
@@ -130,7 +130,7 @@ const scale = command({
 const rm = command({
   operands: "SERVICE [SERVICE...]",
   min: 1,
-  summary: "Removes services; their tasks are stopped.",
+  summary: "Remove one or more services; their tasks are stopped.",
   options: {},
   run: ({ operands, shell }) =>
     withManager(shell, (client) =>

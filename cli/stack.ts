@@ -26,13 +26,13 @@ const fileFlags = {
     short: "c",
     multiple: true,
     value: "FILE",
-    help: "a Compose file; '-' is standard input",
+    help: "Path to a Compose file; - reads standard input",
   },
   "env-file": {
     type: "string",
     multiple: true,
     value: "FILE",
-    help: "variables for the files, in place of '.env' beside the first",
+    help: "File with variables for interpolation (default: .env beside the first Compose file)",
   },
 } as const;
 
@@ -94,17 +94,17 @@ const deploy = command({
   operands: "STACK",
   min: 1,
   max: 1,
-  summary: "Brings the cluster to what Compose files say; what is so already is left alone.",
+  summary: "Deploy a stack from Compose files, or update one that is already deployed.",
   options: {
     ...fileFlags,
-    prune: { type: "boolean", help: "removes services that the files do not have any more" },
-    detach: { type: "boolean", short: "d", help: "does not wait until the services run" },
-    quiet: { type: "boolean", short: "q", help: "says nothing of progress" },
-    "with-registry-auth": { type: "boolean", help: "sends this machine's login to the images' registries" },
+    prune: { type: "boolean", help: "Prune services that are no longer in the files" },
+    detach: { type: "boolean", short: "d", help: "Exit immediately instead of waiting for the services to converge" },
+    quiet: { type: "boolean", short: "q", help: "Suppress progress output" },
+    "with-registry-auth": { type: "boolean", help: "Send registry authentication details to the nodes" },
     "resolve-image": {
       type: "string",
       value: "WHEN",
-      help: "always, changed or never: when an image pinned to a digest makes way for the file's",
+      help: "When to replace an image pinned to a digest by the file's: always, changed or never",
     },
   },
   run: ({ values, operands, shell }) => {
@@ -149,8 +149,8 @@ const config = command({
   summary: "Print Compose files merged, with their variables filled in; fails where 'stack deploy' would.",
   options: {
     ...fileFlags,
-    "skip-interpolation": { type: "boolean", help: "leaves variables as they are written" },
-    format: { type: "string", value: "FORMAT", help: "yaml or json" },
+    "skip-interpolation": { type: "boolean", help: "Skip interpolation and output only the merged files" },
+    format: { type: "string", value: "FORMAT", help: "Output format: yaml or json" },
   },
   run: ({ values, shell }) => {
     const format = values.format ?? "yaml";
@@ -169,7 +169,7 @@ const config = command({
 });
 
 const ls = command({
-  summary: "Lists stacks.",
+  summary: "List stacks.",
   options: listingOptions,
   run: ({ values, shell }) =>
     withManager(shell, async (client) => {
@@ -194,7 +194,7 @@ const ps = command({
   operands: "STACK",
   min: 1,
   max: 1,
-  summary: "Lists the tasks of a stack, with those of the past.",
+  summary: "List the tasks of a stack, including past ones.",
   options: taskListingOptions,
   run: ({ values, operands, shell }) =>
     withManager(shell, (client) =>
@@ -209,7 +209,7 @@ const services = command({
   operands: "STACK",
   min: 1,
   max: 1,
-  summary: "Lists the services of a stack.",
+  summary: "List the services of a stack.",
   options: { ...listingOptions, filter: { ...filterFlag, help: "id=, name=, label= or mode=" } },
   run: ({ values, operands, shell }) =>
     withManager(shell, async (client) => {
@@ -221,8 +221,11 @@ const services = command({
 const rm = command({
   operands: "STACK [STACK...]",
   min: 1,
-  summary: "Removes stacks: their services, and when the tasks have ended their secrets, configs and networks.",
-  options: { detach: { type: "boolean", short: "d", help: "does not wait for the end of tasks" } },
+  summary:
+    "Remove one or more stacks: their services and, once the tasks have ended, their secrets, configs and networks.",
+  options: {
+    detach: { type: "boolean", short: "d", help: "Exit immediately instead of waiting for the tasks to end" },
+  },
   run: ({ values, operands, shell }) =>
     withManager(shell, async (client) => {
       for (const stack of operands.map(checkedStackName)) {

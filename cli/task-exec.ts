@@ -17,10 +17,10 @@ export const exec = command({
   operands: "TASK COMMAND [ARG...]",
   min: 2,
   stopsAtOperand: true,
-  summary: "Runs a command in a running task of a driver plugin; ends as the command does.",
+  summary: "Execute a command in a running task of a driver plugin; exits with the command's status.",
   options: {
-    interactive: { type: "boolean", short: "i", help: "hands standard input to the command" },
-    tty: { type: "boolean", short: "t", help: "gives the command a terminal" },
+    interactive: { type: "boolean", short: "i", help: "Keep standard input open" },
+    tty: { type: "boolean", short: "t", help: "Allocate a pseudo-TTY" },
   },
   run: ({ values, operands, shell }) =>
     withManager(shell, async (client) => {

@@ -12,8 +12,8 @@ export const filterFlag = { type: "string", multiple: true, short: "f", value: "
 export const taskListingOptions = {
   ...listingOptions,
   filter: { ...filterFlag, help: "id=, name=, node=, label= or desired-state=" },
-  "no-trunc": { type: "boolean", help: "whole ids" },
-  "no-resolve": { type: "boolean", help: "ids in place of the names of nodes" },
+  "no-trunc": { type: "boolean", help: "Do not truncate IDs" },
+  "no-resolve": { type: "boolean", help: "Do not map node IDs to names" },
 } as const;
 
 interface TaskListingValues extends ListingOptions {

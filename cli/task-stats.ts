@@ -14,10 +14,10 @@ export const stats = command({
   operands: "TASK",
   min: 1,
   max: 1,
-  summary: "Shows what a running task of a driver plugin uses, again and again; with --no-stream once.",
+  summary: "Display a live stream of a driver plugin task's resource usage; --no-stream prints one sample.",
   options: {
-    "no-stream": { type: "boolean", help: "ends after the first sample" },
-    interval: { type: "string", value: "DURATION", help: "between two samples (1s)" },
+    "no-stream": { type: "boolean", help: "Print one sample and exit" },
+    interval: { type: "string", value: "DURATION", help: "Time between samples (default 1s)" },
   },
   run: ({ values, operands, shell }) =>
     withManager(shell, async (client) => {
@@ -61,8 +61,15 @@ export const signal = command({
   operands: "TASK",
   min: 1,
   max: 1,
-  summary: "Sends a signal to a running task of a driver plugin.",
-  options: { signal: { type: "string", short: "s", value: "SIGNAL", help: "such as SIGHUP or HUP (SIGKILL)" } },
+  summary: "Send a signal to a running task of a driver plugin.",
+  options: {
+    signal: {
+      type: "string",
+      short: "s",
+      value: "SIGNAL",
+      help: "Signal to send, such as SIGHUP or HUP (default SIGKILL)",
+    },
+  },
   run: ({ values, operands, shell }) =>
     withManager(shell, async (client) => {
       const task = await findTask(client, operands[0] as string);

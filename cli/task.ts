@@ -27,18 +27,18 @@ async function filtersFrom(client: ManagerClient, texts: readonly string[]): Pro
 }
 
 const ls = command({
-  summary: "Lists tasks: those that are wanted, or with --all also those of the past.",
+  summary: "List tasks: the desired ones, or all including past ones with --all.",
   options: {
     ...listingOptions,
-    all: { type: "boolean", short: "a", help: "those of the past, too" },
+    all: { type: "boolean", short: "a", help: "Include tasks of the past" },
     filter: {
       type: "string",
       multiple: true,
       short: "f",
       value: "KEY=VALUE",
-      help: "service=, node= or desired-state=; values of one key are alternatives",
+      help: "Filter: service=, node=, desired-state=; values of one key are alternatives",
     },
-    "no-trunc": { type: "boolean", help: "whole ids and errors" },
+    "no-trunc": { type: "boolean", help: "Do not truncate IDs and errors" },
   },
   run: ({ values, shell }) =>
     withManager(shell, async (client) => {
@@ -54,7 +54,7 @@ const ls = command({
 const inspect = command({
   operands: "TASK [TASK...]",
   min: 1,
-  summary: "Shows everything that the cluster knows about tasks.",
+  summary: "Display detailed information on one or more tasks.",
   options: inspectOptions,
   run: ({ values, operands, shell }) =>
     withManager(shell, async (client) => {

@@ -7,10 +7,10 @@ export const token: Command = command({
   operands: "worker|manager",
   min: 1,
   max: 1,
-  summary: "Prints the token with which a node joins; --rotate makes a new one first, and the old one is void.",
+  summary: "Display the join token; --rotate replaces it first, which invalidates the old one.",
   options: {
-    rotate: { type: "boolean", help: "makes a new one first; nodes cannot join with the old one any more" },
-    quiet: { type: "boolean", short: "q", help: "is always so: the token alone is printed" },
+    rotate: { type: "boolean", help: "Rotate the token first; nodes can no longer join with the old one" },
+    quiet: { type: "boolean", short: "q", help: "Accepted for compatibility; only the token is printed" },
   },
   run: ({ values, operands, shell }) =>
     withManager(shell, async (client) => {

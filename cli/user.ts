@@ -40,17 +40,21 @@ function roleName(role: UserRole): string {
 }
 
 const passwordOptions = {
-  "password-file": { type: "string", value: "FILE", help: "where its first line is the password (standard input)" },
+  "password-file": {
+    type: "string",
+    value: "FILE",
+    help: "File whose first line is the password (default: standard input)",
+  },
 } as const;
 
 const add = command({
   operands: "NAME",
   min: 1,
   max: 1,
-  summary: "Adds a user; the password is the first line of standard input or of a file.",
+  summary: "Add a user; the password is the first line of standard input or of a file.",
   options: {
     role: { type: "string", value: "ROLE", help: `${roleHelp} (read-only)` },
-    "display-name": { type: "string", value: "TEXT", help: "what clients of the JSON API show beside the name" },
+    "display-name": { type: "string", value: "TEXT", help: "Display name shown by clients of the JSON API" },
     ...passwordOptions,
   },
   completes: [],
@@ -125,7 +129,7 @@ const grant = command({
   operands: "NAME ROLE",
   min: 2,
   max: 2,
-  summary: "Gives a user another role, which counts at once.",
+  summary: "Change a user's role; takes effect at once.",
   options: {},
   completes: [],
   run: ({ operands: [name = "", role = ""], shell }) => {
@@ -153,13 +157,13 @@ function able(disabled: boolean, summary: string): Command {
       ),
   });
 }
-const disable = able(true, "Ends the connections of users and refuses their logins.");
-const enable = able(false, "Lets users that were disabled log in again.");
+const disable = able(true, "Disable one or more users: end their connections and refuse their logins.");
+const enable = able(false, "Enable one or more disabled users.");
 
 const rm = command({
   operands: "NAME [NAME...]",
   min: 1,
-  summary: "Removes users and ends their connections.",
+  summary: "Remove one or more users and end their connections.",
   options: {},
   completes: [],
   run: ({ operands, shell }) =>

@@ -47,19 +47,41 @@ async function listVolumes(client: ManagerClient): Promise<readonly Volume[]> {
 }
 
 const createOptions = {
-  driver: { type: "string", short: "d", value: "PLUGIN", help: "the storage plugin" },
-  label: { type: "string", multiple: true, value: "KEY=VALUE", help: "of the volume" },
-  opt: { type: "string", short: "o", multiple: true, value: "KEY=VALUE", help: "for the plugin" },
-  group: { type: "string", value: "NAME", help: "services can ask for any volume of the group" },
-  type: { type: "string", value: "TYPE", help: "mount or block (block)" },
-  scope: { type: "string", value: "SCOPE", help: "nodes that may have it at once: single or multi (single)" },
-  sharing: { type: "string", value: "SHARING", help: "none, readonly, onewriter or all (none)" },
-  availability: { type: "string", value: "AVAILABILITY", help: "active, pause or drain (active)" },
-  "required-bytes": { type: "string", value: "BYTES", help: "at least so large" },
-  "limit-bytes": { type: "string", value: "BYTES", help: "at most so large" },
-  secret: { type: "string", multiple: true, value: "KEY=SECRET", help: "handed to the plugin" },
-  "topology-required": { type: "string", multiple: true, value: "KEY=VALUE,…", help: "reachable from one of these" },
-  "topology-preferred": { type: "string", multiple: true, value: "KEY=VALUE,…", help: "best first" },
+  driver: { type: "string", short: "d", value: "PLUGIN", help: "CSI plugin" },
+  label: { type: "string", multiple: true, value: "KEY=VALUE", help: "Volume label" },
+  opt: { type: "string", short: "o", multiple: true, value: "KEY=VALUE", help: "Option for the plugin" },
+  group: { type: "string", value: "NAME", help: "Volume group, which services can request instead of a volume" },
+  type: { type: "string", value: "TYPE", help: "Access type: mount or block (default block)" },
+  scope: {
+    type: "string",
+    value: "SCOPE",
+    help: "Number of nodes that may use the volume at once: single or multi (default single)",
+  },
+  sharing: {
+    type: "string",
+    value: "SHARING",
+    help: "Sharing between tasks: none, readonly, onewriter or all (default none)",
+  },
+  availability: {
+    type: "string",
+    value: "AVAILABILITY",
+    help: "Availability: active, pause or drain (default active)",
+  },
+  "required-bytes": { type: "string", value: "BYTES", help: "Minimum size of the volume" },
+  "limit-bytes": { type: "string", value: "BYTES", help: "Maximum size of the volume" },
+  secret: { type: "string", multiple: true, value: "KEY=SECRET", help: "Secret to pass to the plugin" },
+  "topology-required": {
+    type: "string",
+    multiple: true,
+    value: "KEY=VALUE,…",
+    help: "Topology from one of which the volume must be accessible",
+  },
+  "topology-preferred": {
+    type: "string",
+    multiple: true,
+    value: "KEY=VALUE,…",
+    help: "Topology preferred for the volume, in order of preference",
+  },
 } as const;
 
 function topologies(texts: readonly string[], flag: string): readonly Topology[] {
@@ -125,7 +147,7 @@ const create = command({
   operands: "VOLUME",
   min: 1,
   max: 1,
-  summary: "Creates a volume of the cluster at a storage plugin.",
+  summary: "Create a cluster volume with a CSI plugin.",
   options: createOptions,
   run: ({ values, operands: [name = ""], shell }) => {
     if (values.driver === undefined) throw new UsageError("say at which storage plugin: --driver PLUGIN");
@@ -180,10 +202,10 @@ function matching(texts: readonly string[]): (volume: Volume) => boolean {
 }
 
 const ls = command({
-  summary: "Lists volumes of the cluster.",
+  summary: "List cluster volumes.",
   options: {
     ...listingOptions,
-    cluster: { type: "boolean", help: "as Docker has it; these are all that there are" },
+    cluster: { type: "boolean", help: "Accepted for compatibility; Muster has only cluster volumes" },
     filter: {
       type: "string",
       multiple: true,
@@ -223,7 +245,7 @@ const ls = command({
 const inspect = command({
   operands: "VOLUME [VOLUME...]",
   min: 1,
-  summary: "Shows everything that the cluster knows about volumes: what their plugin said, and which nodes have them.",
+  summary: "Display detailed information on one or more volumes: their plugin's answers and the nodes that have them.",
   options: inspectOptions,
   run: ({ values, operands, shell }) =>
     withManager(shell, async (client) => {
@@ -243,11 +265,11 @@ const update = command({
   operands: "VOLUME",
   min: 1,
   max: 1,
-  summary: "Changes the availability or the labels of a volume; drain moves its tasks away from it.",
+  summary: "Update a volume's availability or labels; drain moves tasks away from it.",
   options: {
     availability: createOptions.availability,
-    "label-add": { type: "string", multiple: true, value: "KEY=VALUE", help: "adds or changes a label" },
-    "label-rm": { type: "string", multiple: true, value: "KEY", help: "takes a label away" },
+    "label-add": { type: "string", multiple: true, value: "KEY=VALUE", help: "Add or update a label" },
+    "label-rm": { type: "string", multiple: true, value: "KEY", help: "Remove a label" },
   },
   run: ({ values, operands: [operand = ""], shell }) =>
     withManager(shell, async (client) => {
@@ -269,8 +291,8 @@ const update = command({
 const rm = command({
   operands: "VOLUME [VOLUME...]",
   min: 1,
-  summary: "Removes volumes that no node has, at their plugins too.",
-  options: { force: { type: "boolean", short: "f", help: "at once, and without their plugins" } },
+  summary: "Remove one or more volumes that no node uses, and delete them at their plugins.",
+  options: { force: { type: "boolean", short: "f", help: "Remove the volume at once, without asking its plugin" } },
   run: ({ values, operands, shell }) =>
     withManager(shell, (client) =>
       eachOperand(operands, async (operand) => {

@@ -34,7 +34,7 @@ export const watch: Command = command({
   operands: "KIND [KIND...]",
   min: 1,
   summary:
-    "Prints each change of the objects of a kind (node, service, task, network, secret, config, volume, cluster, extension, resource, or one that an extension registered) with its version, until it is interrupted.",
+    "Stream each change of the objects of a kind (node, service, task, network, secret, config, volume, cluster, extension, resource, or one that an extension registered) with its version, until interrupted.",
   options: {
     filter: {
       type: "string",
@@ -43,14 +43,19 @@ export const watch: Command = command({
       value: "KEY=VALUE",
       help: `all must fit: ${filterKeys.join(", ")}`,
     },
-    action: { type: "string", multiple: true, value: "ACTION", help: "create, update, remove; several with commas" },
+    action: {
+      type: "string",
+      multiple: true,
+      value: "ACTION",
+      help: "Actions to show: create, update, remove; separate several with commas",
+    },
     from: {
       type: "string",
       value: "VERSION|TIME",
-      help: "begins with what followed this version, this time, or so long ago (10m)",
+      help: "Start after this version, at this time, or this long ago (10m)",
     },
-    old: { type: "boolean", help: "with --format json: what the object was before, too" },
-    format: { type: "string", value: "FORMAT", help: "json: one object a line" },
+    old: { type: "boolean", help: "With --format json, include the object's previous state" },
+    format: { type: "string", value: "FORMAT", help: "Output format; json prints one object per line" },
   },
   run: ({ values, operands, shell }) =>
     withManager(shell, async (client) => {

@@ -25,7 +25,7 @@ export const why: Command = command({
   operands: "TASK|SERVICE|NODE|NETWORK|VOLUME",
   min: 1,
   max: 1,
-  summary: "Explains what a task, service, node, network or volume is waiting for, since when, and what would wake it.",
+  summary: "Explain what a task, service, node, network or volume is waiting for, since when, and what would wake it.",
   options: { format: plainFormat },
   run: ({ values, operands, shell }) =>
     withManager(shell, async (client) => {

@@ -20,28 +20,48 @@ function withoutUnfit<Flags extends Readonly<Record<string, unknown>>>(flags: Fl
 
 export const jobFlags = {
   ...withoutUnfit(createFlags),
-  total: { type: "string", group: jobs, value: "N", help: "how many completions (1); also --replicas" },
-  global: { type: "boolean", group: jobs, help: "once on each node, also on those that join later" },
-  ttl: { type: "string", group: jobs, value: "DURATION", help: "removes it so long after it has finished (never)" },
-  wait: { type: "boolean", group: jobs, help: "until it has finished; exit status 1 when it fails" },
-  detach: { ...behaviourFlags.detach, help: "is always so without --wait" },
-  paused: { type: "boolean", group: jobs, help: "starts nothing until 'muster job resume'" },
-  schedule: { type: "string", group: schedules, value: "CRON", help: "runs it at these times, such as '30 2 * * *'" },
+  total: { type: "string", group: jobs, value: "N", help: "Number of completions (default 1); same as --replicas" },
+  global: { type: "boolean", group: jobs, help: "Run once on each node, including nodes that join later" },
+  ttl: {
+    type: "string",
+    group: jobs,
+    value: "DURATION",
+    help: "Remove the job this long after it has finished (default: never)",
+  },
+  wait: { type: "boolean", group: jobs, help: "Wait until the job has finished; exit status 1 if it fails" },
+  detach: { ...behaviourFlags.detach, help: "Accepted for compatibility; always the case without --wait" },
+  paused: { type: "boolean", group: jobs, help: "Start nothing until 'muster job resume'" },
+  schedule: {
+    type: "string",
+    group: schedules,
+    value: "CRON",
+    help: "Cron expression of the times to run, such as '30 2 * * *'",
+  },
   "time-zone": {
     type: "string",
     group: schedules,
     value: "NAME",
-    help: "in which the times are, such as Europe/Rome (UTC)",
+    help: "Time zone of the schedule, such as Europe/Rome (default UTC)",
   },
   overlap: {
     type: "string",
     group: schedules,
     value: "POLICY",
-    help: "while a run lasts: forbid, allow, replace (forbid)",
+    help: "What to do when a run is due while another is running: forbid, allow or replace (default forbid)",
   },
-  "missed-run-window": { type: "string", group: schedules, value: "DURATION", help: "how late a run may start (any)" },
-  history: { type: "string", group: schedules, value: "N", help: "succeeded runs kept (3)" },
-  "failed-history": { type: "string", group: schedules, value: "N", help: "other finished runs kept (1)" },
+  "missed-run-window": {
+    type: "string",
+    group: schedules,
+    value: "DURATION",
+    help: "How late a run may start (default: unlimited)",
+  },
+  history: { type: "string", group: schedules, value: "N", help: "Number of succeeded runs to keep (default 3)" },
+  "failed-history": {
+    type: "string",
+    group: schedules,
+    value: "N",
+    help: "Number of other finished runs to keep (default 1)",
+  },
 } as const;
 
 export type JobValues = FlagValues<typeof jobFlags>;

@@ -32,7 +32,7 @@ const methods = ControlService.methods;
 
 const forceFlag = {
   type: "boolean",
-  help: "also when nodes could not reach a manager any more but for the failsafe ports",
+  help: "Apply even if only the failsafe ports would still let nodes reach a manager",
 } as const;
 
 /** Throws UserError unless forced, when the change cuts a manager off that was not cut off before. */
@@ -92,20 +92,20 @@ async function write(client: ManagerClient, cluster: PolicyCluster, of: PolicyOb
 }
 
 export const apply = command({
-  summary: "Creates and changes policies, profiles, host endpoints and tiers as files say.",
+  summary: "Create or update policies, profiles, host endpoints and tiers from files.",
   options: {
     filename: {
       type: "string",
       short: "f",
       multiple: true,
       value: "FILE",
-      help: "YAML, or - for standard input",
+      help: "YAML file, or - for standard input",
       completes: "file",
     },
     force: forceFlag,
   },
   completes: [],
-  examples: [{ line: "muster policy apply -f ./policies.yaml", does: "all that is in a file" }],
+  examples: [{ line: "muster policy apply -f ./policies.yaml", does: "everything in a file" }],
   run: ({ values, shell }) => {
     const files = values.filename ?? [];
     if (files.length === 0) throw new UsageError("'muster policy apply' needs at least one -f FILE");
@@ -130,10 +130,10 @@ export const apply = command({
 export const rm = command({
   operands: "NAME [NAME...]",
   min: 1,
-  summary: "Removes policies, profiles, host endpoints and tiers.",
+  summary: "Remove policies, profiles, host endpoints and tiers.",
   options: { force: forceFlag },
   completes: ["policy"],
-  examples: [{ line: "muster policy rm web", does: "a policy by its name" }],
+  examples: [{ line: "muster policy rm web", does: "remove a policy by name" }],
   run: ({ operands, shell, values }) =>
     withManager(shell, (client) =>
       eachOperand(operands, async (operand) => {

@@ -60,9 +60,9 @@ function rowOf(resource: Resource): {
 }
 
 export const ls = command({
-  summary: "Lists policies, profiles, host endpoints and tiers.",
+  summary: "List policies, profiles, host endpoints and tiers.",
   options: listingOptions,
-  examples: [{ line: "muster policy ls", does: "all of them, with whom they choose" }],
+  examples: [{ line: "muster policy ls", does: "all policies, with their selectors" }],
   run: ({ values, shell }) =>
     withManager(shell, async (client) => {
       const { resources } = await readCluster(client);
@@ -75,10 +75,10 @@ export const ls = command({
 export const inspect = command({
   operands: "NAME [NAME...]",
   min: 1,
-  summary: "Shows everything about policies, profiles, host endpoints and tiers.",
+  summary: "Display detailed information on policies, profiles, host endpoints and tiers.",
   options: inspectOptions,
   completes: ["policy"],
-  examples: [{ line: "muster policy inspect Tier/front", does: "one of them, by kind and name" }],
+  examples: [{ line: "muster policy inspect Tier/front", does: "one object, by kind and name" }],
   run: ({ values, operands, shell }) =>
     withManager(shell, async (client) => {
       const cluster = await readCluster(client);
@@ -118,12 +118,19 @@ export const explain = command({
   operands: "FROM TO TRAFFIC",
   min: 3,
   max: 3,
-  summary: "Tells whether a connection is allowed, by which rule and on which side.",
-  options: { format: { type: "string", value: "FORMAT", help: "text or json (text)", completes: ["text", "json"] } },
+  summary: "Explain whether a connection is allowed, by which rule and on which side.",
+  options: {
+    format: {
+      type: "string",
+      value: "FORMAT",
+      help: "Output format: text or json (default text)",
+      completes: ["text", "json"],
+    },
+  },
   completes: ["service", "task", "node"],
   examples: [
     { line: "muster policy explain web db tcp/5432", does: "between tasks of two services" },
-    { line: "muster policy explain 203.0.113.7 web.1 tcp/80", does: "from outside to one task" },
+    { line: "muster policy explain 203.0.113.7 web.1 tcp/80", does: "from outside the cluster to one task" },
   ],
   run: ({ operands: [from = "", to = "", traffic = ""], shell, values }) => {
     parseTraffic(traffic);

@@ -65,9 +65,9 @@ export function tally(endpoints: readonly DataplaneEndpointReport[]): string {
 }
 
 export const status = command({
-  summary: "Shows how each node's dataplane does: its driver, and what of its endpoints is in force.",
+  summary: "Show the state of each node's dataplane: its driver and the status of its endpoints.",
   options: listingOptions,
-  examples: [{ line: "muster policy status", does: "one line for each node" }],
+  examples: [{ line: "muster policy status", does: "one line per node" }],
   run: ({ values, shell }) =>
     withManager(shell, async (client) => {
       const [nodes, reports] = await Promise.all([listNodes(client), readReports(client)]);

@@ -14,36 +14,36 @@ import { tokenFlags, tokenOf } from "./token-flags.ts";
 import { csiFlag, hostPortOf, logging, metricsFlag, telemetryFor } from "./serving-flags.ts";
 
 export const agent: Command = command({
-  summary: "Runs one node: joins the cluster and runs the tasks that it is given.",
+  summary: "Run one node: join the cluster and run the tasks assigned to it.",
   options: {
-    join: { type: "string", value: "ADDR:PORT", help: "any manager; needed once, then it knows them" },
+    join: { type: "string", value: "ADDR:PORT", help: "Address of any manager; needed only for the first start" },
     ...tokenFlags("worker"),
-    "data-dir": { type: "string", value: "DIR", help: "where it keeps its identity and its tasks; always needed" },
-    hostname: { type: "string", value: "NAME", help: "what the cluster calls it (this machine's name)" },
+    "data-dir": { type: "string", value: "DIR", help: "Directory for the node's identity and tasks (required)" },
+    hostname: { type: "string", value: "NAME", help: "Hostname of the node (default: this machine's)" },
     "data-path-addr": {
       type: "string",
       value: "ADDR",
-      help: "where other nodes' packets for its tasks reach it (where managers see it)",
+      help: "Address for data path traffic from other nodes (default: the address that managers see)",
     },
-    label: { type: "string", multiple: true, value: "KEY=VALUE", help: "label of the engine, for constraints" },
+    label: { type: "string", multiple: true, value: "KEY=VALUE", help: "Engine label, for constraints" },
     "node-generic-resource": {
       type: "string",
       multiple: true,
       value: "KIND=COUNT|KIND=NAME",
-      help: "what else of it can be used up, such as ssd=3, or gpu=UUID1 and gpu=UUID2",
+      help: "User-defined resource of the node, such as ssd=3, or gpu=UUID1 and gpu=UUID2",
     },
     "csi-plugin": csiFlag,
     ...driverFlags,
     "dataplane-driver": {
       type: "string",
       value: "PATH",
-      help: "what programs this node's network by policies: a driver of Felix's protocol (none)",
+      help: "Executable of a dataplane driver, speaking Felix's protocol, that enforces network policies on this node (default: none)",
       completes: "file",
     },
     "dataplane-protocol": {
       type: "string",
       value: "GENERATION",
-      help: "generation that the driver speaks: 2016 (Felix 2.0), current (to 3.31), 3.32 (and newer) (default current)",
+      help: "Protocol generation of the dataplane driver: 2016 (Felix 2.0), current (up to 3.31) or 3.32 (and newer) (default current)",
       completes: [...generations],
     },
     metrics: metricsFlag,

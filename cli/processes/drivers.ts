@@ -22,28 +22,28 @@ export const driverFlags = {
     type: "string",
     multiple: true,
     value: "DIR",
-    help: "runs every executable in it as a task-driver plugin (plugins/ under the data dir)",
+    help: "Directory whose executables are run as task-driver plugins (default: plugins/ under the data dir)",
   },
   driver: {
     type: "string",
     multiple: true,
     value: "NAME=PATH",
-    help: "one task-driver plugin by its executable; exec=none: not our own of processes, which is there otherwise",
+    help: "Task-driver plugin and its executable; exec=none turns off the built-in exec driver",
   },
   "driver-config": {
     type: "string",
     multiple: true,
     value: "NAME=JSON|NAME=@FILE",
-    help: "what a task-driver plugin is configured with; NAME is its file's, or that of --driver",
+    help: "Configuration of a task-driver plugin; NAME is the name given with --driver, or the plugin's file name",
   },
   "task-user": {
     type: "string",
     value: "USER",
-    help: "User of process tasks that name none, when the agent runs as root (default nobody)",
+    help: "User for process tasks that do not name one, if the agent runs as root (default nobody)",
   },
   "allow-root": {
     type: "boolean",
-    help: "Allow process tasks to run as root. Whoever may create a service is then root of this node",
+    help: "Allow process tasks to run as root. Everyone who may create a service then has root on this node",
   },
 } as const;
 

@@ -31,11 +31,11 @@ import { logging, telemetryFor } from "./serving-flags.ts";
 
 const { "nats-move": _, "lease-ttl": __, ...natsOnly } = natsFlags;
 const flags = {
-  "data-dir": { type: "string", value: "DIR", help: "the data dir of a manager that is stopped" },
+  "data-dir": { type: "string", value: "DIR", help: "Data directory of a stopped manager" },
   "unlock-key-file": {
     type: "string",
     value: "FILE",
-    help: "File whose first line is the unlock key of a manager that autolock has locked; - reads standard input",
+    help: "File whose first line is the unlock key of a locked manager; - reads standard input",
     completes: "file",
   },
   ...natsOnly,
@@ -43,7 +43,7 @@ const flags = {
 } as const;
 
 const check: Command = command({
-  summary: "Reads the whole log and its snapshots and says what of them can be used; changes nothing.",
+  summary: "Read the whole log and its snapshots and report what is usable; changes nothing.",
   options: flags,
   run: ({ values, shell }) =>
     withLog(values, async ({ checked }) => {
@@ -53,8 +53,8 @@ const check: Command = command({
 });
 
 const repair: Command = command({
-  summary: "Keeps the newest state that can be read, and drops the log before it, after making a copy.",
-  options: { ...flags, yes: { type: "boolean", short: "y", help: "do not ask" } },
+  summary: "Keep the newest readable state and drop the log before it, after making a copy.",
+  options: { ...flags, yes: { type: "boolean", short: "y", help: "Do not prompt for confirmation" } },
   run: ({ values, shell }) => withLog(values, (opened) => mend(opened, values.yes === true, shell)),
 });
 

@@ -9,11 +9,11 @@ import { tokenFlags, tokenOf, type TokenValues } from "./token-flags.ts";
 import { defaultPort, serving, servingOf, telemetryFor } from "./serving-flags.ts";
 
 export const manager: Command = command({
-  summary: "Runs one manager; without --nats with a nats-server of its own under the data dir.",
+  summary: "Run one manager; without --nats it runs a nats-server of its own under the data dir.",
   options: {
     ...serving,
     ...natsFlags,
-    join: { type: "string", value: "ADDR:PORT", help: "a manager of the cluster that this one is to join" },
+    join: { type: "string", value: "ADDR:PORT", help: "Address of a manager of the cluster to join" },
     ...tokenFlags("manager"),
   },
   run: async ({ values }) => {

@@ -16,37 +16,37 @@ export const natsFlags = {
     type: "string",
     multiple: true,
     value: "URL",
-    help: "the servers of a NATS that managers share, once for each or with commas; with three or more the log has three copies",
+    help: "Servers of a NATS cluster shared by all managers; repeat the flag or separate with commas. With three or more the log has three replicas",
   },
   "nats-ca": {
     type: "string",
     value: "FILE",
-    help: "certificates of the CAs that these servers' certificates are of (the machine's)",
+    help: "CA certificates for verifying these servers (default: the system's)",
     completes: "file",
   },
   "nats-cert": {
     type: "string",
     value: "FILE",
-    help: "certificate to show to servers that ask for one",
+    help: "Client certificate for these servers",
     completes: "file",
   },
-  "nats-key": { type: "string", value: "FILE", help: "its private key", completes: "file" },
+  "nats-key": { type: "string", value: "FILE", help: "Private key of the client certificate", completes: "file" },
   "nats-insecure": {
     type: "boolean",
-    help: "accept servers beyond loopback without TLS or authentication",
+    help: "Accept servers beyond loopback without TLS or authentication",
   },
   "nats-password-file": {
     type: "string",
     value: "FILE",
-    help: "File whose first line is the password of the user that --nats names; - reads standard input",
+    help: "File whose first line is the password for the user named in --nats; - reads standard input",
     completes: "file",
   },
   "lease-ttl": {
     type: "string",
     value: "DURATION",
-    help: "How long a leader may be silent before another takes its place, for all managers on these servers (3s to 60s; default: as it was set before, or 3s); at least four round trips of a write",
+    help: "Leader lease, for all managers on these servers: how long a silent leader is waited for before it is replaced (3s to 60s; at least four round trips of a write; default: as set before, or 3s)",
   },
-  "nats-move": { type: "boolean", help: "takes there first what this manager's own NATS holds" },
+  "nats-move": { type: "boolean", help: "Move the data of this manager's own NATS to these servers first" },
 } as const;
 
 export interface SharedNats {

@@ -19,58 +19,74 @@ const defaultListen = `0.0.0.0:${defaultPort}`;
 
 export const logFile = "muster.log";
 export const logging = {
-  "log-level": { type: "string", value: "LEVEL", help: "trace, debug, info, warn, error or fatal (info)" },
+  "log-level": {
+    type: "string",
+    value: "LEVEL",
+    help: "Log level: trace, debug, info, warn, error or fatal (default info)",
+  },
 } as const;
 export const metricsFlag = {
   type: "string",
   value: "ADDR:PORT",
-  help: "serves /metrics and /healthz there (nowhere)",
+  help: "Serve /metrics and /healthz on this address (default: off)",
 } as const;
 export const csiFlag = {
   type: "string",
   multiple: true,
   value: "NAME=unix:///PATH",
-  help: "a CSI plugin by the socket on which it answers",
+  help: "CSI plugin and the socket that it listens on",
 } as const;
 export const serving = {
   "data-dir": {
     type: "string",
     value: "DIR",
-    help: "where it keeps its state; up and start have a place of their own",
+    help: "Directory for state (up and start have a default)",
   },
-  listen: { type: "string", value: "ADDR:PORT", help: "where nodes reach it (0.0.0.0:2377)" },
-  advertise: { type: "string", value: "ADDR[:PORT]", help: "the address that nodes are told (found out)" },
+  listen: {
+    type: "string",
+    value: "ADDR:PORT",
+    help: "Listen address for nodes and other managers (default 0.0.0.0:2377)",
+  },
+  advertise: { type: "string", value: "ADDR[:PORT]", help: "Advertised address (default: detected)" },
   metrics: metricsFlag,
   "default-addr-pool": {
     type: "string",
     multiple: true,
     value: "CIDR",
-    help: "where subnets of networks are taken from, when the cluster is founded (10.0.0.0/8)",
+    help: "Address pool for subnets of networks, set when the cluster is created (default 10.0.0.0/8)",
   },
-  "default-addr-pool-mask-length": { type: "string", value: "BITS", help: "how large these subnets are (24)" },
-  "data-path-port": { type: "string", value: "PORT", help: "UDP port of the engines' VXLAN traffic (4789)" },
+  "default-addr-pool-mask-length": {
+    type: "string",
+    value: "BITS",
+    help: "Prefix length of subnets taken from the pool (default 24)",
+  },
+  "data-path-port": {
+    type: "string",
+    value: "PORT",
+    help: "UDP port for VXLAN traffic between engines (default 4789)",
+  },
   "accept-log-loss": {
     type: "boolean",
-    help: "start although NATS has lost records that this manager has seen; what they said is gone",
+    help: "Start although NATS has lost records that this manager has seen; their changes are lost",
   },
   "csi-plugin": csiFlag,
   "json-listen": {
     type: "string",
     value: "ADDR[:PORT]",
-    help: "serves the JSON API there, by default on port 17070 (nowhere)",
+    help: "Serve the JSON API on this address; the port defaults to 17070 (default: off)",
   },
   "json-origin": {
     type: "string",
     multiple: true,
     value: "ORIGIN",
-    help: "origin of pages that may open the JSON API in a browser, such as https://example.com (its own alone)",
+    help: "Origin of pages that may use the JSON API in a browser, such as https://example.com (default: same origin only)",
   },
   "json-agent-listen": {
     type: "string",
     value: "ADDR[:PORT]",
-    help: "serves the JSON API to agents that show their node's certificate, by default on port 17071 (nowhere)",
+    help: "Serve the JSON API to agents that present their node's certificate; the port defaults to 17071 (default: off)",
   },
-  "json-redirect": { type: "string", value: "ADDR:PORT", help: "sends logins at the JSON API on to that manager" },
+  "json-redirect": { type: "string", value: "ADDR:PORT", help: "Redirect logins at the JSON API to this manager" },
   ...logging,
 } as const;
 

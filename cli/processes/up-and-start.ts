@@ -31,7 +31,7 @@ function stateSentence(shell: Shell, dataDir: string, fresh: boolean | undefined
 
 const fresh = {
   type: "boolean",
-  help: "Begin a new cluster; the state of an earlier one in the data dir is put aside",
+  help: "Start a new cluster; the state of an earlier one in the data dir is moved aside",
 } as const;
 
 /** Whoever starts the sample cluster. */
@@ -45,12 +45,12 @@ function tellLocked(shell: Shell): (controlSocket: string) => void {
 }
 
 export const up: Command = command({
-  summary: "Runs a cluster on this machine: NATS, one manager and one agent.",
+  summary: "Run a cluster on this machine: NATS, one manager and one agent.",
   options: {
     ...serving,
     ...driverFlags,
     fresh,
-    "no-agent": { type: "boolean", help: "no node for process tasks on this machine" },
+    "no-agent": { type: "boolean", help: "Do not start an agent on this machine" },
   },
   run: async ({ values, shell }) => {
     const dataDir = values["data-dir"] ?? defaultDataDir();
@@ -84,12 +84,12 @@ export const up: Command = command({
 
 /** What `npm start` runs. */
 export const start: Command = command({
-  summary: "Runs a cluster on this machine with the sample service hello; --once ends when that has answered.",
+  summary: "Run a cluster on this machine with the sample service hello; --once exits when the service has answered.",
   options: {
     ...serving,
     fresh,
-    once: { type: "boolean", help: "ends everything when the sample service has answered" },
-    port: { type: "string", value: "PORT", help: "where the sample service answers (a free one)" },
+    once: { type: "boolean", help: "Exit as soon as every task of the sample service has answered" },
+    port: { type: "string", value: "PORT", help: "Port of the sample service (default: a free port)" },
   },
   run: async ({ values, shell }) => {
     const dataDir = values["data-dir"] ?? defaultDataDir();

@@ -156,7 +156,7 @@ export async function serviceListing(client: ManagerClient, unordered: readonly 
 }
 
 export const ls = command({
-  summary: "Lists services.",
+  summary: "List services.",
   options: { ...listingOptions, filter: { ...filterFlag, help: "id=, name=, label= or mode=" } },
   run: ({ values, shell }) =>
     withManager(shell, async (client) => {
@@ -168,7 +168,7 @@ export const ls = command({
 export const ps = command({
   operands: "SERVICE [SERVICE...]",
   min: 1,
-  summary: "Lists the tasks of services, with those of the past.",
+  summary: "List the tasks of one or more services, including past ones.",
   options: taskListingOptions,
   run: ({ values, operands, shell }) =>
     withManager(shell, (client) =>
@@ -183,8 +183,8 @@ export const ps = command({
 export const inspect = command({
   operands: "SERVICE [SERVICE...]",
   min: 1,
-  summary: "Shows everything that the cluster knows about services, defaults filled in.",
-  options: { ...inspectOptions, pretty: { type: "boolean", help: "for people rather than programs" } },
+  summary: "Display detailed information on one or more services, with defaults filled in.",
+  options: { ...inspectOptions, pretty: { type: "boolean", help: "Print in a human-friendly format" } },
   run: ({ values, operands, shell }) =>
     withManager(shell, async (client) => {
       const isPretty = values.pretty === true || values.format === "pretty";

@@ -35,15 +35,24 @@ const waitingMax = 8;
 const noticeTaskId = "";
 
 const flags = {
-  follow: { type: "boolean", short: "f", help: "goes on with what is written from now on" },
-  tail: { type: "string", short: "n", value: "N", help: "only the last N lines of each task, or 'all'" },
-  since: { type: "string", value: "TIME", help: "only lines since then: 2026-01-02T15:04:05Z, or 10m ago" },
-  timestamps: { type: "boolean", short: "t", help: "begins each line with when it was written" },
-  details: { type: "boolean", help: "shows what the log driver attaches to each line" },
-  "no-trunc": { type: "boolean", help: "shows whole ids" },
-  "no-resolve": { type: "boolean", help: "shows ids instead of names" },
-  "no-task-ids": { type: "boolean", help: "shows no ids of tasks" },
-  raw: { type: "boolean", help: "prints lines as they were written" },
+  follow: { type: "boolean", short: "f", help: "Follow log output" },
+  tail: {
+    type: "string",
+    short: "n",
+    value: "N",
+    help: "Number of lines to show from the end of each task's output, or 'all'",
+  },
+  since: {
+    type: "string",
+    value: "TIME",
+    help: "Show lines since a timestamp (2026-01-02T15:04:05Z) or relative time (10m)",
+  },
+  timestamps: { type: "boolean", short: "t", help: "Show timestamps" },
+  details: { type: "boolean", help: "Show extra details that the log driver provides" },
+  "no-trunc": { type: "boolean", help: "Do not truncate IDs" },
+  "no-resolve": { type: "boolean", help: "Do not map IDs to names" },
+  "no-task-ids": { type: "boolean", help: "Do not include task IDs" },
+  raw: { type: "boolean", help: "Print lines unmodified, without a prefix" },
 } as const;
 
 /** What is to be read: a service, or one task of it. */
@@ -60,7 +69,7 @@ export const logs = command({
   operands: "SERVICE|TASK",
   min: 1,
   max: 1,
-  summary: "Prints the output of a service's tasks, or of one task.",
+  summary: "Fetch the logs of a service or task.",
   options: flags,
   run: ({ values, operands, shell }) =>
     withManager(shell, async (client) => {

@@ -77,7 +77,7 @@ async function show(
 const create = command({
   operands: "[IMAGE|COMMAND] [ARG...]",
   stopsAtOperand: true,
-  summary: "Shows what 'service create' with the same flags would do.",
+  summary: "Show what 'service create' with the same flags would do.",
   options: { ...createFlags, format },
   run: ({ values: { format: chosen, ...values }, operands, shell }) =>
     withManager(shell, async (client) => {
@@ -90,7 +90,7 @@ const update = command({
   operands: "SERVICE",
   min: 1,
   max: 1,
-  summary: "Shows what 'service update' with the same flags would do.",
+  summary: "Show what 'service update' with the same flags would do.",
   options: { ...updateFlags, format },
   run: ({ values: { format: chosen, ...values }, operands, shell }) =>
     withManager(shell, async (client) => {
@@ -108,7 +108,7 @@ const rollback = command({
   operands: "SERVICE",
   min: 1,
   max: 1,
-  summary: "Shows what 'service rollback' would do.",
+  summary: "Show what 'service rollback' would do.",
   options: { format },
   run: ({ values, operands, shell }) =>
     withManager(shell, async (client) => {
@@ -120,7 +120,7 @@ const rollback = command({
 const scale = command({
   operands: "SERVICE=REPLICAS [SERVICE=REPLICAS...]",
   min: 1,
-  summary: "Shows what 'service scale' would do, for each service by itself.",
+  summary: "Show what 'service scale' would do, for each service by itself.",
   options: { format },
   run: ({ values, operands, shell }) => {
     const wanted = operands.map(parseScale);

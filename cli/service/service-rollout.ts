@@ -40,7 +40,7 @@ export const rollout: Command = command({
   operands: "pause|resume|step|abort|status SERVICE",
   min: 2,
   max: 2,
-  summary: "Pauses, resumes, steps or aborts an update or rollback, or shows how far it is and what holds it up.",
+  summary: "Pause, resume, step or abort an update or rollback, or show its progress and what blocks it.",
   options: { format: plainFormat },
   run: ({ values, operands, shell }) => {
     const [verb, service] = operands as readonly [string, string];

@@ -17,14 +17,14 @@ const columnsDefault = 80;
 const silenceMs = 10_000;
 
 export const ca: Command = command({
-  summary: "Prints the cluster's root certificate (PEM); --rotate replaces it while everything keeps running.",
+  summary: "Display the cluster's root certificate (PEM), or replace it with --rotate while everything keeps running.",
   options: {
-    rotate: { type: "boolean", help: "makes a new root, or takes the one that is given" },
-    "ca-cert": { type: "string", value: "FILE", help: "the certificate (PEM) of the root to rotate to" },
-    "ca-key": { type: "string", value: "FILE", help: "its private key (PEM)" },
+    rotate: { type: "boolean", help: "Rotate the root certificate: generate a new one, or use the one given" },
+    "ca-cert": { type: "string", value: "FILE", help: "Certificate (PEM) of the root to rotate to" },
+    "ca-key": { type: "string", value: "FILE", help: "Private key (PEM) of the root to rotate to" },
     ...caSettingOptions,
-    detach: { type: "boolean", short: "d", help: "does not wait until all nodes have changed over" },
-    quiet: { type: "boolean", short: "q", help: "shows no progress" },
+    detach: { type: "boolean", short: "d", help: "Exit immediately instead of waiting for the rotation to converge" },
+    quiet: { type: "boolean", short: "q", help: "Suppress progress output" },
   },
   run: async ({ values, shell }) => {
     const { "ca-cert": certFile, "ca-key": keyFile, "external-ca": externals, rotate } = values;

@@ -7,10 +7,10 @@ export const joinToken: Command = command({
   operands: "worker|manager",
   min: 1,
   max: 1,
-  summary: "Prints how a node joins; --rotate makes a new token first, and the old one is void.",
+  summary: "Display the command with which a node joins; --rotate replaces the token first.",
   options: {
-    rotate: { type: "boolean", help: "makes a new token" },
-    quiet: { type: "boolean", short: "q", help: "prints the token alone" },
+    rotate: { type: "boolean", help: "Rotate the join token" },
+    quiet: { type: "boolean", short: "q", help: "Only display the token" },
   },
   run: ({ values, operands, shell }) =>
     withManager(shell, async (client) => {

@@ -20,13 +20,13 @@ export const caSettingOptions = {
   "cert-expiry": {
     type: "string",
     value: "DURATION",
-    help: "how long certificates of nodes are valid: 1h or more, 2160h by default",
+    help: "Validity period of node certificates (minimum 1h; default 2160h)",
   },
   "external-ca": {
     type: "string",
     multiple: true,
     value: "protocol=cfssl,url=URL",
-    help: "where certificates are signed instead of here; replaces all that were set",
+    help: "External CA that signs certificates; replaces all external CAs set before",
   },
 } as const;
 
@@ -35,15 +35,15 @@ export const clusterSettingOptions = {
   "dispatcher-heartbeat": {
     type: "string",
     value: "DURATION",
-    help: "how often nodes say that they live, 5s by default",
+    help: "Dispatcher heartbeat period (default 5s)",
   },
   "task-history-limit": {
     type: "string",
     value: "NUMBER",
-    help: "how many tasks of a slot that have ended are kept, 5 by default",
+    help: "Number of finished tasks to keep per slot (default 5)",
   },
-  "snapshot-interval": { type: "string", value: "NUMBER", help: "kept for Docker's scripts: the log is NATS's" },
-  "max-snapshots": { type: "string", value: "NUMBER", help: "kept for Docker's scripts: the log is NATS's" },
+  "snapshot-interval": { type: "string", value: "NUMBER", help: "Accepted for compatibility; NATS stores the log" },
+  "max-snapshots": { type: "string", value: "NUMBER", help: "Accepted for compatibility; NATS stores the log" },
 } as const;
 
 export interface CaSettings {

@@ -22,10 +22,10 @@ export function printUnlockKey(shell: Shell, key: string): void {
 }
 
 export const unlockKey: Command = command({
-  summary: "Prints the key that unlocks a manager which restarts; --rotate makes a new one first.",
+  summary: "Display the unlock key of managers; --rotate replaces it first.",
   options: {
-    rotate: { type: "boolean", help: "makes a new key, which replaces the old one" },
-    quiet: { type: "boolean", short: "q", help: "prints the key alone" },
+    rotate: { type: "boolean", help: "Rotate the unlock key" },
+    quiet: { type: "boolean", short: "q", help: "Only display the unlock key" },
   },
   run: ({ values, shell }) =>
     withManager(shell, async (client) => {

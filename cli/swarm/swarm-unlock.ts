@@ -60,7 +60,7 @@ async function untilServing(shell: Shell): Promise<void> {
 }
 
 export const unlock: Command = command({
-  summary: "Unlocks a manager that was restarted; the key is asked for, or read from standard input.",
+  summary: "Unlock a restarted manager; the key is prompted for, or read from standard input.",
   options: {},
   run: async ({ shell }) => {
     await withManager(shell, async (client) => {

@@ -24,9 +24,12 @@ function changed(spec: ClusterSpec, { autolock, ...settings }: UpdateFlags): Clu
 }
 
 export const update: Command = command({
-  summary: "Changes settings of the cluster.",
+  summary: "Update settings of the cluster.",
   options: {
-    autolock: { type: "boolean", help: "a manager that restarts has to be unlocked; --autolock=false ends that" },
+    autolock: {
+      type: "boolean",
+      help: "Lock managers when they restart, until the unlock key is given; --autolock=false turns it off",
+    },
     ...clusterSettingOptions,
   },
   run: ({ values, shell }) =>

@@ -70,7 +70,7 @@ test("the help of a command ends in its examples", async (t) => {
   const { text } = await printed("node", "update", "--help");
   t.regex(
     text,
-    /Examples:\n {2}# moves its tasks away, for maintenance\n {2}muster node update --availability drain web-1\n/,
+    /Examples:\n {2}# move tasks away for maintenance\n {2}muster node update --availability drain web-1\n/,
   );
 });
 
