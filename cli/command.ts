@@ -114,13 +114,13 @@ export interface CommandDescription {
   readonly completes: readonly Completable[] | null;
 }
 
-const control = { type: "string", short: "H", value: "SOCKET", help: "the manager to ask" } as const;
+const control = { type: "string", short: "H", value: "SOCKET", help: "Control socket of the manager to use" } as const;
 const context = {
   type: "string",
   value: "CONTEXT",
   help: "Name of the context to use (see 'muster context')",
 } as const;
-const help = { type: "boolean", short: "h", help: "shows this" } as const;
+const help = { type: "boolean", short: "h", help: "Show this help" } as const;
 
 /** Options that every command takes. A command with a `--host` of its own (as `service create`) leaves `-H` to this. */
 function commonTo(options: ParseArgsOptionsConfig): FlagTable {

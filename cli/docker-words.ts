@@ -20,8 +20,6 @@ const ofEngines: readonly string[] = [
   "import",
   "kill",
   "load",
-  "login",
-  "logout",
   "manifest",
   "pause",
   "plugin",

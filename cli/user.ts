@@ -77,7 +77,7 @@ function statusOf({ disabled, registrationEndsAt }: UserEntry, now: number): str
 }
 
 const ls = command({
-  summary: "Lists users, what they may do, and who has yet to register.",
+  summary: "List users with their roles and whether they have registered.",
   options: listingOptions,
   run: ({ values, shell }) =>
     withManager(shell, async (client) => {

@@ -8,6 +8,7 @@ import { LoginRate } from "../../machines/json/login-rate.ts";
 import { timeMs } from "../../proto/time.ts";
 import type { JsonApi, LoginAttempt, LoginOutcome } from "../../runtime/json-api.ts";
 import { PasswordsBusy, type Passwords } from "../../runtime/passwords.ts";
+import { sourceOf } from "../../runtime/source-of.ts";
 import type { Environment } from "../environment.ts";
 import { createRegistrations } from "./registrations.ts";
 import { identityOf, recordId } from "./user-records.ts";
@@ -37,7 +38,7 @@ export function createLogins(env: Environment, passwords: Passwords): Logins {
     register: createRegistrations(env, passwords, rate),
 
     async check({ name, password, address, certifiedNode }) {
-      if (!rate.admits(address, clock.monotonic())) return { kind: "busy" };
+      if (!rate.admits(sourceOf(address), clock.monotonic())) return { kind: "busy" };
       const identity = name === null ? null : identityOf(store, name);
       if (identity?.kind === "machine" && identity.nodeId === certifiedNode)
         return { kind: "accepted", identity, lastLoginMs: null };
@@ -56,7 +57,7 @@ export function createLogins(env: Environment, passwords: Passwords): Logins {
         if (present.kind === "user") note(present.name, address);
         return { kind: "accepted", identity: present, lastLoginMs: lastLogin === null ? null : timeMs(lastLogin) };
       }
-      rate.refused(address, clock.monotonic());
+      rate.refused(sourceOf(address), clock.monotonic());
       return { kind: "refused" };
     },
   };

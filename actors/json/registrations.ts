@@ -5,6 +5,7 @@ import { checkPassword } from "../../machines/validation/user.ts";
 import { User } from "../../proto/gen/messages.ts";
 import type { RegistrationAttempt, RegistrationOutcome } from "../../runtime/json-api.ts";
 import { PasswordsBusy, type Passwords } from "../../runtime/passwords.ts";
+import { sourceOf } from "../../runtime/source-of.ts";
 import { RpcError, type Peer } from "../../runtime/rpc.ts";
 import { replacement, transact } from "../control/write.ts";
 import type { Environment } from "../environment.ts";
@@ -25,12 +26,12 @@ export function createRegistrations(
   const decoy = env.random.fork("registrations").bytes(secretKeyBytes);
 
   return async ({ name, address, open }) => {
-    if (!rate.admits(address, clock.monotonic())) return { kind: "busy" };
+    if (!rate.admits(sourceOf(address), clock.monotonic())) return { kind: "busy" };
     const id = name?.kind === "user" ? recordId(name) : "";
     const registration = usableRegistration(store.get("user", id), clock.now());
     const password = open(registration?.secretKey ?? decoy);
     if (registration === null || password === null) {
-      rate.refused(address, clock.monotonic());
+      rate.refused(sourceOf(address), clock.monotonic());
       return { kind: "refused" };
     }
     const refusal = checkPassword(password);
@@ -47,7 +48,7 @@ export function createRegistrations(
       return { kind: "registered", secretKey: registration.secretKey };
     } catch (error) {
       if (error instanceof SpentError) {
-        rate.refused(address, clock.monotonic());
+        rate.refused(sourceOf(address), clock.monotonic());
         return { kind: "refused" };
       }
       if (error instanceof PasswordsBusy) return { kind: "busy" };

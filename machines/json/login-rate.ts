@@ -1,10 +1,11 @@
 /**
- * How fast logins may come, in all and from one address: what a storm of them, or somebody who guesses, is held to. Two
- * buckets for each address, one for attempts and one for those that were refused, which fill up again over a minute.
+ * How fast logins may come, in all and from one source: the bound for a storm of logins, and for somebody who guesses passwords. Two
+ * buckets for each source, one for attempts and one for refused ones, which fill up again over a minute.
  *
  * LR1: a refused login costs more than one that succeeds, so that those who know their password are not held up by the
  *      bound for those who guess it.
  * LR2: what is kept is bounded, however many addresses come.
+ * LR3: a source is an IPv4 address or an IPv6 /64 network (`runtime/source-of.ts`), of which one machine usually has all addresses.
  */
 
 /** Logins of one address within a minute. Thousands of clients behind one address may come back at once after a change of manager. */

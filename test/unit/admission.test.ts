@@ -2,7 +2,8 @@
 import { connect as connectSocket, type Socket } from "node:net";
 import { connect as connectTlsSocket, type TLSSocket } from "node:tls";
 import test, { type ExecutionContext } from "ava";
-import { Crowd, sourceOf } from "../../edges/grpc/admission/crowd.ts";
+import { Crowd } from "../../edges/grpc/admission/crowd.ts";
+import { sourceOf } from "../../runtime/source-of.ts";
 import { Handshakes } from "../../edges/grpc/admission/handshakes.ts";
 import { Refusals } from "../../edges/grpc/admission/refusals.ts";
 import { GetRootCACertificateRequest, HeartbeatRequest, PublishLogsMessage } from "../../proto/gen/messages.ts";

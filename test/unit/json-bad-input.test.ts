@@ -11,6 +11,7 @@ import { refusalsPerMinute } from "../../machines/json/login-rate.ts";
 import { until } from "../fixtures/until.ts";
 import { createdService, spec, workerNode } from "../support/control.ts";
 import { jsonWorld, password, type Reply, type TestClient } from "../support/json-api.ts";
+import { post } from "../support/json-post.ts";
 import { call } from "../support/manager.ts";
 
 type World = Awaited<ReturnType<typeof jsonWorld>>;
@@ -171,6 +172,20 @@ const lines: Readonly<Record<string, (t: ExecutionContext, scene: Scene) => Prom
     t.is(derived.passwords, before, "who is turned away costs no work");
     for (const { socket } of clients) socket.close();
     clock.advance(60_000);
+  },
+
+  async "a registration without the right key"(t, world) {
+    const { derived } = world;
+    const before = derived.passwords;
+    const bytes = (length: number): string => Buffer.alloc(length, 1).toString("base64");
+    const body = { user: "user-ada", nonce: bytes(24), "cipher-text": bytes(64) };
+    const statusOf = async (fields: object): Promise<number> =>
+      (await post(world, "/register", JSON.stringify(fields))).status;
+    t.is(await statusOf(body), 401);
+    t.is(await statusOf({ ...body, user: "user-nobody" }), 401);
+    t.is(await statusOf({ user: "user-ada" }), 400);
+    t.is(await statusOf({ ...body, "cipher-text": bytes(20_000) }), 413);
+    t.is(derived.passwords, before, "no password is hashed");
   },
 
   async "a wrong password"(t, { connect, derived }) {

@@ -175,6 +175,15 @@ test("tries over gRPC and over the JSON API count together, for each address", a
   api.stop();
 });
 
+test("LR3: tries from addresses of one IPv6 /64 network count together, those from another apart", async (t) => {
+  const { logins } = await world();
+  const attempt = { name: { kind: "user", name: "ada" }, certifiedNode: null } as const;
+  for (let at = 0; at < refusalsPerMinute; at += 1)
+    await logins.check({ ...attempt, password: "something else", address: `2001:db8::${at}` });
+  t.is((await logins.check({ ...attempt, password, address: "2001:db8::ffff" })).kind, "busy");
+  t.is((await logins.check({ ...attempt, password, address: "2001:db8:0:1::1" })).kind, "accepted");
+});
+
 test("where an external CA alone has the root's key, nobody gets a certificate", async (t) => {
   const all = await world();
   const [cluster] = all.store.all("cluster");

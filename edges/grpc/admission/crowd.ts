@@ -4,25 +4,9 @@
  *
  * W1: no more than `max` in all and `perSourceMax` of one source.
  */
-import { isIPv6 } from "node:net";
-
 export interface Member {
   /** True while we owe it something: such a member goes only when its source has no other. */
   readonly isServed: boolean;
-}
-
-/** Groups of an IPv6 address that name a network, of which one machine usually has all addresses. */
-const networkGroups = 4;
-
-/** Who is counted together: an IPv4 address, or the /64 network of an IPv6 address. */
-export function sourceOf(address: string): string {
-  const plain = address.replace(/^::ffff:(?=\d+\.)/, "");
-  if (!isIPv6(plain)) return plain;
-  const [head = "", tail] = plain.split("%")[0]?.split("::") ?? [];
-  const groups = head === "" ? [] : head.split(":");
-  const rest = tail === undefined || tail === "" ? [] : tail.split(":");
-  const zeros = tail === undefined ? 0 : Math.max(0, 8 - groups.length - rest.length);
-  return [...groups, ...Array.from({ length: zeros }, () => "0"), ...rest].slice(0, networkGroups).join(":");
 }
 
 export class Crowd<Each extends Member> {

@@ -10,7 +10,8 @@ import type { Server as TlsServer, TLSSocket } from "node:tls";
 import { FirstBytes } from "../first-bytes.ts";
 import { http1Refusal, isHttp1Request } from "../http1.ts";
 import type { Admission } from "./admission.ts";
-import { Crowd, sourceOf } from "./crowd.ts";
+import { Crowd } from "./crowd.ts";
+import { sourceOf } from "../../../runtime/source-of.ts";
 import { Handshakes } from "./handshakes.ts";
 import type { RefusalReason } from "./refusals.ts";
 
