@@ -2,6 +2,7 @@
 import {
   chooseManager,
   namesSameManagers,
+  noteUnreached,
   observeManager,
   replaceManagers,
   type KnownManager,
@@ -32,11 +33,11 @@ export class ManagerList {
         nodeId: peer?.nodeId ?? "",
         addr: peer?.addr ?? "",
         weight,
-        failures: 0,
+        unreached: 0,
       }));
     }
     if (address !== null && !this.#managers.some(({ addr }) => addr === address)) {
-      this.#managers = [...this.#managers, { nodeId: "", addr: address, weight: 0, failures: 0 }];
+      this.#managers = [...this.#managers, { nodeId: "", addr: address, weight: 0, unreached: 0 }];
       await this.#save();
     }
   }
@@ -51,6 +52,10 @@ export class ManagerList {
 
   observe(manager: KnownManager, weight: number): void {
     this.#managers = observeManager(this.#managers, manager, weight);
+  }
+
+  unreached(manager: KnownManager): void {
+    this.#managers = noteUnreached(this.#managers, manager);
   }
 
   /** Takes over what a session message lists; the disk is written when other managers are named than before. */

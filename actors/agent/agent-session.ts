@@ -165,7 +165,10 @@ export class SessionActor {
         channel.onClosed(() => this.#fail(link, `the connection to ${manager.addr} ended`));
         this.#send({ type: "manager.reached", addr: manager.addr });
       },
-      (error: unknown) => this.#fail(link, `cannot reach ${manager.addr}: ${sentence(error)}`),
+      (error: unknown) => {
+        if (!link.isClosed) managers.unreached(manager);
+        this.#fail(link, `cannot reach ${manager.addr}: ${sentence(error)}`);
+      },
     );
   }
 

@@ -55,7 +55,11 @@ export class CaLink {
     const manager = managers.choose();
     if (manager === null) throw new RpcError(Status.UNAVAILABLE, "no manager is known");
     this.#manager = manager;
-    return this.#keep(await dialer.dial(manager.addr, "node", identity));
+    const channel = await dialer.dial(manager.addr, "node", identity).catch((error: unknown) => {
+      managers.unreached(manager);
+      throw error;
+    });
+    return this.#keep(channel);
   }
 
   /** How the manager that was dialled last has served; a second word of it does nothing. */
