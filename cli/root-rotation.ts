@@ -28,7 +28,7 @@ export function rotationProgress({ rootCa }: Cluster, nodes: readonly Node[]): R
   const tlsInfo = (node: Node) => node.description?.tlsInfo ?? null;
   const behind = nodes.filter((node) => issuer === null || !isIssuedBy(tlsInfo(node), issuer));
   const trusting = nodes.filter((node) => isSameBytes(tlsInfo(node)?.trustRoot ?? new Uint8Array(), wanted)).length;
-  const nameOf = nodeNames(nodes);
+  const nameOf = nodeNames(nodes, "all");
   const isSwitched = rotation === null && behind.length === 0;
   return {
     digest: `sha256:${createHash("sha256").update(wanted).digest("hex")}`,

@@ -1,17 +1,22 @@
 /** What nodes are called where a hostname stands for them: a hostname that several have says nothing without the id. */
 import type { Node } from "../proto/gen/messages.ts";
 
-/** `alpha`; `alpha (ID)` where other nodes have that hostname; the id of a node that has none, or is not among them. */
-export function nodeNames(nodes: Iterable<Node>): (id: string) => string {
-  const byHostname = new Map<string, string[]>();
-  for (const { id, description } of nodes) {
+/**
+ * `alpha`; `alpha (ID)` where other nodes have that hostname; the id of a node that has none, or is not among them. Nodes of
+ * another role do not count: a manager runs no tasks, and a machine with a manager and an agent has two nodes of its hostname.
+ * `among` is `all` where nodes of both roles are listed together.
+ */
+export function nodeNames(nodes: Iterable<Node>, among: "role" | "all" = "role"): (id: string) => string {
+  const groups = new Map<string, { readonly hostname: string; readonly ids: string[] }>();
+  for (const { id, description, role } of nodes) {
     const hostname = description?.hostname ?? "";
-    const ids = byHostname.get(hostname);
-    if (ids === undefined) byHostname.set(hostname, [id]);
-    else ids.push(id);
+    const key = among === "role" ? `${role} ${hostname}` : hostname;
+    const group = groups.get(key);
+    if (group === undefined) groups.set(key, { hostname, ids: [id] });
+    else group.ids.push(id);
   }
   const names = new Map<string, string>();
-  for (const [hostname, ids] of byHostname)
+  for (const { hostname, ids } of groups.values())
     for (const id of ids) names.set(id, hostname === "" ? id : ids.length === 1 ? hostname : `${hostname} (${id})`);
   return (id) => names.get(id) ?? id;
 }

@@ -7,6 +7,8 @@ import { explainVolume, storedCsiView } from "../../machines/volumes/csi/explain
 import {
   Cluster,
   Endpoint,
+  Node,
+  NodeRole,
   Placement,
   ResourceRequirements,
   Resources,
@@ -21,7 +23,6 @@ import {
   VolumeInfo,
   VolumePublishStatus,
   VolumePublishStatus_State,
-  type Node,
 } from "../../proto/gen/messages.ts";
 import { readyNode, served, taskOf } from "../support/served.ts";
 import { pendingTask, readyNode as roomyNode } from "../support/scheduling.ts";
@@ -36,6 +37,12 @@ test("a hostname that several nodes have is followed by the id, and a node witho
     readyNode("n4", ""),
   ]);
   t.deepEqual(["n1", "n2", "n3", "n4", "n5"].map(nameOf), ["alpha (n1)", "beta", "alpha (n3)", "n4", "n5"]);
+});
+
+test("a manager beside an agent of its machine takes no name from it, but where nodes of both roles are listed", (t) => {
+  const nodes = [Node.patch(readyNode("m1", "alpha"), { role: NodeRole.MANAGER }), readyNode("n1", "alpha")];
+  t.deepEqual(["m1", "n1"].map(nodeNames(nodes)), ["alpha", "alpha"]);
+  t.deepEqual(["m1", "n1"].map(nodeNames(nodes, "all")), ["alpha (m1)", "alpha (n1)"]);
 });
 
 test("task ls tells two nodes of one hostname apart, and the hostname alone is refused", async (t) => {
