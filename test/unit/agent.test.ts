@@ -411,6 +411,22 @@ test("the managers list is kept, pruned and never emptied", async (t) => {
   t.regex(state.kind === "connecting" ? state.reason : "", /10\.0\.0\.9:2377/);
 });
 
+test("G2: an agent that reaches no manager tries each one before it tries any again", async (t) => {
+  const world = await new World().serving();
+  const dead = ["10.0.0.7:2377", "10.0.0.8:2377", "10.0.0.9:2377"];
+  world.tell({ managers: dead.map((addr) => peer(addr)) });
+  await world.pass(1_000);
+  world.sessions[0]?.sink.end(new RpcError(Status.ABORTED, "again"));
+  const tried: string[] = [];
+  await world.until(() => {
+    const state = world.agent.state();
+    const [addr] = (state.kind === "connecting" ? state.reason : "").match(/10\.0\.0\.\d:2377/) ?? [];
+    if (addr !== undefined && tried.at(-1) !== addr) tried.push(addr);
+    return tried.length >= 9;
+  });
+  for (const round of [0, 3, 6]) t.deepEqual(tried.slice(round, round + 3).toSorted(), dead, tried.join());
+});
+
 test("a clean shutdown leaves no task behind and tells the manager nothing", async (t) => {
   const world = await new World().serving();
   world.assignAll(task("t1"), task("t2"));
