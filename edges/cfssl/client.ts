@@ -1,17 +1,17 @@
 /**
- * External certificate authorities over CFSSL's API, asked with the manager's own certificate.
+ * Client of external certificate authorities over CFSSL's API; it authenticates with the manager's own certificate.
  *
- * F1: an address is only believed when its server certificate leads to the very root for which it is to sign.
- * F2: an answer of any length or slowness costs a bounded amount of memory and time.
+ * F1: an address is trusted only if its server certificate chains to the root for which it is to sign.
+ * F2: an answer costs a bounded amount of memory and time, however long or slow it is.
  */
 import { request } from "node:https";
 import { connect } from "node:tls";
 import type { ExternalCa, ExternalRequest } from "../../runtime/external-ca.ts";
 import { signingAnswer, signingRequest } from "./messages.ts";
 
-/** SwarmKit's time for a probe and for one request, in milliseconds. */
+/** Timeout of a probe and of one request, in milliseconds: SwarmKit's. */
 const timeoutMs = 5_000;
-/** SwarmKit reads no more of an answer, in bytes. */
+/** Maximum size of an answer, in bytes: SwarmKit's. */
 const answerBytesMax = 1_048_576;
 
 /** PEM; null before the manager has one. */
@@ -25,7 +25,7 @@ function options(rootPem: string, certificate: ClientCertificate) {
   } as const;
 }
 
-/** Null for what is no HTTPS address. */
+/** Null if `text` is not an HTTPS URL. */
 function httpsUrl(text: string): URL | null {
   if (!URL.canParse(text)) return null;
   const url = new URL(text);
@@ -42,7 +42,7 @@ export function createExternalCa(certificate: () => ClientCertificate): External
           method: "POST",
           headers: { "content-type": "application/json", "content-length": Buffer.byteLength(body) },
           agent: false,
-          // From the first byte to the last: a server that trickles is as useless as one that is silent. F2
+          // Covers the whole exchange: a server that trickles is as useless as a silent one. F2
           signal: AbortSignal.timeout(timeoutMs),
         },
         (response) => {
@@ -50,7 +50,7 @@ export function createExternalCa(certificate: () => ClientCertificate): External
           let length = 0;
           response.on("data", (chunk: Buffer) => {
             length += chunk.length;
-            if (length > answerBytesMax) call.destroy(new Error("the answer is too long"));
+            if (length > answerBytesMax) call.destroy(new Error(`the answer is longer than ${answerBytesMax} bytes`));
             else chunks.push(chunk);
           });
           response.on("error", reject);
@@ -92,7 +92,7 @@ export function createExternalCa(certificate: () => ClientCertificate): External
           resolve((error as Error).message);
           return;
         }
-        socket.setTimeout(timeoutMs, () => end("no answer in time"));
+        socket.setTimeout(timeoutMs, () => end(`no answer within ${timeoutMs} ms`));
         socket.once("secureConnect", () => end(null));
         socket.once("error", (error) => end(error.message));
       });
@@ -108,12 +108,12 @@ export function createExternalCa(certificate: () => ClientCertificate): External
           problems.push(`${address}: ${(error as Error).message}`);
         }
       }
-      throw new Error(`no external CA signed: ${problems.join("; ") || "none is set"}`);
+      throw new Error(`no external CA signed the request: ${problems.join("; ") || "none is configured"}`);
     },
   };
 }
 
-/** TLS knows no server name that is an address. */
+/** TLS does not allow an IP address as a server name. */
 function serverName(host: string): { servername?: string } {
   return /^[\d.]+$|:/.test(host) ? {} : { servername: host };
 }

@@ -1,14 +1,14 @@
 /**
- * What CFSSL's signing API is sent and answers (https://github.com/cloudflare/cfssl, doc/api/endpoint_sign.txt): JSON over
+ * Requests and answers of CFSSL's signing API (https://github.com/cloudflare/cfssl, doc/api/endpoint_sign.txt): JSON over
  * HTTPS. Field names are CFSSL's.
  */
 import type { ExternalRequest } from "../../runtime/external-ca.ts";
 
-/** SwarmKit's name for the profile under which an external CA signs CA certificates. */
+/** The profile with which an external CA signs CA certificates: SwarmKit's name. */
 const crossSignProfile = "CA";
 const basicConstraintsOid = [2, 5, 29, 19];
 
-/** The JSON of a signing request. Managers are also dialled as the CA, so their certificates carry that name too. */
+/** The JSON of a signing request. Managers are also dialed as "swarm-ca", so their certificates carry that name too. */
 export function signingRequest(request: ExternalRequest): string {
   if (request.kind === "node") {
     const { csrPem, nodeId, organization, role } = request.node;
@@ -27,7 +27,7 @@ export function signingRequest(request: ExternalRequest): string {
     subject: { CN: commonName, names: [] },
     profile: crossSignProfile,
     label: "",
-    // In the request itself CFSSL ignores it.
+    // CFSSL ignores this extension in the CSR itself.
     extensions:
       basicConstraints === null
         ? []
@@ -49,7 +49,7 @@ function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === "object" && value !== null;
 }
 
-/** Reads an answer's body. Never throws. */
+/** Parses an answer's body. Never throws. */
 export function signingAnswer(body: string): SigningAnswer {
   let answer: unknown;
   try {
@@ -67,5 +67,5 @@ export function signingAnswer(body: string): SigningAnswer {
   const certificatePem = isRecord(result) ? result["certificate"] : null;
   return typeof certificatePem === "string" && certificatePem.includes("-----BEGIN CERTIFICATE-----")
     ? { kind: "signed", certificatePem }
-    : { kind: "refused", reason: "the answer holds no certificate" };
+    : { kind: "refused", reason: "the answer contains no certificate" };
 }

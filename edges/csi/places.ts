@@ -1,10 +1,10 @@
 /**
  * Where storage plugins mount volumes on this node:
  *
- *   <directory>/<volume id>/   staged      the plugin's own, once for the node
- *                              published   what tasks see; made by the plugin
+ *   <directory>/<volume id>/   staged      the plugin's staging path, once per node
+ *                              published   the path that tasks mount; created by the plugin
  *
- * Nothing in here is ever removed with what is in it: that would be somebody's data.
+ * Directories are removed only if empty: their contents are user data.
  */
 import { mkdir, rmdir, unlink } from "node:fs/promises";
 import { join } from "node:path";
@@ -20,24 +20,24 @@ export interface VolumeDirectory {
   remove(volumeId: string): Promise<void>;
 }
 
-/** `directory`: absolute. */
+/** `directory` is an absolute path. */
 export function volumeDirectory(directory: string): VolumeDirectory {
   const placesOf = (volumeId: string): Places => {
-    if (!isSubjectToken(volumeId)) throw new Error(`'${volumeId}' is not the id of a volume`);
+    if (!isSubjectToken(volumeId)) throw new Error(`invalid volume id "${volumeId}"`);
     const home = join(directory, volumeId);
     return { staging: join(home, "staged"), target: join(home, "published") };
   };
   return {
     async make(volumeId) {
       const places = placesOf(volumeId);
-      // Tasks of other users pass through to what is published.
+      // Tasks of other users must be able to traverse to the published path.
       await mkdir(directory, { recursive: true, mode: 0o711 });
       await mkdir(places.staging, { recursive: true, mode: 0o711 });
       return places;
     },
     async remove(volumeId) {
       const { staging, target } = placesOf(volumeId);
-      // A block volume was published as a file, others as directories; what a plugin has left in them stays.
+      // Block volumes are published as files, others as directories. Files that a plugin left behind are kept.
       for (const path of [target, staging, join(directory, volumeId)]) {
         await rmdir(path).catch(ignoreLeft);
       }

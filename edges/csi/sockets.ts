@@ -1,6 +1,6 @@
 /**
- * The Unix sockets of storage plugins: those that were named one by one, and all `<name>.sock` of a directory, which may
- * come and go while the process runs.
+ * The Unix sockets of storage plugins: those named one by one, and every `<name>.sock` in a directory, where sockets may
+ * appear and disappear while the process runs.
  */
 import { mkdirSync, readdirSync, watch, type FSWatcher } from "node:fs";
 import { join } from "node:path";
@@ -8,15 +8,15 @@ import type { CsiSockets } from "../../runtime/csi-sockets.ts";
 import { connectUnix } from "../grpc/client.ts";
 
 const suffix = ".sock";
-/** In milliseconds: not every file system tells of changes. */
+/** Polling interval in milliseconds: not every file system reports changes. */
 const lookEveryMs = 2_000;
-/** What a plugin may be called, here and as the driver of a volume. */
+/** Valid plugin names, here and as a volume's driver. */
 const pluginName = /^[A-Za-z0-9][A-Za-z0-9._:/-]*$/;
 
 export interface CsiSocketsOptions {
-  /** Paths of sockets by the plugin's name; they count as there whether or not the file is. */
+  /** Socket paths by plugin name; these plugins count as present even when the file is missing. */
   readonly named: ReadonlyMap<string, string>;
-  /** Made when it is missing. */
+  /** Created if missing. */
   readonly directory: string;
 }
 
@@ -28,7 +28,7 @@ export function isPluginName(text: string): boolean {
   return pluginName.test(text);
 }
 
-/** Throws when the directory can be neither made nor read. */
+/** Throws if the directory cannot be created or read. */
 export function openCsiSockets({ named, directory }: CsiSocketsOptions): OpenCsiSockets {
   mkdirSync(directory, { recursive: true, mode: 0o700 });
   const listeners = new Set<() => void>();
@@ -39,7 +39,7 @@ export function openCsiSockets({ named, directory }: CsiSocketsOptions): OpenCsi
     try {
       files = readdirSync(directory);
     } catch {
-      // It was removed: its plugins with it.
+      // The directory was removed, and its plugins with it.
     }
     const found = files.filter((file) => file.endsWith(suffix)).map((file) => file.slice(0, -suffix.length));
     return [...new Set([...named.keys(), ...found.filter(isPluginName)])].sort();
@@ -59,7 +59,7 @@ export function openCsiSockets({ named, directory }: CsiSocketsOptions): OpenCsi
     watcher = watch(directory, { persistent: false }, look);
     watcher.on("error", () => {});
   } catch {
-    // No more watches on this machine: looking now and then is enough.
+    // The system is out of watches: polling is enough.
   }
   return {
     names: () => names,

@@ -1,8 +1,8 @@
 /**
- * A driver's end of the pipes: messages from main arrive on fd 3, those to main leave on fd 4.
+ * A driver's end of the pipes: messages from main arrive on fd 3, messages to main leave on fd 4.
  *
- * P1: what follows a frame that cannot be read, or the end of the stream, is the end of the driver: main is gone or not
- *     to be understood, and a second driver may be about to begin.
+ * P1: an unreadable frame or the end of the stream ends the driver: main has exited or cannot be understood, and a second
+ *     driver may be about to start.
  */
 import { Socket } from "node:net";
 import { FromDataplane, ToDataplane } from "../../proto/gen/felix.ts";
@@ -11,11 +11,11 @@ import { FrameReader, frameOf } from "./frames.ts";
 export interface DriverPipesOptions {
   /** All messages that one read completed, in order. */
   readonly onMessages: (messages: readonly ToDataplane[]) => void;
-  /** Once: why nothing more will come. P1 */
+  /** Called once, with the reason why no more messages will arrive. P1 */
   readonly onEnd: (reason: string) => void;
 }
 
-/** What main may leave unread before heartbeats are left out: a main that does not read must not make this process grow. */
+/** Unread bytes beyond which heartbeats are dropped, so that a main that does not read cannot make this process grow. */
 const unreadBytesMax = 1024 * 1024;
 
 export class DriverPipes {
@@ -26,18 +26,20 @@ export class DriverPipes {
   #sequence = 0;
   #isEnded = false;
 
-  /** Throws when fd 3 or 4 is not a pipe or a socket: nobody started this process as a driver. */
+  /** Throws if fd 3 or 4 is not a pipe or a socket: this process was not started as a driver. */
   constructor(options: DriverPipesOptions, descriptors: { readonly input: number; readonly output: number }) {
     this.#options = options;
     this.#input = new Socket({ fd: descriptors.input, readable: true, writable: false });
     this.#output = new Socket({ fd: descriptors.output, readable: false, writable: true });
     this.#input.on("data", (chunk: Buffer) => this.#read(chunk));
-    this.#input.on("end", () => this.#end(this.#frames.isBetween ? "main is gone" : "the stream ended inside a frame"));
+    this.#input.on("end", () =>
+      this.#end(this.#frames.isBetween ? "main closed the pipe" : "main closed the pipe inside a frame"),
+    );
     for (const socket of [this.#input, this.#output])
       socket.on("error", (error) => this.#end(`the pipe to main broke: ${error.message}`));
   }
 
-  /** `isDroppable`: left out while main does not read. */
+  /** `isDroppable`: dropped while main does not read. */
   send(fields: Partial<FromDataplane>, isDroppable = false): void {
     if (this.#isEnded || (isDroppable && this.#output.writableLength > unreadBytesMax)) return;
     const message = FromDataplane.create({ ...fields, sequenceNumber: this.#sequence++ });
@@ -55,7 +57,7 @@ export class DriverPipes {
     }
     if (messages.length > 0) this.#options.onMessages(messages);
     if (broken !== null)
-      this.#end(`main cannot be understood: ${broken instanceof Error ? broken.message : "no frame"}`);
+      this.#end(`cannot read main's messages: ${broken instanceof Error ? broken.message : "invalid frame"}`);
   }
 
   #end(reason: string): void {

@@ -1,9 +1,9 @@
 /**
- * A dataplane driver as a child process, from main's side: fd 3 to it, fd 4 from it
+ * A dataplane driver as a child process, from main's side: fd 3 carries messages to it, fd 4 messages from it
  * (docs/reference/felix-dataplane-protocol.md §1, §9.2).
  *
- * L1: what waits for a driver that does not read is the pipe's content and one message; the rest waits merged, elsewhere.
- * L2: what a driver writes costs bounded memory: its messages have a limit, its lines are cut.
+ * L1: at most the pipe's content and one message wait for a driver that does not read; the rest waits elsewhere, merged.
+ * L2: a driver's output costs bounded memory: messages have a size limit, and log lines are truncated.
  */
 import { spawn } from "node:child_process";
 import type { Readable, Writable } from "node:stream";
@@ -14,18 +14,18 @@ import type { Logger } from "../../runtime/ports.ts";
 import { FrameReader, frameOf } from "./frames.ts";
 
 export interface DriverCommand {
-  /** As operators name it. */
+  /** The name that operators see. */
   readonly name: string;
-  /** Executable; it gets no arguments, as under Felix. */
+  /** Path of the executable, which gets no arguments (as under Felix). */
   readonly path: string;
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly log: Logger;
 }
 
-/** A status has some hundred bytes. L2 */
+/** A status takes some hundred bytes. L2 */
 const messageBytesMax = 1024 * 1024;
 const lineCharactersMax = 2_000;
-/** Between the end of a driver's pipe and the news of its exit. */
+/** How long to wait for a driver's exit after its pipe has closed, in milliseconds. */
 const exitAwaitedMs = 500;
 
 export function dataplaneLauncher(command: DriverCommand): DataplaneLauncher {
@@ -50,21 +50,21 @@ class DriverProcess implements DataplaneProcess {
     this.pid = child.pid ?? 0;
     for (const stream of [child.stdout, child.stderr] as readonly Readable[])
       createInterface({ input: stream }).on("line", (line) => {
-        log.info({ driver: name, line: line.slice(0, lineCharactersMax) }, "a dataplane driver says");
+        log.info({ driver: name, line: line.slice(0, lineCharactersMax) }, "output of a dataplane driver");
       });
     this.#input = child.stdio[3] as Writable;
-    this.#input.on("error", (error) => this.#suspect(`it takes nothing: ${error.message}`));
+    this.#input.on("error", (error) => this.#suspect(`cannot write to it: ${error.message}`));
     this.#input.on("drain", () => {
       if (!this.#isGone) listener.onWritable();
     });
     const output = child.stdio[4] as Readable;
     const frames = new FrameReader(messageBytesMax);
     output.on("data", (chunk: Buffer) => this.#read(frames, chunk));
-    output.on("error", (error) => this.#suspect(`it cannot be heard: ${error.message}`));
+    output.on("error", (error) => this.#suspect(`cannot read from it: ${error.message}`));
     output.on("end", () =>
       this.#suspect(frames.isBetween ? "it closed its pipe" : "it closed its pipe inside a frame"),
     );
-    child.on("error", (error) => this.#exit(`it cannot be started: ${error.message}`));
+    child.on("error", (error) => this.#exit(`cannot start it: ${error.message}`));
     child.on("exit", (code, signal) =>
       this.#exit(signal === null ? `exit code ${code ?? "unknown"}` : `signal ${signal}`),
     );
@@ -87,11 +87,11 @@ class DriverProcess implements DataplaneProcess {
     try {
       for (const body of frames.push(chunk)) this.#listener.onMessage(FromDataplane.decode(body));
     } catch (error) {
-      this.#break(`it cannot be understood: ${error instanceof Error ? error.message : "no frame"}`);
+      this.#break(`cannot read its messages: ${error instanceof Error ? error.message : "invalid frame"}`);
     }
   }
 
-  /** Mostly this is its exit, which says more and is a moment away. */
+  /** The driver has probably exited: wait for its exit status, which says more and usually follows within moments. */
   #suspect(reason: string): void {
     this.#closing ??= setTimeout(() => this.#break(reason), exitAwaitedMs);
   }
@@ -106,7 +106,7 @@ class DriverProcess implements DataplaneProcess {
     if (this.#isGone) return;
     this.#isGone = true;
     for (const timer of [this.#kill, this.#closing]) if (timer !== null) clearTimeout(timer);
-    // What a child of the driver holds open must not keep us waiting.
+    // A pipe that a child of the driver still holds open must not keep this process waiting.
     this.#input.destroy();
     this.#listener.onExit(how);
   }

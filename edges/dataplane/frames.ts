@@ -1,22 +1,22 @@
 /**
- * The frames on a dataplane driver's pipes: eight bytes of length, little-endian, then so many bytes of protobuf
+ * The frames on a dataplane driver's pipes: a length of eight bytes, little-endian, then that many bytes of protobuf
  * (docs/reference/felix-dataplane-protocol.md §1).
  *
- * F1: what a reader holds is bounded by the largest frame, whatever length a peer writes and however it cuts its bytes.
- * F2: after a frame that cannot be, nothing more is read: the stream cannot be found again.
+ * F1: a reader's memory is bounded by the largest frame, whatever lengths a peer sends and however its bytes are split.
+ * F2: nothing is read after an invalid frame: frame boundaries are lost for good.
  */
 
-/** The protocol has no limit of its own. A set of a million members, the most that Felix takes, has about 17 MB. */
+/** The protocol itself has no limit. A set of a million members, the most that Felix accepts, takes about 17 MB. */
 export const frameBytesMax = 256 * 1024 * 1024;
 
 const headerBytes = 8;
 
-/** The stream is broken for good. F2 */
+/** The stream is permanently broken. F2 */
 export class FrameError extends Error {
   override readonly name = "FrameError";
 }
 
-/** A frame around `body`, as one piece. */
+/** `body` with its frame header, in one buffer. */
 export function frameOf(body: Uint8Array): Buffer {
   const frame = Buffer.allocUnsafe(headerBytes + body.length);
   frame.writeBigUInt64LE(BigInt(body.length), 0);
@@ -24,12 +24,12 @@ export function frameOf(body: Uint8Array): Buffer {
   return frame;
 }
 
-/** Puts frames together again from any pieces. */
+/** Reassembles frames from arbitrary chunks. */
 export class FrameReader {
   readonly #bytesMax: number;
   readonly #header = Buffer.alloc(headerBytes);
   #headerLength = 0;
-  /** Null while a header is read. */
+  /** Null while a header is being read. */
   #body: { readonly length: number; readonly pieces: Uint8Array[]; missing: number } | null = null;
   #isBroken = false;
 
@@ -37,12 +37,12 @@ export class FrameReader {
     this.#bytesMax = bytesMax;
   }
 
-  /** True between two frames: a stream may end here, and nowhere else. */
+  /** True between two frames, the only place where a stream may end. */
   get isBetween(): boolean {
     return this.#headerLength === 0 && this.#body === null;
   }
 
-  /** The bodies that `chunk` completes. Throws FrameError for a length over the limit, and on each call after that. */
+  /** The bodies that `chunk` completes. Throws FrameError on a length over the limit, and on each call after that. */
   push(chunk: Uint8Array): Buffer[] {
     if (this.#isBroken) throw new FrameError("the stream is broken");
     const bodies: Buffer[] = [];
@@ -58,7 +58,7 @@ export class FrameReader {
         continue;
       }
       const taken = Math.min(body.missing, chunk.length - at);
-      // A copy: the piece would else keep alive, or be overwritten with, the stream's own buffer.
+      // Copied: a slice would keep the stream's own buffer alive, or be overwritten with it.
       if (taken > 0) body.pieces.push(Buffer.from(chunk.subarray(at, at + taken)));
       body.missing -= taken;
       at += taken;
@@ -66,7 +66,7 @@ export class FrameReader {
         bodies.push(Buffer.concat(body.pieces, body.length));
         this.#body = null;
       } else if (body.pieces.length > 1_024) {
-        // A peer that writes byte by byte must not cost an object for each (F1).
+        // A peer that writes byte by byte must not cost an object per byte (F1).
         body.pieces.splice(0, body.pieces.length, Buffer.concat(body.pieces));
       }
     }
@@ -78,7 +78,7 @@ export class FrameReader {
     this.#headerLength = 0;
     if (length > BigInt(this.#bytesMax)) {
       this.#isBroken = true;
-      throw new FrameError(`a frame of ${length} bytes is over the limit of ${this.#bytesMax}`);
+      throw new FrameError(`frame of ${length} bytes exceeds the limit of ${this.#bytesMax}`);
     }
     this.#body = { length: Number(length), pieces: [], missing: Number(length) };
   }

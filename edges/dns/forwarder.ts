@@ -1,11 +1,11 @@
 /**
- * Asks other name servers what this one does not know.
+ * Forwards questions that this server cannot answer to other name servers.
  *
- * DF1: a question goes from a port and by a number that nobody can guess, and only a reply from whom it went to, which says the
- *      question again, is one.
- * DF2: who does not answer, or cannot, is followed by the next; all are asked once more before it fails. It is over before a
- *      resolver asks again (5 s, resolv.conf(5)).
- * DF3: questions under way are bounded, of all tasks and of each; one more fails at once.
+ * DF1: a question is sent from an unpredictable port with an unpredictable id; a reply counts only if it comes from the
+ *      server asked and repeats the question.
+ * DF2: when a server fails or does not answer, the next one is asked; all are asked twice before the question fails. This ends
+ *      before a resolver asks again (5 s, resolv.conf(5)).
+ * DF3: outstanding questions are bounded, in total and per task; beyond the limit a question fails at once.
  */
 import { randomInt } from "node:crypto";
 import { createSocket } from "node:dgram";
@@ -13,23 +13,23 @@ import { connect, isIP, isIPv6 } from "node:net";
 import { codeOf, isReplyTo, numbered } from "./packets.ts";
 import { TcpMessages, tcpMessage } from "./tcp-messages.ts";
 
-/** Milliseconds. One that is far away answers in some 300. */
+/** Timeout of one attempt, in milliseconds. A distant server answers in some 300. */
 const tryMs = 1_500;
 const totalMs = 4_500;
 const rounds = 2;
-/** DF3: of each a socket. */
+/** DF3: each question takes a socket. */
 const outstandingMax = 1_024;
 const outstandingMaxEach = 128;
-/** With which others may know more: SERVFAIL, NOTIMP and REFUSED. */
+/** Response codes after which another server may know more: SERVFAIL, NOTIMP and REFUSED. */
 const unhelpful: readonly number[] = [2, 4, 5];
 const port = 53;
 
 export interface Forwarded {
   readonly raw: Buffer;
-  /** Whose question it is. */
+  /** The asking task's address. */
   readonly from: string;
   readonly isOverTcp: boolean;
-  /** Addresses, or with a port behind `#`. */
+  /** Addresses, optionally followed by `#` and a port. */
   readonly servers: readonly string[];
 }
 
@@ -37,7 +37,7 @@ export class Forwarder {
   readonly #outstanding = new Map<string, number>();
   #total = 0;
 
-  /** Null: nobody knows, or too much is being asked. */
+  /** Null if no server answers, or at a limit (DF3). */
   async forward({ from, isOverTcp, raw, servers }: Forwarded): Promise<Buffer | null> {
     const own = this.#outstanding.get(from) ?? 0;
     if (this.#total >= outstandingMax || own >= outstandingMaxEach) return null;
@@ -82,12 +82,12 @@ async function askAll(raw: Buffer, servers: readonly string[], ask: Ask): Promis
   return last;
 }
 
-/** DF1. A truncated reply is the asker's to ask for again, over TCP. */
+/** DF1. After a truncated reply, the client asks again over TCP. */
 function askOverUdp(question: Buffer, id: number, server: Server, signal: AbortSignal): Promise<Buffer | null> {
   return new Promise((resolve) => {
     const socket = createSocket({ type: isIPv6(server.address) ? "udp6" : "udp4", signal });
     socket.on("close", () => resolve(null));
-    // Nobody is there, or there is no way to it.
+    // The server does not listen, or is unreachable.
     socket.on("error", () => resolve(null));
     socket.on("message", (reply) => {
       if (!isReplyTo(reply, question, id)) return;

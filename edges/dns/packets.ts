@@ -1,44 +1,44 @@
 /**
- * Questions and replies as they are on the wire (RFC 1035), by the package `dns-packet`.
+ * Questions and replies in wire format (RFC 1035), using the package `dns-packet`.
  *
- * DP1: whatever comes, nothing throws: what cannot be read is answered FORMERR where it has the header of a question (RFC 1035,
- *      §4.1.1), and else not at all. A reply is never answered, so two servers cannot keep each other busy.
- * DP2: a reply says again exactly what was asked; a question that would come out differently is nobody's here.
+ * DP1: no input throws. An unreadable packet is answered FORMERR if it has the header of a question (RFC 1035, §4.1.1), and
+ *      ignored otherwise. Replies are never answered, so two servers cannot keep each other busy.
+ * DP2: a reply repeats the question exactly. A question that would be encoded differently matches no name here.
  */
 import dns, { type Answer as DnsRecord, type OptAnswer, type Question } from "dns-packet";
 import type { NameReply } from "../../runtime/name-server.ts";
 
-/** Bytes. What a reply may have over UDP where nobody says anything (RFC 1035, §2.3.4) … */
+/** Maximum size of a reply over UDP, in bytes, for a client without EDNS (RFC 1035, §2.3.4). */
 const udpBytes = 512;
-/** … and at most: what passes everywhere in one packet (DNS Flag Day 2020). */
+/** Maximum size for any client, in bytes: passes every network in one packet (DNS Flag Day 2020). */
 const udpBytesMax = 1_232;
-/** With a number of questions and three of records. */
+/** Includes the four record counts. */
 const headerBytes = 12;
-/** Of flags: the bit that a reply has. */
+/** The flag that marks a reply. */
 const replyBit = 0x80;
 /** The upper bits of BADVERS (RFC 6891, §9). */
 const badVersion = 1;
 
-/** By their numbers (RFC 1035, §4.1.1). */
+/** Response codes (RFC 1035, §4.1.1). */
 const codes = { none: 0, malformed: 1, failed: 2, unknown: 3, notImplemented: 4, refused: 5 } as const;
 
 export interface WireQuestion {
   readonly raw: Buffer;
   readonly id: number;
-  /** As it was asked, without the dot at its end. */
+  /** As asked, without the trailing dot. */
   readonly name: string;
   readonly type: Question["type"];
-  /** Bytes that a reply over UDP may have. */
+  /** Maximum size of a reply over UDP, in bytes. */
   readonly udpMax: number;
   readonly hasOptions: boolean;
   readonly isRecursionDesired: boolean;
-  /** DP2 */
+  /** The reply repeats this question exactly. DP2 */
   readonly isPlain: boolean;
 }
 
 export type Read =
   | { readonly kind: "question"; readonly question: WireQuestion }
-  /** It can be answered without looking at names. */
+  /** Can be answered without looking up a name. */
   | { readonly kind: "answered"; readonly reply: Buffer }
   | { readonly kind: "silence" };
 
@@ -86,7 +86,7 @@ function answered(raw: Buffer, code: number): Read {
   return { kind: "answered", reply: headerOf(raw, code) };
 }
 
-/** The header alone, which says what it is a reply to. */
+/** A reply of only the header. */
 function headerOf(raw: Buffer, code: number): Buffer {
   const reply = Buffer.alloc(headerBytes);
   raw.copy(reply, 0, 0, 3);
@@ -95,7 +95,7 @@ function headerOf(raw: Buffer, code: number): Buffer {
   return reply;
 }
 
-/** `maxBytes`: more does not fit, and is left out; the reply says so. */
+/** Leaves out records beyond `maxBytes`, and marks the reply as truncated. */
 export function replyTo(
   question: WireQuestion,
   reply: Exclude<NameReply, { readonly kind: "forward" }>,
@@ -130,7 +130,7 @@ export function replyTo(
   }
 }
 
-/** As many as have room: who does not ask again over TCP has some of them at least. */
+/** As many records as fit, so that a client that does not retry over TCP gets at least some. */
 function fitting(question: WireQuestion, records: readonly DnsRecord[], maxBytes: number): Buffer {
   const whole = encoded(question, codes.none, records);
   if (whole.length <= maxBytes) return whole;
@@ -168,17 +168,17 @@ function encoded(
   });
 }
 
-/** Whether a reply is one to a question: the same number, and the same name and type said again, in letters of whatever case. */
+/** Whether a reply matches a question: the same id, name and type; case does not matter. */
 export function isReplyTo(reply: Buffer, question: Buffer, id: number): boolean {
   if (reply.length < headerBytes || ((reply[2] as number) & replyBit) === 0 || reply.readUInt16BE(0) !== id)
     return false;
   const end = endOfQuestion(question);
   const said = (of: Buffer): string => of.toString("latin1", headerBytes, end).toLowerCase();
-  // One that could not read it may leave it out.
+  // A server that could not read the question may omit it.
   return reply.readUInt16BE(4) === 0 || said(reply) === said(question);
 }
 
-/** Of one that could be read. */
+/** Offset of the end of a question that has been parsed. */
 function endOfQuestion(question: Buffer): number {
   let at = headerBytes;
   while (at < question.length && question[at] !== 0) at += (question[at] as number) + 1;
@@ -189,7 +189,7 @@ export function codeOf(reply: Buffer): number {
   return (reply[3] as number) & 15;
 }
 
-/** The same question by another number. */
+/** A copy of the packet with another id. */
 export function numbered(packet: Buffer, id: number): Buffer {
   const copy = Buffer.from(packet);
   copy.writeUInt16BE(id, 0);

@@ -1,8 +1,8 @@
 /**
- * A name server over UDP and TCP: reads questions, has them answered, and forwards what others have to answer.
+ * A name server over UDP and TCP: answers questions, and forwards those for other servers.
  *
- * DS1: nothing that is sent here ends it, or keeps it from answering others: connections, what each has under way and how long
- *      it may be silent are bounded; one beyond that is closed.
+ * DS1: no input ends the server or keeps it from serving others: connections, outstanding questions per connection and idle
+ *      time are bounded; a connection beyond a limit is closed.
  */
 import { createSocket, type Socket as UdpSocket } from "node:dgram";
 import { once } from "node:events";
@@ -17,7 +17,7 @@ const connectionsMax = 256;
 const connectionIdleMs = 10_000;
 const underWayMax = 64;
 const unreadBytesMax = 256 * 1024;
-/** A length of two bytes can say no more. */
+/** The largest value of the two length bytes. */
 const tcpBytesMax = 65_535;
 
 interface Incoming {
@@ -26,7 +26,7 @@ interface Incoming {
   readonly isOverTcp: boolean;
 }
 
-/** `nodeServers`: whom this node asks; looked up for each question, since it changes. */
+/** `nodeServers`: this node's name servers, read for each question because they may change. */
 export function createNameServers(nodeServers: () => readonly string[]): NameServers {
   return {
     async open(options) {
@@ -77,7 +77,7 @@ class Server implements OpenNameServer {
     if (this.#isClosed) return;
     this.#isClosed = true;
     for (const socket of this.#connections) socket.destroy();
-    // Neither need have begun to listen.
+    // Either may not have started listening.
     const udp = new Promise<void>((resolve) => this.#udp.close(() => resolve()));
     const tcp = new Promise<void>((resolve) => this.#tcp.close(() => resolve()));
     await Promise.all([udp, tcp]);
@@ -91,7 +91,7 @@ class Server implements OpenNameServer {
 
   async #datagram(raw: Buffer, from: string, port: number): Promise<void> {
     const reply = await this.#reply({ raw, from, isOverTcp: false });
-    // Who is gone meanwhile reads nothing.
+    // A client that has left reads nothing.
     if (reply !== null && !this.#isClosed) this.#udp.send(reply, port, from, () => {});
   }
 
@@ -117,7 +117,7 @@ class Server implements OpenNameServer {
     });
   }
 
-  /** Null: there is nothing to say. */
+  /** Null: no reply. */
   async #reply({ from, isOverTcp, raw }: Incoming): Promise<Buffer | null> {
     const read = readQuestion(raw);
     if (read.kind !== "question") return read.kind === "answered" ? read.reply : null;

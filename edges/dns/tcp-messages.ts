@@ -1,8 +1,8 @@
-/** Messages over TCP: each has its length before it, in two bytes (RFC 1035, §4.2.2). Of those of a stream. */
+/** Splits a TCP stream into DNS messages, each preceded by its length in two bytes (RFC 1035, §4.2.2). */
 export class TcpMessages {
   #rest: Buffer = Buffer.alloc(0);
 
-  /** The whole ones that there are now. What is kept is less than one message: 64 KiB. */
+  /** The messages that `data` completes. Keeps less than one message (64 KiB). */
   take(data: Buffer): readonly Buffer[] {
     let rest = this.#rest.length === 0 ? data : Buffer.concat([this.#rest, data]);
     const messages: Buffer[] = [];

@@ -75,7 +75,11 @@ export class SimDataplaneDriver implements DataplaneProcess {
     within(fails, 0, () => this.#die("exit status 1"));
     within(dies, lifeMsMax, () => this.#die("signal SIGKILL"));
     within(hangs, lifeMsMax, () => (this.#isHung = true));
-    within(garbles, lifeMsMax, () => this.#isAlive && this.#listener.onBroken("a frame of 2^40 bytes"));
+    within(
+      garbles,
+      lifeMsMax,
+      () => this.#isAlive && this.#listener.onBroken("cannot read its messages: frame of 2^40 bytes"),
+    );
   }
 
   /** How many messages it was handed and has not read. */

@@ -156,7 +156,7 @@ test("D2 D4: a driver that dies, breaks, or hangs is replaced after a wait that 
   t.is(drivers.length, 1);
   await run(700);
   t.deepEqual(driver(1).kinds, ["configUpdate", "ipsetUpdate", "inSync"]);
-  driver(1).listener.onBroken("it cannot be understood");
+  driver(1).listener.onBroken("cannot read its messages");
   t.is(driver(1).graceMs, 4_000);
   await run(60_000);
   t.is(drivers.length, 2, "the one before is not gone");

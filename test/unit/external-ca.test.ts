@@ -118,8 +118,8 @@ test("an external CA that answers nonsense signs nothing, and each address says 
     [{ status: 500, body: "broken" }, /HTTP status 500: broken/],
     [{ status: 200, body: "<html>" }, /not JSON/],
     [{ status: 200, body: "[]" }, /no reason was given/],
-    [{ status: 200, body: JSON.stringify({ success: true, result: { certificate: 7 } }) }, /holds no certificate/],
-    [{ status: 200, body: " ".repeat(2_000_000) }, /too long/],
+    [{ status: 200, body: JSON.stringify({ success: true, result: { certificate: 7 } }) }, /contains no certificate/],
+    [{ status: 200, body: " ".repeat(2_000_000) }, /longer than 1048576 bytes/],
   ] as const) {
     ca.failure = failure;
     await t.throwsAsync(sign(), { message: reason });

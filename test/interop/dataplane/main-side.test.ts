@@ -106,9 +106,9 @@ test("a driver that dies in the middle is started anew, and told everything from
 
 for (const [title, habits, reason] of [
   ["exits at once", { exitAtOnce: 3 }, /exit code 3/],
-  ["writes a length of 2^40", { writes: "0000000000010000" }, /cannot be understood: a frame of 1099511627776 bytes/],
-  ["prints to its pipe", { writes: Buffer.from("hello, main\n").toString("hex") }, /cannot be understood/],
-  ["writes what is no message", { writes: "0200000000000000ffff" }, /cannot be understood/],
+  ["writes a length of 2^40", { writes: "0000000000010000" }, /cannot read its messages: frame of 1099511627776 bytes/],
+  ["prints to its pipe", { writes: Buffer.from("hello, main\n").toString("hex") }, /cannot read its messages/],
+  ["writes what is no message", { writes: "0200000000000000ffff" }, /cannot read its messages/],
   ["closes its pipe", { closes: true }, /it closed its pipe$/],
   [
     "stops in the middle of a frame",
@@ -204,7 +204,7 @@ test("an executable that is not there is reported, and tried again", async (t) =
   );
   missing.ready();
   await until("its end", () => missing.news.state === "restarting");
-  t.regex(missing.news.reason, /cannot be started/);
+  t.regex(missing.news.reason, /cannot start it/);
   await missing.end();
   await actor.end();
   t.is(news.at(-1), "stopped");

@@ -103,8 +103,8 @@ function removals(): readonly Body[] {
 }
 
 for (const [title, bytes, reason] of [
-  ["a length of 2^40", Buffer.from("0000000000010000", "hex"), /over the limit/],
-  ["what is no message", Buffer.from("0200000000000000ffff", "hex"), /cannot be understood/],
+  ["a length of 2^40", Buffer.from("0000000000010000", "hex"), /exceeds the limit/],
+  ["what is no message", Buffer.from("0200000000000000ffff", "hex"), /cannot read main.s messages/],
 ] as const) {
   test(`${title} from main ends the driver; the rules stay, and what came before it holds`, async (t) => {
     const main = start(t);
