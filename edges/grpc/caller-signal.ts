@@ -1,18 +1,18 @@
-/** Tells a call's handler that its caller is gone: a hundred bytes where Node's AbortController takes five hundred. */
+/** Notifies a call's handler that its caller has left: a hundred bytes, where Node's AbortController takes five hundred. */
 import type { CallSignal } from "../../runtime/rpc.ts";
 
 const none: readonly never[] = [];
 
 export class CallerSignal implements CallSignal {
   #isAborted = false;
-  /** As long as it has to be: arrays that grow have room for more. */
+  /** Exactly as long as needed: arrays that grow allocate spare capacity. */
   #listeners: readonly (() => void)[] = none;
 
   get aborted(): boolean {
     return this.#isAborted;
   }
 
-  /** As an event target's, it is called once, however often it is added, and never when that has happened already. */
+  /** As with an event target, a listener added twice is called once; one added after the abort is never called. */
   addEventListener(_type: "abort", listener: () => void): void {
     if (!this.#isAborted && !this.#listeners.includes(listener)) this.#listeners = [...this.#listeners, listener];
   }
@@ -21,11 +21,11 @@ export class CallerSignal implements CallSignal {
     this.#listeners = this.#listeners.filter((each) => each !== listener);
   }
 
-  /** A second time does nothing. */
+  /** Later calls do nothing. */
   abort(): void {
     if (this.#isAborted) return;
     this.#isAborted = true;
-    // One may remove another.
+    // A listener may remove another.
     for (const listener of this.#listeners) if (this.#listeners.includes(listener)) listener();
     this.#listeners = none;
   }

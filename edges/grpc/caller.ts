@@ -1,4 +1,4 @@
-/** Works out who is at the other end of a socket. */
+/** Identifies the peer of a socket. */
 import type { TLSSocket } from "node:tls";
 import type { Peer } from "../../runtime/rpc.ts";
 import { userUnit } from "../../runtime/pki/index.ts";
@@ -7,7 +7,7 @@ import type { Caller } from "./roles.ts";
 
 const localPeer: Peer = { identity: null, local: true, address: "" };
 
-/** Whoever may open the control socket may do what a manager may. */
+/** Whoever can open the control socket has a manager's permissions. */
 export const localCaller: Caller = {
   peer: localPeer,
   anonymous: localPeer,
@@ -24,9 +24,9 @@ function isNodeRole(text: string): text is "swarm-worker" | "swarm-manager" {
   return text === "swarm-worker" || text === "swarm-manager";
 }
 
-/** Reads the client certificate of a socket whose handshake is done. `rootPem`: the roots that it may come from. */
+/** Reads the client certificate of a socket whose handshake is complete. `rootPem`: the trusted roots. */
 export function callerOf(socket: TLSSocket, rootPem: string): Caller {
-  // An IPv4 client of a dual-stack listener shows as ::ffff:a.b.c.d.
+  // An IPv4 client of a dual-stack listener appears as ::ffff:a.b.c.d.
   const address = (socket.remoteAddress ?? "").replace(/^::ffff:(?=\d+\.)/, "");
   const anonymous: Peer = { identity: null, local: false, address };
   const subject = socket.getPeerCertificate().subject as
@@ -35,9 +35,9 @@ export function callerOf(socket: TLSSocket, rootPem: string): Caller {
   if (subject === undefined && socket.getPeerX509Certificate() === undefined) {
     return { peer: anonymous, anonymous, rejection: null, isCertified: false, notAfterMs: null };
   }
-  // A node keeps the certificate of a root that was to follow when that rotation is called off.
+  // After a canceled root rotation, a node still has a certificate of the abandoned root.
   if (!socket.authorized && !isTrustedAfterAll(socket, rootPem, null)) {
-    // Typed as an Error; what Node really sets on a server's socket is OpenSSL's code, such as CERT_HAS_EXPIRED.
+    // Typed as an Error, but on a server's socket Node sets OpenSSL's code, such as CERT_HAS_EXPIRED.
     const problem = socket.authorizationError as Error | string | null;
     const rejection = typeof problem === "string" ? problem : (problem?.message ?? "unknown reason");
     return { peer: anonymous, anonymous, rejection, isCertified: false, notAfterMs: null };

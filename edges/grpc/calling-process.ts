@@ -1,12 +1,12 @@
 /**
- * How a process that calls on the control socket says who it is: a header such as `uid=1000;pid=4711;user=ada`. The
- * operating system could tell for sure (SO_PEERCRED), but Node does not ask it.
+ * How a process identifies itself on the control socket: a header such as `uid=1000;pid=4711;user=ada`. The operating system
+ * could verify it (SO_PEERCRED), but Node offers no access to that.
  */
 import type { CallingProcess } from "../../runtime/rpc.ts";
 
 export const callerHeader = "muster-caller";
 
-/** Longer ones are cut. */
+/** Longer names are truncated. */
 const userCharactersMax = 32;
 const pattern = /^uid=(\d{1,10});pid=(\d{1,10});user=([\w.@+-]*)$/;
 
@@ -14,7 +14,7 @@ export function callerText({ uid, pid, user }: CallingProcess): string {
   return `uid=${uid};pid=${pid};user=${user.replace(/[^\w.@+-]/g, "_").slice(0, userCharactersMax)}`;
 }
 
-/** Undefined for what is written differently: it is only lost, not refused. */
+/** Undefined for any other format: the information is dropped, the call goes on. */
 export function parseCaller(text: string): CallingProcess | undefined {
   const match = pattern.exec(text);
   if (match === null) return undefined;

@@ -1,13 +1,13 @@
 /**
- * The connections whose callers showed a certificate, and what ends them though nobody hung up.
+ * The connections whose callers showed a certificate, and the reasons for which we end them.
  *
- * K1: a connection ends in the turn in which its caller's standing changes: its node was removed, or has another role; its user
- *     was removed or disabled, or has another role or password. It ends for those who are worth more as well, which lets nobody
- *     act on what he was.
- * K2: it ends when the certificate that it was made with expires. How long that is, is worked out once: a clock that is set
- *     back later prolongs nothing. One that is set forward counts from the next call on.
- * K3: it ends when the roots change and none of them vouches for that certificate any more; a handshake that was under way
- *     when they changed is looked at again.
+ * K1: a connection ends in the turn in which its caller's standing changes: its node was removed or has another role, or its
+ *     user was removed or disabled or has another role or password. This includes promotions, so that nobody acts under a
+ *     former role.
+ * K2: it ends when its certificate expires. The remaining time is computed once, so a clock that is set back prolongs
+ *     nothing; a clock that is set forward counts from the next call on.
+ * K3: it ends when the roots change and none of them vouches for its certificate any longer; a handshake that was in progress
+ *     at the change is checked again.
  */
 import type { Clock, Subscription, TimerHandle } from "../../runtime/ports.ts";
 import { soon } from "../../runtime/system/turns.ts";
@@ -17,10 +17,10 @@ export interface Certified {
   readonly caller: Caller;
 }
 
-/** Why a connection ends. For K1 its calls say more: `authorize` is asked for each. */
+/** Why a connection ends. For K1 its calls report more: `authorize` is asked for each. */
 export type EndReason = "standing" | "expired" | "root";
 
-/** Whether one of the roots vouches for the certificate that the caller showed, and it is valid at that time. */
+/** Whether one of the roots vouches for the caller's certificate, and the certificate is valid at that time. */
 type IsVouchedFor = (rootPem: string, nowMs: number) => boolean;
 
 interface Kept {
@@ -33,7 +33,7 @@ export interface CertifiedOptions<Connection extends Certified> {
   readonly clock: Clock;
   readonly membership: Membership;
   readonly rootPem: string;
-  /** How long a handshake may take, in milliseconds. */
+  /** Timeout of a handshake, in milliseconds. */
   readonly handshakeTimeoutMs: number;
   readonly end: (connection: Connection, reason: EndReason) => void;
 }
@@ -45,7 +45,7 @@ export class CertifiedConnections<Connection extends Certified> {
   /** By `certifiedId`. */
   readonly #byId = new Map<string, Set<Connection>>();
   #rootPem: string;
-  /** Of `performance.now`; null before the first change. */
+  /** In the time of `performance.now`; null before the first change. */
   #rootsChangedAt: number | null = null;
 
   constructor(options: CertifiedOptions<Connection>) {
@@ -56,12 +56,12 @@ export class CertifiedConnections<Connection extends Certified> {
     });
   }
 
-  /** Does nothing for a caller without certificate. */
+  /** Does nothing for a caller without a certificate. */
   add(connection: Connection, isVouchedFor: IsVouchedFor): void {
     const { clock, handshakeTimeoutMs, membership } = this.#options;
     const { caller } = connection;
     if (!caller.isCertified) return;
-    // A certificate is good at the very moment that it names.
+    // A certificate is still valid at the instant of its expiry time.
     const leftMs = caller.notAfterMs === null ? null : Math.max(0, caller.notAfterMs - clock.now() + 1);
     const expiry = leftMs === null ? null : clock.setTimeout(() => this.#end(connection, "expired"), leftMs);
     this.#kept.set(connection, { isVouchedFor, standing: standingOf(caller, membership), expiry });
@@ -75,7 +75,7 @@ export class CertifiedConnections<Connection extends Certified> {
     if (sinceRoots <= handshakeTimeoutMs) this.#lookAtRoot(connection);
   }
 
-  /** It has ended, or is about to. */
+  /** The connection has ended, or is about to. */
   remove(connection: Connection): void {
     const kept = this.#kept.get(connection);
     if (kept === undefined) return;
@@ -87,13 +87,13 @@ export class CertifiedConnections<Connection extends Certified> {
     if (others?.size === 0) this.#byId.delete(id);
   }
 
-  /** For what is asked at each call: ends a connection whose certificate the clock says is over. K2 */
+  /** Checked at each call: ends a connection whose certificate has expired by the clock. K2 */
   lookAtClock(connection: Connection): void {
     const { notAfterMs } = connection.caller;
     if (notAfterMs !== null && this.#options.clock.now() > notAfterMs) this.#end(connection, "expired");
   }
 
-  /** K3. A check takes some 0.3 ms: with thousands of them, what comes meanwhile is heard in between. */
+  /** K3. A check takes some 0.3 ms: with thousands of connections, other events are handled in between. */
   setRoots(rootPem: string): void {
     if (rootPem === this.#rootPem) return;
     this.#rootPem = rootPem;

@@ -1,12 +1,12 @@
 /**
- * One call on the client: hands what arrives to its receiver, and ends it with the status that came, or with one that
- * says what became of its stream.
+ * One call on the client: passes each message to its receiver, and ends the call with the status that arrived, or with one
+ * that says what happened to its stream.
  *
- * Stages: open ⇄ waiting to be sent again; either → ended (the receiver was told, or the caller cancelled).
+ * Stages: open ⇄ waiting for a retry; either → ended (the receiver was notified, or the caller canceled).
  *
- * K1: the receiver is told the end exactly once, and never after `cancel`.
- * K3: a call of one message whose stream the peer refused was not looked at there (RFC 9113 §8.7): it is sent again on the same
- *     connection, `refusedMax` times at most, and within its deadline. A call of many messages ends: its caller begins it anew.
+ * K1: the receiver is notified of the end exactly once, and never after `cancel`.
+ * K3: the peer has not processed a single-message call whose stream it refused (RFC 9113 §8.7): the call is retried on the
+ *     same connection, at most `refusedMax` times and within its deadline. A call of many messages ends, for its caller to restart.
  */
 import { RpcError, Status } from "../../runtime/rpc.ts";
 import { FrameReader, type FrameReceiver } from "./framing.ts";
@@ -17,23 +17,23 @@ import type { Http2Stream } from "./http2/stream.ts";
 import { decodeStatusMessage, parseStatus, statusOfHttp, statusOfReset } from "./status.ts";
 
 export interface ClientReceiver extends FrameReceiver {
-  /** Throws RpcError for a message that is malformed, which ends the call. */
+  /** Throws RpcError if the message is malformed, which ends the call. */
   onFrame(message: Uint8Array): void;
-  /** Null for status OK. */
+  /** Null: status OK. */
   onEnd(error: RpcError | null): void;
 }
 
-/** Answers why a stream ended without a status: the connection's failure, or null when the connection is fine. */
+/** Why a stream ended without a status: the connection's failure, or null if the connection is fine. */
 export interface ConnectionHealth {
   connectionError(): RpcError | null;
 }
 
-/** Assignments of a full node, and lists of a large cluster, are far over what a request may be. */
+/** The assignments of a full node, and lists of a large cluster, are far larger than a request may be. */
 export const messageBytesMaxDefault = 64 * 1024 * 1024;
 
-/** K3. A peer that refuses for longer than these waits (310 ms in all) has other reasons than a burst of calls. */
+/** K3. A peer that still refuses after these delays (310 ms in total) does so for other reasons than a burst of calls. */
 const refusedMax = 5;
-/** Before the first of them, in milliseconds; doubled before each further one. */
+/** Delay before the first retry, in milliseconds; doubled for each further one. */
 const refusedDelayMsMin = 10;
 
 export class ClientCall implements ResponseReceiver {
@@ -41,15 +41,15 @@ export class ClientCall implements ResponseReceiver {
   readonly #health: ConnectionHealth;
   readonly #reader: FrameReader;
   readonly #messageBytesMax: number;
-  /** Null until the connection has taken the call. */
+  /** Null until the connection has accepted the call. */
   #stream: Http2Stream<ResponseReceiver> | null = null;
   #deadline: NodeJS.Timeout | null = null;
   #status: { readonly code: Status; readonly message: string; readonly details: Uint8Array | null } | null = null;
   #isEnded = false;
   #isPaused = false;
-  /** Opens a stream for the call; null when the connection takes no more. */
+  /** Opens a stream for the call; null if the connection accepts no more. */
   #open: () => Http2Stream<ResponseReceiver> | null = () => null;
-  /** The call's only message, until its answer begins; null for a call of many. K3 */
+  /** The call's only message, until its answer begins; null for a call of many messages. K3 */
   #whole: Uint8Array | null = null;
   #refusals = 0;
   #retryTimer: NodeJS.Timeout | null = null;
@@ -67,17 +67,17 @@ export class ClientCall implements ResponseReceiver {
     }
   }
 
-  /** `open` returns null when the connection takes no more calls. */
+  /** `open` returns null if the connection accepts no more calls. */
   begin(open: () => Http2Stream<ResponseReceiver> | null): void {
     this.#open = open;
     const stream = open();
     this.#stream = stream;
     if (stream !== null && this.#isPaused) stream.pause();
     if (stream !== null) return;
-    // As every other failure: after the call that caused it has returned.
+    // Like every failure, reported only after the call that caused it has returned.
     queueMicrotask(() =>
       this.fail(
-        this.#health.connectionError() ?? new RpcError(Status.UNAVAILABLE, "the connection takes no more calls"),
+        this.#health.connectionError() ?? new RpcError(Status.UNAVAILABLE, "the connection accepts no more calls"),
       ),
     );
   }
@@ -114,14 +114,14 @@ export class ClientCall implements ResponseReceiver {
     if (stream !== null && !stream.isClosed && !stream.hasEnded) stream.finish();
   }
 
-  /** Resets the stream; the receiver is not told. */
+  /** Resets the stream without notifying the receiver. */
   cancel(): void {
     if (this.#isEnded) return;
     this.#isEnded = true;
     this.#release();
   }
 
-  /** Resets the stream and tells the receiver. */
+  /** Resets the stream and notifies the receiver. */
   fail(error: RpcError): void {
     if (this.#isEnded) return;
     this.#end(error);
@@ -143,7 +143,7 @@ export class ClientCall implements ResponseReceiver {
 
   takeHeaders(fields: ResponseFields): void {
     this.#whole = null;
-    const httpStatus = fields.status === "" ? 200 : Number(fields.status); // trailers have none
+    const httpStatus = fields.status === "" ? 200 : Number(fields.status); // absent in trailers
     if (fields.grpcStatus !== null) {
       this.#status = {
         code: parseStatus(fields.grpcStatus),
@@ -155,14 +155,14 @@ export class ClientCall implements ResponseReceiver {
     }
   }
 
-  /** An answer may be larger than the window, which reopens as it arrives: the caller chose whom to ask, and its limit. */
+  /** An answer may be larger than the window, which reopens as data arrives: the caller chose the server and the limit. */
   receive(chunk: Uint8Array): number {
     if (this.#isEnded) return 0;
     let problem;
     try {
       problem = this.#reader.push(chunk);
     } catch (error) {
-      // What the receiver itself got wrong is not the peer's fault, and not to be hidden.
+      // Not the peer's fault, and not to be hidden: a bug in the receiver.
       if (!(error instanceof RpcError)) throw error;
       this.fail(error);
       return 0;
@@ -174,10 +174,10 @@ export class ClientCall implements ResponseReceiver {
     return 0;
   }
 
-  /** The peer has sent everything. Trailers came before this. */
+  /** The peer has sent everything, including trailers. */
   received(): void {
     const status = this.#status;
-    if (this.#isEnded || status === null) return; // without a status, the close tells why
+    if (this.#isEnded || status === null) return; // without a status, `closed` reports why
     if (status.code !== Status.OK) {
       const { code, message, details } = status;
       this.#end(new RpcError(code, message, details === null ? {} : { details }));
@@ -191,7 +191,7 @@ export class ClientCall implements ResponseReceiver {
       this.received();
       return;
     }
-    // A stream that its peer refused never ran, whatever else became of the connection.
+    // A stream that its peer refused was never processed, whatever else happened to the connection.
     const code = this.#stream?.resetCode ?? null;
     if (code === null) {
       this.#end(this.#health.connectionError() ?? new RpcError(statusOfReset(0), "the stream ended without a status"));
@@ -201,7 +201,7 @@ export class ClientCall implements ResponseReceiver {
     this.#end(new RpcError(statusOfReset(code), `the peer reset the stream (code ${code})`));
   }
 
-  /** K3. False when it is not to be. */
+  /** K3. False if the call is not to be retried. */
   #sendAgain(): boolean {
     const whole = this.#whole;
     if (whole === null || this.#refusals >= refusedMax || this.#health.connectionError() !== null) return false;

@@ -1,10 +1,10 @@
 /**
- * The client's half: one connection to one manager, as agents, the CLI and other managers hold it. Knows nothing of TLS, which
- * the CLI has no use for and would load.
+ * The client's half: one connection to one manager, as used by agents, the CLI and other managers. Independent of TLS, which
+ * the CLI does not need and would otherwise load.
  *
  * Stages: connecting (the promise of `openChannel`) → open → ended, by `close`, by the peer or by a failure.
  *
- * K1: every call ends exactly once, also when the connection ends under it.
+ * K1: every call ends exactly once, also when the connection ends first.
  */
 import { connect, type Socket } from "node:net";
 import type { Codec, MethodDescriptor } from "../../proto/codec.ts";
@@ -25,7 +25,7 @@ import { formatTimeout } from "./status.ts";
 
 const unixTimeoutMs = 5_000;
 
-/** Connects to a control socket, as `process` if that is given. Rejects with RpcError UNAVAILABLE. */
+/** Connects to a control socket, identifying itself as `process` if given. Rejects with RpcError UNAVAILABLE. */
 export function connectUnix(path: string, process?: CallingProcess): Promise<RpcChannel> {
   const requests = {
     scheme: "http",
@@ -42,7 +42,7 @@ interface Requests {
   readonly caller: string;
 }
 
-/** Once `socket` has said `readyEvent` and nothing refuses it. Rejects with RpcError UNAVAILABLE. */
+/** Resolves once `socket` emits `readyEvent`, unless `refusal` objects. Rejects with RpcError UNAVAILABLE. */
 export function openChannel(
   socket: Socket,
   readyEvent: string,
@@ -121,7 +121,7 @@ class Http2Channel implements DuplexChannel {
   clientStream<Request, Response>(method: MethodDescriptor<Request, Response>): SendingCall<Request, Response> {
     const { promise, resolve, reject } = Promise.withResolvers<Response>();
     const call = this.#start(method, new SingleResponse(method.response, resolve, reject));
-    // The failure is told by `finish`; before that, nobody waits for it.
+    // `finish` reports the failure; before that, nobody awaits this promise.
     promise.catch(() => {});
     return {
       write: (message) => call.write(method.request.encode(message)),
@@ -161,7 +161,7 @@ class Http2Channel implements DuplexChannel {
     else if (this.#state === "ended") queueMicrotask(listener);
   }
 
-  /** What a call that lost its stream without a status reports, when the connection is to blame. */
+  /** The error of a call that lost its stream without a status because of the connection; null if the connection is fine. */
   connectionError(): RpcError | null {
     if (this.#state === "closed by us") return new RpcError(Status.CANCELLED, "the connection was closed");
     const { failure } = this.#connection;
@@ -217,7 +217,7 @@ class SingleResponse<Response> implements ClientReceiver {
     const [response, ...more] = this.#responses;
     if (error !== null) this.#reject(error);
     else if (response === undefined || more.length > 0) {
-      this.#reject(new RpcError(Status.INTERNAL, `one response expected, ${this.#responses.length} received`));
+      this.#reject(new RpcError(Status.INTERNAL, `expected one response, received ${this.#responses.length}`));
     } else this.#resolve(response);
   }
 }

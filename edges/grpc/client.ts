@@ -1,4 +1,4 @@
-/** Connections over TLS: to managers, as agents and other managers hold them, and to plugins. */
+/** Connections over TLS, to managers (from agents and other managers) and to plugins. */
 import { connect as connectNet } from "node:net";
 import { checkServerIdentity, connect as connectTlsSocket } from "node:tls";
 import type { DuplexChannel, RpcChannel } from "../../runtime/rpc.ts";
@@ -11,18 +11,18 @@ export { connectUnix } from "./client-channel.ts";
 export interface ConnectTlsOptions {
   readonly host: string;
   readonly port: number;
-  /** Roots to trust, PEM. Absent: nothing is verified, which is right only for fetching a root that a join token pins. */
+  /** Trusted roots, PEM. Absent: nothing is verified, which is acceptable only to fetch a root that a join token pins. */
   readonly rootPem?: string;
   /** The name that the manager's certificate must carry (docs/reference/swarm-worker-protocol.md §3.1). */
   readonly serverName: "swarm-ca" | "swarm-manager";
-  /** Our own certificate, where we have one, and its key: PEM. */
+  /** Our own certificate, if any, and its key: PEM. */
   readonly certificatePem?: string;
   readonly keyPem?: string;
-  /** For the TCP connection and the TLS handshake together. */
+  /** Timeout for the TCP connection and the TLS handshake together, in milliseconds. */
   readonly timeoutMs: number;
 }
 
-/** Connects and shakes hands. Rejects with RpcError UNAVAILABLE, whatever went wrong. */
+/** Connects and completes the handshake. Rejects with RpcError UNAVAILABLE on any failure. */
 export function connectTls(options: ConnectTlsOptions): Promise<RpcChannel> {
   const { rootPem, serverName } = options;
   let nameError: Error | undefined;
@@ -30,7 +30,7 @@ export function connectTls(options: ConnectTlsOptions): Promise<RpcChannel> {
     host: options.host,
     port: options.port,
     servername: serverName,
-    // What was found is looked at below, before anything is sent.
+    // The certificate is checked below, before anything is sent.
     rejectUnauthorized: false,
     checkServerIdentity: (name, certificate) => (nameError = checkServerIdentity(name, certificate)),
     ...(rootPem === undefined ? {} : { ca: rootPem }),
@@ -55,19 +55,19 @@ export function connectTls(options: ConnectTlsOptions): Promise<RpcChannel> {
   );
 }
 
-/** Where a plugin listens: a Unix socket, or a port of this machine. */
+/** Where a plugin listens: a Unix socket, or a port on this machine. */
 export type PluginEndpoint = { readonly path: string } | { readonly host: string; readonly port: number };
 
 export interface ConnectPluginOptions {
-  /** For the connection and the TLS handshake together. */
+  /** Timeout for the connection and the TLS handshake together, in milliseconds. */
   readonly timeoutMs: number;
-  /** Largest message that is taken, in bytes. */
+  /** Maximum size of a received message, in bytes. */
   readonly messageBytesMax: number;
-  /** PEM. Absent: no TLS. The peer has to show exactly `peerCertificatePem`, in the name `localhost`. */
+  /** PEM. Absent: no TLS. The peer must show exactly `peerCertificatePem`, under the name `localhost`. */
   readonly tls?: { readonly certificatePem: string; readonly keyPem: string; readonly peerCertificatePem: string };
 }
 
-/** Connects to a process of this machine. Rejects with RpcError UNAVAILABLE. */
+/** Connects to a process on this machine. Rejects with RpcError UNAVAILABLE. */
 export function connectPlugin(endpoint: PluginEndpoint, options: ConnectPluginOptions): Promise<DuplexChannel> {
   const target = "path" in endpoint ? endpoint.path : `${endpoint.host}:${endpoint.port}`;
   const { tls, timeoutMs, messageBytesMax } = options;

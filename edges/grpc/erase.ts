@@ -1,10 +1,10 @@
-/** From typed handlers to what a call runs. */
+/** Removes the types of handlers, for the table that calls them. */
 import type { MethodDescriptor } from "../../proto/codec.ts";
 import { assert } from "../../runtime/assert.ts";
 import type { CallContext, Sink } from "../../runtime/rpc.ts";
 import type { ServedMethod } from "./server-call.ts";
 
-/** Takes the types off a handler, which the service's table has checked. */
+/** Removes a handler's types, which the service's table has checked. */
 export function erase(method: MethodDescriptor<unknown, unknown>, handler: unknown): ServedMethod["handler"] {
   assert(typeof handler === "function", `G1: ${method.path} has a handler`);
   if (method.requestStream && method.responseStream)

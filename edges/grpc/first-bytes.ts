@@ -1,8 +1,7 @@
 /**
- * Connections that have said nothing yet. Each is handed on, with its first bytes still to be read, as soon as they are
- * there.
+ * Connections that have sent nothing yet. Each is handed on when its first bytes arrive, which remain to be read.
  *
- * B1: a connection is handed on once, and is closed before that when it says nothing for too long, or with the listener.
+ * B1: a connection is handed on once, unless it is closed first: when it stays silent for too long, or with the listener.
  */
 import type { Socket } from "node:net";
 
@@ -11,7 +10,7 @@ export class FirstBytes {
   readonly #onSpoken: (socket: Socket, head: Buffer) => void;
   readonly #silent = new Set<Socket>();
 
-  /** `onSpoken` gets the first bytes as well, at least one. */
+  /** `onSpoken` also gets the first bytes, at least one. */
   constructor(timeoutMs: number, onSpoken: (socket: Socket, head: Buffer) => void) {
     this.#timeoutMs = timeoutMs;
     this.#onSpoken = onSpoken;
@@ -26,10 +25,10 @@ export class FirstBytes {
       this.#silent.delete(socket);
     };
     socket.once("close", forget).once("error", giveUp);
-    // Not `data`: what was read has to go back, and a flowing stream would hand it out again before anybody listens.
+    // Not `data`: the bytes must be put back, and a flowing stream would emit them again before anybody listens.
     socket.once("readable", () => {
       const head = socket.read() as Buffer | null;
-      if (head === null) return; // it ended, or failed: `close` follows
+      if (head === null) return; // it ended or failed; `close` follows
       socket.off("close", forget).off("error", giveUp);
       forget();
       socket.unshift(head);

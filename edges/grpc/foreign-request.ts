@@ -1,22 +1,22 @@
 /**
- * Requests over HTTP/2 that are not gRPC, such as a browser's or curl's. Each is answered with an HTTP error and a sentence
- * that says what is expected, as requests over HTTP/1 are (`http1.ts`). gRPC's own answer would be a status in trailers, which
- * such a client does not show.
+ * HTTP/2 requests that are not gRPC, such as a browser's or curl's. Each is answered with an HTTP error and a sentence that
+ * says what is expected, like requests over HTTP/1 (`http1.ts`). gRPC's own answer would be a status in trailers, which such
+ * clients do not show.
  *
- * X1: a request is answered once, when it is complete: what HTTP/2 finds wrong with its end (RFC 9113 §8.1.1) counts before that.
- * X2: one that is longer than `foreignBytesMax` is answered at that point, and nothing of any is kept.
+ * X1: a request is answered once, when it is complete: an error at its end (RFC 9113 §8.1.1) takes precedence.
+ * X2: a request longer than `foreignBytesMax` is answered at that point. No request's bytes are kept.
  */
 import type { RequestHeaders } from "./http2/request-headers.ts";
 import { httpError } from "./http2/response-headers.ts";
 import type { Http2Stream, StreamReceiver } from "./http2/stream.ts";
 
-/** Bytes of a request that is read to its end before it is answered: more than a form has. */
+/** Bytes of a request that are read before it is answered: more than a form has. */
 const foreignBytesMax = 64 * 1024;
 
 const body = Buffer.from("this is a gRPC API: expected POST with the content type application/grpc\n");
 
 const bodyFields = { "content-type": "text/plain; charset=utf-8", "content-length": String(body.length) };
-/** RFC 9110 §15.5.6 asks for the methods that are allowed. */
+/** RFC 9110 §15.5.6 requires the allowed methods. */
 const wrongMethod = httpError(405, { allow: "POST", ...bodyFields });
 const wrongType = httpError(415, bodyFields);
 
@@ -50,7 +50,7 @@ class ForeignRequest implements StreamReceiver {
   closed(): void {}
 }
 
-/** True for what is not gRPC, which it answers with grpc-go's status codes: for a wrong method, and a wrong content type. */
+/** True if the request is not gRPC; it is then answered with grpc-go's codes for a wrong method or content type. */
 export function refusesForeign(stream: Http2Stream, { method, contentType }: RequestHeaders): boolean {
   if (method === "POST" && contentType.startsWith("application/grpc")) return false;
   stream.receiver = new ForeignRequest(stream, method);

@@ -1,27 +1,27 @@
 /**
  * gRPC's message framing: one flag byte, four length bytes, then the message.
  *
- * F1: nothing of a message longer than the limit is kept: it is refused when its length is read.
- * F2: a message handed over owns its bytes; it does not keep the 64 KiB receive buffer alive that it arrived in, so a
- *     decoded message may be stored for as long as anybody likes.
+ * F1: a message longer than the limit is refused as soon as its length is read; nothing of it is kept.
+ * F2: a message owns its bytes and does not keep alive the 64 KiB receive buffer in which it arrived, so a decoded message may
+ *     be stored indefinitely.
  */
 
-/** Why a stream of frames cannot go on. */
+/** Why a stream of frames cannot continue. */
 export type FrameProblem = "compressed" | "too-large";
 
 export interface FrameReceiver {
-  /** Called for each whole message, in order. */
+  /** Called for each complete message, in order. */
   onFrame(message: Uint8Array): void;
 }
 
 export const headerBytes = 5;
-/** First allocation for a message that arrives in parts, or twice what has arrived; it doubles from there, so that a length
- *  alone costs no memory. */
+/** Minimum of the first allocation for a message that arrives in parts, which is twice what has arrived; it doubles from
+ *  there, so that a length alone costs no memory. */
 const bodyBytesMin = 512;
-/** Up to here header and message are copied into one piece; beyond, two writes are cheaper than the copy. */
+/** Up to this size, header and message are copied into one piece; above, two writes are cheaper than the copy. */
 const joinedBytesMax = 16 * 1024;
 
-/** A message up to `joinedBytesMax` bytes with its header, ready to be sent. */
+/** A message of up to `joinedBytesMax` bytes with its header, ready to be sent. */
 export function frame(message: Uint8Array): Buffer {
   const bytes = Buffer.allocUnsafe(headerBytes + message.length);
   bytes[0] = 0;
@@ -30,7 +30,7 @@ export function frame(message: Uint8Array): Buffer {
   return bytes;
 }
 
-/** The header alone, for a message that is sent in a write of its own. */
+/** The header alone, for a message sent in a separate write. */
 export function frameHeader(length: number): Buffer {
   const bytes = Buffer.allocUnsafe(headerBytes);
   bytes[0] = 0;
@@ -38,14 +38,14 @@ export function frameHeader(length: number): Buffer {
   return bytes;
 }
 
-/** A message as the pieces that are sent, one after the other. */
+/** A message as the pieces to send, in order. */
 export function framed(message: Uint8Array): readonly Uint8Array[] {
   return message.length <= joinedBytesMax ? [frame(message)] : [frameHeader(message.length), message];
 }
 
 /**
- * Encodes and frames for one method. Handing the same message to many streams in a row costs that once, and all of them
- * queue the same bytes. Nothing is remembered beyond the present turn.
+ * Encodes and frames for one method. Sending the same message to many streams in a row encodes it once, and all of them queue
+ * the same bytes. Nothing is cached beyond the current turn of the event loop.
  */
 export function framedOnce(encode: (message: unknown) => Uint8Array): (message: unknown) => readonly Uint8Array[] {
   let last: unknown = null;
@@ -63,14 +63,14 @@ export function framedOnce(encode: (message: unknown) => Uint8Array): (message: 
   };
 }
 
-/** Cuts what arrives into messages. */
+/** Splits a stream into messages. */
 export class FrameReader {
   readonly #messageBytesMax: number;
   readonly #receiver: FrameReceiver;
-  /** A header cut in two, and how many bytes of it are there. */
+  /** A partial header, and how many bytes of it have arrived. */
   #header: Uint8Array | null = null;
   #headerAt = 0;
-  /** The message under way, its whole length and how much of it is there. */
+  /** The current message, its total length, and how much of it has arrived. */
   #body: Uint8Array | null = null;
   #length = 0;
   #bodyAt = 0;
@@ -80,17 +80,17 @@ export class FrameReader {
     this.#receiver = receiver;
   }
 
-  /** True between messages: a stream that ends elsewhere was cut off. */
+  /** True between messages: a stream that ends elsewhere was truncated. */
   get isBetweenMessages(): boolean {
     return this.#body === null && this.#headerAt === 0;
   }
 
-  /** Bytes of the message under way, with its header, that are here. */
+  /** Bytes of the current message that have arrived, including its header. */
   get keptBytes(): number {
     return this.#body === null ? this.#headerAt : headerBytes + this.#bodyAt;
   }
 
-  /** Takes the next bytes. After a problem the reader must not be used again. */
+  /** Reads the next bytes. After a problem the reader must not be used again. */
   push(chunk: Uint8Array): FrameProblem | null {
     let at = 0;
     while (at < chunk.length) {
@@ -134,7 +134,7 @@ export class FrameReader {
     return null;
   }
 
-  /** Adds to the message under way; returns how many bytes it took. */
+  /** Adds to the current message; returns the number of bytes used. */
   #fill(chunk: Uint8Array, at: number): number {
     let body = this.#body as Uint8Array;
     const taken = Math.min(this.#length - this.#bodyAt, chunk.length - at);

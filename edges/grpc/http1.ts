@@ -1,22 +1,22 @@
 /**
- * HTTP/1 requests that reach a gRPC port: a Docker client whose `DOCKER_HOST` names a manager sends them. Each is answered
- * once, as a Docker Engine answers an error, so that the client prints the sentence.
+ * HTTP/1 requests on a gRPC port: a Docker client whose `DOCKER_HOST` points at a manager sends them. Each is answered
+ * like a Docker Engine answers an error, so that the client prints the sentence.
  */
 
-/** The message of the answer. Docker clients print it behind "Error response from daemon: ". */
+/** The answer's message. Docker clients print it after "Error response from daemon: ". */
 export const notDockerMessage =
   "this is the gRPC API of a Muster manager, not a Docker Engine: use the muster command (such as 'muster node ls') " +
   "instead, or point DOCKER_HOST at a Docker Engine";
 
 /**
- * Whether a connection begins with an HTTP/1 request line: a method and a path (RFC 9112 §3). The preface of HTTP/2 begins
- * with a method, too, followed by `*` instead of a path.
+ * Whether a connection starts with an HTTP/1 request line: a method and a path (RFC 9112 §3). The preface of HTTP/2 also
+ * starts with a method, but followed by `*` instead of a path.
  */
 export function isHttp1Request(head: Buffer): boolean {
   return /^[A-Z]{3,7} \//.test(head.toString("latin1", 0, 16));
 }
 
-/** The answer to the request that `head` begins. The connection is to be closed after it. */
+/** The answer to the request that starts with `head`. Close the connection after it. */
 export function http1Refusal(head: Buffer): Buffer {
   const body = `${JSON.stringify({ message: notDockerMessage })}\n`;
   const fields =

@@ -1,11 +1,11 @@
 /**
- * Where connections come in: TLS for nodes and managers, a Unix socket for the CLI of this machine.
+ * Listeners: TLS for nodes and managers, a Unix socket for the CLI on this machine.
  *
- * L1: a client certificate is asked for and never required: a node that joins has none.
- * L2: ALPN offers h2 and is not required: an engine stops offering it after its first certificate renewal.
- * L3: nobody but the owner can open the control socket, at no moment.
- * L4: on the control socket TLS is understood as well; it admits nobody whom L3 does not.
- * L5: an HTTP/1 request is answered with an error that names what to use instead, with TLS and without.
+ * L1: a client certificate is requested but not required: a joining node has none.
+ * L2: ALPN offers h2 but does not require it: an engine stops offering it after its first certificate renewal.
+ * L3: at no moment can anyone but the owner open the control socket.
+ * L4: the control socket accepts TLS too; it admits nobody whom L3 does not.
+ * L5: an HTTP/1 request is answered with an error that names what to use instead, with and without TLS.
  */
 import { rmSync, statSync } from "node:fs";
 import { connect, createServer, type Server, type Socket } from "node:net";
@@ -19,12 +19,12 @@ import { writeSmall } from "./small-writes.ts";
 import { keyExchangeGroups } from "./tls-options.ts";
 import type { Caller } from "./roles.ts";
 
-/** The certificates a listener uses; all PEM. */
+/** A listener's certificates and keys, PEM. */
 export interface Credentials {
   /** Leaf, then intermediates. */
   readonly certificatePem: string;
   readonly keyPem: string;
-  /** The roots that client certificates may come from; also the list of acceptable issuers shown to clients. */
+  /** The trusted roots of client certificates; clients also see them as the list of acceptable issuers. */
   readonly rootPem: string;
 }
 
@@ -40,14 +40,14 @@ export interface TlsListener {
 }
 
 export interface UnixListener {
-  /** Until they are set, who speaks TLS is hung up on (L4). */
+  /** Until they are set, TLS connections are closed (L4). */
   setCredentials(credentials: Credentials): void;
   close(): void;
 }
 
-/** Time for a TLS handshake. An engine gives up sooner; Node's default of 2 minutes lets strangers pile up. */
+/** Timeout of a TLS handshake. An engine gives up earlier; Node's default of 2 minutes lets strangers accumulate. */
 export const handshakeTimeoutMs = 10_000;
-/** After this idle time the kernel probes a TCP connection, so that one whose peer lost its power ends some time. */
+/** Idle time after which the kernel probes a TCP connection, so that the connection of a peer that lost power ends. */
 const keepAliveMs = 30_000;
 
 function secureContext(credentials: Credentials): SecureContextOptions {
@@ -57,7 +57,7 @@ function secureContext(credentials: Credentials): SecureContextOptions {
     ca: credentials.rootPem,
     minVersion: "TLSv1.2",
     ecdhCurve: keyExchangeGroups,
-    // Engines never resume sessions, and a resumed one would skip the check of a certificate that has expired since.
+    // Engines never resume sessions, and resuming would skip the check of a certificate that has expired since.
     secureOptions: constants.SSL_OP_NO_TICKET,
     sessionTimeout: 1,
   };
@@ -66,11 +66,17 @@ function secureContext(credentials: Credentials): SecureContextOptions {
 function explain(error: NodeJS.ErrnoException, where: string): ListenError {
   switch (error.code) {
     case "EADDRINUSE":
-      return new ListenError(`${where} is in use: stop what listens there or choose another address`, { cause: error });
+      return new ListenError(`${where} is in use: stop the process that uses it or choose another address`, {
+        cause: error,
+      });
     case "EADDRNOTAVAIL":
-      return new ListenError(`${where} is not an address of this machine: choose one that is`, { cause: error });
+      return new ListenError(`${where} is not an address of this machine: choose one of its addresses`, {
+        cause: error,
+      });
     case "EACCES":
-      return new ListenError(`no permission to listen on ${where}: run as root or choose another`, { cause: error });
+      return new ListenError(`no permission to listen on ${where}: run as root or choose another address`, {
+        cause: error,
+      });
     default:
       return new ListenError(`cannot listen on ${where}: ${error.message}`, { cause: error });
   }
@@ -90,8 +96,8 @@ export async function listenTls(
     ...secureContext(options.credentials),
     requestCert: true,
     rejectUnauthorized: false,
-    // Rather than a list, which Node copies for each connection into its pool for small buffers: with a thousand of them
-    // three bytes each kept 18 MB alive. A client that offers no protocol is served, one that offers others is refused.
+    // Rather than a list, which Node copies for each connection into its pool for small buffers: with a thousand connections,
+    // three bytes each kept 18 MB alive. A client that offers no protocol is served; one that offers only others is refused.
     ALPNCallback: ({ protocols }) => (protocols.includes("h2") ? "h2" : undefined),
     handshakeTimeout: handshakeTimeoutMs,
   });
@@ -119,7 +125,7 @@ export async function listenTls(
 
 type SocketFile = "absent" | "stale" | "live" | "foreign";
 
-/** Looks at what stands at `path`: nothing, the socket of a process that is gone, one that answers, or another file. */
+/** Checks the file at `path`: absent, the socket of a process that has exited, one that answers, or another file. */
 function inspectSocketFile(path: string): Promise<SocketFile> {
   const stat = statSync(path, { throwIfNoEntry: false });
   if (stat === undefined) return Promise.resolve("absent");
@@ -136,13 +142,13 @@ function inspectSocketFile(path: string): Promise<SocketFile> {
   });
 }
 
-/** Binds with every permission but the owner's masked out, so that the file is never open to others (L3). */
+/** Binds with a umask that leaves permissions only to the owner, so that the file is never open to others (L3). */
 function listenPrivately(server: Server, path: string): Promise<void> {
   return new Promise((resolve, reject) => {
     server.once("error", (error: NodeJS.ErrnoException) => reject(explain(error, path)));
     const before = process.umask(0o177);
     try {
-      // A path is bound before `listen` returns; only the callback comes later.
+      // A path is bound before `listen` returns; only its callback comes later.
       server.listen({ path }, resolve);
     } finally {
       process.umask(before);

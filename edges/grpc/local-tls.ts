@@ -1,13 +1,13 @@
 /**
- * TLS on the control socket. Docker's own clients of that socket (swarmctl, dockerd) speak it there, our command does not:
- * the first byte tells which. The certificate shown is the manager's own; the client is asked for none, because whoever may
- * open the file is admitted, and nobody else.
+ * TLS on the control socket. Docker's own clients of this socket (swarmctl, dockerd) use TLS, our command does not; the first
+ * byte tells them apart. The server shows the manager's certificate and requests none from the client, since anybody who can
+ * open the file is admitted.
  */
 import type { Socket } from "node:net";
 import { createServer, type SecureContextOptions, type Server } from "node:tls";
 import { FirstBytes } from "./first-bytes.ts";
 
-/** The content type of a TLS record with a handshake (RFC 8446 §5.1). HTTP/2 without TLS begins with "P". */
+/** The content type of a TLS handshake record (RFC 8446 §5.1). HTTP/2 without TLS starts with "P". */
 const handshakeRecord = 0x16;
 
 export class LocalTls {
@@ -15,7 +15,7 @@ export class LocalTls {
   readonly #firstBytes: FirstBytes;
   #hasCertificate = false;
 
-  /** `options`: how to shake hands, without certificates. `onConnection` gets what speaks HTTP/2, in the clear. */
+  /** `options`: handshake options, without certificates. `onConnection` gets the decrypted HTTP/2 connection. */
   constructor(options: { readonly handshakeTimeoutMs: number }, onConnection: (socket: Socket) => void) {
     this.#firstBytes = new FirstBytes(options.handshakeTimeoutMs, (socket, head) => {
       if (head[0] !== handshakeRecord) onConnection(socket);

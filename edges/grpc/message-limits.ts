@@ -1,4 +1,4 @@
-/** How large a request may be, by its method. Beyond: RESOURCE_EXHAUSTED, as soon as its length is read. */
+/** Maximum size of a request, by method. Beyond: RESOURCE_EXHAUSTED, as soon as its length is read. */
 import {
   CAService,
   DispatcherService,
@@ -11,9 +11,9 @@ import {
   UserCertificatesService,
 } from "../../proto/gen/messages.ts";
 
-/** What real managers accept (docs/reference/swarm-worker-protocol.md §8.1), and grpc-go's default; in bytes. */
+/** The limit of SwarmKit's managers (docs/reference/swarm-worker-protocol.md §8.1) and grpc-go's default, in bytes. */
 export const messageBytesMaxDefault = 4 * 1024 * 1024;
-/** Requests that are an id or two, a certificate request, or a container's addresses; in bytes. */
+/** For requests such as an id or two, a certificate request, or a container's addresses; in bytes. */
 const smallRequestBytesMax = 64 * 1024;
 
 const { Heartbeat, Tasks, Assignments } = DispatcherService.methods;

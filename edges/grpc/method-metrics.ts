@@ -1,13 +1,13 @@
 /**
- * Counts calls and their latency by method. A call costs two additions and no look-up by label; totals are handed to the
- * metrics port once in a while, and every `sampleEvery`-th call is timed.
+ * Counts calls and their latency by method. A call costs two additions and no label look-up; totals go to the metrics port
+ * periodically, and every `sampleEvery`-th call is timed.
  */
 import type { Counter, Histogram, Metrics } from "../../runtime/ports.ts";
 import type { Status } from "../../runtime/rpc.ts";
 
 const codeCount = 17;
 const flushEveryMs = 1_000;
-/** A power of two, so that the test is one mask. At 30,000 calls/s it leaves 2,000 samples/s of each method. */
+/** A power of two, so that the test is one mask. At 30,000 calls/s it leaves 2,000 samples/s per method. */
 const sampleEvery = 16;
 
 const codeNames = Array.from({ length: codeCount }, (_, code) => String(code));
@@ -23,7 +23,7 @@ export class MethodMetrics {
     this.#labels = { method };
   }
 
-  /** The start to hand to `ended`: 0 when this call is not timed. */
+  /** The start time to pass to `ended`; 0 if this call is not timed. */
   started(): number {
     this.#started = (this.#started + 1) >>> 0;
     return (this.#started & (sampleEvery - 1)) === 1 ? performance.now() : 0;
@@ -51,10 +51,10 @@ export class ServerMetrics {
   #timer: NodeJS.Timeout | null = null;
 
   constructor(metrics: Metrics) {
-    this.#calls = metrics.counter("muster_grpc_calls_total", "Calls that ended, by method and status code.");
+    this.#calls = metrics.counter("muster_grpc_calls_total", "Finished calls, by method and status code.");
     this.latency = metrics.histogram(
       "muster_grpc_call_seconds",
-      "From the headers of a call to its end; one call in 16 is timed.",
+      "Time from a call's headers to its end; one call in 16 is timed.",
     );
   }
 
@@ -66,7 +66,7 @@ export class ServerMetrics {
     this.#touched.add(method);
   }
 
-  /** Hands over what was counted since the last time. */
+  /** Reports what was counted since the last time. */
   flush(): void {
     if (this.#timer !== null) clearTimeout(this.#timer);
     this.#timer = null;

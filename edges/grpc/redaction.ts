@@ -1,31 +1,32 @@
 /**
- * What a role is not shown of a response of this API, beside what Control and Watch show to nobody (`machines/redaction.ts`).
+ * Hides fields of responses by the caller's role, in addition to those that Control and Watch hide from everybody
+ * (`machines/redaction.ts`).
  *
- * RD1: what cannot be read is left out as a whole.
- * RD2: `read-only` sees no values of the environment, of drivers' options and of drivers' settings, and no registry credentials:
- *      all hold passwords in practice. Names stay, so that a reader sees what is set.
- * RD3: nobody below `admin` sees join tokens: who has one becomes a manager.
+ * RD1: data that cannot be decoded is omitted as a whole.
+ * RD2: `read-only` sees no values of environments, driver options and driver settings, and no registry credentials: in practice
+ *      all of them contain passwords. Names remain, so that a reader sees which are set.
+ * RD3: nobody below `admin` sees join tokens: whoever has one can become a manager.
  *
- * Messages are never changed: what differs is a copy, and what does not is shared.
+ * Messages are never modified: the result is a copy that shares the unchanged parts.
  */
 import { DriverSpec, ExecSpec } from "../../proto/gen/messages.ts";
 import { isAtLeast, type Role } from "../../runtime/user-roles.ts";
 
-/** Stands for a value. */
+/** Replaces a value. */
 export const notShown = "(not shown)";
 
-/** `NAME=value`; an entry without `=` is a name already. */
+/** Hides the value of `NAME=value`; an entry without `=` is returned as it is. */
 export function nameAlone(entry: string): string {
   const at = entry.indexOf("=");
   return at < 0 ? entry : `${entry.slice(0, at)}=${notShown}`;
 }
 
-/** With each value replaced. */
+/** Hides every value. */
 export function namesAlone(values: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
   return Object.fromEntries(Object.keys(values).map((name) => [name, notShown]));
 }
 
-/** The settings of a process or a driver's task without values; empty for what is neither or cannot be read (RD1). */
+/** The payload of a process or a driver's task without values; empty if it is neither or cannot be decoded (RD1). */
 export function payloadWithoutValues(kind: string, typeUrl: string, bytes: Uint8Array): Uint8Array {
   return driverBytes(typeUrl, bytes) ?? (kind === "exec" ? execBytes(bytes) : null) ?? new Uint8Array();
 }
@@ -51,16 +52,16 @@ function execBytes(bytes: Uint8Array): Uint8Array | null {
 }
 
 type Fields = Readonly<Record<string, unknown>>;
-/** The value of a field as the role sees it; undefined where nothing is said of that field. */
+/** The value of a field that the role sees; undefined if there is no rule for the field. */
 type Rule = (key: string, held: unknown) => unknown;
 
 function isFields(value: unknown): value is Fields {
   return typeof value === "object" && value !== null && !Array.isArray(value) && !(value instanceof Uint8Array);
 }
 
-/** Drivers of logs, mounts and volumes, and external CAs. Networks have theirs under the same name, without anything secret. */
+/** Drivers of logs, mounts and volumes, and external CAs. Networks have fields of the same name, without secrets. */
 const driverFields: ReadonlySet<string> = new Set(["logDriver", "driverConfig", "driver"]);
-/** Fields of specs that the history tells of by these words, and whose values a reader is not shown (RD2). */
+/** Field names in the history whose values a reader does not see (RD2). */
 const historyOfValues = /^env\b|\boptions?\b|\bparameters?\b|^log driver\b|^driver settings\b|^mount\b|^external CA\b/;
 
 function withoutJoinTokens(key: string): unknown {
@@ -85,7 +86,7 @@ function withoutValues(key: string, held: unknown): unknown {
     return (held as readonly Fields[]).map((ca) =>
       copyWith(ca, { options: namesAlone(ca["options"] as Readonly<Record<string, string>>) }),
     );
-  // Of HistoryEntry alone.
+  // Of HistoryEntry only.
   if (key === "fields" && Array.isArray(held)) return (held as readonly unknown[]).map(changeWithoutValues);
   return undefined;
 }
@@ -97,7 +98,7 @@ function changeWithoutValues(change: unknown): unknown {
   return copyWith(change, { old: old === "" ? "" : notShown, new: now === "" ? "" : notShown });
 }
 
-/** Messages have their defaults on their prototypes. Fields that this version does not know are left behind (RD1). */
+/** Messages have their defaults on their prototypes. Fields unknown to this version are dropped (RD1). */
 function copyWith(message: Fields, changed: Fields): Fields {
   const Type = message.constructor as new (fields: object) => Fields;
   return new Type({ ...message, ...changed });
@@ -105,7 +106,7 @@ function copyWith(message: Fields, changed: Fields): Fields {
 
 class Redaction {
   readonly #rule: Rule;
-  /** Of objects of the store, which are the same ones from one answer to the next. */
+  /** By object of the store, since responses share them. */
   readonly #known = new WeakMap<object, unknown>();
 
   constructor(rule: Rule) {
@@ -142,7 +143,7 @@ class Redaction {
 const forReaders = new Redaction(withoutValues);
 const forOperators = new Redaction(withoutJoinTokens);
 
-/** The response as a user of that role gets it. */
+/** The response as a user with this role sees it. */
 export function shownTo<Message>(role: Role, response: Message): Message {
   if (isAtLeast(role, "admin")) return response;
   return (isAtLeast(role, "operator") ? forOperators : forReaders).of(response) as Message;

@@ -1,15 +1,15 @@
-/** The messages of a client stream, waiting for a handler that takes them one by one. */
+/** The messages of a client stream, queued until the handler takes them one by one. */
 import type { RpcError } from "../../runtime/rpc.ts";
 
-/** How many messages, or how many bytes of them, may wait before the peer is told to stop sending. */
+/** Queued messages, or bytes of them, above which the peer must stop sending. */
 const waitingMax = 64;
 const waitingBytesMax = 1024 * 1024;
 
-/** What the queue tells the stream that feeds it. */
+/** Notifications to the stream that feeds the queue. */
 export interface FlowControl {
   pause(): void;
   resume(): void;
-  /** A handler took a message: fewer bytes wait. */
+  /** A handler took a message, so fewer bytes are queued. */
   taken(): void;
 }
 
@@ -25,7 +25,7 @@ export class RequestStream<Message> implements AsyncIterable<Message> {
     this.#flow = flow;
   }
 
-  /** Bytes of the messages that wait. */
+  /** Bytes of the queued messages. */
   get waitingBytes(): number {
     return this.#waitingBytes;
   }
@@ -41,7 +41,7 @@ export class RequestStream<Message> implements AsyncIterable<Message> {
     this.#wake?.();
   }
 
-  /** The peer has sent everything; or, with an error, will send no more. */
+  /** The peer has sent everything, or with an error will send no more. */
   end(error: RpcError | null): void {
     if (this.#end !== "open") return;
     this.#end = error ?? "ended";

@@ -1,12 +1,12 @@
 /**
- * Who may call what: one row for every method of every service, after docs/reference/swarm-worker-protocol.md §2.2, and the
- * one place that decides. A method missing here does not compile.
+ * Who may call what: one row per method of every service, following docs/reference/swarm-worker-protocol.md §2.2. The only
+ * place that decides this. A missing method does not compile.
  *
- * R1: a handler is given an identity only if it is a current one of this cluster: its certificate was signed by our CA,
- *     names this organization and a node that was not removed. A removed node that asks for a certificate is nobody.
- * R2: what a call was admitted for lasts no longer than the reason: see `Standing`, and server.ts G3.
- * R3: a user's certificate opens what the user's role admits at this moment, and nothing that nodes have. It counts while the
- *     user has the password that it was issued under, and is enabled.
+ * R1: a handler gets an identity only if it is current in this cluster: the certificate was signed by our CA, and names this
+ *     organization and a node that has not been removed. A removed node that requests a certificate has no identity.
+ * R2: a call lasts no longer than the reason for which it was admitted: see `Standing`, and server.ts G3.
+ * R3: a user's certificate permits what the user's role permits at this moment, and nothing reserved for nodes. It is valid
+ *     while the user is enabled and has the password under which it was issued.
  */
 import {
   CAService,
@@ -34,13 +34,13 @@ import type { Peer } from "../../runtime/rpc.ts";
 import { isAtLeast, type Role } from "../../runtime/user-roles.ts";
 
 /**
- * `anyone`: also without a certificate. `worker-or-manager`, `manager`: with a certificate of that role.
- * `manager-or-local`: with a manager's, or on the control socket. `read-only`, `operator`, `admin`: those two, and users of that
- * role or a greater one.
+ * `anyone`: also without a certificate. `worker-or-manager`, `manager`: with a certificate of that role. `manager-or-local`:
+ * with a manager's certificate, or on the control socket. `read-only`, `operator`, `admin`: as `manager-or-local`, and users
+ * with that role or a higher one.
  */
 export type Access = "anyone" | "worker-or-manager" | "manager" | "manager-or-local" | Role;
 
-/** The roles of users among them. */
+/** Whether it is one of the users' roles. */
 export function isRole(access: Access): access is Role {
   return access === "read-only" || access === "operator" || access === "admin";
 }
@@ -76,17 +76,17 @@ const resourceAllocator: Rows<typeof ResourceAllocatorService> = {
   DetachNetwork: "worker-or-manager",
 };
 
-// Who holds these reads everything: no socket file, and no certificate but a manager's.
+// The keys decrypt everything: neither the control socket nor any certificate but a manager's gets them.
 const dataKeys: Rows<typeof DataKeysService> = { GetDataKeys: "manager" };
 const lock: Rows<typeof LockService> = { GetLock: "manager-or-local", Unlock: "manager-or-local" };
 
 const raftMembership: Rows<typeof RaftMembershipService> = { Join: "manager", Leave: "manager" };
 const health: Rows<typeof HealthService> = { Check: "read-only" };
 const logs: Rows<typeof LogsService> = { SubscribeLogs: "read-only" };
-// Without what users' roles hide (users.ts).
+// Without the fields hidden from users' roles (users.ts).
 const watch: Rows<typeof WatchService> = { Watch: "read-only" };
 
-// As the JSON API's table (`edges/juju/facades/control.ts`), except that everybody sees the cluster: without join tokens.
+// As in the JSON API's table (`edges/juju/facades/control.ts`), except that everybody sees the cluster, without join tokens.
 const control: Rows<typeof ControlService> = {
   GetNode: "read-only",
   ListNodes: "read-only",
@@ -137,19 +137,19 @@ const operator: Rows<typeof OperatorService> = {
   Why: "read-only",
   RotateCertificate: "admin",
   Status: "read-only",
-  // Looking; users.ts wants an operator for the rest.
+  // To look; users.ts requires `operator` for the other actions.
   ControlRollout: "read-only",
-  // It takes a whole spec, which read-only users are not shown: what they could send would be planned wrongly.
+  // The request contains a whole spec. Read-only users do not see one, so the plan of what they could send would be wrong.
   PlanService: "operator",
   PlanRebalance: "read-only",
   FindVersion: "read-only",
-  // What is asked of the past has a row of its own, which counts too (users.ts).
+  // The method asked of the past has its own row, which applies too (users.ts).
   ReadAt: "read-only",
   History: "read-only",
   ListExtensions: "read-only",
 };
 
-// Use of resources; users.ts wants an operator for commands and signals.
+// Resource usage; users.ts requires `operator` for commands and signals.
 const taskAccess: Rows<typeof TaskAccessService> = { Call: "read-only", Send: "operator" };
 
 const users: Rows<typeof UsersService> = {
@@ -170,7 +170,7 @@ function byPath(service: { readonly methods: object }, rows: Readonly<Record<str
   );
 }
 
-/** HTTP/2 path of every method → who may call it. */
+/** Required access by the HTTP/2 path of every method. */
 export const accessByPath: ReadonlyMap<string, Access> = new Map([
   ...byPath(CAService, ca),
   ...byPath(NodeCAService, nodeCa),
@@ -193,51 +193,51 @@ export const accessByPath: ReadonlyMap<string, Access> = new Map([
   ...byPath(UserCertificatesService, userCertificates),
 ]);
 
-/** What a user's certificate says. */
+/** The content of a user's certificate. */
 export interface UserCertificate {
   readonly name: string;
-  /** Of the password under which it was issued: see `Membership.userRole`. */
+  /** Mark of the password under which it was issued: see `Membership.userRole`. */
   readonly mark: string;
   /** The cluster's id. */
   readonly organization: string;
 }
 
-/** Who is at the other end of a connection, worked out once when it is made. */
+/** The peer of a connection, determined once when it connects. */
 export interface Caller {
   /** With the identity of its certificate, whether or not that is still current. */
   readonly peer: Peer;
   /** The same without identity. */
   readonly anonymous: Peer;
-  /** What is wrong with the certificate it showed, which no root of ours vouches for; null when nothing is. */
+  /** Why no root of ours vouches for the certificate it showed; null if there is no problem. */
   readonly rejection: string | null;
-  /** True when it showed a certificate of ours, of whatever role. */
+  /** True if it showed a certificate of this cluster, of any role. */
   readonly isCertified: boolean;
-  /** Where that is a user's; such a caller has no identity of a node. */
+  /** Set if the certificate is a user's; such a caller has no identity of a node. */
   readonly user?: UserCertificate;
-  /** When the first certificate of the chain that it showed expires, in milliseconds since the epoch; null without one. */
+  /** When the first certificate of its chain expires, in milliseconds since the epoch; null without one. */
   readonly notAfterMs: number | null;
 }
 
-/** What decides whether an identity is current. Asked at each call, and again when it tells of a change. */
+/** Decides whether an identity is current. Called at each call, and again after a notified change. */
 export interface Membership {
   /** The cluster's id. */
   organization(): string;
   isRemoved(nodeId: string): boolean;
-  /** Whether the node is no manager, whatever its certificate says: demoted, or not known. Nobody is when absent. */
+  /** Whether the node is not a manager (demoted or unknown), whatever its certificate says. If absent, no node is. */
   isDemoted?(nodeId: string): boolean;
   /**
-   * What that user may do now; null when there is no such user, it is disabled, or has another password than the one that the
-   * mark is of. Where this is absent there are no users.
+   * The user's current role; null if there is no such user, it is disabled, or the mark does not belong to its current
+   * password. If absent, there are no users.
    */
   userRole?(name: string, mark: string): Role | null;
   /**
    * Calls back with the ids of nodes that were removed or whose role changed, and the tags (`user-NAME`) of users that were
-   * removed, disabled or enabled, or have another role or password, in the turn in which this becomes known.
+   * removed, disabled or enabled, or whose role or password changed, in the turn in which this becomes known.
    */
   onChange(listener: (ids: readonly string[]) => void): Subscription;
 }
 
-/** What a caller's certificate is worth at the moment: `nobody` without one, and when its node was removed. */
+/** What a caller's certificate permits now: `nobody` without one, or if its node was removed. */
 export type Standing = "nobody" | "worker" | "manager" | Role;
 
 function refusal(text: string): string {
@@ -253,7 +253,7 @@ const rolesOf = {
   admin: ["swarm-manager"],
 } as const satisfies Record<Exclude<Access, "anyone">, readonly string[]>;
 
-/** Why this caller's identity is not one of the given roles in this cluster; null when it is. */
+/** Why this caller's identity does not have one of the given roles in this cluster; null if it does. */
 function objection(caller: Caller, roles: readonly string[], membership: Membership): string | null {
   const identity = caller.peer.identity;
   if (!caller.isCertified) return "no client certificates in request";
@@ -268,7 +268,7 @@ function objection(caller: Caller, roles: readonly string[], membership: Members
   return null;
 }
 
-/** The user's role; null when the certificate counts for nothing any more, or is of another cluster. */
+/** The user's role; null if the certificate is no longer valid or belongs to another cluster. */
 function roleNow({ name, mark, organization }: UserCertificate, membership: Membership): Role | null {
   if (organization === "" || organization !== membership.organization()) return null;
   return membership.userRole?.(name, mark) ?? null;
@@ -280,19 +280,19 @@ function authorizeUser(access: Access, caller: Caller, user: UserCertificate, me
   const role = roleNow(user, membership);
   if (role === null)
     return (
-      `permission denied: the certificate of user ${user.name} is not valid any more: ` +
-      "the user was disabled or removed, or has another password. Log in again with 'muster login'"
+      `permission denied: the certificate of user ${user.name} is no longer valid: ` +
+      "the user was disabled or removed, or changed the password. Log in again with 'muster login'"
     );
-  if (!isRole(access)) return "permission denied: this call is not for users";
+  if (!isRole(access)) return "permission denied: this call is not available to users";
   return isAtLeast(role, access) ? { ...caller.peer, role } : lacking(user.name, role, access);
 }
 
-/** Why a user may not call what only a greater role may. */
+/** The error when a call requires a higher role. */
 export function lacking(name: string, role: Role, needed: Role): string {
   return `permission denied: this needs the role ${needed}, and user ${name} has the role ${role}`;
 }
 
-/** A connection lives as long as this stays what it was when it was made. R2 */
+/** A connection lives as long as its standing stays what it was at the start. R2 */
 export function standingOf(caller: Caller, membership: Membership): Standing {
   if (caller.rejection !== null) return "nobody";
   if (caller.user !== undefined) return roleNow(caller.user, membership) ?? "nobody";
@@ -300,12 +300,12 @@ export function standingOf(caller: Caller, membership: Membership): Standing {
   return objection(caller, rolesOf.manager, membership) === null ? "manager" : "worker";
 }
 
-/** Under what a connection is counted, and told of changes: the id of its node, or the tag of its user; empty without either. */
+/** The key that a connection is counted under and notified by: its node's id or its user's tag; empty without either. */
 export function certifiedId({ peer }: Caller): string {
   return peer.identity?.nodeId ?? peer.user ?? "";
 }
 
-/** The peer to hand to the handler, or the text of the PERMISSION_DENIED that refuses the call. */
+/** The peer to pass to the handler, or the text of the PERMISSION_DENIED that refuses the call. */
 export function authorize(access: Access, caller: Caller, membership: Membership): Peer | string {
   if (caller.rejection !== null) return refusal(`client certificate not accepted: ${caller.rejection}`);
   if (caller.peer.local && access !== "worker-or-manager" && access !== "manager") return caller.peer;

@@ -1,12 +1,12 @@
 /**
- * One call on the server: reads its request, runs its handler, writes its answer. It is the handler's CallContext and,
- * for a server stream, its Sink too: one object beside the HTTP/2 stream, which tells it what arrives.
+ * One call on the server: reads its request, runs its handler, writes its answer. It is also the handler's CallContext and,
+ * for a server stream, its Sink: one object beside the HTTP/2 stream, which delivers what arrives.
  *
- * Stages: receiving (request not complete) → handling → finished (status decided) → closed (HTTP/2 stream gone).
+ * Stages: receiving (request incomplete) → handling → finished (status decided) → closed (HTTP/2 stream closed).
  *
  * C1: exactly one status is sent, and nothing after it.
- * C2: the signal aborts exactly when the status was not the handler's doing: the caller or its connection went, the
- *     deadline passed, the server stops.
+ * C2: the signal aborts if and only if the handler did not decide the status: the caller or its connection went away, the
+ *     deadline passed, or the server stops.
  */
 import { InvariantError } from "../../runtime/assert.ts";
 import type { Logger } from "../../runtime/ports.ts";
@@ -19,16 +19,16 @@ import type { Http2Stream, StreamReceiver } from "./http2/stream.ts";
 import type { MethodMetrics } from "./method-metrics.ts";
 import { RequestStream, type FlowControl } from "./request-stream.ts";
 
-/** A method as the server keeps it: types are erased, the pairing of codec and handler was checked where it was added. */
+/** A method as the server stores it: types are erased; the match of codec and handler was checked when it was added. */
 export interface ServedMethod {
   readonly path: string;
   readonly messageBytesMax: number;
   readonly decode: (bytes: Uint8Array) => unknown;
-  /** Encodes, into the pieces that a stream sends; once for a message that many streams are given in a row. */
+  /** Encodes a message into the pieces that a stream sends; once if many streams get it in a row. */
   readonly frame: (message: unknown) => readonly Uint8Array[];
   readonly metrics: Pick<MethodMetrics, "started" | "ended">;
   readonly log: Logger;
-  /** Whether a request changes what its caller may do; null or absent for a method that cannot. */
+  /** Whether a request changes its caller's permissions; null or absent if the method cannot. */
   readonly changesCaller?: ((request: unknown, peer: Peer) => boolean) | null;
   readonly handler:
     | { readonly kind: "unary"; readonly run: (request: unknown, call: CallContext) => unknown }
@@ -46,31 +46,31 @@ export interface ServedMethod {
       };
 }
 
-/** What one sink holds for a peer that does not read, in bytes: beyond, the stream ends with RESOURCE_EXHAUSTED. One message
- *  may be larger, as the first assignments of a full node may be. */
+/** Bytes that one sink queues for a peer that does not read; beyond, the stream ends with RESOURCE_EXHAUSTED. One message
+ *  may be larger, such as the first assignments of a full node. */
 export const sinkBytesMax = 64 * 1024 * 1024;
 
 const okTrailers = trailers(Status.OK, "");
 
-/** Answers a call with a status alone; a peer that is still sending is asked to stop. */
+/** Answers a call with only a status; if the peer is still sending, asks it to stop. */
 export function refuse(stream: Http2Stream, code: Status, message: string, details: Uint8Array | null = null): void {
   if (stream.isClosed || stream.hasResponded) return;
   stream.hasEnded = true;
   stream.respond(trailersOnly(code, message, details));
 }
 
-/** What a client stream's handler reads then: one for all, since an error is made with a stack each time. */
+/** The error that a client stream's handler gets; shared, since creating an error captures a stack each time. */
 const gone = new RpcError(Status.CANCELLED, "the caller went away");
 
 const always = (): boolean => true;
 const ignore = (): void => undefined;
 const nothing = new Uint8Array(0);
 
-/** What the server adds to a call. */
+/** Options that the server adds to a call. */
 export interface CallOptions {
-  /** Whether the connection has room for another answer. */
+  /** Whether the connection can queue another answer. */
   readonly canQueue?: () => boolean;
-  /** Less than the method's for whoever may send less. */
+  /** Overrides the method's limit for callers with a lower one. */
   readonly messageBytesMax?: number;
   /** Called when the request is complete, before its handler. */
   readonly onServed?: () => void;
@@ -86,24 +86,24 @@ export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver, St
   readonly #canQueue: () => boolean;
   readonly #onServed: () => void;
   readonly #messageBytesMax: number;
-  /** Messages at the last check of `isStalled`; -1 before it. */
+  /** Messages at the last check of `isStalled`; -1 before the first. */
   #checkedCount = -1;
   /** Null once the request is complete. */
   #reader: FrameReader | null;
-  /** A unary request, not decoded before it is complete: a few bytes can stand for many objects. */
+  /** A unary request, not decoded until it is complete: a few bytes can expand into many objects. */
   #request: Uint8Array | null = null;
   #requestCount = 0;
   #requests: RequestStream<unknown> | null = null;
   #signal: CallerSignal | null = null;
   #deadline: NodeJS.Timeout | null = null;
-  /** As `Clock.monotonic` counts. */
+  /** In the time of `Clock.monotonic`. */
   deadline: number | undefined = undefined;
   /** Null until the status is decided (C1). */
   #status: Status | null = null;
   #isAborted = false;
   #changesCaller = false;
 
-  /** Stands in `siblings`, the calls of its connection, until its stream is gone. */
+  /** Is in `siblings`, the calls of its connection, until its stream closes. */
   constructor(
     stream: Http2Stream,
     method: ServedMethod,
@@ -130,7 +130,7 @@ export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver, St
     return this.#method.path;
   }
 
-  /** Made when first asked for: most calls are over before anybody does. */
+  /** Created on first use: most calls end before anybody asks. */
   get signal(): CallSignal {
     if (this.#signal === null) {
       this.#signal = new CallerSignal();
@@ -141,7 +141,7 @@ export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver, St
 
   /** Starts the caller's deadline, in milliseconds from now. */
   startDeadline(ms: number): void {
-    // Beyond what a timer can wait, there is no deadline worth keeping.
+    // Longer than a timer can wait: no deadline needed.
     if (ms > 0x7fffffff) return;
     this.deadline = performance.now() + ms;
     this.#deadline = setTimeout(() => {
@@ -150,7 +150,7 @@ export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver, St
     }, ms);
   }
 
-  /** A client stream's handler runs from the start, beside what arrives. */
+  /** A client stream's handler runs from the start, while messages arrive. */
   startClientStream(): void {
     const { handler } = this.#method;
     if (handler.kind === "client-stream") {
@@ -166,17 +166,17 @@ export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver, St
     }
   }
 
-  /** True once its request is complete and its status is not decided: what it waits for is ours. */
+  /** True once its request is complete and its status is not decided: we owe the answer. */
   get isServed(): boolean {
     return this.#reader === null && this.#status === null;
   }
 
-  /** True for a complete request to change its own caller, which has no answer yet. */
+  /** True for a complete but unanswered request that changes its own caller. */
   get isChangingCaller(): boolean {
     return this.#changesCaller && this.#status === null;
   }
 
-  /** Whether since the last time that this was asked no message of a request was completed that is under way. */
+  /** Whether an incomplete request has completed no message since the previous call of this method. */
   isStalled(): boolean {
     const reader = this.#reader;
     const isUnfinished =
@@ -214,7 +214,7 @@ export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver, St
     try {
       problem = this.#reader.push(chunk);
     } catch (error) {
-      this.#malformed(error); // only decoding throws here
+      this.#malformed(error); // only decoding throws
       return 0;
     }
     if (problem === "compressed") {
@@ -228,7 +228,7 @@ export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver, St
     return this.#keptBytes();
   }
 
-  /** grpc-go answers INTERNAL; but the fault is the caller's, and INTERNAL reads as ours. */
+  /** grpc-go answers INTERNAL; but the error is the caller's, and INTERNAL suggests ours. */
   #malformed(error: unknown): void {
     const detail = error instanceof Error ? error.message : String(error);
     this.#finishWithError(Status.INVALID_ARGUMENT, `malformed request: ${detail}`);
@@ -257,9 +257,9 @@ export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver, St
     }
   }
 
-  /** The code that gRPC's list of status codes names for a wrong number of requests. */
+  /** gRPC's list of status codes defines this code for a wrong number of requests. */
   #refuseCount(): void {
-    this.#finishWithError(Status.UNIMPLEMENTED, `one request expected, ${this.#requestCount} received`);
+    this.#finishWithError(Status.UNIMPLEMENTED, `expected one request, received ${this.#requestCount}`);
   }
 
   #handle(): void {
@@ -293,7 +293,7 @@ export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver, St
         try {
           this.#finishWithResponse(message);
         } catch (error) {
-          this.#fail(error); // encoding it failed
+          this.#fail(error); // encoding failed
         }
       },
       (error: unknown) => this.#fail(error),
@@ -328,13 +328,13 @@ export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver, St
     this.#stream.end(okTrailers);
   }
 
-  /** Turns whatever a handler threw into a status. */
+  /** Turns a handler's error into a status. */
   #fail(error: unknown): void {
     if (error instanceof RpcError) {
       this.#finishWithError(error.code, error.message, error.details);
       return;
     }
-    // A broken invariant ends the process, not just the call.
+    // A broken invariant ends the process, not only the call.
     if (error instanceof InvariantError)
       queueMicrotask(() => {
         throw error;
@@ -352,7 +352,7 @@ export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver, St
     else refuse(stream, code, message, details);
   }
 
-  /** The HTTP/2 stream is gone: after its answer, or because the peer or the connection is. */
+  /** The HTTP/2 stream has closed: after its answer, or because the peer or the connection went away. */
   closed(): void {
     this.#siblings.delete(this);
     if (!this.#decide(Status.CANCELLED)) return;
@@ -369,7 +369,7 @@ export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver, St
     if (this.#status !== null || !this.#sendHeaders()) return;
     if (this.#stream.queuedBytes > sinkBytesMax || (this.#stream.queuedBytes > 0 && !this.#canQueue())) {
       this.end(new RpcError(Status.RESOURCE_EXHAUSTED, "the receiver of this stream is too slow"));
-      // Its end waits behind what the peer does not read.
+      // Its end is queued behind data that the peer does not read.
       this.#stream.reset(ErrorCode.ENHANCE_YOUR_CALM);
       return;
     }
@@ -392,7 +392,7 @@ export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver, St
     return this.#stream.queuedBytes;
   }
 
-  /** Ends a call whose caller is not to be served any longer. What it has not taken yet is not kept for it. */
+  /** Ends a call whose caller may no longer be served. Queued data is dropped. */
   revoke(code: Status, message: string): void {
     if (this.#status !== null) return;
     this.#stream.dropQueued();
@@ -400,7 +400,7 @@ export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver, St
     this.#abort();
   }
 
-  /** Ends a call because the server stops: streams at once, and what has not answered when the grace is over. */
+  /** Ends a call because the server stops: streams at once, unanswered unary calls after the grace period. */
   shutDown(onlyStreams: boolean): void {
     if (this.#status !== null || (onlyStreams && this.#method.handler.kind === "unary")) return;
     this.#finishWithError(Status.UNAVAILABLE, "the server is shutting down");

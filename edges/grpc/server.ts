@@ -1,15 +1,15 @@
 /**
- * The gRPC server: a table of methods, the check of who may call them, and the connections that call. It is our own
- * layer, down to the HTTP/2 frames, because an engine reconnects without ALPN after its first certificate renewal, which
- * Node's secure HTTP/2 server refuses, and because the answer to a heartbeat has to be cheap.
+ * The gRPC server: a table of methods, the check of who may call them, and the connections. It is our own layer, down to the
+ * HTTP/2 frames, because an engine reconnects without ALPN after its first certificate renewal, which Node's secure HTTP/2
+ * server refuses, and because answering a heartbeat must be cheap.
  *
- * G1: no handler runs for a caller that `roles.ts` does not admit, or whose role `users.ts` finds too low for what it asks.
- * G2: replaced credentials are used from the next handshake on; no connection ends because of it, unless the roots have
+ * G1: no handler runs for a caller that `roles.ts` does not admit, or whose role is too low for the request (`users.ts`).
+ * G2: replaced credentials apply from the next handshake on; no connection ends because of them, unless the roots have
  *     changed and the new ones do not vouch for its caller.
- * G3: a call goes on only while `roles.ts` would admit it: when its caller's standing changes, its certificate expires or is
- *     of a root that is trusted no more, the connection ends (certified-connections.ts), and each call with what it would
- *     be answered if it began now; but for a user's change of that same user (US3), which is answered.
- * G4: who has shown no valid certificate has budgets of its own, small ones, and never takes the place of who has
+ * G3: a call continues only while `roles.ts` would admit it. When its caller's standing changes, or its certificate expires
+ *     or its root is no longer trusted, the connection ends (certified-connections.ts), and each call ends with the error that
+ *     it would get if it started now. Exception: a user's change of that same user (US3) is answered.
+ * G4: peers without a valid certificate have separate, small budgets, and never take the place of peers with one
  *     (`admission/limits.ts`).
  */
 import type { Socket } from "node:net";
@@ -59,33 +59,33 @@ import { changesCaller, forUsers } from "./users.ts";
 
 export type { Credentials } from "./listener.ts";
 
-/** What a peer whose connection ends has for reading why, in milliseconds; then it is cut. */
+/** Time for a peer whose connection ends to read why, in milliseconds; then the socket is closed. */
 const endGraceMs = 1_000;
 
-/** How long the answer to users who changed themselves (US3) may take to be on the disk, in milliseconds. */
+/** Timeout until the answer to users who changed themselves (US3) is on disk, in milliseconds. */
 const changeGraceMs = 10_000;
 
-/** What stands in the answer to who shows a certificate that is not taken, as where OpenSSL refuses it. */
+/** Why a certificate is not accepted, in the words used where OpenSSL rejects it. */
 const rejections: Readonly<Record<EndReason, string | null>> = {
   standing: null,
   expired: "CERT_HAS_EXPIRED",
-  root: "no root of the cluster vouches for it any more",
+  root: "no root of the cluster vouches for it any longer",
 };
 
 export interface GrpcServerOptions {
   readonly telemetry: Telemetry;
-  /** Largest request message in bytes. */
+  /** Maximum size of a request message, in bytes. */
   readonly messageBytesMax?: number;
-  /** The limits that all ports of the process share; its own when absent. */
+  /** The limits that all ports of the process share; if absent, the server creates its own. */
   readonly admission?: Admission;
 }
 
 export interface ListenTlsOptions extends Membership {
   readonly host: string;
-  /** 0 chooses a free one. */
+  /** 0 chooses a free port. */
   readonly port: number;
   readonly credentials: Credentials;
-  /** By which certificates expire. */
+  /** Decides when certificates expire. */
   readonly clock: Clock;
 }
 
@@ -95,15 +95,15 @@ type Kind = "anonymous" | "known" | "local";
 interface Connection extends Member {
   readonly http2: ServerConnection;
   readonly kind: Kind;
-  /** Whom it is counted with: a node's id, a user's tag, or an address. */
+  /** The source it is counted under: a node's id, a user's tag, or an address. */
   readonly source: string;
   caller: Caller;
   readonly membership: Membership;
   /** Null on the control socket. */
   readonly certified: CertifiedConnections<Connection> | null;
-  /** Those whose handler runs, or will. */
+  /** Calls whose handler runs or will run. */
   readonly calls: Set<ServerCall>;
-  /** When it last had a complete request, or else came; from `performance.now`. */
+  /** Time of its last complete request, or of the connect; from `performance.now`. */
   usefulAt: number;
 }
 
@@ -111,7 +111,7 @@ interface TableEntry extends ServedMethod {
   readonly access: Access;
 }
 
-/** The control socket belongs to no organization, and nobody on it has an identity that could be removed. */
+/** The control socket belongs to no organization, and none of its callers has an identity that could be removed. */
 const localMembership: Membership = {
   organization: () => "",
   isRemoved: () => false,
@@ -132,7 +132,7 @@ export class GrpcServer {
   readonly #anonymous: Crowd<Connection>;
   readonly #known: Crowd<Connection>;
   readonly #sweeps: readonly NodeJS.Timeout[];
-  /** Whoever waits for the last connection to be gone. */
+  /** Resolves when the last connection has closed. */
   readonly #emptied = Promise.withResolvers<void>();
   #credentials: Credentials | null = null;
   #isClosing = false;
@@ -175,7 +175,7 @@ export class GrpcServer {
     }
   }
 
-  /** Resolves with the port when it accepts connections. Rejects with ListenError. */
+  /** Resolves with the port once it accepts connections. Rejects with ListenError. */
   async listenTls(options: ListenTlsOptions): Promise<{ readonly port: number }> {
     this.#credentials = options.credentials;
     const certified = new CertifiedConnections<Connection>({
@@ -194,7 +194,7 @@ export class GrpcServer {
   }
 
   /**
-   * Serves the control socket: a file that only its owner may open, with and without TLS. TLS shows the credentials of the
+   * Serves the control socket: a file that only its owner may open, with and without TLS. TLS uses the credentials of the
    * last `listenTls` or `setCredentials`. Rejects with ListenError.
    */
   async listenUnix(path: string): Promise<void> {
@@ -205,19 +205,19 @@ export class GrpcServer {
     this.#unixListeners.push(listener);
   }
 
-  /** Uses other credentials, roots included, from the next connection on (G2). */
+  /** Replaces the credentials, including roots, from the next connection on (G2). */
   setCredentials(credentials: Credentials): void {
     this.#credentials = credentials;
     for (const listener of [...this.#tlsListeners, ...this.#unixListeners]) listener.setCredentials(credentials);
     for (const certified of this.#certified) certified.setRoots(credentials.rootPem);
   }
 
-  /** How many connections there are. */
+  /** The number of open connections. */
   get connectionCount(): number {
     return this.#connections.size;
   }
 
-  /** Accepts nothing new, ends streams with UNAVAILABLE, waits up to `graceMs` for unary calls, then cuts what is left. */
+  /** Accepts nothing new, ends streams with UNAVAILABLE, waits up to `graceMs` for unary calls, then closes what is left. */
   async close(graceMs: number): Promise<void> {
     if (this.#isClosing) return;
     this.#isClosing = true;
@@ -232,7 +232,7 @@ export class GrpcServer {
     await Promise.race([this.#emptied.promise, grace]);
     clearTimeout(graceOver);
     this.#shutDownCalls(false);
-    // One turn for the last statuses to be written before the sockets go.
+    // One turn, so that the last statuses are written before the sockets close.
     await new Promise((resolve) => setImmediate(resolve));
     for (const { http2 } of this.#connections) http2.destroy();
     await this.#emptied.promise;
@@ -274,11 +274,11 @@ export class GrpcServer {
     this.#admit(connection);
     if (socket instanceof TLSSocket)
       certified?.add(connection, (rootPem, nowMs) => isVouchedFor(socket, rootPem, nowMs));
-    // A handshake that was under way when the listener closed.
+    // Its handshake was in progress when the listener closed.
     if (this.#isClosing) http2.destroy();
   }
 
-  /** G4: makes room for it among its kind. */
+  /** G4: displaces a connection of the same kind if necessary. */
   #admit(connection: Connection): void {
     const { kind, source, caller } = connection;
     const { limits, refusals } = this.#admission;
@@ -307,7 +307,7 @@ export class GrpcServer {
         error instanceof BudgetError ? overBudget : "protocol",
         caller.peer.address,
       );
-    // A peer that breaks the connection or the protocol is no event of ours; its calls see their streams close.
+    // A peer that breaks the connection or the protocol is not our error; its calls see their streams close.
     if (error !== null) this.#telemetry.log.debug({ err: error, peer: caller.peer.address }, "connection failed");
     if (this.#isClosing && this.#connections.size === 0) this.#emptied.resolve();
   }
@@ -373,13 +373,13 @@ export class GrpcServer {
     const { identity, address: peer, user } = caller.peer;
     this.#telemetry.log.info(
       { peer, node: identity?.nodeId, user, reason },
-      "connection ended: its caller is not what it was",
+      "connection closed: its caller's standing has changed",
     );
     http2.close();
     setTimeout(() => http2.destroy(), graceMs).unref();
   }
 
-  /** Callers without certificate come to fetch the root or to join, and go: those that stay would add up. */
+  /** Callers without certificate fetch the root or join, and leave: those that stay would accumulate. */
   #sweepAnonymous(): void {
     const { limits, refusals } = this.#admission;
     const now = performance.now();
@@ -388,7 +388,7 @@ export class GrpcServer {
       if (connection.isServed) connection.usefulAt = now;
       if (now - connection.usefulAt < limits.anonymousIdleMs) continue;
       if (calls.size > 0) refusals.count("grpc", "anonymous-idle", caller.peer.address);
-      // A goodbye for those that are only idle; whoever does not finish or does not read gets none.
+      // Idle connections get a GOAWAY; those with an unfinished request or unread answer do not.
       if (calls.size === 0 && http2.isOpen) http2.close();
       else http2.destroy();
     }
@@ -405,7 +405,7 @@ export class GrpcServer {
   }
 }
 
-/** A certificate that is no current identity of this cluster counts for nothing. */
+/** A certificate without a current identity in this cluster counts as none. */
 function kindOf(caller: Caller, membership: Membership): Kind {
   if (caller.peer.local) return "local";
   return standingOf(caller, membership) === "nobody" ? "anonymous" : "known";

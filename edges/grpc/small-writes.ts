@@ -1,20 +1,20 @@
 /**
- * Keeps what Node holds of a quiet TLS connection small. What it has encrypted goes to the kernel by way of buffers that
- * stay with the connection: the first as large as its half of the handshake (1 KiB at least), and 16 KiB more from the
- * first time on that this one is full. So the little that most connections are ever sent goes in pieces that fit, each
- * once the one before has left.
+ * Reduces Node's memory for a quiet TLS connection. Node passes encrypted data to the kernel in buffers that stay with the
+ * connection: the first as large as its half of the handshake (at least 1 KiB), and 16 KiB more from the first time that
+ * this one is full. So the few bytes that most connections are ever sent are written in pieces that fit, each after the
+ * previous one has left.
  *
- * Stages: quiet → busy (for good).
+ * Stages: quiet → busy (permanently).
  *
- * W1: every byte leaves in its order, and a write is over when its last piece is.
+ * W1: bytes keep their order, and a write completes with its last piece.
  */
 import type { Duplex } from "node:stream";
 
-/** With the header, type and seal of its record (22 bytes, RFC 8446 §5.2) a piece fits into the smallest first buffer. */
+/** With its record's header, type and seal (22 bytes, RFC 8446 §5.2), a piece fits into the smallest first buffer. */
 const pieceBytesMax = 1_000;
-/** A connection that is sent more at once is busy: pieces would only cost time. */
+/** A connection that is sent more at once is busy: splitting would only cost time. */
 const quietBytesMax = 4 * 1024;
-/** So is one with more writes that had to be cut than this; a node's join takes one or two. */
+/** A connection is also busy after more split writes than this; a node's join takes one or two. */
 const cutWritesMax = 32;
 
 type Done = (error?: Error | null) => void;
@@ -28,11 +28,11 @@ interface SmallSocket extends Duplex {
   [writes]: { readonly whole: Duplex["_write"]; cut: number };
 }
 
-/** `socket`: one that is given bytes alone, no text. */
+/** `socket` must be written bytes only, no text. */
 export function writeSmall(socket: Duplex): void {
   const small = socket as SmallSocket;
   small[writes] = { whole: socket._write, cut: 0 };
-  // The same functions for all: each its own would take 0.4 kB of every connection.
+  // Shared functions: separate ones would take 0.4 kB per connection.
   small._write = write;
   small._writev = writeAll;
 }

@@ -1,8 +1,8 @@
-/** gRPC's status and deadline as they stand in HTTP/2 headers. */
+/** gRPC's status and deadline in HTTP/2 headers. */
 import { ErrorCode } from "./http2/protocol.ts";
 import { Status } from "../../runtime/rpc.ts";
 
-/** Percent-encodes a status text: everything outside printable ASCII, and the percent sign (gRPC over HTTP/2, "Status-Message"). */
+/** Percent-encodes non-printable and non-ASCII bytes and the percent sign (gRPC over HTTP/2, "Status-Message"). */
 export function encodeStatusMessage(text: string): string {
   if (/^[\x20-\x24\x26-\x7e]*$/.test(text)) return text;
   let encoded = "";
@@ -13,7 +13,7 @@ export function encodeStatusMessage(text: string): string {
   return encoded;
 }
 
-/** The text of a `grpc-message`; broken escapes are left as they are. */
+/** The text of a `grpc-message`; invalid escapes are kept. */
 export function decodeStatusMessage(encoded: string): string {
   if (!encoded.includes("%")) return encoded;
   const bytes: number[] = [];
@@ -31,7 +31,7 @@ export function decodeStatusMessage(encoded: string): string {
 
 const unitMs: Readonly<Record<string, number>> = { H: 3_600_000, M: 60_000, S: 1_000, m: 1, u: 1e-3, n: 1e-6 };
 
-/** Milliseconds of a `grpc-timeout`, rounded up; null when it is malformed. */
+/** Milliseconds of a `grpc-timeout`, rounded up; null if it is malformed. */
 export function parseTimeout(text: string): number | null {
   const unit = unitMs[text.slice(-1)];
   const digits = text.slice(0, -1);
@@ -39,7 +39,7 @@ export function parseTimeout(text: string): number | null {
   return Math.ceil(Number(digits) * unit);
 }
 
-/** A `grpc-timeout`, which has 8 digits at most: milliseconds, or seconds where those do not fit. */
+/** A `grpc-timeout`, which has at most 8 digits: milliseconds, or seconds if those do not fit. */
 export function formatTimeout(ms: number): string {
   const whole = Math.max(1, Math.ceil(ms));
   return whole < 1e8 ? `${whole}m` : `${Math.min(99_999_999, Math.ceil(whole / 1_000))}S`;
@@ -51,7 +51,7 @@ export function parseStatus(text: string): Status {
   return Number.isInteger(code) && code >= 0 && code <= 16 && text !== "" ? (code as Status) : Status.UNKNOWN;
 }
 
-/** What a stream reset means ("HTTP2 Transport Mapping" of gRPC over HTTP/2). */
+/** The status for a stream reset ("HTTP2 Transport Mapping" of gRPC over HTTP/2). */
 export function statusOfReset(http2Code: number): Status {
   switch (http2Code) {
     case ErrorCode.CANCEL:
@@ -67,7 +67,7 @@ export function statusOfReset(http2Code: number): Status {
   }
 }
 
-/** What an answer that is no gRPC means ("HTTP to gRPC status code mapping"). */
+/** The status for a non-gRPC answer ("HTTP to gRPC status code mapping"). */
 export function statusOfHttp(httpStatus: number): Status {
   switch (httpStatus) {
     case 400:

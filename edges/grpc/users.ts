@@ -1,10 +1,11 @@
 /**
- * What stands between a handler and a user's certificate, beside the row of `roles.ts`. For everybody else handlers run as they
- * are.
+ * Checks between a user's call and its handler, in addition to the row of `roles.ts`. For all other callers handlers run
+ * directly.
  *
- * US1: where the request decides what a call does, it decides what role it takes.
- * US2: no message reaches a user but as their role may see it (`redaction.ts`).
- * US3: a user who changes themselves is answered, though the change ends their connection: no error is reported for what was done.
+ * US1: if the request decides what a call does, it also decides the required role.
+ * US2: a user only gets messages as the user's role may see them (`redaction.ts`).
+ * US3: a user who changes their own account gets the answer, although the change ends the connection: a successful change never
+ *      reports an error.
  */
 import type { MethodDescriptor } from "../../proto/codec.ts";
 import {
@@ -35,7 +36,7 @@ const pastMethods: ReadonlyMap<string, AnyMethod> = new Map(
   >).map((method) => [method.path, method]),
 );
 
-/** US1: by path, where the row alone does not say it. */
+/** US1: by path, for methods where the row is not enough. */
 const needs: ReadonlyMap<string, (request: unknown) => Role> = new Map([
   [
     ControlRollout.path,
@@ -53,7 +54,7 @@ const needs: ReadonlyMap<string, (request: unknown) => Role> = new Map([
   ],
   [
     TaskAccessService.methods.Call.path,
-    // Whatever else there may be one day counts as a command.
+    // Any future kind counts as a command.
     (request) => {
       const { exec, signal, stats } = request as TaskCallRequest;
       return stats !== null && exec === null && signal === null ? "read-only" : "operator";
@@ -61,14 +62,14 @@ const needs: ReadonlyMap<string, (request: unknown) => Role> = new Map([
   ],
 ]);
 
-/** US2. What was asked of the past stands encoded within the response. */
+/** US2. An answer about the past is encoded within the response. */
 function responseFor(role: Role, path: string, request: unknown, response: unknown): unknown {
   if (path !== ReadAt.path) return shownTo(role, response);
   const { method } = request as ReadAtRequest;
   const read = response as ReadAtResponse;
   if (method === "") return read;
   const codec = pastMethods.get(method)?.response;
-  if (codec === undefined) throw new RpcError(Status.PERMISSION_DENIED, `${method} is not for users`);
+  if (codec === undefined) throw new RpcError(Status.PERMISSION_DENIED, `${method} is not available to users`);
   return ReadAtResponse.patch(read, { response: codec.encode(shownTo(role, codec.decode(read.response))) });
 }
 
@@ -89,7 +90,7 @@ const changing: ReadonlySet<string> = new Set(
   ].map(({ path }) => path),
 );
 
-/** US3: whether a call of that method changes the user who calls; null where none does. */
+/** US3: whether a request of that method changes the calling user; null if none does. */
 export function changesCaller(path: string): NonNullable<ServedMethod["changesCaller"]> | null {
   if (!changing.has(path)) return null;
   return (request, { user }) => user === `user-${(request as { readonly name: string }).name}`;
@@ -130,9 +131,9 @@ export function forUsers(method: AnyMethod, handler: ServedMethod["handler"]): S
           );
         },
       };
-    // There is none that users may call, and none becomes one by an entry in a table alone.
+    // There is none that users may call, and an entry in a table alone must not add one.
     case "client-stream":
     case "duplex-stream":
-      throw new Error(`US2: ${path} streams requests, and is not served to users`);
+      throw new Error(`US2: ${path} streams requests and cannot be served to users`);
   }
 }

@@ -105,9 +105,9 @@ test.serial("a viewer, an operator and an admin work from elsewhere, each as far
   await Promise.all([manager.muster("user", "disable", "vera"), manager.muster("user", "grant", "olga", "read-only")]);
   const [ended, cut] = await Promise.all([events.ended, logs.ended]);
   t.not(ended.status, 0);
-  t.regex(ended.err, /certificate of user vera is not valid any more/);
+  t.regex(ended.err, /certificate of user vera is no longer valid/);
   t.not(cut.status, 0);
-  await refused(t, viewer, /not valid any more.*log in again|not valid any more.*Log in again/, "service", "ls");
+  await refused(t, viewer, /no longer valid.*log in again|no longer valid.*Log in again/, "service", "ls");
   await refused(
     t,
     operator,
@@ -128,7 +128,7 @@ test.serial("a viewer, an operator and an admin work from elsewhere, each as far
 
   // Another password voids the certificate that is there.
   await succeeds(t, admin, "user", "passwd", "--password-file", admin.secret, "ada");
-  await refused(t, admin, /not valid any more/, "service", "ls");
+  await refused(t, admin, /no longer valid/, "service", "ls");
   await succeeds(t, admin, "login", "--password-file", admin.secret);
   await succeeds(t, admin, "service", "ls");
   await succeeds(t, admin, "logout");

@@ -38,19 +38,20 @@ const asUser =
     if (!world.isMade("ada")) world.user("ada", { role, mark: "mark" });
     return world.channel(await userIdentityOf({ root: world.root, name: "ada", mark: "mark" }));
   };
-const notForUsers = /this call is not for users/;
-const isVoid = /certificate of user ada is not valid any more: .* Log in again/;
+const notForUsers = /this call is not available to users/;
+const isVoid = /certificate of user ada is no longer valid: .* Log in again/;
 
 const kinds: Readonly<Record<string, Kind>> = {
   "a read-only user": {
     connect: asUser("read-only"),
     may: ["anyone", "read-only"],
-    refusal: /this needs the role (operator|admin), and user ada has the role read-only|this call is not for users/,
+    refusal:
+      /this needs the role (operator|admin), and user ada has the role read-only|this call is not available to users/,
   },
   "an operator": {
     connect: asUser("operator"),
     may: ["anyone", "read-only", "operator"],
-    refusal: /this needs the role admin, and user ada has the role operator|this call is not for users/,
+    refusal: /this needs the role admin, and user ada has the role operator|this call is not available to users/,
   },
   "an admin": {
     connect: asUser("admin"),
@@ -62,7 +63,7 @@ const kinds: Readonly<Record<string, Kind>> = {
     change: ({ user }) => user("ada", { role: "read-only", mark: "mark" }),
     may: ["anyone", "read-only"],
     mightBefore: ["anyone", ...roles],
-    refusal: /this needs the role|this call is not for users/,
+    refusal: /this needs the role|this call is not available to users/,
   },
   "an operator who has become an admin": {
     connect: asUser("operator"),

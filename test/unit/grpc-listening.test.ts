@@ -122,7 +122,7 @@ test("a port in use is told in one sentence", async (t) => {
   });
   await t.throwsAsync(listening, {
     name: "ListenError",
-    message: `127.0.0.1:${port} is in use: stop what listens there or choose another address`,
+    message: `127.0.0.1:${port} is in use: stop the process that uses it or choose another address`,
   });
 });
 

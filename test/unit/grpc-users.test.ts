@@ -63,8 +63,8 @@ test("R3: a user's certificate of another CA, or of another cluster, opens nothi
   const nowhere = await userIdentityOf({ root: world.root, name: "ada", mark: "mark", organization: "" });
   for (const [identity, refusal] of [
     [forged, /client certificate not accepted/],
-    [elsewhere, /not valid any more|not for users/],
-    [nowhere, /not valid any more|not for users/],
+    [elsewhere, /no longer valid|not available to users/],
+    [nowhere, /no longer valid|not available to users/],
   ] as const) {
     const channel = await world.channel(identity);
     for (const call of methods.filter(({ access }) => access !== "anyone").map((method) => start(channel, method))) {
@@ -247,7 +247,7 @@ test("US1: what may not be asked of now may not be asked of the past", async (t)
   for (const { path } of [ControlService.methods.UpdateNode, ControlService.methods.RemoveService])
     await t.throwsAsync(ask("read-only", path), { message: /this needs the role/ });
   await t.throwsAsync(ask("operator", "/muster.v1.DataKeys/GetDataKeys"), { message: /this needs the role admin/ });
-  await t.throwsAsync(ask("admin", "/muster.v1.DataKeys/GetDataKeys"), { message: /not for users/ });
+  await t.throwsAsync(ask("admin", "/muster.v1.DataKeys/GetDataKeys"), { message: /not available to users/ });
 });
 
 const secret = "hunter2";

@@ -1,11 +1,11 @@
-/** What all ports of a process share of the limits on their peers: bytes, time and the count of refusals. */
+/** Limits on peers that all ports of a process share: bytes, time, and the count of refusals. */
 import type { Telemetry } from "../../../runtime/ports.ts";
 import { ByteBudget } from "./byte-budget.ts";
 import * as limits from "./limits.ts";
 import { Refusals } from "./refusals.ts";
 import { TimeShare } from "./time-share.ts";
 
-/** Each is described where its constant is. */
+/** Each limit is described at its constant. */
 export type AdmissionLimits = {
   readonly [Name in keyof typeof limits]: number;
 };
@@ -19,7 +19,7 @@ export interface Admission {
   readonly largeMessageTime: TimeShare;
 }
 
-/** One for a process. `changed`: other limits, for tests. */
+/** Create one per process. `changed` overrides limits, for tests. */
 export function createAdmission(
   telemetry: Pick<Telemetry, "metrics" | "log">,
   changed: Partial<AdmissionLimits> = {},

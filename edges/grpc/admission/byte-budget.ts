@@ -1,11 +1,11 @@
 /**
- * Bytes that many connections hold together of what their peers have not finished.
+ * A budget for the bytes of unfinished requests that many connections hold together.
  *
- * B1: the sum stays within the limit: when it would pass it, the connection that holds the most ends.
+ * B1: the sum stays within the limit: a connection that would exceed it makes the connection that holds the most end.
  */
 
 export interface ByteHolder {
-  /** Ends this holder, which gives its bytes back. */
+  /** Ends this holder, which releases its bytes. */
   relieve(): void;
 }
 
@@ -18,12 +18,12 @@ export class ByteBudget {
     this.#bytesMax = bytesMax;
   }
 
-  /** Bytes that are held now. */
+  /** Bytes held now. */
   get bytes(): number {
     return this.#bytes;
   }
 
-  /** Notes how many bytes that holder holds now. */
+  /** Records how many bytes a holder holds now. */
   set(holder: ByteHolder, bytes: number): void {
     const before = this.#holders.get(holder) ?? 0;
     if (bytes === before) return;
@@ -33,7 +33,7 @@ export class ByteBudget {
     while (this.#bytes > this.#bytesMax) {
       const largest = this.#largest();
       if (largest === null) return;
-      // Before it ends, which may come back here.
+      // Before it ends, since ending may call this method again.
       this.set(largest, 0);
       largest.relieve();
     }

@@ -1,17 +1,17 @@
 /**
- * Connections of one class, by where they come from. There is always room for a new one: the oldest of whoever has the most
- * goes, so that one source that takes all places only displaces itself.
+ * Connections of one class, by source. There is always space for a new one: the oldest connection of the source that has the
+ * most is displaced, so that a source that takes every place only displaces itself.
  *
- * W1: no more than `max` in all and `perSourceMax` of one source.
+ * W1: at most `max` connections in total, and `perSourceMax` of one source.
  */
 export interface Member {
-  /** True while we owe it something: such a member goes only when its source has no other. */
+  /** True while the connection waits for our answer: it is displaced only if its source has no other. */
   readonly isServed: boolean;
 }
 
 export class Crowd<Each extends Member> {
   readonly #max: number;
-  /** Of each source, oldest first. */
+  /** By source, oldest first. */
   readonly #bySource = new Map<string, Set<Each>>();
   #size = 0;
 
@@ -27,7 +27,7 @@ export class Crowd<Each extends Member> {
     for (const members of this.#bySource.values()) yield* members;
   }
 
-  /** Returns the member that has to go for it, already removed; null for none. */
+  /** Returns the member that is displaced, already removed, or null. */
   add(source: string, member: Each, perSourceMax: number): Each | null {
     let members = this.#bySource.get(source);
     if (members === undefined) this.#bySource.set(source, (members = new Set()));
@@ -37,12 +37,12 @@ export class Crowd<Each extends Member> {
     return this.#size > this.#max ? this.#takeOldest(this.#mostCrowded()) : null;
   }
 
-  /** The oldest of the source that has the most, removed, to make room elsewhere; null when there is nobody. */
+  /** Removes and returns the oldest member of the source that has the most; null if there are no members. */
   displace(): Each | null {
     return this.#takeOldest(this.#mostCrowded());
   }
 
-  /** False when it is no member. */
+  /** False if it was not a member. */
   remove(source: string, member: Each): boolean {
     const members = this.#bySource.get(source);
     if (members?.delete(member) !== true) return false;

@@ -1,9 +1,9 @@
 /**
- * The TCP side of a TLS port, up to the end of the handshake.
+ * The TCP side of a TLS port, up to the completed handshake.
  *
- * Stages of a connection: silent (accepted) → waiting (its first bytes are there) → shaking hands → through, to the TLS server.
+ * Stages of a connection: silent (accepted) → waiting (first bytes received) → shaking hands → handed to the TLS server.
  *
- * E1: connections before the end of their handshake are bounded in number, bytes and time, and never keep others out.
+ * E1: connections without a completed handshake are bounded in number, bytes and time, and never keep others out.
  */
 import { createServer, type Server, type Socket } from "node:net";
 import type { Server as TlsServer, TLSSocket } from "node:tls";
@@ -20,7 +20,7 @@ interface Arrival {
   readonly source: string;
   readonly key: string;
   readonly cameAt: number;
-  /** Waits for us to begin the handshake. */
+  /** It waits for us to start the handshake. */
   isServed: boolean;
   shakesSince: number;
 }
@@ -28,9 +28,9 @@ interface Arrival {
 export interface EntranceOptions {
   readonly port: "grpc" | "json";
   readonly admission: Admission;
-  /** Milliseconds for the first bytes, and for the handshake. */
+  /** Timeouts for the first bytes and for the handshake, each in milliseconds. */
   readonly handshakeTimeoutMs: number;
-  /** After this idle time, in milliseconds, the kernel probes whether the peer is still there. */
+  /** Idle time after which the kernel probes the peer, in milliseconds. */
   readonly keepAliveMs: number;
 }
 
@@ -40,29 +40,29 @@ const keyOf = ({ remoteAddress, remotePort, localAddress }: Ends): string =>
   `${remoteAddress ?? ""} ${remotePort ?? 0} ${localAddress ?? ""}`;
 
 export class Entrance {
-  /** Listens where its owner says. */
+  /** The owner calls `listen`. */
   readonly server: Server;
   readonly #tls: TlsServer;
   readonly #options: EntranceOptions;
   readonly #pending: Crowd<Arrival>;
-  /** Handshakes under way, oldest first. */
+  /** Handshakes in progress, oldest first. */
   readonly #shaking = new Map<string, Arrival>();
   readonly #handshakes: Handshakes;
   readonly #firstBytes: FirstBytes;
   readonly #arrivals = new WeakMap<Socket, Arrival>();
 
-  /** `tls` is given each connection when its handshake may begin, and is not to listen itself. */
+  /** `tls` gets each connection when its handshake may start, and must not listen itself. */
   constructor(tls: TlsServer, options: EntranceOptions) {
     this.#tls = tls;
     this.#options = options;
     const { limits } = options.admission;
     this.#pending = new Crowd(limits.pendingMax);
     this.#handshakes = new Handshakes(limits.handshakeTurnMs, () => this.#mayShake());
-    // Node keeps a buffer for what TLS has not read yet, as large as the first piece that comes from elsewhere than the
-    // kernel (1 KiB at least), and 64 KiB where all comes from there.
+    // For data that TLS has not read yet, Node keeps a buffer as large as the first piece that does not come from the kernel
+    // (at least 1 KiB), or 64 KiB if everything comes from the kernel.
     this.#firstBytes = new FirstBytes(options.handshakeTimeoutMs, (socket, head) => this.#onSpoken(socket, head));
     tls.on("secureConnection", (socket: TLSSocket) => this.#through(keyOf(socket)));
-    // Whoever fails the handshake hears it from TLS.
+    // TLS reports the failure to the peer.
     tls.on("tlsClientError", (error: NodeJS.ErrnoException, socket: TLSSocket) => {
       if (error.code === "ERR_TLS_HANDSHAKE_TIMEOUT") this.#count("handshake-time", socket.remoteAddress);
       socket.destroy();
@@ -73,12 +73,12 @@ export class Entrance {
     );
   }
 
-  /** Connections whose handshake is not done. */
+  /** Connections whose handshake is not complete. */
   get pending(): number {
     return this.#pending.size;
   }
 
-  /** Accepts no more, and closes those that have said nothing. */
+  /** Stops accepting, and closes connections that have sent nothing. */
   close(): void {
     this.#firstBytes.close();
     this.server.close();
@@ -90,7 +90,7 @@ export class Entrance {
 
   #onArrival(socket: Socket): void {
     const { remoteAddress } = socket;
-    // Gone before it was accepted.
+    // The peer left before it was accepted.
     if (remoteAddress === undefined) return void socket.destroy();
     const source = sourceOf(remoteAddress);
     const arrival: Arrival = {
@@ -121,11 +121,11 @@ export class Entrance {
     if (this.#options.port === "grpc" && isHttp1Request(head)) {
       this.#count("protocol", socket.remoteAddress);
       socket.on("error", () => socket.destroy());
-      // Sent and closed at once; what the peer goes on sending is not read.
+      // Closed right after the answer; further bytes from the peer are not read.
       return void socket.end(http1Refusal(head), () => socket.destroy());
     }
     arrival.isServed = true;
-    // It is read no further, and a failure must not be unheard.
+    // Nothing reads the socket until its handshake starts, but its errors must be handled.
     socket.on("error", () => socket.destroy());
     this.#handshakes.offer(
       arrival.source,

@@ -1,8 +1,8 @@
 /**
- * Starts TLS handshakes at a pace at which everything else goes on, in turns between those who ask: a source that opens
- * thousands of connections waits behind itself.
+ * Starts TLS handshakes at a pace that leaves time for everything else, alternating between sources: a source that opens
+ * thousands of connections delays only itself.
  *
- * H1: the handshakes that begin within one turn of the event loop take `turnMs` together, and one more at most.
+ * H1: the handshakes started within one turn of the event loop take `turnMs` in total, plus at most one handshake.
  */
 
 interface Waiting {
@@ -13,20 +13,20 @@ interface Waiting {
 export class Handshakes {
   readonly #turnMs: number;
   readonly #mayStart: () => boolean;
-  /** By source, in the order of their turns. */
+  /** By source, in the order in which they get their turn. */
   readonly #waiting = new Map<string, Waiting[]>();
   #spentMs = 0;
   #isRunning = false;
   #turn: NodeJS.Immediate | null = null;
   #retry: NodeJS.Timeout | null = null;
 
-  /** `mayStart`: asked before each; false leaves all waiting for `retryMs`, or until `next` is called. */
+  /** `mayStart` is called before each handshake; if false, all wait for `retryMs`, or until `next` is called. */
   constructor(turnMs: number, mayStart: () => boolean) {
     this.#turnMs = turnMs;
     this.#mayStart = mayStart;
   }
 
-  /** Calls `start` now or later, in the source's turn, unless it is not wanted any more by then. */
+  /** Calls `start` now or later, when it is the source's turn, unless `isWanted` is false by then. */
   offer(source: string, start: () => void, isWanted: () => boolean): void {
     const queue = this.#waiting.get(source);
     if (queue === undefined) this.#waiting.set(source, [{ start, isWanted }]);
@@ -34,9 +34,9 @@ export class Handshakes {
     this.next();
   }
 
-  /** Goes on, after one has ended. */
+  /** Call when a handshake has ended. */
   next(): void {
-    // Making room for one ends another, which comes back here.
+    // Starting a handshake may close another, which calls this method again.
     if (this.#waiting.size === 0 || this.#isRunning) return;
     if (this.#spentMs < this.#turnMs) this.#run();
     if (this.#waiting.size > 0 && this.#retry === null) this.#retry = setTimeout(() => this.#again(), retryMs).unref();
@@ -82,5 +82,5 @@ export class Handshakes {
   }
 }
 
-/** Milliseconds until those that could not start ask again. */
+/** Delay before `mayStart` is called again, in milliseconds. */
 const retryMs = 100;

@@ -1,8 +1,8 @@
-/** Counts what was refused, by reason, and logs each reason at a bounded rate. */
+/** Counts refusals by reason, and logs each reason at a bounded rate. */
 import type { Counter, Logger, Metrics } from "../../../runtime/ports.ts";
 import { refusalLogMs } from "./limits.ts";
 
-/** Why a connection was closed, or one of its streams refused. */
+/** Why a connection was closed, or one of its streams was refused. */
 export type RefusalReason =
   | "pending-limit"
   | "first-bytes"
@@ -30,7 +30,7 @@ export class Refusals {
   ) {
     this.#counter = metrics.counter(
       "muster_refused_total",
-      "Connections closed and requests refused at a limit, by port and reason.",
+      "Connections closed and requests refused because of a limit, by port and reason.",
     );
     this.#log = log;
     this.#now = now;

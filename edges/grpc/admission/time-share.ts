@@ -1,8 +1,8 @@
 /**
- * The part of the event loop's time that a class of peers may use. Whoever is read while it is used up is not read again
- * until its turn comes: the kernel, and then the peer, keep what they send.
+ * The share of the event loop's time that a class of peers may use. A peer that is read while the share is used up is not
+ * read again until its turn comes; meanwhile the kernel, and then the peer, buffer what it sends.
  *
- * T1: in the long run these peers take no more than their share, whatever they send; nobody is refused for it.
+ * T1: in the long run these peers take no more than their share, whatever they send; none is refused because of it.
  */
 
 export interface Readable {
@@ -10,7 +10,7 @@ export interface Readable {
   resume(): unknown;
 }
 
-/** How often time comes back to those that wait, in milliseconds, and how many of them are read then. */
+/** How often waiting peers get time back, in milliseconds, and how many of them are read then. */
 const turnMs = 20;
 const readPerTurn = 16;
 
@@ -24,7 +24,7 @@ export class TimeShare {
   readonly #waiting = new Set<Readable>();
   #timer: NodeJS.Timeout | null = null;
 
-  /** `share`: of 1. `onPaused` is called when a peer begins to wait. */
+  /** `share` is a fraction of 1. `onPaused` is called when a peer starts to wait. */
   constructor(
     limits: { readonly share: number; readonly burstMs: number },
     onPaused: () => void = () => undefined,
@@ -38,12 +38,12 @@ export class TimeShare {
     this.#filledAt = now();
   }
 
-  /** How many wait to be read. */
+  /** The number of peers that wait to be read. */
   get waiting(): number {
     return this.#waiting.size;
   }
 
-  /** Runs what one of these peers has sent, and counts its time. */
+  /** Runs the work that a peer's bytes cause, and counts its time. */
   run(peer: Readable, work: () => void): void {
     const begun = this.#now();
     try {
@@ -55,7 +55,7 @@ export class TimeShare {
     }
   }
 
-  /** The peer is gone, or known by now. */
+  /** The peer has disconnected or authenticated. */
   release(peer: Readable): void {
     if (this.#waiting.delete(peer)) peer.resume();
   }

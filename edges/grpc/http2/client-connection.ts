@@ -1,9 +1,9 @@
 /**
- * The client's half of HTTP/2: streams begin with our request and end with the peer's trailers.
+ * The client's half of HTTP/2: streams start with our request and end with the peer's trailers.
  *
- * L1: a request's headers enter the connection in the order in which they were encoded, or the peer's table would not be ours.
- * L2: no more streams at once than the peer takes; the others wait, in order.
- * L3: after a GOAWAY nothing begins, and what the peer will not answer ends as refused.
+ * L1: headers are sent in the order in which they were encoded; otherwise the peer's table would differ from ours.
+ * L2: at most as many concurrent streams as the peer allows; the others wait, in order.
+ * L3: after a GOAWAY no stream starts, and streams that the peer will not answer end as refused.
  */
 import type { Duplex } from "node:stream";
 import { Http2Connection } from "./connection.ts";
@@ -27,10 +27,10 @@ import { Http2Stream, type StreamReceiver } from "./stream.ts";
 
 export interface RequestHead {
   readonly path: string;
-  /** `grpc-timeout`; empty for none. */
+  /** `grpc-timeout`, or empty. */
   readonly timeout: string;
   readonly traceparent: string;
-  /** Who we say we are, to a local manager; empty for nothing. */
+  /** How we identify ourselves to a local manager, or empty. */
   readonly caller: string;
 }
 
@@ -41,7 +41,7 @@ export interface ResponseReceiver extends StreamReceiver {
 
 const limits: ConnectionLimits = { ...knownLimits, streamWindowBytes, connectionWindowBytes };
 const streamIdMax = 0x7fffffff;
-/** Decoded within one call: shared by all connections. */
+/** Shared by all connections, since decoding completes within one call. */
 const responseFields = new ResponseFields();
 
 interface Waiting {
@@ -58,14 +58,14 @@ export class ClientConnection extends Http2Connection {
   #nextStreamId = 1;
   #streamsMax = Number.POSITIVE_INFINITY;
 
-  /** `scheme` and `authority` of every request. `onGone` is called once. */
+  /** `scheme` and `authority` go into every request. `onGone` is called once. */
   constructor(socket: Duplex, target: { readonly scheme: string; readonly authority: string }, onGone: () => void) {
     super(socket, { greeting: clientGreeting, isServer: false, limits, budgets: null });
     this.#onGone = onGone;
     this.#encoder = new RequestEncoder(target.scheme, target.authority);
   }
 
-  /** Null when the connection takes no more calls. */
+  /** Null if the connection accepts no more calls. */
   request(head: RequestHead, receiver: ResponseReceiver): Http2Stream<ResponseReceiver> | null {
     if (!this.isOpen || this.#nextStreamId > streamIdMax) return null;
     const stream = new Http2Stream<ResponseReceiver>(0, this, this.initialWindow, streamWindowBytes);
@@ -80,7 +80,7 @@ export class ClientConnection extends Http2Connection {
     stream.sendWindow = this.initialWindow;
     this.#nextStreamId += 2;
     this.streams.set(stream.id, stream as Http2Stream<ResponseReceiver>);
-    // Among the control frames, which leave in order and are never dropped (L1).
+    // Sent as a control frame: those keep their order and are never dropped (L1).
     this.sender.control(headersFrame(stream.id, this.#encoder.encode(head)));
     if (stream.queuedBytes > 0 || stream.hasEnded) this.sender.list(stream);
   }
@@ -109,13 +109,13 @@ export class ClientConnection extends Http2Connection {
     return (streamId & 1) === 1 && streamId < this.#nextStreamId;
   }
 
-  /** The peer begins none. */
+  /** A server starts no streams. */
   protected override lastStreamId(): number {
     return 0;
   }
 
   protected override onHeaderBlock(streamId: number, flags: number, bytes: Buffer, at: number, end: number): void {
-    require(this.hasBegun(streamId), ErrorCode.PROTOCOL_ERROR, "HEADERS on no stream of ours");
+    require(this.hasBegun(streamId), ErrorCode.PROTOCOL_ERROR, "HEADERS on an unknown stream");
     const fields = responseFields;
     fields.reset();
     this.#decoder.decode(bytes, at, end, fields);
@@ -126,7 +126,7 @@ export class ClientConnection extends Http2Connection {
       this.reset(stream, ErrorCode.ENHANCE_YOUR_CALM);
       return;
     }
-    // An interim answer says nothing.
+    // Interim responses are ignored.
     if (fields.isInformational) return;
     const isEnd = (flags & Flag.END_STREAM) !== 0;
     if (isEnd) stream.isRemoteEnded = true;
@@ -134,10 +134,10 @@ export class ClientConnection extends Http2Connection {
     if (isEnd && !stream.isClosed) this.onRemoteEnd(stream);
   }
 
-  /** An answer that is complete before its request is has decided it. */
+  /** A response that completes before its request is final. */
   protected override onRemoteEnd(stream: Http2Stream): void {
     stream.takeEnd();
-    // What a paused stream holds is not read yet: it ends when its call reads on.
+    // A paused stream has unread data: it ends when its call has read it.
     if (!stream.isPaused) this.endTaken(stream);
   }
 
@@ -151,7 +151,7 @@ export class ClientConnection extends Http2Connection {
     if (stream.isRemoteEnded) this.remove(stream);
   }
 
-  /** What was on its way when we cancelled. */
+  /** Frames that were in flight when we canceled. */
   protected override onStray(): void {}
 
   protected override onPeerSetting(id: number, value: number): void {
@@ -170,7 +170,7 @@ export class ClientConnection extends Http2Connection {
       this.remove(stream);
     }
     this.#refuseWaiting();
-    // Looks whether anything is left to wait for.
+    // Makes the sender check whether anything is left to wait for.
     this.sender.control(nothing);
   }
 
@@ -186,7 +186,7 @@ export class ClientConnection extends Http2Connection {
     this.#onGone();
   }
 
-  /** What a receiver itself got wrong is not the peer's fault, and not to be hidden. */
+  /** Not the peer's fault, and not to be hidden: a bug in a receiver. */
   protected override onBug(error: unknown): void {
     throw error;
   }

@@ -1,11 +1,11 @@
 /**
- * One HTTP/2 connection, on a socket whose handshake is done: what server and client have in common.
+ * One HTTP/2 connection on a socket whose handshake is complete: the part that server and client share.
  *
- * Stages: preface → open → draining (takes no new streams; those under way go on) → ending → ended.
+ * Stages: preface → open → draining (accepts no new streams; current ones continue) → ending → ended.
  *
- * N1: a peer that breaks the protocol or a limit of `protocol.ts` gets a GOAWAY that says so, and no more is read.
- * N2: every stream is told its end exactly once, also when the connection ends under it.
- * N3: what the streams hold of their peer's bytes is bounded by the connection's receive window, and reported to a budget that
+ * N1: a peer that violates the protocol or a limit of `protocol.ts` gets a GOAWAY with the reason, and is not read any further.
+ * N2: every stream is notified of its end exactly once, also when the connection ends first.
+ * N3: the bytes that streams hold of their peer are bounded by the connection's receive window, and charged to a budget that
  *     many connections share.
  */
 import type { Duplex } from "node:stream";
@@ -32,10 +32,10 @@ import {
 import { Sender } from "./sender.ts";
 import type { Http2Stream, StreamOwner } from "./stream.ts";
 
-/** What a connection uses together with others. */
+/** What a connection shares with others. */
 export interface SharedBudgets {
   readonly bytes: ByteBudget;
-  /** Null for peers whose time is not counted. */
+  /** Null for peers whose time is not limited. */
   readonly time: TimeShare | null;
 }
 
@@ -51,14 +51,14 @@ export abstract class Http2Connection extends PeerFrames implements StreamOwner,
   #timer: NodeJS.Timeout | null;
   #receiveWindow: number;
   #unacknowledged = 0;
-  /** As the budget knows it (N3). */
+  /** As reported to the budget (N3). */
   #heldBytes = 0;
   #stage: "open" | "draining" | "ending" | "ended" = "open";
   #failure: Error | null = null;
   /** Our greeting, until it is sent. */
   #greeting: Buffer | null;
 
-  /** `greeting`: our first frames. A client sends them at once, a server (`isServer`) when its peer has begun. */
+  /** `greeting`: our first frames. A client sends them at once, a server (`isServer`) after its peer's preface. */
   constructor(
     socket: Duplex,
     options: {
@@ -95,21 +95,21 @@ export abstract class Http2Connection extends PeerFrames implements StreamOwner,
     if (!isServer) this.#greet();
   }
 
-  /** The highest stream that the peer has begun. */
+  /** The highest stream that the peer has started. */
   protected abstract lastStreamId(): number;
-  /** The peer's half of a stream is over. */
+  /** The peer's half of a stream has ended. */
   protected onRemoteEnd(stream: Http2Stream): void {
     stream.takeEnd();
   }
-  /** Our half of a stream is over. */
+  /** Our half of a stream has ended. */
   protected abstract onSent(stream: Http2Stream): void;
-  /** DATA or HEADERS came for a stream that is closed, or whose other half is. */
+  /** DATA or HEADERS arrived for a stream that is closed or half closed (remote). */
   protected abstract onStray(streamId: number, stream: Http2Stream | undefined): void;
-  /** The connection is gone; with the reason if it failed. Called once, after every stream's end. */
+  /** The connection has ended, with the reason if it failed. Called once, after the end of every stream. */
   protected abstract onGone(error: Error | null): void;
-  /** A stream is closed, and no longer among `streams`. */
+  /** A stream is closed and has been removed from `streams`. */
   protected onRemoved(): void {}
-  /** What to do with an error that is no fault of the peer's bytes. */
+  /** Handles an error that the peer's bytes did not cause. */
   protected abstract onBug(error: unknown): void;
 
   protected override get isReading(): boolean {
@@ -124,21 +124,21 @@ export abstract class Http2Connection extends PeerFrames implements StreamOwner,
     return this.#failure;
   }
 
-  /** Takes no more calls; ends when those under way are over. */
+  /** Accepts no more calls; the connection ends when the current ones have ended. */
   close(): void {
     if (!this.drain()) return;
     this.#greet();
     this.sender.control(goAwayFrame(this.lastStreamId(), ErrorCode.NO_ERROR));
   }
 
-  /** True when that is news. */
+  /** True if it was not draining before. */
   protected drain(): boolean {
     if (this.#stage !== "open") return false;
     this.#stage = "draining";
     return true;
   }
 
-  /** Sends what is decided, and cuts the connection. */
+  /** Sends what is queued for sending, and closes the connection. */
   destroy(): void {
     if (this.#stage === "ended") return;
     this.sender.flush();
@@ -170,7 +170,7 @@ export abstract class Http2Connection extends PeerFrames implements StreamOwner,
     }
   }
 
-  /** N1. The socket lingers, so that the peer can read why. */
+  /** N1. The socket lingers, so that the peer can read the reason. */
   protected fail(error: ConnectionError): void {
     if (!this.isReading) return;
     this.#failure ??= error;
@@ -237,7 +237,7 @@ export abstract class Http2Connection extends PeerFrames implements StreamOwner,
     this.sender.queuedBytes += bytes;
   }
 
-  /** Bytes of answers that wait for the peer, on all streams. */
+  /** Bytes of answers on all streams that wait for the peer. */
   get queuedBytes(): number {
     return this.sender.queuedBytes;
   }
@@ -267,12 +267,12 @@ export abstract class Http2Connection extends PeerFrames implements StreamOwner,
     this.fail(new BudgetError(ErrorCode.ENHANCE_YOUR_CALM, "unfinished requests hold too many bytes"));
   }
 
-  /** The peer can send nothing more while all it has sent is kept: the unfinished message that keeps the most goes. */
+  /** The peer cannot send while everything it sent is held: reset the unfinished message that holds the most. */
   #unblock(): void {
     if (this.#receiveWindow >= frameBytesMax || !this.isReading) return;
     let largest: Http2Stream | null = null;
     for (const stream of this.streams.values()) {
-      // A paused stream goes on with its handler.
+      // A paused stream continues when its handler does.
       if (stream.isPaused || stream.keptBytes <= (largest?.keptBytes ?? 0)) continue;
       largest = stream;
     }
@@ -297,7 +297,7 @@ export abstract class Http2Connection extends PeerFrames implements StreamOwner,
     end: number,
   ): void {
     this.#receiveWindow -= size;
-    require(this.#receiveWindow >= 0, ErrorCode.FLOW_CONTROL_ERROR, "more DATA than the connection's window");
+    require(this.#receiveWindow >= 0, ErrorCode.FLOW_CONTROL_ERROR, "DATA exceeds the connection's window");
     const stream = this.streams.get(streamId);
     if (stream === undefined || stream.isRemoteEnded) {
       this.giveBack(size);
@@ -318,7 +318,7 @@ export abstract class Http2Connection extends PeerFrames implements StreamOwner,
         return;
       }
     }
-    // Before the last bytes are taken, so that no window is opened for a stream that is complete.
+    // Before the last bytes are consumed, so that no window is reopened for a complete stream.
     if (isEnd) stream.isRemoteEnded = true;
     if (size > 0) stream.take(bytes.subarray(at, end), size);
     if (isEnd && !stream.isClosed) this.onRemoteEnd(stream);
@@ -348,7 +348,7 @@ export abstract class Http2Connection extends PeerFrames implements StreamOwner,
     this.initialWindow = bytes;
     for (const stream of this.streams.values()) {
       stream.sendWindow += change;
-      require(stream.sendWindow <= windowBytesMax, ErrorCode.FLOW_CONTROL_ERROR, "a stream's window");
+      require(stream.sendWindow <= windowBytesMax, ErrorCode.FLOW_CONTROL_ERROR, "a stream's window is too large");
       if (stream.sendWindow > 0 && stream.queuedBytes > 0) this.sender.list(stream);
     }
   }
@@ -356,7 +356,8 @@ export abstract class Http2Connection extends PeerFrames implements StreamOwner,
   protected override onWindowUpdate(streamId: number, increment: number): void {
     if (streamId === 0) {
       this.sender.window += increment;
-      require(this.sender.window <= windowBytesMax, ErrorCode.FLOW_CONTROL_ERROR, "the connection's window");
+      require(this.sender.window <=
+        windowBytesMax, ErrorCode.FLOW_CONTROL_ERROR, "the connection's window is too large");
       this.sender.unblock();
       return;
     }
@@ -371,7 +372,7 @@ export abstract class Http2Connection extends PeerFrames implements StreamOwner,
 
 const nothing = new Uint8Array(0);
 
-/** Whether it is time to reopen a window: half of it has been used up, or as much as is left while the rest is kept. */
+/** Whether to reopen a window: half of it has been consumed, or as much as remains of it beside the bytes held. */
 function isWorthUpdate(
   { receiveWindow, unacknowledged }: { readonly receiveWindow: number; readonly unacknowledged: number },
   windowBytes: number,

@@ -1,8 +1,8 @@
 /**
- * Cuts what a socket delivers into HTTP/2 frames, after the preface. A frame that arrives whole is handed over in place;
- * one that arrives in parts is put together once, in a buffer of its own size.
+ * Splits a socket's bytes into HTTP/2 frames, after the preface. A frame that arrives complete is passed on in place; one
+ * that arrives in parts is assembled once, in a buffer of its own size.
  *
- * P1: nothing of a frame longer than `frameBytesMax` is kept.
+ * P1: a frame longer than `frameBytesMax` is never buffered.
  */
 import { ConnectionError, ErrorCode, frameBytesMax, frameHeaderBytes, preface } from "./protocol.ts";
 
@@ -14,20 +14,20 @@ export interface FrameSink {
 export class FrameParser {
   readonly #sink: FrameSink;
   #prefaceAt = 0;
-  /** A header cut in two, and how much of it is there. */
+  /** A partial header, and how much of it has arrived. */
   #header: Buffer | null = null;
   #headerAt = 0;
-  /** The payload under way, and how much of it is there. */
+  /** A partial payload, and how much of it has arrived. */
   #payload: Buffer | null = null;
   #payloadAt = 0;
 
-  /** `hasPreface`: the peer is a client, which begins with one. */
+  /** `hasPreface`: the peer is a client, which starts with a preface. */
   constructor(sink: FrameSink, hasPreface: boolean) {
     this.#sink = sink;
     if (!hasPreface) this.#prefaceAt = preface.length;
   }
 
-  /** Takes the next bytes. Throws ConnectionError; afterwards the parser must not be used again. */
+  /** Reads the next bytes. Throws ConnectionError; afterwards the parser must not be used again. */
   push(chunk: Buffer): void {
     let at = this.#prefaceAt < preface.length ? this.#matchPreface(chunk) : 0;
     const { length } = chunk;
@@ -54,7 +54,11 @@ export class FrameParser {
         ((header[headerAt] as number) << 16) |
         ((header[headerAt + 1] as number) << 8) |
         (header[headerAt + 2] as number);
-      if (size > frameBytesMax) throw new ConnectionError(ErrorCode.FRAME_SIZE_ERROR, `a frame of ${size} bytes`);
+      if (size > frameBytesMax)
+        throw new ConnectionError(
+          ErrorCode.FRAME_SIZE_ERROR,
+          `frame of ${size} bytes exceeds the limit of ${frameBytesMax}`,
+        );
       if (length - at >= size) {
         this.#headerAt = 0;
         this.#emit(header, headerAt, chunk, at, at + size);
@@ -74,7 +78,7 @@ export class FrameParser {
   #matchPreface(chunk: Buffer): number {
     const taken = Math.min(preface.length - this.#prefaceAt, chunk.length);
     if (preface.compare(chunk, 0, taken, this.#prefaceAt, this.#prefaceAt + taken) !== 0)
-      throw new ConnectionError(ErrorCode.PROTOCOL_ERROR, "no HTTP/2 preface");
+      throw new ConnectionError(ErrorCode.PROTOCOL_ERROR, "expected the HTTP/2 preface");
     this.#prefaceAt += taken;
     return taken;
   }

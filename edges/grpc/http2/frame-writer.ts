@@ -1,4 +1,3 @@
-/** Writes frames. */
 import {
   Flag,
   FrameType,
@@ -13,7 +12,7 @@ import {
   type ErrorCode,
 } from "./protocol.ts";
 
-/** Writes a frame header at `at`; returns where its payload starts. */
+/** Writes a frame header at `at`; returns the offset of its payload. */
 export function writeFrameHeader(
   bytes: Buffer,
   at: number,
@@ -63,12 +62,12 @@ function settings(pairs: readonly (readonly [number, number])[]): Buffer {
   return controlFrame(FrameType.SETTINGS, 0, 0, payload);
 }
 
-/** One whole header block. */
+/** A complete header block in one frame. */
 export function headersFrame(streamId: number, block: Uint8Array): Buffer {
   return controlFrame(FrameType.HEADERS, Flag.END_HEADERS, streamId, block);
 }
 
-/** What a server begins with: its settings, and its receive window. */
+/** A server's first frames: its settings and its receive window. */
 export function serverGreeting(limits: ConnectionLimits): Buffer {
   const more = limits.connectionWindowBytes - defaultWindowBytes;
   return Buffer.concat([
@@ -81,7 +80,7 @@ export function serverGreeting(limits: ConnectionLimits): Buffer {
   ]);
 }
 
-/** What a client begins with. */
+/** A client's first frames. */
 export const clientGreeting: Buffer = Buffer.concat([
   preface,
   settings([

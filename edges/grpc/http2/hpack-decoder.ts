@@ -1,8 +1,8 @@
 /**
- * Decodes header blocks (RFC 7541). Fields of a table are handed over as the objects they are: a request like the one
- * before it, which is nothing but indices, costs no allocation.
+ * Decodes header blocks (RFC 7541). Fields in a table are passed on as the same objects, so that a request equal to an
+ * earlier one (only indices) costs no allocation.
  *
- * H1: a block is decoded to its end, whatever its receiver thinks of it, so that the table stays that of the peer.
+ * H1: a block is decoded to its end, even if its receiver rejects it, so that the table stays in step with the peer's.
  */
 import { DynamicTable, staticTable, type HeaderField } from "./hpack-table.ts";
 import { decodeHuffman } from "./huffman.ts";
@@ -28,7 +28,7 @@ export class HpackDecoder {
     this.table = new DynamicTable(tableBytesMax);
   }
 
-  /** Decodes bytes[at..end), one whole block. Throws ConnectionError. */
+  /** Decodes bytes[at..end), one complete block. Throws ConnectionError. */
   decode(bytes: Buffer, at: number, end: number, receiver: FieldReceiver): void {
     this.#bytes = bytes;
     this.#at = at;
@@ -43,9 +43,9 @@ export class HpackDecoder {
         this.table.add(field);
         receiver.onField(field);
       } else if (byte >= 0x20) {
-        if (!canResize) throw broken("a table size within a block");
+        if (!canResize) throw broken("table size update within a block");
         const size = this.#integer(5);
-        if (size > this.#tableBytesMax) throw broken("a table size over the limit");
+        if (size > this.#tableBytesMax) throw broken("table size exceeds the limit");
         this.table.resize(size);
         continue;
       } else {
@@ -53,14 +53,14 @@ export class HpackDecoder {
       }
       canResize = false;
     }
-    // The receive buffer is not kept alive by a connection that falls silent.
+    // An idle connection must not keep its receive buffer alive.
     this.#bytes = nothing;
   }
 
   #field(index: number): HeaderField {
-    if (index === 0) throw broken("index 0");
+    if (index === 0) throw broken("invalid index 0");
     const field = index <= staticTable.length ? staticTable[index - 1] : this.table.at(index - staticTable.length - 1);
-    if (field === undefined) throw broken(`index ${index}`);
+    if (field === undefined) throw broken(`invalid index ${index}`);
     return field;
   }
 
@@ -74,22 +74,22 @@ export class HpackDecoder {
     const mask = (1 << prefixBits) - 1;
     let value = (this.#bytes[this.#at++] as number) & mask;
     if (value < mask) return value;
-    // No length or index here is over 2²⁸.
+    // No valid length or index reaches 2²⁸.
     for (let shift = 0; shift < 28; shift += 7) {
-      if (this.#at >= this.#end) throw broken("cut short");
+      if (this.#at >= this.#end) throw broken("truncated block");
       const byte = this.#bytes[this.#at++] as number;
       value += (byte & 0x7f) << shift;
       if (byte < 0x80) return value;
     }
-    throw broken("an integer too long");
+    throw broken("integer too long");
   }
 
   #string(bytes: Buffer): string {
-    if (this.#at >= this.#end) throw broken("cut short");
+    if (this.#at >= this.#end) throw broken("truncated block");
     const isHuffman = (bytes[this.#at] as number) >= 0x80;
     const length = this.#integer(7);
     const from = this.#at;
-    if (length > this.#end - from) throw broken("cut short");
+    if (length > this.#end - from) throw broken("truncated block");
     this.#at = from + length;
     return isHuffman ? decodeHuffman(bytes, from, this.#at) : bytes.toString("latin1", from, this.#at);
   }

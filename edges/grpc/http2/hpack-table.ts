@@ -1,4 +1,4 @@
-/** HPACK's two tables of header fields: the static one (RFC 7541, appendix A), and the one that a connection fills. */
+/** HPACK's two tables of header fields: the static one (RFC 7541, appendix A), and a connection's dynamic one. */
 
 export interface HeaderField {
   readonly name: string;
@@ -19,7 +19,7 @@ export const staticTable: readonly HeaderField[] = fields.split("|").map((text) 
   return space < 0 ? { name: text, value: "" } : { name: text.slice(0, space), value: text.slice(space + 1) };
 });
 
-/** What HPACK counts for a field beyond its bytes. */
+/** HPACK's overhead per field. */
 const overheadBytes = 32;
 
 export function fieldBytes(field: HeaderField): number {
@@ -40,7 +40,7 @@ export class DynamicTable {
     return this.#bytes;
   }
 
-  /** Undefined where there is none. */
+  /** Undefined if the index is invalid. */
   at(index: number): HeaderField | undefined {
     return this.#fields[index];
   }
@@ -48,7 +48,7 @@ export class DynamicTable {
   add(field: HeaderField): void {
     const bytes = fieldBytes(field);
     this.#evict(this.#bytesMax - bytes);
-    // One that is larger than the table empties it and is not kept (RFC 7541 §4.4).
+    // An entry larger than the table empties it and is not added (RFC 7541 §4.4).
     if (bytes > this.#bytesMax) return;
     this.#fields.unshift(field);
     this.#bytes += bytes;

@@ -1,6 +1,6 @@
 /**
- * HPACK's Huffman code (RFC 7541, appendix B). The code is canonical, so that the lengths alone, one base-36 digit for
- * each of the 256 bytes and the end of string, say all of it.
+ * HPACK's Huffman code (RFC 7541, appendix B). The code is canonical, so the lengths alone define it: one base-36 digit for
+ * each of the 256 bytes and for the end of string.
  */
 import { ConnectionError, ErrorCode } from "./protocol.ts";
 
@@ -37,11 +37,11 @@ const tree: number[] = [0, 0];
 
 const nodes = Int16Array.from(tree);
 
-/** The text of bytes[at..end). Throws ConnectionError. */
+/** Decodes the text of bytes[at..end). Throws ConnectionError. */
 export function decodeHuffman(bytes: Uint8Array, at: number, end: number): string {
   let text = "";
   let node = 0;
-  // Bits since the last symbol, and whether all were ones: what is left at the end must be the start of the end of string.
+  // Bits since the last symbol, and whether all were ones: the remainder must be a prefix of the end of string.
   let pendingBits = 0;
   let isAllOnes = true;
   for (let index = at; index < end; index += 1) {
@@ -63,6 +63,6 @@ export function decodeHuffman(bytes: Uint8Array, at: number, end: number): strin
       isAllOnes = true;
     }
   }
-  if (pendingBits > 7 || !isAllOnes) throw new ConnectionError(ErrorCode.COMPRESSION_ERROR, "Huffman padding");
+  if (pendingBits > 7 || !isAllOnes) throw new ConnectionError(ErrorCode.COMPRESSION_ERROR, "invalid Huffman padding");
   return text;
 }

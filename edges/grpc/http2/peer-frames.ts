@@ -1,8 +1,8 @@
 /**
- * What the peer of a connection sends, frame by frame: checked for what HTTP/2 asks of each frame by itself, counted against the
- * rates that the peer has, and handed on. Header blocks are put together here.
+ * The frames of a connection's peer: each is validated, counted against the peer's rates, and passed on. Header blocks are
+ * assembled here.
  *
- * N4: a frame that is malformed, out of place, or one too many of its kind throws ConnectionError; nothing of it is handed on.
+ * N4: a frame that is malformed, out of place or above its rate throws ConnectionError; nothing of it is passed on.
  */
 import type { FrameSink } from "./frame-parser.ts";
 import { controlFrame, settingsAck } from "./frame-writer.ts";
@@ -28,7 +28,7 @@ export abstract class PeerFrames implements FrameSink {
   readonly #emptyData: TokenBucket;
   readonly #others: TokenBucket;
   #hasSettings = false;
-  /** A header block under way: its stream, flags, and parts so far. */
+  /** An incomplete header block: its stream, flags, and parts so far. */
   #block: { readonly streamId: number; readonly flags: number; readonly parts: Buffer[]; bytes: number } | null = null;
 
   constructor(rates: ConnectionLimits["rates"]) {
@@ -40,15 +40,15 @@ export abstract class PeerFrames implements FrameSink {
     this.#others = new TokenBucket(rates.others, now);
   }
 
-  /** False once nothing more is read. */
+  /** False once reading has stopped. */
   protected abstract get isReading(): boolean;
-  /** Sends an acknowledgement. */
+  /** Sends an acknowledgment. */
   protected abstract control(frame: Uint8Array): void;
-  /** False for a stream that neither side has begun. */
+  /** False for a stream that neither side has started. */
   protected abstract hasBegun(streamId: number): boolean;
-  /** HEADERS came, for a stream that the peer may send them on or not: the block is bytes[at..end). Throws ConnectionError. */
+  /** HEADERS arrived, on any stream: the block is bytes[at..end). Throws ConnectionError. */
   protected abstract onHeaderBlock(streamId: number, flags: number, bytes: Buffer, at: number, end: number): void;
-  /** DATA came on a stream that has begun: `size` bytes of flow control, of which the content is bytes[at..end). */
+  /** DATA arrived on a stream that has started: `size` bytes of flow control, of which bytes[at..end) is the content. */
   protected abstract onData(
     streamId: number,
     isEnd: boolean,
@@ -58,12 +58,12 @@ export abstract class PeerFrames implements FrameSink {
     end: number,
   ): void;
   protected abstract onReset(streamId: number, code: number): void;
-  /** The settings of one frame begin. */
+  /** A SETTINGS frame begins. */
   protected abstract onSettings(): void;
   protected abstract onInitialWindow(bytes: number): void;
   protected abstract onPeerSetting(id: number, value: number): void;
   protected abstract onGoAway(lastStreamId: number, code: number): void;
-  /** On a stream that has begun, or, for 0, on the connection, where it is more than 0. */
+  /** On a started stream, or for stream 0 on the connection, where the increment is positive. */
   protected abstract onWindowUpdate(streamId: number, increment: number): void;
 
   onFrame(type: number, flags: number, streamId: number, bytes: Buffer, at: number, end: number): void {
@@ -74,7 +74,8 @@ export abstract class PeerFrames implements FrameSink {
       this.#addToBlock(flags, bytes, at, end);
       return;
     }
-    require(this.#hasSettings || type === FrameType.SETTINGS, ErrorCode.PROTOCOL_ERROR, "no SETTINGS at the start");
+    require(this.#hasSettings ||
+      type === FrameType.SETTINGS, ErrorCode.PROTOCOL_ERROR, "expected SETTINGS as the first frame");
     switch (type) {
       case FrameType.DATA:
         this.#checkData(flags, streamId, bytes, at, end);
@@ -83,14 +84,14 @@ export abstract class PeerFrames implements FrameSink {
         this.#checkHeaders(flags, streamId, bytes, at, end);
         return;
       case FrameType.PRIORITY:
-        require(streamId !== 0, ErrorCode.PROTOCOL_ERROR, "PRIORITY without stream");
-        require(end - at === 5, ErrorCode.FRAME_SIZE_ERROR, "PRIORITY size");
+        require(streamId !== 0, ErrorCode.PROTOCOL_ERROR, "PRIORITY on stream 0");
+        require(end - at === 5, ErrorCode.FRAME_SIZE_ERROR, "invalid PRIORITY size");
         this.#chargeOther();
         this.#checkDependency(streamId, bytes, at);
         return;
       case FrameType.RST_STREAM:
-        require(this.hasBegun(streamId), ErrorCode.PROTOCOL_ERROR, "RST_STREAM on no stream");
-        require(end - at === 4, ErrorCode.FRAME_SIZE_ERROR, "RST_STREAM size");
+        require(this.hasBegun(streamId), ErrorCode.PROTOCOL_ERROR, "RST_STREAM on an idle stream");
+        require(end - at === 4, ErrorCode.FRAME_SIZE_ERROR, "invalid RST_STREAM size");
         this.chargeReset();
         this.onReset(streamId, bytes.readUInt32BE(at));
         return;
@@ -99,14 +100,14 @@ export abstract class PeerFrames implements FrameSink {
         return;
       case FrameType.PING:
         require(streamId === 0, ErrorCode.PROTOCOL_ERROR, "PING on a stream");
-        require(end - at === 8, ErrorCode.FRAME_SIZE_ERROR, "PING size");
+        require(end - at === 8, ErrorCode.FRAME_SIZE_ERROR, "invalid PING size");
         if ((flags & Flag.ACK) !== 0) return;
         require(this.#pings.take(), ErrorCode.ENHANCE_YOUR_CALM, "too many PINGs");
         this.control(controlFrame(FrameType.PING, Flag.ACK, 0, bytes.subarray(at, end)));
         return;
       case FrameType.GOAWAY:
         require(streamId === 0, ErrorCode.PROTOCOL_ERROR, "GOAWAY on a stream");
-        require(end - at >= 8, ErrorCode.FRAME_SIZE_ERROR, "GOAWAY size");
+        require(end - at >= 8, ErrorCode.FRAME_SIZE_ERROR, "invalid GOAWAY size");
         this.#chargeOther();
         this.onGoAway(bytes.readUInt32BE(at) & 0x7fffffff, bytes.readUInt32BE(at + 4));
         return;
@@ -116,23 +117,23 @@ export abstract class PeerFrames implements FrameSink {
         return;
       case FrameType.PUSH_PROMISE:
       case FrameType.CONTINUATION:
-        throw new ConnectionError(ErrorCode.PROTOCOL_ERROR, "a frame that has no place here");
+        throw new ConnectionError(ErrorCode.PROTOCOL_ERROR, "unexpected frame");
       default:
         // Frames of unknown type are ignored (RFC 9113 §4.1).
         this.#chargeOther();
     }
   }
 
-  /** Where the content of a padded frame ends. The pad length stands at `at`. */
+  /** The end of a padded frame's content. The pad length is at `at`. */
   #contentEnd(bytes: Buffer, at: number, end: number): number {
-    require(end > at, ErrorCode.FRAME_SIZE_ERROR, "no pad length");
+    require(end > at, ErrorCode.FRAME_SIZE_ERROR, "missing pad length");
     const contentEnd = end - (bytes[at] as number);
-    require(contentEnd > at, ErrorCode.PROTOCOL_ERROR, "more padding than frame");
+    require(contentEnd > at, ErrorCode.PROTOCOL_ERROR, "padding exceeds the frame");
     return contentEnd;
   }
 
   #checkData(flags: number, streamId: number, bytes: Buffer, at: number, end: number): void {
-    require(this.hasBegun(streamId), ErrorCode.PROTOCOL_ERROR, "DATA on no stream");
+    require(this.hasBegun(streamId), ErrorCode.PROTOCOL_ERROR, "DATA on an idle stream");
     const size = end - at;
     const contentAt = (flags & Flag.PADDED) === 0 ? at : at + 1;
     const contentEnd = contentAt === at ? end : this.#contentEnd(bytes, at, end);
@@ -143,16 +144,16 @@ export abstract class PeerFrames implements FrameSink {
   }
 
   #chargeOther(): void {
-    require(this.#others.take(), ErrorCode.ENHANCE_YOUR_CALM, "too many frames that carry nothing");
+    require(this.#others.take(), ErrorCode.ENHANCE_YOUR_CALM, "too many frames without content");
   }
 
-  /** Costs the peer some of the resets that it may bring about. */
+  /** Counts resets that the peer causes against its rate. */
   protected chargeReset(count = 1): void {
     require(this.#resets.take(count), ErrorCode.ENHANCE_YOUR_CALM, "too many streams reset");
   }
 
   #checkHeaders(flags: number, streamId: number, bytes: Buffer, at: number, end: number): void {
-    require((streamId & 1) === 1, ErrorCode.PROTOCOL_ERROR, "HEADERS on no client's stream");
+    require((streamId & 1) === 1, ErrorCode.PROTOCOL_ERROR, "HEADERS on an even stream id");
     let contentAt = at;
     let contentEnd = end;
     if ((flags & Flag.PADDED) !== 0) {
@@ -160,9 +161,9 @@ export abstract class PeerFrames implements FrameSink {
       contentAt += 1;
     }
     if ((flags & Flag.PRIORITY) !== 0) {
-      require(contentEnd - contentAt >= 5, ErrorCode.FRAME_SIZE_ERROR, "no room for a priority");
+      require(contentEnd - contentAt >= 5, ErrorCode.FRAME_SIZE_ERROR, "HEADERS frame too short for its priority");
       require((bytes.readUInt32BE(contentAt) & 0x7fffffff) !==
-        streamId, ErrorCode.PROTOCOL_ERROR, "a stream that depends on itself");
+        streamId, ErrorCode.PROTOCOL_ERROR, "stream depends on itself");
       contentAt += 5;
     }
     if ((flags & Flag.END_HEADERS) !== 0) {
@@ -179,7 +180,7 @@ export abstract class PeerFrames implements FrameSink {
     block.parts.push(Buffer.from(bytes.subarray(at, end)));
     block.bytes += end - at;
     require(block.bytes <= headerBlockBytesMax &&
-      block.parts.length <= headerBlockFramesMax, ErrorCode.ENHANCE_YOUR_CALM, "a header block too large");
+      block.parts.length <= headerBlockFramesMax, ErrorCode.ENHANCE_YOUR_CALM, "header block too large");
     if ((flags & Flag.END_HEADERS) === 0) return;
     this.#block = null;
     this.onHeaderBlock(block.streamId, block.flags, Buffer.concat(block.parts), 0, block.bytes);
@@ -187,17 +188,17 @@ export abstract class PeerFrames implements FrameSink {
 
   #checkDependency(streamId: number, bytes: Buffer, at: number): void {
     if ((bytes.readUInt32BE(at) & 0x7fffffff) !== streamId) return;
-    throw new ConnectionError(ErrorCode.PROTOCOL_ERROR, "a stream that depends on itself");
+    throw new ConnectionError(ErrorCode.PROTOCOL_ERROR, "stream depends on itself");
   }
 
   #checkSettings(flags: number, streamId: number, bytes: Buffer, at: number, end: number): void {
     require(streamId === 0, ErrorCode.PROTOCOL_ERROR, "SETTINGS on a stream");
     const size = end - at;
     if ((flags & Flag.ACK) !== 0) {
-      require(size === 0, ErrorCode.FRAME_SIZE_ERROR, "SETTINGS acknowledgement size");
+      require(size === 0, ErrorCode.FRAME_SIZE_ERROR, "SETTINGS acknowledgment with a payload");
       return;
     }
-    require(size % 6 === 0, ErrorCode.FRAME_SIZE_ERROR, "SETTINGS size");
+    require(size % 6 === 0, ErrorCode.FRAME_SIZE_ERROR, "invalid SETTINGS size");
     require(this.#settings.take(), ErrorCode.ENHANCE_YOUR_CALM, "too many SETTINGS");
     this.#hasSettings = true;
     this.onSettings();
@@ -224,10 +225,10 @@ export abstract class PeerFrames implements FrameSink {
   }
 
   #checkWindowUpdate(streamId: number, bytes: Buffer, at: number, end: number): void {
-    require(end - at === 4, ErrorCode.FRAME_SIZE_ERROR, "WINDOW_UPDATE size");
-    require(streamId === 0 || this.hasBegun(streamId), ErrorCode.PROTOCOL_ERROR, "WINDOW_UPDATE on no stream");
+    require(end - at === 4, ErrorCode.FRAME_SIZE_ERROR, "invalid WINDOW_UPDATE size");
+    require(streamId === 0 || this.hasBegun(streamId), ErrorCode.PROTOCOL_ERROR, "WINDOW_UPDATE on an idle stream");
     const increment = bytes.readUInt32BE(at) & 0x7fffffff;
-    require(streamId !== 0 || increment > 0, ErrorCode.PROTOCOL_ERROR, "WINDOW_UPDATE of nothing");
+    require(streamId !== 0 || increment > 0, ErrorCode.PROTOCOL_ERROR, "WINDOW_UPDATE with increment 0");
     this.onWindowUpdate(streamId, increment);
   }
 }

@@ -1,5 +1,5 @@
-/** The numbers of HTTP/2 (RFC 9113), and what one connection may cost or do: each limit is named here and kept in `connection.ts`,
- * `server-connection.ts` and `client-connection.ts`. */
+/** The constants of HTTP/2 (RFC 9113), and the limits of one connection, which `connection.ts`, `server-connection.ts` and
+ *  `client-connection.ts` enforce. */
 
 export const FrameType = {
   DATA: 0,
@@ -43,7 +43,7 @@ export const Setting = {
   MAX_HEADER_LIST_SIZE: 0x6,
 } as const;
 
-/** Breaks the connection: it ends with a GOAWAY of this code. */
+/** Ends the connection with a GOAWAY of this code. */
 export class ConnectionError extends Error {
   override readonly name = "ConnectionError";
   readonly code: ErrorCode;
@@ -57,103 +57,103 @@ export function require(condition: boolean, code: ErrorCode, message: string): a
   if (!condition) throw new ConnectionError(code, message);
 }
 
-/** Ends the connection that holds the most of what many hold too much of together. */
+/** Ends the connection that holds the most of a budget that many share and have exceeded. */
 export class BudgetError extends ConnectionError {}
 
 export const preface = Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "latin1");
 export const frameHeaderBytes = 9;
-/** The largest payload of a frame, in bytes, in both directions: HTTP/2's default, which we neither raise nor exceed. */
+/** Maximum payload of a frame, in bytes, in both directions: HTTP/2's default, which we neither raise nor exceed. */
 export const frameBytesMax = 16_384;
-/** What every window is until somebody says otherwise. */
+/** Every window's initial size. */
 export const defaultWindowBytes = 65_535;
 export const windowBytesMax = 0x7fffffff;
-/** A client's receive window for one stream, in bytes: a whole assignment or status report arrives without waiting for
- *  window updates. */
+/** A client's receive window per stream, in bytes: a whole assignment or status report arrives without waiting for window
+ *  updates. */
 export const streamWindowBytes = 1024 * 1024;
-/** A client's receive window for all its streams together, in bytes. */
+/** A client's receive window for all streams together, in bytes. */
 export const connectionWindowBytes = 4 * 1024 * 1024;
-/** Bytes of a request's header list, counted as HPACK counts. Beyond: the stream is reset with ENHANCE_YOUR_CALM. */
+/** Bytes of a request's header list, as HPACK counts them. Beyond: the stream is reset with ENHANCE_YOUR_CALM. */
 export const headerListBytesMax = 16 * 1024;
-/** Bytes of one header block as it is sent, and the frames it may be cut into. Beyond: GOAWAY ENHANCE_YOUR_CALM, since a
- *  block that is not decoded leaves the table useless. */
+/** Bytes of one encoded header block, and the number of frames it may be split into. Beyond: GOAWAY ENHANCE_YOUR_CALM, since
+ *  the table is useless after a block that was not decoded. */
 export const headerBlockBytesMax = 32 * 1024;
 export const headerBlockFramesMax = 32;
-/** HPACK's dynamic table for what we receive, in bytes: the protocol's default. */
+/** Size of HPACK's dynamic table for received headers, in bytes: the protocol's default. */
 export const headerTableBytesMax = 4_096;
-/** Milliseconds a peer has for its preface and settings. Beyond: the connection is cut. */
+/** Timeout for a peer's preface and settings, in milliseconds. Beyond: the connection is closed. */
 export const prefaceTimeoutMs = 10_000;
-/** Milliseconds a peer has to take our GOAWAY before the socket is cut. */
+/** Time a peer has to read our GOAWAY before the socket is closed, in milliseconds. */
 export const lingerMs = 1_000;
 
 interface Rate {
-  /** Tokens at once. */
+  /** Tokens available at once. */
   readonly burst: number;
-  /** Tokens that come back each second. */
+  /** Tokens added per second. */
   readonly perSecond: number;
 }
 
-/** What one connection may use. */
+/** Limits of one connection. */
 export interface ConnectionLimits {
-  /** A stream's receive window, in bytes. It reopens as messages are handed to their handlers, not as they arrive, so it is at
-   *  least as large as a message. Beyond: the stream is reset with FLOW_CONTROL_ERROR. */
+  /** A stream's receive window, in bytes. It reopens when handlers take messages, not when data arrives, so it is at least as
+   *  large as a message. Beyond: the stream is reset with FLOW_CONTROL_ERROR. */
   readonly streamWindowBytes: number;
   /** The receive window of all streams together, in bytes. When unfinished messages have used it up, the stream that holds
    *  the most is reset with ENHANCE_YOUR_CALM. */
   readonly connectionWindowBytes: number;
-  /** Streams at once. Beyond: REFUSED_STREAM. */
+  /** Concurrent streams. Beyond: REFUSED_STREAM. */
   readonly concurrentStreamsMax: number;
-  /** What a stream counts for in the budget of bytes that connections share, beside what it holds. */
+  /** A stream's cost in the byte budget that connections share, in addition to the bytes it holds. */
   readonly streamCostBytes: number;
-  /** Bytes of acknowledgements and resets that may wait for a peer that does not read. Beyond: the connection is cut. */
+  /** Bytes of acknowledgments and resets that may wait for a peer that does not read. Beyond: the connection is closed. */
   readonly controlBytesMax: number;
-  /** Bytes handed to the socket that it has not written; above, streams keep theirs. */
+  /** Bytes passed to the socket that it has not written; above this, streams keep their data. */
   readonly socketBytesMax: number;
-  /** Bytes of answers that may wait on all streams together for a peer that does not read. Beyond: the stream that is written
-   *  to ends with RESOURCE_EXHAUSTED. One message may be larger, as the first assignments of a full node may be. */
+  /** Bytes of answers on all streams together that may wait for a peer that does not read. Beyond: the stream being written
+   *  to ends with RESOURCE_EXHAUSTED. One message may be larger, such as the first assignments of a full node. */
   readonly queuedBytesMax: number;
-  /** Beyond each of them: GOAWAY ENHANCE_YOUR_CALM. */
+  /** Beyond any of these: GOAWAY ENHANCE_YOUR_CALM. */
   readonly rates: {
     readonly resets: Rate;
     readonly pings: Rate;
     readonly settings: Rate;
-    /** DATA that carries nothing and ends nothing. */
+    /** DATA frames without content or END_STREAM. */
     readonly emptyData: Rate;
     /** WINDOW_UPDATE, PRIORITY and frames of unknown type. */
     readonly others: Rate;
   };
 }
 
-/** Of a peer with a certificate of ours, and on the control socket. */
+/** Limits of a peer with a certificate of this cluster, and of the control socket. */
 export const knownLimits: ConnectionLimits = {
-  // A message of 4 MiB (grpc-go's default) with its header and the next message's beginning.
+  // A message of 4 MiB (grpc-go's default) with its header, and the beginning of the next message.
   streamWindowBytes: 4 * 1024 * 1024 + 64 * 1024,
   connectionWindowBytes: 16 * 1024 * 1024,
-  // An engine needs 5 streams and one for each log subscription (reference §8.1); this leaves room for any.
+  // An engine needs 5 streams and one per log subscription (reference §8.1); this allows for many.
   concurrentStreamsMax: 1_000,
   streamCostBytes: 0,
   controlBytesMax: 256 * 1024,
   socketBytesMax: 256 * 1024,
   queuedBytesMax: 128 * 1024 * 1024,
   rates: {
-    // Cancelling is a normal end of a stream here: an engine in trouble reopens Assignments about a thousand times within
-    // seconds (reference §0.7) and must be answered. A rapid-reset flood is far above this.
+    // Canceling is a normal end of a stream here: a failing engine reopens Assignments about a thousand times within seconds
+    // (reference §0.7) and must be answered. A rapid-reset flood is far above this.
     resets: { burst: 20_000, perSecond: 2_000 },
     // grpc-go sends one after nearly every message, to estimate its bandwidth.
     pings: { burst: 20_000, perSecond: 5_000 },
-    // A peer changes its settings once, grpc-go also when its estimate of the bandwidth grows.
+    // A peer changes its settings once; grpc-go also when its bandwidth estimate grows.
     settings: { burst: 200, perSecond: 20 },
     emptyData: { burst: 1_000, perSecond: 100 },
-    // A peer that reads 100 MB/s and reports each frame of 16 KiB sends 6,000.
+    // A peer that reads 100 MB/s and acknowledges each frame of 16 KiB sends 6,000.
     others: { burst: 100_000, perSecond: 20_000 },
   },
 };
 
-/** Of a peer that has shown no certificate of ours: what a node needs to join (one small call at a time) and no more. */
+/** Limits of a peer without a certificate of this cluster: what a node needs to join (one small call at a time), no more. */
 export const anonymousLimits: ConnectionLimits = {
-  // HTTP/2's defaults, below which a peer cannot be held before it has read our settings.
+  // HTTP/2's defaults: lower limits cannot bind a peer before it has read our settings.
   streamWindowBytes: defaultWindowBytes,
   connectionWindowBytes: defaultWindowBytes,
-  // RFC 9113 §6.5.2 asks for 100 at least; a peer may begin them before it has read our settings.
+  // RFC 9113 §6.5.2 recommends at least 100; a peer may start them before it has read our settings.
   concurrentStreamsMax: 128,
   streamCostBytes: 2 * 1024,
   controlBytesMax: 16 * 1024,
@@ -168,5 +168,5 @@ export const anonymousLimits: ConnectionLimits = {
   },
 };
 
-/** Resets that a header list over its limit counts for: it costs its decoding. */
+/** Resets that a header list over its limit counts as: decoding it costs time. */
 export const headerListResets = 50;

@@ -1,8 +1,8 @@
 /**
- * Encodes the headers of requests (RFC 7541). What every request of a connection repeats is put into the peer's table
- * once and named by its index from then on: a request like one before it is a few bytes.
+ * Encodes the headers of requests (RFC 7541). Fields that every request of a connection repeats are added to the peer's table
+ * once and sent as an index afterwards: a repeated request takes a few bytes.
  *
- * E1: the table is never filled beyond what it holds, so that nothing in it is ever evicted and each index is certain.
+ * E1: the table is never filled beyond its size, so nothing is ever evicted and every index stays valid.
  */
 import { callerHeader } from "../calling-process.ts";
 import { fieldBytes, staticTable } from "./hpack-table.ts";
@@ -13,23 +13,23 @@ function staticIndex(name: string, value: string): number {
   return staticTable.findIndex((field) => field.name === name && field.value === value) + 1;
 }
 
-/** Of a field whose value is not in the static table: the index of its name, 0 where that is not either. */
+/** The static table's index of a field's name; 0 if it has none. */
 function nameIndex(name: string): number {
   return staticTable.findIndex((field) => field.name === name) + 1;
 }
 
 const scratchBytes = 32 * 1024;
-/** Shared by all connections: it is filled and copied within one call. */
+/** Shared by all connections, since it is filled and copied within one call. */
 const scratch = Buffer.allocUnsafeSlow(scratchBytes);
 
 export class RequestEncoder {
   readonly #scheme: number;
   readonly #authority: string;
-  /** By name and value: the field's number in the order in which they were added. */
+  /** By name and value: the field's number, in the order of addition. */
   readonly #added = new Map<string, number>();
   #bytes = 0;
   #bytesMax = headerTableBytesMax;
-  /** The peer has made its table smaller, and expects to be told so. */
+  /** The peer has reduced its table and expects a size update. */
   #mustResize = false;
   #at = 0;
 
@@ -38,7 +38,7 @@ export class RequestEncoder {
     this.#authority = authority;
   }
 
-  /** The peer's SETTINGS_HEADER_TABLE_SIZE. A smaller table than usual is not used at all. */
+  /** The peer's SETTINGS_HEADER_TABLE_SIZE. A table smaller than the default is not used at all. */
   limitTable(bytes: number): void {
     if (bytes >= headerTableBytesMax || this.#bytesMax === 0) return;
     this.#bytesMax = 0;
@@ -68,7 +68,7 @@ export class RequestEncoder {
     const key = `${name} ${value}`;
     const number = this.#added.get(key);
     if (number !== undefined) {
-      // The newest has the lowest index.
+      // The newest entry has the lowest index.
       this.#integer(0x80, 7, staticTable.length + this.#added.size - number);
       return;
     }

@@ -1,17 +1,17 @@
 /**
- * Collects the fields of a request and judges them as RFC 9113 §8 does. One for all connections, used again and again.
+ * Collects the fields of a request and validates them according to RFC 9113 §8. One instance is reused for all connections.
  *
- * Q1: no more text is judged than a header list may have: beyond it, where a byte on the wire may stand for 4 KiB of the peer's
- *     table, fields are only counted.
+ * Q1: validated text is bounded by the header list limit: beyond it, where one byte on the wire may stand for 4 KiB from the
+ *     peer's table, fields are only counted.
  */
 import type { FieldReceiver } from "./hpack-decoder.ts";
 import { callerHeader } from "../calling-process.ts";
 import { fieldBytes, type HeaderField } from "./hpack-table.ts";
 import { headerListBytesMax } from "./protocol.ts";
 
-/** Header names are lower case tokens; values hold no control characters but tab, and no space at their ends. */
+/** Header names are lower-case tokens; values have no control characters except tab, and no space at either end. */
 const namePattern = /^[!#$%&'*+\-.^_`|~0-9a-z]+$/;
-// eslint-disable-next-line no-control-regex -- control characters are what it looks for
+// eslint-disable-next-line no-control-regex -- matches control characters
 const badValuePattern = /[\0\r\n]|^[ \t]|[ \t]$/;
 const connectionSpecific = new Set(["connection", "proxy-connection", "keep-alive", "transfer-encoding", "upgrade"]);
 
@@ -19,12 +19,12 @@ export class RequestHeaders implements FieldReceiver {
   method = "";
   path = "";
   contentType = "";
-  /** `grpc-timeout`; empty where there is none. */
+  /** `grpc-timeout`, or empty. */
   timeout = "";
   traceparent = "";
-  /** `muster-caller`: who a local caller says it is. */
+  /** `muster-caller`: the identity that a local caller states. */
   caller = "";
-  /** Null where there is none. */
+  /** Null if absent. */
   contentLength: number | null = null;
   /** As HPACK counts. */
   bytes = 0;
@@ -41,12 +41,12 @@ export class RequestHeaders implements FieldReceiver {
     this.#hasRegular = this.#isMalformed = false;
   }
 
-  /** False for a request that HTTP/2 calls malformed. */
+  /** False if the request is malformed according to HTTP/2. */
   get isRequest(): boolean {
     return !this.#isMalformed && this.method !== "" && this.path !== "" && this.#scheme !== "";
   }
 
-  /** False for trailers that HTTP/2 calls malformed. */
+  /** False if the trailers are malformed according to HTTP/2. */
   get isTrailers(): boolean {
     return (
       !this.#isMalformed && this.method === "" && this.path === "" && this.#scheme === "" && this.#authority === null
@@ -102,7 +102,7 @@ export class RequestHeaders implements FieldReceiver {
     else this.#authority = value;
   }
 
-  /** What a pseudo-header holds so far; something for one that does not exist in a request. */
+  /** The current value of a pseudo-header; non-empty for names that a request cannot have. */
   #read(name: string): string {
     switch (name) {
       case ":method":

@@ -1,14 +1,14 @@
-/** Collects the fields of a response that gRPC reads. One for all connections, used again and again. */
+/** Collects the fields of a response that gRPC reads. One instance is reused for all connections. */
 import type { FieldReceiver } from "./hpack-decoder.ts";
 import { fieldBytes, type HeaderField } from "./hpack-table.ts";
 
 export class ResponseFields implements FieldReceiver {
   /** Empty in trailers. */
   status = "";
-  /** Null where there is none. */
+  /** Null if absent. */
   grpcStatus: string | null = null;
   grpcMessage = "";
-  /** As it came, in base64; empty where there is none. */
+  /** As received, in base64; empty if absent. */
   grpcDetails = "";
   /** As HPACK counts. */
   bytes = 0;

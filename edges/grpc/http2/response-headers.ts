@@ -1,13 +1,13 @@
 /**
- * The header blocks we send: constants, and literals that are never indexed (RFC 7541 §6.2.2), so that no table is kept.
+ * The header blocks we send: constants, and literals that are never indexed (RFC 7541 §6.2.2), so no table is kept.
  */
 import { Status } from "../../../runtime/rpc.ts";
 import { encodeStatusMessage } from "../status.ts";
 
-/** A status text is cut here, in encoded bytes, so that every block fits into one frame. */
+/** A status message is truncated to this size, in encoded bytes, so that every block fits into one frame. */
 const statusMessageBytesMax = 8 * 1024;
 
-/** A literal of up to 16 KiB, without Huffman: a 7-bit prefix and two more bytes say its length. */
+/** A literal of up to 16 KiB, without Huffman: its length takes a 7-bit prefix and two more bytes. */
 function literal(text: string): Buffer {
   const bytes = Buffer.from(text, "latin1");
   if (bytes.length < 127) return Buffer.concat([Buffer.of(bytes.length), bytes]);
@@ -19,26 +19,26 @@ function field(name: string, value: string): Buffer {
   return Buffer.concat([Buffer.of(0), literal(name), literal(value)]);
 }
 
-/** `:status` by its static index where there is one. */
+/** `:status` by its index in the static table. */
 const status200 = Buffer.of(0x88);
 
 export const okHeaders: Buffer = Buffer.concat([status200, field("content-type", "application/grpc")]);
 
 const byCode = Object.values(Status).map((code) => field("grpc-status", String(code)));
 
-/** More than any status is worth in headers; beyond, the details are left out. In bytes before base64. */
+/** Details larger than this, in bytes before base64, are omitted: more than any status is worth in headers. */
 const statusDetailsBytesMax = 4 * 1024;
 
 /** The trailers of a call. `details`: an encoded google.rpc.Status. */
 export function trailers(code: Status, message: string, details: Uint8Array | null = null): Buffer {
   const status = byCode[code] as Buffer;
   if (details !== null && details.length <= statusDetailsBytesMax) {
-    // Binary headers are base64, which gRPC wants without padding.
+    // gRPC sends binary headers in base64 without padding.
     const text = Buffer.from(details).toString("base64").replace(/=+$/, "");
     return Buffer.concat([trailers(code, message), field("grpc-status-details-bin", text)]);
   }
   if (message === "") return status;
-  // An escape that is cut in two would be taken for text.
+  // A partial escape would be read as text.
   const text = encodeStatusMessage(message)
     .slice(0, statusMessageBytesMax)
     .replace(/%[0-9A-F]?$/, "");
@@ -50,7 +50,7 @@ export function trailersOnly(code: Status, message: string, details: Uint8Array 
   return Buffer.concat([okHeaders, trailers(code, message, details)]);
 }
 
-/** The headers of an answer that is not gRPC. */
+/** The headers of a non-gRPC answer. */
 export function httpError(status: number, fields: Readonly<Record<string, string>>): Buffer {
   const rest = Object.entries(fields).map(([name, value]) => field(name, value));
   return Buffer.concat([field(":status", String(status)), ...rest]);

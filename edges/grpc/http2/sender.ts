@@ -1,9 +1,9 @@
 /**
- * The sending half of a connection: acknowledgements first, then one frame of each stream in turn, within the windows.
- * Everything that became ready in one turn of the event loop leaves in one write.
+ * The sending half of a connection: acknowledgments first, then one frame per stream in turn, within the windows. Everything
+ * that becomes ready within one turn of the event loop is sent in one write.
  *
- * W1: no more DATA than the peer's windows allow.
- * W2: a stream's headers, messages and trailers leave in this order, and nothing after its end.
+ * W1: DATA never exceeds the peer's windows.
+ * W2: a stream's headers, messages and trailers are sent in this order, and nothing after its end.
  */
 import type { Duplex } from "node:stream";
 import { afterPoll } from "../../../runtime/system/turns.ts";
@@ -18,17 +18,17 @@ import {
 } from "./protocol.ts";
 import type { Http2Stream } from "./stream.ts";
 
-/** A write takes in frames up to here; beyond, the frames of one stream's turn still fit. */
+/** A write collects frames up to this size; the frames of one more stream's turn still fit. */
 const writeBytes = 48 * 1024;
-/** Shared by all connections: it is filled and copied within one call. */
+/** Shared by all connections, since it is filled and copied within one call. */
 const scratch = Buffer.allocUnsafeSlow(writeBytes + 3 * (frameHeaderBytes + frameBytesMax));
 
-/** Connections with something to send. */
+/** Connections with data to send. */
 let dirty: Sender[] = [];
-/** So many are served at once: their peers work while the rest of the poll is read, instead of each side in turn. */
+/** Number of connections flushed at once: their peers start working while the rest of the poll is read. */
 const flushConnectionsMax = 16;
 
-/** Connections are served together, after the poll that their requests came in, or when enough of them wait. */
+/** Connections are flushed together, after the poll that delivered their requests, or when enough of them wait. */
 function flushAll(): void {
   const senders = dirty;
   dirty = [];
@@ -36,13 +36,13 @@ function flushAll(): void {
 }
 
 export class Sender {
-  /** What the peer takes on all streams together. */
+  /** The peer's window for all streams together. */
   window = defaultWindowBytes;
   readonly #socket: Duplex;
   readonly #onSent: (stream: Http2Stream) => void;
   readonly #onFlushed: () => void;
   readonly #limits: Pick<ConnectionLimits, "controlBytesMax" | "socketBytesMax">;
-  /** Bytes that wait on all streams. */
+  /** Queued bytes of all streams. */
   queuedBytes = 0;
   #control: Uint8Array[] = [];
   #controlBytes = 0;
@@ -64,7 +64,7 @@ export class Sender {
     this.#onFlushed = onFlushed;
   }
 
-  /** False when the peer reads so little that no more can be kept for it. */
+  /** False if the peer reads so little that nothing more can be queued for it. */
   control(frame: Uint8Array): boolean {
     this.#control.push(frame);
     this.#controlBytes += frame.length;
@@ -96,7 +96,7 @@ export class Sender {
     this.#isDirty = true;
     const waiting = dirty.push(this);
     if (waiting === 1) afterPoll(flushAll);
-    // Not from within the call that has something to send: it may have more.
+    // Not within the call that queued data: it may queue more.
     else if (waiting === flushConnectionsMax) queueMicrotask(flushAll);
   }
 
@@ -137,7 +137,7 @@ export class Sender {
     return at;
   }
 
-  /** One stream's turn: its headers, one DATA frame, and its end when nothing else is left. */
+  /** One stream's turn: its headers, one DATA frame, and its end if nothing else is queued. */
   #turn(stream: Http2Stream, from: number): number {
     let at = from;
     stream.isListed = false;
@@ -155,7 +155,7 @@ export class Sender {
     if (stream.queuedBytes > 0) {
       const length = Math.min(stream.queuedBytes, stream.sendWindow, this.window, frameBytesMax);
       if (length <= 0) {
-        // A stream whose own window is closed is listed again when that opens.
+        // A stream whose own window is closed is listed again when it opens.
         if (stream.sendWindow > 0) {
           stream.isListed = true;
           this.#blocked.push(stream);

@@ -1,4 +1,4 @@
-/** The server's half of HTTP/2: streams begin with a request's headers and end with our trailers. */
+/** The server's half of HTTP/2: streams start with a request's headers and end with our trailers. */
 import type { Duplex } from "node:stream";
 import { Http2Connection, type SharedBudgets } from "./connection.ts";
 import { numberFrame, serverGreeting } from "./frame-writer.ts";
@@ -19,13 +19,13 @@ import { RequestHeaders } from "./request-headers.ts";
 import { Http2Stream } from "./stream.ts";
 
 export interface ConnectionHandler {
-  /** A request's headers are there; they are valid only during the call. */
+  /** A request's headers have arrived; they are valid only during the call. */
   onRequest(stream: Http2Stream, headers: RequestHeaders): void;
-  /** The connection is gone; with the reason if it failed. Called once. */
+  /** The connection has ended, with the reason if it failed. Called once. */
   onClose(error: Error | null): void;
 }
 
-/** Decoded within one call: shared by all connections. */
+/** Shared by all connections, since decoding completes within one call. */
 const requestHeaders = new RequestHeaders();
 
 export class ServerConnection extends Http2Connection {
@@ -43,7 +43,7 @@ export class ServerConnection extends Http2Connection {
     this.#handler = handler;
   }
 
-  /** Whether answers that wait leave room for another one. */
+  /** Whether another answer may be queued. */
   get canQueue(): boolean {
     return this.queuedBytes <= this.limits.queuedBytesMax;
   }
@@ -97,30 +97,30 @@ export class ServerConnection extends Http2Connection {
     else stream.takeEnd();
   }
 
-  /** A peer that is still sending is asked to stop (RFC 9113 §8.1). */
+  /** If the peer is still sending, asks it to stop (RFC 9113 §8.1). */
   protected override onSent(stream: Http2Stream): void {
     if (stream.isRemoteEnded) this.remove(stream);
     else this.reset(stream, ErrorCode.NO_ERROR);
   }
 
-  /** What still arrives for a stream that we ended early is no fault; it is answered at the cost of the peer's resets. */
+  /** Frames for a stream that we ended early are no error; the reset in answer counts against the peer's rate. */
   protected override onStray(streamId: number, stream: Http2Stream | undefined): void {
     this.chargeReset();
     if (stream !== undefined) this.reset(stream, ErrorCode.STREAM_CLOSED);
     else this.control(numberFrame(FrameType.RST_STREAM, streamId, ErrorCode.STREAM_CLOSED));
   }
 
-  /** Our encoder keeps no table, our headers are short, and we begin no streams: the rest does not concern us. */
+  /** Our encoder keeps no table, our headers are short, and we start no streams: the other settings do not matter. */
   protected override onPeerSetting(): void {}
 
-  /** A client that goes away closes its connection when its calls are over. */
+  /** After a GOAWAY, a client closes the connection itself when its calls have ended. */
   protected override onGoAway(): void {}
 
   protected override onGone(error: Error | null): void {
     this.#handler.onClose(error);
   }
 
-  /** Whatever a peer's bytes bring about is this connection's end, not the process's. */
+  /** An error while handling a peer's bytes ends this connection, not the process. */
   protected override onBug(error: unknown): void {
     this.fail(new ConnectionError(ErrorCode.INTERNAL_ERROR, error instanceof Error ? error.message : "unknown"));
   }

@@ -1,76 +1,76 @@
 /**
- * One HTTP/2 stream: what waits to be sent, what may be sent, and what was received but not yet wanted.
+ * One HTTP/2 stream: its queued data, its windows, and the data received while its call does not read.
  *
- * Stages: open → half closed, by the peer's end or by our own → closed (both, or a reset). The connection keeps it until
+ * Stages: open → half closed, at the peer's end or our own → closed (both ends, or a reset). The connection keeps it until
  * it is closed.
  *
- * S1: what arrives while the call does not read is bounded by the stream's receive window.
- * S2: the window reopens for what the receiver has used up, never for what it keeps of an unfinished message.
+ * S1: data received while the call does not read is bounded by the stream's receive window.
+ * S2: the window reopens for bytes that the receiver has consumed, never for those it holds of an unfinished message.
  */
 import { framed, headerBytes } from "../framing.ts";
 import type { ErrorCode } from "./protocol.ts";
 
-/** What a stream tells its call. */
+/** A stream's notifications to its call. */
 export interface StreamReceiver {
-  /** Returns how many bytes of all that it was given it still keeps, such as those of an unfinished message. */
+  /** Returns how many of all bytes received so far it still holds, such as those of an unfinished message. */
   receive(chunk: Uint8Array): number;
   received(): void;
-  /** The stream is gone: after its end, or because the peer or the connection is. Called once. */
+  /** The stream has ended, or its peer or connection has. Called once. */
   closed(): void;
 }
 
-/** What a stream asks of its connection. */
+/** A stream's requests to its connection. */
 export interface StreamOwner {
-  /** The stream has something to send. */
+  /** The stream has data to send. */
   wantsToSend(stream: Http2Stream): void;
   reset(stream: Http2Stream, code: ErrorCode): void;
-  /** `bytes` of flow-controlled data were used up; 0 when what came is kept. */
+  /** `bytes` of flow-controlled data were consumed; 0 if the data is held. */
   consumed(stream: Http2Stream, bytes: number): void;
-  /** The peer's end came while the stream was paused, and has now been taken. */
+  /** The peer's end arrived while the stream was paused, and has now been processed. */
   endTaken(stream: Http2Stream): void;
-  /** So many bytes more, or fewer, wait to be sent. */
+  /** The number of queued bytes changed by `bytes`. */
   queued(bytes: number): void;
 }
 
 const heldBytesMin = 4_096;
 
 export class Http2Stream<Receiver extends StreamReceiver = StreamReceiver> {
-  /** 0 while it waits to begin. */
+  /** 0 until it starts. */
   id: number;
   readonly #owner: StreamOwner;
   receiver: Receiver | null = null;
-  /** Header block that waits to be sent, then the messages, then the trailers: all of it in this order. */
+  /** The queued header block; messages and trailers follow it, in this order. */
   headers: Buffer | null = null;
   readonly queue: Uint8Array[] = [];
-  /** Of the first of the queue, how many bytes are sent. */
+  /** Bytes already sent of the first queued piece. */
   queueAt = 0;
   queuedBytes = 0;
   trailers: Buffer | null = null;
-  /** How much the peer takes. */
+  /** Bytes that the peer accepts. */
   sendWindow: number;
-  /** How much the peer may still send. */
+  /** Bytes that the peer may still send. */
   receiveWindow: number;
-  /** Used up, and not yet given back to the peer. */
+  /** Bytes consumed but not yet returned to the peer's window. */
   unacknowledged = 0;
-  /** In the connection's list of streams with something to send. */
+  /** In the connection's list of streams with data to send. */
   isListed = false;
   hasResponded = false;
-  /** Our trailers are decided. */
+  /** Our trailers have been queued. */
   hasEnded = false;
-  /** All of our half has left. */
+  /** Our half has been sent completely. */
   isSent = false;
   /** The peer has sent everything. */
   isRemoteEnded = false;
   isClosed = false;
-  /** Why the peer, or we in its place, reset it; null when nobody did. */
+  /** The code of the reset, by the peer or by us; null without one. */
   resetCode: number | null = null;
-  /** Bytes that `content-length` still promises; null where it was not said. */
+  /** Bytes that remain of `content-length`; null if it was absent. */
   promised: number | null = null;
   #isPaused = false;
   #held: Buffer | null = null;
   #heldBytes = 0;
   #heldPadding = 0;
-  /** What the receiver keeps (S2). */
+  /** Bytes that the receiver holds (S2). */
   #kept = 0;
 
   constructor(id: number, owner: StreamOwner, sendWindow: number, receiveWindow: number) {
@@ -91,7 +91,7 @@ export class Http2Stream<Receiver extends StreamReceiver = StreamReceiver> {
     this.sendFramed(framed(message));
   }
 
-  /** Queues what `framed` made of a message; other streams may be sent the same pieces. */
+  /** Queues the pieces of a message from `framed`; other streams may queue the same pieces. */
   sendFramed(pieces: readonly Uint8Array[]): void {
     for (const piece of pieces) {
       this.queue.push(piece);
@@ -100,29 +100,29 @@ export class Http2Stream<Receiver extends StreamReceiver = StreamReceiver> {
     this.#owner.wantsToSend(this);
   }
 
-  /** Forgets what is queued, but for the message that may have begun to leave. */
+  /** Drops queued messages, except one that may have been sent in part. */
   dropQueued(): void {
     const { queue } = this;
-    // A piece of five bytes is the header of the piece behind it, or a whole empty message: that costs one message more.
+    // A piece of five bytes is the header of the next piece, or a whole empty message; then one message more is kept.
     const kept = queue[0]?.length === headerBytes ? 2 : 1;
     queue.length = Math.min(queue.length, kept);
     const left = queue.length === 0 ? 0 : queue.reduce((sum, piece) => sum + piece.length, -this.queueAt);
     this.addQueued(left - this.queuedBytes);
   }
 
-  /** Counts bytes that were queued, or with a minus have left the queue. */
+  /** Adds to the queued bytes; negative when they leave the queue. */
   addQueued(bytes: number): void {
     this.queuedBytes += bytes;
     this.#owner.queued(bytes);
   }
 
-  /** Ends our half with what is queued; a client's requests have no trailers. */
+  /** Ends our half after the queued data; a client's requests have no trailers. */
   finish(): void {
     this.hasEnded = true;
     this.#owner.wantsToSend(this);
   }
 
-  /** Ends our half with trailers; what is queued goes out before. */
+  /** Ends our half with trailers, after the queued data. */
   end(trailers: Buffer): void {
     this.hasEnded = true;
     this.trailers = trailers;
@@ -145,7 +145,7 @@ export class Http2Stream<Receiver extends StreamReceiver = StreamReceiver> {
     this.#held = null;
     this.#heldBytes = this.#heldPadding = 0;
     if (bytes > 0 && !this.isClosed) this.#give(payload ?? null, bytes);
-    // It may have filled up again; then its end waits.
+    // It may have been paused again; then its end waits.
     if (this.isRemoteEnded && !this.#isPaused && !this.isClosed) {
       this.receiver?.received();
       this.#owner.endTaken(this);
@@ -156,7 +156,7 @@ export class Http2Stream<Receiver extends StreamReceiver = StreamReceiver> {
     return this.#isPaused;
   }
 
-  /** Takes a DATA frame; `bytes` is its payload with padding. */
+  /** Receives a DATA frame; `bytes` is the size of its payload including padding. */
   take(chunk: Buffer, bytes: number): void {
     if (!this.#isPaused) {
       this.#give(chunk, bytes);
@@ -179,16 +179,16 @@ export class Http2Stream<Receiver extends StreamReceiver = StreamReceiver> {
     this.keeps(kept);
   }
 
-  /** The receiver keeps so many bytes by now. */
+  /** The receiver now holds `bytes` bytes. */
   keeps(bytes: number): void {
-    // What a closed stream kept was given back by its close.
+    // A closed stream's bytes were returned by its close.
     if (this.isClosed) return;
     const used = this.#kept - bytes;
     this.#kept = bytes;
     this.#owner.consumed(this, used);
   }
 
-  /** Bytes that the receiver keeps. */
+  /** Bytes that the receiver holds. */
   get keptBytes(): number {
     return this.#kept;
   }
@@ -198,7 +198,7 @@ export class Http2Stream<Receiver extends StreamReceiver = StreamReceiver> {
     if (!this.#isPaused) this.receiver?.received();
   }
 
-  /** Called by the connection. Returns the bytes that were held or kept and are given back to the connection's window. */
+  /** Called by the connection. Returns the number of held bytes, which go back to the connection's window. */
   close(): number {
     this.isClosed = true;
     this.queue.length = 0;

@@ -1,4 +1,4 @@
-/** Allows bursts, and a rate in the long run. The clock is read only when the tokens are used up. */
+/** A token bucket: allows bursts, and a rate in the long run. Reads the clock only when the tokens are used up. */
 export class TokenBucket {
   readonly #burst: number;
   readonly #perSecond: number;
@@ -12,7 +12,7 @@ export class TokenBucket {
     this.#filledAt = nowMs;
   }
 
-  /** False when there are fewer than `count` left. */
+  /** False if fewer than `count` tokens are left. */
   take(count = 1): boolean {
     if (this.#tokens < count) {
       const now = performance.now();
