@@ -240,7 +240,7 @@ export class DriverMachine {
           this.launches += 1;
           const pid = this.launches;
           onSpawned(pid);
-          if (this.#happens("dieAtLaunch")) return { kind: "failed", reason: "it ended before it shook hands" };
+          if (this.#happens("dieAtLaunch")) return { kind: "failed", reason: "it exited before its handshake" };
           const process = new PluginProcess();
           this.#processes.set(pid, process);
           return { kind: "running", plugin: this.#plugin(pid, process, living, isHeard) };

@@ -1,4 +1,4 @@
-/** The services of a driver plugin over its connection. */
+/** Client of a driver plugin's services. */
 import {
   BasePluginService,
   CapabilitiesRequest,
@@ -32,16 +32,16 @@ import type { DriverClient, StreamReceiver } from "../../../runtime/plugins.ts";
 import { RpcError, Status, type DuplexChannel, type ReceivingCall } from "../../../runtime/rpc.ts";
 import { recoverableError } from "../../../runtime/recoverable.ts";
 
-/** Milliseconds that a plugin has for what needs no work: what it is, what it can do, what its configuration looks like. */
+/** Timeout of calls that need no work, such as the plugin's info, capabilities and config schema, in milliseconds. */
 const questionTimeoutMs = 10_000;
-/** For SetConfig and Init: a driver may look around the machine for it. */
+/** Timeout of SetConfig and Init, in milliseconds: a driver may inspect the machine first. */
 const configureTimeoutMs = 30_000;
-/** Nomad's own, for Shutdown. */
+/** Timeout of Shutdown, in milliseconds: Nomad's. */
 const shutdownTimeoutMs = 2_000;
-/** What an exec gets that says no time: plugins made with Go take 0 for a deadline that has passed. */
+/** Timeout of an exec without one, in milliseconds: Go plugins take 0 for an expired deadline. */
 const execTimeoutMs = 30_000;
 
-/** On the wire StartTask's, with the handle as its bytes. */
+/** StartTask on the wire, with the handle as its bytes. */
 const startTaskMethod: MethodDescriptor<StartTaskRequest, OpaqueStartTaskResponse> = {
   ...DriverService.methods.StartTask,
   response: OpaqueStartTaskResponse,
@@ -51,7 +51,7 @@ const recoverTaskMethod: MethodDescriptor<OpaqueRecoverTaskRequest, RecoverTaskR
   request: OpaqueRecoverTaskRequest,
 };
 
-/** Null where the plugin is older than the method. */
+/** Null if the plugin is older than the method. */
 async function ifOffered<Answer>(call: Promise<Answer>): Promise<Answer | null> {
   try {
     return await call;
@@ -97,13 +97,13 @@ export function driverClient(channel: DuplexChannel): DriverClient {
     taskStats: (taskId, intervalMs, receiver) => watchStats(channel, taskId, intervalMs, receiver),
     async startTask(task) {
       const answer = await channel.unary(startTaskMethod, StartTaskRequest.create({ task }));
-      // No plugin made with Go says it this way, but the protocol has it.
+      // No Go plugin answers this way, but the protocol allows it.
       const { result, driverErrorMsg } = answer;
       if (result === StartTaskResponse_Result.RETRY)
-        throw recoverableError(driverErrorMsg || "the driver asks to retry");
+        throw recoverableError(driverErrorMsg || "the driver reported a recoverable error");
       if (result === StartTaskResponse_Result.FATAL)
-        throw new RpcError(Status.UNKNOWN, driverErrorMsg || "the driver failed for good");
-      if (answer.handle.length === 0) throw new RpcError(Status.INTERNAL, "StartTask was answered without a handle");
+        throw new RpcError(Status.UNKNOWN, driverErrorMsg || "the driver reported a fatal error");
+      if (answer.handle.length === 0) throw new RpcError(Status.INTERNAL, "StartTask returned no handle");
       return { handle: answer.handle, networkOverride: answer.networkOverride };
     },
     recoverTask: async (handle) =>
@@ -130,12 +130,12 @@ export function driverClient(channel: DuplexChannel): DriverClient {
   };
 }
 
-/** A quarter of the interval asked for: a plugin that sends faster than that is heard at this pace. */
+/** Samples are passed on at least a quarter of the requested interval apart, however fast a plugin sends them. */
 const heardShare = 4;
 
 /**
- * Samples come as fast as the plugin likes; the receiver gets one in a quarter of the interval at most, the newest, and the
- * stream is paused meanwhile, so that a flood waits in the plugin.
+ * Plugins send samples at any rate; the receiver gets at most one, the newest, per quarter of the interval. The stream is
+ * paused in between, so that a flood waits in the plugin.
  */
 function watchStats(
   channel: DuplexChannel,
@@ -167,7 +167,7 @@ function watchStats(
   };
   const call = channel.serverStream(DriverService.methods.TaskStats, request, {
     onMessage: ({ stats }) => {
-      // Samples that Nomad's agent would drop too: nobody could say when they were taken.
+      // Nomad's agent also drops samples without a time.
       if (stats === null || stats.timestamp === null) return;
       if (quiet !== null) {
         newest = stats;

@@ -1,21 +1,21 @@
 /**
- * What a plugin that did not start wrote to its standard error, for whoever has to say why. Its last line is seldom the
- * reason: Node ends with its version, Go with the frames of goroutines, Python begins with them.
+ * The standard error of a plugin that did not start, shortened for the error message. The last line is seldom the reason: Node
+ * ends with its version, Go with goroutine stacks, and Python starts with its stack.
  *
- * W1: what is kept is bounded: one error line and the newest `linesMax` lines, each of `lineMax` characters.
+ * W1: memory is bounded: one error line and the newest `linesMax` lines, each of at most `lineMax` characters.
  */
 import { parseLogLine } from "./log-line.ts";
 
-/** A trace of Node has ten frames and some ten lines around them. */
+/** A stack trace of Node has ten frames and some ten lines around them. */
 const linesMax = 24;
-/** Characters of a line; a module's path and a sentence fit. */
+/** Characters per line: enough for a module's path and a sentence. */
 const lineMax = 512;
-/** Characters of the whole text: a line of a log and a cell of a table, not a document. */
+/** Characters of the whole text: it goes into a log line and a table cell. */
 const textMax = 2_000;
 
 /** `Error: …`, `SyntaxError [CODE]: …`, `some.module.ValueError: …`, unindented as Node and Python write them. */
 const exception = /^(?:Uncaught )?[\w.]*(?:Error|Exception)(?: \[\w+\])?(?::|$)/;
-/** Without meaning for a reader: Node's version, and the marks below a quoted line. */
+/** Lines without information: Node's version, and the marks below a quoted line. */
 const noise = /^(?:Node\.js v[\d.]+|[\s^~]+)$/;
 
 function isError(line: string): boolean {
@@ -28,11 +28,11 @@ function shortened(text: string, max: number): string {
 }
 
 export class LastWords {
-  /** The first line that names an error: what follows is often only its consequence. */
+  /** The first line that names an error: later ones are often only consequences. */
   #error: string | null = null;
   readonly #lines: string[] = [];
 
-  /** `line`: without its end. */
+  /** `line`: without its line end. */
   push(line: string): void {
     if (line.trim() === "" || noise.test(line)) return;
     const kept = shortened(line, lineMax);
@@ -41,7 +41,7 @@ export class LastWords {
     if (this.#lines.length > linesMax) this.#lines.shift(); // W1
   }
 
-  /** One line: the error, then everything else that is kept, in its order; empty when nothing was written. */
+  /** In one line: the error, then all other kept lines in order; empty if nothing was written. */
   text(): string {
     const error = this.#error ?? this.#lines.at(-1);
     if (error === undefined) return "";

@@ -1,10 +1,10 @@
 /**
- * Starts plugins, and finds again those that an earlier agent started (docs/reference/nomad-driver-protocol.md §1.1-1.6).
+ * Starts plugins, and reattaches to those that an earlier agent started (docs/reference/nomad-driver-protocol.md §1.1-1.6).
  *
- * L1: a launch, or a finding again, ends within its time, whatever the plugin does, and leaves no process behind that does
+ * L1: a launch or reattachment ends within its timeout, whatever the plugin does, and leaves behind no process that does
  *     not serve.
- * L2: what a plugin prints before its handshake costs bounded memory, and what it prints afterwards none.
- * L3: an outcome that is not `running` says in one line what the plugin did and wrote, the error before the rest.
+ * L2: a plugin's output before the handshake costs bounded memory, and later output none.
+ * L3: an outcome other than `running` describes in one line what the plugin did and wrote, the error first.
  */
 import { spawn, type ChildProcess } from "node:child_process";
 import { closeSync, mkdirSync, openSync, rmSync } from "node:fs";
@@ -30,30 +30,30 @@ import { sweepSockets } from "./stale-sockets.ts";
 
 export interface LauncherOptions {
   readonly log: Logger;
-  /** A folder for logs, one file for each plugin. Made when it is missing. */
+  /** Folder for logs, one file per plugin. Created if missing. */
   readonly logDir: string;
   /**
-   * A folder for sockets: a short path, since a socket's has 107 bytes at most. Made when it is missing. Plugins hand it on to
-   * their children, such as Nomad's executors, which serve tasks and outlive the plugin, and the agent: so all share it, and
-   * it stays.
+   * Folder for sockets, created if missing. A short path, since a socket's path has at most 107 bytes. Plugins pass it on to
+   * their children, such as Nomad's executors, which serve tasks and outlive both the plugin and the agent: so all of them
+   * share the folder, and it is never removed.
    */
   readonly socketDir: string;
-  /** What plugins inherit. */
+  /** The environment that plugins inherit. */
   readonly env: Readonly<Record<string, string | undefined>>;
-  /** Milliseconds for handshake and connection; go-plugin's minute unless said. */
+  /** Timeout of handshake and connection, in milliseconds; default: go-plugin's minute. */
   readonly startTimeoutMs?: number;
 }
 
 const startTimeoutMsDefault = 60_000;
 const connectTimeoutMs = 5_000;
 const healthTimeoutMs = 5_000;
-/** A handshake line has 2 KiB with a certificate. L2 */
+/** A handshake line with a certificate has 2 KiB. L2 */
 const handshakeBytesMax = 64 * 1024;
-/** Between two looks at a process that is not our child: go-plugin's too. */
+/** Polling interval for a process that is not our child: go-plugin's. */
 const pollMs = 1_000;
 
-/** No answer of a driver comes near it: an exec's has 8 KiB, a fingerprint a few. A larger one ends its call or its stream
- *  with RESOURCE_EXHAUSTED, and is not taken in. */
+/** No driver's answer comes near this: an exec's has 8 KiB, a fingerprint a few. A larger one is not read, and ends its call or
+ *  stream with RESOURCE_EXHAUSTED. */
 export const messageBytesMax = 16 * 1024 * 1024;
 
 export function createPluginLauncher(options: LauncherOptions): PluginLauncher {
@@ -68,7 +68,7 @@ export function createPluginLauncher(options: LauncherOptions): PluginLauncher {
         launch = new Launch(binary, options, identity);
         const outcome = await launch.run(onSpawned);
         if (outcome.kind === "failed")
-          log.warn({ plugin: binary.name, reason: outcome.reason }, "a plugin did not start");
+          log.warn({ plugin: binary.name, reason: outcome.reason }, "plugin failed to start");
         return outcome;
       } catch (error) {
         launch?.abandon();
@@ -86,7 +86,7 @@ function exitText(code: number | null, signal: NodeJS.Signals | null): string {
   return signal === null ? `exit code ${code ?? "unknown"}` : `signal ${signal}`;
 }
 
-/** One start of one plugin. */
+/** One launch of one plugin. */
 class Launch {
   readonly #binary: PluginBinary;
   readonly #options: LauncherOptions;
@@ -114,7 +114,7 @@ class Launch {
     });
     if (spawnError !== null || child.pid === undefined) {
       this.abandon();
-      return this.#failed(`it cannot be started: ${spawnError?.message ?? "no process"}`);
+      return this.#failed(`cannot start it: ${spawnError?.message ?? "no process"}`);
     }
     onSpawned(child.pid);
     const startTicks = startTicksOf(child.pid) ?? "";
@@ -122,18 +122,18 @@ class Launch {
     const late = new Promise<null>((resolve) => (timer = setTimeout(() => resolve(null), startTimeoutMs)));
     const first = await Promise.race([line, late]);
     clearTimeout(timer);
-    if (first === null) return this.#abort(`it did not shake hands within ${startTimeoutMs} ms`);
+    if (first === null) return this.#abort(`no handshake within ${startTimeoutMs} ms`);
     if (first.kind !== "line") {
       return this.#abort(
         first.kind === "ended"
-          ? "it ended before it shook hands"
-          : `it printed ${handshakeBytesMax} bytes and no handshake`,
+          ? "it exited before its handshake"
+          : `it printed ${handshakeBytesMax} bytes without a handshake`,
       );
     }
     const handshake = parseHandshake(first.line);
     if (handshake.kind === "refused") return this.#abort(handshake.reason);
     if (this.#identity !== null && handshake.certificateDer === null)
-      return this.#abort("it was asked for TLS and shows no certificate");
+      return this.#abort("TLS was requested, but it shows no certificate");
     return this.#connect(child.pid, startTicks, handshake);
   }
 
@@ -142,7 +142,7 @@ class Launch {
     try {
       channel = await connectTo(handshake.endpoint, this.#identity, handshake.certificateDer);
     } catch (error) {
-      return this.#abort(`it cannot be reached: ${error instanceof Error ? error.message : String(error)}`);
+      return this.#abort(`cannot connect to it: ${error instanceof Error ? error.message : String(error)}`);
     }
     const { name, autoMtls } = this.#binary;
     const { network, address } = handshake;
@@ -157,7 +157,7 @@ class Launch {
     });
     if (!(await plugin.isAnswering(healthTimeoutMs))) {
       await plugin.stop(0);
-      return this.#failed("it does not answer its health check");
+      return this.#failed("it failed its health check");
     }
     plugin.followOutput();
     return { kind: "running", plugin };
@@ -165,7 +165,7 @@ class Launch {
 
   #spawn(): ChildProcess {
     const { binary, env } = { binary: this.#binary, env: this.#options.env };
-    // Emptied by the new process's start: what an earlier one wrote was read, or is past interest.
+    // Truncated by each start: an earlier process's output has been read, or no longer matters.
     const log = openSync(this.#logFile, "w", 0o600);
     closeSync(log);
     const append = openSync(this.#logFile, "a", 0o600);
@@ -173,7 +173,7 @@ class Launch {
     const child = spawn(binary.path, [...binary.args], {
       env: {
         ...env,
-        // A host's own; a plugin that takes them for its would speak another protocol with us.
+        // The host's own variables: a plugin that used them for itself would speak another protocol with us.
         [Variable.clientCertificate]: undefined,
         [Variable.multiplex]: undefined,
         [ownHostVariable]: "muster",
@@ -186,7 +186,7 @@ class Launch {
         ...(this.#identity === null ? {} : { [Variable.clientCertificate]: this.#identity.certificatePem }),
       },
       stdio: ["ignore", "pipe", append],
-      // In a session of its own: Ctrl-C on our terminal is for us, and we end our plugins in order.
+      // In a separate session: Ctrl-C on our terminal is for us, and we stop our plugins in order.
       detached: true,
     });
     closeSync(append);
@@ -198,7 +198,7 @@ class Launch {
     return child;
   }
 
-  /** The first line of standard output; what follows is thrown away, or the plugin would block on a full pipe. L2 */
+  /** The first line of standard output. The rest is discarded, so that the plugin does not block on a full pipe. L2 */
   #firstLine(
     child: ChildProcess,
   ): Promise<{ readonly kind: "line"; readonly line: string } | { readonly kind: "ended" | "too-long" }> {
@@ -215,7 +215,7 @@ class Launch {
         resolve(end === -1 ? { kind: "too-long" } : { kind: "line", line: text.slice(0, end) });
         text = "";
       });
-      // The process's end, rather than the pipe's: a grandchild may hold the pipe. But what it printed is read first.
+      // The exit of the process, not the end of the pipe, which a grandchild may hold open. Its output is read first.
       child.once("exit", () =>
         setTimeout(() => {
           if (!isFirst) return;
@@ -243,7 +243,7 @@ class Launch {
     };
   }
 
-  /** Kills what there is, waits for its end, and says what happened. L1 */
+  /** Kills the process, waits for its exit, and reports what happened. L1 */
   async #abort(reason: string): Promise<LaunchOutcome> {
     const child = this.#child;
     const wasGone = this.#exit !== null;
@@ -256,17 +256,17 @@ class Launch {
     this.abandon();
     const said = this.#tail?.lastWords() ?? "";
     const exit = wasGone ? ` (${this.#exit})` : "";
-    return this.#failed(`${reason}${exit}${said === "" ? "" : `; it said: ${said}`}`);
+    return this.#failed(`${reason}${exit}${said === "" ? "" : `; its output: ${said}`}`);
   }
 
-  /** With what it started: a plugin that did not come to serve has no tasks that have to go on. */
+  /** Including its children: a plugin that never served has no tasks to preserve. */
   #killAll(): void {
     const pid = this.#child?.pid;
     if (pid === undefined) return;
     try {
       process.kill(-pid, "SIGKILL");
     } catch {
-      // Nothing of it runs.
+      // It has already exited.
     }
   }
 
@@ -274,7 +274,7 @@ class Launch {
     return { kind: "failed", reason: `plugin ${this.#binary.name}: ${reason}` };
   }
 
-  /** Lets go of everything of a launch that came to nothing. */
+  /** Releases everything of a failed launch. */
   abandon(): void {
     this.#killAll();
     this.#child?.stdout?.destroy();
@@ -305,24 +305,24 @@ function foundProcess(address: PluginAddress): PluginProcess {
     if (isGone || startTicksOf(address.pid) === address.startTicks) return;
     isGone = true;
     clearInterval(timer);
-    for (const listener of listeners.splice(0)) listener("an exit that nobody saw");
+    for (const listener of listeners.splice(0)) listener("unknown exit status");
   };
   return {
     pid: address.pid,
     onExit: (listener) => {
-      if (isGone) queueMicrotask(() => listener("an exit that nobody saw"));
+      if (isGone) queueMicrotask(() => listener("unknown exit status"));
       else listeners.push(listener);
     },
     kill: () => {
       signalProcess(address.pid, address.startTicks, "SIGKILL");
-      // Sooner than the next look: a killed process is gone in no time.
+      // Sooner than the next poll: a killed process exits almost at once.
       setTimeout(look, 20).unref();
     },
     release: () => clearInterval(timer),
   };
 }
 
-/** Kills what is there and answers nobody, and waits until it is gone: another one is started next. L1 */
+/** Kills a running process that does not answer, and waits for its exit, since another is started next. L1 */
 async function killFound(address: PluginAddress): Promise<void> {
   signalProcess(address.pid, address.startTicks, "SIGKILL");
   for (let looks = 0; looks < 200 && startTicksOf(address.pid) === address.startTicks; looks += 1)
@@ -332,7 +332,7 @@ async function killFound(address: PluginAddress): Promise<void> {
 
 async function reattach(name: string, address: PluginAddress, options: LauncherOptions): Promise<LaunchOutcome> {
   const failed = (reason: string): LaunchOutcome => ({ kind: "failed", reason: `plugin ${name}: ${reason}` });
-  if (startTicksOf(address.pid) !== address.startTicks) return failed(`process ${address.pid} is gone`);
+  if (startTicksOf(address.pid) !== address.startTicks) return failed(`process ${address.pid} has exited`);
   const colon = address.address.lastIndexOf(":");
   const endpoint: PluginEndpoint =
     address.network === "unix"
@@ -343,7 +343,7 @@ async function reattach(name: string, address: PluginAddress, options: LauncherO
     channel = await connectTo(endpoint, null, null);
   } catch (error) {
     await killFound(address);
-    return failed(`it ran and could not be reached: ${error instanceof Error ? error.message : String(error)}`);
+    return failed(`it is running, but cannot connect to it: ${error instanceof Error ? error.message : String(error)}`);
   }
   const plugin = new HostedPlugin({
     name,
@@ -357,7 +357,7 @@ async function reattach(name: string, address: PluginAddress, options: LauncherO
   if (!(await plugin.isAnswering(healthTimeoutMs))) {
     plugin.release();
     await killFound(address);
-    return failed("it ran and did not answer its health check");
+    return failed("it is running, but failed its health check");
   }
   plugin.followOutput();
   return { kind: "running", plugin };

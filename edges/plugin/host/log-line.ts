@@ -1,6 +1,6 @@
 /**
- * A line of a plugin's standard error as a line of our log (docs/reference/nomad-driver-protocol.md §1.5): JSON where the
- * plugin writes it, else text whose beginning may tell its level. Whatever it is, it is a line: nothing here throws.
+ * Converts a line of a plugin's standard error to a line of our log (docs/reference/nomad-driver-protocol.md §1.5): JSON if
+ * the plugin writes JSON, otherwise text whose prefix may name its level. Any input yields a line; nothing here throws.
  */
 
 export type LogLevel = "debug" | "info" | "warn" | "error";
@@ -8,9 +8,9 @@ export type LogLevel = "debug" | "info" | "warn" | "error";
 export interface PluginLogLine {
   readonly level: LogLevel;
   readonly message: string;
-  /** What else the line says, without what we say ourselves. */
+  /** Other fields of the line, without those that our log sets. */
   readonly fields: Readonly<Record<string, unknown>>;
-  /** True for the first line of a Go panic: what follows belongs to it. */
+  /** True for the first line of a Go panic, to which the following lines belong. */
   readonly isPanic: boolean;
 }
 
@@ -22,7 +22,7 @@ const levels: Readonly<Record<string, LogLevel>> = {
   error: "error",
 };
 
-/** How much of a message or a field is kept, in characters: a log line, not a document. */
+/** Maximum length of a message or field, in characters. */
 const textMax = 4_096;
 
 function shortened(value: unknown): unknown {
@@ -50,7 +50,7 @@ export function parseLogLine(line: string): PluginLogLine {
     const fields: Record<string, unknown> = {};
     for (const [key, value] of Object.entries(json)) {
       if (key === "@level" || key === "@message" || key === "@timestamp") continue;
-      // `@module` and `@caller` without their mark; a field cannot hide one of the log's own.
+      // `@module` and `@caller` without the prefix; a field cannot hide one of our log's.
       fields[key === "level" || key === "time" || key === "msg" ? `${key}_` : key.replace(/^@/, "")] = shortened(value);
     }
     const text = typeof message === "string" ? message : JSON.stringify(message ?? "");

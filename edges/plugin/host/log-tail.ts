@@ -1,27 +1,26 @@
 /**
- * Reads what a plugin writes to its standard error and puts it into our log. The plugin writes into a file rather than into
- * a pipe of ours: a Go plugin whose host has died is killed by the first line that it logs into a broken pipe, and then
- * there is nothing left to find again.
+ * Copies a plugin's standard error to our log. The plugin writes to a file rather than to a pipe of ours: a Go plugin whose
+ * host has died is killed by the first line that it logs to a broken pipe, and then there is nothing left to reattach to.
  *
- * G1: what is kept in memory is bounded, whatever the plugin writes: one line's first bytes, and its last words.
- * G2: the file is bounded while somebody reads it: it is emptied when it is large and all of it is read.
- * G3: a plugin that floods its log costs a bounded share of the CPU; what is left out is counted and said.
+ * G1: memory is bounded, whatever the plugin writes: one line's first bytes, and its last words.
+ * G2: the file is bounded while it is being read: it is truncated when it is large and completely read.
+ * G3: a plugin that floods its log costs a bounded share of the CPU; skipped lines are counted and reported.
  */
 import { closeSync, constants, fstatSync, ftruncateSync, openSync, readSync } from "node:fs";
 import type { Logger } from "../../../runtime/ports.ts";
 import { LastWords } from "./last-words.ts";
 import { parseLogLine, type LogLevel } from "./log-line.ts";
 
-/** Between two looks at the file. Nobody waits for a log line, and twenty plugins looked at cost nothing to speak of. */
+/** Polling interval. Log lines are not urgent, and polling twenty plugins costs almost nothing. */
 const pollMs = 200;
-/** go-plugin's line buffer; the rest of a longer line is a line of its own. */
+/** go-plugin's line buffer; the rest of a longer line becomes another line. */
 const lineBytesMax = 64 * 1024;
-/** G3: taken at one look, that is 5 MiB/s. */
+/** G3: bytes read per poll, which makes 5 MiB/s. */
 const lookBytesMax = 1024 * 1024;
 const lookLinesMax = 500;
 /** G2 */
 const fileBytesMax = 1024 * 1024;
-/** G3: unread bytes beyond which everything but the newest is given up. */
+/** G3: unread bytes above which all but the newest are skipped. */
 const backlogBytesMax = 16 * 1024 * 1024;
 
 const chunk = Buffer.allocUnsafeSlow(64 * 1024);
@@ -39,7 +38,7 @@ export class LogTail {
   #isClosed = false;
   readonly #last = new LastWords();
 
-  /** Follows the file from its end (of a plugin that is found again), or from its beginning. */
+  /** Follows the file from its end (when reattaching) or from its beginning. */
   constructor(plugin: string, log: Logger, path: string, from: "beginning" | "end") {
     this.#plugin = plugin;
     this.#log = log;
@@ -54,7 +53,7 @@ export class LogTail {
     return this.#last.text();
   }
 
-  /** Reads what is there and lets go of the file. */
+  /** Reads what is left and closes the file. */
   close(): void {
     if (this.#isClosed) return;
     clearInterval(this.#timer);
@@ -71,7 +70,7 @@ export class LogTail {
     if (size - this.#at > backlogBytesMax) {
       this.#log.warn(
         { plugin: this.#plugin, bytes: size - this.#at },
-        "a plugin's log is left out: it writes too fast",
+        "skipped part of a plugin's log: it writes too fast",
       );
       this.#at = size;
       this.#rest = Buffer.alloc(0);
@@ -84,10 +83,10 @@ export class LogTail {
       this.#cut(chunk.subarray(0, read));
     }
     if (this.#dropped > 0) {
-      this.#log.warn({ plugin: this.#plugin, lines: this.#dropped }, "lines of a plugin's log are left out");
+      this.#log.warn({ plugin: this.#plugin, lines: this.#dropped }, "skipped lines of a plugin's log");
       this.#dropped = 0;
     }
-    // The plugin appends, so that its next line begins the emptied file. What it wrote since the read is lost (G2).
+    // The plugin appends, so its next line starts the truncated file. Lines written since the last read are lost (G2).
     if (this.#at > fileBytesMax && taken < lookBytesMax) {
       ftruncateSync(this.#fd, 0);
       this.#at = 0;

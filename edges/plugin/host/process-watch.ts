@@ -1,9 +1,9 @@
-/** Processes as /proc tells of them: for plugins that are no children of this process. */
+/** Watches processes in /proc, for plugins that are not children of this process. */
 import { readFileSync } from "node:fs";
 
 /**
- * When a process began, in the kernel's ticks since boot: a pid and this together name one process for good. Null when there
- * is none, or only a zombie, which nobody can talk to any more.
+ * The start time of a process, in the kernel's ticks since boot; together with the pid it identifies a process uniquely. Null
+ * if there is no such process, or only a zombie, which cannot answer any more.
  */
 export function startTicksOf(pid: number): string | null {
   let stat: string;
@@ -12,12 +12,12 @@ export function startTicksOf(pid: number): string | null {
   } catch {
     return null;
   }
-  // The name, in parentheses, may hold anything; the state is the first field behind it, the start the 20th.
+  // The name, in parentheses, may contain anything; the state is the first field after it, the start time the 20th.
   const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
   return fields[0] === "Z" || fields[0] === "X" ? null : (fields[19] ?? null);
 }
 
-/** Sends a signal to the very process that began then. False when it is gone. */
+/** Sends a signal to exactly the process with that start time. False if it has exited. */
 export function signalProcess(pid: number, startTicks: string, signal: NodeJS.Signals): boolean {
   if (startTicksOf(pid) !== startTicks) return false;
   try {

@@ -1,12 +1,12 @@
 /**
- * A plugin whose handshake is done: its process, its connection, its log.
+ * A plugin whose handshake is complete: its process, connection and log.
  *
- * Stages: running → ending (asked to stop) → gone; or released: it goes on without us.
+ * Stages: running → stopping (shutdown requested) → exited; or released: it continues without us.
  *
- * P1: the exit is told exactly once to each listener.
- * P2: when the process is gone, nothing of ours is left: connection, timers, log, and its socket.
- * P3: a plugin that breaks its connection and lives on is killed: nobody could talk to it any more.
- * P4: of a plugin's process nothing but the process itself is killed: its tasks are its children and go on.
+ * P1: each listener is notified of the exit exactly once.
+ * P2: once the process has exited, nothing of ours is left: connection, timers, log, and its socket.
+ * P3: a plugin that breaks its connection but keeps running is killed: nobody can talk to it any more.
+ * P4: only the plugin's own process is killed: its tasks are its children and continue.
  */
 import { rmSync } from "node:fs";
 import {
@@ -23,18 +23,18 @@ import { RpcError, Status, type DuplexChannel } from "../../../runtime/rpc.ts";
 import { driverClient } from "./driver-client.ts";
 import type { LogTail } from "./log-tail.ts";
 
-/** For the answer to Shutdown, which often never comes (reference §0.3). */
+/** Timeout of the answer to Shutdown, which often never comes (reference §0.3). */
 const farewellTimeoutMs = 1_000;
-/** What a plugin as a whole is asked for under. */
+/** The service name for the health of a plugin as a whole. */
 const healthServiceName = "plugin";
 
-/** The process behind a plugin: a child of ours, or one that an earlier agent started. */
+/** A plugin's process: our child, or one that an earlier agent started. */
 export interface PluginProcess {
   readonly pid: number;
-  /** Tells once, with words such as `exit code 1`; at once if it is gone. */
+  /** Calls back once, with text such as `exit code 1`; at once if it has already exited. */
   onExit(listener: (how: string) => void): void;
   kill(): void;
-  /** No longer watched. */
+  /** Stops watching. */
   release(): void;
 }
 
@@ -45,7 +45,7 @@ export interface RunningParts {
   readonly log: Logger;
   readonly tail: LogTail;
   readonly address: PluginAddress | null;
-  /** Its socket, which goes with it; null: it listens on a port. */
+  /** Its socket, which is removed when it exits; null if it listens on a port. */
   readonly socket: string | null;
 }
 
@@ -65,7 +65,7 @@ export class HostedPlugin implements RunningPlugin {
     this.address = parts.address;
     this.driver = driverClient(parts.channel);
     parts.process.onExit((how) => this.#onExit(how));
-    // P3. The usual reason is that it has just died.
+    // P3. Usually it has just died.
     parts.channel.onClosed(() => {
       this.#isConnected = false;
       if (this.#how === null && !this.#isReleased) setTimeout(() => this.#kill(), deafMs).unref();
@@ -94,13 +94,13 @@ export class HostedPlugin implements RunningPlugin {
     }
   }
 
-  /** Puts into our log what the plugin prints; one that cannot say it is none the worse. */
+  /** Copies the plugin's output to our log; not every plugin offers it. */
   followOutput(): void {
     const { channel, log, name } = this.#parts;
     let lines = 0;
     channel.serverStream(GRPCStdioService.methods.StreamStdio, Empty.create(), {
       onMessage: ({ data }) => {
-        // The same bound as of its log, kept by count: nobody reads a driver's print-outs.
+        // Bounded like its log, but by count: a driver's printed output rarely matters.
         if ((lines += 1) <= stdioLinesMax) log.debug({ plugin: name }, Buffer.from(data).toString("utf8").trimEnd());
       },
       onEnd: () => {},
@@ -113,7 +113,7 @@ export class HostedPlugin implements RunningPlugin {
     const gone = new Promise<void>((resolve) => this.onExit(() => resolve()));
     const timeoutMs = Math.max(1, Math.min(graceMs, farewellTimeoutMs));
     const timer = setTimeout(() => process.kill(), graceMs);
-    // Whatever comes of it: the process is what counts.
+    // The result does not matter: the process's exit decides.
     await channel.unary(GRPCControllerService.methods.Shutdown, Empty.create(), { timeoutMs }).catch(() => {});
     await gone;
     clearTimeout(timer);
@@ -136,17 +136,17 @@ export class HostedPlugin implements RunningPlugin {
     if (this.#isReleased) return;
     this.#how = how;
     const { channel, tail, socket } = this.#parts;
-    // Calls under way end as UNAVAILABLE by the connection's own end; one that outlives its process is cut.
+    // Pending calls end as UNAVAILABLE when the connection ends; a connection that outlives its process is closed.
     setTimeout(() => channel.close(), danglingMs).unref();
     tail.close();
-    // Nothing else of the folder: a plugin's children listen there too, and go on (P4).
+    // Nothing else in the folder: a plugin's children listen there too, and continue (P4).
     if (socket !== null) rmSync(socket, { force: true });
     for (const listener of this.#listeners.splice(0)) listener(how);
   }
 }
 
 const stdioLinesMax = 10_000;
-/** How long a plugin may outlive its connection. */
+/** Time that a plugin may outlive its connection, in milliseconds. */
 const deafMs = 1_000;
-/** A connection ends within this time of its process; after it, we end it. */
+/** A connection ends within this time after its process, in milliseconds; then we close it. */
 const danglingMs = 250;

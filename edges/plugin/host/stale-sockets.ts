@@ -1,14 +1,14 @@
-/** Sockets of plugins and of their children that were killed before they could take them away. */
+/** Removes sockets of plugins, and of their children, that were killed before they could do it. */
 import { readdir, rm } from "node:fs/promises";
 import { connect } from "node:net";
 import { join } from "node:path";
 
-/** What go-plugin, and our own server, call their sockets; a unique number follows. */
+/** The name prefix of sockets in go-plugin and in our own server; a unique number follows. */
 const prefix = "plugin";
 
 /**
- * Removes those that nobody listens on. Asked by a connection, not of `/proc/net/unix`, which tells only of one's own network
- * namespace. Never throws: what cannot be removed is in nobody's way.
+ * Removes sockets without a listener. It finds out by connecting, not from `/proc/net/unix`, which only covers its own network
+ * namespace. Never throws: a socket that cannot be removed does no harm.
  */
 export async function sweepSockets(folder: string): Promise<void> {
   const names = await readdir(folder).catch(() => []);

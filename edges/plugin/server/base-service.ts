@@ -1,4 +1,4 @@
-/** What every plugin answers: the BasePlugin service over a driver written in TypeScript. */
+/** The BasePlugin service, which every plugin serves, for a driver written in TypeScript. */
 import {
   ConfigSchemaResponse,
   PluginInfoResponse,
@@ -10,7 +10,7 @@ import { RpcError, Status, type ServiceHandlers } from "../../../runtime/rpc.ts"
 import type { Driver } from "./driver.ts";
 import { objectSpec, readConfig } from "./fields.ts";
 
-/** The only one that there is for drivers. */
+/** The only version for drivers. */
 const driverApiVersion = "v0.1.0";
 
 export function baseHandlers(driver: Driver): ServiceHandlers<typeof BasePluginService> {

@@ -1,6 +1,6 @@
 /**
- * Serves a plugin's methods to its one host: gRPC as in `edges/grpc/server.ts`, without its roles (whoever has the socket,
- * or the host's certificate, may call everything) and without its messages, which a driver has no use for.
+ * Serves a plugin's methods to its only host: gRPC as in `edges/grpc/server.ts`, without roles (whoever has the socket or
+ * the host's certificate may call everything) and without its messages, which a driver does not need.
  */
 import type { Duplex } from "node:stream";
 import type { MethodDescriptor } from "../../../proto/codec.ts";
@@ -14,10 +14,10 @@ import { ServerConnection, type ConnectionHandler } from "../../grpc/http2/serve
 import { ServerCall, refuse, type ServedMethod } from "../../grpc/server-call.ts";
 import { parseTimeout } from "../../grpc/status.ts";
 
-/** The configuration of a task may hold whole files. Go's plugins take 4 MiB. */
+/** A task's configuration may contain whole files. Go plugins accept 4 MiB. */
 const requestBytesMax = 64 * 1024 * 1024;
 
-/** Windows that take such a request, and four of them at once. The host is trusted: it runs the plugin. */
+/** Windows for four such requests at once. The host is trusted: it starts the plugin. */
 const limits: ConnectionLimits = {
   ...knownLimits,
   streamWindowBytes: requestBytesMax + 64 * 1024,
@@ -53,7 +53,7 @@ export class PluginConnections {
     }
   }
 
-  /** Takes a connection whose handshake is done. */
+  /** Accepts a connection whose handshake is complete. */
   serve(socket: Duplex): void {
     const calls = new Set<ServerCall>();
     const handler: ConnectionHandler = {
@@ -79,7 +79,7 @@ export class PluginConnections {
     return this.#connections.size;
   }
 
-  /** Ends every call with UNAVAILABLE, and the connections. */
+  /** Ends every call with UNAVAILABLE, and closes the connections. */
   close(): void {
     for (const [connection, calls] of this.#connections) {
       for (const call of calls) call.shutDown(false);

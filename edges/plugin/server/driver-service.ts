@@ -1,4 +1,4 @@
-/** The Driver service over a driver written in TypeScript. */
+/** The Driver service for a driver written in TypeScript. */
 import {
   Attribute,
   CapabilitiesResponse,
@@ -34,15 +34,15 @@ import { objectSpec, readConfig } from "./fields.ts";
 import { TaskTable, type KnownTask } from "./tasks.ts";
 import { statsOf } from "./usage.ts";
 
-/** Of the states that drivers made here keep; a host hands it back. Another is a later life's, and refused. */
+/** The version of our drivers' task states, which hosts return. A different version is a newer driver's, and refused. */
 const handleVersion = 1;
 
-/** What the Go drivers of the field use. */
+/** The interval that Go drivers commonly use. */
 const fingerprintIntervalMsDefault = 30_000;
-/** Where a host does not say; Nomad asks for every second. */
+/** If the host requests none; Nomad requests one second. */
 const statsIntervalMsDefault = 1_000;
 const statsIntervalMsMin = 100;
-/** Samples and events that a host has not taken: beyond, further ones are left out rather than kept. */
+/** Unread bytes of samples and events above which further ones are dropped. */
 const unreadBytesMax = 64 * 1024;
 const execTimeoutMsDefault = 30_000;
 
@@ -52,7 +52,7 @@ const health = {
   undetected: FingerprintResponse_HealthState.UNDETECTED,
 } as const satisfies Record<Fingerprint["health"], FingerprintResponse_HealthState>;
 
-/** What a driver throws reaches its user; gRPC's own errors keep their code. */
+/** A driver's errors reach its user; gRPC's own errors keep their code. */
 function failure(error: unknown): RpcError {
   if (error instanceof RpcError) return error;
   return new RpcError(Status.UNKNOWN, error instanceof Error ? error.message : String(error));
@@ -156,7 +156,7 @@ export class DriverServer {
     };
   }
 
-  /** Whether another process of this driver can do all that this one can: it runs nothing, and what has ended can be recovered. */
+  /** Whether another process of this driver could replace this one: nothing runs, and exited tasks can be recovered. */
   get isSpare(): boolean {
     return this.#driver.recover === undefined ? this.#tasks.size === 0 : this.#tasks.running === 0;
   }
@@ -165,7 +165,7 @@ export class DriverServer {
     return DriverCapabilities.create({ sendSignals: true, exec: true, ...this.#driver.capabilities });
   }
 
-  /** One at once, then as often as the driver wants; also when the driver cannot tell. */
+  /** One at once, then one per interval; also if the driver cannot determine it. */
   #fingerprints(sink: Sink<FingerprintResponse>, call: CallContext): void {
     const look = async (): Promise<void> => {
       let found: FingerprintResponse;
@@ -210,7 +210,7 @@ export class DriverServer {
   }
 
   async #start(task: TaskConfig | null): Promise<StartTaskResponse> {
-    if (task === null) throw new Error("StartTask without a task");
+    if (task === null) throw new Error("StartTask: missing task");
     const { running } = await this.#tasks.add(task, () => this.#driver.start(this.#request(task)));
     return StartTaskResponse.create({
       handle: TaskHandle.create({
@@ -224,18 +224,18 @@ export class DriverServer {
   }
 
   async #recover(handle: TaskHandle | null): Promise<RecoverTaskResponse> {
-    if (handle === null || handle.config === null) throw new Error("RecoverTask without a handle");
+    if (handle === null || handle.config === null) throw new Error("RecoverTask: missing handle");
     const { config, version, driverState } = handle;
     if (this.#tasks.has(config.id)) return RecoverTaskResponse.create();
     if (version !== handleVersion)
-      throw new Error(`the handle has version ${version}: this driver knows version ${handleVersion}`);
+      throw new Error(`the handle has version ${version}, but this driver supports version ${handleVersion}`);
     const { recover } = this.#driver;
-    if (recover === undefined) throw new Error("tasks of this driver do not outlive it");
+    if (recover === undefined) throw new Error("this driver cannot recover tasks");
     let state: unknown;
     try {
       state = JSON.parse(Buffer.from(driverState).toString("utf8"));
     } catch (error) {
-      throw new Error("the handle's state cannot be read", { cause: error });
+      throw new Error("cannot decode the handle's state", { cause: error });
     }
     await this.#tasks.add(config, (): RunningTask | Promise<RunningTask> =>
       recover.call(this.#driver, this.#request(config), state),
@@ -244,10 +244,11 @@ export class DriverServer {
   }
 
   #sample({ config, running }: KnownTask, intervalMs: number, sink: Sink<TaskStatsResponse>, call: CallContext): void {
-    if (running.stats === undefined) throw new RpcError(Status.UNIMPLEMENTED, "this driver has no statistics");
+    if (running.stats === undefined)
+      throw new RpcError(Status.UNIMPLEMENTED, "this driver does not support statistics");
     let isLooking = false;
     const look = async (): Promise<void> => {
-      // A sample that takes longer than the interval is not overtaken; a host that does not read gets fewer.
+      // A sample may take longer than the interval; a host that does not read gets fewer samples.
       if (isLooking || sink.bufferedBytes() > unreadBytesMax) return;
       isLooking = true;
       try {
@@ -255,7 +256,7 @@ export class DriverServer {
         if (sample !== undefined)
           sink.write(TaskStatsResponse.create({ stats: statsOf(config.id, sample, Date.now()) }));
       } catch (error) {
-        this.#log.debug({ task: config.id, error }, "no statistics of a task");
+        this.#log.debug({ task: config.id, error }, "cannot get a task's statistics");
       }
       isLooking = false;
     };
@@ -271,7 +272,7 @@ export class DriverServer {
   }
 }
 
-/** Both times are always there: Nomad refuses a status without. */
+/** Always contains both times: Nomad rejects a status without them. */
 function inspect({ config, running, startedAtMs, exit, exitedAtMs }: KnownTask): InspectTaskResponse {
   return InspectTaskResponse.create({
     task: TaskStatus.create({

@@ -1,9 +1,9 @@
 /**
- * What somebody writes who writes a task driver: an object with `start`, and as much of the rest as it can do. `serve.ts`
- * makes an executable of it that Muster's agent and a stock Nomad load.
+ * The interface of a task driver: an object with `start`, and as many of the other methods as it supports. `serve.ts` turns it
+ * into an executable that Muster's agent and a stock Nomad can load.
  *
- * The server keeps the table of tasks, so a driver has none: it never sees an unknown id, a second start of a task, or a
- * call for one that was destroyed. What a method throws reaches the user; `retryable` marks what may work the next time.
+ * The server keeps the table of tasks, so a driver needs none: it never sees an unknown id, a second start of a task, or a
+ * call for a destroyed task. Errors that a method throws reach the user; `retryable` marks those worth a retry.
  */
 import type {
   CreateNetworkRequest,
@@ -20,90 +20,90 @@ import type { ConfigOf, Fields } from "./fields.ts";
 export { recoverableError as retryable } from "../../../runtime/recoverable.ts";
 
 export interface Driver<Config extends Fields = Fields, Task extends Fields = Fields> {
-  /** As jobs and services name it. */
+  /** The name used in jobs and services. */
   readonly name: string;
-  /** Of the driver itself, such as `0.1.0`. */
+  /** The driver's own version, such as `0.1.0`. */
   readonly version: string;
-  /** What the driver itself can be told; absent: nothing. */
+  /** Fields of the driver's own configuration; absent: none. */
   readonly config?: Config;
-  /** What can be said of a task. */
+  /** Fields of a task's configuration. */
   readonly task: Task;
-  /** What it can do beyond running tasks. `exec` and `sendSignals` are true unless said otherwise. */
+  /** Capabilities beyond running tasks. `exec` and `sendSignals` default to true. */
   readonly capabilities?: Partial<DriverCapabilities>;
-  /** Milliseconds between two fingerprints; 30,000 unless said. */
+  /** Milliseconds between two fingerprints (default 30,000). */
   readonly fingerprintIntervalMs?: number;
 
   /**
-   * Told its configuration, possibly several times; without `agent` it is a trial, which must change nothing. What it throws
-   * keeps the driver from being used.
+   * Receives the driver's configuration, possibly several times; without `agent` it is a trial run, which must change nothing.
+   * If it throws, the driver is not used.
    */
   configure?(config: ConfigOf<Config>, agent: NomadDriverConfig | null): void | Promise<void>;
-  /** Whether it works on this machine, and what it found there. Absent: it does. */
+  /** Whether the driver works on this machine, and its attributes. Absent: always healthy. */
   fingerprint?(): Fingerprint | Promise<Fingerprint>;
-  /** Resolves when the task runs. */
+  /** Resolves once the task runs. */
   start(task: TaskRequest<ConfigOf<Task>>): RunningTask | Promise<RunningTask>;
-  /** Finds a task again that an earlier process of this driver started, also one that has ended; `state` is its
+  /** Finds a task that an earlier process of this driver started, even if it has exited; `state` is its
    *  `RunningTask.state`. Absent: tasks do not outlive the driver's process. */
   recover?(task: TaskRequest<ConfigOf<Task>>, state: unknown): RunningTask | Promise<RunningTask>;
   createNetwork?(request: CreateNetworkRequest): Promise<CreateNetworkResponse>;
   destroyNetwork?(request: DestroyNetworkRequest): Promise<void>;
-  /** Before the process ends. Tasks go on. */
+  /** Called before the process exits. Tasks continue. */
   shutdown?(): void | Promise<void>;
 }
 
 export interface Fingerprint {
   readonly health: "healthy" | "unhealthy" | "undetected";
-  /** A few words; for `healthy` as well. */
+  /** A short description, also if `healthy`. */
   readonly description: string;
-  /** Join the node's attributes. */
+  /** Added to the node's attributes. */
   readonly attributes?: Readonly<Record<string, string | number | boolean>>;
 }
 
 export interface TaskRequest<Config> {
   readonly id: string;
-  /** The driver's own part of the configuration. */
+  /** The task's configuration for this driver. */
   readonly config: Config;
-  /** Everything else: environment, resources, mounts, directories, where output goes. */
+  /** Everything else: environment, resources, mounts, directories, output paths. */
   readonly task: TaskConfig;
   readonly log: Logger;
-  /** Shown to the user among the task's events. */
+  /** Adds an event that the user sees among the task's events. */
   tell(message: string, annotations?: Readonly<Record<string, string>>): void;
 }
 
 export interface TaskExit {
-  /** As a shell gives it: 128 + n after signal n. */
+  /** As in a shell: 128 + n after signal n. */
   readonly exitCode: number;
-  /** 0 for a task that ended by itself. */
+  /** 0 for a task that exited by itself. */
   readonly signal: number;
   readonly oomKilled: boolean;
-  /** Why nobody knows how it ended; absent or empty when somebody does. */
+  /** Why the exit status is unknown; absent or empty if it is known. */
   readonly err?: string;
 }
 
 export interface RunningTask {
-  /** Plain JSON that `recover` gets back. */
+  /** Plain JSON, passed to `recover` later. */
   readonly state: unknown;
-  /** Milliseconds since the epoch; when `start` or `recover` returned, unless said. */
+  /** Milliseconds since the epoch (default: when `start` or `recover` returned). */
   readonly startedAtMs?: number;
   readonly network?: NetworkOverride;
-  /** Resolves when the task has ended and nothing of it is left. Never rejects. */
+  /** Resolves when the task has exited and nothing of it is left. Never rejects. */
   readonly exited: Promise<TaskExit>;
-  /** Ends it: `signal` (empty: the driver's own choice), `timeoutMs` later a kill. Resolves when it is dead. */
+  /** Sends `signal` (empty: the driver's default), and kills the task after `timeoutMs`. Resolves when it has exited. */
   stop(signal: string, timeoutMs: number): Promise<void>;
   signal?(signal: string): void | Promise<void>;
-  /** One sample. */
+  /** Takes one sample. */
   stats?(): TaskSample | Promise<TaskSample>;
   /** Runs a command in the task. */
   exec?(request: ExecRequest): ExecSession | Promise<ExecSession>;
-  /** Frees what it held, after it has ended. */
+  /** Frees the task's resources, after it has exited. */
   destroy?(): void | Promise<void>;
-  /** For people who look at the task. */
+  /** Information for users who inspect the task. */
   readonly attributes?: Readonly<Record<string, string>>;
 }
 
-/** What was measured; what is absent was not. */
+/** Measured values; absent ones were not measured. */
 export interface TaskSample {
-  /** Of one core: 100 is a core used fully. */
+  /** Percent of one core: 100 is one core fully used. */
   readonly cpuPercent?: number;
   readonly cpuSystemPercent?: number;
   readonly cpuUserPercent?: number;
@@ -111,13 +111,13 @@ export interface TaskSample {
   readonly cpuTicks?: number;
   readonly throttledPeriods?: number;
   readonly throttledNanoseconds?: number;
-  /** In bytes, as the others. */
+  /** In bytes, like the following fields. */
   readonly memoryRss?: number;
   readonly memoryCache?: number;
   readonly memoryUsage?: number;
   readonly memoryMaxUsage?: number;
   readonly memorySwap?: number;
-  /** Of each process, by pid. */
+  /** Per process, by pid. */
   readonly processes?: Readonly<Record<string, TaskSample>>;
 }
 
@@ -130,13 +130,13 @@ export interface ExecRequest {
   readonly command: readonly string[];
   /** Null: no terminal. */
   readonly terminal: TerminalSize | null;
-  /** Takes output; false when it should wait for `onDrain`. With a terminal, everything is stdout. */
+  /** Passes on output; false if the caller should wait for `onDrain`. With a terminal, all output is stdout. */
   readonly output: (stream: "stdout" | "stderr", bytes: Uint8Array) => boolean;
   readonly onDrain: (listener: () => void) => void;
 }
 
 export interface ExecSession {
-  /** Resolves when the command has ended and its output was handed over. */
+  /** Resolves when the command has exited and its output has been passed on. */
   readonly exited: Promise<TaskExit>;
   write(bytes: Uint8Array): void;
   closeInput(): void;

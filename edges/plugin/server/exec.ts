@@ -1,4 +1,4 @@
-/** Commands run in a task: one that is waited for, with the end of its output, and one that streams both ways. */
+/** Runs commands in a task: one call waits for the command and the end of its output, the other streams both ways. */
 import {
   ExecTaskResponse,
   ExecTaskStreamingIOOperation,
@@ -10,11 +10,11 @@ import {
 import { RpcError, Status, type CallContext, type Sink, type CallSignal } from "../../../runtime/rpc.ts";
 import type { ExecRequest, ExecSession, RunningTask, TaskExit, TerminalSize } from "./driver.ts";
 
-/** What is kept of each stream's output: its last bytes, as many as Nomad's own drivers keep. */
+/** Bytes kept of each output stream, from its end: as many as Nomad's own drivers keep. */
 const tailBytes = 4_096;
-/** Beyond these bytes that the host has not taken, a session is asked to wait. */
+/** Unread bytes above which a session must wait for its host. */
 const unreadBytesMax = 256 * 1024;
-/** How often a waiting session's host is looked at. */
+/** Polling interval for the host of a waiting session, in milliseconds. */
 const drainPollMs = 10;
 
 const unsupported = (): RpcError => new RpcError(Status.UNKNOWN, "driver does not support exec");
@@ -36,7 +36,7 @@ class Tail {
   }
 }
 
-/** Runs a command and waits for it; it is killed when the time is over, and that is a failure of the call. */
+/** Runs a command and waits for it. On timeout the command is killed and the call fails. */
 export async function execTask(
   task: RunningTask,
   request: ExecTaskRequest,
@@ -64,7 +64,7 @@ export async function execTask(
   signal.addEventListener("abort", kill);
   try {
     const exit = await session.exited;
-    if (isLate) throw new RpcError(Status.DEADLINE_EXCEEDED, `the command did not end within ${timeoutMs} ms`);
+    if (isLate) throw new RpcError(Status.DEADLINE_EXCEEDED, `the command did not exit within ${timeoutMs} ms`);
     return ExecTaskResponse.create({
       stdout: tails.stdout.take(),
       stderr: tails.stderr.take(),
@@ -82,7 +82,7 @@ function sizeOf(size: { readonly height: number; readonly width: number }): Term
 
 const close = ExecTaskStreamingIOOperation.create({ close: true });
 
-/** What the host sees of a session: output as it comes, each stream's close once, then the result. */
+/** The host's view of a session: output as it arrives, each stream's close once, then the result. */
 function openSession(
   exec: (request: ExecRequest) => ExecSession | Promise<ExecSession>,
   command: readonly string[],
@@ -125,7 +125,7 @@ export async function execTaskStreaming(
   const session = await openSession((request) => task.exec?.(request) as ExecSession, setup.command, terminal, sink);
   if (call.signal.aborted) session.kill();
   call.signal.addEventListener("abort", () => session.kill());
-  // Not waited for: Nomad leaves its half open until it has our result.
+  // Not awaited: Nomad keeps its half open until it has our result.
   void forward(messages, session, firstSize);
   const exit = await session.exited;
   sink.write(ExecTaskStreamingResponse.create({ stdout: close }));
@@ -133,7 +133,7 @@ export async function execTaskStreaming(
   sink.write(ExecTaskStreamingResponse.create({ exited: true, result: exitResult(exit) }));
 }
 
-/** `size`: the terminal's, as the host said at first; null: it did not. */
+/** `size`: the terminal's initial size from the host, or null. */
 async function forward(
   messages: AsyncIterator<ExecTaskStreamingRequest>,
   session: ExecSession,
@@ -154,6 +154,6 @@ async function forward(
     }
     session.closeInput();
   } catch {
-    // The call was cancelled, which kills the session.
+    // The call was canceled, which kills the session.
   }
 }

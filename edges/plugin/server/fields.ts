@@ -1,6 +1,6 @@
 /**
- * How a driver written in TypeScript says what its configuration looks like: an object of fields, from which both the
- * schema that the host checks (hclspec) and the type that the driver gets are made.
+ * Declares the configuration of a driver written in TypeScript: an object of fields yields both the schema that the host checks
+ * (hclspec) and the type that the driver receives.
  *
  *   const fields = { command: text({ required: true }), args: list("string"), env: map("string") };
  *   type Config = ConfigOf<typeof fields>;   // { command: string; args: readonly string[] | null; … }
@@ -17,9 +17,9 @@ import {
 } from "../../../proto/gen/nomad.ts";
 import { unpack, type Unpacked } from "../../../runtime/hclspec/msgpack.ts";
 
-/** One field; the type is that of the value a driver gets. */
+/** One field; `Type` is the type of the value that a driver receives. */
 export interface Field<Type> {
-  /** `name` is the field's key. */
+  /** `name`: the field's key. */
   spec(name: string): Spec;
   readonly type?: Type;
 }
@@ -36,10 +36,10 @@ interface Primitives {
   readonly bool: boolean;
 }
 
-/** Neither: the value is null where nothing is written. */
+/** Without either, the value is null if unset. */
 export type Presence<Type> = { readonly required: true } | { readonly default: Type };
 
-/** A JSON value as an expression of HCL, in which `${` and `%{` begin something. */
+/** A JSON value as an HCL expression, with `${` and `%{` escaped. */
 function literalOf(value: unknown): Spec {
   const text = JSON.stringify(value).replaceAll("${", "$${").replaceAll("%{", "%%{");
   return Spec.create({ literal: Literal.create({ value: text }) });
@@ -62,7 +62,7 @@ export const text: Made<string> = (presence?: Presence<string>) => attribute("st
 export const number: Made<number> = (presence?: Presence<number>) => attribute("number", presence);
 export const flag: Made<boolean> = (presence?: Presence<boolean>) => attribute("bool", presence);
 
-/** A list of texts, numbers or flags. */
+/** A list of strings, numbers or booleans. */
 export function list<Of extends keyof Primitives>(of: Of): Field<readonly Primitives[Of][] | null>;
 export function list<Of extends keyof Primitives>(
   of: Of,
@@ -72,7 +72,7 @@ export function list(of: string, presence?: Presence<unknown>): Field<never> {
   return attribute(`list(${of})`, presence);
 }
 
-/** Texts, numbers or flags by name. */
+/** A map to strings, numbers or booleans. */
 export function map<Of extends keyof Primitives>(of: Of): Field<Readonly<Record<string, Primitives[Of]>> | null>;
 export function map<Of extends keyof Primitives>(
   of: Of,
@@ -82,7 +82,7 @@ export function map(of: string, presence?: Presence<unknown>): Field<never> {
   return attribute(`map(${of})`, presence);
 }
 
-/** A block that is written once at most. */
+/** A block that may occur once. */
 export function block<Of extends Fields>(fields: Of): Field<ConfigOf<Of> | null>;
 export function block<Of extends Fields>(fields: Of, presence: { readonly required: true }): Field<ConfigOf<Of>>;
 export function block(fields: Fields, presence?: { readonly required: true }): Field<never> {
@@ -94,7 +94,7 @@ export function block(fields: Fields, presence?: { readonly required: true }): F
   };
 }
 
-/** Blocks of one name, in order. */
+/** Any number of blocks of one name, in order. */
 export function blocks<Of extends Fields>(
   fields: Of,
   limits: { readonly min?: number; readonly max?: number } = {},
@@ -108,7 +108,7 @@ export function blocks<Of extends Fields>(
   };
 }
 
-/** Blocks with a label each. */
+/** Blocks with one label each. */
 export function labelledBlocks<Of extends Fields>(
   label: string,
   fields: Of,
@@ -118,18 +118,18 @@ export function labelledBlocks<Of extends Fields>(
   };
 }
 
-/** The schema of all the fields together. */
+/** The schema of all fields together. */
 export function objectSpec(fields: Fields): Spec {
   const attributes = Object.fromEntries(Object.entries(fields).map(([name, field]) => [name, field.spec(name)]));
   return Spec.create({ object: ObjectSpec.create({ attributes }) });
 }
 
-/** The configuration in the bytes that a host made by that schema. Throws for bytes that are none. */
+/** Decodes the configuration that a host encoded with that schema. Throws if it is malformed. */
 export function readConfig<Of extends Fields>(fields: Of, bytes: Uint8Array): ConfigOf<Of> {
   const value: Unpacked = bytes.length === 0 ? {} : unpack(bytes);
   if (typeof value !== "object" || value === null || Array.isArray(value) || value instanceof Uint8Array)
-    throw new Error("the configuration is no object");
+    throw new Error("the configuration is not an object");
   const given = value as Readonly<Record<string, Unpacked>>;
-  // A host that speaks the protocol has filled every key; a missing one reads as null, as an unset one does.
+  // A compliant host sets every key; a missing key reads as null, like an unset field.
   return Object.fromEntries(Object.keys(fields).map((name) => [name, given[name] ?? null])) as ConfigOf<Of>;
 }

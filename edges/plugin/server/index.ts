@@ -1,4 +1,4 @@
-/** Writing a task driver in TypeScript: all that one needs (docs/drivers.md). */
+/** The public API for task drivers in TypeScript (docs/drivers.md). */
 export {
   retryable,
   type Driver,

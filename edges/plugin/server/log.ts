@@ -1,28 +1,28 @@
 /**
- * A plugin's log: lines of JSON on standard error, in the form in which a host reads them (reference §1.5). Never throws:
- * a plugin whose host has died goes on without a log, for the next host to find.
+ * A plugin's log: JSON lines on standard error, in the format that hosts parse (reference §1.5). Never throws: a plugin whose
+ * host has died continues without a log until the next host attaches.
  */
 import { writeSync } from "node:fs";
 import type { Logger } from "../../../runtime/ports.ts";
 
-/** Six digits of a second, exactly: with another number of them a Go host does not read the line. */
+/** Exactly six fractional digits: a Go host does not parse other formats. */
 function timestamp(nowMs: number): string {
   return new Date(nowMs).toISOString().replace("Z", "000Z");
 }
 
-/** What the field of an error says. */
+/** The text of an error. */
 function plain(value: unknown): unknown {
   return value instanceof Error ? value.message : value;
 }
 
-/** `module`: the plugin's name, under which the host files the lines. */
+/** `module`: the plugin's name, under which the host logs the lines. */
 export function pluginLog(module: string): Logger {
   const write =
     (level: string) =>
     (fields: object, message: string): void => {
       const rest: Record<string, unknown> = {};
       for (const [key, value] of Object.entries(fields)) rest[key.replace(/^@+/, "")] = plain(value);
-      // The three of these must be strings: a Go host falls over any other kind.
+      // These three must be strings: a Go host fails on any other type.
       const line = {
         "@level": level,
         "@message": message,
@@ -33,7 +33,7 @@ export function pluginLog(module: string): Logger {
       try {
         writeSync(2, `${JSON.stringify(line)}\n`);
       } catch {
-        // Nobody reads it, or a field cannot be written.
+        // Nobody reads it, or a field cannot be encoded.
       }
     };
   return { debug: write("debug"), info: write("info"), warn: write("warn"), error: write("error") };

@@ -1,11 +1,11 @@
 /**
- * Makes an executable of a driver: shakes hands with the host that started it, serves until the host says Shutdown.
+ * Turns a driver into an executable: completes the handshake with the host that started it, and serves until Shutdown.
  *
  * V1: standard output carries the handshake line and nothing else, ever.
- * V2: a host that dies takes nothing down: lost pipes are no errors, and tasks and socket stay for the next host.
- * V3: on Shutdown the process is gone well within the two seconds after which a host would kill it; its tasks go on.
- * V4: a process that nobody is connected to, and that nobody would miss, ends by itself: a host that dies as it starts a
- *     plugin has told nobody where that is, and each of its lives would leave one more.
+ * V2: a host's death does not affect the plugin: broken pipes are ignored, and tasks and socket remain for the next host.
+ * V3: after Shutdown the process exits well within the two seconds after which a host would kill it; its tasks continue.
+ * V4: a process without a connection or anything to preserve exits by itself: a host that dies while it starts a plugin has
+ *     recorded the plugin nowhere, and each such start would leave one more process.
  */
 import { randomBytes } from "node:crypto";
 import { chmodSync, chownSync, readFileSync, rmSync } from "node:fs";
@@ -38,14 +38,14 @@ import { PluginStdio } from "./stdio.ts";
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
-/** V4. Longer than a host that is started anew, or replaced by a newer one, is away; who comes later starts another process. */
+/** V4. Longer than a restart or upgrade of the host takes; a host that returns later starts another process. */
 const aloneMsDefault = 5 * 60_000;
-/** So often it is looked whether anybody is connected. */
+/** Number of checks for a connection within that time. */
 const aloneLooks = 5;
 
-/** The name under which a plugin as a whole is asked for its health. */
+/** The service name for the health of a plugin as a whole. */
 const healthName = "plugin";
-/** After the answer to Shutdown: for it to leave. */
+/** Time for the answer to Shutdown to be sent, in milliseconds. */
 const farewellMs = 50;
 
 function groupId(group: string): number {
@@ -53,11 +53,11 @@ function groupId(group: string): number {
   const line = readFileSync("/etc/group", "utf8")
     .split("\n")
     .find((entry) => entry.startsWith(`${group}:`));
-  if (line === undefined) throw new Error(`there is no group ${group}`);
+  if (line === undefined) throw new Error(`unknown group "${group}"`);
   return Number(line.split(":")[2]);
 }
 
-/** Listens where the host wants it: a Unix socket, or, where those cannot be had, a port of the host's range. */
+/** Listens as the host wants: on a Unix socket, or on a port in the host's range if those are unavailable. */
 async function listen(server: Server, env: Environment): Promise<{ network: "unix" | "tcp"; address: string }> {
   const folder = env[Variable.socketDir] ?? tmpdir();
   const path = join(folder, `plugin${randomBytes(5).readUIntBE(0, 5)}`);
@@ -85,10 +85,10 @@ async function listenTcp(server: Server, env: Environment): Promise<{ network: "
     });
     if (isBound) return { network: "tcp", address: `127.0.0.1:${(server.address() as AddressInfo).port}` };
   }
-  throw new Error(`no free port from ${first} to ${last}`);
+  throw new Error(`no free port between ${first} and ${last}`);
 }
 
-/** A TLS server that admits its host alone, or a plain one where the host has shown no certificate. */
+/** A TLS server that accepts only its host, or a plain server if the host passed no certificate. */
 function createServer(connections: PluginConnections, identity: LocalIdentity | null, hostPem: string): Server {
   if (identity === null) return createPlainServer({ noDelay: true }, (socket) => connections.serve(socket));
   return createTlsServer(
@@ -105,28 +105,28 @@ function createServer(connections: PluginConnections, identity: LocalIdentity | 
   );
 }
 
-/** Ends the process with what a person has to know who started a plugin by hand. */
+/** Exits with an explanation for a person who started a plugin by hand. */
 function refuseToRun(name: string): never {
   process.stderr.write(
-    `This is ${name}, a task driver.\nIt is not run by hand: an agent starts it, Muster's or Nomad's.\n` +
+    `This is ${name}, a task driver.\nDo not run it by hand: Muster's or Nomad's agent starts it.\n` +
       "Put it into the agent's plugin directory.\n",
   );
   process.exit(1);
 }
 
-/** `tcp` is for where Unix sockets cannot be had. */
+/** `tcp` is for platforms without Unix sockets. */
 export type Transport = "unix" | "tcp";
 
 /**
- * Serves a driver. Resolves when it can be called; the process ends when its host says so, or when it has had no host for
- * `aloneMs` and runs nothing (V4).
+ * Serves a driver. Resolves once it can be called; the process exits when its host requests it, or when it has had no host
+ * for `aloneMs` and runs nothing (V4).
  */
 export function serveDriver<Config extends Fields, Task extends Fields>(
   definition: Driver<Config, Task>,
   transport: Transport = "unix",
   aloneMs: number = aloneMsDefault,
 ): Promise<void> {
-  // The definition was checked against its fields above; inside, their types do not matter.
+  // The definition was checked against its fields above; from here on their types do not matter.
   const driver = definition as unknown as Driver;
   const log = pluginLog(driver.name);
   const server = new DriverServer(driver, log);
@@ -137,7 +137,7 @@ export function serveDriver<Config extends Fields, Task extends Fields>(
   return servePlugin(driver.name, log, transport, add, { isSpare: () => server.isSpare, aloneMs });
 }
 
-/** When a plugin without a host ends by itself: after `aloneMs`, in none of which it was other than spare. */
+/** When a plugin without a host exits: after `aloneMs`, if it was spare all that time. */
 export interface Solitude {
   readonly aloneMs: number;
   isSpare(): boolean;
@@ -152,7 +152,7 @@ function endAlone(connections: PluginConnections, { aloneMs, isSpare }: Solitude
   }, aloneMs / aloneLooks);
 }
 
-/** Serves the services that `add` adds, beside those that every plugin has. Without `solitude` only a host ends it. */
+/** Serves the services that `add` adds, besides those of every plugin. Without `solitude` it runs until its host stops it. */
 export async function servePlugin(
   name: string,
   log: Logger,
@@ -166,12 +166,12 @@ export async function servePlugin(
   if (versions.length > 0 && !versions.includes(String(appVersion)))
     log.warn({ versions }, `the host does not speak version ${appVersion} of the driver protocol`);
 
-  // V2: what happens to the pipes of a host that is gone.
+  // V2: the pipes of a host that has died fail.
   for (const stream of [process.stdout, process.stderr]) stream.on("error", () => {});
-  // Ctrl-C on the host's terminal reaches its plugins too; the host says Shutdown to those that it wants gone.
+  // Ctrl-C on the host's terminal reaches its plugins too; the host calls Shutdown on those that it wants to stop.
   process.on("SIGINT", () => {});
   const die = (error: unknown): void => {
-    log.error({ error }, "the driver failed");
+    log.error({ error }, "driver failed");
     process.exit(1);
   };
   process.on("uncaughtException", die);
@@ -204,7 +204,7 @@ export async function servePlugin(
     },
   });
   connections.add(GRPCStdioService, { StreamStdio: (_request, sink, call) => stdio.stream(sink, call) });
-  // Held open and never answered: a driver needs no further connections, and a Go host opens this whether it does or not.
+  // Held open and never answered: a driver needs no further connections, but a Go host always opens this stream.
   connections.add(GRPCBrokerService, {
     StartStream: async (requests) => {
       for await (const _offer of requests);

@@ -1,13 +1,13 @@
 /**
- * What a driver prints once it serves goes to its host over gRPC (GRPCStdio), not to the descriptor: the host has read its
- * one line there, and may have stopped reading. There is one reader; until it comes the last bytes are kept.
+ * A serving driver's standard output goes to its host over gRPC (GRPCStdio), not to the descriptor: the host has read its one
+ * line from there and may have stopped reading. There is one reader; until it connects, the last bytes are kept.
  */
 import { StdioData, StdioData_Channel } from "../../../proto/gen/nomad.ts";
 import type { CallContext, Sink } from "../../../runtime/rpc.ts";
 
-/** Kept for a reader that has not come: beyond, the oldest is dropped. Of one that does not keep up: the newest. */
+/** Bytes kept before a reader connects, the oldest dropped first. A slow reader misses the newest. */
 const keptBytesMax = 64 * 1024;
-/** What Go's plugins send at once. */
+/** The size of the pieces that Go plugins send. */
 const pieceBytes = 1_024;
 
 export class PluginStdio {
@@ -15,7 +15,7 @@ export class PluginStdio {
   readonly #kept: StdioData[] = [];
   #keptBytes = 0;
 
-  /** From now on, what anybody writes to standard output comes here. */
+  /** From now on, captures everything written to standard output. */
   capture(): void {
     process.stdout.write = ((
       chunk: string | Uint8Array,

@@ -1,12 +1,12 @@
 /**
- * The tasks of a driver, by id: from `start` or `recover` until they are destroyed.
+ * A driver's tasks by id, from `start` or `recover` until `destroy`.
  *
- * Stages of one: starting → running → exited → destroyed (forgotten).
+ * Stages of a task: starting → running → exited → destroyed (forgotten).
  *
- * T1: of two starts of one id the second is refused, also while the first is under way.
- * T2: a task is forgotten only by `destroy`; until then its end can be asked for again and again.
- * T3: stopping or destroying a task that is not known succeeds: a host asks for it again where it does not know whether its
- *     last call arrived.
+ * T1: a second start of the same id is refused, also while the first is in progress.
+ * T2: only `destroy` makes a task forgotten; until then its exit can be queried any number of times.
+ * T3: stopping or destroying an unknown task succeeds: a host repeats the call if it does not know whether the last one
+ *     arrived.
  */
 import { RpcError, Status } from "../../../runtime/rpc.ts";
 import { unknownTask } from "../../../runtime/plugins.ts";
@@ -26,7 +26,7 @@ export interface KnownTask {
 export class TaskTable {
   readonly #tasks = new Map<string, KnownTask | "starting">();
 
-  /** Adds what `begin` starts. Rejects with what it rejects with. */
+  /** Adds the task that `begin` starts. Rejects if `begin` does, with the same error. */
   async add(config: TaskConfig, begin: () => RunningTask | Promise<RunningTask>): Promise<KnownTask> {
     const { id } = config;
     if (this.#tasks.has(id)) throw new RpcError(Status.UNKNOWN, `task with ID "${id}" already started`);
@@ -49,7 +49,7 @@ export class TaskTable {
     }
   }
 
-  /** Tasks that run, or are being started. */
+  /** Tasks that run or are being started. */
   get running(): number {
     let count = 0;
     for (const task of this.#tasks.values()) if (task === "starting" || task.exit === null) count += 1;
@@ -64,7 +64,7 @@ export class TaskTable {
     return this.#tasks.has(id);
   }
 
-  /** Throws for one that is not known, or has not begun. */
+  /** Throws if the task is unknown or still starting. */
   get(id: string): KnownTask {
     const task = this.#tasks.get(id);
     if (task === undefined || task === "starting") throw unknownTask();
@@ -86,7 +86,7 @@ export class TaskTable {
       await this.stop(id, "SIGKILL", 0);
     }
     await task.running.destroy?.();
-    // A second call that waited for the same stop has done it already.
+    // A second call that waited for the same stop may have done this already.
     if (this.#tasks.get(id) === task) this.#tasks.delete(id);
   }
 }

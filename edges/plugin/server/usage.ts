@@ -1,4 +1,4 @@
-/** A driver's sample in the form in which it travels. */
+/** Encodes a driver's samples for the wire. */
 import {
   CPUUsage,
   CPUUsage_Fields,
@@ -10,7 +10,7 @@ import {
 import { timestampOf } from "../../../proto/nomad-time.ts";
 import type { TaskSample } from "./driver.ts";
 
-/** Sets what was measured, and names it in `measured_fields`. */
+/** Sets the measured values, and names them in `measured_fields`. */
 function usage(sample: TaskSample): TaskResourceUsage {
   const cpuFields: CPUUsage_Fields[] = [];
   const memoryFields: MemoryUsage_Fields[] = [];
@@ -43,7 +43,7 @@ function usage(sample: TaskSample): TaskResourceUsage {
   });
 }
 
-/** Every field that Nomad's agent follows without looking is there. */
+/** Contains every field that Nomad's agent dereferences unchecked. */
 export function statsOf(taskId: string, sample: TaskSample, nowMs: number): TaskStats {
   return TaskStats.create({
     id: taskId,
