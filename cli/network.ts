@@ -1,5 +1,5 @@
 /** `muster network`: create, ls, inspect, rm, prune. Networks of the cluster only; those of one engine are its own business. */
-import { checkNetworkLeft, checkNetworkRemoval, isIngress } from "../machines/validation/network.ts";
+import { checkNetworkUnused, checkNetworkRemoval, isIngress } from "../machines/validation/network.ts";
 import { networkObject, timeText } from "./docker-objects/index.ts";
 import {
   ControlService,
@@ -69,7 +69,7 @@ async function unusedIn(client: ManagerClient): Promise<(network: Network) => bo
   return (network) =>
     !isIngress(network) &&
     checkNetworkRemoval(network, services, tasksOf) === null &&
-    checkNetworkLeft(network, tasks, (id) => down.has(id)) === null;
+    checkNetworkUnused(network, tasks, (id) => down.has(id)) === null;
 }
 
 const ls = command({

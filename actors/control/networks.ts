@@ -5,10 +5,10 @@
  */
 import { matchesCommon } from "../../machines/list-filters.ts";
 import {
-  checkIngressRoom,
-  checkNetworkLeft,
+  checkSingleIngress,
+  checkNetworkUnused,
   checkNetworkRemoval,
-  checkNetworkRoom,
+  checkNetworkConflicts,
   checkNetworkSpec,
 } from "../../machines/validation/network.ts";
 import { invalid, refuse } from "../../machines/refusal.ts";
@@ -65,7 +65,7 @@ export function networkHandlers(env: Environment): NetworkHandlers {
     async CreateNetwork({ spec }, call) {
       demand(checkNetworkSpec(spec));
       if (spec === null) throw rejection(invalid("invalid argument"));
-      demand(checkIngressRoom(spec, store.all("network")));
+      demand(checkSingleIngress(spec, store.all("network")));
       const name = spec.annotations?.name ?? "";
       if (store.byName("network", name) !== undefined) {
         throw rejection(
@@ -74,7 +74,7 @@ export function networkHandlers(env: Environment): NetworkHandlers {
       }
       const network = Network.create({ id: newId(random), spec });
       const [cluster] = store.all("cluster");
-      demand(checkNetworkRoom(network, store.all("network"), cluster));
+      demand(checkNetworkConflicts(network, store.all("network"), cluster));
       await commit(env, call, creation("network", network));
       return CreateNetworkResponse.create({ network: stored(env, "network", network) });
     },
@@ -83,7 +83,7 @@ export function networkHandlers(env: Environment): NetworkHandlers {
       const network = networkOf(name, networkId);
       const isLost = (id: string): boolean => store.get("node", id)?.status?.state === NodeStatus_State.DOWN;
       demand(checkNetworkRemoval(network, store.all("service"), (serviceId) => store.tasksByService(serviceId)));
-      demand(checkNetworkLeft(network, store.all("task"), isLost));
+      demand(checkNetworkUnused(network, store.all("task"), isLost));
       await commit(env, call, removal("network", network.id));
       return RemoveNetworkResponse.create({});
     },

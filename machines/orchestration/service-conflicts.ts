@@ -5,7 +5,7 @@
  */
 import type { Config, Network, Secret, Service, Task } from "../../proto/gen/messages.ts";
 import { isSameMessage } from "../same-message.ts";
-import { checkIngressRoom, checkNetworkRemoval } from "../validation/network.ts";
+import { checkSingleIngress, checkNetworkRemoval } from "../validation/network.ts";
 import { checkNetworksExist, checkReferencesExist, mentionsSame } from "../validation/reference.ts";
 import { checkNotReferenced } from "../validation/secret.ts";
 import { checkChosenPorts, checkIngressExists, checkPortConflicts, checkTaskNetworks } from "../validation/service.ts";
@@ -68,7 +68,7 @@ export function serviceConflict(view: ServiceView, next: Service, before: Servic
 
 /** Of two ingress networks that are created at once the second is refused. */
 export function networkConflict(view: ServiceView, { spec }: Network): ServiceConflict | null {
-  const refusal = spec === null ? null : checkIngressRoom(spec, view.networks());
+  const refusal = spec === null ? null : checkSingleIngress(spec, view.networks());
   return refusal === null ? null : { code: "exists", message: refusal.message };
 }
 

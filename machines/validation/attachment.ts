@@ -1,6 +1,6 @@
 /**
- * Containers that no service owns, in a network of the cluster: a task of their node stands for each of them
- * (worker protocol §4.10).
+ * Containers outside of services that attach to a cluster network: each is represented by a task on its node (worker
+ * protocol §4.10).
  */
 import {
   NetworkAttachmentConfig,
@@ -14,7 +14,7 @@ import {
 } from "../../proto/gen/messages.ts";
 import { refuse, type Refusal } from "../refusal.ts";
 
-/** `target`: as the node named the network. */
+/** `target`: the network's id or name in the node's request. */
 export function checkAttach(network: Network | undefined, target: string): Refusal | null {
   if (network === undefined) return refuse("not-found", `network ${target} not found`);
   if (network.spec?.attachable === true) return null;
@@ -32,7 +32,7 @@ export interface AttachmentFacts {
   readonly nodeId: string;
   readonly containerId: string;
   readonly networkId: string;
-  /** Asked for; empty: any. */
+  /** Requested addresses; empty: any. */
   readonly addresses: readonly string[];
   readonly now: Timestamp;
 }

@@ -1,10 +1,10 @@
-/** What may be changed of the cluster object. */
+/** Checks of changes to the cluster object. */
 import type { AcceptancePolicy, ClusterSpec } from "../../proto/gen/messages.ts";
 import { clusterName } from "../names.ts";
 import { invalid, type Refusal } from "../refusal.ts";
 import { isNegative } from "./task-spec.ts";
 
-/** SwarmKit's least lifetime of a node certificate; engines renew from half of it on. */
+/** SwarmKit's minimum lifetime of a node certificate; engines renew after half of it. */
 export const certificateExpirySecondsMin = 3_600;
 
 function checkAcceptance(policy: AcceptancePolicy | null): Refusal | null {
@@ -16,7 +16,7 @@ function checkAcceptance(policy: AcceptancePolicy | null): Refusal | null {
   return null;
 }
 
-/** But for the root certificate: `root-ca.ts`. */
+/** Everything except the root certificate, which `root-ca.ts` checks. */
 export function checkClusterSpec(spec: ClusterSpec): Refusal | null {
   const { caConfig, dispatcher } = spec;
   const expiry = caConfig?.nodeCertExpiry ?? null;

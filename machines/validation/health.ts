@@ -1,16 +1,16 @@
-/** What the health check of a task that is no container may ask for. */
+/** Checks the health check of a task that is not a container. */
 import type { Duration, HealthCheck } from "../../proto/gen/messages.ts";
 import { durationMs } from "../../proto/time.ts";
 import { invalid, type Refusal } from "../refusal.ts";
 
-/** The shortest time of a container's check as well. */
+/** Same as for a container's health check. */
 const msMin = 1;
-/** A check that is looked at less than once a day tells nothing, and a timer has an end. */
+/** A check that runs less than once a day is useless, and timers have a maximum. */
 const msMax = 86_400_000;
 const portMax = 65_535;
-/** Of a path in bytes: more than servers take. */
+/** Bytes of a path: more than servers accept. */
 const pathMax = 2_048;
-/** Of a name in DNS, with a port. */
+/** Characters of a DNS name with a port. */
 const hostMax = 260;
 
 function wrong(text: string): Refusal {
@@ -25,13 +25,14 @@ function timeFlaw(name: string, duration: Duration | null): string | null {
 }
 
 function portFlaw(port: number): string | null {
-  return port >= 1 && port <= portMax ? null : `port ${port} is not from 1 to ${portMax}`;
+  return port >= 1 && port <= portMax ? null : `invalid port ${port}: expected 1 to ${portMax}`;
 }
 
 function httpFlaw({ host, path, port }: NonNullable<HealthCheck["http"]>): string | null {
   if (path !== "" && (path.length > pathMax || !/^\/[\u0021-\u007e]*$/.test(path)))
-    return `path '${path.slice(0, 100)}' does not begin with a slash, has blanks or signs beyond ASCII, or is too long`;
-  if (host.length > hostMax || !/^[A-Za-z0-9._:[\]-]*$/.test(host)) return `'${host.slice(0, 100)}' is no host`;
+    return `invalid path "${path.slice(0, 100)}": expected "/" and up to ${pathMax - 1} printable ASCII characters, no spaces`;
+  if (host.length > hostMax || !/^[A-Za-z0-9._:[\]-]*$/.test(host))
+    return `invalid host "${host.slice(0, 100)}": expected a host name or address`;
   return portFlaw(port);
 }
 
@@ -39,8 +40,8 @@ export function checkHealthCheck(check: HealthCheck | null): Refusal | null {
   if (check === null) return null;
   const { command, http, interval, startInterval, startPeriod, tcp, timeout } = check;
   const kinds = [command.length > 0, http !== null, tcp !== null].filter(Boolean).length;
-  if (kinds !== 1) return wrong("it has to name one of command, http and tcp");
-  if (command[0] === "") return wrong("its command has no name");
+  if (kinds !== 1) return wrong("specify exactly one of command, http and tcp");
+  if (command[0] === "") return wrong("the command is empty");
   const flaw =
     (http === null ? null : httpFlaw(http)) ??
     (tcp === null ? null : portFlaw(tcp.port)) ??

@@ -1,4 +1,4 @@
-/** Whether a network may be, and may go. */
+/** Checks of networks before they are created and removed. */
 import type { Cluster, Driver, IPAMOptions, Network, NetworkSpec, Service, Task } from "../../proto/gen/messages.ts";
 import {
   allocationProblem,
@@ -42,7 +42,7 @@ function checkIpam(ipam: IPAMOptions | null): Refusal | null {
   return null;
 }
 
-/** No manager runs plugins, so drivers beside Docker's own cannot be served. */
+/** Managers run no network plugins, so only Docker's own drivers are available. */
 function checkDriver(driver: Driver | null, isKnown: (name: string) => boolean): Refusal | null {
   if (driver === null) return null;
   if (driver.name === "") return invalid("driver name: if driver is specified name is required");
@@ -55,7 +55,7 @@ function checkDrivers(spec: NetworkSpec): Refusal | null {
     checkDriver(spec.ipam?.driver ?? null, (name) => name.toLowerCase() === ipamDriver);
   if (refusal !== null) return refusal;
   for (const id of vxlanIdsOf(spec.driverConfig))
-    if (!isVxlanId(id)) return invalid(`driver option ${vxlanIdOption}: ids are numbers from 1 to ${vxlanIdLast}`);
+    if (!isVxlanId(id)) return invalid(`invalid driver option ${vxlanIdOption}: expected ids from 1 to ${vxlanIdLast}`);
   return null;
 }
 
@@ -84,39 +84,39 @@ export function isIngress(network: Network): boolean {
   return network.spec?.ingress === true;
 }
 
-/** Networks may be named by their names too. */
+/** A target is an id or a name. */
 function attachesTo(targets: readonly { readonly target: string }[], network: Network): boolean {
   const name = network.spec?.annotations?.name.toLowerCase() ?? "";
   return targets.some(({ target }) => target === network.id || (name !== "" && target.toLowerCase() === name));
 }
 
 /**
- * What the network asks for by name, a subnet or a VXLAN id, must not be another's. Two requests at once can both pass:
- * the allocator then serves one, and `muster why` tells what the other waits for.
+ * Refuses subnets and VXLAN ids that another network already uses. Two simultaneous requests can both pass; the allocator
+ * then serves one, and `muster why` explains what the other waits for.
  */
-export function checkNetworkRoom(
+export function checkNetworkConflicts(
   network: Network,
   networks: Iterable<Network>,
   cluster: Cluster | undefined,
 ): Refusal | null {
   const { spec } = network;
-  const asksForIds = (spec?.driverConfig?.options[vxlanIdOption] ?? "") !== "";
-  const asksForSubnets = (spec?.ipam?.configs ?? []).some(({ subnet }) => subnet !== "");
-  // What everybody can be given is not looked for twice.
-  if (isNodeLocal(network) || (!asksForIds && !asksForSubnets)) return null;
+  const requestsIds = (spec?.driverConfig?.options[vxlanIdOption] ?? "") !== "";
+  const requestsSubnets = (spec?.ipam?.configs ?? []).some(({ subnet }) => subnet !== "");
+  // The allocator chooses the rest itself.
+  if (isNodeLocal(network) || (!requestsIds && !requestsSubnets)) return null;
   const problem = allocationProblem(network, networks, defaultPoolsOf(cluster));
   return problem === "" ? null : refuse("failed-precondition", `network cannot be created: ${problem}`);
 }
 
-/** There is one ingress network at most. */
-export function checkIngressRoom(spec: NetworkSpec, networks: Iterable<Network>): Refusal | null {
+/** A cluster has at most one ingress network. */
+export function checkSingleIngress(spec: NetworkSpec, networks: Iterable<Network>): Refusal | null {
   if (!spec.ingress) return null;
   for (const network of networks)
     if (isIngress(network)) return refuse("already-exists", `ingress network (${network.id}) is already present`);
   return null;
 }
 
-/** `services`: all that there are. One that may be rolled back to the network uses it, too. */
+/** `services`: all services. A service whose update may roll back to the network uses it, too. */
 export function checkNetworkRemoval(network: Network, services: Iterable<Service>, tasksOf: TasksOf): Refusal | null {
   const name = network.spec?.annotations?.name ?? "";
   if (isPredefined(network)) {
@@ -143,11 +143,11 @@ export function checkNetworkRemoval(network: Network, services: Iterable<Service
 }
 
 /**
- * `tasks`: all that there are; `isLost`: whether the node is DOWN. A task that is still stopping uses its network until it
- * has stopped: an address given to another meanwhile would be in use twice. One that is to stop on a lost node does not
- * hold it, as nobody will hear of its end: its addresses stay taken until it is given up (N3 of networks.ts).
+ * `tasks`: all tasks; `isLost`: whether the node is DOWN. A stopping task uses its network until it has stopped, otherwise its
+ * address could be in use twice. A task stopping on a lost node does not keep the network, since its end will not be
+ * reported: its addresses stay reserved until it is orphaned (N3 of networks.ts).
  */
-export function checkNetworkLeft(
+export function checkNetworkUnused(
   network: Network,
   tasks: Iterable<Task>,
   isLost: (nodeId: string) => boolean,

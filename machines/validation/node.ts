@@ -1,4 +1,4 @@
-/** What may be asked of a node: its spec's changes and its removal. A manager's log membership is its own process. */
+/** Checks of a node's spec changes and removal. */
 import {
   BlacklistedCertificate,
   NodeRole,
@@ -11,18 +11,18 @@ import { isManagersNode } from "../manager/manager-role.ts";
 import { invalid, refuse, type Refusal } from "../refusal.ts";
 import { timestampOf } from "../../proto/time.ts";
 
-/** How the node stands among the managers. */
+/** The node's standing among the managers. */
 export interface Managership {
-  /** Its record, when a manager process was ever started under this id and not demoted since. */
+  /** Its record; undefined if no manager process ever started under this id, or it was demoted since. */
   readonly manager: Manager | undefined;
-  /** Managers beside this one that were not demoted. */
+  /** Number of other managers that are not demoted. */
   readonly others: number;
-  /** Of them those that run, without this one. */
+  /** Number of those that are running. */
   readonly othersAlive: number;
 }
 
 const daySeconds = 86_400;
-/** A removed node stays refused this long after its certificate would have ended anyway (SwarmKit's). */
+/** How long after its certificate's expiry a removed node stays blacklisted (SwarmKit's). */
 const blacklistGraceMs = 7 * daySeconds * 1_000;
 
 export function checkNodeUpdate(node: Node, spec: NodeSpec, managership: Managership): Refusal | null {
@@ -33,20 +33,20 @@ export function checkNodeUpdate(node: Node, spec: NodeSpec, managership: Manager
   if (isManagersNode(node)) return null;
   return refuse(
     "failed-precondition",
-    `node ${node.id} cannot be promoted: engines and agents run tasks, and a manager is a process of its own, ` +
-      "which is started with 'muster manager --join'",
+    `cannot promote node ${node.id}: engines and agents only run tasks; ` +
+      "start a separate manager process with 'muster manager --join'",
   );
 }
 
 function checkDemotion(node: Node, { manager, others, othersAlive }: Managership): Refusal | null {
-  // A certificate of a manager without the process: whoever joined by the manager's token.
+  // A node that joined with the manager token and has a manager's certificate, but runs no manager process.
   if (manager === undefined && !isManagersNode(node)) return null;
   if (others === 0) return refuse("failed-precondition", "attempting to demote the last manager of the swarm");
   if (othersAlive > 0) return null;
   return refuse("failed-precondition", "can't remove member from the raft: this would result in a loss of quorum");
 }
 
-/** `isOwn`: the manager whose node it is asks itself, because it could not start after it had joined. */
+/** `isOwn`: the manager removes its own node, because it could not start after it had joined. */
 export function checkNodeRemoval(
   node: Node,
   force: boolean,
@@ -65,7 +65,7 @@ export function checkNodeRemoval(
   return null;
 }
 
-/** `notAfterMs`: the end of the certificate that the node holds, in milliseconds since the epoch. */
+/** `notAfterMs`: expiry of the node's certificate, in milliseconds since the epoch. */
 export function blacklisting(notAfterMs: number): BlacklistedCertificate {
   return BlacklistedCertificate.create({ expiry: timestampOf(notAfterMs + blacklistGraceMs) });
 }

@@ -1,4 +1,4 @@
-/** Whether constraints and preferences can be understood at all; whether a node meets them is the scheduler's business. */
+/** Checks the syntax of constraints and preferences; the scheduler decides which nodes meet them. */
 import type { Placement } from "../../proto/gen/messages.ts";
 import { invalid, type Refusal } from "../refusal.ts";
 import { parseConstraint } from "../scheduling/constraints.ts";
@@ -8,7 +8,7 @@ export function checkConstraint(text: string): Refusal | null {
   return outcome.kind === "invalid" ? invalid(outcome.message) : null;
 }
 
-/** Unlike SwarmKit, a preference that no scheduler would understand is refused rather than ignored. */
+/** Unlike SwarmKit, which ignores them, this refuses preferences that the scheduler does not understand. */
 export function checkPlacement(placement: Placement | null): Refusal | null {
   for (const constraint of placement?.constraints ?? []) {
     const refusal = checkConstraint(constraint);

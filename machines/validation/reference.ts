@@ -1,4 +1,4 @@
-/** Secrets, configs and networks that a service mentions: the references themselves, and whether their objects exist. */
+/** Checks a service's references to secrets, configs and networks, and that these objects exist. */
 import {
   ExecSpec,
   ResourceType,
@@ -17,11 +17,11 @@ interface Reference {
   readonly id: string;
   readonly name: string;
   readonly file: FileTarget | null;
-  /** True when it may do without a file: what it is for is read by the runtime itself. */
+  /** True when it needs no file because the runtime itself reads it. */
   readonly runtime: boolean;
 }
 
-/** What a container and a process have alike. */
+/** The fields that containers and processes have in common. */
 interface Files {
   readonly secrets: readonly SecretReference[];
   readonly configs: readonly ConfigReference[];
@@ -59,12 +59,13 @@ export function checkSecretReferences(files: Pick<Files, "secrets"> | null): Ref
 }
 
 /**
- * The files of a process: what a container's are checked for, and that each stands among the task's resource references
- * too, since that is what brings it to the node.
+ * Checks a process's files like a container's, and that each is also in the task's resource references, which deliver it
+ * to the node.
  */
 export function checkProcessFiles(spec: Files, task: TaskSpec): Refusal | null {
   const runtime = spec.configs.find((config) => config.runtime !== null);
-  if (runtime !== undefined) return invalid(`config '${runtime.configName}' of a process needs a file as its target`);
+  if (runtime !== undefined)
+    return invalid(`config '${runtime.configName}' has no file target: processes can read configs only from files`);
   const sent = new Set(task.resourceReferences.map(({ resourceId, resourceType }) => `${resourceType}/${resourceId}`));
   const unsent =
     spec.secrets.find(({ secretId }) => !sent.has(`${ResourceType.SECRET}/${secretId}`))?.secretName ??
@@ -72,7 +73,7 @@ export function checkProcessFiles(spec: Files, task: TaskSpec): Refusal | null {
   return (
     checkSecretReferences(spec) ??
     checkReferences("config", spec.configs.map(asReference)) ??
-    (unsent === undefined ? null : invalid(`'${unsent}' is not among the resource references of the task`))
+    (unsent === undefined ? null : invalid(`'${unsent}' is missing from the task's resource references; add it there`))
   );
 }
 
@@ -93,7 +94,7 @@ function asReference({ configId, configName, file, runtime }: ConfigReference): 
   return { id: configId, name: configName, file, runtime: runtime !== null };
 }
 
-/** Name of the secret or config with that id; undefined when there is none. */
+/** Name of the secret or config with that id; undefined if it does not exist. */
 export type NameOf = (id: string) => string | undefined;
 
 function missing(noun: string, references: NamedReferences["secrets"], nameOf: NameOf): Refusal | null {
@@ -106,7 +107,7 @@ function missing(noun: string, references: NamedReferences["secrets"], nameOf: N
   return invalid(`${noun}${names.length > 1 ? "s" : ""} not found: ${names.join(", ")}`);
 }
 
-/** The last look before a service is written: everything that it mentions must exist under the id and name given. */
+/** The last check before a service is written: all secrets and configs must exist under the given ids and names. */
 export function checkReferencesExist(spec: ServiceSpec, secretName: NameOf, configName: NameOf): Refusal | null {
   const { configs, secrets } = filesOf(spec.task);
   return missing("secret", secrets, secretName) ?? missing("config", configs, configName);
@@ -117,7 +118,7 @@ interface NamedReferences {
   readonly configs: readonly { readonly id: string; readonly name: string | null }[];
 }
 
-/** A resource reference has no name: null. */
+/** `name` is null for resource references, which have none. */
 function filesOf(task: TaskSpec | null): NamedReferences {
   const files = task?.container ?? processFiles(task);
   const secrets = (files?.secrets ?? []).map(({ secretId: id, secretName: name }) => ({ id, name }));
@@ -140,11 +141,11 @@ function processFiles(task: TaskSpec | null): Files | null {
   try {
     return ExecSpec.decode(payload.value);
   } catch {
-    return null; // refused before, with a text of its own
+    return null; // checkRuntime refuses it
   }
 }
 
-/** Whether two specs ask for the same secrets and configs. Says no where that would take long to find out. */
+/** Whether two specs reference the same secrets and configs. May return false for equal ones where comparing is expensive. */
 export function mentionsSame(spec: ServiceSpec, old: ServiceSpec): boolean {
   const [task, oldTask] = [spec.task, old.task];
   return (
@@ -155,7 +156,7 @@ export function mentionsSame(spec: ServiceSpec, old: ServiceSpec): boolean {
   );
 }
 
-/** Whether the service's tasks are sent the object, whatever they are. */
+/** Whether the object is sent to the service's tasks, for any runtime. */
 export function mentions(task: TaskSpec | null, noun: "secret" | "config", id: string): boolean {
   if (task === null) return false;
   const type = noun === "secret" ? ResourceType.SECRET : ResourceType.CONFIG;
@@ -167,7 +168,7 @@ export function mentions(task: TaskSpec | null, noun: "secret" | "config", id: s
   );
 }
 
-/** A service on a network that is not there would run without it, which nobody would notice: Docker's words. */
+/** A service on a missing network would silently run without it. The message is Docker's. */
 export function checkNetworksExist(spec: ServiceSpec, exists: (target: string) => boolean): Refusal | null {
   const networks = [...(spec.task?.networks ?? []), ...spec.networks];
   const missingTarget = networks.find(({ target }) => !exists(target))?.target;

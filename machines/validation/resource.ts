@@ -1,31 +1,31 @@
 /**
- * Whether kinds of objects that the cluster keeps for others (extensions), and such objects (resources), may be, change and
- * go.
+ * Checks of extensions (kinds of objects that the cluster stores for others) and resources (such objects) before they are
+ * created, updated and removed.
  *
- * K1: each resource is of a kind that is registered: its extension stays while there is one. The ledger looks again, so
- *     that this holds for two writers at once too.
+ * K1: each resource is of a registered kind: an extension cannot be removed while resources of its kind exist. The ledger
+ *     checks this again, so it also holds for concurrent writers.
  */
 import type { Annotations, Extension, Resource } from "../../proto/gen/messages.ts";
 import { scheduleKind } from "../orchestration/jobs/runs.ts";
 import { reportKind } from "../policy/objects.ts";
 import { invalid, refuse, type Refusal } from "../refusal.ts";
 
-/** Kinds that the cluster keeps for itself: no extension stands for them, and no client makes objects of them. */
+/** Kinds that the cluster reserves for itself: they have no extension, and clients cannot create objects of them. */
 export const ownKinds: ReadonlySet<string> = new Set([scheduleKind, reportKind]);
 
-/** SwarmKit's: of the resources that hold an extension no more are named. */
+/** How many of the resources that use an extension the error names (SwarmKit's). */
 const namedMax = 10;
 
-/** `builtIn`: the kinds that there are anyway; case does not matter. */
+/** `builtIn`: the built-in kinds, in lower case; names are compared case-insensitively. */
 export function checkExtension(annotations: Annotations | null, builtIn: readonly string[]): Refusal | null {
   const name = annotations?.name ?? "";
   if (name === "") return invalid("extension name must be provided");
-  // SwarmKit says the same of these as of a name that is taken.
+  // SwarmKit has the same message for built-in kinds as for a name in use.
   const isTaken = builtIn.includes(name.toLowerCase()) || ownKinds.has(name.toLowerCase());
   return isTaken ? refuse("already-exists", `extension ${name} already exists`) : null;
 }
 
-/** `resources`: all that there are. */
+/** `resources`: all resources. */
 export function checkExtensionRemoval(extension: Extension, resources: Iterable<Resource>): Refusal | null {
   const kind = extension.annotations?.name ?? "";
   const names: string[] = [];
@@ -36,12 +36,12 @@ export function checkExtensionRemoval(extension: Extension, resources: Iterable<
   return invalid(`extension '${kind}' is in use by the following ${noun}: ${shown}`);
 }
 
-/** As extensions are found by name: case does not matter. */
+/** Case-insensitive, like the lookup of extensions by name. */
 function isOfKind(resource: Resource, kind: string): boolean {
   return resource.kind.toLowerCase() === kind.toLowerCase();
 }
 
-/** `extension`: the one of that name, if there is one. */
+/** `extension`: the extension of that name, if it exists. */
 export function checkKind(kind: string, extension: Extension | undefined): Refusal | null {
   return extension === undefined ? invalid(`Kind ${kind} is not registered`) : null;
 }
@@ -56,7 +56,7 @@ export function checkResource(
   return checkKind(kind, extension);
 }
 
-/** `annotations`: null when they stay. */
+/** `annotations`: null when unchanged. */
 export function checkResourceUpdate(
   before: Resource,
   annotations: Annotations | null,

@@ -1,43 +1,43 @@
 /**
- * What a change of the cluster's CA settings asks for: nothing, another key, or another root. The rules, their order and
- * their texts are SwarmKit's; what has to be found out beyond the request (who answers at an address) is named, not done.
+ * Decides what a change of the cluster's CA settings requires: nothing, another key, or another root. The rules, their order
+ * and their messages are SwarmKit's. Checks that need the network (does an external CA answer?) are returned as needs.
  */
 import { ExternalCA_CAProtocol, RootCA, RootRotation, type CAConfig } from "../../proto/gen/messages.ts";
 import { invalid, type Refusal } from "../refusal.ts";
 
-/** A root has to last for a year at least (SwarmKit's), in milliseconds. */
+/** Minimum remaining lifetime of a root: a year (SwarmKit's), in milliseconds. */
 const rootLifeMsMin = 365 * 86_400_000;
 
-/** That somebody who signs for this root (PEM, in one form) answers at one of the addresses. */
+/** A CA that signs for this root (normalized PEM) must answer at one of the URLs. */
 export interface ExternalNeed {
   readonly rootPem: string;
   readonly urls: readonly string[];
-  /** What is answered when nobody does. */
+  /** The error if none answers. */
   readonly refusal: Refusal;
 }
 
 export type RootOutcome =
   | { readonly kind: "refused"; readonly refusal: Refusal }
-  /** The root stays, or is this one from now on, without a rotation. */
+  /** The root stays, or becomes this one without a rotation. */
   | { readonly kind: "settled"; readonly rootCa: RootCA }
-  /** Another root follows: this one, or with null one that is to be made. `keyPem` is empty where only an external CA has it. */
+  /** Rotation to this root, or to a new one if null. `keyPem` is empty if only an external CA has the key. */
   | { readonly kind: "rotation"; readonly root: { readonly certificatePem: string; readonly keyPem: string } | null };
 
 export interface RootDecision {
-  /** To be found true first, in this order. */
+  /** To be checked first, in this order. */
   readonly needs: readonly ExternalNeed[];
   readonly outcome: RootOutcome;
 }
 
-/** What is known of the certificate and key in a request. */
+/** The result of parsing a request's certificate and key. */
 export type RootReading =
   | { readonly kind: "root"; readonly certificatePem: string; readonly count: number; readonly notAfterMs: number }
   | { readonly kind: "refused"; readonly reason: string };
 
 export interface RootTools {
-  /** Certificates of a PEM text in one form. */
+  /** The certificates of a PEM text in normalized form. */
   normalize(pem: string): string;
-  /** Whether certificate and key (null: none) make a root now. */
+  /** Whether the certificate and key (null: none) form a root that is valid now. */
   check(certificatePem: string, keyPem: string | null): RootReading;
   readonly nowMs: number;
 }
@@ -45,7 +45,6 @@ export interface RootTools {
 const text = new TextDecoder();
 const bytes = new TextEncoder();
 
-/** Decides what the settings mean for the root that there is. */
 export function decideRoot(present: RootCA, wanted: CAConfig, tools: RootTools): RootDecision {
   const needs: ExternalNeed[] = [];
   const ended = (outcome: RootOutcome): RootDecision => ({ needs, outcome });
@@ -67,7 +66,7 @@ export function decideRoot(present: RootCA, wanted: CAConfig, tools: RootTools):
   const isPresent = wantedPem !== "" && tools.normalize(wantedPem) === rootPem;
   const rotation = present.rootRotation;
 
-  // Who adds the key of the present root needs no external CA for it any more.
+  // A request that adds the current root's key no longer needs an external CA for it.
   if (present.caKey.length === 0 && !(isPresent && wantedKey !== null)) need(rootPem, "current");
 
   if (wantedPem === "") {
@@ -90,7 +89,7 @@ export function decideRoot(present: RootCA, wanted: CAConfig, tools: RootTools):
   if (rotation !== null && normalize(rotation.caCert) === root.certificatePem) {
     return settled({ rootRotation: RootRotation.patch(rotation, { caKey }) });
   }
-  // The present root's key is nowhere here, and nobody but its own external CA could vouch for another external CA's root.
+  // The cluster lacks the current root's key, and only the current external CA could cross-sign another external CA's root.
   if (present.caKey.length === 0 && wantedKey === null) {
     return refused("rotating from one external CA to a different external CA is not supported");
   }

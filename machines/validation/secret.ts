@@ -1,4 +1,4 @@
-/** Whether secrets and configs may be, change and go. */
+/** Checks of secrets and configs before they are created, updated and removed. */
 import {
   Annotations,
   type Config,
@@ -12,7 +12,7 @@ import { invalid, type Refusal } from "../refusal.ts";
 import { useBy, type TasksOf } from "../orchestration/rollout/way-back.ts";
 import { mentions } from "./reference.ts";
 
-/** SwarmKit's: below these, in bytes. */
+/** SwarmKit's limits in bytes, exclusive. */
 const secretBytesLimit = 512_000;
 const configBytesLimit = 1_024_000;
 
@@ -41,7 +41,7 @@ function isSameBytes(a: Uint8Array, b: Uint8Array): boolean {
   return a.length === b.length && a.every((byte, at) => byte === b[at]);
 }
 
-/** Labels may change; data may be left out or be given again as it is. */
+/** Only labels may change. The data may be omitted or repeated unchanged. */
 export function checkLabelsOnly(stored: Secret | Config, spec: SecretSpec | ConfigSpec): Refusal | null {
   const before = stored.spec;
   const isDataKept = spec.data.length === 0 || isSameBytes(spec.data, before?.data ?? new Uint8Array());
@@ -51,12 +51,12 @@ export function checkLabelsOnly(stored: Secret | Config, spec: SecretSpec | Conf
   return null;
 }
 
-/** What is stored, with the labels that are asked for: nothing else of a secret or config can be changed. */
+/** The stored annotations with the requested labels: nothing else of a secret or config can change. */
 export function relabelled(before: Annotations | null | undefined, spec: SecretSpec | ConfigSpec): Annotations {
   return Annotations.patch(before ?? Annotations.create({}), { labels: spec.annotations?.labels ?? {} });
 }
 
-/** The names of the services whose spec mentions it, in order of name; one that may be rolled back to it is a user, too. */
+/** The error names the services that use the object, sorted. A service whose update may roll back to it uses it, too. */
 export function checkNotReferenced(
   noun: "secret" | "config",
   object: Secret | Config,

@@ -1,8 +1,8 @@
 /**
- * Whether a service may be: the checks of a service spec in SwarmKit's order, of which the first that fails is the
- * answer, and what an update may not change. Pure: what else exists is handed in.
+ * Checks of a service spec, in SwarmKit's order (the first failure is returned), and of what an update may not change.
+ * Pure: other objects are passed in.
  *
- * V1: a spec that passes here can be turned into tasks without any further check.
+ * V1: a spec that passes here can be turned into tasks without further checks.
  */
 import {
   EndpointSpec_ResolutionMode,
@@ -37,7 +37,7 @@ function checkMode(spec: ServiceSpec): Refusal | null {
 
 function checkUpdateConfig(config: UpdateConfig | null, prefix: "update" | "rollback"): Refusal | null {
   if (config === null) return null;
-  // SwarmKit takes it for a large number; written again it would be 0 here, which is all at once.
+  // SwarmKit reads it as a large number; re-encoded here it would become 0, which means all tasks at once.
   if (wasNegative(config.parallelism)) return invalid(`TaskSpec: ${prefix}-parallelism cannot be negative`);
   if (isNegative(config.delay)) return invalid(`TaskSpec: ${prefix}-delay cannot be negative`);
   if (isNegative(config.monitor)) return invalid(`TaskSpec: ${prefix}-monitor cannot be negative`);
@@ -57,9 +57,9 @@ function checkEndpoint(endpoint: EndpointSpec | null): Refusal | null {
   }
   const taken = new Set<string>();
   for (const { publishedPort, targetPort, protocol } of endpoint.ports) {
-    // SwarmKit lets these pass, and no engine takes the task.
+    // SwarmKit accepts these, and engines then reject the task.
     const wrong = [publishedPort, targetPort].find((port) => port > portMax);
-    if (wrong !== undefined) return invalid(`EndpointSpec: ${wrong} is not a port`);
+    if (wrong !== undefined) return invalid(`EndpointSpec: invalid port ${wrong}: expected 1 to ${portMax}`);
     if (publishedPort === 0) continue;
     const key = `${publishedPort}/${protocol}`;
     if (taken.has(key)) return invalid("EndpointSpec: duplicate published ports provided");
@@ -68,7 +68,7 @@ function checkEndpoint(endpoint: EndpointSpec | null): Refusal | null {
   return null;
 }
 
-/** Everything that the spec alone tells. */
+/** All checks that need only the spec. */
 export function checkServiceSpec(spec: ServiceSpec | null): Refusal | null {
   if (spec === null) return invalid("invalid argument");
   const { task } = spec;
@@ -84,7 +84,7 @@ export function checkServiceSpec(spec: ServiceSpec | null): Refusal | null {
   );
 }
 
-/** `networkOf`: the network that a target, an id or a name in whatever case, means. */
+/** `networkOf`: finds the network of a target: an id or a case-insensitive name. */
 export function checkTaskNetworks(
   spec: ServiceSpec,
   networkOf: (target: string) => Network | undefined,
@@ -106,7 +106,7 @@ export function checkPortConflicts(spec: ServiceSpec, id: string, services: Iter
   return portConflict(publishedPorts(spec.endpoint), id, services);
 }
 
-/** Of the ports that the allocator has chosen since `before`: somebody may have asked for one of them by its number meanwhile. */
+/** Checks the ports that the allocator has chosen since `before`: another service may have requested one of them meanwhile. */
 export function checkChosenPorts(
   { endpoint, id, spec }: Service,
   before: Service | null,
@@ -121,12 +121,12 @@ function isSamePublished(a: PortConfig, b: PortConfig): boolean {
   return a.publishedPort === b.publishedPort && a.protocol === b.protocol;
 }
 
-/** Two services clash over a port when either of them publishes it on every node; host ports clash on a node only. */
+/** Two services conflict if either publishes the port in ingress mode; host ports conflict only on the same node. */
 function portConflict(wanted: readonly PortConfig[], id: string, services: Iterable<Service>): Refusal | null {
   if (wanted.length === 0) return null;
   for (const other of services) {
     if (other.id === id) continue;
-    // Those asked for, and those that the allocator has chosen.
+    // Requested ports, and ports that the allocator has chosen.
     for (const theirs of [...publishedPorts(other.spec?.endpoint ?? null), ...publishedPorts(other.endpoint)]) {
       for (const ours of wanted) {
         if (!isSamePublished(ours, theirs)) continue;
@@ -141,7 +141,7 @@ function portConflict(wanted: readonly PortConfig[], id: string, services: Itera
   return null;
 }
 
-/** Whether it publishes ports on every node. */
+/** Whether the service publishes ports in ingress mode. */
 export function needsIngress({ endpoint }: ServiceSpec): boolean {
   return (endpoint?.ports ?? []).some(({ publishMode }) => publishMode === PortConfig_PublishMode.INGRESS);
 }
@@ -152,7 +152,7 @@ export function checkIngressExists(spec: ServiceSpec, networks: () => Iterable<N
   return refuse("failed-precondition", "service needs ingress network, but no ingress network is present");
 }
 
-/** What no update may change. */
+/** Refuses changes that no update may make. */
 export function checkServiceUpdate(stored: Service, spec: ServiceSpec): Refusal | null {
   const before = stored.spec;
   const areNetworksChanged = !isSameMessage(spec.networks, before?.networks ?? []);

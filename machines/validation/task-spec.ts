@@ -1,4 +1,4 @@
-/** What a task may ask for: resources, restart policy, placement, references and the runtime itself, in that order. */
+/** Checks a task's resources, restart policy, placement, references and runtime, in this order. */
 import {
   DriverSpec,
   ExecSpec,
@@ -25,13 +25,13 @@ import { checkTemplates, triedTexts, triedVariables } from "./template.ts";
 
 /** A thousandth of a core, in units of 10^-9 cores: the finest share that the kernel's CPU quota resolves well. */
 const nanoCpusMin = 1_000_000;
-/** What the engine needs to start any container at all. */
+/** The engine's minimum for a container. */
 const memoryBytesMin = 4 * 1024 * 1024;
-/** The shortest interval that the engine's health checks take. */
+/** The engine's minimum interval for health checks, in milliseconds. */
 const healthMsMin = 1;
 const genericKindLengthMin = 3;
 
-/** A count that was negative before it was written as an unsigned number. */
+/** True for a count that was negative before it was encoded as an unsigned number. */
 export function wasNegative(count: number): boolean {
   return count >= 2 ** 63 || count < 0;
 }
@@ -40,7 +40,7 @@ export function isNegative(duration: Duration | null): boolean {
   return duration !== null && (duration.seconds < 0 || duration.nanos < 0);
 }
 
-/** As Go prints a float with %g, which is what clients have always seen. */
+/** Formats a float like Go's %g, as SwarmKit's message does. */
 function shortest(value: number): string {
   return value !== 0 && Math.abs(value) < 1e-4
     ? value.toExponential().replace(/e([+-])(\d)$/, "e$10$2")
@@ -58,7 +58,7 @@ function checkAmounts(resources: Resources | null): Refusal | null {
   }
   for (const { namedResourceSpec, discreteResourceSpec } of generic) {
     if (namedResourceSpec !== null || discreteResourceSpec === null) {
-      return invalid("generic resources of a service must be counts, not names");
+      return invalid("a service can only request generic resources by count, not by name");
     }
     if (discreteResourceSpec.kind === "" || discreteResourceSpec.value <= 0) {
       return invalid(`invalid generic resource '${discreteResourceSpec.kind}=${discreteResourceSpec.value}'`);
@@ -74,7 +74,7 @@ function checkResources(resources: ResourceRequirements | null): Refusal | null 
 function checkRestart(restart: RestartPolicy | null): Refusal | null {
   if (isNegative(restart?.delay ?? null)) return invalid("TaskSpec: restart-delay cannot be negative");
   if (isNegative(restart?.window ?? null)) return invalid("TaskSpec: restart-window cannot be negative");
-  // SwarmKit takes it for a large number; written again it would be 0 here, which is no limit. So are the replicas of a node.
+  // SwarmKit reads it as a large number; re-encoded here it would become 0, which means no limit (maxReplicas likewise).
   if (wasNegative(restart?.maxAttempts ?? 0)) return invalid("TaskSpec: restart-max-attempts cannot be negative");
   return null;
 }
@@ -109,30 +109,34 @@ function checkContainer(container: ContainerSpec): Refusal | null {
   return checkHealth(container.healthcheck) ?? checkTemplates(triedTexts(container));
 }
 
-/** A process sees the node's own files anyhow; what can be mounted for it is cluster volumes. */
+/** A process sees the node's own files anyway, so only cluster volumes can be mounted for it. */
 function checkProcessMounts({ mounts }: ExecSpec): Refusal | null {
   const targets = new Set<string>();
   for (const { source, target, type } of mounts) {
-    if (type !== Mount_Type.CLUSTER) return invalid("Generic runtime: a process can mount cluster volumes only");
-    if (source === "") return invalid("Generic runtime: a mount names no cluster volume");
+    if (type !== Mount_Type.CLUSTER)
+      return invalid("Generic runtime: invalid mount type: processes can mount only cluster volumes");
+    if (source === "") return invalid("Generic runtime: mount has no source: expected the name of a cluster volume");
     const path = target.replaceAll(/^\/+|\/+$/g, "");
     const isPath = path !== "" && path.split("/").every((part) => !["", ".", ".."].includes(part));
-    if (!isPath) return invalid(`Generic runtime: a cluster volume cannot be mounted at "${target}"`);
+    if (!isPath)
+      return invalid(`Generic runtime: invalid mount target "${target}": expected a path without "." or ".."`);
     if (targets.has(path)) return invalid(`Generic runtime: duplicate mount point: ${target}`);
     targets.add(path);
   }
   return null;
 }
 
-/** Engines leave it to the container; each is a word of a file that drivers write. */
+/** Engines do not check these. Each value becomes a word of the resolv.conf that drivers write. */
 function checkDns({ dns }: ExecSpec | DriverSpec): Refusal | null {
   const server = dns?.nameservers.find((text) => parseAddress(text) === null);
-  if (server !== undefined) return invalid(`Generic runtime: the name server "${server}" is no address`);
+  if (server !== undefined) return invalid(`Generic runtime: invalid name server "${server}": expected an IP address`);
   const word = [...(dns?.search ?? []), ...(dns?.options ?? [])].find((text) => !/^[^\s#;]+$/.test(text));
-  return word === undefined ? null : invalid(`Generic runtime: "${word}" cannot be said to a resolver`);
+  return word === undefined
+    ? null
+    : invalid(`Generic runtime: invalid DNS search domain or option "${word}": expected one word without "#" or ";"`);
 }
 
-/** The one generic runtime whose payload is ours to read: plain processes. */
+/** Plain processes: the one generic runtime with a payload defined by Muster. */
 function checkExec(payload: Uint8Array, task: TaskSpec): Refusal | null {
   let spec: ExecSpec;
   try {
@@ -140,7 +144,7 @@ function checkExec(payload: Uint8Array, task: TaskSpec): Refusal | null {
   } catch {
     return invalid('Generic runtime: the payload of kind "exec" is not a muster.v1.ExecSpec');
   }
-  if (spec.command === "") return invalid('Generic runtime: kind "exec" needs a command');
+  if (spec.command === "") return invalid('Generic runtime: kind "exec" requires a command');
   if (isNegative(spec.stopGracePeriod)) return invalid("Generic runtime: stop-grace-period cannot be negative");
   const malformed = spec.env.find((entry) => entry.indexOf("=") < 1);
   if (malformed !== undefined) return invalid(`Generic runtime: environment variable "${malformed}" is not NAME=value`);
@@ -158,7 +162,7 @@ function checkDriverMounts({ devices, mounts }: DriverSpec): Refusal | null {
   return problem === null ? null : invalid(`Generic runtime: ${problem}`);
 }
 
-/** What every driver's task has in common; its own configuration is the driver's to check. */
+/** Checks the fields common to all drivers; the driver itself checks its configuration. */
 function checkDriver(payload: Uint8Array, task: TaskSpec): Refusal | null {
   let spec: DriverSpec;
   try {
@@ -206,7 +210,7 @@ export function checkRuntime(task: TaskSpec): Refusal | null {
   return invalid("TaskSpec: missing runtime");
 }
 
-/** All of it, first failure first. */
+/** Returns the first failure. */
 export function checkTaskSpec(task: TaskSpec): Refusal | null {
   return firstRefusal(
     () => checkResources(task.resources),

@@ -1,6 +1,6 @@
 /**
- * Whether a text with templates (`{{.Task.Slot}}`) can be expanded: a service is refused at once rather than each of
- * its tasks rejected on some node. It is tried on a task that nobody has.
+ * Checks that texts with templates (`{{.Task.Slot}}`) can be expanded, so that a service is refused at once instead of each
+ * of its tasks being rejected on a node. Templates are expanded for a sample task.
  */
 import { TemplateBudget } from "../../runtime/template/budget.ts";
 import { taskFunctions } from "../../runtime/template/task-context.ts";
@@ -8,7 +8,7 @@ import { goType, parseTemplate, TemplateError } from "../../runtime/template/tem
 import type { ContainerSpec } from "../../proto/gen/messages.ts";
 import { invalid, type Refusal } from "../refusal.ts";
 
-/** Which labels a service has is no matter of its texts: they may change without them. */
+/** Accepts any label: labels may change without the templates. */
 class AnyLabels extends Map<string, string> {
   override has(): boolean {
     return true;
@@ -18,7 +18,7 @@ class AnyLabels extends Map<string, string> {
   }
 }
 
-/** With the types that SwarmKit's templates are given, as errors name them. */
+/** With the Go types of SwarmKit's template context, which errors name. */
 const sample = {
   [goType]: "*template.Context",
   Service: {
@@ -42,18 +42,18 @@ const sample = {
 };
 
 /**
- * What trying all templates of one spec may cost the manager: about 20 ms, no more than its longest turn elsewhere. 100 kB of
- * templates fit in; more output than any engine takes as an environment.
+ * Limits of expanding all templates of one spec: about 20 ms of the manager's time, no more than its longest turn elsewhere;
+ * enough for 100 kB of templates, and more output than any engine accepts as an environment.
  */
 const trialBudget = { steps: 100_000, output: 1_024_000 };
-/** Characters of a refused template that its error quotes. */
+/** Characters of a refused template that the error quotes. */
 const quotedMax = 200;
-/** What SwarmKit calls a template that it tries. */
+/** SwarmKit's name for templates that it checks. */
 const templateName = "expansion";
 
 export interface TriedText {
   readonly text: string;
-  /** What stands before the error, as SwarmKit says it: `expanding hostname failed`. */
+  /** The error's prefix in SwarmKit's words: `expanding hostname failed`. */
   readonly failure: () => string;
 }
 
@@ -61,7 +61,7 @@ function quoted(text: string): string {
   return JSON.stringify(text.length > quotedMax ? `${text.slice(0, quotedMax)}…` : text);
 }
 
-/** Refuses the first text that is a template and cannot be expanded, in SwarmKit's words. All texts share one budget. */
+/** Refuses the first template that cannot be expanded, in SwarmKit's words. All texts share one budget. */
 export function checkTemplates(tried: Iterable<TriedText>): Refusal | null {
   const budget = new TemplateBudget(trialBudget);
   for (const { failure, text } of tried) {
@@ -76,7 +76,7 @@ export function checkTemplates(tried: Iterable<TriedText>): Refusal | null {
   return null;
 }
 
-/** Only values can be templates, not the names before them. */
+/** Only values can be templates, not variable names. */
 export function triedVariables(env: readonly string[]): readonly TriedText[] {
   return env.map((entry) => ({
     text: entry.includes("=") ? entry.slice(entry.indexOf("=") + 1) : "",
@@ -84,7 +84,7 @@ export function triedVariables(env: readonly string[]): readonly TriedText[] {
   }));
 }
 
-/** Of a container: its environment, its mounts and its hostname, in SwarmKit's order. */
+/** A container's templated texts (environment, mounts, hostname), in SwarmKit's order. */
 export function triedTexts({ env, hostname, mounts }: ContainerSpec): readonly TriedText[] {
   const ofMounts = (text: string, what: () => string): TriedText => ({
     text,

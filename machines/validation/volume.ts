@@ -1,4 +1,4 @@
-/** Whether a cluster volume may be, change and go: SwarmKit's rules, in its order and words. */
+/** Checks of cluster volumes before they are created, updated and removed: SwarmKit's rules, in its order and words. */
 import { Annotations, VolumeSpec, type Version, type Volume } from "../../proto/gen/messages.ts";
 import { checkNameGiven } from "../names.ts";
 import { invalid, refuse, type Refusal } from "../refusal.ts";
@@ -24,7 +24,7 @@ export function checkVolumeUpdateRequest(id: string, spec: VolumeSpec | null, ve
   return version === null ? invalid("VolumeVersion must not be empty") : null;
 }
 
-/** The parts that stay as they were made, with a spec of that part alone. */
+/** The parts that cannot change, each with a function that returns a spec of that part alone. */
 const fixedParts: Readonly<Record<string, (spec: VolumeSpec) => Partial<VolumeSpec>>> = {
   Name: ({ annotations }) => ({ annotations: Annotations.create({ name: annotations?.name ?? "" }) }),
   Group: ({ group }) => ({ group }),

@@ -117,14 +117,14 @@ test("an update changes what it names, replaces what is looked at, or takes the 
 
 const tcp = HealthTcp.create({ port: 80 });
 const flaws: readonly (readonly [Partial<HealthCheck>, RegExp])[] = [
-  [{}, /health check: it has to name one of command, http and tcp$/],
-  [{ tcp, command: ["x"] }, /it has to name one of command, http and tcp$/],
-  [{ command: [""] }, /its command has no name$/],
-  [{ tcp: HealthTcp.create({ port: 0 }) }, /port 0 is not from 1 to 65535$/],
-  [{ http: HealthHttp.create({ port: 70_000 }) }, /port 70000 is not from 1 to 65535$/],
-  [{ http: HealthHttp.create({ port: 80, path: "ready" }) }, /path 'ready' does not begin with a slash/],
-  [{ http: HealthHttp.create({ port: 80, path: "/a\r\nX: y" }) }, /has blanks/],
-  [{ http: HealthHttp.create({ port: 80, host: "a b" }) }, /'a b' is no host$/],
+  [{}, /health check: specify exactly one of command, http and tcp$/],
+  [{ tcp, command: ["x"] }, /specify exactly one of command, http and tcp$/],
+  [{ command: [""] }, /the command is empty$/],
+  [{ tcp: HealthTcp.create({ port: 0 }) }, /invalid port 0: expected 1 to 65535$/],
+  [{ http: HealthHttp.create({ port: 70_000 }) }, /invalid port 70000: expected 1 to 65535$/],
+  [{ http: HealthHttp.create({ port: 80, path: "ready" }) }, /invalid path "ready": expected "\/"/],
+  [{ http: HealthHttp.create({ port: 80, path: "/a\r\nX: y" }) }, /no spaces$/],
+  [{ http: HealthHttp.create({ port: 80, host: "a b" }) }, /invalid host "a b": expected a host name or address$/],
   [{ tcp, interval: seconds(-1) }, /interval cannot be negative$/],
   [{ tcp, timeout: Duration.create({ nanos: 1_000 }) }, /timeout cannot be less than 1ms$/],
   [{ tcp, startPeriod: seconds(100_000) }, /start period cannot be more than 24h$/],

@@ -140,14 +140,14 @@ const refusals: readonly (readonly [string, ServiceSpec | null, string])[] = [
   [
     "a name server that is none",
     exec({ command: "true", dns: ContainerSpec_DNSConfig.create({ nameservers: ["one"] }) }),
-    'Generic runtime: the name server "one" is no address',
+    'Generic runtime: invalid name server "one": expected an IP address',
   ],
   [
     "a search domain of two words",
     exec({ command: "true", dns: ContainerSpec_DNSConfig.create({ search: ["a b"] }) }),
-    'Generic runtime: "a b" cannot be said to a resolver',
+    'Generic runtime: invalid DNS search domain or option "a b": expected one word without "#" or ";"',
   ],
-  ["a process without command", exec({ args: ["x"] }), 'Generic runtime: kind "exec" needs a command'],
+  ["a process without command", exec({ args: ["x"] }), 'Generic runtime: kind "exec" requires a command'],
   ["no image", withContainer({ image: "" }), "ContainerSpec: image reference must be provided"],
   [
     "an image in capitals",
@@ -238,7 +238,7 @@ const moreRefusals: typeof refusals = [
         GenericResource.create({ namedResourceSpec: NamedGenericResource.create({ kind: "gpu", value: "1" }) }),
       ],
     }),
-    "generic resources of a service must be counts, not names",
+    "a service can only request generic resources by count, not by name",
   ],
   [
     "none of a generic resource",
@@ -350,7 +350,7 @@ const moreRefusals: typeof refusals = [
   [
     "a port too large",
     ServiceSpec.patch(good, { endpoint: ports({ targetPort: 65_536 }) }),
-    "EndpointSpec: 65536 is not a port",
+    "EndpointSpec: invalid port 65536: expected 1 to 65535",
   ],
 ];
 
@@ -488,7 +488,7 @@ test("a process may ask for secrets and configs that its nodes are sent, and eac
   t.is(checkRuntime(task(files, [aSecret, aConfig])), null);
   t.is(
     checkRuntime(task(files, [aConfig, [ResourceType.CONFIG, "1"]]))?.message,
-    "'a' is not among the resource references of the task",
+    "'a' is missing from the task's resource references; add it there",
   );
   const twice = { secrets: [...files.secrets, secret({ secretId: "1", secretName: "a", file: file("f") })] };
   t.is(checkRuntime(task(twice, [aSecret]))?.message, "secret references 'a' and 'a' have a conflicting target: 'f'");
@@ -564,5 +564,5 @@ test("a process mounts a cluster volume inside of its directory alone", (t) => {
   };
   t.is(refusal("/data/a"), null);
   for (const target of ["a/../b", "..", "/a/..", "a/./b", "a//b", "/"])
-    t.regex(refusal(target)?.message ?? "accepted", /cannot be mounted at/, target);
+    t.regex(refusal(target)?.message ?? "accepted", /invalid mount target/, target);
 });
