@@ -1,34 +1,34 @@
 /**
- * The link to one storage plugin: found, dialled, asked who it is, and then used.
+ * The link to one storage plugin: it is discovered, dialled, identified and then used.
  *
  *   absent ⇄ dialling ──▶ identifying ──▶ serving
  *               ▲───────────┴── resting ◀───┘
  *
- * L1: nothing is asked of a plugin before it has said what it can do, and that it is ready.
- * L2: the wait before another try doubles and is forgotten only once a link has held a while: a plugin that accepts and then
- *     drops is not dialled in a loop.
+ * L1: a plugin gets no other calls before it has reported its capabilities and that it is ready.
+ * L2: the retry delay doubles, and resets only after a link has held for a while: a plugin that accepts and then drops
+ *     connections is not dialled in a loop.
  */
 import { assign, setup } from "xstate";
 import { csiTimes, retryMs } from "./csi/calls.ts";
 import { effect } from "../effect.ts";
 
-/** What a plugin has said of itself, as far as the side that asks has use for it. */
+/** What a plugin has reported about itself, as far as the caller needs it. */
 export interface PluginFacts {
-  /** Its own name, which need not be the one that it is known by here. */
+  /** Its own name, which can differ from the one that it is registered under here. */
   readonly pluginName: string;
   readonly version: string;
-  /** It makes and deletes volumes; otherwise they exist by their names. */
+  /** It creates and deletes volumes; otherwise they are identified by name. */
   readonly makesVolumes: boolean;
-  /** It attaches volumes to nodes and detaches them; otherwise they are everywhere. */
+  /** It attaches volumes to nodes and detaches them; otherwise they are available on every node. */
   readonly publishes: boolean;
   readonly publishesReadOnly: boolean;
-  /** On a node: it prepares a volume once for all that use it there. */
+  /** On a node: it stages a volume once for all tasks that use it there. */
   readonly stages: boolean;
-  /** On a node: what the plugin calls it. */
+  /** On a node: the plugin's id of the node. */
   readonly nodeId: string;
-  /** On a node: 0 when it does not say. */
+  /** On a node: 0 if not reported. */
   readonly maxVolumesPerNode: number;
-  /** On a node: null when it is everywhere. */
+  /** On a node: null if the plugin has no topology. */
   readonly topology: Readonly<Record<string, string>> | null;
 }
 
@@ -45,11 +45,11 @@ export const noFacts: PluginFacts = {
 };
 
 export type CsiPluginEvent =
-  /** There is such a plugin; said at the start and whenever it comes. */
+  /** The plugin exists; sent at the start and whenever it appears. */
   | { readonly type: "plugin.listed" }
   | { readonly type: "plugin.unlisted" }
   | { readonly type: "link.opened" }
-  /** Ended or broke, at any time. */
+  /** The link closed or broke, at any time. */
   | { readonly type: "link.lost"; readonly reason: string }
   | { readonly type: "plugin.identified"; readonly facts: PluginFacts };
 
@@ -72,7 +72,7 @@ export const csiPluginMachine = setup({
     /** Answered by `plugin.identified` or `link.lost`. L1 */
     identify: effect("identify"),
     close: effect("close"),
-    /** Whoever waits for the plugin may go on. */
+    /** Lets everything that waits for the plugin continue. */
     announce: effect("announce"),
     reportUnexpected: effect("reportUnexpected"),
     rememberFacts: assign((_, { facts }: { facts: PluginFacts }) => ({ facts })),
@@ -94,7 +94,7 @@ export const csiPluginMachine = setup({
   on: {
     "plugin.unlisted": { target: ".absent", actions: ["close", "forgetFailure"] },
     "plugin.listed": {},
-    // What is left of a link that was given up.
+    // Late events of a closed link.
     "link.*": {},
     "plugin.identified": {},
     "*": { actions: "reportUnexpected" },
@@ -139,7 +139,7 @@ export const csiPluginMachine = setup({
       },
     },
     resting: {
-      description: "The plugin could not be reached; waiting before the next try. L2",
+      description: "The plugin could not be reached; waiting before the next attempt. L2",
       after: { retry: "dialling" },
     },
   },

@@ -1,14 +1,14 @@
 /**
- * One cluster volume on one node, as the node's agent has its storage plugin mount it and unmount it.
+ * One cluster volume on one node: the node's agent has the storage plugin mount and unmount it.
  *
  *   looking ──▶ staging ──▶ publishing ──▶ ready
  *   looking ──▶ used ──▶ unpublishing ──▶ unstaging ──▶ telling ──▶ gone     every failure: resting, then looking again
  *
- * Nothing is kept on disk: the manager says again what is wanted, and each call may be made twice.
+ * Nothing is stored on disk: the manager sends the wanted volumes again, and every call may be repeated.
  *
  * M1: a task starts only while its volumes are ready here.
- * M2: a volume is unmounted only once no task of this node uses it.
- * M3: the manager hears that the node has given the volume up only after the plugin has said so, and hears it until it
+ * M2: a volume is unmounted only when no task of this node uses it.
+ * M3: the agent reports a volume as unmounted only after the plugin has confirmed it, and repeats the report until the manager
  *     has answered.
  */
 import { assign, setup } from "xstate";
@@ -18,18 +18,18 @@ import { effect } from "../effect.ts";
 export type NodeVolumeEvent =
   | { readonly type: "volume.wanted" }
   | { readonly type: "volume.unwanted" }
-  /** Whether a task that has not ended was given it; one that still waits for it was not. */
+  /** Whether a task that has not ended uses it; tasks that still wait for the volume do not count. */
   | { readonly type: "users.changed"; readonly isUsed: boolean }
   | { readonly type: "call.answered" }
   | { readonly type: "call.failed"; readonly reason: string; readonly failing: Failing }
-  /** The plugin can be reached (again), or there is a session again. */
+  /** The plugin is reachable (again), or a new session exists. */
   | { readonly type: "way.opened" };
 
 export interface NodeVolumeContext {
   readonly volumeId: string;
   readonly isWanted: boolean;
   readonly isUsed: boolean;
-  /** Tries that have failed in a row. */
+  /** Consecutive failures. */
   readonly attempts: number;
   readonly failing: Failing;
   readonly reason: string;
@@ -49,9 +49,9 @@ export const nodeVolumeMachine = setup({
     publish: effect("publish"),
     unpublish: effect("unpublish"),
     unstage: effect("unstage"),
-    /** Tells the manager that the node has given the volume up. M3 */
+    /** Reports to the manager that the node has unmounted the volume. M3 */
     tell: effect("tell"),
-    /** Tasks that wait for the volume go on. M1 */
+    /** Lets tasks that wait for the volume continue. M1 */
     announce: effect("announce"),
     reportUnexpected: effect("reportUnexpected"),
     want: assign({ isWanted: true }),
@@ -75,7 +75,7 @@ export const nodeVolumeMachine = setup({
   initial: "looking",
   options: { maxIterations: 1_000 },
   on: {
-    // A call that is under way is finished first; looking finds out what was said meanwhile.
+    // A call in flight finishes first; `looking` then acts on what arrived meanwhile.
     "volume.wanted": { actions: "want" },
     "volume.unwanted": { actions: "unwant" },
     "users.changed": { actions: { type: "rememberUse", params: ({ event }) => event } },
@@ -141,7 +141,7 @@ export const nodeVolumeMachine = setup({
       },
     },
     telling: {
-      description: "Reporting to the manager. M3",
+      description: "Reporting to the manager that the volume is unmounted. M3",
       entry: "tell",
       on: {
         "call.answered": [

@@ -1,15 +1,16 @@
 /**
- * One cluster volume on one node, as the leader has its storage plugin attach and detach it there.
+ * One cluster volume on one node: the leader has the storage plugin attach and detach it.
  *
  *   looking ──▶ blocked | publishing ──▶ recording ──▶ looking ──▶ published
  *   published ──▶ leaving ──▶ unpublishing ──▶ erasing ──▶ gone          every failure: resting, then looking again
  *
- * The scheduler writes who is to have the volume, the node's agent that it has given it up; the two calls between are made
- * here. What is next is always read from the store (`machines/volumes/csi/stages.ts`), never remembered.
+ * The scheduler writes which nodes get the volume, the node's agent that it has unmounted it; this chart makes the two calls
+ * between. The next step is always derived from the store (`machines/volumes/csi/stages.ts`), never remembered.
  *
- * U1: the store says PUBLISHED only after the plugin has, and the entry goes only after the plugin has detached the volume.
- * U2: what the plugin may have done is never taken for undone: also one that failed to publish is unpublished.
- * U3: a volume for one node is published to a second one only once the first has given it up. G3
+ * U1: the store says PUBLISHED only after the plugin has confirmed it, and the entry is removed only after the plugin has
+ *     detached the volume.
+ * U2: a failed call may have had an effect, so a volume whose publishing failed is unpublished, too.
+ * U3: a single-node volume is published to a second node only after the first has released it. G3
  * U4: one call at a time.
  */
 import { assign, setup } from "xstate";
@@ -18,24 +19,24 @@ import type { PublicationStage } from "./csi/stages.ts";
 import { effect } from "../effect.ts";
 
 export type PublicationEvent =
-  /** Told whenever the volume or the node changed. */
+  /** Sent whenever the volume or the node changes. */
   | { readonly type: "volume.changed"; readonly stage: PublicationStage }
   | { readonly type: "call.answered" }
   | { readonly type: "call.failed"; readonly reason: string; readonly failing: Failing }
-  /** The store has it; `stage` is what it says now. */
+  /** The write is in the store; `stage` is the new stage. */
   | { readonly type: "write.settled"; readonly stage: PublicationStage }
   | { readonly type: "write.failed"; readonly reason: string; readonly failing: "unclear" }
-  /** The plugin can be reached (again), or has changed. */
+  /** The plugin is reachable (again), or has changed. */
   | { readonly type: "plugin.served" };
 
 export interface PublicationContext {
   readonly volumeId: string;
   readonly nodeId: string;
   readonly stage: PublicationStage;
-  /** Tries that have failed in a row. */
+  /** Consecutive failures. */
   readonly attempts: number;
   readonly failing: Failing;
-  /** Why the last one did; empty when none has. */
+  /** Why the last attempt failed; empty if none has. */
   readonly reason: string;
 }
 
@@ -51,11 +52,11 @@ export const publicationMachine = setup({
     /** Answered by `call.answered` or `call.failed`. */
     callPublish: effect("callPublish"),
     callUnpublish: effect("callUnpublish"),
-    /** What the plugin answered; answered by `write.settled` or `write.failed`. U1 */
+    /** Writes the plugin's answer; answered by `write.settled` or `write.failed`. U1 */
     writePublished: effect("writePublished"),
     writeAbandoned: effect("writeAbandoned"),
     writeErasure: effect("writeErasure"),
-    /** Puts the reason into the volume's publish status, for people; answered by nothing. */
+    /** Writes the reason into the volume's publish status, for operators; has no answer. */
     complain: effect<{ reason: string }>("complain"),
     reportUnexpected: effect("reportUnexpected"),
     rememberStage: assign((_, { stage }: { stage: PublicationStage }) => ({ stage })),
@@ -78,7 +79,7 @@ export const publicationMachine = setup({
   options: { maxIterations: 1_000 },
   on: {
     "volume.changed": { actions: { type: "rememberStage", params: ({ event }) => event } },
-    // Where nothing waits for the plugin.
+    // Ignored in states that do not wait for the plugin.
     "plugin.served": {},
     "*": { actions: "reportUnexpected" },
   },
@@ -96,7 +97,7 @@ export const publicationMachine = setup({
       ],
     },
     blocked: {
-      description: "Waiting for the volume: another node has it, and only one may. U3",
+      description: "Waiting for another node to release the volume: only one node can have it. U3",
       on: {
         "volume.changed": { target: "looking", actions: { type: "rememberStage", params: ({ event }) => event } },
       },
@@ -116,7 +117,7 @@ export const publicationMachine = setup({
       },
     },
     recording: {
-      description: "Writing that the node can have the volume, unless no task there wants it any more. U1, U2",
+      description: "Writing that the node can use the volume, unless no task there needs it any more. U1, U2",
       entry: "writePublished",
       on: {
         "write.settled": { target: "looking", actions: { type: "rememberStage", params: ({ event }) => event } },

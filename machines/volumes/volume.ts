@@ -1,14 +1,14 @@
 /**
- * The life of a cluster volume at its storage plugin, as the leader leads it.
+ * The life of a cluster volume at its storage plugin, run by the leader.
  *
  *   looking ──▶ noting ──▶ looking ──▶ creating ──▶ recording ──▶ looking ──▶ created
  *   created ──▶ inUse ──▶ deleting ──▶ removing ──▶ gone             every failure: resting, then looking again
  *
- * What is next is always read from the store (`machines/volumes/csi/stages.ts`), never remembered.
+ * The next step is always derived from the store (`machines/volumes/csi/stages.ts`), never remembered.
  *
- * V1: before the plugin is first asked for the volume the store says so. G1
- * V2: a volume is deleted only while no node and no task has it; the object goes after the plugin has said yes. G2
- * V3: whatever is asked of the plugin may be asked twice: after a failure, or by the next leader.
+ * V1: the store records the request before the plugin is first asked to create the volume. G1
+ * V2: a volume is deleted only while no node and no task has it; the object is removed after the plugin has confirmed. G2
+ * V3: every call to the plugin may be repeated: after a failure, or by the next leader.
  * V4: one call at a time.
  */
 import { assign, setup } from "xstate";
@@ -17,23 +17,23 @@ import type { VolumeStage } from "./csi/stages.ts";
 import { effect } from "../effect.ts";
 
 export type VolumeEvent =
-  /** Told whenever the object or its users changed. */
+  /** Sent whenever the object or its users change. */
   | { readonly type: "volume.changed"; readonly stage: VolumeStage }
   | { readonly type: "call.answered" }
   | { readonly type: "call.failed"; readonly reason: string; readonly failing: Failing }
-  /** The store has it; `stage` is what it says now. */
+  /** The write is in the store; `stage` is the new stage. */
   | { readonly type: "write.settled"; readonly stage: VolumeStage }
   | { readonly type: "write.failed"; readonly reason: string; readonly failing: "unclear" }
-  /** The plugin can be reached (again), or has changed. */
+  /** The plugin is reachable (again), or has changed. */
   | { readonly type: "plugin.served" };
 
 export interface VolumeContext {
   readonly volumeId: string;
   readonly stage: VolumeStage;
-  /** Tries that have failed in a row. */
+  /** Consecutive failures. */
   readonly attempts: number;
   readonly failing: Failing;
-  /** Why the last one did; empty when none has. */
+  /** Why the last attempt failed; empty if none has. */
   readonly reason: string;
 }
 
@@ -49,7 +49,7 @@ export const volumeMachine = setup({
     writeAsked: effect("writeAsked"),
     /** Answered by `call.answered` or `call.failed`. */
     callCreate: effect("callCreate"),
-    /** What the plugin answered; as `writeAsked`. */
+    /** Writes the plugin's answer; answered like `writeAsked`. */
     writeCreated: effect("writeCreated"),
     callDelete: effect("callDelete"),
     writeRemoval: effect("writeRemoval"),
@@ -65,7 +65,7 @@ export const volumeMachine = setup({
   guards: {
     is: ({ context }, { stage }: { stage: VolumeStage }) => context.stage === stage,
     isOther: ({ context }, { stage }: { stage: VolumeStage }) => context.stage !== stage,
-    /** The plugin was asked for a volume that nobody wants any more, and has said that it will not make it. */
+    /** The plugin has refused to create a volume that is no longer wanted. */
     isNeverMade: ({ context }, { failing }: { failing: Failing }) =>
       context.stage === "unwanted-asked" && failing === "refused",
   },
@@ -77,7 +77,7 @@ export const volumeMachine = setup({
   options: { maxIterations: 1_000 },
   on: {
     "volume.changed": { actions: { type: "rememberStage", params: ({ event }) => event } },
-    // Where nothing waits for the plugin.
+    // Ignored in states that do not wait for the plugin.
     "plugin.served": {},
     "*": { actions: "reportUnexpected" },
   },
@@ -90,7 +90,7 @@ export const volumeMachine = setup({
         { guard: { type: "is", params: { stage: "created" } }, target: "created" },
         { guard: { type: "is", params: { stage: "unwanted-used" } }, target: "inUse" },
         { guard: { type: "is", params: { stage: "unwanted-new" } }, target: "removing" },
-        // Only its id, which the plugin has, tells what to delete.
+        // Deleting requires the id: repeat the creation to get it from the plugin.
         { guard: { type: "is", params: { stage: "unwanted-asked" } }, target: "creating" },
         { guard: { type: "is", params: { stage: "unwanted-created" } }, target: "deleting" },
         { target: "gone" },
@@ -166,6 +166,6 @@ export const volumeMachine = setup({
         ],
       },
     },
-    gone: { description: "The object is gone.", type: "final" },
+    gone: { description: "The object is removed.", type: "final" },
   },
 });

@@ -1,8 +1,8 @@
 /**
- * What a watcher wants to hear of: entries by kind of object, any of which may fit; inside an entry every selector must.
+ * A watcher's filter: entries by kind of object. A change matches if any entry does; an entry matches if all its selectors do.
  *
- * F1: a selector that means nothing for its kind is refused, and so is one that nothing can ever fit. SwarmKit takes both
- *     and then sends everything, or nothing.
+ * F1: a selector that does not apply to its kind, or that no object can ever match, is refused. SwarmKit accepts both and
+ *     then sends everything, or nothing.
  */
 import {
   NodeRole,
@@ -17,7 +17,7 @@ import { selectors, type Field, type SelectorSort, type WatchedObject, type Watc
 
 export type { WatchedObject, WatchedTable } from "./watch-selectors.ts";
 
-/** The kinds that can be named, each its table; any other is a kind of resources. */
+/** The built-in kinds, named like their tables; any other is a kind of resources. */
 export const watchedKinds: readonly WatchedTable[] = [
   "node",
   "service",
@@ -31,10 +31,10 @@ export const watchedKinds: readonly WatchedTable[] = [
   "resource",
 ];
 
-/** Far more than there are kinds; each costs time with each change of its kind. */
+/** Far more than there are kinds; each entry costs time on every change of its kind. */
 export const watchEntriesMax = 1_000;
 
-/** A field that must have one of few values for anything to fit: what an index can be looked up by. */
+/** A field and the value that it must have for the filter to match: a key for the index. */
 export interface IndexKey {
   readonly field: Field;
   readonly value: string;
@@ -50,7 +50,7 @@ export interface WatchFilter {
   /** A mask of WatchActionKind. */
   readonly actions: number;
   readonly selectors: readonly Selector[];
-  /** Null when no selector names a whole value of an indexed field. */
+  /** Null if no selector gives a complete value of an indexed field. */
   readonly key: IndexKey | null;
 }
 
@@ -67,7 +67,7 @@ export const everyAction: number =
 
 const sorts = Object.keys(selectors) as readonly SelectorSort[];
 
-/** The name of a selector as it stands in the protocol. */
+/** The selector's name in the protocol. */
 function wireName(sort: SelectorSort): string {
   return sort.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 }
@@ -76,19 +76,19 @@ function isKnown(values: Readonly<Record<string, number>>, value: number | null)
   return value !== null && Object.values(values).includes(value);
 }
 
-/** Why nothing could ever fit the selector; null when something could. */
+/** Why no object can ever match the selector; null if one can. */
 function impossibility(kind: string, by: SelectBy, sort: SelectorSort): string | null {
   switch (sort) {
     case "desiredState":
-      return isKnown(TaskState, by.desiredState) ? null : `there is no task state ${by.desiredState}`;
+      return isKnown(TaskState, by.desiredState) ? null : `unknown task state ${by.desiredState}`;
     case "role":
-      return isKnown(NodeRole, by.role) ? null : `there is no role ${by.role}`;
+      return isKnown(NodeRole, by.role) ? null : `unknown role ${by.role}`;
     case "membership":
-      return isKnown(NodeSpec_Membership, by.membership) ? null : `there is no membership ${by.membership}`;
+      return isKnown(NodeSpec_Membership, by.membership) ? null : `unknown membership ${by.membership}`;
     case "custom":
     case "customPrefix": {
       const named = by[sort]?.kind ?? "";
-      return named === "" || named === kind ? null : `it is for objects of kind ${named}`;
+      return named === "" || named === kind ? null : `it selects objects of kind ${named}`;
     }
     case "id":
     case "idPrefix":
@@ -115,15 +115,15 @@ function refused(message: string): { readonly kind: "refused"; readonly refusal:
 
 function selectorOf(kind: string, table: WatchedTable, by: SelectBy): SelectorOutcome {
   const sort = sorts.find((name) => by[name] !== null);
-  if (sort === undefined) return refused(`a filter for objects of kind ${kind} has no selector`);
+  if (sort === undefined) return refused(`filter for objects of kind ${kind} has no selector`);
   const { tables, matcher, key } = selectors[sort];
   const isOwnKind = table === "resource" && kind !== "resource";
-  // The entry names the kind of such resources already.
+  // The entry already names the kind of such resources.
   if ((tables !== null && !tables.includes(table)) || (sort === "kind" && isOwnKind)) {
     return refused(`selector ${wireName(sort)} does not apply to objects of kind ${kind}`);
   }
   const why = impossibility(kind, by, sort);
-  if (why !== null) return refused(`selector ${wireName(sort)} fits no object of kind ${kind}: ${why}`);
+  if (why !== null) return refused(`selector ${wireName(sort)} can never match an object of kind ${kind}: ${why}`);
   return { kind: "selector", selector: { sort, fits: matcher(table, by) }, key: key?.(by) ?? null };
 }
 
@@ -131,13 +131,13 @@ export type EntryOutcome =
   | { readonly kind: "filter"; readonly filter: WatchFilter }
   | { readonly kind: "refused"; readonly refusal: Refusal };
 
-/** `isResourceKind`: whether an extension registered that kind, or Muster keeps such resources itself. */
+/** `isResourceKind`: whether an extension registered the kind, or Muster itself stores such resources. */
 export function watchFilter(entry: WatchRequest_WatchEntry, isResourceKind: (kind: string) => boolean): EntryOutcome {
   const { kind, action } = entry;
   if (kind === "") return refused("no kind of object specified");
   const builtIn = watchedKinds.find((name) => name === kind);
   if (builtIn === undefined && !isResourceKind(kind)) {
-    return refused(`unknown kind '${kind}': neither one of ${watchedKinds.join(", ")} nor registered by an extension`);
+    return refused(`unknown kind '${kind}': expected ${watchedKinds.join(", ")}, or a kind registered by an extension`);
   }
   if ((action & everyAction) === 0 || (action & ~everyAction) !== 0) return refused(`unrecognized action ${action}`);
   const table = builtIn ?? "resource";
@@ -162,7 +162,7 @@ function fitsAll(filter: WatchFilter, object: WatchedObject): boolean {
   return true;
 }
 
-/** An update counts when the object fits or did before it: otherwise nobody would learn that it no longer does. */
+/** An update counts if the object matches, or matched before: otherwise watchers would not learn that it no longer does. */
 export function fitsChange(filter: WatchFilter, { table, action, object, old }: WatchedChange): boolean {
   if (filter.table !== table || (filter.actions & action) === 0) return false;
   return fitsAll(filter, object) || (old !== null && old !== object && fitsAll(filter, old));

@@ -1,6 +1,6 @@
 /**
- * Finds those who want a change without asking everybody: what has a filter that names a whole value of a field is found
- * by that value, only the rest of the kind is asked one by one.
+ * Finds the watchers that match a change. Filters with a complete value of an indexed field are looked up by that value; only
+ * the kind's other filters are tested one by one.
  */
 import { fitsChange, type IndexKey, type WatchedChange, type WatchedTable, type WatchFilter } from "./watch-filter.ts";
 import type { Field, WatchedObject } from "./watch-selectors.ts";
@@ -22,7 +22,7 @@ export class WatchIndex<Watcher> {
   readonly #kinds = new Map<string, Kind<Watcher>>();
   readonly #wishes = new Map<Watcher, readonly Wish<Watcher>[]>();
 
-  /** A watcher is added once. */
+  /** Each watcher is added only once. */
   add(watcher: Watcher, filters: readonly WatchFilter[]): void {
     const wishes = filters.map((filter) => ({ filter, watcher }));
     this.#wishes.set(watcher, wishes);
@@ -42,7 +42,7 @@ export class WatchIndex<Watcher> {
     this.#wishes.delete(watcher);
   }
 
-  /** Calls for each watcher that wants the change: once for each of its filters that fits. */
+  /** Calls `onFound` for each watcher that wants the change, once for each of its matching filters. */
   find(change: WatchedChange, onFound: (watcher: Watcher) => void): void {
     const kind = this.#kinds.get(change.table);
     if (kind === undefined) return;
@@ -51,7 +51,7 @@ export class WatchIndex<Watcher> {
       const value = valueOf(change.object, field);
       if (value !== undefined) ask(byValue.get(value), change, onFound);
       if (change.old === null || change.old === change.object) continue;
-      // Whoever looks for what it was must hear that it no longer is.
+      // Watchers of the old value must learn that the object no longer has it.
       const before = valueOf(change.old, field);
       if (before !== value && before !== undefined) ask(byValue.get(before), change, onFound);
     }

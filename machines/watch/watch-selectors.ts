@@ -1,6 +1,6 @@
 /**
- * The selectors of Watch: which kinds each applies to, what it compares, and what an index could find it by. Comparisons
- * mind case, as SwarmKit's do.
+ * The selectors of Watch: the kinds that each applies to, what it compares, and its index key. Comparisons are
+ * case-sensitive, like SwarmKit's.
  */
 import type { Annotations, Node, Resource, SelectBy, Service, Task, TaskSpec } from "../../proto/gen/messages.ts";
 import { taskName } from "../list-filters.ts";
@@ -17,16 +17,16 @@ export type WatchedTable =
   | "config"
   | "volume";
 
-/** Any object that can be watched, by what all have. */
+/** What all watchable objects have in common. */
 export type WatchedObject = { readonly id: string };
 
 export type SelectorSort = keyof SelectBy;
 
-/** What an object can be looked up by; an object has one value of each, or none. */
+/** A field that objects can be looked up by; an object has at most one value of each. */
 export type Field = "id" | "serviceId" | "nodeId" | "kind";
 
 interface SelectorKind {
-  /** Null: all. */
+  /** Null: applies to all tables. */
   readonly tables: readonly WatchedTable[] | null;
   readonly matcher: (table: WatchedTable, by: SelectBy) => (object: WatchedObject) => boolean;
   readonly key?: (by: SelectBy) => { readonly field: Field; readonly value: string };
@@ -37,7 +37,7 @@ function annotationsOf(table: WatchedTable, object: WatchedObject): Annotations 
   return (object as Service).spec?.annotations ?? null;
 }
 
-/** Nodes go by their hostname, as in lists; tasks by what they are called where they have no name of their own. */
+/** A node's name is its hostname, as in lists; a task without a name of its own has a derived one. */
 function nameOf(table: WatchedTable, object: WatchedObject): string {
   if (table === "task") return taskName(object as Task);
   if (table === "node") return (object as Node).description?.hostname ?? "";
@@ -50,7 +50,7 @@ function specOf(table: WatchedTable, object: WatchedObject): TaskSpec | null {
 
 function usesNetwork(table: WatchedTable, object: WatchedObject, id: string): boolean {
   if (specOf(table, object)?.networks.some(({ target }) => target === id) === true) return true;
-  // Where the service stands on one by its own spec, as before Docker 17.06, or through the ports that it publishes.
+  // A service can also name the network in its own spec (before Docker 17.06), or use it through the ports that it publishes.
   return table === "task"
     ? (object as Task).networks.some(({ network }) => network?.id === id)
     : (object as Service).spec?.networks.some(({ target }) => target === id) === true ||

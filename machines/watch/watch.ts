@@ -1,52 +1,52 @@
 /**
- * One stream of the Watch service: where it begins, how it catches up, and why it ends.
+ * One stream of the Watch service: where it starts, how it catches up, and why it ends.
  *
  *   starting ──▶ live ──▶ ended
  *      ├──▶ ahead ──▶ replaying ──▶ live
  *      └──▶ replaying { recent { sending ⇄ waiting } ⇄ retained { queued → reading ⇄ held } } ──▶ live
  *
- * Only the turns of the stream go through the chart; the changes themselves pass beside it.
+ * Only control events go through the chart; the changes themselves bypass it.
  *
- * W1: the first message is empty and comes before every other; what is committed after it is told complete and in order.
- * W2: a stream that resumes gets each change after its version once: from the replica's memory of what was last, else from
- *     the log, and then live, without a gap and without an overlap.
- * W3: who does not read is cut off; it can resume from the last version that it got.
+ * W1: the first message is empty; every change committed after it is sent, in order.
+ * W2: a stream that resumes gets each change after its version once: from the replica's memory of recent changes, else from
+ *     the log, and then live, without gaps or overlaps.
+ * W3: a watcher that does not read is disconnected; it can resume from the last version that it received.
  */
 import { assign, setup } from "xstate";
 import { effect } from "../effect.ts";
 
 /** Why a stream ended. */
 export type WatchEnding =
-  /** The log does not have that version yet, and nobody has told of it. */
+  /** The log does not have that version yet. */
   | "future"
-  /** What followed the version is no longer kept. */
+  /** The changes after the version are no longer retained. */
   | "compacted"
-  /** This manager's replica did not come to the version in time. */
+  /** This manager's replica did not reach the version in time. */
   | "behind"
   /** The log or the snapshots cannot be read. */
   | "unreadable"
   | "slow"
-  /** The replica went on from a snapshot: what came between was not seen here. */
+  /** The replica continued from a snapshot and skipped the changes between. */
   | "jumped"
   | "stopped";
 
 export type WatchEvent =
   /** The last version of the log, in answer to `askLog`. */
   | { readonly type: "log.answered"; readonly last: number }
-  /** The replica has come to the version that the watcher has. */
+  /** The replica has reached the watcher's version. */
   | { readonly type: "version.reached" }
-  /** Everything up to the replica's version has been handed over. */
+  /** Everything up to the replica's version has been sent. */
   | { readonly type: "recent.sent" }
-  /** The watcher has not taken what was handed over yet. */
+  /** The watcher has not yet read what was sent. */
   | { readonly type: "recent.held" }
-  /** What comes next is no longer in memory. */
+  /** The next change is no longer in memory. */
   | { readonly type: "recent.outrun" }
   | { readonly type: "room.made" }
   | { readonly type: "history.begun" }
-  /** The watcher has too much before it. */
+  /** Too much is buffered for the watcher. */
   | { readonly type: "history.held" }
   | { readonly type: "history.moved" }
-  /** The rest is in memory. */
+  /** The remaining changes are in memory. */
   | { readonly type: "history.reached" }
   | { readonly type: "history.compacted" }
   | { readonly type: "history.unreadable" }
@@ -56,11 +56,11 @@ export type WatchEvent =
   | { readonly type: "manager.stopped" };
 
 export interface WatchInput {
-  /** The version that the watcher has; null: it wants only what comes. */
+  /** The watcher's version; null: it wants only new changes. */
   readonly from: number | null;
-  /** That of the replica. */
+  /** The replica's version. */
   readonly version: number;
-  /** Whether what followed the watcher's version is in memory. */
+  /** Whether the changes after the watcher's version are in memory. */
   readonly isRecent: boolean;
 }
 
@@ -69,9 +69,9 @@ export interface WatchContext extends WatchInput {
 }
 
 export const watchTimes = {
-  /** As long as a call looks for a leader; a replica that lags more than this is no place to watch at. */
+  /** As long as a call searches for a leader; a replica that lags further cannot serve watches. */
   behindMs: 15_000,
-  /** Nothing of a replay taken for so long: others wait for their turn at the log. */
+  /** How long a watcher may read nothing of a replay: others wait for their turn at the log. */
   stallMs: 10_000,
 } as const;
 
@@ -80,11 +80,11 @@ export const watchMachine = setup({
   actions: {
     /** Sends the empty message. */
     sendGreeting: effect("sendGreeting"),
-    /** Asks for the log's last version; answered by `log.answered`, or not at all. */
+    /** Requests the log's last version; answered by `log.answered`, or not at all. */
     askLog: effect("askLog"),
     awaitVersion: effect("awaitVersion"),
     stopAwaitingVersion: effect("stopAwaitingVersion"),
-    /** Hands over what is in memory; answered by `recent.sent`, `recent.held` or `recent.outrun`. */
+    /** Sends the changes in memory; answered by `recent.sent`, `recent.held` or `recent.outrun`. */
     sendRecent: effect("sendRecent"),
     awaitRoom: effect("awaitRoom"),
     stopAwaitingRoom: effect("stopAwaitingRoom"),
@@ -115,13 +115,13 @@ export const watchMachine = setup({
     "caller.gone": ".ended",
     "manager.stopped": { target: ".ended", actions: { type: "endStream", params: { ending: "stopped" } } },
     "watcher.slow": { target: ".ended", actions: { type: "endStream", params: { ending: "slow" } } },
-    // It matters only to who is live: others read the log.
+    // Concerns only live streams: the others read the log.
     "replica.jumped": {},
     "*": { actions: "reportUnexpected" },
   },
   states: {
     starting: {
-      description: "Choosing where to begin; never rests here.",
+      description: "Choosing where to start; never stays here.",
       always: [
         { guard: "isFresh", target: "live", actions: ["rememberGreeting", "sendGreeting"] },
         { guard: "isAhead", target: "ahead" },
@@ -131,7 +131,7 @@ export const watchMachine = setup({
     },
     ahead: {
       description:
-        "The watcher's version is newer than this replica: waiting for it, unless the log itself does not have it. W2",
+        "The watcher's version is newer than this replica: waiting for the replica, unless the log lacks that version, too. W2",
       entry: ["awaitVersion", "askLog"],
       exit: "stopAwaitingVersion",
       on: {
@@ -145,7 +145,7 @@ export const watchMachine = setup({
       after: { behind: { target: "ended", actions: { type: "endStream", params: { ending: "behind" } } } },
     },
     replaying: {
-      description: "Sending what happened since the watcher's version. W2",
+      description: "Sending the changes since the watcher's version. W2",
       tags: "replaying",
       initial: "recent",
       states: {
@@ -154,7 +154,7 @@ export const watchMachine = setup({
           initial: "sending",
           states: {
             sending: {
-              description: "Handing over as many changes as may wait for the watcher.",
+              description: "Sending as many changes as may be buffered for the watcher.",
               entry: "sendRecent",
               on: {
                 "recent.sent": "#watch.live",
@@ -163,7 +163,7 @@ export const watchMachine = setup({
               },
             },
             waiting: {
-              description: "Waiting for the watcher to take what it was handed. W3",
+              description: "Waiting for the watcher to read what was sent. W3",
               entry: "awaitRoom",
               exit: "stopAwaitingRoom",
               on: { "room.made": "sending" },
@@ -199,11 +199,11 @@ export const watchMachine = setup({
             },
             reading: {
               description: "Applying each transaction of the log to the rebuilt state and sending it.",
-              // Begun anew behind a gap.
+              // Restarted after a gap.
               on: { "history.begun": {}, "history.held": "held" },
             },
             held: {
-              description: "Waiting for the watcher to take what was sent before reading on. W3",
+              description: "Waiting for the watcher to read what was sent, before reading more of the log. W3",
               on: { "history.moved": "reading", "history.begun": "reading" },
               after: { stall: { target: "#watch.ended", actions: { type: "endStream", params: { ending: "slow" } } } },
             },
@@ -212,7 +212,7 @@ export const watchMachine = setup({
       },
     },
     live: {
-      description: "Live: sending each transaction as the replica applies it. W1",
+      description: "Sending each transaction as the replica applies it. W1",
       tags: "live",
       entry: "joinLive",
       exit: "leaveLive",

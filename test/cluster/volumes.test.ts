@@ -99,7 +99,7 @@ test.serial("a plugin that fails, is killed and comes back holds up only its vol
   await run(manager);
   await until("why to name the plugin", async () => {
     const why = await manager.muster("why", "web.1");
-    return /cluster volume data: storage plugin fast, to be asked again to attach it to node one/.test(why);
+    return /cluster volume data: the next call to storage plugin fast, to attach it to node one/.test(why);
   });
   await plugin.start();
   await until("the task to write", () => contents() !== "");

@@ -112,7 +112,7 @@ test("a plugin that says no for good is asked again more slowly, and why says wh
   await settle(4_000);
   t.is(storage.done.get("CreateVolume"), undefined);
   const [reason] = volumes.explain("data");
-  t.is(reason?.waitingFor, "storage plugin fast, to be asked again");
+  t.is(reason?.waitingFor, "the next call to storage plugin fast");
   t.deepEqual(reason?.tried, ["storage plugin fast: OUT_OF_RANGE: there is no room for 0 bytes"]);
   t.is(stored("data").volumeInfo?.volumeId, "");
 });
@@ -192,7 +192,7 @@ test("a volume for one node goes to a second one only after the first has given 
   t.true(
     volumes
       .explain("data")
-      .some(({ waitingFor }) => waitingFor === "node host-n1, to give it up: only one node may have it"),
+      .some(({ waitingFor }) => waitingFor === "node host-n1, to unmount it: only one node can use it at a time"),
   );
   publish("data", { n1: PENDING_UNPUBLISH, n2: PENDING_PUBLISH });
   await settle();
@@ -351,7 +351,7 @@ test("a volume to be removed stays while a task has it", async (t) => {
   const volumes = start();
   await settle(30_000);
   t.is(storage.done.get("DeleteVolume"), undefined);
-  t.regex(volumes.explain("data")[0]?.waitingFor ?? "", /its last user/);
+  t.regex(volumes.explain("data")[0]?.waitingFor ?? "", /the tasks and nodes that use it/);
   seed("task", inState(task, TaskState.COMPLETE));
   await settle();
   t.is(store.get("volume", "data"), undefined);
@@ -400,6 +400,6 @@ test("why a task waits for its volume is told with it", async (t) => {
   await settle();
   t.is(
     volumes.explainTask(task)[0]?.waitingFor,
-    "cluster volume data: storage plugin fast, to be asked again to attach it to node host-n1",
+    "cluster volume data: the next call to storage plugin fast, to attach it to node host-n1",
   );
 });

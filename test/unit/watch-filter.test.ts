@@ -288,9 +288,10 @@ test("what nothing could fit is refused", (t) => {
   t.is(refusalOf("task", 8), "unrecognized action 8");
   t.is(refusalOf("task", 9), "unrecognized action 9");
   t.is(refusalOf("", 7), "no kind of object specified");
-  t.regex(refusalOf("Task", 7), /^unknown kind 'Task': neither one of node, .* nor registered by an extension$/);
-  t.is(refusalOf("task", 7, {}), "a filter for objects of kind task has no selector");
-  const impossible = (sort: string, kind: string) => new RegExp(`^selector ${sort} fits no object of kind ${kind}: `);
+  t.regex(refusalOf("Task", 7), /^unknown kind 'Task': expected node, .*, or a kind registered by an extension$/);
+  t.is(refusalOf("task", 7, {}), "filter for objects of kind task has no selector");
+  const impossible = (sort: string, kind: string) =>
+    new RegExp(`^selector ${sort} can never match an object of kind ${kind}: `);
   t.regex(refusalOf("task", 7, { desiredState: 77 as TaskState }), impossible("desired_state", "task"));
   t.regex(refusalOf("node", 7, { role: 5 as NodeRole }), impossible("role", "node"));
   t.regex(refusalOf("node", 7, { membership: 5 as NodeSpec_Membership }), impossible("membership", "node"));

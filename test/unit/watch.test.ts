@@ -144,7 +144,7 @@ test("a watch that cannot mean anything is refused", async (t) => {
 test("kinds that an extension registered are watched by name, all of their resources by 'resource'", async (t) => {
   const { open, seed, drop } = watched();
   const kind = "backup";
-  t.regex((await refusalOf(() => open(watching(kind))))?.message ?? "", /nor registered by an extension/);
+  t.regex((await refusalOf(() => open(watching(kind))))?.message ?? "", /or a kind registered by an extension/);
   seed("extension", Extension.create({ id: "x1", annotations: Annotations.create({ name: kind }) }));
   t.regex((await refusalOf(() => open(watching("Backup"))))?.message ?? "", /unknown kind 'Backup'/);
   const own = open(watching(kind));

@@ -1,22 +1,22 @@
-/** How long plugins are given, and how soon they are asked again. */
+/** Timeouts and retry delays of calls to storage plugins. */
 
 export const csiTimes = {
-  /** Milliseconds for one call; SwarmKit's. What a plugin does beyond it is found out by the next call, which means the same. */
+  /** Timeout of a call in milliseconds (SwarmKit's). Calls are idempotent: the next attempt finds what was finished late. */
   callMs: 15_000,
-  /** Bounds of the wait before another try, in milliseconds; it doubles each time. The agent of SwarmKit waits alike. */
+  /** Bounds of the retry delay in milliseconds; it doubles with each attempt, like that of SwarmKit's agent. */
   retryMsMin: 100,
   retryMsMax: 60_000,
-  /** After an answer that says no for good, such as no space: somebody must do something first. Milliseconds. */
+  /** The same after a refusal that persists until somebody acts, such as no space. */
   refusedMsMin: 5_000,
   refusedMsMax: 600_000,
-  /** A link to a plugin counts as good after so many milliseconds. */
+  /** How long a link to a plugin must hold to reset the retry delay, in milliseconds. */
   linkHeldMs: 10_000,
 } as const;
 
-/** What a call that failed says of trying again. `refused`: the plugin has understood, done nothing, and will say so again. */
+/** How a call failed. `refused`: the plugin understood it, did nothing, and would refuse it again. `unclear`: anything else. */
 export type Failing = "unclear" | "refused";
 
-/** `attempts`: how many have failed in a row, this one included. */
+/** `attempts`: consecutive failures, including this one. */
 export function retryMs(attempts: number, failing: Failing): number {
   const [min, max] =
     failing === "refused" ? [csiTimes.refusedMsMin, csiTimes.refusedMsMax] : [csiTimes.retryMsMin, csiTimes.retryMsMax];

@@ -1,4 +1,4 @@
-/** What a cluster volume waits for, and which of a task's volumes it waits for itself. */
+/** What a cluster volume waits for, and which volumes a task waits for. */
 import {
   Reason,
   TaskState,
@@ -21,7 +21,7 @@ import {
   type VolumeStage,
 } from "./stages.ts";
 
-/** Of a chart: the state that it is in, and why its last try failed (empty when none has). */
+/** A chart's state, and why its last attempt failed (empty if none has). */
 export interface Standing {
   readonly state: string;
   readonly reason: string;
@@ -31,12 +31,12 @@ export interface CsiView {
   volumes(): Iterable<Volume>;
   volume(id: string): Volume | undefined;
   nodeName(id: string): string;
-  /** Null: nobody looks after it. */
+  /** Null: no chart manages it. */
   life(volumeId: string): Standing | null;
   publication(volumeId: string, nodeId: string): Standing | null;
 }
 
-const logWait = { waitingFor: "the log, to take what its plugin said", wokenBy: "the ledger's answer" };
+const logWait = { waitingFor: "the log, to record the plugin's answer", wokenBy: "the ledger's answer" };
 
 function explainLife(volume: Volume, { state, reason }: Standing): Partial<Reason> {
   const plugin = `storage plugin ${driverOf(volume)}`;
@@ -47,14 +47,14 @@ function explainLife(volume: Volume, { state, reason }: Standing): Partial<Reaso
       return { waitingFor: `${plugin}, to delete it`, wokenBy: "the plugin's answer" };
     case "inUse":
       return {
-        waitingFor: "its last user: it is removed once no node and no task has it",
-        wokenBy: "the end of the tasks that have it, and their nodes' word that they have given it up",
+        waitingFor: "the tasks and nodes that use it: it is removed after the last of them",
+        wokenBy: "the end of these tasks, and their nodes' reports that they have unmounted it",
       };
     case "created":
       return { waitingFor: `nothing: it exists at ${plugin} as ${volume.volumeInfo?.volumeId ?? ""}` };
     case "resting":
       return {
-        waitingFor: `${plugin}, to be asked again`,
+        waitingFor: `the next call to ${plugin}`,
         wokenBy: "the end of the retry delay, a change of the volume, or the plugin's return",
         tried: [reason],
       };
@@ -79,17 +79,17 @@ function explainPublication(volume: Volume, nodeId: string, standing: Standing |
       return {
         waitingFor: `${blockers(volume, nodeId)
           .map((id) => `node ${view.nodeName(id)}`)
-          .join(", ")}, to give it up: only one node may have it`,
-        wokenBy: "that node's word, or its removal from the cluster",
+          .join(", ")}, to unmount it: only one node can use it at a time`,
+        wokenBy: "that node's report, or its removal from the cluster",
       };
     case "leaving":
       return {
-        waitingFor: `${node}, to give it up`,
-        wokenBy: "the node's word, or its removal from the cluster",
+        waitingFor: `${node}, to unmount it`,
+        wokenBy: "the node's report, or its removal from the cluster",
       };
     case "resting":
       return {
-        waitingFor: `${plugin}, to be asked again to ${isComing ? "attach it to" : "detach it from"} ${node}`,
+        waitingFor: `the next call to ${plugin}, to ${isComing ? "attach it to" : "detach it from"} ${node}`,
         wokenBy: "the end of the retry delay, a change of the volume, or the plugin's return",
         tried,
       };
@@ -111,7 +111,7 @@ export function explainVolume(volume: Volume, view: CsiView): readonly Reason[] 
   return reasons;
 }
 
-/** Empty when no volume is in the task's way. */
+/** Empty if the task waits for no volume. */
 export function explainTaskVolumes(task: Task, view: CsiView): readonly Reason[] {
   const state = observedState(task);
   if (!isWanted(task) || state > TaskState.PREPARING) return [];
@@ -138,23 +138,20 @@ function explainWant(source: string, view: CsiView): readonly Reason[] {
       : `cluster volume ${source}`;
     return [Reason.create({ waitingFor: `${what}, which does not exist`, wokenBy: "its creation" })];
   }
-  // One that can be had is the scheduler's business: it says why no node can have it.
+  // If a volume is ready, the scheduler explains why no node can use it.
   if (candidates.some(isVolumeReady)) return [];
   return candidates.flatMap((volume) => {
     if (volume.pendingDelete)
       return [
         named(
           volume,
-          Reason.create({ waitingFor: "nothing: it is being removed", wokenBy: "a new volume of that name" }),
+          Reason.create({ waitingFor: "nothing: it is being removed", wokenBy: "a new volume with that name" }),
         ),
       ];
     if ((volume.volumeInfo?.volumeId ?? "") === "")
       return explainVolume(volume, view).map((reason) => named(volume, reason));
     return [
-      named(
-        volume,
-        Reason.create({ waitingFor: "its availability, which is not active", wokenBy: "muster volume update" }),
-      ),
+      named(volume, Reason.create({ waitingFor: "its availability to be active", wokenBy: "muster volume update" })),
     ];
   });
 }
@@ -163,7 +160,7 @@ function named(volume: Volume, reason: Reason): Reason {
   return Reason.patch(reason, { waitingFor: `cluster volume ${volumeName(volume)}: ${reason.waitingFor}` });
 }
 
-/** What the store alone tells of a moment that nobody's charts are left of: reasons of failed tries beside what it keeps of them. */
+/** A view for past moments, which have no charts: the store has the states, but of failed attempts only what it records. */
 export function storedCsiView(
   store: Pick<CsiView, "volumes" | "volume"> & { node(id: string): Node | undefined; nodes(): Iterable<Node> },
 ): CsiView {

@@ -1,4 +1,4 @@
-/** What an agent asks of the storage plugin on its node, in the words of the Container Storage Interface. */
+/** An agent's CSI requests to the storage plugin on its node. */
 import {
   CsiNodePublishVolumeRequest,
   CsiNodeStageVolumeRequest,
@@ -16,7 +16,7 @@ import { capabilityOf, type Secrets } from "./requests.ts";
 export interface VolumePlaces {
   /** A directory that exists. */
   readonly staging: string;
-  /** Made by the plugin in a directory that exists. */
+  /** Created by the plugin in a directory that exists. */
   readonly target: string;
 }
 
@@ -61,7 +61,7 @@ export function unstageRequest({ volumeId }: VolumeAssignment, { staging }: Volu
   return CsiNodeUnstageVolumeRequest.create({ volumeId, stagingTargetPath: staging });
 }
 
-/** As the node's description says it, sorted by name so that equal facts read equal. */
+/** For the node's description; sorted by name, so that equal facts compare equal. */
 export function csiInfoOf(plugins: ReadonlyMap<string, PluginFacts>): readonly NodeCSIInfo[] {
   return [...plugins]
     .toSorted(([a], [b]) => (a < b ? -1 : 1))

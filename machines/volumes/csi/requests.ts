@@ -1,4 +1,4 @@
-/** What SwarmKit's volumes are in the words of the Container Storage Interface, and back. */
+/** Converts between SwarmKit's volumes and the messages of the Container Storage Interface. */
 import {
   CsiCapacityRange,
   CsiControllerPublishVolumeRequest,
@@ -25,7 +25,7 @@ import { volumeName } from "./stages.ts";
 
 export type Secrets = Readonly<Record<string, string>>;
 
-/** The values by the plugin's keys; a secret that is gone is left out, and the plugin says what it thinks of that. */
+/** The secrets' values by the plugin's keys. Removed secrets are omitted; the plugin reports them if it needs them. */
 export function secretsOf(wanted: readonly VolumeSecret[], dataOf: (id: string) => Uint8Array | undefined): Secrets {
   const secrets: Record<string, string> = {};
   for (const { key, secret } of wanted) {
@@ -36,8 +36,8 @@ export function secretsOf(wanted: readonly VolumeSecret[], dataOf: (id: string) 
 }
 
 /**
- * The interface knows no sharing on one node: who shares there is the scheduler's to decide. With several nodes but one task
- * at a time it is a volume that all may write.
+ * CSI has no modes for sharing within a node, so the scheduler enforces these. A volume for several nodes but one task at a
+ * time is multi-writer.
  */
 function modeOf({ scope, sharing }: VolumeAccessMode): Mode {
   if (scope === Scope.SINGLE_NODE)
@@ -74,7 +74,7 @@ function capabilitiesOf({ spec }: Volume): CsiVolumeCapability[] {
   return accessMode === null ? [] : [capabilityOf(accessMode)];
 }
 
-/** The name is what makes a second request the same one. */
+/** The name makes repeated requests idempotent. */
 export function createRequest(volume: Volume, secrets: Secrets): CsiCreateVolumeRequest {
   const { spec } = volume;
   const range = spec?.capacityRange ?? null;
@@ -107,7 +107,7 @@ export function infoOf(made: CsiVolume): VolumeInfo {
   });
 }
 
-/** Of a plugin without a controller: its volumes exist by their names. */
+/** For a plugin without a controller: its volumes are identified by name. */
 export function infoByName(volume: Volume): VolumeInfo {
   return VolumeInfo.create({ volumeId: volumeName(volume) });
 }
@@ -142,7 +142,7 @@ export function unpublishRequest(
   return CsiControllerUnpublishVolumeRequest.create({ volumeId: volume.volumeInfo?.volumeId ?? "", nodeId, secrets });
 }
 
-/** A plugin's words as they may be shown: without the secrets that it was told, however it came to repeat them. */
+/** A plugin's message without the secrets that the plugin received, in case it repeats them. */
 export function withoutSecrets(text: string, secrets: Secrets): string {
   let shown = text;
   for (const value of Object.values(secrets)) if (value !== "") shown = shown.replaceAll(value, "***");

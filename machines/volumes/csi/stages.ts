@@ -1,10 +1,10 @@
 /**
- * How far a cluster volume has come, read from the store alone, so that a new leader goes on where the last one ended.
+ * The progress of a cluster volume, derived from the store alone, so that a new leader continues where the last one stopped.
  *
- * G1: `VolumeInfo` is written, without an id, before a volume is first asked for at its plugin. So whoever removes a volume
- *     knows whether there may be anything to remove there.
- * G2: a volume is deleted at its plugin only once no node has it and no task was given it.
- * G3: a volume for one node is not published to a second one while the first has it, or may have it.
+ * G1: `VolumeInfo` is written, without an id, before the first request to create the volume. So a removal knows whether the
+ *     plugin may have something to delete.
+ * G2: a volume is deleted at its plugin only when no node has it and no task uses it.
+ * G3: a single-node volume is not published to a second node while the first has it, or may have it.
  */
 import {
   VolumeAccessMode_Scope,
@@ -15,20 +15,20 @@ import {
 } from "../../../proto/gen/messages.ts";
 
 export type VolumeStage =
-  /** Nobody has asked the plugin for it. G1 */
+  /** The plugin has not been asked to create it. G1 */
   | "new"
-  /** The plugin may have made it, and its id is not known. */
+  /** The plugin may have created it; its id is unknown. */
   | "asked"
   | "created"
-  /** To be removed, but nodes or tasks have it. G2 */
+  /** Marked for removal, but still used by nodes or tasks. G2 */
   | "unwanted-used"
   | "unwanted-new"
   | "unwanted-asked"
   | "unwanted-created"
-  /** The object is gone. */
+  /** The object is removed. */
   | "gone";
 
-/** `volume`: as the store has it, undefined once it is removed; `hasUsers`: a task was given it. */
+/** `volume`: the stored object, undefined once removed; `hasUsers`: a task uses it. */
 export function volumeStage(volume: Volume | undefined, hasUsers: boolean): VolumeStage {
   if (volume === undefined) return "gone";
   const { pendingDelete, publishStatus, volumeInfo } = volume;
@@ -39,24 +39,24 @@ export function volumeStage(volume: Volume | undefined, hasUsers: boolean): Volu
 }
 
 export type PublicationStage =
-  /** Another node has the volume that only one may have, or was promised it before. G3 */
+  /** Another node has the single-node volume, or is ahead in the list. G3 */
   | "blocked"
   | "wanted"
   | "published"
-  /** The node is to give it up. */
+  /** The node must unmount it. */
   | "leaving"
-  /** As `leaving`, but the node is no longer in the cluster and will never say so. */
+  /** As `leaving`, but the node was removed from the cluster and will never report. */
   | "abandoned"
-  /** The node has given it up. */
+  /** The node has unmounted it. */
   | "left"
   | "gone";
 
-/** What the store says of the volume on that node; null when it was not promised to it. */
+/** The stored status of the volume on that node; null if it is not listed for the node. */
 export function publicationOf(volume: Volume | undefined, nodeId: string): VolumePublishStatus | null {
   return volume?.publishStatus.find((status) => status.nodeId === nodeId) ?? null;
 }
 
-/** `hasNode`: the node is still one of the cluster. */
+/** `hasNode`: the node is still in the cluster. */
 export function publicationStage(volume: Volume | undefined, nodeId: string, hasNode: boolean): PublicationStage {
   const status = publicationOf(volume, nodeId);
   if (volume === undefined || status === null) return "gone";
@@ -72,7 +72,7 @@ export function publicationStage(volume: Volume | undefined, nodeId: string, has
   }
 }
 
-/** The nodes that must give the volume up before this one can have it: the others listed, but those listed later that only wait. */
+/** The nodes that must unmount the volume before this one can have it: all others listed, except waiting ones listed later. */
 export function blockers(volume: Volume, nodeId: string): readonly string[] {
   if (volume.spec?.accessMode?.scope !== VolumeAccessMode_Scope.SINGLE_NODE) return [];
   const own = volume.publishStatus.findIndex((status) => status.nodeId === nodeId);
@@ -81,7 +81,7 @@ export function blockers(volume: Volume, nodeId: string): readonly string[] {
     .map((status) => status.nodeId);
 }
 
-/** What the plugin calls the node; null: it has not said. */
+/** The plugin's id of the node; null if it has not reported one. */
 export function pluginsNodeId(node: Node | undefined, driver: string): string | null {
   return node?.description?.csiInfo.find(({ pluginName }) => pluginName === driver)?.nodeId ?? null;
 }
