@@ -84,7 +84,7 @@ function placing(tasks: number, nodes: number): Row {
   for (const task of waiting) backlog.follow(task);
   let placed = 0;
   // Limits as actors/orchestration/scheduler.ts sets them for one round.
-  const limits = { operationsMax: 4_000, retellingsMax: 200, judgementsMax: 200_000 };
+  const limits = { operationsMax: 4_000, replacementsMax: 200, judgementsMax: 200_000 };
   for (let hasMore = true; hasMore;) {
     const round = backlog.round(0, limits);
     placed += round.assignments.length;

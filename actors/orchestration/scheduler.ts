@@ -31,7 +31,7 @@ import { proposalOperationsMax } from "../ledger/proposal-batch.ts";
 /** How long a proposal looks for the ledger, which is on this very manager, in milliseconds. */
 const proposeTimeoutMs = 5_000;
 /** Explanations replaced in one retry delay: with 200 ms at most 1,000 writes a second that only tell a changed number of nodes. */
-const retellingsMax = 200;
+const replacementsMax = 200;
 
 /** Of one round: two proposals, some 15 ms in which this manager does nothing else; the first is on its way while more are made. */
 const roundOperationsMax = 2 * proposalOperationsMax;
@@ -69,7 +69,7 @@ class SchedulerActor implements Scheduler {
   readonly #hosted: HostedActor<typeof schedulerMachine>;
   readonly #unsubscribe: () => void;
   readonly #metrics: ReturnType<typeof metricsOf>;
-  #retellings = retellingsMax;
+  #replacements = replacementsMax;
   #stopped = false;
 
   constructor(env: Environment) {
@@ -202,7 +202,7 @@ class SchedulerActor implements Scheduler {
     const proposals = schedulerLimits.proposalsMax - this.#hosted.actor.getSnapshot().context.proposals;
     const round = this.#backlog.round(now, {
       operationsMax: Math.min(roundOperationsMax, proposals * proposalOperationsMax),
-      retellingsMax: this.#retellings,
+      replacementsMax: this.#replacements,
       judgementsMax: roundJudgementsMax,
     });
     this.#metrics.waiting.set(this.#backlog.size);
@@ -220,7 +220,7 @@ class SchedulerActor implements Scheduler {
       if (chunk.operations.length === proposalOperationsMax) flush();
     }
     for (const explanation of round.explanations) {
-      if ((explanation.task.status?.err ?? "") !== "") this.#retellings -= 1;
+      if ((explanation.task.status?.err ?? "") !== "") this.#replacements -= 1;
       chunk.operations.push(write.explained(explanation));
       chunk.explained.push(explanation.task.id);
       if (chunk.operations.length === proposalOperationsMax) flush();
@@ -234,7 +234,7 @@ class SchedulerActor implements Scheduler {
     this.#send({
       type: "round.decided",
       hasMore: round.hasMore,
-      hasStale: round.hasStale || this.#retellings < retellingsMax,
+      hasStale: round.hasStale || this.#replacements < replacementsMax,
     });
   }
 
@@ -302,7 +302,7 @@ class SchedulerActor implements Scheduler {
       returned += 1;
     }
     if (outcome.kind !== "committed") {
-      for (const id of chunk.explained) this.#backlog.forgetTold(id);
+      for (const id of chunk.explained) this.#backlog.forgetReported(id);
       for (const id of chunk.volumes) this.#nodes.volumes.touch(id);
       returned += chunk.explained.length + chunk.volumes.length;
     }
@@ -313,7 +313,7 @@ class SchedulerActor implements Scheduler {
   }
 
   #releaseHeld(): void {
-    this.#retellings = retellingsMax;
+    this.#replacements = replacementsMax;
     const { store } = this.#env;
     for (const id of this.#held) {
       const task = store.get("task", id);

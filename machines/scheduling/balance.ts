@@ -1,6 +1,6 @@
 /**
- * How a service's tasks lie on the nodes, and what a task would gain on another node: see moves.ts, whose labels M2 and M3
- * are kept here.
+ * How a service's tasks are distributed over the nodes, and what moving a task to another node would gain. Upholds M2 and M3
+ * of moves.ts.
  */
 import type { Node, Service } from "../../proto/gen/messages.ts";
 import type { NodeInfo } from "./node-set.ts";
@@ -14,13 +14,13 @@ export interface Gain {
   readonly why: string;
 }
 
-/** Tasks that are there to stay, by node id (M3). */
+/** Number of steady tasks by node id (M3). */
 export type SteadyLoads = Map<string, number>;
 
-/** How much smaller an imbalance must become (M2, M3): a difference of one would only change sides. */
+/** Minimum imbalance that a move removes (M2, M3): moving at a difference of one would only swap the two sides. */
 const gainMin = 2;
 
-/** Where a node is: the value of each preference, and a name for the branch down to each level, the whole first. */
+/** A node's position: its value for each preference, and the key of its branch at each level, starting with the root. */
 interface Place {
   readonly values: readonly string[];
   readonly branches: readonly string[];
@@ -35,14 +35,14 @@ export class Balance {
   readonly #places = new Map<NodeInfo, Place>();
   /** Tasks of the service by branch. */
   readonly #counts = new Map<string, number>();
-  /** By branch: the fewest tasks of the service in a branch just below it that has a node ready for more. */
+  /** By branch: the fewest tasks of the service in a direct child branch that has a ready node. */
   readonly #fewest = new Map<string, number>();
-  /** By last branch: the fewest tasks of the service on a ready node of it. */
+  /** By leaf branch: the fewest tasks of the service on one of its ready nodes. */
   readonly #fewestOnNode = new Map<string, number>();
-  /** By last branch and a number of tasks of the service: the fewest tasks in all on a ready node with so many. */
+  /** By leaf branch and number of tasks of the service: the fewest tasks in all on a ready node with that number. */
   readonly #fewestInAll = new Map<string, number>();
 
-  /** `nameOf`: what nodes are called. */
+  /** `nameOf`: the display name of a node. */
   constructor(service: Service, steady: SteadyLoads, nameOf: (nodeId: string) => string) {
     const preferences = service.spec?.task?.placement?.preferences ?? [];
     this.#serviceId = service.id;
@@ -54,7 +54,7 @@ export class Balance {
     );
   }
 
-  /** Counts anew. Some 0.3 µs for each node and level. */
+  /** Recounts; about 0.3 µs for each node and level. */
   refresh(nodes: readonly NodeInfo[]): void {
     for (const counts of [this.#counts, this.#fewest, this.#fewestOnNode, this.#fewestInAll]) counts.clear();
     for (const info of nodes) {
@@ -81,7 +81,7 @@ export class Balance {
     return this.#counts.get(branch ?? "") ?? 0;
   }
 
-  /** Whether there is a ready node on which a task of this one might be better placed. */
+  /** Whether a task of this node might be better placed on some ready node. */
   mayGain(info: NodeInfo): boolean {
     const { branches } = this.#placeOf(info);
     for (let level = 1; level < branches.length; level += 1) {
@@ -95,12 +95,12 @@ export class Balance {
     return inAll !== undefined && info.activeTasks - inAll >= gainMin;
   }
 
-  /** The branch of all preferences in which the node is. */
+  /** The node's leaf branch. */
   leafOf(info: NodeInfo): string {
     return this.#placeOf(info).branches.at(-1) as string;
   }
 
-  /** Why a task is better on `to` than on `from`, where it is; null when it is not. */
+  /** Why a task is better placed on `to` than on `from`; null if it is not. */
   gain(from: NodeInfo, to: NodeInfo): Gain | null {
     const [here, there] = [this.#placeOf(from), this.#placeOf(to)];
     for (const [level, value] of here.values.entries()) {

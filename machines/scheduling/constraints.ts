@@ -1,6 +1,6 @@
 /**
- * Placement constraints: `key==value` and `key!=value`. All of a placement must hold; a comparison is of the whole value
- * and without regard to case. What a node lacks reads as the empty string, so `!=` holds for nodes without the label.
+ * Placement constraints: `key==value` and `key!=value`. All constraints of a placement must hold. Whole values are compared,
+ * case-insensitively. A missing value is the empty string, so `!=` holds for nodes without the label.
  */
 import { NodeRole, type Node, type Placement } from "../../proto/gen/messages.ts";
 import { containsAddress, parseAddress, parseCidr, type Address, type Prefix } from "../../runtime/ip-address.ts";
@@ -9,7 +9,7 @@ type Subject =
   | { readonly kind: "id" | "hostname" | "role" | "os" | "architecture" }
   | { readonly kind: "nodeLabel" | "engineLabel"; readonly label: string }
   | { readonly kind: "ip"; readonly prefix: Prefix }
-  /** A key that nothing answers to, or an address that is none: holds nowhere, not even with `!=`. */
+  /** An unknown key or an invalid address: holds on no node, not even with `!=`. */
   | { readonly kind: "nothing" };
 
 export interface Constraint {
@@ -31,7 +31,7 @@ const engineLabelPrefix = "engine.labels.";
 
 /** Messages are SwarmKit's. */
 export function parseConstraint(text: string): ParsedConstraint {
-  // `==` is looked for first, wherever a `!=` may stand.
+  // `==` takes precedence, even over an earlier `!=`.
   const operator = text.includes("==") ? "==" : text.includes("!=") ? "!=" : null;
   if (operator === null) return { kind: "invalid", message: "constraint expected one operator from ==, !=" };
   const at = text.indexOf(operator);
@@ -43,7 +43,7 @@ export function parseConstraint(text: string): ParsedConstraint {
   return { kind: "constraint", constraint };
 }
 
-/** Keys without regard to case, but for the name of a label. */
+/** Keys are case-insensitive, label names are not. */
 function subjectOf(key: string, value: string): Subject {
   const lower = key.toLowerCase();
   switch (lower) {
@@ -62,7 +62,7 @@ function subjectOf(key: string, value: string): Subject {
       return prefix === null ? { kind: "nothing" } : { kind: "ip", prefix };
     }
   }
-  // Without a label's name it is no key at all.
+  // A key without the label's name is unknown.
   if (lower === nodeLabelPrefix || lower === engineLabelPrefix) return { kind: "nothing" };
   if (lower.startsWith(nodeLabelPrefix)) return { kind: "nodeLabel", label: key.slice(nodeLabelPrefix.length) };
   if (lower.startsWith(engineLabelPrefix)) return { kind: "engineLabel", label: key.slice(engineLabelPrefix.length) };
@@ -75,7 +75,7 @@ function parsePrefix(text: string): Prefix | null {
   return address === null ? null : { ...address, length: address.family === 4 ? 32 : 128 };
 }
 
-/** A node that was reached over a socket of both families has its IPv4 address written as an IPv6 one. */
+/** A dual-stack socket reports a node's IPv4 address in IPv6 notation. */
 function nodeAddress(node: Node): Address | null {
   return parseAddress((node.status?.addr ?? "").replace(/^::ffff:(?=\d+\.)/i, ""));
 }
@@ -112,11 +112,11 @@ function textOf(subject: Exclude<Subject, { kind: "nothing" | "ip" }>, node: Nod
   }
 }
 
-/** By the placement, which all tasks of one spec share. */
+/** Cached by placement, which all tasks of a spec share. */
 const parsed = new WeakMap<Placement, readonly Constraint[]>();
 const none: readonly Constraint[] = [];
 
-/** Control refuses what does not parse; should one get in, it holds nowhere rather than everywhere. */
+/** Control refuses constraints that do not parse; if one is stored anyway, it holds on no node. */
 export function constraintsOf(placement: Placement | null): readonly Constraint[] {
   if (placement === null || placement.constraints.length === 0) return none;
   let constraints = parsed.get(placement);
@@ -131,7 +131,7 @@ export function constraintsOf(placement: Placement | null): readonly Constraint[
   return constraints;
 }
 
-/** Whether the node meets all constraints of the placement; other filters aside. */
+/** Whether the node meets all constraints of the placement; other filters are not checked. */
 export function meetsPlacement(placement: Placement | null, node: Node): boolean {
   for (const constraint of constraintsOf(placement)) if (!meetsConstraint(constraint, node)) return false;
   return true;

@@ -1,4 +1,4 @@
-/** Why no node takes a task, in SwarmKit's words (manager semantics §4.2) for the task's status, and in more of them for `why`. */
+/** Why no node can run a task: in SwarmKit's words (manager semantics §4.2) for the task's status, in more detail for `why`. */
 import { driversOf, networkProblemOf } from "../driver/driver-labels.ts";
 import { containerDriver } from "../driver/container-task.ts";
 import { enginePlugin, meshPlugin, missingPlugin, Verdict, verdictCount, type Demand } from "./filters.ts";
@@ -8,17 +8,17 @@ import type { NodeInfo } from "./node-set.ts";
 
 const unseen = 255;
 
-/** What each node said to a group, by the node's place; brought along as nodes change. */
+/** The verdict of each node on a group, by the node's place; updated as nodes change. */
 export class Tally {
   #verdicts: Uint8Array;
   readonly #counts = new Uint32Array(verdictCount);
 
-  /** `places`: how many to make room for; more are made as they come. */
+  /** `places`: initial capacity; grows on demand. */
   constructor(places = 0) {
     this.#verdicts = new Uint8Array(places).fill(unseen);
   }
 
-  /** What the node at the place said; undefined when it was not asked, or is gone. */
+  /** The verdict of the node at the place; undefined if it was not judged, or is removed. */
   verdict(place: number): Verdict | undefined {
     const verdict = this.#verdicts[place];
     return verdict === unseen ? undefined : (verdict as Verdict | undefined);
@@ -28,7 +28,7 @@ export class Tally {
     return this.#counts[verdict] as number;
   }
 
-  /** The node at the place is gone. */
+  /** Removes the verdict of a removed node. */
   drop(place: number): void {
     const old = this.verdict(place);
     if (old === undefined) return;
@@ -49,7 +49,7 @@ export class Tally {
     this.#counts[verdict] = (this.#counts[verdict] as number) + 1;
   }
 
-  /** Status.err of a task that no node takes. */
+  /** Status.err of a task that no node can run. */
   text(): string {
     const parts = this.#parts();
     return parts === "" ? "no suitable node" : `no suitable node (${parts})`;
@@ -61,15 +61,15 @@ export class Tally {
       const nodes = this.#counts[verdict] as number;
       if (nodes > 0) failed.push({ verdict: verdict as Verdict, nodes });
     }
-    // Of equally many the filter that is asked first: the sort is stable.
+    // Ties keep the order of the filters: the sort is stable.
     failed.sort((a, b) => b.nodes - a.nodes);
     return failed.map(({ verdict, nodes }) => verdictText(verdict, nodes)).join("; ");
   }
 }
 
 /**
- * Status.err of a task that was made for its node: SwarmKit's bare text, and which node it is and what it lacks. Without
- * what is free there just now: that would be told anew with each task that comes or goes. `name`: what the node is called.
+ * Status.err of a task created for a particular node: SwarmKit's text, the node and what it lacks. Omits what is free there,
+ * which would change the text whenever a task starts or ends. `name`: the node's display name.
  */
 export function presetText(verdict: Verdict, demand: Demand, info: NodeInfo | undefined, name: string): string {
   const text = verdictText(verdict, 1);
@@ -78,7 +78,7 @@ export function presetText(verdict: Verdict, demand: Demand, info: NodeInfo | un
   return `${text} (${name}: ${lacking})`;
 }
 
-/** What the filter says of so many nodes. */
+/** The filter's text for this number of nodes. */
 export function verdictText(verdict: Verdict, nodes: number): string {
   const on = nodes === 1 ? "on 1 node" : `on ${nodes} nodes`;
   switch (verdict) {
@@ -103,7 +103,7 @@ export function verdictText(verdict: Verdict, nodes: number): string {
   }
 }
 
-/** What one node, which is called `name`, said, with the values that decided. */
+/** A node's verdict with the values that decided it. `name`: the node's display name. */
 export function describeVerdict(verdict: Verdict, demand: Demand, info: NodeInfo, name: string): string {
   return `node ${name}: ${detail(verdict, demand, info)}`;
 }
@@ -129,23 +129,23 @@ function detail(verdict: Verdict, demand: Demand, info: NodeInfo): string {
       return `runs ${os}/${architecture}`;
     }
     case Verdict.hostPort:
-      return `another task has one of its host ports`;
+      return "another task uses one of its host ports";
     case Verdict.maxReplicas:
-      return `has ${info.activeOf(demand.serviceId)} tasks of the service, at most ${demand.maxReplicas} may be`;
+      return `has ${info.activeOf(demand.serviceId)} tasks of the service, the maximum per node is ${demand.maxReplicas}`;
     case Verdict.volumes:
-      return `cannot have cluster volume ${demand.volumes.map(({ source }) => source).join(", ")}`;
+      return `cannot mount cluster volume ${demand.volumes.map(({ source }) => source).join(", ")}`;
   }
 }
 
-/** A driver that is there, and is not well, is not the same as none. */
+/** Distinguishes an unhealthy driver from a missing one. */
 function lackOf(plugin: string, { node }: NodeInfo): string {
   const labels = node?.description?.engine?.labels ?? {};
-  if (plugin === meshPlugin) return "has no routing mesh: ports of its tasks are published with mode=host";
+  if (plugin === meshPlugin) return "has no routing mesh: publish the ports with mode=host";
   const network = networkProblemOf(labels);
-  if (plugin.startsWith("Network/") && network !== "") return `makes no networks for tasks: ${network}`;
+  if (plugin.startsWith("Network/") && network !== "") return `cannot create networks for tasks: ${network}`;
   const kind = plugin === enginePlugin ? containerDriver : plugin.replace(/^Driver\//, "");
   const driver = driversOf(labels).find((each) => each.kind === kind);
-  if (driver === undefined && plugin === enginePlugin) return "runs no containers: it has no docker driver";
+  if (driver === undefined && plugin === enginePlugin) return "cannot run containers: it has no docker driver";
   if (driver === undefined) return `lacks ${plugin}`;
   return `its driver ${driver.kind} is ${driver.health}${driver.reason === "" ? "" : `: ${driver.reason}`}`;
 }
@@ -155,24 +155,26 @@ function wantsOf({ generic, memoryBytes, nanoCpus }: Demand): string {
   if (nanoCpus > 0) wants.push(`${nanoCpus / 1e9} CPUs`);
   if (memoryBytes > 0) wants.push(`${bytesText(memoryBytes)} of memory`);
   for (const { kind, count } of generic) wants.push(`${count} ${kind}`);
-  return `${wants.join(", ")} wanted`;
+  return `${wants.join(", ")} requested`;
 }
 
 function shortages(demand: Demand, info: NodeInfo): readonly string[] {
   const short: string[] = [];
   if (demand.nanoCpus > Math.max(0, info.freeNanoCpus))
-    short.push(`${demand.nanoCpus / 1e9} CPUs wanted, ${info.freeNanoCpus / 1e9} free`);
+    short.push(`${demand.nanoCpus / 1e9} CPUs requested, ${info.freeNanoCpus / 1e9} free`);
   if (demand.memoryBytes > Math.max(0, info.freeMemoryBytes))
     short.push(shortOfMemory(demand.memoryBytes, Math.max(0, info.freeMemoryBytes)));
   for (const { kind, count } of demand.generic) {
     const free = info.generic?.free(kind) ?? 0;
-    if (free < count) short.push(`${count} ${kind} wanted, ${free} free`);
+    if (free < count) short.push(`${count} ${kind} requested, ${free} free`);
   }
   return short;
 }
 
-/** In bytes where units would show no difference. */
+/** In bytes if the rounded values would look equal. */
 function shortOfMemory(wanted: number, free: number): string {
   const [wants, has] = [bytesText(wanted), bytesText(free)];
-  return wants === has ? `${wanted} bytes of memory wanted, ${free} free` : `${wants} of memory wanted, ${has} free`;
+  return wants === has
+    ? `${wanted} bytes of memory requested, ${free} free`
+    : `${wants} of memory requested, ${has} free`;
 }

@@ -1,6 +1,6 @@
 /**
- * Whether a node can take a task. The filters are asked in SwarmKit's order (manager semantics §4.2) and the first that
- * says no is charged with the node: the texts of explanations rest on that.
+ * Whether a node can run a task. The filters run in SwarmKit's order (manager semantics §4.2), and a node is counted for the
+ * first one that fails, as in SwarmKit's texts.
  */
 import {
   Mount_Type,
@@ -19,7 +19,7 @@ import { runsOneOf } from "./platforms.ts";
 import type { Plugins } from "./plugins.ts";
 import { volumeWantsOf, type VolumeWant } from "./volumes.ts";
 
-/** `fits`, or the filter that says no; the numbers are places in lists. */
+/** `fits`, or the filter that failed; the numbers are array indices. */
 export const Verdict = {
   fits: 0,
   notReady: 1,
@@ -34,38 +34,38 @@ export const Verdict = {
 export type Verdict = (typeof Verdict)[keyof typeof Verdict];
 export const verdictCount = 9;
 
-/** What all tasks of a group ask of a node. */
+/** What all tasks of a group require of a node. */
 export interface Demand {
   readonly serviceId: string;
   readonly nanoCpus: number;
   readonly memoryBytes: number;
   readonly generic: readonly GenericWant[];
-  /** `Type/name` of plugins that must be there. */
+  /** Required plugins as `Type/name`. */
   readonly plugins: readonly string[];
-  /** `Log/name`, asked only of nodes that list log drivers; empty: none. */
+  /** `Log/name`, required only of nodes that list log drivers; empty: none. */
   readonly logPlugin: string;
-  /** A container task; a Muster agent without an engine runs none. */
+  /** A container task: a Muster agent without an engine cannot run it. */
   readonly isContainer: boolean;
-  /** Its ports are published by the routing mesh. */
+  /** The routing mesh publishes its ports. */
   readonly isInMesh: boolean;
   readonly constraints: readonly Constraint[];
   readonly platforms: readonly Platform[];
   readonly hostPorts: readonly number[];
-  /** Of the service on one node; 0: any number. */
+  /** Maximum tasks of the service per node; 0: unlimited. */
   readonly maxReplicas: number;
   /** Mounts of cluster volumes. */
   readonly volumes: readonly VolumeWant[];
 }
 
-/** Engines take tasks of these generic kinds without advertising a driver: a managed engine plugin. */
+/** Generic kinds that engines run without advertising a driver: managed engine plugins. */
 const engineKinds: ReadonlySet<string> = new Set(["plugin"]);
 
-/** What an agent without a docker driver that is well lacks for containers. */
+/** What an agent without a healthy docker driver lacks for containers. */
 export const enginePlugin = "an engine for containers";
-/** What no agent has: the routing mesh is the engines'. */
+/** No agent has it: only engines provide the routing mesh. */
 export const meshPlugin = "Network/ingress of an agent";
 
-/** What the filters ask of a node for this task. CPU in 10^-9 cores, memory in bytes, as reserved; 0: nothing is. */
+/** The task's requirements. Reserved CPU in 10^-9 cores, reserved memory in bytes; 0: none. */
 export function demandOf(task: Task): Demand {
   const spec = task.spec;
   const reserved = spec?.resources?.reservations ?? null;
@@ -80,7 +80,7 @@ export function demandOf(task: Task): Demand {
   const isInMesh = task.networks.some(({ network }) => network?.spec?.ingress === true);
   for (const { network } of task.networks) {
     const driver = network?.driverState?.name ?? "";
-    // Engines run no tasks of drivers, so that no node has it.
+    // Engines run no driver tasks, so no node has the mesh for these.
     if (driver !== "") plugins.add(network?.spec?.ingress === true && isDriven ? meshPlugin : `Network/${driver}`);
   }
   if (generic !== null && !engineKinds.has(generic.kind)) plugins.add(`Driver/${generic.kind}`);
@@ -104,7 +104,7 @@ export function demandOf(task: Task): Demand {
 
 const nothing: readonly never[] = Object.freeze([]);
 
-/** A kind that is named twice is wanted twice. */
+/** Repeated kinds add up. */
 function genericWants(reserved: readonly GenericResource[]): readonly GenericWant[] {
   if (reserved.length === 0) return nothing;
   const counts = new Map<string, number>();
@@ -115,11 +115,11 @@ function genericWants(reserved: readonly GenericResource[]): readonly GenericWan
 
 const specKeys = new WeakMap<TaskSpec, string>();
 
-/** Equal for tasks that ask the same of a node and count as one service's: they can be placed as one group. */
+/** Equal for tasks of one service with the same requirements: they can be placed as one group. */
 export function demandKey(task: Task): string {
   const { serviceId, specVersion, spec } = task;
   let key = serviceId !== "" && specVersion !== null ? `${serviceId}/${specVersion.index}` : looseKey(task);
-  // What a task has beside its spec. The same for all tasks of a version, unless a default or an allocation has changed.
+  // Fields beside the spec. Equal for all tasks of a version, unless a default or an allocation has changed.
   for (const { network } of task.networks)
     key += `/${network?.driverState?.name ?? ""}${network?.spec?.ingress === true ? "!" : ""}`;
   for (const port of hostPortsOf(task)) key += `:${port}`;
@@ -127,7 +127,7 @@ export function demandKey(task: Task): string {
   return key;
 }
 
-/** Tasks of no service or version come by the thousand too: they are told apart by what they ask for. */
+/** Thousands of tasks may have no service or version, so these are grouped by their requirements. */
 function looseKey(task: Task): string {
   const { serviceId, spec } = task;
   if (spec === null) return `${serviceId}/`;
@@ -153,7 +153,7 @@ function looseKey(task: Task): string {
   return `${serviceId}/${key}`;
 }
 
-/** The first filter in SwarmKit's order that says no, or `fits`. */
+/** The first filter that fails, in SwarmKit's order, or `fits`. */
 export function judge(demand: Demand, info: NodeInfo): Verdict {
   const { node } = info;
   if (node === null || !info.isReady) return Verdict.notReady;
@@ -162,11 +162,11 @@ export function judge(demand: Demand, info: NodeInfo): Verdict {
   for (const constraint of demand.constraints) if (!meetsConstraint(constraint, node)) return Verdict.constraint;
   if (demand.platforms.length > 0 && !runsOneOf(demand.platforms, node.description?.platform ?? null))
     return Verdict.platform;
-  return judgeRoom(demand, info);
+  return judgeCapacity(demand, info);
 }
 
-/** The filters that one more task on the node can change, of a node that passed the others. */
-export function judgeRoom(demand: Demand, info: NodeInfo): Verdict {
+/** The filters that one more task on the node can change, for a node that passed the others. */
+export function judgeCapacity(demand: Demand, info: NodeInfo): Verdict {
   if (!hasResources(demand, info)) return Verdict.resources;
   for (const port of demand.hostPorts) if (info.hasHostPort(port)) return Verdict.hostPort;
   if (demand.maxReplicas > 0 && info.activeOf(demand.serviceId) >= demand.maxReplicas) return Verdict.maxReplicas;
@@ -181,7 +181,7 @@ function hasResources(demand: Demand, info: NodeInfo): boolean {
   return demand.generic.length === 0 || info.generic?.has(demand.generic) === true;
 }
 
-/** The first plugin that the task needs and the node lacks; null when it has all. A node that says nothing of its engine passes. */
+/** The first required plugin that the node lacks; null if it has all. A node that reports nothing about its engine passes. */
 export function missingPlugin(demand: Demand, { node, plugins }: NodeInfo): string | null {
   if (plugins === null) return null;
   for (const wanted of demand.plugins) if (!hasPlugin(plugins, wanted)) return wanted;
@@ -193,12 +193,12 @@ export function missingPlugin(demand: Demand, { node, plugins }: NodeInfo): stri
   return null;
 }
 
-/** It tells of drivers, though perhaps of none that is well. */
+/** The node reports drivers, healthy or not. */
 function isAgent(node: Node | null): boolean {
   return driversOf(node?.description?.engine?.labels ?? {}).length > 0;
 }
 
-/** A name without a tag also means its latest one. */
+/** A name without a tag also matches the tag `latest`. */
 function hasPlugin({ names }: Plugins, wanted: string): boolean {
   return names.has(wanted) || (!wanted.includes(":") && names.has(`${wanted}:latest`));
 }

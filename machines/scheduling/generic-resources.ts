@@ -1,14 +1,14 @@
 /**
- * Generic resources: kinds of things that a node has a number of (discrete) or a set of named ones of. A task reserves a
- * number; of named ones it is told which it got.
+ * Generic resources: a node has, of each kind, a number (discrete) or a set of named ones. A task reserves a number, and gets
+ * the names of the ones assigned to it.
  */
 import { DiscreteGenericResource, GenericResource, NamedGenericResource } from "../../proto/gen/messages.ts";
 
 /** What a node has of one kind. */
 interface Stock {
-  /** Discrete ones that are not taken; negative when the node offers fewer than before. */
+  /** Free discrete ones; negative if the node offers fewer than before. */
   count: number;
-  /** Names, and whether each is free. */
+  /** Name → whether it is free. */
   readonly names: Map<string, boolean>;
 }
 
@@ -41,7 +41,7 @@ export class GenericStock {
     return free;
   }
 
-  /** Which ones a task would get now: named ones first, in the order in which the node lists them. Takes nothing. */
+  /** What a task would get now: named ones first, in the node's order. Does not take them. */
   choose(wants: readonly GenericWant[]): readonly GenericResource[] {
     const chosen: GenericResource[] = [];
     for (const { kind, count } of wants) {
@@ -73,7 +73,7 @@ export class GenericStock {
       if (discrete !== null) this.#kind(discrete.kind).count += sign * discrete.value;
       if (named === null) continue;
       const { names } = this.#kind(named.kind);
-      // One that the node no longer offers stays unknown.
+      // Ignores names that the node no longer offers.
       if (names.has(named.value)) names.set(named.value, sign > 0);
     }
   }

@@ -1,14 +1,14 @@
 /**
- * Which task of a service is better placed elsewhere, by the scheduler's own order: fewest tasks of the service in a
+ * Finds a task of a service that is better placed elsewhere, by the scheduler's own order: fewest tasks of the service in a
  * branch of each placement preference, then on a node, then fewest tasks at all.
  *
- * M1: a move goes where the scheduler would put the new task anyway; whether it does so is asked of the scheduler's code.
- * M2: a move makes a difference of at least two smaller, at the highest level at which the two nodes differ. By that the
- *     sum of squares at that level falls and none above it changes, so a sequence of moves ends and cannot come back.
- * M3: where the service's own counts gain nothing (they differ by one, so they would only be swapped), a difference of at
- *     least two in all tasks of two nodes of the same branch counts instead; that leaves every level above as it was. It must
- *     be there both in what the scheduler counts and in steady tasks alone: tasks that come and go, as those of a service
- *     that fails all the time, would otherwise have others move to and fro after them.
+ * M1: a move goes where the scheduler would place the new task anyway; the scheduler's own code decides it.
+ * M2: a move reduces a difference of at least two, at the highest level at which the two nodes differ. So the sum of squares
+ *     at that level falls and none above it changes: a sequence of moves ends and cannot cycle.
+ * M3: if the service's own counts gain nothing (they differ by one, so a move would only swap them), a difference of at
+ *     least two in all tasks of two nodes of the same branch counts instead, which changes no level above. The difference must
+ *     exist both in the scheduler's counts and in steady tasks alone; otherwise short-lived tasks, such as those of a service
+ *     that keeps failing, would make others move back and forth.
  */
 import { Task, TaskState, type Service } from "../../proto/gen/messages.ts";
 import { Balance, type Gain, type SteadyLoads } from "./balance.ts";
@@ -20,20 +20,20 @@ export interface Move extends Gain {
   readonly toNodeId: string;
 }
 
-/** Nodes that are tried as the source of one move: the fullest first. Each try costs a look at all nodes. */
+/** Nodes that are tried as the source of one move, the fullest first. Each attempt judges all nodes. */
 const sourcesMax = 8;
 
-/** The moves of one service, one after the other, each as if those before it had been made. */
+/** The moves of one service, each computed as if the previous ones were done. */
 export class ServiceMoves {
   readonly #service: Service;
   readonly #isStartFirst: boolean;
   readonly #whatIf: WhatIf;
   readonly #steady: SteadyLoads;
   readonly #balance: Balance;
-  /** Tasks that may be moved, by node; the next to go last. */
+  /** Movable tasks by node; the next to move is last. */
   readonly #movable = new Map<string, Task[]>();
 
-  /** `isStartFirst`: a task is still there when its successor gets its node. What is found is charged in `whatIf` and `steady`. */
+  /** `isStartFirst`: a task still runs when its successor is placed. The moves found are charged in `whatIf` and `steady`. */
   constructor(service: Service, movable: readonly Task[], isStartFirst: boolean, whatIf: WhatIf, steady: SteadyLoads) {
     this.#service = service;
     this.#isStartFirst = isStartFirst;
@@ -45,12 +45,12 @@ export class ServiceMoves {
       if (known === undefined) this.#movable.set(task.nodeId, [task]);
       else known.push(task);
     }
-    // The one that was made last loses least; of equals the highest slot.
+    // The newest task loses the least; on a tie, the highest slot moves.
     for (const tasks of this.#movable.values())
-      tasks.sort((a, b) => madeSeconds(a) - madeSeconds(b) || a.slot - b.slot);
+      tasks.sort((a, b) => createdSeconds(a) - createdSeconds(b) || a.slot - b.slot);
   }
 
-  /** Null when none gains enough. */
+  /** Null if no move gains enough. */
   next(): Move | null {
     const { nodes } = this.#whatIf;
     this.#balance.refresh(nodes.nodes);
@@ -72,14 +72,14 @@ export class ServiceMoves {
     const promising: NodeInfo[] = [];
     for (const [nodeId, tasks] of this.#movable) {
       const info = tasks.length === 0 ? undefined : this.#whatIf.nodes.find(nodeId);
-      // A paused node keeps its tasks: what leaves it could not come back.
+      // A paused node keeps its tasks: they could not move back.
       if (info?.isReady === true && this.#balance.mayGain(info)) promising.push(info);
     }
     const { id } = this.#service;
     promising.sort(
       (a, b) => b.activeOf(id) - a.activeOf(id) || b.activeTasks - a.activeTasks || (a.id < b.id ? -1 : 1),
     );
-    // One for each branch first: the fullest node of the cluster may lie in a branch that has little.
+    // One of each branch first: the cluster's fullest node may be in a branch with few tasks.
     const first = new Map<string, NodeInfo>();
     for (const info of promising) {
       const leaf = this.#balance.leafOf(info);
@@ -89,7 +89,7 @@ export class ServiceMoves {
     return [...chosen].slice(0, sourcesMax);
   }
 
-  /** M1. Leaves `whatIf` as it was when it is no gain. */
+  /** M1. Leaves `whatIf` unchanged if there is no gain. */
   #try(task: Task, from: NodeInfo): Move | null {
     const { nodes } = this.#whatIf;
     const successor = Task.patch(task, {
@@ -101,7 +101,7 @@ export class ServiceMoves {
       assignedGenericResources: [],
       volumes: [],
     });
-    // Stop-first: it counts no more, and holds what it has reserved until it has stopped.
+    // Stop-first: it no longer counts, but keeps its reservations until it has stopped.
     if (!this.#isStartFirst) nodes.follow(Task.patch(task, { desiredState: TaskState.SHUTDOWN }));
     const placed = this.#whatIf.place([successor]).get(successor.id);
     if (placed?.kind === "placed") this.#whatIf.release(successor.id);
@@ -112,12 +112,12 @@ export class ServiceMoves {
     if (to === undefined || to === from) return null;
     const gain = this.#balance.gain(from, to);
     if (gain === null) return null;
-    // With what the successor gets there, not what this one has here.
+    // With the successor's resources there, not this task's.
     nodes.follow(Task.patch(task, { nodeId: to.id, assignedGenericResources: generic, volumes }));
     return { task, toNodeId: to.id, ...gain };
   }
 }
 
-function madeSeconds(task: Task): number {
+function createdSeconds(task: Task): number {
   return task.meta?.createdAt?.seconds ?? 0;
 }

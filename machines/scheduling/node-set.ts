@@ -1,10 +1,10 @@
 /**
- * What the scheduler knows of each node beside its object: what is free on it, what it runs and what failed there.
- * Brought along with every commit, and with every decision that is on its way to the log.
+ * The scheduler's bookkeeping for each node: what is free on it, what it runs and what failed there. Updated with every
+ * commit, and with every decision in flight to the log.
  *
  * N1: a task is charged to at most one node, from its decision or assignment until it is observed to have ended.
  *     (The record is in tracked.ts.)
- * N2: the order of nodes is that of their ids, whatever order they came in: the same state gives the same choice.
+ * N2: nodes are ordered by id, not by arrival, so that the same state gives the same choice.
  */
 import {
   NodeSpec_Availability,
@@ -24,34 +24,34 @@ import { PluginLists, type Plugins } from "./plugins.ts";
 import { noGeneric, noVolumes, Tracked } from "./tracked.ts";
 import { VolumeSet } from "./volumes.ts";
 
-/** From SwarmKit (manager semantics §4.4): so many failures in so many milliseconds count against a node. */
+/** SwarmKit's (manager semantics §4.4): this many failures within the window (milliseconds) count against a node. */
 export const failurePenalty = { countMin: 5, windowMs: 5 * 60_000 } as const;
 
-/** Keys of failures kept for a node before those that are too old are looked for. */
+/** Failure keys per node above which expired ones are removed. */
 const failureKeysMax = 64;
 
 /** Fields change in place; only NodeSet changes them. */
 export class NodeInfo {
   readonly id: string;
-  /** Its place in lists by node; taken over by another node only when this one is gone. */
+  /** Its index in arrays by node; reused by another node only after this one is removed. */
   readonly place: number;
-  /** Of the whole cluster: whether this node can give a task its volumes depends on who uses them elsewhere. */
+  /** The whole cluster's: whether a task can use a volume on this node depends on its users elsewhere. */
   readonly volumes: VolumeSet;
-  /** Null: it is not there (any more), but tasks still name it. */
+  /** Null: it does not exist (any more), but tasks still refer to it. */
   node: Node | null = null;
   isReady = false;
   freeNanoCpus = 0;
   freeMemoryBytes = 0;
-  /** Null: it has none, and none is taken. */
+  /** Null: none offered and none in use. */
   generic: GenericStock | null = null;
-  /** Null: the node says nothing of its engine. */
+  /** Null: the node reports nothing about its engine. */
   plugins: Plugins | null = null;
-  /** Tasks that count, all and by service. */
+  /** Active tasks, all and by service. */
   activeTasks = 0;
-  /** These are made when there is something to count: most nodes of a new cluster run nothing. */
+  /** Created on first use: most nodes of a new cluster run nothing. */
   #activeByService: Map<string, number> | null = null;
   #hostPorts: Map<number, number> | null = null;
-  /** Tasks that hold something here, in no order. */
+  /** Tasks charged to this node, unordered. */
   readonly charges: Tracked[] = [];
   #failures: Map<string, number[]> | null = null;
 
@@ -79,7 +79,7 @@ export class NodeInfo {
   }
 
   recordFailure(key: string, at: number): void {
-    // Most nodes never have one.
+    // Created on first use: most nodes never have failures.
     const failures = (this.#failures ??= new Map<string, number[]>());
     if (failures.size >= failureKeysMax) {
       for (const [other, times] of failures) {
@@ -91,7 +91,7 @@ export class NodeInfo {
     failures.set(key, recent);
   }
 
-  /** Failures that count against it: 0 below the threshold. */
+  /** Failures that count against the node; 0 below the threshold. */
   penalty(key: string, now: number): number {
     const times = this.#failures?.get(key);
     if (times === undefined) return 0;
@@ -101,7 +101,7 @@ export class NodeInfo {
   }
 }
 
-/** What failures are counted by: the service and the version of its spec, as SwarmKit does; 0 for a task without one. */
+/** The key that failures are counted by: service and spec version, as in SwarmKit; version 0 for a task without one. */
 export function groupKey(task: Task): string {
   return `${task.serviceId}/${task.specVersion?.index ?? 0}`;
 }
@@ -125,19 +125,19 @@ export function hostPortsOf(task: Task): readonly number[] {
 
 const noPorts: readonly number[] = [];
 
-/** Whether the task holds what it reserved on its node. */
+/** Whether the task holds its reservations on its node. */
 function isHolding(task: Task): boolean {
   const state = task.status?.state ?? TaskState.NEW;
   return task.nodeId !== "" && state > TaskState.PENDING && state <= TaskState.RUNNING;
 }
 
 export class NodeSet {
-  /** Follows the same tasks as the nodes do; volumes themselves are put here by whoever follows them. */
+  /** Follows the same tasks as the nodes; the caller puts the volumes themselves. */
   readonly volumes = new VolumeSet();
   readonly #nodes = new Map<string, NodeInfo>();
   readonly #tracked = new Map<string, Tracked>();
   readonly #plugins = new PluginLists();
-  /** What nodes are called; null: since it was last asked, a hostname came, went or changed. */
+  /** Display names of nodes; null: to be recomputed, since a hostname was added, removed or changed. */
   #names: ((id: string) => string) | null = null;
   readonly #freePlaces: number[] = [];
   #placesUsed = 0;
@@ -145,7 +145,7 @@ export class NodeSet {
   #changed = new Set<NodeInfo>();
   #revision = 0;
 
-  /** Rises with everything that may make a node fit, unfit, better or worse. */
+  /** Increases with every change that may affect whether, or how well, a node fits. */
   get revision(): number {
     return this.#revision;
   }
@@ -158,7 +158,7 @@ export class NodeSet {
     return this.#sorted;
   }
 
-  /** One more than the highest place. */
+  /** The highest place plus one. */
   get places(): number {
     return this.#placesUsed;
   }
@@ -168,13 +168,13 @@ export class NodeSet {
     return info === undefined || info.node === null ? undefined : info;
   }
 
-  /** What the node is called, which tells it from others of its hostname. */
+  /** The node's display name, unique even if hostnames repeat. */
   nameOf(id: string): string {
     this.#names ??= nodeNames(this.nodes.flatMap(({ node }) => (node === null ? [] : [node])));
     return this.#names(id);
   }
 
-  /** The nodes that may take more, or other, tasks than when this was last asked, or are gone (`node` is null). */
+  /** Nodes that may accept more or other tasks than at the last call, or were removed (`node` is null). */
   takeChanged(): ReadonlySet<NodeInfo> {
     const changed = this.#changed;
     if (changed.size > 0) this.#changed = new Set();
@@ -208,18 +208,18 @@ export class NodeSet {
     this.#sorted = null;
     this.#names = null;
     this.#revision += 1;
-    // To the end: another node that takes over its place comes behind it.
+    // Move to the end: a node that reuses its place must come after it.
     this.#changed.delete(info);
     this.#changed.add(info);
     this.#forget(info);
   }
 
-  /** The record of a task, if there is one. */
+  /** The record of a task; null if there is none. */
   tracked(taskId: string): Tracked | null {
     return this.#tracked.get(taskId) ?? null;
   }
 
-  /** Makes the record of a task that has none. */
+  /** Creates the record of a task that has none. */
   add(task: Task): Tracked {
     const tracked = new Tracked(task);
     this.#tracked.set(task.id, tracked);
@@ -231,7 +231,7 @@ export class NodeSet {
     if (tracked.queue === null && tracked.on === null) this.#tracked.delete(tracked.task.id);
   }
 
-  /** Takes the task as the store has it. `known`: its record, if there is one; what is left of it is returned. */
+  /** Updates the task from the store. `known`: its record, if any. Returns the record if it is still needed. */
   follow(task: Task, known: Tracked | null = this.tracked(task.id)): Tracked | null {
     if (!isHolding(task)) {
       if (known === null) return null;
@@ -241,14 +241,14 @@ export class NodeSet {
     const tracked = known ?? this.add(task);
     if (tracked.isPlanned) {
       tracked.isPlanned = false;
-      // From now on they are used.
+      // Now its volumes count as used.
       for (const { id } of tracked.volumes) this.volumes.touch(id);
     }
     this.#charge(tracked, task, this.#nodeOf(tracked, task.nodeId), task.assignedGenericResources, task.volumes);
     return tracked;
   }
 
-  /** Charges what is decided but not yet in the store. */
+  /** Charges a decision that is not yet in the store. */
   plan(
     task: Task,
     nodeId: string,
@@ -258,7 +258,7 @@ export class NodeSet {
     this.planOn(this.tracked(task.id) ?? this.add(task), this.#info(nodeId), generic, volumes);
   }
 
-  /** The same, where record and node are at hand. */
+  /** The same, for callers that have the record and the node. */
   planOn(
     tracked: Tracked,
     info: NodeInfo,
@@ -269,7 +269,7 @@ export class NodeSet {
     tracked.isPlanned = true;
   }
 
-  /** Volumes to be published elsewhere than they are, as they should be written. */
+  /** Volumes with a changed publish status, as they should be written. */
   takeRepublished(): readonly Volume[] {
     return this.volumes.hasTouched
       ? this.volumes.takeRepublished((taskId) => this.#tracked.get(taskId)?.isPlanned === true)
@@ -313,7 +313,7 @@ export class NodeSet {
     volumes: readonly VolumeAttachment[],
   ): void {
     const isActive = task.desiredState <= TaskState.COMPLETE;
-    // Most changes of a task (it starts, it runs) change nothing of what it holds.
+    // Most changes of a task (it starts, it runs) do not change what it holds.
     if (
       tracked.on === info &&
       tracked.isActive === isActive &&
@@ -338,7 +338,7 @@ export class NodeSet {
     this.#revision += 1;
   }
 
-  /** Mostly the one it is on already. */
+  /** Usually the node that it is already charged to. */
   #nodeOf({ on }: Tracked, nodeId: string): NodeInfo {
     return on !== null && on.id === nodeId ? on : this.#info(nodeId);
   }
@@ -357,7 +357,7 @@ export class NodeSet {
   }
 }
 
-/** Whether nothing that the scheduler looks at has changed: certificates, attachments and messages come and go. */
+/** Whether all fields that the scheduler reads are unchanged; certificates, attachments and messages change often. */
 function isAlike(old: Node, next: Node): boolean {
   return (
     old.spec === next.spec &&
@@ -368,7 +368,7 @@ function isAlike(old: Node, next: Node): boolean {
   );
 }
 
-/** What the node has, less what its tasks hold. */
+/** Sets the free resources: what the node has, minus what its tasks hold. */
 function describe(info: NodeInfo, { description }: Node, lists: PluginLists): void {
   const resources = description?.resources ?? null;
   info.freeNanoCpus = resources?.nanoCpus ?? 0;

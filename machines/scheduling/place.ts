@@ -1,25 +1,25 @@
 /**
- * The tasks that wait for a node, and the choice of nodes for them.
+ * Tasks that wait for a node, and the choice of nodes for them.
  *
- * Tasks of one service that ask the same of a node form a group: its demand is worked out once and all nodes are judged
- * once for it. A group that no node takes keeps their verdicts, and only nodes that changed are judged again. A group that
- * a limit stops is gone on with where it stood, as long as nobody else has changed a node.
+ * Tasks of one service with the same requirements form a group: its demand is computed once, and each node is judged once for
+ * it. A group that fits no node keeps the verdicts, and only changed nodes are judged again. A group interrupted by a limit
+ * resumes where it stopped, as long as nothing else has changed a node.
  *
- * B1: a task waits here, or is decided, never both: whoever decides it takes it out.
+ * B1: a task either waits here or is decided, never both: deciding removes it.
  * B2: see round.ts.
- * B3: a decision is charged to its node at once, so the next one sees it.
+ * B3: a decision is charged to its node at once, so the next decision sees it.
  */
 import { TaskState, type Task } from "../../proto/gen/messages.ts";
 import { describeVerdict, presetText, Tally } from "./explain.ts";
-import { demandKey, demandOf, judge, judgeRoom, Verdict, type Demand } from "./filters.ts";
+import { demandKey, demandOf, judge, judgeCapacity, Verdict, type Demand } from "./filters.ts";
 import { groupKey, type NodeInfo, type NodeSet } from "./node-set.ts";
-import { Group, Station } from "./queues.ts";
-import { isFull, tell, type Round, type RoundDraft, type RoundLimits } from "./round.ts";
+import { Group, NodeQueue } from "./queues.ts";
+import { isFull, report, type Round, type RoundDraft, type RoundLimits } from "./round.ts";
 import { poolOf } from "./spread.ts";
 import { noGeneric, noVolumes, type Tracked } from "./tracked.ts";
 import { volumeWantsOf } from "./volumes.ts";
 
-/** A group that a limit stopped in the middle, as long as nothing but its own decisions has changed the nodes. */
+/** A group interrupted by a limit; valid while only its own decisions have changed the nodes. */
 interface Opened {
   readonly group: Group;
   readonly tally: Tally;
@@ -27,10 +27,10 @@ interface Opened {
   revision: number;
 }
 
-/** Lines about single nodes in what `why` says. */
-const nodesToldMax = 10;
-/** Changes of nodes that wait to be looked at, beside one for each node, before the groups concerned start over. */
-const changesKeptMax = 1_000;
+/** Maximum nodes that `why` lists. */
+const nodesListedMax = 10;
+/** Pending node changes, in addition to one per node, above which the affected groups start over. */
+const changesMax = 1_000;
 
 export function isWanting({ status, desiredState }: Task): boolean {
   return status?.state === TaskState.PENDING && desiredState <= TaskState.COMPLETE;
@@ -39,19 +39,19 @@ export function isWanting({ status, desiredState }: Task): boolean {
 export class Backlog {
   readonly #nodes: NodeSet;
   readonly #groups = new Map<string, Group>();
-  readonly #stations = new Map<string, Station>();
+  readonly #nodeQueues = new Map<string, NodeQueue>();
   #size = 0;
-  /** What is to be tried. */
-  readonly #fresh = new Set<Group | Station>();
-  /** Groups whose tasks may have to be told another text. */
+  /** To be tried in the next round. */
+  readonly #fresh = new Set<Group | NodeQueue>();
+  /** Groups whose tasks may need another explanation. */
   readonly #stale = new Set<Group>();
-  /** Groups whose tally has not seen all changes yet. */
+  /** Groups whose tally lacks some of the changes. */
   readonly #behind = new Set<Group>();
-  /** Nodes that changed, in order, until every tally has seen them; the first of them is number #changesBefore. */
+  /** Changed nodes, in order, kept until every tally includes them; the first has number #changesBefore. */
   #changes: NodeInfo[] = [];
   #changesBefore = 0;
   #opened: Opened | null = null;
-  /** Tasks come by the service. */
+  /** Successive tasks are mostly of the same group. */
   #lastGroup: Group | null = null;
   #volumesSeen = 0;
 
@@ -59,38 +59,38 @@ export class Backlog {
     this.#nodes = nodes;
   }
 
-  /** Tasks that wait. */
+  /** Number of waiting tasks. */
   get size(): number {
     return this.#size;
   }
 
-  /** Something has changed since the last round that may help a task that waits, or change what it is told. */
+  /** Whether a change since the last round may help a waiting task, or change its explanation. */
   get isAwake(): boolean {
     if (this.#size === 0) return false;
     return this.#fresh.size > 0 || this.#nodes.hasChanged() || this.#nodes.volumes.revision !== this.#volumesSeen;
   }
 
-  /** Takes the task as the store has it; true when there is something to try. */
+  /** Updates the task from the store; true if there is something to try. */
   follow(task: Task, known: Tracked | null = this.#nodes.tracked(task.id)): boolean {
     if (!isWanting(task)) {
       if (known !== null) this.#drop(known);
       return false;
     }
-    const home = task.nodeId === "" ? this.#group(task) : this.#station(task.nodeId);
+    const queue = task.nodeId === "" ? this.#group(task) : this.#queue(task.nodeId);
     const tracked = known ?? this.#nodes.add(task);
-    const isNew = tracked.queue !== home;
+    const isNew = tracked.queue !== queue;
     if (isNew) {
       this.#leave(tracked);
-      home.add(tracked);
+      queue.add(tracked);
       this.#size += 1;
     }
     tracked.task = task;
-    if (home instanceof Group) home.said = null;
-    else home.wantsVolumes ||= volumeWantsOf(task).length > 0;
+    if (queue instanceof Group) queue.reported = null;
+    else queue.wantsVolumes ||= volumeWantsOf(task).length > 0;
     if (!isNew) return false;
-    // What the nodes said to the others of its group they say to this one: it only has to be told.
-    if (home instanceof Group && home.tally !== null) this.#stale.add(home);
-    else this.#fresh.add(home);
+    // The verdicts on its group apply to it, too: it only needs the explanation.
+    if (queue instanceof Group && queue.tally !== null) this.#stale.add(queue);
+    else this.#fresh.add(queue);
     return true;
   }
 
@@ -105,62 +105,62 @@ export class Backlog {
     this.#nodes.untrack(tracked);
   }
 
-  /** It waits no more where it waited, if it did. */
+  /** Removes the task from its queue, if it is in one. */
   #leave(tracked: Tracked): void {
-    const home = tracked.queue;
-    if (home === null) return;
-    home.remove(tracked);
-    tracked.told = null;
+    const queue = tracked.queue;
+    if (queue === null) return;
+    queue.remove(tracked);
+    tracked.reported = null;
     this.#size -= 1;
-    if (home.size > 0) return;
-    if (home instanceof Station) {
-      this.#stations.delete(home.nodeId);
-      this.#fresh.delete(home);
-    } else if (home instanceof Group) {
-      this.#groups.delete(home.key);
-      if (this.#lastGroup === home) this.#lastGroup = null;
-      this.#fresh.delete(home);
-      this.#stale.delete(home);
-      this.#behind.delete(home);
-      if (this.#opened?.group === home) this.#opened = null;
+    if (queue.size > 0) return;
+    if (queue instanceof NodeQueue) {
+      this.#nodeQueues.delete(queue.nodeId);
+      this.#fresh.delete(queue);
+    } else if (queue instanceof Group) {
+      this.#groups.delete(queue.key);
+      if (this.#lastGroup === queue) this.#lastGroup = null;
+      this.#fresh.delete(queue);
+      this.#stale.delete(queue);
+      this.#behind.delete(queue);
+      if (this.#opened?.group === queue) this.#opened = null;
     }
   }
 
-  /** What the task was told has not reached its status. */
-  forgetTold(taskId: string): void {
+  /** The task's explanation has not reached its status. */
+  forgetReported(taskId: string): void {
     const tracked = this.#nodes.tracked(taskId);
-    if (tracked === null || tracked.told === null) return;
-    tracked.told = null;
-    const home = tracked.queue;
-    if (home instanceof Group) {
-      home.said = null;
-      if (home.tally === null) this.#fresh.add(home);
-      else this.#stale.add(home);
-    } else if (home instanceof Station) this.#fresh.add(home);
+    if (tracked === null || tracked.reported === null) return;
+    tracked.reported = null;
+    const queue = tracked.queue;
+    if (queue instanceof Group) {
+      queue.reported = null;
+      if (queue.tally === null) this.#fresh.add(queue);
+      else this.#stale.add(queue);
+    } else if (queue instanceof NodeQueue) this.#fresh.add(queue);
   }
 
-  /** Decides as much as the limits allow, and charges the nodes (B3). `now`: milliseconds since the epoch. */
+  /** Decides as much as the limits allow, and charges the nodes (B3). `now`: milliseconds since the Unix epoch. */
   round(now: number, limits: RoundLimits): Round {
     const round: RoundDraft = {
       now,
       limits,
       assignments: [],
       explanations: [],
-      retellings: limits.retellingsMax,
+      replacements: limits.replacementsMax,
       judgements: 0,
     };
-    this.#lookAtChanged();
+    this.#processChanges();
     this.#catchUp(round);
-    if (this.#opened !== null && !this.#goOn(this.#opened, round)) return this.#closed(round);
-    for (const home of this.#fresh) {
+    if (this.#opened !== null && !this.#resume(this.#opened, round)) return this.#closed(round);
+    for (const queue of this.#fresh) {
       if (isFull(round) || round.judgements >= limits.judgementsMax) break;
-      this.#fresh.delete(home);
-      const isDone = home instanceof Group ? this.#tryGroup(home, round) : this.#tryStation(home, round);
+      this.#fresh.delete(queue);
+      const isDone = queue instanceof Group ? this.#tryGroup(queue, round) : this.#tryNodeQueue(queue, round);
       if (isDone) continue;
-      if (home instanceof Station) this.#fresh.add(home);
+      if (queue instanceof NodeQueue) this.#fresh.add(queue);
       break;
     }
-    // Over a copy: a group that the limits stop stays stale, and would come round again.
+    // Over a copy: a group that the limits stop is added again.
     for (const group of Array.from(this.#stale)) {
       if (isFull(round)) break;
       if (group.tally === null || this.#behind.has(group)) continue;
@@ -170,11 +170,11 @@ export class Backlog {
     return this.#closed(round);
   }
 
-  /** What the nodes say to a waiting task now, in sentences; empty for a task that does not wait here. */
+  /** The nodes' current verdicts on a waiting task, as sentences; null for a task that does not wait here. */
   describe(task: Task): { readonly text: string; readonly nodes: readonly string[] } | null {
-    const home = this.#nodes.tracked(task.id)?.queue ?? null;
-    if (home === null) return null;
-    const demand = home instanceof Group ? home.demand : demandOf(task);
+    const queue = this.#nodes.tracked(task.id)?.queue ?? null;
+    if (queue === null) return null;
+    const demand = queue instanceof Group ? queue.demand : demandOf(task);
     const asked =
       task.nodeId === "" ? this.#nodes.nodes : [this.#nodes.find(task.nodeId)].filter((info) => info !== undefined);
     const tally = new Tally();
@@ -182,9 +182,10 @@ export class Backlog {
     for (const info of asked) {
       const verdict = judge(demand, info);
       tally.set(info.place, verdict);
-      if (nodes.length < nodesToldMax) nodes.push(describeVerdict(verdict, demand, info, this.#nodes.nameOf(info.id)));
+      if (nodes.length < nodesListedMax)
+        nodes.push(describeVerdict(verdict, demand, info, this.#nodes.nameOf(info.id)));
     }
-    if (asked.length > nodesToldMax) nodes.push(`and ${asked.length - nodesToldMax} more nodes`);
+    if (asked.length > nodesListedMax) nodes.push(`and ${asked.length - nodesListedMax} more nodes`);
     return { text: tally.text(), nodes };
   }
 
@@ -203,37 +204,37 @@ export class Backlog {
     return group;
   }
 
-  #station(nodeId: string): Station {
-    let station = this.#stations.get(nodeId);
-    if (station === undefined) this.#stations.set(nodeId, (station = new Station(nodeId)));
-    return station;
+  #queue(nodeId: string): NodeQueue {
+    let queue = this.#nodeQueues.get(nodeId);
+    if (queue === undefined) this.#nodeQueues.set(nodeId, (queue = new NodeQueue(nodeId)));
+    return queue;
   }
 
-  /** What changed wakes the tasks made for it, and the groups that no node took. */
-  #lookAtChanged(): void {
+  /** Changed nodes wake the tasks created for them, and the groups that fit no node. */
+  #processChanges(): void {
     const changed = this.#nodes.takeChanged();
     if (changed.size > 0) {
       for (const group of this.#groups.values()) if (group.tally !== null) this.#behind.add(group);
-      if (this.#stations.size > 0) this.#wakeStations(changed);
-      // Changes are for those that are behind; without any of these there is nothing to remember.
+      if (this.#nodeQueues.size > 0) this.#wakeNodeQueues(changed);
+      // Only groups that are behind need the changes.
       if (this.#behind.size > 0) for (const info of changed) this.#changes.push(info);
     }
-    if (this.#changes.length > changesKeptMax + this.#nodes.nodes.length) this.#startOver();
+    if (this.#changes.length > changesMax + this.#nodes.nodes.length) this.#startOver();
     const { revision } = this.#nodes.volumes;
     if (revision === this.#volumesSeen) return;
     this.#volumesSeen = revision;
-    for (const home of [...this.#groups.values(), ...this.#stations.values()])
-      if (home.wantsVolumes) this.#fresh.add(home);
+    for (const queue of [...this.#groups.values(), ...this.#nodeQueues.values()])
+      if (queue.wantsVolumes) this.#fresh.add(queue);
   }
 
-  #wakeStations(changed: ReadonlySet<NodeInfo>): void {
+  #wakeNodeQueues(changed: ReadonlySet<NodeInfo>): void {
     for (const { id } of changed) {
-      const station = this.#stations.get(id);
-      if (station !== undefined) this.#fresh.add(station);
+      const queue = this.#nodeQueues.get(id);
+      if (queue !== undefined) this.#fresh.add(queue);
     }
   }
 
-  /** More changes than nodes are waiting to be looked at: to ask every node anew is less work. */
+  /** Too many changes are pending: judging every node again is less work. */
   #startOver(): void {
     for (const group of this.#behind) {
       group.tally = null;
@@ -242,11 +243,11 @@ export class Backlog {
     this.#behind.clear();
   }
 
-  /** Nodes that changed are judged again for the groups that no node took, and no others. */
+  /** Judges only the changed nodes again, for the groups that fit no node. */
   #catchUp(round: RoundDraft): void {
     const last = this.#changesBefore + this.#changes.length;
     for (const group of this.#behind) {
-      // The other half is for groups that have not been tried at all.
+      // The other half is for groups that have not been tried yet.
       if (round.judgements >= round.limits.judgementsMax / 2) return;
       this.#behind.delete(group);
       const { tally, demand } = group;
@@ -269,7 +270,7 @@ export class Backlog {
     this.#changes = [];
   }
 
-  /** True when nothing of the group is left to do. */
+  /** True if nothing is left to do for the group. */
   #tryGroup(group: Group, round: RoundDraft): boolean {
     const { demand, preferences } = group;
     const { nodes, places } = this.#nodes;
@@ -277,14 +278,14 @@ export class Backlog {
     const tally = new Tally(places);
     for (const info of nodes) tally.set(info.place, judge(demand, info));
     group.tally = null;
-    group.said = null;
+    group.reported = null;
     if (tally.count(Verdict.fits) === 0) return this.#finish(group, tally, round);
     let tracked = group.first as Tracked;
     let draft = round;
     const failures = groupKey(tracked.task);
     const pool = poolOf(nodes, (info) => tally.verdict(info.place) === Verdict.fits, preferences, {
       serviceId: demand.serviceId,
-      fits: (info) => judgeRoom(demand, info) === Verdict.fits,
+      fits: (info) => judgeCapacity(demand, info) === Verdict.fits,
       take: (info) => this.#assign(tracked, info, demand, false, draft),
       penalty: (info) => info.penalty(failures, round.now),
     });
@@ -294,11 +295,11 @@ export class Backlog {
       return pool.place();
     };
     this.#opened = { group, tally, place, revision: this.#nodes.revision };
-    return this.#goOn(this.#opened, round);
+    return this.#resume(this.#opened, round);
   }
 
-  /** False when a limit stopped it; true too when the group must be tried anew. */
-  #goOn(opened: Opened, round: RoundDraft): boolean {
+  /** False if a limit stopped it; true also if the group must be tried again. */
+  #resume(opened: Opened, round: RoundDraft): boolean {
     const { group, tally } = opened;
     if (opened.revision !== this.#nodes.revision) {
       this.#opened = null;
@@ -315,31 +316,31 @@ export class Backlog {
     this.#opened = null;
     if (group.first === null) return true;
     for (const info of this.#nodes.nodes)
-      if (tally.verdict(info.place) === Verdict.fits) tally.set(info.place, judgeRoom(group.demand, info));
+      if (tally.verdict(info.place) === Verdict.fits) tally.set(info.place, judgeCapacity(group.demand, info));
     return this.#finish(group, tally, round);
   }
 
-  /** Nobody takes the rest. */
+  /** No node can run the remaining tasks. */
   #finish(group: Group, tally: Tally, round: RoundDraft): boolean {
     group.tally = tally;
     this.#fresh.delete(group);
-    // The nodes that its own decisions changed were judged just now; that they are judged once more costs little.
+    // The nodes that its own decisions changed have just been judged; judging them again costs little.
     group.seen = this.#changesBefore + this.#changes.length;
     if (!this.#explain(group, tally, round)) this.#stale.add(group);
     return true;
   }
 
-  #tryStation(station: Station, round: RoundDraft): boolean {
-    const info = this.#nodes.find(station.nodeId);
+  #tryNodeQueue(queue: NodeQueue, round: RoundDraft): boolean {
+    const info = this.#nodes.find(queue.nodeId);
     let next: Tracked | null = null;
-    for (let tracked = station.first; tracked !== null; tracked = next) {
+    for (let tracked = queue.first; tracked !== null; tracked = next) {
       if (isFull(round)) return false;
-      // Before it leaves the queue.
+      // Read before the task leaves the queue.
       next = tracked.next;
       const demand = demandOf(tracked.task);
       const verdict = info === undefined ? Verdict.notReady : judge(demand, info);
       if (info !== undefined && verdict === Verdict.fits) this.#assign(tracked, info, demand, true, round);
-      else tell(tracked, presetText(verdict, demand, info, this.#nodes.nameOf(station.nodeId)), round);
+      else report(tracked, presetText(verdict, demand, info, this.#nodes.nameOf(queue.nodeId)), round);
     }
     return true;
   }
@@ -357,13 +358,13 @@ export class Backlog {
     round.assignments.push({ task, nodeId: info.id, generic, volumes, isPreassigned, tracked });
   }
 
-  /** False when a limit stopped it; then some of the group are still to be told. */
+  /** False if a limit stopped it and some of the group's tasks still need the explanation. */
   #explain(group: Group, tally: Tally, round: RoundDraft): boolean {
     const text = tally.text();
-    if (group.said === text) return true;
+    if (group.reported === text) return true;
     for (let tracked = group.first; tracked !== null; tracked = tracked.next)
-      if (isFull(round) || !tell(tracked, text, round)) return false;
-    group.said = text;
+      if (isFull(round) || !report(tracked, text, round)) return false;
+    group.reported = text;
     return true;
   }
 }

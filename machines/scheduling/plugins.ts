@@ -1,18 +1,18 @@
-/** The plugins of a node's engine. Most nodes of a cluster list the same ones, so those that do share one object. */
+/** The plugins of a node's engine. Most nodes of a cluster list the same ones; nodes with equal lists share one object. */
 import type { PluginDescription } from "../../proto/gen/messages.ts";
 
 export interface Plugins {
   /** `Type/name` of each. */
   readonly names: ReadonlySet<string>;
-  /** It lists drivers of tasks other than containers. */
+  /** It lists drivers for tasks other than containers. */
   readonly hasDrivers: boolean;
-  /** There is an engine for containers: it always lists volumes; an agent lists those of the engine that it has, if any. */
+  /** It has a container engine: engines always list volume plugins, and an agent lists those of its engine, if any. */
   readonly hasEngine: boolean;
-  /** Old engines list no log drivers, though they have some. */
+  /** It lists log drivers; old engines have some, but list none. */
   readonly hasLogs: boolean;
 }
 
-/** Different lists remembered before starting over, which costs memory only. */
+/** Distinct lists cached before the cache is cleared; clearing it only costs memory. */
 const listsMax = 1_000;
 
 export class PluginLists {
@@ -22,7 +22,7 @@ export class PluginLists {
 
   of(descriptions: readonly PluginDescription[]): Plugins {
     if (descriptions.length === 0) return none;
-    // Nodes of one kind mostly come one behind the other; to compare two lists costs less than to make a key of one.
+    // Successive nodes are mostly alike, and comparing two lists is cheaper than building a key.
     if (!isSame(descriptions, this.#last)) {
       this.#lastPlugins = this.#find(descriptions);
       this.#last = descriptions;

@@ -1,20 +1,20 @@
-/** Where tasks wait for a node: with those that ask the same, or at the node that they were made for. */
+/** The queues of tasks that wait for a node: one per group, and one per node for tasks created for that node. */
 import type { PlacementPreference, Task } from "../../proto/gen/messages.ts";
 import type { Tally } from "./explain.ts";
 import { demandOf, type Demand } from "./filters.ts";
 import { TaskQueue } from "./tracked.ts";
 
-/** Tasks that ask the same of a node and count as one service's. */
+/** Tasks of one service with the same requirements. */
 export class Group extends TaskQueue {
   readonly key: string;
   readonly demand: Demand;
   readonly preferences: readonly PlacementPreference[];
-  /** What the nodes said when none of them took the rest; null: they must be asked. */
+  /** The verdicts when no node could run the remaining tasks; null: nodes must be judged. */
   tally: Tally | null = null;
-  /** Changes of nodes that the tally knows of (a place in the Backlog's list of them). */
+  /** How many node changes the tally includes (an index in the Backlog's list). */
   seen = 0;
-  /** The text that all its tasks were told; null: some may have to be told. */
-  said: string | null = null;
+  /** The explanation that all its tasks have; null: some may lack it. */
+  reported: string | null = null;
   /** One of its tasks. */
   readonly #example: Task;
 
@@ -26,7 +26,7 @@ export class Group extends TaskQueue {
     this.#example = task;
   }
 
-  /** True only for a task of this group; it says so of most, without making a key. */
+  /** A fast check without a key: true only for tasks of this group, and for most of them. */
   isLike({ spec, serviceId, specVersion, endpoint, logDriver, networks }: Task): boolean {
     const example = this.#example;
     if (
@@ -38,7 +38,7 @@ export class Group extends TaskQueue {
       example.networks.length !== networks.length
     )
       return false;
-    // Their addresses differ; the networks are what they have in common.
+    // The addresses differ between tasks; only the networks must be equal.
     for (let at = 0; at < networks.length; at += 1)
       if (networks[at]?.network !== example.networks[at]?.network) return false;
     return true;
@@ -49,8 +49,8 @@ export class Group extends TaskQueue {
   }
 }
 
-/** Tasks that were made for one node. */
-export class Station extends TaskQueue {
+/** Tasks created for one node. */
+export class NodeQueue extends TaskQueue {
   readonly nodeId: string;
   wantsVolumes = false;
 

@@ -1,7 +1,7 @@
 /**
- * One round of the scheduler: what it may do, and what came of it.
+ * One round of the scheduler: its limits and its result.
  *
- * B2: an explanation goes out only when it differs from what the task's status says or was last told to say.
+ * B2: an explanation is sent only if it differs from the task's status and from the last one sent.
  */
 import type { GenericResource, Task, VolumeAttachment } from "../../proto/gen/messages.ts";
 import type { Tracked } from "./tracked.ts";
@@ -11,9 +11,9 @@ export interface Assignment {
   readonly nodeId: string;
   readonly generic: readonly GenericResource[];
   readonly volumes: readonly VolumeAttachment[];
-  /** The task was made for that node. */
+  /** The task was created for that node. */
   readonly isPreassigned: boolean;
-  /** Says whether the store has it yet. */
+  /** Its record, which knows whether the assignment is in the store yet. */
   readonly tracked: Tracked;
 }
 
@@ -26,28 +26,28 @@ export interface Explanation {
 export interface RoundLimits {
   /** Assignments and explanations together. */
   readonly operationsMax: number;
-  /** Explanations that replace another one. */
-  readonly retellingsMax: number;
-  /** After so many looks at a node for a group (about 0.2 µs each) no further group is begun: a round holds up everything else. */
+  /** Explanations that replace an earlier one. */
+  readonly replacementsMax: number;
+  /** After judging this many nodes (about 0.2 µs each) no further group is started, since a round blocks everything else. */
   readonly judgementsMax: number;
 }
 
 export interface Round {
   readonly assignments: readonly Assignment[];
   readonly explanations: readonly Explanation[];
-  /** Work is left that a limit stopped; another round can go on at once. */
+  /** A limit stopped the round; another can continue at once. */
   readonly hasMore: boolean;
-  /** Explanations have changed that may wait. */
+  /** Some explanations are outdated; replacing them can wait. */
   readonly hasStale: boolean;
 }
 
-/** A round under way. */
+/** A round in progress. */
 export interface RoundDraft {
   readonly now: number;
   readonly limits: RoundLimits;
   readonly assignments: Assignment[];
   readonly explanations: Explanation[];
-  retellings: number;
+  replacements: number;
   judgements: number;
 }
 
@@ -55,15 +55,15 @@ export function isFull({ limits, assignments, explanations }: RoundDraft): boole
   return assignments.length + explanations.length >= limits.operationsMax;
 }
 
-/** B2. False when it must wait: it only replaces another explanation, and this round has replaced enough. */
-export function tell(tracked: Tracked, text: string, round: RoundDraft): boolean {
-  const before = tracked.told ?? tracked.task.status?.err ?? "";
+/** B2. False if the explanation must wait because it only replaces another one, and this round has replaced enough. */
+export function report(tracked: Tracked, text: string, round: RoundDraft): boolean {
+  const before = tracked.reported ?? tracked.task.status?.err ?? "";
   if (before === text) return true;
   if (before !== "") {
-    if (round.retellings <= 0) return false;
-    round.retellings -= 1;
+    if (round.replacements <= 0) return false;
+    round.replacements -= 1;
   }
-  tracked.told = text;
+  tracked.reported = text;
   round.explanations.push({ task: tracked.task, text });
   return true;
 }

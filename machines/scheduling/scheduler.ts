@@ -1,39 +1,39 @@
 /**
- * When the scheduler decides, and how much of it may be under way.
+ * When the scheduler decides, and how many decisions may be in flight.
  *
- *   rounds:    idle ⇄ scheduled ──▶ deciding ──▶ idle | scheduled | full      a round for each end of a batch of commits
- *   proposals: none ⇄ proposing                                               decisions on their way to the log
- *   later:     none ⇄ holding                                                 what may, or must, wait a little
+ *   rounds:    idle ⇄ scheduled ──▶ deciding ──▶ idle | scheduled | full      one round after each batch of commits
+ *   proposals: none ⇄ proposing                                               decisions in flight to the log
+ *   later:     none ⇄ holding                                                 work that is held back for the retry delay
  *
- * S1: at most one round is asked for at a time, however many commits want one.
- * S2: no round begins while proposalsMax proposals are under way; the end of one makes room for the next.
- * S3: what came back undone is not decided again before the retry delay: a ledger that keeps saying no is not asked in a loop.
+ * S1: at most one round is requested at a time, however many commits need one.
+ * S2: no round starts while proposalsMax proposals are in flight; the next starts when one settles.
+ * S3: refused decisions are not retried before the retry delay, so a ledger that keeps refusing is not asked in a loop.
  */
 import { assign, setup } from "xstate";
 import { effect } from "../effect.ts";
 
 export const schedulerLimits = {
-  /** Under way at once. With 2,000 operations each, some 20,000 decisions: enough to keep the log busy while more are made. */
+  /** Proposals in flight. At 2,000 operations each, some 20,000 decisions: enough to keep the log busy. */
   proposalsMax: 10,
-  /** Milliseconds; a few round trips to the log, and shorter than anybody notices. */
+  /** Milliseconds; a few round trips to the log, too short to notice. */
   retryMs: 200,
 } as const;
 
 export type SchedulerEvent =
-  /** A task waits for a node, or something changed that may help one that does. */
+  /** A task waits for a node, or a change may help a waiting one. */
   | { readonly type: "work.arrived" }
-  /** The end of the batch that was asked for. */
+  /** The requested end of the batch. */
   | { readonly type: "tick" }
   /** `hasMore`: a limit stopped the round. `hasStale`: explanations wait to be replaced. */
   | { readonly type: "round.decided"; readonly hasMore: boolean; readonly hasStale: boolean }
   | { readonly type: "proposal.sent" }
-  /** `returned`: tasks of it that still wait, and are held back until the retry delay is over. */
+  /** `returned`: number of its tasks that still wait; they are held back for the retry delay. */
   | { readonly type: "proposal.settled"; readonly returned: number };
 
 export interface SchedulerContext {
   readonly proposalsMax: number;
   readonly retryMs: number;
-  /** Proposals under way. */
+  /** Proposals in flight. */
   readonly proposals: number;
 }
 
@@ -48,7 +48,7 @@ export const schedulerMachine = setup({
     requestTick: effect("requestTick"),
     /** Answered by `round.decided`, after a `proposal.sent` for each proposal. */
     decide: effect("decide"),
-    /** Gives held tasks back to the rounds, and lets explanations be replaced. */
+    /** Returns held tasks to the rounds, and allows explanations to be replaced again. */
     releaseHeld: effect("releaseHeld"),
     reportUnexpected: effect("reportUnexpected"),
     countSent: assign(({ context }) => ({ proposals: context.proposals + 1 })),
@@ -58,7 +58,7 @@ export const schedulerMachine = setup({
     hasReturned: (_, { returned }: { readonly returned: number }) => returned > 0,
     hasStale: (_, { hasStale }: { readonly hasStale: boolean }) => hasStale,
     hasMore: (_, { hasMore }: { readonly hasMore: boolean }) => hasMore,
-    hasRoom: ({ context }) => context.proposals < context.proposalsMax,
+    hasCapacity: ({ context }) => context.proposals < context.proposalsMax,
     isLast: ({ context }) => context.proposals <= 1,
   },
   delays: { retry: ({ context }) => context.retryMs },
@@ -74,16 +74,16 @@ export const schedulerMachine = setup({
       initial: "idle",
       states: {
         idle: {
-          description: "No waiting task can be helped by anything new.",
+          description: "Waiting for a new task, or for a change that may help a waiting one.",
           on: { "work.arrived": "scheduled" },
         },
         scheduled: {
-          description: "Waiting for the end of the commits that are being applied. S1",
+          description: "Waiting until the current batch of commits is applied. S1",
           entry: "requestTick",
           on: {
             "work.arrived": {},
             "round.decided": {},
-            tick: [{ guard: "hasRoom", target: "deciding" }, { target: "full" }],
+            tick: [{ guard: "hasCapacity", target: "deciding" }, { target: "full" }],
           },
         },
         deciding: {
@@ -133,8 +133,7 @@ export const schedulerMachine = setup({
           },
         },
         holding: {
-          description:
-            "Tasks that the ledger refused, and explanations to replace, are waiting for the retry delay. S3",
+          description: "Waiting for the retry delay before deciding refused tasks again and replacing explanations. S3",
           on: { "proposal.settled": {}, "round.decided": {} },
           after: { retry: { target: "none", actions: "releaseHeld" } },
         },

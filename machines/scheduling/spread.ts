@@ -1,12 +1,12 @@
 /**
- * The order in which nodes get the tasks of one group (manager semantics §4.4): a heap of nodes, below a tree with a
- * branch for each value of each `spread` preference. The branch with the fewest tasks of the service comes first, so that
- * branches end up equal; one that can take no more leaves its share to the others.
+ * The order in which nodes get the tasks of one group (manager semantics §4.4): a tree with a branch for each value of each
+ * `spread` preference, and heaps of nodes as leaves. The branch with the fewest tasks of the service comes first, so that
+ * branches end up equal; the share of a full branch goes to the others.
  */
 import type { Node, PlacementPreference } from "../../proto/gen/messages.ts";
 import type { NodeInfo } from "./node-set.ts";
 
-/** How one task is put on a node, and whether the node can take one more. */
+/** Places one task on a node, and checks whether the node fits one more. */
 export interface Taker {
   readonly serviceId: string;
   fits(info: NodeInfo): boolean;
@@ -16,7 +16,7 @@ export interface Taker {
 }
 
 export interface Pool {
-  /** Puts one task on the best node; false when no node can take it. */
+  /** Places one task on the best node; false if no node fits. */
   place(): boolean;
 }
 
@@ -49,7 +49,7 @@ class Heap<Item> {
     this.#sink(0);
   }
 
-  /** After the first one's rank fell. */
+  /** Restores the order after the first item's rank got worse. */
   rerankFirst(): void {
     this.#sink(0);
   }
@@ -71,10 +71,10 @@ class Heap<Item> {
   }
 }
 
-/** A node's rank in one number: failures, then tasks of the service, then all tasks. The smaller is the better. */
+/** A node's rank as one number: failures, then tasks of the service, then all tasks. Smaller is better. */
 const serviceUnit = 2 ** 22;
 const penaltyUnit = 2 ** 20 * serviceUnit;
-/** So that the sum stays exact; nobody has a node with four million tasks. */
+/** Keeps the sum exact; no node has four million tasks. */
 const penaltyMax = 2 ** 10;
 
 function rankOf(penalty: number, service: number, total: number): number {
@@ -86,17 +86,17 @@ function rankOf(penalty: number, service: number, total: number): number {
 }
 
 /**
- * Nodes that are equal to each other for the preferences. The heap is one of typed arrays: a service on 100,000 nodes
- * would else make as many objects, to place a few tasks.
+ * Nodes that are equal in all preferences. The heap uses typed arrays: otherwise placing a few tasks of a service on 100,000
+ * nodes would create as many objects.
  */
 class Leaf implements Ranked {
   service = 0;
   total = 0;
   readonly #taker: Taker;
-  /** In the order of ids; of equal rank the first is the better. */
+  /** Ordered by id; at equal rank the first is better. */
   readonly #candidates: NodeInfo[] = [];
   readonly #ranks: Float64Array;
-  /** Places in `#candidates`. */
+  /** Indices in `#candidates`. */
   readonly #heap: Int32Array;
   #size: number;
 
@@ -173,7 +173,7 @@ interface Child {
   readonly value: string;
 }
 
-/** Between branches with equally many of the service, the one with less to do otherwise; then by the label's value. */
+/** Fewer tasks of the service, then fewer tasks at all, then the label's value. */
 function isBetterBranch(a: Child, b: Child): boolean {
   if (a.below.service !== b.below.service) return a.below.service < b.below.service;
   if (a.below.total !== b.below.total) return a.below.total < b.below.total;
@@ -209,7 +209,7 @@ class Branch implements Ranked {
 
 type Label = (node: Node) => string;
 
-/** The labels to spread over, in order; a preference that is none of these is passed over. A node without the label has the value "". */
+/** The labels to spread over, in order; other preferences are ignored. A node without the label has the value "". */
 export function spreadLabels(preferences: readonly PlacementPreference[]): readonly Label[] {
   const labels: Label[] = [];
   for (const { spread } of preferences) {
@@ -221,7 +221,7 @@ export function spreadLabels(preferences: readonly PlacementPreference[]): reado
   return labels;
 }
 
-/** `nodes` in the order of their ids. Nodes that are no candidates still count for the balance of branches. */
+/** `nodes`: ordered by id. Nodes that are not candidates still count for the balance of branches. */
 export function poolOf(
   nodes: readonly NodeInfo[],
   isCandidate: (info: NodeInfo) => boolean,

@@ -1,7 +1,7 @@
 /**
- * What the scheduler remembers of one task: where it waits for a node, or what it holds on one. There is one such record for
- * each task that does either, found by the task's id once for each change of it; everything else follows references. With
- * 100,000 tasks a look-up by id costs more than the decision it serves.
+ * The scheduler's record of one task: where it waits for a node, or what it holds on one. Each change of a task looks its
+ * record up by id once, and everything else follows references: with 100,000 tasks, a lookup by id costs more than the
+ * decision.
  *
  * N1: a task is charged to at most one node, from its decision or assignment until it is observed to have ended.
  * B1: a task waits, or is charged to a node, or neither; never both.
@@ -12,18 +12,18 @@ import type { NodeInfo } from "./node-set.ts";
 /** Fields change in place; only NodeSet and TaskQueue change them. */
 export class Tracked {
   task: Task;
-  /** Where it waits, and its neighbours there. */
+  /** The queue that it waits in, and its neighbours there. */
   queue: TaskQueue | null = null;
   next: Tracked | null = null;
   previous: Tracked | null = null;
-  /** What it was told last while it waits; its status may not say so yet. */
-  told: string | null = null;
-  /** The node that it is charged to, and its place in that node's list. */
+  /** The last explanation sent while it waits; it may not be in the status yet. */
+  reported: string | null = null;
+  /** The node that it is charged to, and its index in that node's charges. */
   on: NodeInfo | null = null;
   at = 0;
-  /** It counts as one of the node's tasks; one that is to stop only holds what it has. */
+  /** It counts as one of the node's tasks; a stopping task only holds its resources. */
   isActive = false;
-  /** It is decided, but the store does not show it yet. */
+  /** It is decided, but not yet in the store. */
   isPlanned = false;
   generic: readonly GenericResource[] = noGeneric;
   volumes: readonly VolumeAttachment[] = noVolumes;
@@ -36,7 +36,7 @@ export class Tracked {
 export const noGeneric: readonly GenericResource[] = [];
 export const noVolumes: readonly VolumeAttachment[] = [];
 
-/** Tasks that wait at one place, in the order in which they came. */
+/** Waiting tasks, first in, first out. */
 export class TaskQueue {
   #first: Tracked | null = null;
   #last: Tracked | null = null;
@@ -50,7 +50,7 @@ export class TaskQueue {
     return this.#size;
   }
 
-  /** Of a task that waits nowhere. */
+  /** The task must not be in a queue. */
   add(tracked: Tracked): void {
     tracked.queue = this;
     tracked.previous = this.#last;
@@ -60,7 +60,7 @@ export class TaskQueue {
     this.#size += 1;
   }
 
-  /** Of one of its own. */
+  /** The task must be in this queue. */
   remove(tracked: Tracked): void {
     const { previous, next } = tracked;
     if (previous === null) this.#first = next;

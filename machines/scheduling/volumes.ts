@@ -1,11 +1,11 @@
 /**
- * Cluster volumes (CSI) as the scheduler sees them: who uses which, and which ones a task would get on a node (manager
- * semantics §4.6). SwarmKit lets a node pass that can give any one of the volumes a task mounts; here it must give all.
+ * Cluster volumes (CSI) in the scheduler: which tasks use them, and which ones a task would get on a node (manager
+ * semantics §4.6). SwarmKit accepts a node that has any one of a task's volumes; here it must have all.
  *
- * C1: a volume is given only while it is ACTIVE, exists at its plugin, and its access mode allows one more such use.
- * C2: all mounts of a task are given together, or none; a use of one mount counts for the next one.
- * C3: a volume is published on the nodes that use it according to the store, and given up on the others. Nothing but the
- *     store's state decides that, so a new leader goes on where the last one ended.
+ * C1: a volume is assigned only while it is ACTIVE, exists at its plugin, and its access mode allows the additional use.
+ * C2: a task gets volumes for all its mounts, or for none; the use by one mount counts for the next.
+ * C3: a volume is published on the nodes that use it according to the store, and unpublished on the others. Only the store
+ *     decides this, so a new leader continues where the last one stopped.
  */
 import { isDriverSpec } from "../driver/driver-spec.ts";
 import {
@@ -27,7 +27,7 @@ import {
 } from "../../proto/gen/messages.ts";
 
 export interface VolumeWant {
-  /** A volume's name, or `group:` and a group's. */
+  /** A volume's name, or `group:` and the name of a group. */
   readonly source: string;
   readonly target: string;
   readonly isReadOnly: boolean;
@@ -38,7 +38,7 @@ interface Use {
   readonly isReadOnly: boolean;
 }
 
-/** Ways to share volumes out among a task's mounts that are tried before a node counts as unfit; a task rarely has five. */
+/** Volume choices tried for a task's mounts before the node counts as unfit; a task rarely has five mounts. */
 const choicesTriedMax = 1_000;
 const groupPrefix = "group:";
 const noUses: readonly Use[] = [];
@@ -53,7 +53,7 @@ export function volumeWantsOf(task: Task): readonly VolumeWant[] {
     : noWants;
 }
 
-/** Of specs of drivers' tasks, which have to be decoded for it; tasks of one service mostly share theirs. */
+/** Cache for specs of driver tasks, which must be decoded; tasks of a service mostly share their spec. */
 const processMounts = new WeakMap<TaskSpec, readonly Mount[]>();
 
 function mountsOf({ spec }: Task): readonly Mount[] {
@@ -67,7 +67,7 @@ function mountsOf({ spec }: Task): readonly Mount[] {
     try {
       ({ mounts } = (isDriven ? DriverSpec : ExecSpec).decode(generic.payload.value));
     } catch {
-      // Whoever runs it says so.
+      // The driver reports it when the task runs.
       mounts = noMounts;
     }
     processMounts.set(spec, mounts);
@@ -81,13 +81,13 @@ function isCluster({ type }: Mount): boolean {
 
 export class VolumeSet {
   readonly #volumes = new Map<string, Volume>();
-  /** By volume; several of one task when it mounts the volume more than once. */
+  /** By volume, then by task; a task that mounts the volume more than once has several uses. */
   readonly #uses = new Map<string, Map<string, readonly Use[]>>();
-  /** Volumes that have changed, or what uses them, since it was last looked where they are to be published. */
+  /** Volumes that changed, or whose users changed, since their publish status was last computed. */
   readonly #touched = new Set<string>();
   #revision = 0;
 
-  /** Rises whenever a volume, or what uses it, changes. */
+  /** Increases whenever a volume or its users change. */
   get revision(): number {
     return this.#revision;
   }
@@ -101,7 +101,7 @@ export class VolumeSet {
     this.touch(volume.id);
   }
 
-  /** Where the volume is to be published must be looked at (again). */
+  /** Marks the volume's publish status for recomputation. */
   touch(id: string): void {
     this.#touched.add(id);
     this.#revision += 1;
@@ -111,7 +111,7 @@ export class VolumeSet {
     if (this.#volumes.delete(id)) this.#revision += 1;
   }
 
-  /** Counts what the task was given. */
+  /** Records the task's uses. */
   use(task: Task, nodeId: string, given: readonly VolumeAttachment[]): void {
     for (const { id, source, target } of given) {
       let byTask = this.#uses.get(id);
@@ -132,7 +132,7 @@ export class VolumeSet {
     }
   }
 
-  /** What a task would get on the node now; null when the node cannot give it all (C2). Takes nothing. */
+  /** What a task would get on the node now; null if not all mounts can be satisfied (C2). Does not record any use. */
   choose(wants: readonly VolumeWant[], node: Node): readonly VolumeAttachment[] | null {
     const chosen: { readonly volume: Volume; readonly use: Use }[] = [];
     let triesLeft = choicesTriedMax;
@@ -145,7 +145,7 @@ export class VolumeSet {
         triesLeft -= 1;
         const uses = [...this.#usesOf(volume.id), ...chosen.flatMap((one) => (one.volume === volume ? [one.use] : []))];
         if (!canUse(volume, use, uses) || !isReachable(volume, node)) continue;
-        if (!this.#hasRoom(volume, node, chosen)) continue;
+        if (!this.#hasCapacity(volume, node, chosen)) continue;
         chosen.push({ volume, use });
         if (fill(at + 1)) return true;
         chosen.pop();
@@ -158,7 +158,7 @@ export class VolumeSet {
     );
   }
 
-  /** The touched volumes whose publish status is not what their users ask for, with the one that is. A plan is no use yet. */
+  /** Touched volumes with an outdated publish status, with the new one. Planned tasks do not count as users. */
   takeRepublished(isPlanned: (taskId: string) => boolean): readonly Volume[] {
     const republished: Volume[] = [];
     for (const id of this.#touched) {
@@ -174,7 +174,7 @@ export class VolumeSet {
     return republished;
   }
 
-  /** Named ones have one candidate; of a group the least used comes first, then the one with the smaller id. */
+  /** A name has one candidate; a group's are ordered by number of users, then by id. */
   #candidates(source: string): readonly Volume[] {
     const isGroup = source.startsWith(groupPrefix);
     const name = isGroup ? source.slice(groupPrefix.length) : source;
@@ -192,8 +192,8 @@ export class VolumeSet {
     return byTask === undefined ? noUses : [...byTask.values()].flat();
   }
 
-  /** A plugin may say how many volumes it can have on a node at most; those that are there already need no room. */
-  #hasRoom(volume: Volume, node: Node, chosen: readonly { readonly volume: Volume }[]): boolean {
+  /** A plugin may limit its volumes per node; volumes that are already on the node count only once. */
+  #hasCapacity(volume: Volume, node: Node, chosen: readonly { readonly volume: Volume }[]): boolean {
     const driver = volume.spec?.driver?.name ?? "";
     const max = csiInfo(node, driver)?.maxVolumesPerNode ?? 0;
     if (max <= 0) return true;
@@ -227,7 +227,7 @@ export function isVolumeReady(volume: Volume): boolean {
   );
 }
 
-/** C1: `uses` are those there are already. */
+/** C1. `uses`: the existing uses. */
 function canUse(volume: Volume, use: Use, uses: readonly Use[]): boolean {
   const mode = volume.spec?.accessMode ?? null;
   if (mode === null || !isVolumeReady(volume)) return false;
@@ -245,7 +245,7 @@ function canUse(volume: Volume, use: Use, uses: readonly Use[]): boolean {
   }
 }
 
-/** The node has the volume's plugin, and lies in one of the topologies that the volume can be reached from (none: all). */
+/** The node has the volume's plugin and is in one of the volume's accessible topologies (none listed: all). */
 function isReachable(volume: Volume, node: Node): boolean {
   const info = csiInfo(node, driverOf(volume));
   if (info === undefined) return false;
@@ -257,7 +257,7 @@ function liesIn(own: Topology | null, { segments }: Topology): boolean {
   return Object.keys(segments).every((domain) => own?.segments[domain] === segments[domain]);
 }
 
-/** What follows where the last user has gone: a node that was never told of the volume has nothing to give up. */
+/** The state after the last user has gone: a node that never got the volume has nothing to unmount. */
 function leftState(state: VolumePublishStatus_State): VolumePublishStatus_State | null {
   switch (state) {
     case VolumePublishStatus_State.PENDING_PUBLISH:
@@ -270,8 +270,8 @@ function leftState(state: VolumePublishStatus_State): VolumePublishStatus_State 
 }
 
 /**
- * C3. The volume's publish status as its users want it: a node that uses it gets it published, one that no longer does gives it
- * up. What is being given up is left alone until it is gone; only then can it be published there again.
+ * C3. The publish status that the volume's users need, null if unchanged: nodes that use it are added, nodes that no longer
+ * do start to unpublish it. An entry being unpublished stays until it is removed; only then can the node be added again.
  */
 function publishing(volume: Volume, users: ReadonlySet<string>): readonly VolumePublishStatus[] | null {
   const listed = new Set(volume.publishStatus.map(({ nodeId }) => nodeId));

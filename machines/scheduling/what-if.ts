@@ -1,6 +1,6 @@
 /**
- * The scheduler's own choice for tasks that do not exist: its backlog over a copy of its bookkeeping, so that what is
- * shown beforehand is what would be decided. Nothing leaves it.
+ * The scheduler's choice for hypothetical tasks: its backlog runs over a copy of its bookkeeping, so that a preview shows
+ * what would be decided. It has no effects.
  */
 import { Task, TaskState, TaskStatus, type GenericResource, type VolumeAttachment } from "../../proto/gen/messages.ts";
 import type { NodeSet } from "./node-set.ts";
@@ -14,13 +14,13 @@ export type Placed =
       readonly generic: readonly GenericResource[];
       readonly volumes: readonly VolumeAttachment[];
     }
-  /** `text`: as it would stand in the task's status. `nodes`: what single nodes say. */
+  /** `text`: the error that the task's status would have. `nodes`: the verdicts of single nodes. */
   | { readonly kind: "waits"; readonly text: string; readonly nodes: readonly string[] };
 
-/** A round of the real scheduler is cut into pieces for the sake of others; the choice is the same. */
+/** The real scheduler splits its rounds so that they do not block others; the choice is the same. */
 const unlimited: RoundLimits = {
   operationsMax: Number.MAX_SAFE_INTEGER,
-  retellingsMax: Number.MAX_SAFE_INTEGER,
+  replacementsMax: Number.MAX_SAFE_INTEGER,
   judgementsMax: Number.MAX_SAFE_INTEGER,
 };
 
@@ -31,14 +31,14 @@ export class WhatIf {
   readonly #backlog: Backlog;
   readonly #nowMs: number;
 
-  /** `nodes` is changed: it must be nobody else's. */
+  /** `nodes` is modified: it must not be shared. */
   constructor(nodes: NodeSet, nowMs: number) {
     this.nodes = nodes;
     this.#backlog = new Backlog(nodes);
     this.#nowMs = nowMs;
   }
 
-  /** One round for all of them, which then hold what they ask for. Tasks that wait are forgotten again. By task id. */
+  /** Places all tasks; those placed are charged, the others are dropped. Returns the results by task id. */
   place(tasks: readonly Task[]): ReadonlyMap<string, Placed> {
     for (const task of tasks) this.#backlog.follow(Task.patch(task, { status: pending }));
     const placed = new Map<string, Placed>();
@@ -50,14 +50,14 @@ export class WhatIf {
     }
     for (const task of tasks) {
       if (placed.has(task.id)) continue;
-      const told = this.#backlog.describe(Task.patch(task, { status: pending }));
-      placed.set(task.id, { kind: "waits", text: told?.text ?? "no suitable node", nodes: told?.nodes ?? [] });
+      const waiting = this.#backlog.describe(Task.patch(task, { status: pending }));
+      placed.set(task.id, { kind: "waits", text: waiting?.text ?? "no suitable node", nodes: waiting?.nodes ?? [] });
     }
     for (const task of tasks) this.#backlog.drop(task.id);
     return placed;
   }
 
-  /** What a task holds that was placed. */
+  /** Releases what a placed task holds. */
   release(taskId: string): void {
     this.nodes.release(taskId);
   }

@@ -269,7 +269,7 @@ test("a task on a network goes where networks are made, and to no agent for the 
   for (const each of [able, unable]) set.put(each);
   const said = (task: Task, id: string): string =>
     describeVerdict(Verdict.plugin, demandOf(task), set.find(id) as NonNullable<ReturnType<NodeSet["find"]>>, id);
-  t.regex(said(onNetwork(false), "unable"), /makes no networks for tasks: the agent does not run as root$/);
+  t.regex(said(onNetwork(false), "unable"), /cannot create networks for tasks: the agent does not run as root$/);
   t.regex(said(onNetwork(true), "able"), /no routing mesh: .*mode=host$/);
 
   // Containers as well, where there is an engine for them; a stock engine has the mesh.

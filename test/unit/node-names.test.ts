@@ -87,7 +87,7 @@ test("memory that a waiting task wants and nodes have is told in units", (t) => 
     const placed = new WhatIf(set, 1_000).place([pendingTask("t", { spec: TaskSpec.create({ resources }) })]).get("t");
     return placed?.kind === "waits" ? placed.nodes : [];
   };
-  t.regex(wanting(900 * 1_024 ** 3)[0] ?? "", /: 900GiB of memory wanted, [\d.]+[KMGT]?i?B free$/);
+  t.regex(wanting(900 * 1_024 ** 3)[0] ?? "", /: 900GiB of memory requested, [\d.]+[KMGT]?i?B free$/);
 });
 
 test("service plan and service rebalance tell nodes of one hostname apart", async (t) => {

@@ -105,7 +105,7 @@ test("a task that was made for its node is confirmed there, or told why not", as
   await settle();
   t.is(task("a").status?.message, "scheduler confirmed task can run on preassigned node");
   t.is(task("b").status?.state, TaskState.PENDING);
-  t.is(task("b").status?.err, "insufficient resources on 1 node (host-n1: 1 CPUs wanted)");
+  t.is(task("b").status?.err, "insufficient resources on 1 node (host-n1: 1 CPUs requested)");
   t.is(task("b").status?.message, "pending task scheduling");
 });
 
@@ -239,7 +239,7 @@ test("it explains what a task waits for, node by node, and says nothing of other
     reason?.waitingFor,
     "a node that can take it: no suitable node (1 node not available for new tasks; insufficient resources on 1 node)",
   );
-  t.deepEqual(reason?.tried, ["node host-n0: 5 CPUs wanted, 4 free", "node host-n1: is not READY and ACTIVE"]);
+  t.deepEqual(reason?.tried, ["node host-n0: 5 CPUs requested, 4 free", "node host-n1: is not READY and ACTIVE"]);
   t.deepEqual(scheduler.explain(task("r")), []);
 });
 

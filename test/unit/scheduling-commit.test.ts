@@ -128,7 +128,7 @@ test("a task is not assigned with a volume that is gone or may not be used any m
   }
 });
 
-const roundLimits = { operationsMax: 1_000, retellingsMax: 1_000, judgementsMax: 1_000 };
+const roundLimits = { operationsMax: 1_000, replacementsMax: 1_000, judgementsMax: 1_000 };
 const picky = containerSpec({ placement: Placement.create({ constraints: ["node.labels.zone==a"] }) });
 
 test("another task of a group that no node takes is told why, without a node being asked", (t) => {

@@ -37,7 +37,7 @@ import { pendingTask, readyNode } from "../support/scheduling.ts";
 
 const GiB = 2 ** 30;
 /** Small, so that a round ends in the middle of a group. */
-const limits = { operationsMax: 7, retellingsMax: 5, judgementsMax: 40 };
+const limits = { operationsMax: 7, replacementsMax: 5, judgementsMax: 40 };
 
 interface Plan {
   readonly cpus: number;

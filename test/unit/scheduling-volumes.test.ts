@@ -28,7 +28,7 @@ import {
 } from "../../proto/gen/messages.ts";
 import { containerSpec, inState, pendingTask, pendingTasks, readyNode } from "../support/scheduling.ts";
 
-const limits = { operationsMax: 100, retellingsMax: 100, judgementsMax: 1_000 };
+const limits = { operationsMax: 100, replacementsMax: 100, judgementsMax: 1_000 };
 const { SINGLE_NODE, MULTI_NODE } = VolumeAccessMode_Scope;
 const { NONE, READ_ONLY, ONE_WRITER, ALL } = VolumeAccessMode_Sharing;
 

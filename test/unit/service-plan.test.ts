@@ -151,7 +151,7 @@ test("what no node takes is shown with what each filter says", async (t) => {
   const plan = planCreate(cluster, specOf("big", 5, cpus(3)));
   t.is(plan.waits.length, 1);
   t.like(plan.waits[0], { tasks: 3, text: "no suitable node (insufficient resources on 2 nodes)" });
-  t.regex(plan.waits[0]?.nodes[0] ?? "", /host-n1: 3 CPUs wanted, 1 free/);
+  t.regex(plan.waits[0]?.nodes[0] ?? "", /host-n1: 3 CPUs requested, 1 free/);
   t.is(plan.steps.filter(({ nodeId }) => nodeId === "").length, 3);
 });
 

@@ -13,7 +13,7 @@ import {
 } from "../../proto/gen/messages.ts";
 import { containerSpec, inState, pendingTask, pendingTasks, readyNode } from "../support/scheduling.ts";
 
-const limits = { operationsMax: 1_000, retellingsMax: 1_000, judgementsMax: 1_000 };
+const limits = { operationsMax: 1_000, replacementsMax: 1_000, judgementsMax: 1_000 };
 
 function world(nodes: readonly Node[], running: readonly Task[] = []) {
   const set = new NodeSet();
@@ -160,7 +160,7 @@ test("a round keeps to its limits and says what is left", (t) => {
   set.put(readyNode("n9"));
   const retold: number[] = [];
   for (let stale = true; stale;) {
-    const round = backlog.round(0, { ...limits, retellingsMax: 2 });
+    const round = backlog.round(0, { ...limits, replacementsMax: 2 });
     retold.push(round.explanations.length);
     stale = round.hasStale;
   }
