@@ -1,6 +1,6 @@
 /**
- * What one node's dataplane is to know, from nothing: plain and slow. `muster policy explain` asks it, and the incremental
- * graph is tested to say the same.
+ * Computes the state of one node's dataplane from scratch: simple and slow. `muster policy explain` uses it, and the
+ * incremental graph is tested against it.
  */
 import type {
   DataplaneHost,
@@ -38,13 +38,13 @@ import { matchesSelector } from "./selector.ts";
 
 export interface ClusterFacts {
   readonly endpoints: readonly EndpointFact[];
-  /** Services, and tasks with their service's labels: what rules that name services mean. */
+  /** Services, and tasks with their service's labels: what rules' service selectors choose from. */
   readonly services: readonly Chosen[];
   readonly hosts: readonly DataplaneHost[];
   readonly policies: readonly NetworkPolicy[];
   readonly profiles: readonly NetworkProfile[];
   readonly tiers: readonly Tier[];
-  /** `host:port` of each. */
+  /** Addresses as `host:port`. */
   readonly managers: readonly string[];
 }
 
@@ -85,7 +85,7 @@ export function clusterFacts({ tasks, services, nodes, resources, managers }: Cl
   };
 }
 
-/** By id or host name; the first in the order of ids, should there be several of a name. */
+/** By id or hostname; of several matches the one with the smallest id. */
 export function findNode(nodes: readonly Node[], name: string): Node | undefined {
   return nodes
     .toSorted((a, b) => (a.id < b.id ? -1 : 1))

@@ -1,6 +1,6 @@
 /**
- * Whether a policy object may be: what `muster policy apply` says of a file with the line, and Control of any client's
- * resource. Paths are those of the YAML form, so that both name the same key.
+ * Checks of policy objects, for `muster policy apply` (which adds the file and line) and for Control (any client's resource).
+ * Paths are those of the YAML form, so that both name the same key.
  */
 import type {
   DataplaneIcmp,
@@ -25,15 +25,15 @@ export interface Problem {
   readonly problem: string;
 }
 
-/** As long as SwarmKit's names; no space, no slash: kernels and drivers make names of them. */
+/** As long as SwarmKit's names; no spaces or slashes, because kernels and drivers derive names from them. */
 const namePattern = /^[a-z0-9](?:[a-z0-9._-]{0,61}[a-z0-9])?$/i;
-/** Names that begin so are the cluster's own. */
+/** Prefix of names that are reserved for the cluster. */
 export const reservedPrefix = "muster.";
-/** Bounds of one object: what a person maintains, and what one update of a driver can hold. */
+/** Limits of one object: more than a person maintains, and small enough for one update to a driver. */
 const rulesMax = 1_000;
 const entriesMax = 1_000;
 
-/** Names of services' ports, as rules may name them. */
+/** Names of service ports that rules can refer to. */
 export const portNamePattern = /^[\w.-]{1,63}$/;
 
 const protocolNames = ["tcp", "udp", "icmp", "icmpv6", "sctp", "udplite"];
@@ -53,7 +53,7 @@ function demand(holds: boolean, path: string, problem: string): asserts holds {
   if (!holds) throw new Found(path, problem);
 }
 
-/** The first problem of it; null when there is none. */
+/** The object's first problem, or null. */
 export function checkPolicyObject(of: PolicyObject): Problem | null {
   try {
     checkName(of.object.name, "metadata.name");
@@ -77,13 +77,15 @@ export function checkPolicyObject(of: PolicyObject): Problem | null {
   }
 }
 
-/** For Control: other kinds of resources are nobody's business but their makers'. */
+/** For Control. Resources of other kinds are not checked. */
 export function checkPolicyResource(resource: Pick<Resource, "annotations" | "kind" | "payload">): Refusal | null {
   if (!isPolicyKind(resource.kind)) return null;
   const object = readPolicyObject(resource);
-  if (object === null) return invalid(`the payload is no muster.v1.${resource.kind}`);
+  if (object === null) return invalid(`invalid payload: expected a muster.v1.${resource.kind}`);
   if (resource.annotations?.name !== resourceNameOf(object.kind, object.object.name))
-    return invalid(`a ${object.kind} named '${object.object.name}' has to be the resource ${resource.kind}.NAME`);
+    return invalid(
+      `invalid resource name: a ${object.kind} named '${object.object.name}' requires ${resource.kind}.NAME`,
+    );
   const found = checkPolicyObject(object);
   return found === null ? null : invalid(`${found.path} ${found.problem}`);
 }
@@ -107,15 +109,23 @@ function checkPolicy(policy: NetworkPolicy): void {
   checkOrder(policy.order?.value ?? 0, "spec.order");
   checkSelector(policy.selector, "spec.selector");
   demand(policy.appliesIngress || policy.appliesEgress, "spec.types", "must name ingress, egress or both");
-  demand(policy.appliesIngress || policy.ingress.length === 0, "spec.ingress", "has rules, but types has no ingress");
-  demand(policy.appliesEgress || policy.egress.length === 0, "spec.egress", "has rules, but types has no egress");
-  demand(!policy.preDnat || !policy.doNotTrack, "spec.preDNAT", "cannot be together with doNotTrack");
-  demand(!policy.preDnat || !policy.appliesEgress, "spec.types", "must be ingress alone for preDNAT");
+  demand(
+    policy.appliesIngress || policy.ingress.length === 0,
+    "spec.ingress",
+    "has rules, but spec.types lacks ingress",
+  );
+  demand(policy.appliesEgress || policy.egress.length === 0, "spec.egress", "has rules, but spec.types lacks egress");
+  demand(!policy.preDnat || !policy.doNotTrack, "spec.preDNAT", "cannot be combined with doNotTrack");
+  demand(!policy.preDnat || !policy.appliesEgress, "spec.types", "must be only ingress with preDNAT");
   for (const [key, isSet] of [
     ["spec.doNotTrack", policy.doNotTrack],
     ["spec.preDNAT", policy.preDnat],
   ] as const)
-    demand(!isSet || policy.applyOnForward, key, "needs applyOnForward: true, as forwarded packets meet it too");
+    demand(
+      !isSet || policy.applyOnForward,
+      key,
+      "needs applyOnForward: true, because it also applies to forwarded packets",
+    );
   checkRules(policy.ingress, "spec.ingress", true);
   checkRules(policy.egress, "spec.egress", true);
 }
@@ -138,7 +148,7 @@ function checkHostEndpoint(endpoint: HostEndpoint): void {
     "must have an interface or expectedAddresses",
   );
   for (const [at, address] of endpoint.expectedAddresses.entries())
-    demand(parseAddress(address) !== null, `spec.expectedAddresses[${at}]`, `is no address: '${address}'`);
+    demand(parseAddress(address) !== null, `spec.expectedAddresses[${at}]`, `must be an IP address, not '${address}'`);
   for (const [at, name] of endpoint.profiles.entries()) checkName(name, `spec.profiles[${at}]`);
 }
 
@@ -170,7 +180,7 @@ function checkRule(rule: PolicyRule, path: string, isPolicy: boolean): void {
   checkIcmp(rule, rule.notIcmp, `${path}.notICMP`);
   checkPeer(rule, rule.source, `${path}.source`, false);
   checkPeer(rule, rule.destination, `${path}.destination`, true);
-  demand(familyOf(rule) !== "none", path, "can match nothing: it wants IPv4 and IPv6 at once");
+  demand(familyOf(rule) !== "none", path, "can never match: it requires both IPv4 and IPv6");
 }
 
 function checkProtocol(protocol: string, path: string): void {
@@ -205,7 +215,12 @@ function checkPeer(rule: PolicyRule, peer: PolicyPeer | null, path: string, isDe
     [...peer.namedPorts, ...peer.notNamedPorts],
     [...peer.ports, ...peer.notPorts],
   ];
-  for (const name of named) demand(portNamePattern.test(name), `${path}.ports`, `has no name of a port: '${name}'`);
+  for (const name of named)
+    demand(
+      portNamePattern.test(name),
+      `${path}.ports`,
+      `must name a port with 1 to 63 letters, digits, '.', '_' or '-', not '${name}'`,
+    );
   demand(
     plain.length + named.length === 0 || portProtocols.includes(rule.protocol),
     `${path}.ports`,
@@ -217,8 +232,12 @@ function checkPeer(rule: PolicyRule, peer: PolicyPeer | null, path: string, isDe
     "with names need protocol: tcp, udp or sctp",
   );
   if (peer.services === null) return;
-  demand(isDestination, `${path}.serviceSelector`, "can be in a destination only");
-  demand(plain.length + named.length === 0, `${path}.ports`, "cannot be beside serviceSelector, which has the ports");
+  demand(isDestination, `${path}.serviceSelector`, "is only allowed in a destination");
+  demand(
+    plain.length + named.length === 0,
+    `${path}.ports`,
+    "cannot be combined with serviceSelector, which implies the ports",
+  );
 }
 
 function checkNets(nets: readonly string[], path: string): void {
@@ -227,7 +246,7 @@ function checkNets(nets: readonly string[], path: string): void {
     demand(
       parseAddress(net) !== null || parseCidr(net) !== null,
       `${path}[${at}]`,
-      `is no address and no CIDR: '${net}'`,
+      `must be an IP address or a CIDR, not '${net}'`,
     );
 }
 
@@ -240,8 +259,8 @@ function checkPorts(ports: readonly DataplanePorts[], path: string): void {
 }
 
 /**
- * The one family that a rule can match: what it says, what its protocol is of, and lists of nets that are of one alone (a
- * packet of the other family is then no business of the rule, not even of a negated list). 0: both.
+ * The IP family that a rule can match, 0 for both: from its ipVersion, its protocol, and lists of nets that are all of one
+ * family (a packet of the other family then never matches the rule, not even a negated list).
  */
 export function familyOf(rule: PolicyRule): 0 | 4 | 6 | "none" {
   const families = new Set<number>();

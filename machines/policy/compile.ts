@@ -1,9 +1,9 @@
 /**
- * From a policy as an operator says it to rules as a dataplane takes them: selectors become sets, names of ports too, nets
- * are written in one way, and the family of each rule is said.
+ * Compiles an operator's policy into a dataplane's rules: selectors and port names become sets, nets are normalized, and each
+ * rule's IP family is explicit.
  *
- * C1: what was stored and cannot be right refuses: its rules are left out, so that what it chooses is denied. What does not
- *     even choose is nothing.
+ * C1: an invalid stored policy fails closed: its rules are omitted, so that it denies the traffic of the endpoints that it
+ *     selects. A policy with an invalid selector is ignored.
  */
 import {
   DataplanePeer,
@@ -25,14 +25,14 @@ import { policyKey } from "./node-state.ts";
 import { defaultTier, orderOf } from "./objects.ts";
 import { parseSelector, selectorId, selectorText, type Selector } from "./selector.ts";
 
-/** What is in a set: of the things that a selector chooses. */
+/** A set: its members come from the endpoints or services that the selector chooses. */
 export interface SetDefinition {
   readonly id: string;
   readonly type: DataplaneSetType;
-  /** `addresses`; `ports`: where they have a port of that name; `services`: where services are that it chooses. */
+  /** `addresses`: of endpoints; `ports`: of endpoints with a port of that name; `services`: of services, with their ports. */
   readonly of: "addresses" | "ports" | "services";
   readonly selector: Selector;
-  /** Of `ports`: name and protocol. */
+  /** For `ports`: name and protocol. */
   readonly port: string;
   readonly protocol: string;
 }
@@ -43,7 +43,7 @@ export interface CompiledPolicy {
   readonly name: string;
   readonly order: number;
   readonly selector: Selector;
-  /** Of its selector: two policies may share one. */
+  /** Policies with equal selectors share this id. */
   readonly selectorId: string;
   readonly ingress: boolean;
   readonly egress: boolean;
@@ -58,7 +58,7 @@ export interface CompiledProfile {
   readonly sets: readonly SetDefinition[];
 }
 
-/** Of endpoints whose service names no profile while there is none called `default`: what no policy decides is allowed. */
+/** For endpoints whose service names no profile, if no profile `default` exists: allows what no policy decides. */
 export const allowProfile = `${reservedPrefix}allow`;
 
 export function builtInProfile(): CompiledProfile {
@@ -69,7 +69,7 @@ export function builtInProfile(): CompiledProfile {
   };
 }
 
-/** Null when nobody can say what it chooses. C1 */
+/** Null if its selector is invalid. C1 */
 export function compilePolicy(policy: NetworkPolicy): CompiledPolicy | null {
   const outcome = parseSelector(policy.selector);
   if (outcome.kind === "invalid") return null;
@@ -128,7 +128,7 @@ function compileRules(rules: readonly PolicyRule[], sets: Map<string, SetDefinit
       notIcmp: rule.notIcmp,
       logPrefix: rule.action === "log" ? "muster: " : "",
     });
-    // Two alike rules are still two.
+    // Equal rules get different ids.
     const text = JSON.stringify(DataplaneRule.toJson(compiled));
     const count = seen.get(text) ?? 0;
     seen.set(text, count + 1);
@@ -159,7 +159,7 @@ function compilePeer(rule: PolicyRule, peer: PolicyPeer, sets: Map<string, SetDe
   });
 }
 
-/** The whole was checked before. */
+/** The policy was checked before, so the fallback (match nothing) is never used. */
 function parsed(text: string): Selector {
   const outcome = parseSelector(text);
   return outcome.kind === "parsed" ? outcome.selector : { kind: "not", of: { kind: "all" } };
@@ -181,7 +181,7 @@ function serviceSet(selector: Selector): SetDefinition {
   return { id, type: withPorts, of: "services", selector, port: "", protocol: "" };
 }
 
-/** With its prefix length and without bits beyond it. */
+/** Normalized: with a prefix length, and without bits beyond it. */
 export function netText(net: string): string {
   const address = parseAddress(net);
   const prefix = parseCidr(net) ?? (address === null ? null : { ...address, length: address.family === 4 ? 32 : 128 });

@@ -1,6 +1,6 @@
 /**
- * SHA-256 (FIPS 180-4) of short texts, for ids that every manager must make alike without asking anyone. Not for secrets:
- * it is written to be small, and machines import no library.
+ * SHA-256 (FIPS 180-4) of short texts, for ids that every manager derives identically. Not for secrets: it is optimized for
+ * size, because machines import no libraries.
  */
 const mask = 0xffff_ffff;
 
@@ -15,7 +15,7 @@ function primes(count: number): number[] {
   return found;
 }
 
-/** The first 32 bits of a root's fraction, by whole numbers: floating point is not exact enough for cube roots. */
+/** The first 32 bits of a root's fraction, in integer arithmetic: floating point is not exact enough for cube roots. */
 function fractionOfRoot(prime: number, degree: 2 | 3): number {
   const target = BigInt(prime) << BigInt(32 * degree);
   let low = 0n;
@@ -72,7 +72,7 @@ export function sha256(text: string): Uint8Array {
 
 const letters = "abcdefghijklmnopqrstuvwxyz234567";
 
-/** 24 characters of base 32 (120 bits): letters and digits, so that every kernel takes it in a name. */
+/** 24 characters of base 32 (120 bits): letters and digits, which kernels accept in names. */
 export function shortDigest(text: string): string {
   let digest = "";
   let bits = 0;

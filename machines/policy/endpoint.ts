@@ -1,4 +1,4 @@
-/** What a dataplane is told of one endpoint, given the policies that choose it; and of the node as a whole. */
+/** A dataplane's messages about one endpoint, given the policies that select it, and about the node as a whole. */
 import {
   DataplaneConfig,
   DataplaneEndpoint,
@@ -11,7 +11,7 @@ import { allowProfile, type CompiledPolicy, type SetDefinition } from "./compile
 import { interfacePrefix, type Chosen, type EndpointFact } from "./facts.ts";
 import { compareOrder, defaultTier, defaultTierOrder, orderOf } from "./objects.ts";
 
-/** What is asked when a service names no profile: the user's own, if there is one of this name. */
+/** The profile for services that name none, if the user has created one with this name. */
 export const defaultProfile = "default";
 
 export interface TierTable {
@@ -24,7 +24,7 @@ function tierOrder(tiers: TierTable, name: string): number {
   return name === defaultTier ? defaultTierOrder : Number.POSITIVE_INFINITY;
 }
 
-/** In the order in which they are asked; only tiers that have something to say. */
+/** In evaluation order; only tiers with applicable policies. */
 export function tiersOf(policies: readonly CompiledPolicy[], tiers: TierTable): DataplaneTier[] {
   const byTier = Map.groupBy(policies, ({ tier }) => tier);
   return [...byTier]
@@ -38,7 +38,7 @@ export function tiersOf(policies: readonly CompiledPolicy[], tiers: TierTable): 
     });
 }
 
-/** Those of the policies that choose an endpoint which have a say there: only hosts know stages before the normal one. */
+/** The selecting policies that apply to the endpoint: only hosts have stages before the normal one. */
 export function applicable(fact: EndpointFact, policies: readonly CompiledPolicy[]): readonly CompiledPolicy[] {
   return fact.isHost ? policies : policies.filter(({ stage }) => stage === "normal");
 }
@@ -96,7 +96,7 @@ function byFamily(addresses: readonly string[]): readonly [string[], string[]] {
   return [v4, v6];
 }
 
-/** What a thing that a set's selector chooses brings into the set. */
+/** The members that a chosen endpoint or service adds to the set. */
 export function membersOf({ of, port, protocol }: SetDefinition, { addresses, ports }: Chosen): string[] {
   if (of === "addresses") return [...addresses];
   const wanted = of === "services" ? ports : ports.filter((each) => each.name === port && each.protocol === protocol);
@@ -104,14 +104,13 @@ export function membersOf({ of, port, protocol }: SetDefinition, { addresses, po
 }
 
 /**
- * Ports of a host that no policy closes: SSH and the manager's from outside; outwards DNS, DHCP, the managers' and the bus's; the
- * tunnel's both ways, whose own filter lets in what nodes may send.
- * Felix's parameters, in its form `proto:port`.
+ * Ports of a host that no policy closes: inbound SSH; outbound DNS; both ways DHCP, the managers', the bus's, and the tunnel's,
+ * which has its own filter. Felix's parameters, in its form `proto:port`.
  */
 const failsafeInbound = ["tcp:22", "tcp:2377", "tcp:4222", "tcp:6222", "udp:68", "udp:4789"] as const;
 const failsafeOutbound = ["udp:53", "tcp:53", "udp:67", "tcp:2377", "tcp:4222", "tcp:6222", "udp:4789"] as const;
 
-/** `managers`: `host:port` of each. Where one listens elsewhere than usual, that port is a failsafe one as well. */
+/** `managers`: addresses as `host:port`. A manager's port is a failsafe port even if it is not the default one. */
 export function nodeConfig(managers: Iterable<string>): DataplaneConfig {
   const ports = [...managers].map((addr) => Number(/:(\d+)$/.exec(addr)?.[1] ?? 0)).filter((port) => port > 0);
   const own = [...new Set(ports)].toSorted((a, b) => a - b).map((port) => `tcp:${port}`);

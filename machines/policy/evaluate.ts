@@ -1,7 +1,8 @@
 /**
- * The reference: what becomes of a packet at one endpoint, by what a dataplane was told. Small and slow; drivers are tested
- * against it, and `muster policy explain` answers by it. The order of things is docs/reference/felix-dataplane-protocol.md
- * §11: tiers, in each the policies in order, then the profiles; nothing decided means refused.
+ * The reference implementation: what a dataplane with a given state does with a packet at one endpoint. Small and slow;
+ * drivers are tested against it, and `muster policy explain` uses it. The order is that of
+ * docs/reference/felix-dataplane-protocol.md §11: tiers, in each the policies in order, then the profiles; without a
+ * decision, the packet is denied.
  */
 import type {
   DataplaneEndpoint,
@@ -21,7 +22,7 @@ export interface Packet {
   readonly destination: string;
   /** A number, or tcp, udp, icmp, icmpv6, sctp, udplite. */
   readonly protocol: string;
-  /** Of protocols that have ports. */
+  /** For protocols with ports. */
   readonly sourcePort?: number;
   readonly destinationPort?: number;
   readonly icmpType?: number;
@@ -35,11 +36,11 @@ export type VerdictReason =
   | { readonly kind: "profile"; readonly name: string; readonly rule: number }
   /** No policy of the tier decided. */
   | { readonly kind: "tier"; readonly tier: string }
-  /** An endpoint names what the node was not told. */
+  /** An endpoint names a policy or profile that the node's state lacks. */
   | { readonly kind: "missing"; readonly what: "policy" | "profile"; readonly name: string }
   | { readonly kind: "inactive" }
   | { readonly kind: "failsafe"; readonly port: string }
-  /** A stage that says nothing leaves it to the next one. */
+  /** The stage makes no decision and leaves it to the next one. */
   | { readonly kind: "nothing" };
 
 export interface Verdict {
@@ -75,10 +76,10 @@ export function evaluateEndpoint(
   );
 }
 
-/** Stages of a host endpoint in the order in which packets meet them; each sees what the one before let through. */
+/** Stages of a host endpoint, in the order of packets; each sees only what the previous one accepted. */
 export type HostStage = "untracked" | "pre-dnat" | "forward" | "normal";
 
-/** A packet that a node's own interface takes or sends. Stages but the normal one may decide nothing. */
+/** A packet received or sent by a node's own interface. Only the normal stage always decides. */
 export function evaluateHostEndpoint(
   state: NodeState,
   endpoint: DataplaneHostEndpoint,
@@ -122,7 +123,7 @@ function failsafe(state: NodeState, direction: Direction, packet: Packet): strin
   return null;
 }
 
-/** Null: left to the profiles. `ends`: whether a tier in which nobody decided refuses. */
+/** Null: left to the profiles. `ends`: whether a tier without a decision denies. */
 function evaluateTiers(
   state: NodeState,
   tiers: readonly DataplaneTier[],
@@ -172,7 +173,7 @@ function evaluateProfiles(state: NodeState, names: readonly string[], direction:
   return { allowed: false, by: { kind: "nothing" } };
 }
 
-/** Which rule is the first that matches and does more than log; -1 when there is none. */
+/** Index of the first matching rule that does more than log; -1 if there is none. */
 function decidingRule(state: NodeState, rules: readonly DataplaneRule[], packet: Packet): number {
   return rules.findIndex((rule) => rule.action !== "log" && matchesRule(state, rule, packet));
 }

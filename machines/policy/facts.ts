@@ -1,9 +1,10 @@
 /**
- * What the calculation knows of the cluster's objects: endpoints with addresses and labels, hosts, and where services are.
+ * The facts that the calculation derives from the cluster's objects: endpoints with addresses and labels, hosts, and the
+ * addresses of services.
  *
- * Labels of an endpoint: those of its container, over those of its service; and of the cluster's own words, which nobody can
- * forge: `service`, `service.id`, `stack`, `task.id`, `slot`, `network.NAME` (empty value), `node`, `node.id`, `node.role`,
- * `node.labels.K` and `engine.labels.K`.
+ * Labels of an endpoint: those of its service, overridden by those of its container, overridden by the cluster's own, which
+ * users cannot forge: `service`, `service.id`, `stack`, `task.id`, `slot`, `network.NAME` (empty value), `node`, `node.id`,
+ * `node.role`, `node.labels.K` and `engine.labels.K`.
  */
 import {
   DataplaneHost,
@@ -27,7 +28,7 @@ export interface PortFact {
   readonly port: number;
 }
 
-/** Anything that selectors choose. */
+/** Anything that selectors can choose. */
 export interface Chosen {
   readonly labels: Labels;
   /** Without prefix lengths. */
@@ -42,15 +43,15 @@ export interface EndpointFact extends Chosen {
   /** Empty for a host endpoint. */
   readonly taskId: string;
   readonly interface: string;
-  /** In their order; null: the service says nothing. */
+  /** In order; null: the service names none. */
   readonly profiles: readonly string[] | null;
   readonly isHost: boolean;
 }
 
-/** Label of a service that names profiles, with commas between. */
+/** Service label with a comma-separated list of profiles. */
 const profilesLabel = "muster.network.profiles";
 
-/** First letters of the host's side of every interface that the agent makes. */
+/** Name prefix of the host's side of every interface that the agent creates. */
 export const interfacePrefix = "mst";
 
 const stackLabel = "com.docker.stack.namespace";
@@ -61,12 +62,12 @@ const protocolNames: { readonly [Protocol in PortConfig_Protocol]: string } = {
   [PortConfig_Protocol.SCTP]: "sctp",
 };
 
-/** Interfaces' names have at most 15 letters; 60 bits tell a node's tasks apart. */
+/** Interface names have at most 15 characters; 60 bits are enough to distinguish a node's tasks. */
 export function interfaceOf(taskId: string, networkId: string): string {
   return interfacePrefix + shortDigest(`${taskId}/${networkId}`).slice(0, 12);
 }
 
-/** A task whose address may be in use: on a node, and not seen to have ended there. */
+/** Whether the task's addresses may be in use: it is on a node, and has not been observed to end. */
 export function hasEndpoints({ nodeId, networks, status }: Task): boolean {
   const state = status?.state ?? TaskState.NEW;
   return nodeId !== "" && networks.length > 0 && state >= TaskState.ASSIGNED && state <= TaskState.RUNNING;
@@ -145,7 +146,7 @@ export function taskEndpoints(task: Task, service: Service | undefined, node: No
   return endpoints;
 }
 
-/** Null while there is no such node. */
+/** Null while the node does not exist. */
 export function hostEndpointFact(endpoint: HostEndpoint, node: Node | undefined): EndpointFact | null {
   if (node === undefined) return null;
   return {
@@ -161,7 +162,7 @@ export function hostEndpointFact(endpoint: HostEndpoint, node: Node | undefined)
   };
 }
 
-/** An endpoint as a place at which its service is. */
+/** An endpoint as one of its service's addresses. */
 export function servedAt(service: Service, endpoint: EndpointFact): Chosen {
   return { ...serviceFact(service), addresses: endpoint.addresses };
 }

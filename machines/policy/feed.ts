@@ -1,6 +1,6 @@
 /**
- * From changes of the cluster's objects to facts of the graph. Most changes of tasks are news of their state, which change
- * nothing here and are left out first.
+ * Turns changes of the cluster's objects into facts of the graph. Most task changes are state reports, which do not matter
+ * here and are skipped first.
  */
 import type { HostEndpoint, Manager, NetworkPolicy, Node, Resource, Service, Task } from "../../proto/gen/messages.ts";
 import { isSameMessage } from "../same-message.ts";
@@ -16,7 +16,7 @@ import {
 import type { PolicyGraph } from "./graph.ts";
 import { readPolicyObject, type PolicyObject } from "./objects.ts";
 
-/** What of the store the feed looks up. */
+/** The lookups that the feed needs from the store. */
 export interface ClusterReader {
   task(id: string): Task | undefined;
   service(id: string): Service | undefined;
@@ -29,11 +29,11 @@ export interface ClusterReader {
 export class PolicyFeed {
   readonly #graph: PolicyGraph;
   readonly #reader: ClusterReader;
-  /** Ids of the endpoints of each task that has some. */
+  /** Endpoint ids by task id; only tasks with endpoints. */
   readonly #endpoints = new Map<string, readonly string[]>();
   readonly #hostEndpoints = new Map<string, HostEndpoint>();
   readonly #policies = new Map<string, NetworkPolicy>();
-  /** How many nodes have each host name: of one that two have, either may tell the address. */
+  /** Ids of the nodes with each hostname. */
   readonly #hostnames = new Map<string, Set<string>>();
 
   constructor(graph: PolicyGraph, reader: ClusterReader) {
@@ -69,7 +69,7 @@ export class PolicyFeed {
   resourceChanged(old: Resource | null, now: Resource | null): void {
     const before = old === null ? null : readPolicyObject(old);
     const after = now === null ? null : readPolicyObject(now);
-    // Its name never changes; what cannot be read is as good as gone.
+    // An object that can no longer be decoded counts as removed.
     if (before !== null && (after === null || after.object.name !== before.object.name)) this.#forget(before);
     if (after !== null) this.#apply(after);
   }
@@ -104,7 +104,7 @@ export class PolicyFeed {
     if (node?.description?.hostname === hostname) own.add(nodeId);
     else own.delete(nodeId);
     if (own.size === 0) this.#hostnames.delete(hostname);
-    // Of several, the last by id, as who calculates from nothing would have it.
+    // Of several the one with the highest id, like `calculateNode`.
     const nodes = [...own].toSorted().map((id) => (id === nodeId ? node : this.#reader.node(id)));
     const hosts = nodes.map((each) => (each ? hostFact(each) : null)).filter((each) => each !== null);
     const host = hosts.at(-1) ?? null;

@@ -1,4 +1,4 @@
-/** What a node is to know, in the words of dataplane drivers; and their words for its endpoints, back. */
+/** Translates a node's updates into the messages of dataplane drivers, and drivers' keys back into endpoint ids. */
 import {
   HostEndpoint,
   HostEndpointID,
@@ -27,7 +27,7 @@ import type { DataplaneDelta } from "../dataplane/objects.ts";
 
 const orchestrator = "muster";
 
-/** In an order in which nothing is named before it is there. */
+/** Ordered so that every object comes before those that refer to it. */
 export function deltasOf(update: DataplaneUpdate): DataplaneDelta[] {
   const deltas: DataplaneDelta[] = [];
   const put = (object: Extract<DataplaneDelta, { kind: "put" }>["object"]): void =>
@@ -82,7 +82,7 @@ export function deltasOf(update: DataplaneUpdate): DataplaneDelta[] {
         expectedIpv6Addrs: endpoint.ipv6Addresses,
       }),
     });
-  // Drivers know nodes by IPv4 addresses alone.
+  // Drivers support only IPv4 addresses of nodes.
   for (const { hostname, ipv4Address } of update.hosts)
     if (ipv4Address !== "") put({ kind: "node", hostname, ipv4Addr: ipv4Address });
     else remove({ kind: "node", hostname });
@@ -102,7 +102,7 @@ function workloadId(id: string): WorkloadEndpointID {
   return WorkloadEndpointID.create({ orchestratorId: orchestrator, workloadId: task, endpointId: network });
 }
 
-/** Our id behind a key of `machines/dataplane/objects.ts`; null for what is no endpoint of ours. */
+/** The endpoint id of a key of `machines/dataplane/objects.ts`; null if it is not an endpoint of ours. */
 export function endpointOfKey(key: string): { readonly kind: "workload" | "host"; readonly id: string } | null {
   const [kind, ...rest] = key.split(" ");
   if (kind === "host") return { kind, id: rest.join(" ") };

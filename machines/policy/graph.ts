@@ -1,8 +1,8 @@
 /**
- * The calculation as things change: what every followed node is to know, at the cost of what a change touches. Facts of the
- * whole cluster come in, and each view takes out what is new for its node.
+ * The incremental calculation of every followed node's state; a change costs only what it affects. The cluster's facts come
+ * in, and each view takes the updates for its node.
  *
- * G1: what a view was told amounts to what `calculateNode` says, whatever came before in whatever order.
+ * G1: a view's updates always add up to the result of `calculateNode`, whatever the order of changes.
  */
 import type { DataplaneHost, NetworkPolicy, NetworkProfile, Tier } from "../../proto/gen/messages.ts";
 import {
@@ -25,7 +25,7 @@ export class PolicyGraph implements ViewSource {
   readonly tiers = new Map<string, Tier>();
   readonly sets = new SetTable();
   readonly hosts = new Map<string, DataplaneHost>();
-  /** `host:port` of each by id. */
+  /** Addresses as `host:port`, by manager id. */
   readonly managers = new Map<string, string>();
   readonly #endpoints = new Map<string, EndpointFact>();
   readonly #byNode = new Map<string, Set<string>>();
@@ -34,10 +34,10 @@ export class PolicyGraph implements ViewSource {
   readonly #bySelector = new Map<string, Set<string>>();
   readonly #profiles = new Map<string, CompiledProfile>([[allowProfile, builtInProfile()]]);
   readonly #views = new Map<string, Set<NodeView>>();
-  /** Endpoints of followed nodes alone: who else is chosen by a policy is nobody's question. */
+  /** Contains only endpoints of followed nodes: matches of other endpoints are not needed. */
   readonly #choices = new SelectorIndex((_, id) => this.#touch(this.#endpoints.get(id)));
 
-  /** Pairs of selectors and things that were looked at so far. */
+  /** Number of comparisons of selectors with labels so far. */
   get asked(): number {
     return this.#choices.asked + this.sets.asked;
   }
@@ -61,7 +61,7 @@ export class PolicyGraph implements ViewSource {
     return chosen;
   }
 
-  /** `onDirty`: when there is something to take, once until it is taken. */
+  /** `onDirty`: called when there is something to take, once until it is taken. */
   follow(nodeId: string, onDirty: () => void): NodeView {
     const view = new NodeView(nodeId, this, onDirty);
     let views = this.#views.get(nodeId);
@@ -83,7 +83,7 @@ export class PolicyGraph implements ViewSource {
     for (const id of this.#byNode.get(view.nodeId) ?? []) this.#choices.removeItem(id);
   }
 
-  /** Null: there is none any more. Ids of tasks' endpoints and names of host endpoints never meet: the former have a slash. */
+  /** Null: removed. Ids of task endpoints never equal names of host endpoints: only the former contain a slash. */
   setEndpoint(id: string, fact: EndpointFact | null): void {
     const before = this.#endpoints.get(id);
     if (before === undefined && fact === null) return;
@@ -105,7 +105,7 @@ export class PolicyGraph implements ViewSource {
     for (const each of [before, fact]) this.#touch(each ?? undefined);
   }
 
-  /** A service's own addresses, and each of its endpoints' as places of the service. */
+  /** The addresses of a service itself, or of one of its endpoints. */
   setServed(id: string, served: Chosen | null): void {
     this.sets.setServed(id, served);
   }
@@ -122,7 +122,7 @@ export class PolicyGraph implements ViewSource {
     for (const view of this.#allViews()) view.touchConfig();
   }
 
-  /** `name`: of the policy; a policy may change its tier. */
+  /** Both versions of one policy, since its tier may change. Null: it does not exist. */
   setPolicy(before: NetworkPolicy | null, after: NetworkPolicy | null): void {
     const old = before === null ? undefined : this.#policies.get(keyOf(before));
     const compiled = after === null ? null : compilePolicy(after);
@@ -156,7 +156,7 @@ export class PolicyGraph implements ViewSource {
     else this.#profiles.set(name, compileProfile(profile));
     for (const view of this.#allViews()) {
       view.touchProfile(name);
-      // Its coming and going decides what those have that name none.
+      // Endpoints that name no profile use it only while it exists.
       if (name === defaultProfile && isKnown !== (profile !== null)) view.touchAllEndpoints();
     }
   }
@@ -187,7 +187,7 @@ function keyOf({ tier, name }: NetworkPolicy): string {
   return policyKey({ tier: tier === "" ? defaultTier : tier, name });
 }
 
-/** Whether endpoints are told the same of both: only the rules differ. */
+/** Whether endpoints' messages are the same for both: only the rules differ. */
 function isPlacedAlike(a: CompiledPolicy, b: CompiledPolicy): boolean {
   return (
     a.key === b.key &&

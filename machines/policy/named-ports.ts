@@ -1,4 +1,4 @@
-/** Names of ports in rules that nothing has: such a rule matches nothing, and mostly somebody has mistyped a name. */
+/** Finds port names in rules that no service has: such a rule matches nothing, usually because of a typo. */
 import type { NetworkPolicy, NetworkProfile, PolicyPeer, PolicyRule } from "../../proto/gen/messages.ts";
 import type { ClusterFacts } from "./calculate.ts";
 import type { Direction } from "./evaluate.ts";
@@ -7,21 +7,21 @@ import { matchesSelector, parseSelector, type Selector } from "./selector.ts";
 
 export interface UnknownPort {
   readonly direction: Direction;
-  /** A sentence without its end. */
+  /** A sentence without its full stop. */
   readonly text: string;
 }
 
-/** `of`: how the object is called in front of people, such as `policy db`. */
+/** `of`: the object's display name, such as `policy db`. */
 export function unknownPorts(
   of: string,
   { egress, ingress }: Pick<NetworkPolicy | NetworkProfile, "egress" | "ingress">,
   facts: Pick<ClusterFacts, "endpoints" | "services">,
 ): UnknownPort[] {
-  const everybody: readonly Chosen[] = [...facts.endpoints, ...facts.services];
+  const candidates: readonly Chosen[] = [...facts.endpoints, ...facts.services];
   const find = (direction: Direction, rules: readonly PolicyRule[]): UnknownPort[] =>
     rules.flatMap((rule, index) =>
       [rule.source, rule.destination].flatMap((peer) =>
-        unknownIn(rule, peer, everybody).map((what) => ({
+        unknownIn(rule, peer, candidates).map((what) => ({
           direction,
           text: `${of}, ${direction} rule ${index + 1} names the port ${what}`,
         })),
@@ -30,14 +30,14 @@ export function unknownPorts(
   return [...find("ingress", ingress), ...find("egress", egress)];
 }
 
-function unknownIn(rule: PolicyRule, peer: PolicyPeer | null, everybody: readonly Chosen[]): string[] {
+function unknownIn(rule: PolicyRule, peer: PolicyPeer | null, candidates: readonly Chosen[]): string[] {
   if (peer === null) return [];
   const chosen = parseSelector(peer.selector?.text ?? "");
-  // What cannot be read is refused elsewhere.
+  // Invalid selectors are refused elsewhere.
   if (chosen.kind === "invalid") return [];
   const protocol = rule.protocol.toUpperCase();
   const isUnknown = (name: string): boolean =>
-    !everybody.some((each) => has(each, name, rule.protocol, chosen.selector));
+    !candidates.some((each) => has(each, name, rule.protocol, chosen.selector));
   const who = peer.selector === null ? "no service" : "no service that its selector chooses";
   const missing = `and ${who} publishes a ${protocol} port of that name`;
   return [
@@ -47,7 +47,7 @@ function unknownIn(rule: PolicyRule, peer: PolicyPeer | null, everybody: readonl
         (name) =>
           `${name}, ${missing}: ${peer.ports.length > 0 ? "only its other ports match" : "the rule matches nothing"} until one does`,
       ),
-    ...peer.notNamedPorts.filter(isUnknown).map((name) => `${name}, ${missing}: it leaves out nothing until one does`),
+    ...peer.notNamedPorts.filter(isUnknown).map((name) => `${name}, ${missing}: it excludes nothing until one does`),
   ];
 }
 

@@ -1,9 +1,9 @@
 /**
- * What one node's dataplane is to know: keyed objects, and the steps from one such state to the next. The manager
- * calculates it, the agent keeps it, the driver's main side translates it.
+ * The state of one node's dataplane: keyed objects, and the updates from one state to the next. The manager computes it, the
+ * agent stores it, and the driver's main side translates it.
  *
- * D1: applying `difference(a, b)` to `a` gives `b`; an update that is empty changes nothing.
- * D2: a fresh state takes the place of the old one only when all of it is there, so nothing is ever half forgotten.
+ * D1: applying `difference(a, b)` to `a` gives `b`; an empty update changes nothing.
+ * D2: a fresh state replaces the old one only when it is complete.
  */
 import {
   DataplaneConfig,
@@ -26,10 +26,10 @@ export interface NodeSet {
   readonly members: Set<string>;
 }
 
-/** Changed in place by `applyUpdate` alone. */
+/** Modified in place only by `applyUpdate`. */
 export interface NodeState {
   config: DataplaneConfig;
-  /** By id, as endpoints and host endpoints are. */
+  /** By id, like endpoints and host endpoints. */
   readonly sets: Map<string, NodeSet>;
   /** By name. */
   readonly profiles: Map<string, DataplaneProfile>;
@@ -37,7 +37,7 @@ export interface NodeState {
   readonly policies: Map<string, DataplanePolicy>;
   readonly endpoints: Map<string, DataplaneEndpoint>;
   readonly hostEndpoints: Map<string, DataplaneHostEndpoint>;
-  /** By host name. */
+  /** By hostname. */
   readonly hosts: Map<string, DataplaneHost>;
 }
 
@@ -53,7 +53,7 @@ export function emptyState(): NodeState {
   };
 }
 
-/** Neither part has a space. */
+/** Neither part contains a space. */
 export function policyKey({ tier, name }: { readonly tier: string; readonly name: string }): string {
   return `${tier} ${name}`;
 }
@@ -67,7 +67,7 @@ function keyOf({ id }: DataplanePolicy): string {
   return policyKey(id ?? DataplanePolicyId.create({}));
 }
 
-/** Looks at everything but `fresh` and `in_sync`. Unknown removes and members that are there already do no harm. */
+/** Ignores `fresh` and `in_sync`. Removing unknown objects and adding existing members has no effect. */
 export function applyUpdate(state: NodeState, update: DataplaneUpdate): void {
   if (update.config !== null) state.config = update.config;
   for (const { id, type, members } of update.sets) state.sets.set(id, { type, members: new Set(members) });
@@ -90,7 +90,7 @@ export function applyUpdate(state: NodeState, update: DataplaneUpdate): void {
   for (const name of update.removedHosts) state.hosts.delete(name);
 }
 
-/** Whether it says nothing but that the state is whole. */
+/** Whether it only says that the state is complete. */
 export function isEmptyUpdate(update: DataplaneUpdate): boolean {
   return (
     update.config === null &&
@@ -112,7 +112,7 @@ export function isEmptyUpdate(update: DataplaneUpdate): boolean {
   );
 }
 
-/** Everything, in one update that begins anew. */
+/** The whole state as one fresh update. */
 export function wholeState(state: NodeState, version = 0): DataplaneUpdate {
   return DataplaneUpdate.patch(difference(emptyState(), state), {
     fresh: true,
@@ -122,7 +122,7 @@ export function wholeState(state: NodeState, version = 0): DataplaneUpdate {
   });
 }
 
-/** D1. In sync: what leads to a whole state. */
+/** D1. The update is in sync: it leads to a complete state. */
 export function difference(before: NodeState, after: NodeState, version = 0): DataplaneUpdate {
   const sets: DataplaneSet[] = [];
   const setDeltas: DataplaneSetDelta[] = [];
@@ -170,8 +170,8 @@ function missing(before: ReadonlyMap<string, unknown>, after: ReadonlyMap<string
 }
 
 /**
- * An agent's side of the stream: takes what comes and tells what changed. While a fresh state comes in, what was known
- * stays in force (D2); then only the difference is told.
+ * An agent's side of the stream: takes updates and returns changes. While a fresh state arrives, the old one stays in force
+ * (D2); then only the difference is returned.
  */
 export class FollowedState {
   #state: NodeState = emptyState();
@@ -179,22 +179,22 @@ export class FollowedState {
   #isWhole = false;
   #version = 0;
 
-  /** What is in force; empty until `isWhole`. */
+  /** The state in force; empty until `isWhole`. */
   get state(): NodeState {
     return this.#state;
   }
 
-  /** Whether a whole state was ever there. */
+  /** Whether a complete state was ever received. */
   get isWhole(): boolean {
     return this.#isWhole;
   }
 
-  /** Of the newest update in force; 0 before the first. */
+  /** Version of the newest update in force; 0 before the first. */
   get version(): number {
     return this.#version;
   }
 
-  /** What it changes of the state in force; null while there is nothing to tell yet. */
+  /** The resulting change of the state in force; null until the update is complete. */
   take(piece: DataplaneUpdate): DataplaneUpdate | null {
     if (piece.fresh) this.#pieces = [];
     this.#pieces.push(piece);
@@ -202,7 +202,7 @@ export class FollowedState {
     const update = joined(this.#pieces);
     this.#pieces = [];
     if (!update.fresh) {
-      // A step from a state that never began.
+      // A delta without a base state.
       if (!this.#isWhole) return null;
       applyUpdate(this.#state, update);
       this.#version = update.version;
@@ -217,7 +217,7 @@ export class FollowedState {
     return change;
   }
 
-  /** The stream broke: what was on its way is nothing, what is in force stays. */
+  /** The stream broke: drops the incomplete update, and keeps the state in force. */
   interrupted(): void {
     this.#pieces = [];
   }

@@ -1,9 +1,9 @@
 /**
- * What one follower of one node was told and has yet to be told. Between two updates changes are merged: only that
- * something changed is kept, and of sets which members, so a follower that reads slowly makes nothing grow.
+ * What one follower of one node has received and must still receive. Changes between two updates are merged: only keys of
+ * changed objects are kept, and changed members of sets, so memory stays bounded for slow followers.
  *
- * V1: the follower's state after an update is what the node is to know at that moment.
- * V2: a follower is told of a set, policy or profile only while an endpoint of the node uses it.
+ * V1: after an update, the follower has the node's current state.
+ * V2: a follower gets a set, policy or profile only while an endpoint of the node uses it.
  */
 import {
   DataplaneSet,
@@ -27,7 +27,7 @@ import type { EndpointFact } from "./facts.ts";
 import { isEmptyUpdate, policyIdOf } from "./node-state.ts";
 import type { SetTable, SetUser } from "./set-table.ts";
 
-/** What of the cluster a view reads; the graph has it. */
+/** The cluster data that a view reads; implemented by the graph. */
 export interface ViewSource {
   readonly tiers: TierTable;
   readonly sets: SetTable;
@@ -36,11 +36,11 @@ export interface ViewSource {
   endpoint(id: string): EndpointFact | undefined;
   policy(key: string): CompiledPolicy | undefined;
   profile(name: string): CompiledProfile | undefined;
-  /** The policies that choose the endpoint. */
+  /** The policies that select the endpoint. */
   chosenBy(id: string): readonly CompiledPolicy[];
 }
 
-/** What an endpoint uses, to be given back when it uses something else. */
+/** What an endpoint uses, to be released when that changes. */
 interface Uses {
   readonly policies: ReadonlySet<string>;
   readonly profiles: ReadonlySet<string>;
@@ -55,9 +55,9 @@ export class NodeView implements SetUser {
   readonly #uses = new Map<string, Uses>();
   readonly #policyUses = new Map<string, number>();
   readonly #profileUses = new Map<string, number>();
-  /** By id: how many active policies and profiles name the set. */
+  /** By set id: the number of active policies and profiles that use the set. */
   readonly #setUses = new Map<string, number>();
-  /** The sets of what is active, as it was compiled when it was taken into use. */
+  /** The sets of active policies and profiles, as compiled when these became active. */
   readonly #activeSets = new Map<string, readonly SetDefinition[]>();
   readonly #touched = new Set<string>();
   readonly #told = {
@@ -96,7 +96,7 @@ export class NodeView implements SetUser {
     this.#dirty();
   }
 
-  /** The policy is another one, or none: what it needs changes with it. */
+  /** The policy has changed or was removed; its sets change with it. */
   touchPolicy(key: string): void {
     if (!this.#policyUses.has(key)) return;
     this.#told.policies.touch(key);
@@ -115,13 +115,13 @@ export class NodeView implements SetUser {
     for (const id of this.#uses.keys()) this.touchEndpoint(id);
   }
 
-  memberChanged(setId: string, member: string, isThere: boolean): void {
+  memberChanged(setId: string, member: string, isMember: boolean): void {
     if (!this.#told.sets.has(setId) || this.#told.sets.willBeWhole(setId)) return;
     let delta = this.#deltas.get(setId);
     if (delta === undefined) this.#deltas.set(setId, (delta = new Map<string, boolean>()));
-    if (delta.get(member) === !isThere) delta.delete(member);
-    else delta.set(member, isThere);
-    // Longer than the set itself: the set is shorter to say.
+    if (delta.get(member) === !isMember) delta.delete(member);
+    else delta.set(member, isMember);
+    // The delta is longer than the set: send the whole set instead.
     if (delta.size > 1_000 + (this.#source.sets.get(setId)?.members.size ?? 0)) {
       this.#deltas.delete(setId);
       this.#told.sets.touch(setId);
@@ -129,12 +129,12 @@ export class NodeView implements SetUser {
     this.#dirty();
   }
 
-  /** Gives back every set. */
+  /** Releases all sets. */
   close(): void {
     for (const id of this.#setUses.keys()) this.#source.sets.unuse(id, this);
   }
 
-  /** V1. What changed since the last time; null when nothing did. The first one begins anew. */
+  /** V1. The changes since the last call; null if there are none. The first update is fresh. */
   take(version: number): DataplaneUpdate | null {
     if (!this.#isDirty) return null;
     this.#isDirty = false;
@@ -152,7 +152,7 @@ export class NodeView implements SetUser {
     return update;
   }
 
-  /** Null when the node knows it. */
+  /** Null if the node has it already. */
   #configNews(): DataplaneConfig | null {
     if (!this.#isConfigTouched) return null;
     this.#isConfigTouched = false;
@@ -224,7 +224,7 @@ export class NodeView implements SetUser {
     const before = this.#activeSets.get(user) ?? [];
     for (const definition of sets) {
       if (increment(this.#setUses, definition.id) > 1) continue;
-      // Whole, so nothing that comes from here on is a step.
+      // The set will be sent whole, so earlier deltas are obsolete.
       this.#deltas.delete(definition.id);
       this.#told.sets.touch(definition.id);
       this.#source.sets.use(definition, this);
@@ -261,8 +261,8 @@ export class NodeView implements SetUser {
     };
     this.#told.sets.drain((id) => this.#wholeSet(id), parts.sets, parts.removedSets);
     for (const [id, delta] of this.#deltas) {
-      const added = [...delta].filter(([, isThere]) => isThere).map(([member]) => member);
-      const removed = [...delta].filter(([, isThere]) => !isThere).map(([member]) => member);
+      const added = [...delta].filter(([, isMember]) => isMember).map(([member]) => member);
+      const removed = [...delta].filter(([, isMember]) => !isMember).map(([member]) => member);
       if (delta.size > 0) parts.setDeltas.push(DataplaneSetDelta.create({ id, added, removed }));
     }
     this.#deltas.clear();

@@ -1,4 +1,4 @@
-/** Policy objects as they lie in the store: payloads of resources whose kind is their message's name. */
+/** Policy objects in the store: payloads of resources whose kind is the message's name. */
 import {
   Any,
   HostEndpoint,
@@ -17,18 +17,18 @@ export type PolicyObject =
 
 export type PolicyKind = PolicyObject["kind"];
 
-/** In the order in which they are to be applied: what others name comes first. */
+/** Descriptions by kind, in the order of application: objects come before those that refer to them. */
 export const policyKinds: Readonly<Record<PolicyKind, string>> = {
-  Tier: "Tiers of network policies, asked one after the other.",
-  NetworkProfile: "Rules for what network policies do not decide, named by services.",
+  Tier: "Tiers of network policies, evaluated in order.",
+  NetworkProfile: "Rules for traffic that no network policy decides, named by services.",
   HostEndpoint: "Interfaces of nodes that network policies protect.",
-  NetworkPolicy: "Who may talk to whom.",
+  NetworkPolicy: "Rules for the traffic of the endpoints that a selector chooses.",
 };
 
-/** Kind of the Resource that holds what a node said of its dataplane; its id is the node's. */
+/** Kind of the Resource with a node's report about its dataplane; its id is the node's. */
 export const reportKind = "muster.dataplane";
 
-/** The tier of policies that name none, and its order unless there is an object for it. */
+/** The tier of policies that name none, and its order if no object defines it. */
 export const defaultTier = "default";
 export const defaultTierOrder = 1_000_000;
 
@@ -56,7 +56,7 @@ export function encodePolicyObject(of: PolicyObject): Any {
   }
 }
 
-/** Null when it is of no kind of ours, or nothing that can be read. */
+/** Null if it is not a policy object, or cannot be decoded. */
 export function readPolicyObject({ kind, payload }: Pick<Resource, "kind" | "payload">): PolicyObject | null {
   if (!isPolicyKind(kind) || payload === null || payload.type_url !== typePrefix + kind) return null;
   try {
@@ -75,7 +75,7 @@ export function readPolicyObject({ kind, payload }: Pick<Resource, "kind" | "pay
   }
 }
 
-/** The order of what has none is after all that have one. */
+/** Objects without an order come last. */
 export function orderOf(order: PolicyOrder | null): number {
   return order?.value ?? Number.POSITIVE_INFINITY;
 }

@@ -1,6 +1,6 @@
 /**
- * Updates in pieces that a stream can carry: none much above a hundred kilobytes, the last one in sync. Who puts them together
- * has the update again, so a big set is never seen in part.
+ * Splits updates into pieces for a stream: none much larger than 100 kB, and only the last one in sync. The receiver joins them
+ * again before applying, so a large set is never visible in part.
  */
 import { DataplaneSet, DataplaneSetDelta, DataplaneUpdate } from "../../proto/gen/messages.ts";
 
@@ -8,10 +8,10 @@ type Update = DataplaneUpdate;
 
 /** About 20 bytes each. */
 const membersMax = 5_000;
-/** Policies, endpoints and the like: a few hundred bytes each, a policy with many rules more. */
+/** Policies, endpoints and the like: a few hundred bytes each, more for a policy with many rules. */
 const objectsMax = 200;
 
-/** A piece that still takes sets. */
+/** A piece that can still take sets. */
 interface Open {
   readonly sets: DataplaneSet[];
   readonly setDeltas: DataplaneSetDelta[];
@@ -24,29 +24,29 @@ function chunks<Of>(list: readonly Of[], size: number): Of[][] {
   return parts;
 }
 
-/** At least one; that of an empty update is it. */
+/** At least one piece, also for an empty update. */
 export function piecesOf(update: Update): Update[] {
   const pieces: Partial<Update>[] = [];
   let open: Open | null = null;
-  const roomFor = (members: number): Open => {
+  const pieceFor = (members: number): Open => {
     if (open === null || open.members + members > membersMax) {
       open = { sets: [], setDeltas: [], members: 0 };
       pieces.push({ sets: open.sets, setDeltas: open.setDeltas });
     }
-    // An empty set counts as well.
+    // Empty sets count, too.
     open.members += members + 1;
     return open;
   };
   for (const { id, type, members } of update.sets) {
     const [first = [], ...rest] = chunks(members, membersMax);
-    roomFor(first.length).sets.push(DataplaneSet.create({ id, type, members: first }));
-    for (const added of rest) roomFor(added.length).setDeltas.push(DataplaneSetDelta.create({ id, added }));
+    pieceFor(first.length).sets.push(DataplaneSet.create({ id, type, members: first }));
+    for (const added of rest) pieceFor(added.length).setDeltas.push(DataplaneSetDelta.create({ id, added }));
   }
   for (const { id, added, removed } of update.setDeltas) {
     for (const part of chunks(removed, membersMax))
-      roomFor(part.length).setDeltas.push(DataplaneSetDelta.create({ id, removed: part }));
+      pieceFor(part.length).setDeltas.push(DataplaneSetDelta.create({ id, removed: part }));
     for (const part of chunks(added, membersMax))
-      roomFor(part.length).setDeltas.push(DataplaneSetDelta.create({ id, added: part }));
+      pieceFor(part.length).setDeltas.push(DataplaneSetDelta.create({ id, added: part }));
   }
   const { profiles, policies, endpoints, hostEndpoints, hosts } = update;
   const lists = { profiles, policies, endpoints, hostEndpoints, hosts };
@@ -72,7 +72,7 @@ export function piecesOf(update: Update): Update[] {
   );
 }
 
-/** One update of the pieces of one; none is empty. */
+/** Joins the pieces of one update; `pieces` must not be empty. */
 export function joined(pieces: readonly Update[]): Update {
   if (pieces.length === 1) return pieces[0] as Update;
   const sets = new Map<string, { readonly type: DataplaneSet["type"]; readonly members: string[] }>();

@@ -1,12 +1,12 @@
 /**
- * Which things match which selectors, kept as both come, change and go. A change asks only the selectors, or the things,
- * that share a label with it; only selectors that hold without any label (such as `!has(x)`) are asked about every new one.
+ * Tracks which items match which selectors, as both are added, changed and removed. A change compares only selectors and items
+ * that share a label; only selectors that can match without a label (such as `!has(x)`) are compared with every changed item.
  *
- * I1: after every call, what matches is what `matchesSelector` says of each pair, and each change was told once.
+ * I1: after every call, the matches equal `matchesSelector` for each pair, and each change was reported once.
  */
 import { matchesSelector, type Labels, type Selector } from "./selector.ts";
 
-/** One label that is required, with its value or with any; null: it may hold without a label. */
+/** A required label, with a value or (null) with any. */
 type Requirement = { readonly key: string; readonly value: string | null };
 
 function requirements(selector: Selector): readonly Requirement[] | null {
@@ -26,7 +26,7 @@ function requirements(selector: Selector): readonly Requirement[] | null {
       return all.some((each) => each === null) ? null : all.flatMap((each) => each ?? []);
     }
     case "and": {
-      // The narrowest of what must hold anyway: a value rather than a key, and few rather than many.
+      // The most selective part: a value rather than a key, and few values rather than many.
       let best: readonly Requirement[] | null = null;
       for (const part of selector.of) {
         const each = requirements(part);
@@ -37,13 +37,13 @@ function requirements(selector: Selector): readonly Requirement[] | null {
   }
 }
 
-/** A bare key has many values; so it weighs as much as a long list of them. */
+/** A bare key can have many values, so it weighs as much as a long list of values. */
 function weight(list: readonly Requirement[]): number {
   return list.reduce((sum, { value }) => sum + (value === null ? 100 : 1), 0);
 }
 
 const keyTerm = (key: string): string => key;
-/** No label's key has a line end. */
+/** Label keys never contain a line feed. */
 const pairTerm = (key: string, value: string): string => `${key}\n${value}`;
 
 function termsOf(labels: Labels): string[] {
@@ -88,17 +88,17 @@ export class SelectorIndex {
   readonly #queries = new Map<string, Query>();
   readonly #itemsByTerm = new Postings();
   readonly #queriesByTerm = new Postings();
-  /** Those that may hold without a label. */
+  /** Selectors that can match without a label. */
   readonly #loose = new Set<string>();
   readonly #onChange: MatchListener;
-  /** How many pairs were asked so far: what a change cost. */
+  /** Number of comparisons so far: the cost of changes. */
   asked = 0;
 
   constructor(onChange: MatchListener) {
     this.#onChange = onChange;
   }
 
-  /** Ids of the items that match it; nothing for an unknown one. */
+  /** Ids of the items that match the selector; empty for an unknown one. */
   matching(selectorId: string): ReadonlySet<string> {
     return this.#queries.get(selectorId)?.matches ?? new Set();
   }
@@ -123,7 +123,7 @@ export class SelectorIndex {
       if (after.has(term)) this.#itemsByTerm.add(term, id);
       else this.#itemsByTerm.remove(term, id);
     }
-    // A changed item: those that it matched, and those that name any label that it has, as a second label may be what counts.
+    // The selectors that it matched, and those with any of its labels: an unchanged label may be the indexed one.
     const candidates = new Set<string>([...item.matches, ...this.#loose]);
     for (const term of after) for (const query of this.#queriesByTerm.get(term) ?? []) candidates.add(query);
     for (const queryId of candidates) this.#ask(queryId, id, item);
@@ -140,7 +140,7 @@ export class SelectorIndex {
     }
   }
 
-  /** An id stands for one selector for ever: a second call with it does nothing. */
+  /** An id always means the same selector: repeated calls have no effect. */
   addSelector(id: string, selector: Selector): void {
     if (this.#queries.has(id)) return;
     const terms =
@@ -158,7 +158,7 @@ export class SelectorIndex {
     }
   }
 
-  /** Tells nothing: who takes it out knows what matched. */
+  /** Reports no changes: the caller knows the matches. */
   removeSelector(id: string): void {
     const query = this.#queries.get(id);
     if (query === undefined) return;

@@ -1,13 +1,13 @@
 /**
- * Selectors: which things a policy or a rule means, by their labels.
+ * Selectors: how policies and rules choose endpoints and services by their labels.
  *
  *     service == 'web' && (tier in {'front', 'edge'} || has(public)) && !(zone starts with 'test')
  *
  * `==`, `!=`, `in`, `not in`, `contains`, `starts with`, `ends with`, `has()`, `all()`, `!`, `&&`, `||` and parentheses; an
- * empty selector means everything. `!=` and `not in` hold too where the label is missing.
+ * empty selector matches everything. `!=` and `not in` also hold if the label is missing.
  *
  * S1: the canonical text of a selector parses to an equal one with the same canonical text.
- * S2: a selector is at most `selectorLengthMax` long and `depthMax` deep, so no text can exhaust the stack.
+ * S2: a selector has at most `selectorLengthMax` characters and `depthMax` levels, so no text can exhaust the stack.
  */
 import { shortDigest } from "./digest.ts";
 
@@ -27,10 +27,10 @@ export type Labels = Readonly<Record<string, string>>;
 
 export type SelectorOutcome =
   | { readonly kind: "parsed"; readonly selector: Selector }
-  /** `at`: which character, from 1; `problem` continues "selector …". */
+  /** `at`: position of the character, from 1; `problem` continues "selector …". */
   | { readonly kind: "invalid"; readonly at: number; readonly problem: string };
 
-/** Longer than anything that a person writes; bounds what a resource can make a manager parse. */
+/** Longer than anything that a person writes; bounds the cost of parsing. */
 const selectorLengthMax = 4_096;
 const depthMax = 50;
 
@@ -62,7 +62,7 @@ class Parser {
     this.#space();
     if (this.#at === this.#text.length) return { kind: "all" };
     const selector = this.#either();
-    if (this.#at < this.#text.length) this.#fail(`has something unexpected: ${this.#rest()}`);
+    if (this.#at < this.#text.length) this.#fail(`is invalid: unexpected ${this.#rest()}`);
     return selector;
   }
 
@@ -96,14 +96,14 @@ class Parser {
     }
     const start = this.#at;
     const word = this.#word();
-    if (word === "") this.#fail(`wants a label here${this.#at < this.#text.length ? `: ${this.#rest()}` : ""}`);
+    if (word === "") this.#expected("a label");
     if (this.#take("(")) {
       if (word !== "has" && word !== "all") {
         this.#at = start;
-        this.#fail(`knows no function '${word}': has(LABEL) and all() are there`);
+        this.#fail(`is invalid: unknown function '${word}', expected has(LABEL) or all()`);
       }
       const key = word === "has" ? this.#word() : "";
-      if (word === "has" && key === "") this.#fail("wants a label in has()");
+      if (word === "has" && key === "") this.#expected("a label in has()");
       this.#demand(")");
       return word === "has" ? { kind: "has", key } : { kind: "all" };
     }
@@ -117,17 +117,15 @@ class Parser {
     const word = this.#word();
     if (word === "in") return { kind: "in", key, values: this.#values() };
     if (word === "not") {
-      if (this.#word() !== "in") this.#fail("wants 'in' after 'not'");
+      if (this.#word() !== "in") this.#expected("'in' after 'not'");
       return negated({ kind: "in", key, values: this.#values() });
     }
     const kind = Object.hasOwn(keywords, word) ? keywords[word] : undefined;
     if (kind === undefined) {
       this.#at = start;
-      this.#fail(
-        `wants ==, !=, in, not in, contains, 'starts with' or 'ends with' after '${key}'${start < this.#text.length ? `: ${this.#rest()}` : ""}`,
-      );
+      this.#expected(`==, !=, in, not in, contains, 'starts with' or 'ends with' after '${key}'`);
     }
-    if (kind !== "contains" && this.#word() !== "with") this.#fail(`wants 'with' after '${word}'`);
+    if (kind !== "contains" && this.#word() !== "with") this.#expected(`'with' after '${word}'`);
     return { kind, key, value: this.#value() };
   }
 
@@ -143,9 +141,9 @@ class Parser {
 
   #value(): string {
     const quote = this.#text[this.#at];
-    if (quote !== "'" && quote !== '"') this.#fail("wants a value in quotes");
+    if (quote !== "'" && quote !== '"') this.#expected("a value in quotes");
     const end = this.#text.indexOf(quote as string, this.#at + 1);
-    if (end < 0) this.#fail("has a quote without its end");
+    if (end < 0) this.#fail("is invalid: missing closing quote");
     const value = this.#text.slice(this.#at + 1, end);
     this.#at = end + 1;
     this.#space();
@@ -162,7 +160,7 @@ class Parser {
 
   #take(symbol: string): boolean {
     if (!this.#text.startsWith(symbol, this.#at)) return false;
-    // `!` of `!=` is none.
+    // Part of `!=`.
     if (symbol === "!" && this.#text[this.#at + 1] === "=") return false;
     this.#at += symbol.length;
     this.#space();
@@ -170,7 +168,7 @@ class Parser {
   }
 
   #demand(symbol: string): void {
-    if (!this.#take(symbol)) this.#fail(`wants '${symbol}'${this.#at < this.#text.length ? `: ${this.#rest()}` : ""}`);
+    if (!this.#take(symbol)) this.#expected(`'${symbol}'`);
   }
 
   #space(): void {
@@ -181,12 +179,17 @@ class Parser {
     return JSON.stringify(this.#text.slice(this.#at, this.#at + 20));
   }
 
+  #expected(what: string): never {
+    const found = this.#at < this.#text.length ? `, found ${this.#rest()}` : "";
+    this.#fail(`is invalid: expected ${what}${found}`);
+  }
+
   #fail(problem: string): never {
     throw new Mistake(this.#at + 1, problem);
   }
 }
 
-/** Nested ones of the same kind are one, no part is there twice, and parts are in one order: so equal ones look alike. */
+/** Canonical form: flattens nested ones of the same kind, removes duplicates and sorts the parts. */
 function joined(kind: "and" | "or", parts: readonly Selector[]): Selector {
   const flat = parts.flatMap((part) => (part.kind === kind ? part.of : [part]));
   const byText = new Map(flat.map((part) => [selectorText(part), part]));
@@ -277,7 +280,7 @@ export function matchesSelector(selector: Selector, labels: Labels): boolean {
   }
 }
 
-/** One id for one meaning as written: `PREFIX` and a digest of what it selects. At most 31 characters with a short prefix. */
+/** `PREFIX` and a digest of the canonical text: equal selectors have equal ids. At most 31 characters with a short prefix. */
 export function selectorId(prefix: string, selector: Selector, ...more: readonly string[]): string {
   return `${prefix}${shortDigest([selectorText(selector), ...more].join("\n"))}`;
 }

@@ -1,29 +1,29 @@
 /**
- * The sets that followed nodes use, with who is in them. A set is there while a view uses it; its members are counted, as two
- * things may bring the same address, and change only by what comes and goes.
+ * The sets that followed nodes use, and their members. A set exists while a view uses it. Members are counted, because two
+ * items may have the same address, and are updated incrementally.
  */
 import type { SetDefinition } from "./compile.ts";
 import { membersOf } from "./endpoint.ts";
 import type { Chosen } from "./facts.ts";
 import { SelectorIndex } from "./selector-index.ts";
 
-/** Who uses a set: told of members that come and go. */
+/** A user of a set, notified of added and removed members. */
 export interface SetUser {
-  memberChanged(setId: string, member: string, isThere: boolean): void;
+  memberChanged(setId: string, member: string, isMember: boolean): void;
 }
 
 interface HeldSet {
   readonly definition: SetDefinition;
-  /** How many things bring each member. */
+  /** Number of items with each member. */
   readonly members: Map<string, number>;
   readonly users: Set<SetUser>;
 }
 
-/** What selectors of sets choose from: things of one sort by id. */
+/** What selectors of sets choose from: items of one kind by id. */
 class Population {
   readonly #things = new Map<string, Chosen>();
   readonly #index = new SelectorIndex((setId, id, matches) => {
-    // During a change of the thing itself, the whole of it is compared afterwards.
+    // While the item itself changes, `set` compares its matches afterwards.
     if (this.#changing === id) return;
     const thing = this.#things.get(id);
     if (thing !== undefined) this.#onMatch(setId, thing, matches);
@@ -51,7 +51,7 @@ class Population {
       this.#index.setItem(id, thing.labels);
     }
     this.#changing = null;
-    // What comes first, then what goes: a member that stays is never gone in between.
+    // Add before removing, so that a member that stays is never missing in between.
     if (thing !== null) for (const setId of this.#index.matchedBy(id)) this.#onMatch(setId, thing, true);
     if (before !== undefined) for (const setId of matchedBefore) this.#onMatch(setId, before, false);
   }
@@ -114,12 +114,12 @@ export class SetTable {
     return of === "services" ? this.#services : this.#endpoints;
   }
 
-  #count(setId: string, thing: Chosen, comes: boolean): void {
+  #count(setId: string, thing: Chosen, isAdded: boolean): void {
     const held = this.#sets.get(setId);
     if (held === undefined) return;
     for (const member of membersOf(held.definition, thing)) {
       const before = held.members.get(member) ?? 0;
-      const after = before + (comes ? 1 : -1);
+      const after = before + (isAdded ? 1 : -1);
       if (after === 0) held.members.delete(member);
       else held.members.set(member, after);
       if (before === 0 || after === 0) for (const user of held.users) user.memberChanged(setId, member, after > 0);

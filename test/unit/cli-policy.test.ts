@@ -64,13 +64,13 @@ const wrong: readonly (readonly [string, string])[] = [
   ["kind: Policy", "p.yaml:1: kind must be one of Tier, NetworkProfile, HostEndpoint, NetworkPolicy, not 'Policy'"],
   ["kind: Tier\nmetadata: { name: '-a' }\nspec: {}", "p.yaml:2: metadata.name must be 1 to 63 letters"],
   [`${head}  selektor: all()`, "p.yaml:4: spec.selektor is not known: there are tier, order"],
-  [`${head}  selector: a = 'b'`, "p.yaml:4: spec.selector wants =="],
+  [`${head}  selector: a = 'b'`, "p.yaml:4: spec.selector is invalid: expected =="],
   [`${head}  order: high`, "p.yaml:4: spec.order must be a number"],
   [`${head}  types: [Sideways]`, "p.yaml:4: spec.types[0] must be ingress or egress, not 'sideways'"],
   [`${head}  ingress:\n    - action: permit`, "p.yaml:5: spec.ingress[0].action must be allow, deny, pass or log"],
   [
     `${head}  ingress:\n    - action: allow\n      source:\n        nets:\n          - 10.0.0.0/8\n          - 10.0.0.0/33`,
-    "p.yaml:9: spec.ingress[0].source.nets[1] is no address and no CIDR: '10.0.0.0/33'",
+    "p.yaml:9: spec.ingress[0].source.nets[1] must be an IP address or a CIDR, not '10.0.0.0/33'",
   ],
   [
     `${head}  ingress:\n    - action: allow\n      protocol: tcp\n      destination:\n        ports: [70000]`,
@@ -86,10 +86,10 @@ const wrong: readonly (readonly [string, string])[] = [
   ],
   [
     `${head}  ingress:\n    - { action: allow, source: { nets: [10.0.0.1] }, destination: { nets: ['fd00::/8'] } }`,
-    "p.yaml:5: spec.ingress[0] can match nothing: it wants IPv4 and IPv6 at once",
+    "p.yaml:5: spec.ingress[0] can never match: it requires both IPv4 and IPv6",
   ],
   [`${head}  ingress:\n    - { action: allow, protocol: tcp, icmp: { type: 8 } }`, "needs protocol: icmp or icmpv6"],
-  [`${head}  preDNAT: true\n  applyOnForward: true\n  egress: []`, "p.yaml:3: spec.types must be ingress alone"],
+  [`${head}  preDNAT: true\n  applyOnForward: true\n  egress: []`, "p.yaml:3: spec.types must be only ingress"],
   [`${head}  doNotTrack: true`, "p.yaml:4: spec.doNotTrack needs applyOnForward: true"],
   [`kind: HostEndpoint\nmetadata: { name: h }\nspec: { node: n1 }`, "must have an interface or expectedAddresses"],
   [
@@ -303,7 +303,7 @@ test("Control refuses payloads that are no policy, whoever sends them", async (t
     "type.googleapis.com/muster.v1.NetworkPolicy",
   );
   t.is(status, 1);
-  t.regex(remarks[0] ?? "", /payload is no muster\.v1\.NetworkPolicy/);
+  t.regex(remarks[0] ?? "", /invalid payload: expected a muster\.v1\.NetworkPolicy/);
 });
 
 test("the status tells what each node says of its dataplane, and so does the node; why tells what it waits for", async (t) => {

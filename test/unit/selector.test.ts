@@ -63,17 +63,17 @@ test("a selector says which labels it means", (t) => {
 
 test("a selector that cannot be read is refused with the place of the mistake", (t) => {
   const cases: readonly (readonly [string, number, RegExp])[] = [
-    ["service = 'web'", 9, /wants ==/],
+    ["service = 'web'", 9, /expected ==/],
     ["service == web", 12, /in quotes/],
-    ["service == 'web", 12, /without its end/],
-    ["has(", 5, /wants a label in has/],
-    ["hat(x)", 1, /no function 'hat'/],
-    ["(a == 'b'", 10, /wants '\)'/],
+    ["service == 'web", 12, /missing closing quote/],
+    ["has(", 5, /expected a label in has/],
+    ["hat(x)", 1, /unknown function 'hat'/],
+    ["(a == 'b'", 10, /expected '\)'/],
     ["a == 'b' c", 10, /unexpected/],
-    ["a == 'b' &&", 12, /wants a label/],
-    ["a not 'b'", 7, /wants 'in'/],
-    ["a starts 'b'", 10, /wants 'with'/],
-    ["a toString 'b'", 3, /wants ==/],
+    ["a == 'b' &&", 12, /expected a label/],
+    ["a not 'b'", 7, /expected 'in'/],
+    ["a starts 'b'", 10, /expected 'with'/],
+    ["a toString 'b'", 3, /expected ==/],
     ["!".repeat(200), 51, /levels deep/],
     ["(".repeat(5_000), 1, /longer than/],
   ];
