@@ -1,9 +1,9 @@
 /**
- * Runs AVA on a group of test files, counts its TAP lines and shows failures in full, passes not at all.
+ * Runs AVA on a group of test files, counts its TAP lines and shows only failures in full.
  *
- * A test of real processes can fail because the machine stood still for seconds. So the files of failed tests are run again,
- * each alone: a test that then passes counts as passed, and is named as unsteady, that somebody mends it. A test whose
- * failure doesn't depend on the machine fails again, since properties draw their cases from one seed (test/support/seed.ts).
+ * A test of real processes can fail because the machine stalled for seconds, so the files of failed tests run again, each
+ * alone. A test that then passes counts as passed and is reported as unsteady, so that somebody fixes it. A failure that does
+ * not depend on the machine repeats, because properties draw their cases from one seed (test/support/seed.ts).
  */
 import { spawn } from "node:child_process";
 import { createInterface } from "node:readline";
@@ -12,18 +12,18 @@ export interface Counts {
   passed: number;
   failed: number;
   skipped: string[];
-  /** Titles of tests that failed first and passed when their file ran again, alone. */
+  /** Titles of tests that failed first and passed when their file ran again alone. */
   unsteady: string[];
 }
 
-/** How many files at most are run again: when more fail, it is not the machine. */
+/** Maximum number of files to run again; with more failures, the machine is not the cause. */
 const againMax = 12;
-/** How many times a file is run again at most. */
+/** Maximum number of times a file runs again. */
 const triesMax = 2;
 
 export const noCounts = (): Counts => ({ passed: 0, failed: 0, skipped: [], unsteady: [] });
 
-/** Files that are run `concurrency` at a time. */
+/** Files that run `concurrency` at a time. */
 export interface Lane {
   readonly files: readonly string[];
   readonly concurrency: number;
@@ -34,7 +34,7 @@ interface Run {
   readonly passed: readonly string[];
   readonly failed: readonly string[];
   readonly skipped: string[];
-  /** AVA itself failed, though no test did. */
+  /** AVA itself failed, although no test did. */
   readonly isBroken: boolean;
 }
 
@@ -52,7 +52,7 @@ async function ava(top: string, { files, concurrency }: Lane): Promise<Run> {
     env: { ...process.env, PATH: `${top}node_modules/.bin:${process.env["PATH"] ?? ""}` },
   });
   let showing = false;
-  // What is said of a failure is said at once: another lane may fail at the same time.
+  // Printed in one write: another lane may fail at the same time.
   let shown: string[] = [];
   const show = (): void => {
     if (shown.length > 0) say(shown.join("\n"));
@@ -80,8 +80,8 @@ async function ava(top: string, { files, concurrency }: Lane): Promise<Run> {
 }
 
 /**
- * Tells a title's file from the test's own name: AVA puts the file's path below the folder that all files share before it,
- * where it runs several. Null if it is of none of the files.
+ * Splits a title into its file and the test's own name. When AVA runs several files, it prefixes the title with the file's path
+ * below their common folder. Null if the title belongs to none of the files.
  */
 export function placeOfTitle(
   title: string,
@@ -99,7 +99,7 @@ export function placeOfTitle(
   return found;
 }
 
-/** Failed tests' names by their files, or none where a failure is no single test's or where many files failed. */
+/** Names of failed tests by file; empty if a failure belongs to no single test or if many files failed. */
 function failedByFile(runs: readonly Run[]): ReadonlyMap<string, readonly string[]> {
   const none = new Map<string, string[]>();
   const byFile = new Map<string, string[]>();
@@ -114,7 +114,7 @@ function failedByFile(runs: readonly Run[]): ReadonlyMap<string, readonly string
   return byFile.size <= againMax ? byFile : none;
 }
 
-/** Runs a group, its lanes side by side; says how it went. */
+/** Runs a group, its lanes side by side, and returns the outcome. */
 export async function runGroup(top: string, name: string, ...lanes: readonly Lane[]): Promise<Counts> {
   const started = Date.now();
   const runs = await Promise.all(lanes.filter(({ files }) => files.length > 0).map((lane) => ava(top, lane)));

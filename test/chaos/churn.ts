@@ -1,4 +1,4 @@
-/** What makes tasks start and stop while faults are there: one service is told to replace all of its tasks with each fault. */
+/** Makes tasks start and stop during faults: with each fault, one service replaces all of its tasks. */
 import {
   ControlService,
   ListServicesRequest,
@@ -10,11 +10,11 @@ import {
 import { ask } from "../fixtures/control-client.ts";
 import type { Place } from "./place.ts";
 
-/** The service whose tasks are replaced; those of others must go on as they are. */
+/** The service whose tasks are replaced; other services' tasks must keep running undisturbed. */
 export const churned = "db";
 const callMsMax = 10_000;
 
-/** Asks this manager for it, once: what becomes of that under a fault is left open. */
+/** Requests the replacement once through this manager; the outcome under a fault is left open. */
 export async function churn(manager: Place): Promise<void> {
   const { ListServices, UpdateService } = ControlService.methods;
   try {
@@ -24,11 +24,11 @@ export async function churn(manager: Place): Promise<void> {
     const task = TaskSpec.patch(service.spec.task ?? TaskSpec.create({}), {
       forceUpdate: (service.spec.task?.forceUpdate ?? 0) + 1,
     });
-    // All at once: the next fault must not find the last one's update under way.
+    // All at once: the next fault must not start while this update is in progress.
     const spec = ServiceSpec.patch(service.spec, { task, update: UpdateConfig.create({ parallelism: 0 }) });
     const request = { serviceId: service.id, serviceVersion: service.meta?.version ?? null, spec };
     await ask(manager, UpdateService, UpdateServiceRequest.create(request), callMsMax);
   } catch {
-    // Refused, or nobody answers: this fault has no churn.
+    // Rejected or unanswered: this fault has no churn.
   }
 }

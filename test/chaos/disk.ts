@@ -1,21 +1,21 @@
 /**
- * The disk of one machine: an ext4 file system of a fixed size in a file, so that it can be full, lost, put back to an
- * earlier state, or lose its power.
+ * The disk of one machine: an ext4 file system of fixed size in a file. It can be filled, lost, restored to an earlier state,
+ * or lose power.
  *
  * A power cut stops ext4 at once, without a journal commit: synced data stays, and so does what the kernel had written back by
- * itself. What is still in the page cache is lost, as are names that no journal commit has reached. (A copy of the image of a
- * mounted file system is no such moment: the kernel goes on writing while it is made, and nats-server met "bad message" on one.)
- * A disk that loses its own cache, or reorders writes across a flush, is not simulated.
+ * itself. Data that is only in the page cache is lost, as are names that no journal commit has reached. (Copying the image of a
+ * mounted file system does not capture such a moment: the kernel writes during the copy, and nats-server met "bad message" on
+ * one.) Disks that lose their own cache or reorder writes across a flush are not simulated.
  */
 import { execFileSync } from "node:child_process";
 import { closeSync, mkdirSync, openSync, readFileSync, rmSync, statfsSync, writeSync } from "node:fs";
 import { join } from "node:path";
 import { until } from "../fixtures/until.ts";
 
-/** Seconds between two commits of ext4's journal that nobody asks for: a power cut loses up to as much. */
+/** Seconds between ext4's periodic journal commits: a power cut loses up to this much. */
 const commitSeconds = 60;
 const filler = "filler";
-/** EXT4_IOC_SHUTDOWN with EXT4_GOING_FLAGS_NOLOGFLUSH (linux/fs/ext4/ext4.h), as xfstests cut the power. */
+/** EXT4_IOC_SHUTDOWN with EXT4_GOING_FLAGS_NOLOGFLUSH (linux/fs/ext4/ext4.h): how xfstests cut the power. */
 const shutdownScript =
   'open(my $d, "<", $ARGV[0]) or die $!; my $how = pack("L", 2); ioctl($d, 0x8004587D, $how) or die $!';
 
@@ -24,13 +24,13 @@ function run(file: string, ...args: readonly string[]): void {
 }
 
 export class Disk {
-  /** Where it is mounted. */
+  /** The mount point. */
   readonly path: string;
   readonly #folder: string;
   readonly #bytes: number;
   #generation = 0;
 
-  /** `folder` keeps the images, and is on a file system in memory. */
+  /** `folder` holds the images and is on a file system in memory. */
   constructor(folder: string, name: string, bytes: number) {
     this.#folder = join(folder, `${name}.images`);
     this.path = join(folder, name);
@@ -54,9 +54,11 @@ export class Disk {
     run("mount", "-o", `loop,noatime,commit=${commitSeconds}`, this.#image, this.path);
   }
 
-  /** Nobody may have a file open on it. What a killed process held, the kernel may give up a moment after its end. */
+  /**
+   * Requires that no process has a file open on it. The kernel may release a killed process's files a moment after its exit.
+   */
   async #unmount(): Promise<void> {
-    await until(`the end of what uses ${this.path}`, () => {
+    await until(`processes that use ${this.path} to exit`, () => {
       run("umount", this.path);
       return true;
     });
@@ -66,11 +68,11 @@ export class Disk {
     run("cp", "--sparse=always", from, to);
   }
 
-  /** Takes all space that is left. */
+  /** Fills all free space. */
   fill(): void {
     const file = openSync(join(this.path, filler), "a");
     try {
-      // Smaller and smaller pieces, until not one block is left.
+      // In ever smaller pieces, until no block is free.
       for (let piece = 1 << 20; piece >= 512; piece >>= 1) {
         const zeros = Buffer.alloc(piece);
         try {
@@ -93,7 +95,7 @@ export class Disk {
     return bavail * bsize;
   }
 
-  /** Empties it. Nobody may have a file open on it, as for all that follow. */
+  /** Empties it. Requires that no process has a file open on it, as do all methods below. */
   async wipe(): Promise<void> {
     await this.#unmount();
     rmSync(this.#image);
@@ -101,7 +103,7 @@ export class Disk {
     this.#mount();
   }
 
-  /** Keeps a copy of its present state, synced. */
+  /** Saves a synced copy of its current state. */
   async keep(): Promise<void> {
     await this.#unmount();
     this.#copy(this.#image, join(this.#folder, "kept"));
@@ -119,10 +121,10 @@ export class Disk {
     run("perl", "-e", shutdownScript, this.path);
   }
 
-  /** The machine is on again: the journal is replayed. */
+  /** Powers the machine on: the journal is replayed. */
   async powerOn(): Promise<void> {
     await this.#unmount();
-    // A mount namespace that has not ended yet would hold the dead file system, which mounting the same file would find again.
+    // A mount namespace that still exists would hold the dead file system, and mounting the same file would find it again.
     const dead = this.#image;
     this.#generation += 1;
     this.#copy(dead, this.#image);
@@ -130,7 +132,7 @@ export class Disk {
     this.#mount();
   }
 
-  /** Whether it is mounted where a process of this namespace sees it. */
+  /** Whether it is mounted in this process's namespace. */
   isMounted(): boolean {
     return readFileSync("/proc/self/mounts", "utf8").includes(` ${this.path} `);
   }

@@ -1,28 +1,28 @@
-/** What a fault is to the run. */
+/** A fault as the run sees it. */
 import type { SimRandom } from "../../runtime/sim/random.ts";
 import type { Place } from "./place.ts";
 import type { World } from "./world.ts";
 
 export interface Fault {
-  /** What is done to whom, such as `m2` or `n1 | n2, n3`. */
+  /** The action and its targets, such as `m2` or `n1 | n2, n3`. */
   readonly where: string;
-  /** How long it lasts, in milliseconds. */
+  /** Duration in milliseconds. */
   readonly holdMs: number;
-  /** Agents that it touches: the tasks of all others must go on in the processes in which they run. */
+  /** Agents that it affects: tasks of all others must keep running in the same processes. */
   readonly agents: readonly Place[];
   inject(): Promise<void> | void;
-  /** What an operator, or the world, would do about it. */
+  /** Repairs it as an operator, or the world, would. */
   heal(): Promise<void> | void;
 }
 
 export interface Kind {
   readonly name: string;
-  /** Why this machine cannot have it; null when it can. */
+  /** Why this machine cannot inject it; null if it can. */
   missing?(world: World): string | null;
   draw(world: World, random: SimRandom): Fault;
 }
 
-/** Machines of one role, by the role's name as kinds have it. */
+/** Machines of one role, by its name in fault kinds. */
 export const roles: readonly (readonly [string, (world: World) => readonly Place[]])[] = [
   ["nats", (world) => world.nats],
   ["manager", (world) => world.managers],
@@ -33,7 +33,7 @@ export function agentsAmong(...places: readonly Place[]): readonly Place[] {
   return places.filter(({ role }) => role === "agent");
 }
 
-/** A few of them, at least one, in their order. */
+/** Draws a few of them, at least one, in their order. */
 export function some<Item>(items: readonly Item[], random: SimRandom): readonly Item[] {
   const count = 1 + random.below(items.length);
   const left = [...items];

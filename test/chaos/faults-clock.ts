@@ -1,8 +1,8 @@
-/** Wall clocks that jump, forwards or back, and later jump to where they were. */
+/** Steps wall clocks forward or back, and later steps them back to the true time. */
 import { clockMissing, setClock } from "./clock.ts";
 import { agentsAmong, type Kind, roles } from "./fault.ts";
 
-/** Seconds: more than any lease and grace, less than what makes certificates of a new node invalid (an hour). */
+/** Seconds: more than any lease or grace period, less than what invalidates a new node's certificate (an hour). */
 const stepMin = 10;
 const stepMax = 3_000;
 const holdMsMin = 2_000;

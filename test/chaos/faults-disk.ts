@@ -1,4 +1,4 @@
-/** Disks that are full, lost, put back to an earlier state, or whose machine loses its power. */
+/** Fills, loses or restores disks, or cuts the power of their machine. */
 import { NodeStatus_State } from "../../proto/gen/messages.ts";
 import { nodes } from "../fixtures/control-client.ts";
 import { runMuster } from "../fixtures/muster.ts";
@@ -9,7 +9,7 @@ import type { World } from "./world.ts";
 
 const holdMsMin = 2_000;
 const holdMsMax = 8_000;
-/** For what an operator waits for before the next step. */
+/** Limit for a state that the operator waits for before the next step. */
 const stepMsMax = 300_000;
 
 type Role = (typeof roles)[number];
@@ -25,7 +25,7 @@ const full = ([role, places]: Role): Kind => ({
       inject: () => place.disk.fill(),
       heal: async () => {
         place.disk.free();
-        // A nats-server that could not write has turned JetStream off until it is started again (docs/managers.md).
+        // A nats-server that could not write has disabled JetStream until its next start (docs/managers.md).
         if (place.role !== "nats") return;
         await place.process.end();
         place.process.start();
@@ -93,7 +93,7 @@ const powerlessAll: Kind = {
   draw: (world, random) => cutPower(world.all, random.between(0, holdMsMax)),
 };
 
-/** At the same moment: no process lives to see another's end, and what is not on a disk by then is lost. */
+/** At the same moment: no process lives to see another's exit, and data not on a disk by then is lost. */
 function cutPower(places: readonly Place[], holdMs: number): Fault {
   return {
     where: namesOf(places),
@@ -112,7 +112,7 @@ function cutPower(places: readonly Place[], holdMs: number): Fault {
   };
 }
 
-/** Ids under which the cluster knows the machine. */
+/** The machine's node ids in the cluster. */
 async function nodesOf(world: World, place: Place): Promise<readonly string[]> {
   if (place.role === "nats") return [];
   const [other] = world.managers.filter((manager) => manager !== place) as [Place];
@@ -125,7 +125,7 @@ async function nodesOf(world: World, place: Place): Promise<readonly string[]> {
     .map(({ id }) => id);
 }
 
-/** The machine has a new identity: the operator removes the old one, as docs/managers.md says. */
+/** The machine has a new identity: the operator removes the old one, as docs/managers.md describes. */
 async function forget(world: World, place: Place, lost: readonly string[]): Promise<void> {
   const [other] = world.managers.filter((manager) => manager !== place) as [Place];
   await until(

@@ -1,18 +1,18 @@
-/** Links between machines that carry nothing, nothing in one direction, only some, or all of it late. */
+/** Cuts links between machines in both directions or one, drops some of their packets, or delays all of them. */
 import type { SimRandom } from "../../runtime/sim/random.ts";
 import { agentsAmong, type Fault, type Kind, namesOf, roles, some } from "./fault.ts";
 import { cut, delay, delayMissing, type Direction, lose, mend } from "./network.ts";
 import type { Place } from "./place.ts";
 import type { World } from "./world.ts";
 
-/** Within the grace of a node (three heartbeats of 5 s) as well as beyond it. */
+/** Both within a node's grace period (three heartbeats of 5 s) and beyond it. */
 const holdMsMin = 2_000;
 const holdMsMax = 10_000;
 const longMsMax = 25_000;
 
 type Ends = (world: World, random: SimRandom) => { readonly place: Place; readonly others: readonly Place[] };
 
-/** Who may be cut from whom. */
+/** Which machines may be cut from which. */
 const links: readonly (readonly [string, Ends, number])[] = [
   [
     "manager-nats",
@@ -80,7 +80,7 @@ const late: Kind = {
   },
 };
 
-/** Of any role with the same chance. */
+/** Each role with the same chance. */
 function anyPlace(world: World, random: SimRandom): Place {
   const [, places] = random.pick(roles);
   return random.pick(places(world));

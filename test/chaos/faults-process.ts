@@ -1,4 +1,4 @@
-/** Processes that are killed, or stand still for a while. */
+/** Kills processes, or stops them for a while. */
 import type { SimRandom } from "../../runtime/sim/random.ts";
 import { kill } from "../fixtures/processes.ts";
 import { agentsAmong, type Fault, type Kind, namesOf, roles } from "./fault.ts";
@@ -36,7 +36,7 @@ const stopped = ([role, places]: (typeof roles)[number]): Kind => ({
   },
 });
 
-/** What the agent itself brings back. */
+/** Processes that the agent itself restarts. */
 export function driversOf(agent: Place): readonly number[] {
   return agent.pids().filter((pid) => wordsOf(pid).some((word) => word.includes("drivers/exec")));
 }
@@ -83,13 +83,13 @@ function onDriver(
   };
 }
 
-/** Nobody can write meanwhile, and for long enough that everybody has to say so. */
+/** Nobody can write meanwhile, for long enough that every manager must report it. */
 const lostMajority: Kind = {
   name: "kill two nats",
   draw: (world, random) => killedTogether(without(world.nats, random), random.between(35_000, 40_000)),
 };
 
-/** A fault in two places at once, at none of which a node runs. */
+/** A fault in two places at once, neither of which runs a node. */
 const lostHalf: Kind = {
   name: "kill two managers and a nats",
   draw: (world, random) => {

@@ -1,7 +1,6 @@
 /**
- * Asks every manager for `/healthz` twice a second, and compares what it says with what the writers see: whoever says that it
- * gets things done must take a write within the time in which a manager has to notice that it does not, and the other way
- * around.
+ * Polls `/healthz` of every manager twice a second and compares it with the writers' results: a manager that reports healthy
+ * must accept a write within its detection time, and one that reports unhealthy must not keep accepting writes.
  */
 import type { Place } from "./place.ts";
 import type { Writers } from "./writers.ts";
@@ -10,16 +9,16 @@ const periodMs = 500;
 const answerMsMax = 2_000;
 /** A manager notices within three probes, each with its pause (`staleMs` in actors/manager/progress.ts). */
 const detectionMs = 16_500;
-/** For a machine that does much else: calls and samples that come late are no lies. */
+/** Slack for a busy machine: late calls and samples are not wrong reports. */
 const toleranceMs = 15_000;
-/** A manager takes writes when the last one is no older than this. */
+/** A manager accepts writes if its last successful one is no older than this. */
 const recentMs = 3_000;
 
 interface Seen {
   says: "healthy" | "unhealthy" | "nothing";
-  /** Since when it says the same, and writes are tried. */
+  /** Since when its report has not changed and writes are attempted. */
   sinceMs: number;
-  /** Since when the newest write has been recent all the time. */
+  /** Since when the newest write has always been recent. */
   takesSinceMs: number;
 }
 
@@ -38,12 +37,12 @@ export class HealthWatch {
     this.#work = this.#run(managers, urlOf);
   }
 
-  /** Sentences about what was said and not so, since the last call. */
+  /** Sentences about wrong reports since the last call. */
   lies(): string[] {
     return this.#lies.splice(0);
   }
 
-  /** What the manager said last. */
+  /** The manager's last report. */
   says(manager: Place): Seen["says"] {
     return this.#seen.get(manager.name)?.says ?? "nothing";
   }
@@ -57,7 +56,7 @@ export class HealthWatch {
     while (!this.#isStopped) {
       const answers = await Promise.all(managers.map((manager) => askHealth(urlOf(manager))));
       const now = performance.now();
-      // This process itself stood still, or writers were paused: nothing follows from what was not looked at.
+      // This process itself stalled, or writers were paused: the unobserved time proves nothing.
       const isBlind = !this.#writers.isWriting || now - this.#sampledAt > answerMsMax + 4 * periodMs;
       this.#sampledAt = now;
       for (const [at, { name }] of managers.entries()) this.#judge(name, answers[at] ?? "nothing", now, isBlind);
@@ -77,19 +76,19 @@ export class HealthWatch {
     const idleMs = now - Math.max(wroteAt, seen.sinceMs);
     const busyMs = now - Math.max(seen.takesSinceMs, seen.sinceMs);
     if (says === "healthy" && idleMs > limitMs)
-      this.#report(seen, now, `${name} says healthy, and no write has succeeded there for ${seconds(idleMs)}`);
+      this.#report(seen, now, `${name} reports healthy, but no write has succeeded there for ${seconds(idleMs)}`);
     if (says === "unhealthy" && busyMs > limitMs)
-      this.#report(seen, now, `${name} says unhealthy, and has taken writes for ${seconds(busyMs)}`);
+      this.#report(seen, now, `${name} reports unhealthy, but has accepted writes for ${seconds(busyMs)}`);
   }
 
   #report(seen: Seen, now: number, lie: string): void {
     this.#lies.push(lie);
-    // Once for each such time.
+    // Once for each such period.
     seen.sinceMs = now;
   }
 }
 
-/** What `/healthz` of a manager or an agent says. */
+/** The `/healthz` answer of a manager or an agent. */
 export async function askHealth(url: string): Promise<Seen["says"]> {
   try {
     const answer = await fetch(url, { signal: AbortSignal.timeout(answerMsMax) });

@@ -1,12 +1,12 @@
 /**
- * The one process that a machine is for, under a supervisor: when it ends by itself it is started again, as systemd with
- * `Restart=always` does it. What is killed here stays down until it is started here.
+ * The one process that a machine runs, under a supervisor: when it exits by itself it is restarted, as by systemd with
+ * `Restart=always`. A process killed through this class stays down until `start`.
  */
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { appendFileSync, closeSync, openSync } from "node:fs";
 
-/** What supervisors take by default, or more. */
+/** At least the default restart delay of supervisors. */
 const restartDelayMs = 1_000;
 
 export class MachineProcess {
@@ -17,10 +17,10 @@ export class MachineProcess {
   #child: ChildProcess | null = null;
   #isWanted = false;
   #timer: NodeJS.Timeout | undefined;
-  /** Ends that nobody here brought about. */
+  /** Exits that this class did not cause. */
   readonly ends: string[] = [];
 
-  /** `command` is asked for at each start; its first word must become the process (as nsenter does). */
+  /** `command` is called for each start; its first word must become the process (as nsenter does). */
   constructor(options: {
     readonly name: string;
     readonly log: string;
@@ -35,7 +35,7 @@ export class MachineProcess {
 
   get pid(): number {
     const pid = this.#child?.pid;
-    if (pid === undefined) throw new Error(`${this.name} does not run`);
+    if (pid === undefined) throw new Error(`${this.name} is not running`);
     return pid;
   }
 
@@ -63,17 +63,17 @@ export class MachineProcess {
       this.#child = null;
       this.note(`end: ${signal ?? `status ${code}`}`);
       if (!this.#isWanted) return;
-      this.ends.push(`${this.name} ended by itself (${signal ?? `status ${code}`})`);
+      this.ends.push(`${this.name} exited by itself (${signal ?? `status ${code}`})`);
       this.#timer = setTimeout(() => this.start(), restartDelayMs);
     });
   }
 
-  /** Writes a line of the run's own to the process's log. */
+  /** Writes a line of the run itself to the process's log. */
   note(text: string): void {
     appendFileSync(this.#log, `--- ${new Date().toISOString()} ${text}\n`);
   }
 
-  /** It is not started again until `start`; from now on its end is wanted. */
+  /** Prevents a restart until `start`; from now on its exit is expected. */
   async end(signal: NodeJS.Signals = "SIGKILL"): Promise<void> {
     this.#isWanted = false;
     clearTimeout(this.#timer);
@@ -84,7 +84,7 @@ export class MachineProcess {
     await ended;
   }
 
-  /** SIGSTOP, SIGCONT: what does not end it. */
+  /** Sends SIGSTOP or SIGCONT: a signal that does not end it. */
   signal(signal: NodeJS.Signals): void {
     this.#child?.kill(signal);
   }

@@ -1,7 +1,7 @@
 /**
- * `npm run chaos -- --faults N --seed S`: a real cluster on machines of its own, to which N faults are done, one after the
- * other. Exit status 0 when every check held after each; 1 with the failing check, seed and fault; 2 for a wrong command
- * line; 3 where it cannot run.
+ * `npm run chaos -- --faults N --seed S`: injects N faults, one after the other, into a real cluster with a machine for each
+ * process. Exit status: 0 if every check held after each fault; 1 with the failing check, seed and fault; 2 for a wrong command
+ * line; 3 if it cannot run here.
  */
 import { fileURLToPath } from "node:url";
 import { orExit } from "../support/script-arguments.ts";

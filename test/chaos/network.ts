@@ -1,11 +1,11 @@
-/** What is done to the network of one machine: packets that are dropped, or come late. */
+/** Network faults of one machine: packets that are dropped or delayed. */
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import type { Place } from "./place.ts";
 
 const late = fileURLToPath(new URL("late-packets.py", import.meta.url));
-/** Of our rules, in the machine's own network. */
+/** The nft table of our rules, in the machine's own network. */
 const table = "inet chaos";
 
 export type Direction = "both" | "in" | "out";
@@ -14,7 +14,7 @@ function run(file: string, ...args: readonly string[]): void {
   execFileSync(file, args, { stdio: ["ignore", "ignore", "pipe"] });
 }
 
-/** Gives nft in the machine's own network these commands. */
+/** Runs nft commands in the machine's own network. */
 function nft({ machine }: Place, commands: string): void {
   const [enter = "", ...args] = machine.inside;
   execFileSync(enter, [...args, "nft", "-f", "-"], { input: commands, stdio: ["pipe", "ignore", "pipe"] });
@@ -29,7 +29,7 @@ function setRules(place: Place, rules: readonly string[]): void {
   nft(place, `table ${table} {\n${chains.join("\n")}\n}\n`);
 }
 
-/** Drops what passes between a machine and others, both ways or only what it gets, or only what it sends. */
+/** Drops packets between a machine and others: in both directions, or only incoming or outgoing ones. */
 export function cut(place: Place, others: readonly Place[], direction: Direction): void {
   const addresses = `{ ${others.map(({ machine }) => machine.address).join(", ")} }`;
   setRules(place, [
@@ -38,18 +38,18 @@ export function cut(place: Place, others: readonly Place[], direction: Direction
   ]);
 }
 
-/** Drops that share (0 to 1) of what it sends and gets. */
+/** Drops this share (0 to 1) of the packets that it sends and receives. */
 export function lose(place: Place, share: number): void {
   const drop = `numgen random mod 1000 < ${Math.round(share * 1_000)} drop`;
   setRules(place, [`input ${drop}`, `output ${drop}`]);
 }
 
-/** Ends both of these. */
+/** Removes both kinds of fault. */
 export function mend(place: Place): void {
   nft(place, `delete table ${table}\n`);
 }
 
-/** Why packets cannot be kept back here; null when they can. */
+/** Why packets cannot be delayed here; null if they can. */
 export function delayMissing(): string | null {
   try {
     execFileSync("python3", ["--version"], { stdio: "ignore" });
@@ -60,8 +60,8 @@ export function delayMissing(): string | null {
 }
 
 /**
- * Keeps back each packet that the machine sends or gets, in order, for `ms` and up to `jitterMs` more. A process takes the
- * place of its link to the bridge, since not every kernel has a queue that does so. Resolves with what ends it.
+ * Delays each packet that the machine sends or receives, in order, by `ms` plus up to `jitterMs`. A process replaces its link
+ * to the bridge, since not every kernel has a delaying queue. Resolves with a function that ends the delay.
  */
 export async function delay(place: Place, ms: number, jitterMs: number): Promise<() => Promise<void>> {
   const { port } = place.machine;

@@ -1,15 +1,15 @@
-/** What `npm run chaos` takes on its command line. */
+/** The command line of `npm run chaos`. */
 import { scriptArguments, UsageError, wholeNumber } from "../support/script-arguments.ts";
 import { kinds } from "./kinds.ts";
 
 export interface ChaosOptions {
   readonly faults: number;
   readonly seed: number;
-  /** Kinds to draw from; empty: all that this machine can have. */
+  /** Kinds to draw from; empty: all that this machine supports. */
   readonly only: readonly string[];
 }
 
-/** As many as the test in `test/cluster/` draws: each kind at least once. */
+/** The count that the test in `test/cluster/` draws: each kind at least once. */
 const faultsByDefault = 40;
 const faultsMax = 100_000;
 
@@ -26,7 +26,7 @@ export function chaosOptions(args: readonly string[]): ChaosOptions {
   const unknown = only.filter((name) => kinds.every((kind) => kind.name !== name));
   if (unknown.length > 0)
     throw new UsageError(
-      `--only: no kind is called ${unknown.join(", ")}\n${usage}\n${kinds.map(({ name }) => name).join(", ")}`,
+      `--only: unknown kind ${unknown.join(", ")}\n${usage}\n${kinds.map(({ name }) => name).join(", ")}`,
     );
   return {
     faults: wholeNumber("--faults", values.faults ?? String(faultsByDefault), usage, 1, faultsMax),

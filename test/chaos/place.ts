@@ -1,4 +1,4 @@
-/** A machine of the cluster: a network namespace, a disk, and the one process that it is for. */
+/** A machine of the cluster: a network namespace, a disk, and the one process that it runs. */
 import { execFileSync } from "node:child_process";
 import { mkdirSync, readdirSync, readFileSync, readlinkSync, rmSync } from "node:fs";
 import { join } from "node:path";
@@ -14,7 +14,7 @@ export interface Folders {
   /** On a file system in memory. */
   readonly disks: string;
   readonly logs: string;
-  /** What a machine loses when it is off: `/run`. */
+  /** The part that a machine loses at power-off: `/run`. */
   readonly run: string;
 }
 
@@ -34,7 +34,7 @@ export class Place {
     readonly machine: Machine;
     readonly folders: Folders;
     readonly diskBytes: number;
-    /** What it runs; is given the place itself. */
+    /** Command to run; receives the place itself. */
     readonly command: (place: Place) => readonly string[];
   }) {
     const { name, role, machine, folders } = options;
@@ -53,20 +53,20 @@ export class Place {
     });
   }
 
-  /** Where its process keeps what it has; on its disk. */
+  /** Its process's data directory, on its disk. */
   get dataDir(): string {
     return join(this.disk.path, "data");
   }
 
-  /** All that runs on it, whoever started that. */
+  /** All processes on it, whoever started them. */
   pids(): number[] {
     return livingPids().filter((pid) => orNull(() => readlinkSync(`/proc/${pid}/ns/net`)) === this.#network);
   }
 
-  /** kill -9 of all that runs on it, as when its power goes. */
+  /** Kills (SIGKILL) all processes on it, as a power cut does. */
   async killAll(): Promise<void> {
     const ended = this.process.end();
-    await until(`the end of what runs on ${this.name}`, () => {
+    await until(`all processes on ${this.name} to exit`, () => {
       const left = this.pids();
       for (const pid of left) kill(pid);
       return left.length === 0;
@@ -89,7 +89,7 @@ function orNull<Result>(read: () => Result): Result | null {
   }
 }
 
-/** As /proc names it. */
+/** The name in /proc. */
 function networkOf(machine: Machine): string {
   const [file, ...args] = [...machine.inside, "readlink", "/proc/self/ns/net"];
   return execFileSync(file, args, { encoding: "utf8" }).trim();
@@ -102,13 +102,13 @@ export function livingPids(): number[] {
     .filter((pid) => pid !== process.pid && isAlive(pid));
 }
 
-/** Words of the command line; empty for a process that has ended meanwhile. */
+/** Words of the command line; empty if the process has exited. */
 export function wordsOf(pid: number): readonly string[] {
   const text = orNull(() => readFileSync(`/proc/${pid}/cmdline`, "utf8")) ?? "";
   return text.split("\0").filter((word) => word !== "");
 }
 
-/** Null for a process that has ended meanwhile. */
+/** Null if the process has exited. */
 export function parentOf(pid: number): number | null {
   const stat = orNull(() => readFileSync(`/proc/${pid}/stat`, "utf8"));
   return stat === null ? null : Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[1]);

@@ -1,6 +1,6 @@
 /**
- * One run: fault after fault is drawn, done, held, healed; then the cluster has time to be whole again, and everything is
- * checked. Kinds are drawn as cards are: each comes once before any comes again.
+ * One run: each fault is drawn, injected, held and healed; then the cluster gets time to recover, and everything is checked.
+ * Kinds are drawn like cards: each comes once before any repeats.
  */
 import { SimRandom } from "../../runtime/sim/random.ts";
 import { isAlive, taskProcesses, type TaskProcess } from "../fixtures/processes.ts";
@@ -15,18 +15,18 @@ import { unwell, untrue } from "./wholeness.ts";
 import { startWorld, type World } from "./world.ts";
 import { Writers } from "./writers.ts";
 
-/** From the healing of a fault until the cluster is whole. Generous: the machine may do much else meanwhile. */
+/** Limit from healing a fault until the cluster is whole. Generous: the machine may be busy. */
 const wholeMsMax = 300_000;
-/** From the moment at which nobody writes until all managers say the same, and what was acknowledged. */
+/** Limit from the end of writes until all managers agree and list every acknowledged write. */
 const settledMsMax = 120_000;
-/** Between a fault and the next one: what came with the last must not be taken for what comes with the next. */
+/** Pause between faults: effects of the last one must not be attributed to the next. */
 const restMs = 500;
 
 export function say(line: string): void {
   process.stdout.write(`${line}\n`);
 }
 
-/** True when every check held after each fault. */
+/** True if every check held after each fault. */
 export async function run(options: ChaosOptions, folder: string, ending: AbortSignal): Promise<boolean> {
   const { faults, seed } = options;
   say(`chaos: ${faults} faults, seed ${seed}`);
@@ -47,7 +47,7 @@ export async function run(options: ChaosOptions, folder: string, ending: AbortSi
     const fault = kind.draw(world, random.fork(`fault ${n}`));
     const parts = { world, writers, health, table, ending, random: random.fork(`churn ${n}`), touched };
     problem = await oneFault(n, kind, fault, parts).catch(
-      (error: unknown) => `it could not be done, or not be healed: ${String(error)}`,
+      (error: unknown) => `the fault could not be injected or healed: ${String(error)}`,
     );
     if (problem !== null) say(`FAILED: seed ${seed}, fault ${n} (${kind.name} ${fault.where}): ${problem}`);
   }
@@ -86,8 +86,8 @@ interface Run {
 }
 
 /**
- * A link that was cut for long carries nothing for as long again: TCP tries it less and less often. Its node may be declared DOWN
- * when the fault is over and all looks well.
+ * After a long cut, a link stays dead for as long again, because TCP retries ever less often. Its node may be declared DOWN
+ * after the fault is healed and all looks well.
  */
 const aftermathMs = 60_000;
 
@@ -95,7 +95,7 @@ function isFresh(agent: Place, touched: ReadonlyMap<Place, number>): boolean {
   return performance.now() - (touched.get(agent) ?? -aftermathMs) < aftermathMs;
 }
 
-/** The first check that failed; null when all held. */
+/** The first check that failed; null if all held. */
 async function oneFault(n: number, kind: Kind, fault: Fault, run: Run): Promise<string | null> {
   const { world, writers, health, table, ending, random, touched } = run;
   writers.measure();
@@ -112,7 +112,7 @@ async function oneFault(n: number, kind: Kind, fault: Fault, run: Run): Promise<
   if (ending.aborted) return null;
   const gaps = writers.gaps();
   const wholeMs = performance.now() - healedAt;
-  if (problems.length > 0) return `not whole ${seconds(wholeMsMax)} after it was healed: ${problems.join("; ")}`;
+  if (problems.length > 0) return `not whole ${seconds(wholeMsMax)} after healing: ${problems.join("; ")}`;
   await writers.pause();
   problems = await settle(settledMsMax, ending, () => untrue(world, writers));
   if (ending.aborted) return null;
@@ -130,27 +130,27 @@ async function oneFault(n: number, kind: Kind, fault: Fault, run: Run): Promise<
   return null;
 }
 
-/** Tasks that run on these machines and are to go on there. */
+/** Tasks on these machines that must keep running. */
 function processesOn(agents: readonly Place[]): readonly TaskProcess[] {
   const all = taskProcesses(...agents.map(({ dataDir }) => dataDir));
   return all.filter(({ slot }) => !slot.startsWith(`${churned}.`));
 }
 
-/** Of these, those that were given up: nothing was done to their machines. */
+/** The subset of them that was replaced although nothing happened to their machines. */
 function replaced(before: readonly TaskProcess[]): readonly string[] {
   return before
     .filter(({ pid }) => !isAlive(pid))
-    .map(({ pid, taskId, slot }) => `${slot} (${taskId}, ${pid}) was ended, though its machine was not touched`);
+    .map(({ pid, taskId, slot }) => `${slot} (${taskId}, ${pid}) ended, although no fault touched its machine`);
 }
 
-/** Asks for problems until there are none, or the time is over; returns what is left then. */
+/** Polls for problems until there are none or the time is over; returns the remaining ones. */
 async function settle(msMax: number, ending: AbortSignal, look: () => Promise<string[]>): Promise<string[]> {
   const deadline = performance.now() + msMax;
   for (;;) {
     const lookedAt = performance.now();
-    const problems = await look().catch((error: unknown) => [`the cluster could not be looked at: ${String(error)}`]);
+    const problems = await look().catch((error: unknown) => [`cannot read the cluster's state: ${String(error)}`]);
     if (problems.length === 0 || performance.now() > deadline || ending.aborted) return problems;
-    // What waits leaves the processor to what it waits for.
+    // Waiting leaves the processor to the cluster.
     await sleep(Math.max(200, 2 * (performance.now() - lookedAt)));
   }
 }

@@ -1,7 +1,7 @@
 /**
- * The walls around a chaos run. It runs in a process, mount and network namespace of its own, below one folder: when its
- * first process ends, however it ends, the kernel kills every process in it and removes every mount, interface and
- * network namespace with them. What is left is the folder, which is removed here unless it holds the logs of a failure.
+ * The sandbox of a chaos run: its own process, mount and network namespaces, below one folder. When its first process exits for
+ * any reason, the kernel kills every process in it and removes every mount, interface and network namespace with them. Only the
+ * folder remains; it is removed here unless it holds the logs of a failure.
  */
 import { execFileSync, spawn } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -12,7 +12,7 @@ import { labMissing } from "../fixtures/lab.ts";
 /** Tools of Debian's base system, besides those that a lab needs. */
 const tools = ["mkfs.ext4", "perl", "mount", "umount", "nft", "openssl", "sh"];
 
-/** Why no chaos run is possible here; null when one is. */
+/** Why no chaos run is possible here; null if one is. */
 export function chaosMissing(): string | null {
   const missing = labMissing();
   if (missing !== null) return missing;
@@ -25,7 +25,7 @@ export function chaosMissing(): string | null {
   }
   const probe = mkdtempSync(join(tmpdir(), "muster-chaos-probe-"));
   try {
-    // A file system in a file, in namespaces of its own: neither containers nor all kernels have both.
+    // A file system in a file, inside namespaces: containers and some kernels lack one or both.
     const script = `mount -t tmpfs chaos ${probe} && truncate -s 16M ${probe}/image && mkfs.ext4 -q ${probe}/image && mkdir ${probe}/disk && mount -o loop ${probe}/image ${probe}/disk`;
     execFileSync(
       "unshare",
@@ -43,12 +43,12 @@ export function chaosMissing(): string | null {
 }
 
 /**
- * Runs `command` (a file and its arguments, to which the folder is added) within the walls, with this process's standard
- * streams; resolves with its exit status. SIGINT and SIGTERM are passed on once; a second one ends everything at once.
+ * Runs `command` (a file and its arguments, plus the folder) in the sandbox, with this process's standard streams; resolves
+ * with its exit status. SIGINT and SIGTERM are forwarded once; a second one ends everything at once.
  */
 export async function runInSandbox(command: readonly string[]): Promise<number> {
   const folder = mkdtempSync(join(tmpdir(), "muster-chaos-"));
-  // The first process of a process namespace has to collect orphans, as a shell does that waits.
+  // The first process of a process namespace must reap orphans, as a waiting shell does.
   const init = 'exec 3<&0; "$@" <&3 & wait $!';
   const child = spawn(
     "unshare",
@@ -66,13 +66,13 @@ export async function runInSandbox(command: readonly string[]): Promise<number> 
       ...command,
       folder,
     ],
-    // A group of its own: Ctrl-C in a terminal is for this process, which says what follows from it.
+    // A group of its own: Ctrl-C in a terminal goes to this process, which decides what to do.
     { stdio: ["pipe", "inherit", "inherit"], detached: true },
   );
   let signals = 0;
   const onSignal = (): void => {
     signals += 1;
-    // Standard input is the way through the walls: its end means "stop, and say how far it got".
+    // Standard input crosses the sandbox: its end means "stop, and report how far it got".
     if (signals === 1) child.stdin?.end();
     else child.kill("SIGKILL");
   };

@@ -1,10 +1,10 @@
-/** What the faults of each kind did, as the run's last lines show it. */
+/** Effects of the faults of each kind, for the run's last lines. */
 export interface Measured {
   /** Longest time without a successful write at any manager. */
   readonly anywhereMs: number;
-  /** The same at one manager, the worst. */
+  /** The same for one manager, the worst. */
   readonly worstMs: number;
-  /** From the healing until all was well. */
+  /** From healing until the cluster was whole. */
   readonly wholeMs: number;
 }
 

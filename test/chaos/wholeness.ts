@@ -1,6 +1,6 @@
 /**
- * What must be so after each fault, as sentences about what is not. Some of it takes its time; it is asked for until
- * nothing is left to say, or the time is over.
+ * What must hold after each fault; violations are reported as sentences. Some of it takes time, so the checks repeat until no
+ * problem is left or the time is over.
  */
 import {
   ControlService,
@@ -24,15 +24,15 @@ import { parentOf, type Place, wordsOf } from "./place.ts";
 import { services, type World } from "./world.ts";
 import { listed, type Writers } from "./writers.ts";
 
-/** Before writers rest: the cluster works again, in all its parts. */
+/** Checks while clients write: all parts of the cluster work again. */
 export async function unwell(world: World, writers: Writers, health: HealthWatch, since: number): Promise<string[]> {
   const problems: string[] = [];
-  for (const { name, process } of world.all) if (!process.isRunning) problems.push(`${name} does not run`);
+  for (const { name, process } of world.all) if (!process.isRunning) problems.push(`${name} is not running`);
   for (const stream of [logStream, leaseStream, blobStream])
     if ((await world.observer.leaderOfWhole(stream, 3)) === "")
       problems.push(`${stream} has fewer than three current copies`);
   for (const manager of world.managers) {
-    if (health.says(manager) !== "healthy") problems.push(`${manager.name} does not say that it is healthy`);
+    if (health.says(manager) !== "healthy") problems.push(`${manager.name} does not report healthy`);
     if (writers.lastAt(manager.name) < since) problems.push(`no write through ${manager.name} has succeeded`);
   }
   for (const agent of world.agents)
@@ -44,7 +44,7 @@ export async function unwell(world: World, writers: Writers, health: HealthWatch
   return [...problems, ...(await misplaced(world))];
 }
 
-/** While nobody writes: what is there is what was acknowledged, everywhere the same, and runs once. */
+/** Checks while nobody writes: every manager has exactly the acknowledged writes, and each task runs once. */
 export async function untrue(world: World, writers: Writers): Promise<string[]> {
   const problems: string[] = [];
   for (const manager of world.managers) {
@@ -71,7 +71,7 @@ function list<Request, Response extends object>(
   return [name, async (manager) => method.response.encode(sorted(await ask(manager, method, request)))];
 }
 
-/** The order of a list says nothing. */
+/** The order of a list has no meaning. */
 function sorted<Response extends object>(response: Response): Response {
   const entries = Object.entries(response).map(([field, value]): [string, unknown] => [
     field,
@@ -93,7 +93,7 @@ async function different(world: World): Promise<string[]> {
   return problems;
 }
 
-/** Compares the tasks that the cluster wants with the processes that there are on the machines of agents. */
+/** Compares the tasks that the cluster wants with the processes on the agents' machines. */
 async function misplaced(world: World): Promise<string[]> {
   const problems: string[] = [];
   const [first] = world.managers as [Place];
@@ -116,9 +116,9 @@ async function misplaced(world: World): Promise<string[]> {
       known.add(pid);
       const task = wanted.get(taskId);
       if (task === undefined)
-        problems.push(`${slot} runs on ${agent.name} (${pid}), and no such task is wanted (${taskId})`);
+        problems.push(`${slot} runs on ${agent.name} (${pid}), but the cluster wants no such task (${taskId})`);
       else if (machineOf.get(task.nodeId) !== agent.name)
-        problems.push(`${slot} runs on ${agent.name} (${pid}), and belongs on ${machineOf.get(task.nodeId)}`);
+        problems.push(`${slot} runs on ${agent.name} (${pid}), but belongs on ${machineOf.get(task.nodeId)}`);
       else if (!wanted.delete(taskId)) problems.push(`${slot} runs twice on ${agent.name}`);
     }
     problems.push(...strangers(agent, known));
@@ -127,17 +127,17 @@ async function misplaced(world: World): Promise<string[]> {
   return problems;
 }
 
-/** What an agent has of its own besides its tasks, one of each: its exec driver, and who keeps the tasks' output. */
+/** An agent's own helpers, one of each: its exec driver and the keeper of its tasks' output. */
 const helpers = ["/drivers/exec/", "/node/output/"];
 
-/** A task's own process, the first of its namespace, `unshare` that has made that, and the shell that waits for it. */
+/** A task's own process (the first of its namespace), the `unshare` that created it, and the shell that waits for it. */
 function withAncestors(pid: number): (number | null)[] {
   const line: (number | null)[] = [pid];
   while (line.length < 4 && line.at(-1) !== null) line.push(parentOf(line.at(-1) as number));
   return line;
 }
 
-/** Processes on an agent's machine that are neither the agent, nor its helpers, nor a task or what waits for it. */
+/** Processes on an agent's machine that are not the agent, a helper, a task, or a process that waits for a task. */
 function strangers(agent: Place, tasksOfAgent: ReadonlySet<number>): string[] {
   if (!agent.process.isRunning) return [];
   const owned = new Set<number | null>([agent.process.pid, ...[...tasksOfAgent].flatMap(withAncestors)]);

@@ -1,4 +1,4 @@
-/** The cluster that faults are done to: three nats-servers, three managers and six agents, each on a machine of its own. */
+/** The cluster under test: three nats-servers, three managers and six agents, each on a machine of its own. */
 import { execFileSync } from "node:child_process";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -21,7 +21,7 @@ import { type Folders, Place, type Role } from "./place.ts";
 
 const main = fileURLToPath(new URL("../../cli/main.ts", import.meta.url));
 const mebibyte = 1 << 20;
-/** Room for the log of a run and its snapshots, several times over; small enough to be filled within a moment. */
+/** Holds a run's log and snapshots several times over, yet fills within a moment. */
 const natsDiskBytes = 256 * mebibyte;
 const otherDiskBytes = 64 * mebibyte;
 const natsPort = 4222;
@@ -33,9 +33,9 @@ export const services: readonly { readonly name: string; readonly replicas: numb
   { name: "web", replicas: 12 },
   { name: "db", replicas: 6 },
 ];
-/** Longer than any run: tasks do not end by themselves. */
+/** Longer than any run: tasks never exit by themselves. */
 const taskSeconds = 10_000_000;
-/** Generous: the machine may do much else meanwhile. */
+/** Generous: the machine may be busy. */
 const startMsMax = 300_000;
 
 export interface World {
@@ -92,7 +92,7 @@ export async function startWorld(folder: string, say: (line: string) => void): P
   const managers = [1, 2, 3].map((n) =>
     place(`m${n}`, "manager", ({ dataDir, machine: { address } }) => {
       const listen = ["--listen", `${address}:${managerPort}`, "--advertise", address];
-      // Needed by who has no identity: the others at first, and whoever has lost its disk later.
+      // Needed by machines without an identity: all others at first, and any that has lost its disk later.
       const join_ = tokens.manager === "" ? [] : ["--join", addressOf(n === 1 ? 4 : 3), "--token", tokens.manager];
       const metrics = ["--metrics", `${address}:${metricsPort}`];
       const flags = [...listen, ...metrics, ...natsFlags(urls, certificates), ...join_];
@@ -137,7 +137,7 @@ export async function startWorld(folder: string, say: (line: string) => void): P
     natsVersion,
     place: (name) => {
       const found = places.find((each) => each.name === name);
-      if (found === undefined) throw new Error(`no machine is called ${name}`);
+      if (found === undefined) throw new Error(`no machine has the name ${name}`);
       return found;
     },
     healthUrl: ({ machine: { address } }) => `http://${address}:${metricsPort}/healthz`,

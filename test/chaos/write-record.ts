@@ -1,16 +1,16 @@
 /**
- * What was written and what came of it: the truth that the cluster is compared with.
+ * The outcomes of all writes: the truth that the cluster is compared with.
  *
- * Each name is written by one client, one write after the other. An acknowledged write leaves one content that the name may
- * have; one whose outcome is unknown adds its content to those before; a refused one changes nothing.
+ * Each name is written by one client, one write after the other. An acknowledged write leaves one allowed content; a write with
+ * an unknown outcome adds its content to the allowed ones; a rejected write changes nothing.
  */
 
-/** What a name holds: its value, or null where there is no such name. */
+/** The content of a name: its value, or null if it does not exist. */
 export type Content = string | null;
 
 interface Name {
   readonly allowed: Set<Content>;
-  /** The last writes to it, for the report of a failure. */
+  /** Its last writes, for a failure report. */
   readonly history: string[];
 }
 
@@ -28,7 +28,7 @@ export class WriteRecord {
     allowed.clear();
     allowed.add(content);
     if (content !== null) return;
-    // A name that is gone is not used again: any later sight of it is an error.
+    // A removed name is never reused: any later sight of it is an error.
     this.#removed.set(name, history);
     this.#names.delete(name);
   }
@@ -43,7 +43,7 @@ export class WriteRecord {
     this.#note(name, content, `unknown (${why})`).allowed.add(content);
   }
 
-  /** Sentences about what is listed and must not be, or is missing. */
+  /** Sentences about names that are listed wrongly or missing. */
   problems(listed: ReadonlyMap<string, string>): string[] {
     const problems: string[] = [];
     for (const [name, { allowed, history }] of this.#names) {
@@ -55,7 +55,7 @@ export class WriteRecord {
     for (const name of listed.keys()) {
       if (this.#names.has(name)) continue;
       const history = this.#removed.get(name) ?? ["never written"];
-      problems.push(`${name} is there, and should be absent [${history.join(", ")}]`);
+      problems.push(`${name} exists but should be absent [${history.join(", ")}]`);
     }
     return problems;
   }

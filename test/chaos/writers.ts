@@ -1,6 +1,6 @@
 /**
- * Clients that write through every manager for as long as a run takes, a few at each, each to names of its own: they create
- * configs, change them and remove them. They note what was acknowledged, and how long nothing was.
+ * Clients that write through every manager for the whole run, a few at each, each with names of its own: they create, update
+ * and remove configs. They record acknowledged writes and the gaps between them.
  */
 import {
   Annotations,
@@ -20,21 +20,21 @@ import type { Place } from "./place.ts";
 import { type Content, WriteRecord } from "./write-record.ts";
 
 const { CreateConfig, UpdateConfig, RemoveConfig, ListConfigs } = ControlService.methods;
-/** Clients of each manager: while one waits for an answer the others still try. */
+/** Clients of each manager: while one waits for an answer, the others continue. */
 const clientsPerManager = 3;
 /** Milliseconds between two writes of a client. */
 const pauseMs = 250;
 /** Milliseconds that a client waits for an answer. */
 const callMsMax = 4_000;
-/** Names that a client keeps at a time. */
+/** Names that a client has at a time. */
 const namesMax = 8;
-/** All configs of writers begin so. */
+/** Name prefix of all of the writers' configs. */
 export const prefix = "chaos-";
 const label = "value";
 
 /** Times are in milliseconds of `performance.now()`. */
 interface Pace {
-  /** When a write last succeeded, or when there was last a reason why none could. */
+  /** When a write last succeeded, or when the last reason for failure ended. */
   lastAt: number;
   gapMsMax: number;
 }
@@ -58,13 +58,13 @@ export class Writers {
     }
   }
 
-  /** Resolves when no write is under way. */
+  /** Resolves when no write is in progress. */
   async pause(): Promise<void> {
     this.#isPaused = true;
     while (this.#underWay > 0) await rest(20);
   }
 
-  /** Starts writing again, and measuring with it. */
+  /** Resumes writing and measuring. */
   resume(): void {
     this.measure();
     this.#isPaused = false;
@@ -75,7 +75,7 @@ export class Writers {
     await Promise.all(this.#work);
   }
 
-  /** From now on gaps are measured anew. */
+  /** Restarts the measurement of gaps. */
   measure(): void {
     for (const pace of [this.#anywhere, ...this.#byManager.values()]) {
       pace.lastAt = performance.now();
@@ -83,7 +83,7 @@ export class Writers {
     }
   }
 
-  /** Longest times without a successful write since `measure`, in milliseconds: at any manager, and at the worst of them. */
+  /** Longest times without a successful write since `measure`, in milliseconds: at any manager, and at the worst one. */
   gaps(): { readonly anywhereMs: number; readonly worstMs: number; readonly worst: string } {
     const now = performance.now();
     const gap = ({ lastAt, gapMsMax }: Pace): number => Math.max(gapMsMax, now - lastAt);
@@ -119,7 +119,7 @@ export class Writers {
     }
   }
 
-  /** One write to a name: what it is depends on what the manager says is there. True when the client is done with the name. */
+  /** One write to a name, chosen by the manager's current content. True if the client is done with the name. */
   async #write(manager: Place, name: string, value: string, removes: boolean): Promise<boolean> {
     const found = await this.#look(manager, name);
     if (found === "unknown") return false;
@@ -128,7 +128,7 @@ export class Writers {
       if (found === null) return create(manager, name, value);
       return content === null ? remove(manager, found) : update(manager, found, value);
     });
-    // After a write without an answer it goes on with the same name: what comes of the first must show before the next one's answer.
+    // After an unanswered write the client stays with the same name: the write's outcome must show before the next answer.
     return outcome === "acknowledged" && content === null;
   }
 
@@ -178,7 +178,7 @@ const update = (manager: Place, { id, meta, spec }: Config, value: string): Prom
 const remove = (manager: Place, { id }: Config): Promise<unknown> =>
   ask(manager, RemoveConfig, RemoveConfigRequest.create({ configId: id }), callMsMax);
 
-/** Only labels of a config may change: the value is one. */
+/** Only a config's labels may change, so they hold the value. */
 function specOf(name: string, value: string): ConfigSpec {
   const annotations = Annotations.create({ name, labels: { [label]: value } });
   return ConfigSpec.create({ annotations, data: new TextEncoder().encode(name) });
@@ -191,7 +191,7 @@ export async function listed(manager: Place): Promise<Map<string, string>> {
   return new Map(configs.map(({ spec }) => [spec?.annotations?.name ?? "", spec?.annotations?.labels[label] ?? ""]));
 }
 
-/** Answers that promise that the write has not happened and will not. */
+/** Errors which promise that the write has not happened and will not happen. */
 const promises: readonly Status[] = [
   Status.INVALID_ARGUMENT,
   Status.NOT_FOUND,

@@ -1,5 +1,5 @@
-// Secrets at rest: no secret of a cluster is ever readable where it is stored, sent or told of, and managers that are killed
-// while their lock changes open again with one of its keys.
+// Secrets at rest: no secret of a cluster is readable where it is stored, sent or reported, and a manager killed during a
+// change of its lock opens again with one of its keys.
 import { readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { join } from "node:path";
@@ -23,7 +23,7 @@ const random = new SystemRandom();
 
 const hostOf = (manager: TestManager): string[] => ["--host", `unix://${join(manager.dataDir, "control.sock")}`];
 
-/** `muster swarm unlock` with the key on its standard input. */
+/** Runs `muster swarm unlock` with the key on its standard input. */
 function unlock(manager: TestManager, key: string): Promise<Ran> {
   return runMuster([], {
     wrap: ["sh", "-c", 'printf "%s\\n" "$KEY" | "$0" "$@" swarm unlock --host "$SOCKET"'],
@@ -31,7 +31,7 @@ function unlock(manager: TestManager, key: string): Promise<Ran> {
   });
 }
 
-/** Opens the key file of a manager as that does. */
+/** Opens a manager's key file as the manager does. */
 function vaultOf(manager: TestManager, unlockKeys: readonly string[]): Vault | null {
   const bytes = new Uint8Array(Buffer.from(readFileSync(join(manager.dataDir, "keys"), "utf8"), "base64"));
   const found = openVault({ read: () => bytes, write: () => undefined }, random);
@@ -44,7 +44,7 @@ function vaultOf(manager: TestManager, unlockKeys: readonly string[]): Vault | n
   return null;
 }
 
-/** The cluster as its log has it, for whoever holds the keys. */
+/** The cluster's state from its log, for a holder of the keys. */
 async function clusterIn(server: TestServer, vault: Vault): Promise<Cluster> {
   const link = await server.connect();
   const replica = new Replica();
@@ -69,17 +69,17 @@ function filesUnder(folder: string): Told[] {
   const found: Told[] = [];
   for (const name of readdirSync(folder, { recursive: true }) as string[]) {
     const path = join(folder, name);
-    // Files of NATS come and go.
+    // NATS creates and removes files meanwhile.
     if (statSync(path, { throwIfNoEntry: false })?.isFile() === true)
       found.push({ where: path, bytes: readFileSync(path) });
   }
   return found;
 }
 
-/** A secret as it might stand somewhere: as it is, in base64, in hex. */
+/** A secret's possible encodings: verbatim, base64, hex. */
 function formsOf(secret: Uint8Array | string): Buffer[] {
   const bytes = Buffer.from(secret as string);
-  // Base64 of a part shows the middle of it, wherever that begins.
+  // Base64 of a substring shows its middle part at any offset.
   const base64 = bytes.toString("base64").replace(/=+$/, "").slice(0, -2);
   return [bytes, Buffer.from(base64), Buffer.from(bytes.toString("hex"))];
 }
@@ -96,7 +96,7 @@ function assertNowhere(t: ExecutionContext, secrets: ReadonlyMap<string, Uint8Ar
   }
 }
 
-/** Takes spans as a collector does, and keeps them as they come. */
+/** Accepts spans as a collector does, and stores them unchanged. */
 async function rawCollector(t: ExecutionContext): Promise<{ readonly endpoint: string; readonly bodies: Buffer[] }> {
   const bodies: Buffer[] = [];
   const server = createServer((request, response) => {
@@ -111,7 +111,7 @@ async function rawCollector(t: ExecutionContext): Promise<{ readonly endpoint: s
   return { endpoint: `http://127.0.0.1:${(server.address() as { port: number }).port}`, bodies };
 }
 
-/** The middle of a PEM's base64: what is the key's alone. */
+/** The middle of a PEM's base64: unique to the key. */
 function pemBody(pem: Uint8Array): string {
   const lines = new TextDecoder().decode(pem).trim().split("\n").slice(1, -1);
   return lines.join("").slice(20, 70);
@@ -156,7 +156,7 @@ test.serial(
     const [secretFile, configFile] = [join(folder, "secret"), join(folder, "config")];
     writeFileSync(secretFile, secretCanary);
     writeFileSync(configFile, configCanary);
-    // Through the manager that does not lead, so that it goes over the bus.
+    // Through the follower, so that the call crosses the bus.
     await other.muster("secret", "create", "one", secretFile);
     await other.muster("config", "create", "two", configFile);
     await refused("secret", "create", "one", secretFile);
@@ -190,7 +190,7 @@ test.serial(
     ]);
     t.true(secrets.size >= 16);
 
-    // The second manager is locked: nothing of it but its errors is to be had.
+    // The second manager is locked: only its errors are readable.
     await other.process.end("SIGKILL");
     other.process.start();
     await until("a locked manager", async () => {
@@ -228,7 +228,7 @@ test.serial(
 );
 
 test.serial(
-  "a manager killed while its lock is switched or its key rotated opens with the old key or the new one",
+  "a manager killed while its lock changes or its key rotates opens with the old or the new key",
   async (t) => {
     t.timeout(240_000);
     const manager = await startManager(t);
@@ -245,7 +245,7 @@ test.serial(
     for (const [at, change] of changes.entries()) {
       const before = file();
       const changing = runMuster([...change, ...hostOf(manager)]);
-      // At the first write of the key file, and each time some milliseconds later: up to the next key's first use.
+      // At the first write of the key file, and each time some milliseconds later, until the next key's first use.
       const deadline = Date.now() + 20_000;
       while (file() === before && Date.now() < deadline) await new Promise((resolve) => setTimeout(resolve, 1));
       await new Promise((resolve) => setTimeout(resolve, at * 3));
@@ -270,7 +270,7 @@ test.serial(
         }
         t.not(outcomes.length, 0);
       } else ways.open += 1;
-      t.true((await manager.muster("secret", "ls")).includes("kept"), "nothing is lost");
+      t.true((await manager.muster("secret", "ls")).includes("kept"), "no write is lost");
       const { code, stdout: now } = await runMuster(["swarm", "unlock-key", "-q", ...hostOf(manager)]);
       if (code === 0 && !keys.includes(now.trim())) keys.unshift(now.trim());
     }

@@ -1,4 +1,4 @@
-// What a user or a peer may do wrong: a command says it in one sentence, a call gets the right status, nothing is changed.
+// Bad input from a user or a peer: a command reports it in one sentence, a call gets the right status, and nothing changes.
 import { writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { join } from "node:path";
@@ -38,7 +38,7 @@ const dispatcher = DispatcherService.methods;
 const nodeCa = NodeCAService.methods;
 const encoder = new TextEncoder();
 
-/** Exit status 1 and one sentence; before it, at most what a service logs, and nothing of it an error. */
+/** Exit status 1 and one sentence, preceded at most by a service's log lines, none of them an error. */
 function saysInOneSentence(t: ExecutionContext, ran: Ran, sentence: RegExp): void {
   const lines = ran.stderr.trimEnd().split("\n");
   const last = lines.pop() ?? "";
@@ -48,7 +48,7 @@ function saysInOneSentence(t: ExecutionContext, ran: Ran, sentence: RegExp): voi
   for (const line of lines) t.true((JSON.parse(line) as { level: number }).level < 50, line);
 }
 
-test.serial("a command that cannot do what it is told says why in one sentence, with status 1", async (t) => {
+test.serial("a failing command says why in one sentence and exits with status 1", async (t) => {
   t.timeout(300_000);
   const folder = tempDir(t, "bad");
   const file = join(folder, "file");
@@ -99,11 +99,11 @@ test.serial("a command that cannot do what it is told says why in one sentence, 
 });
 
 (process.getuid?.() === 0 ? test.serial : test.serial.skip)(
-  "without any nats-server on the machine, up says how to get one",
+  "without a nats-server on the machine, up explains how to get one",
   async (t) => {
     t.timeout(300_000);
     const empty = tempDir(t, "empty");
-    // The places where it may be are covered by an empty folder, for this one command.
+    // For this one command, an empty folder hides the places where it may be.
     const cover = `for place in /usr/sbin /usr/local/sbin; do mount --bind ${empty} $place; done; exec "$@"`;
     const ran = await runMuster(["up", "--data-dir", tempDir(t, "up"), "--listen", `127.0.0.1:${await freePort()}`], {
       env: { XDG_CACHE_HOME: empty },
@@ -113,7 +113,7 @@ test.serial("a command that cannot do what it is told says why in one sentence, 
   },
 );
 
-test.serial("a command line that cannot be understood has status 125", async (t) => {
+test.serial("an invalid command line exits with status 125", async (t) => {
   for (const args of [
     ["nonsense"],
     ["node", "nonsense"],
@@ -147,7 +147,7 @@ async function anonymous(t: ExecutionContext, manager: TestManager): Promise<Rpc
   return channel;
 }
 
-/** A node that has its certificate, and a connection with it. */
+/** A node with its certificate and a connection that uses it. */
 async function worker(t: ExecutionContext, manager: TestManager): Promise<Worker> {
   const newcomer = await anonymous(t, manager);
   const { keyPem, csrPem } = await createKeyAndCsr();
@@ -172,7 +172,7 @@ async function worker(t: ExecutionContext, manager: TestManager): Promise<Worker
   return { nodeId, channel };
 }
 
-/** The same method, but its request is bytes that go out as they are. */
+/** The same method, with a request of raw bytes. */
 function raw<Response>(method: MethodDescriptor<unknown, Response>): MethodDescriptor<Uint8Array, Response> {
   return { ...method, request: { ...method.request, encode: (bytes: Uint8Array) => bytes } } as never;
 }
@@ -190,14 +190,14 @@ async function refused(
   else t.regex(error.message, text);
 }
 
-/** A service with -1 replicas as Go sends it: 2^64 - 1, which no double can stand for. 2^63 has a varint of that length. */
+/** A service with -1 replicas as Go sends it: 2^64 - 1, which no double can represent. 2^63 has a varint of the same length. */
 function minusOne(): Uint8Array {
   const bytes = CreateServiceRequest.encode(CreateServiceRequest.create({ spec: sleepers("less", 2 ** 63) }));
   const hex = Buffer.from(bytes).toString("hex");
   return Buffer.from(hex.replace(`${"80".repeat(9)}01`, `${"ff".repeat(9)}01`), "hex");
 }
 
-/** Everything that Control lists, with its versions. */
+/** All objects that Control lists, with their versions. */
 async function everything(manager: TestManager): Promise<unknown> {
   return [
     await ask(manager, control.ListServices, ListServicesRequest.create({})),
@@ -207,7 +207,7 @@ async function everything(manager: TestManager): Promise<unknown> {
   ].map((listed) => JSON.stringify(listed));
 }
 
-test.serial("calls with bad input get the right status, and change nothing", async (t) => {
+test.serial("calls with bad input get the right status and change nothing", async (t) => {
   t.timeout(300_000);
   const manager = await startManager(t);
   const newcomer = await anonymous(t, manager);
@@ -234,7 +234,7 @@ test.serial("calls with bad input get the right status, and change nothing", asy
     newcomer.unary(nodeCa.NodeCertificateStatus, NodeCertificateStatusRequest.create({ nodeId }));
   await refused(t, statusOf("unknown"), Status.NOT_FOUND, "NotFound");
 
-  // Who may call what.
+  // Permissions: who may call what.
   const create = CreateServiceRequest.create({ spec: sleepers("mine", 1) });
   await refused(
     t,
@@ -257,7 +257,7 @@ test.serial("calls with bad input get the right status, and change nothing", asy
   );
   await refused(t, channel.unary(dispatcher.Heartbeat, beat), Status.NOT_FOUND, "node not registered");
 
-  // Bytes that are no message, and too many of them; the connection serves on.
+  // Bytes that are not a message, and too many of them; the connection keeps serving.
   const malformed = new Uint8Array([0x0a, 0xff, 0xff, 0xff, 0xff, 0x0f]);
   await refused(t, channel.unary(raw(dispatcher.Heartbeat), malformed), Status.INVALID_ARGUMENT, /^malformed request/);
   await refused(t, ask(manager, raw(control.CreateService), malformed), Status.INVALID_ARGUMENT, /^malformed request/);
@@ -302,7 +302,7 @@ test.serial("calls with bad input get the right status, and change nothing", asy
 
   t.deepEqual(await everything(manager), before);
 
-  // The same from the command.
+  // The same through the command line.
   const host = ["--host", `unix://${manager.dataDir}/control.sock`];
   const run = (...args: readonly string[]): Promise<Ran> => runMuster([...host, ...args]);
   saysInOneSentence(
@@ -328,7 +328,7 @@ test.serial("calls with bad input get the right status, and change nothing", asy
   t.deepEqual(await everything(manager), before);
 });
 
-test.serial("a session that is not the node's present one is refused as SwarmKit refuses it", async (t) => {
+test.serial("a session that is not the node's current one gets SwarmKit's error", async (t) => {
   t.timeout(300_000);
   const manager = await startManager(t);
   const { nodeId, channel } = await worker(t, manager);
@@ -345,7 +345,7 @@ test.serial("a session that is not the node's present one is refused as SwarmKit
   await refused(t, heartbeat("unknown"), Status.INVALID_ARGUMENT, "session invalid");
   await refused(t, heartbeat(""), Status.INVALID_ARGUMENT, "session invalid");
 
-  // Another node's session id is no better.
+  // Another node's session id fails too.
   const other = await worker(t, manager);
   const foreign = other.channel.unary(dispatcher.Heartbeat, HeartbeatRequest.create({ sessionId }));
   await refused(t, foreign, Status.NOT_FOUND, "node not registered");
@@ -354,9 +354,9 @@ test.serial("a session that is not the node's present one is refused as SwarmKit
   const state = async (): Promise<NodeStatus_State | undefined> =>
     (await nodes(manager)).find(({ id }) => id === nodeId)?.status?.state;
   await until("DOWN", async () => (await state()) === NodeStatus_State.DOWN);
-  // DOWN is in the log a moment before the session that wrote it hears so, and ends.
+  // DOWN reaches the log a moment before the session that wrote it ends.
   let refusal: unknown = null;
-  await until("the session is over", async () => {
+  await until("the session to end", async () => {
     refusal = await heartbeat(sessionId).then(
       () => null,
       (error: unknown) => error,
@@ -367,8 +367,8 @@ test.serial("a session that is not the node's present one is refused as SwarmKit
   t.is(await state(), NodeStatus_State.DOWN);
 });
 
-test.serial("a manager that waits for its NATS ends at the first signal", async (t) => {
-  // It takes connections, and says nothing.
+test.serial("a manager that waits for its NATS exits at the first signal", async (t) => {
+  // It accepts connections and stays silent.
   let isAsked = false;
   const mute = createServer((socket) => {
     isAsked = true;
@@ -389,7 +389,7 @@ test.serial("a manager that waits for its NATS ends at the first signal", async 
     nats,
   ]);
   t.teardown(() => manager.end("SIGKILL"));
-  await until("the manager looks for its NATS", () => isAsked);
+  await until("the manager to look for its NATS", () => isAsked);
   t.is(await manager.end("SIGTERM"), 0, manager.output);
   t.regex(manager.output, /ended before it had started/);
 });

@@ -1,4 +1,4 @@
-// Real managers on one NATS: the root replaced through kill -9 and a change of leader, and managers demoted and promoted.
+// Real managers on one NATS: root rotation through kill -9 and a change of leader, and managers demoted and promoted.
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import test, { type ExecutionContext } from "ava";
@@ -30,7 +30,7 @@ async function leads(asked: TestManager, manager: TestManager): Promise<boolean>
   );
 }
 
-test.serial("a rotation goes on where a killed leader left it, and ends with one root everywhere", async (t) => {
+test.serial("a rotation continues after the leader is killed, and ends with one root everywhere", async (t) => {
   t.timeout(300_000);
   const [first, second] = await twoManagers(t);
   await startAgent(t, second);
@@ -44,7 +44,7 @@ test.serial("a rotation goes on where a killed leader left it, and ends with one
   const other = leader === first ? second : first;
   await other.muster("swarm", "ca", "--rotate", "--detach");
   await leader.process.end("SIGKILL");
-  // The dead manager's node holds the rotation up, until the process is there again.
+  // The dead manager's node blocks the rotation until its process is back.
   leader.process.start();
   await until(
     "one new root everywhere",
@@ -60,49 +60,54 @@ test.serial("a rotation goes on where a killed leader left it, and ends with one
   t.true((await nodes(other)).every(({ status }) => status?.state === "READY"));
 });
 
-test.serial("a demoted manager ends and stays away until it is promoted, and nodes go on with the other", async (t) => {
-  t.timeout(300_000);
-  const [first, second] = await twoManagers(t);
-  const agent = await startAgent(t, first);
-  const idOf = async (manager: TestManager): Promise<string> =>
-    (await nodes(manager)).find(({ managerStatus }) => managerStatus?.addr === manager.address)?.id ?? "";
-  const [firstId, secondId] = [await idOf(first), await idOf(second)];
-  const worker = (await nodes(first)).find(({ id }) => id !== firstId && id !== secondId)?.id ?? "";
-  await t.throwsAsync(first.muster("node", "promote", worker), { message: /engines and agents run tasks/ });
+test.serial(
+  "a demoted manager exits and stays away until it is promoted, and nodes continue with the other",
+  async (t) => {
+    t.timeout(300_000);
+    const [first, second] = await twoManagers(t);
+    const agent = await startAgent(t, first);
+    const idOf = async (manager: TestManager): Promise<string> =>
+      (await nodes(manager)).find(({ managerStatus }) => managerStatus?.addr === manager.address)?.id ?? "";
+    const [firstId, secondId] = [await idOf(first), await idOf(second)];
+    const worker = (await nodes(first)).find(({ id }) => id !== firstId && id !== secondId)?.id ?? "";
+    await t.throwsAsync(first.muster("node", "promote", worker), { message: /engines and agents run tasks/ });
 
-  t.is(await second.muster("node", "demote", firstId), `Manager ${firstId} demoted in the swarm.`);
-  await until("the end of the demoted manager", () => !first.process.isRunning, 20_000);
-  t.regex(first.process.output, /this manager was demoted/);
-  await until(
-    "it to be a worker",
-    async () => {
-      const node = (await nodes(second)).find(({ id }) => id === firstId);
-      return node !== undefined && node.managerStatus === undefined && node.role !== "MANAGER";
-    },
-    20_000,
-  );
-  await until("a leader", () => leads(second, second));
-  await t.throwsAsync(second.muster("node", "demote", secondId), { message: /attempting to demote the last manager/ });
-  await until(
-    "the agent at the other manager",
-    async () => (await nodes(second)).find(({ id }) => id === worker)?.status?.state === "READY",
-    30_000,
-  );
-  t.true(agent.process.isRunning);
+    t.is(await second.muster("node", "demote", firstId), `Manager ${firstId} demoted in the swarm.`);
+    await until("the demoted manager to exit", () => !first.process.isRunning, 20_000);
+    t.regex(first.process.output, /this manager was demoted/);
+    await until(
+      "it to be a worker",
+      async () => {
+        const node = (await nodes(second)).find(({ id }) => id === firstId);
+        return node !== undefined && node.managerStatus === undefined && node.role !== "MANAGER";
+      },
+      20_000,
+    );
+    await until("a leader", () => leads(second, second));
+    await t.throwsAsync(second.muster("node", "demote", secondId), {
+      message: /attempting to demote the last manager/,
+    });
+    await until(
+      "the agent at the other manager",
+      async () => (await nodes(second)).find(({ id }) => id === worker)?.status?.state === "READY",
+      30_000,
+    );
+    t.true(agent.process.isRunning);
 
-  first.process.start();
-  await until("the refusal to start", () => !first.process.isRunning, 20_000);
-  t.is((await nodes(second)).find(({ id }) => id === firstId)?.managerStatus, undefined);
-  await second.muster("node", "promote", firstId);
-  first.process.start();
-  await first.ready();
-  await until(
-    "two managers",
-    async () => (await nodes(second)).filter(({ managerStatus }) => managerStatus !== undefined).length === 2,
-  );
-});
+    first.process.start();
+    await until("the refusal to start", () => !first.process.isRunning, 20_000);
+    t.is((await nodes(second)).find(({ id }) => id === firstId)?.managerStatus, undefined);
+    await second.muster("node", "promote", firstId);
+    first.process.start();
+    await first.ready();
+    await until(
+      "two managers",
+      async () => (await nodes(second)).filter(({ managerStatus }) => managerStatus !== undefined).length === 2,
+    );
+  },
+);
 
-test.serial("roots and keys from files, join tokens and expiry are changed by Docker's flags", async (t) => {
+test.serial("Docker's flags change roots and keys from files, join tokens and expiry", async (t) => {
   t.timeout(300_000);
   const manager = await startManager(t);
   const folder = manager.dataDir;

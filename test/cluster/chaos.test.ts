@@ -1,4 +1,4 @@
-// The cluster of docs/managers.md under faults, on machines of its own: what `npm run chaos` does, for a while.
+// Faults against the cluster of docs/managers.md, each process on a machine of its own: a short `npm run chaos`.
 import { spawn } from "node:child_process";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
@@ -10,7 +10,7 @@ const test = missing === null ? anyTest : anyTest.skip;
 const main = fileURLToPath(new URL("../chaos/main.ts", import.meta.url));
 const seed = 14;
 
-test("through 40 faults no acknowledged write is lost, each slot runs once, and health tells the truth", async (t) => {
+test("through 40 faults no acknowledged write is lost, each slot runs once, and health reports are true", async (t) => {
   t.timeout(3_600_000);
   const child = spawn(process.execPath, [main, "--faults", "40", "--seed", String(seed)], {
     stdio: ["ignore", "pipe", "pipe"],

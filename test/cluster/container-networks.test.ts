@@ -1,5 +1,5 @@
-// Containers of a stock engine, by our own driver, in the cluster's networks: real namespaces and packets, on a machine that is a
-// namespace itself, with the engine's own packet filter as it sets that up.
+// Containers of a stock engine, run by our own driver, in the cluster's networks: real namespaces and packets, on a machine
+// that is itself a namespace, with the packet filter that the engine sets up.
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -15,7 +15,7 @@ const missing = labMissing() ?? engineMissing();
 const real = missing === null ? test.serial : test.serial.skip;
 const executable = (name: string): string => fileURLToPath(new URL(`../../bin/${name}`, import.meta.url));
 
-/** Answers with who asks. */
+/** Answers with the client's address. */
 const server = `require("net").createServer((peer) => {
   peer.on("error", () => {});
   peer.write(peer.remoteAddress + "\\n");
@@ -27,11 +27,11 @@ interface World {
   readonly docker: DockerEngine;
   readonly manager: TestManager;
   readonly agent: TestAgent;
-  /** Its newest task, once that runs. */
+  /** Its newest task, once running. */
   running(service: string): Promise<string>;
-  /** Of the task in its first network. */
+  /** The task's address in its first network. */
   address(task: string): Promise<string>;
-  /** What a shell command in the task prints; empty where it fails. */
+  /** Output of a shell command in the task; empty if it fails. */
   says(task: string, command: string): Promise<string>;
 }
 
@@ -40,7 +40,7 @@ async function world(t: ExecutionContext): Promise<World> {
   const machine = machines[0] as Machine;
   const [docker, manager] = await Promise.all([startEngine(t, machine), startManager(t, { on: machine })]);
   await manager.patience();
-  // As engines leave it that switch forwarding on themselves.
+  // The state that engines leave when they enable forwarding themselves.
   for (const filter of ["iptables", "ip6tables"]) await machine.run(`/usr/sbin/${filter}`, "-P", "FORWARD", "DROP");
   const settings = { endpoint: `unix://${join(docker.dir, "docker.sock")}`, state_dir: join(docker.dir, "notes") };
   const args = [
@@ -49,7 +49,7 @@ async function world(t: ExecutionContext): Promise<World> {
     ["--dataplane-driver", executable("muster-dataplane-nft")],
   ].flat();
   const agent = await startAgent(t, manager, { on: machine, hostname: "one", args });
-  // What a test that fails leaves.
+  // Cleans up after a failed test.
   removeTaskNamespaces(t, agent.dataDir);
   const running: World["running"] = async (service) => {
     let id = "";
@@ -75,48 +75,46 @@ async function links(machine: Machine): Promise<readonly string[]> {
   return (await machine.run("ip", "-o", "link")).split("\n").filter((line) => line.includes(" mst"));
 }
 
-real(
-  "containers of services reach each other in the cluster's networks, and go on there whoever is killed",
-  async (t) => {
-    t.timeout(300_000);
-    const { address, agent, docker, machine, manager, running, says } = await world(t);
-    await manager.muster("network", "create", "back");
-    await manager.muster("network", "create", "other");
-    const create = ["service", "create", "-d", "--stop-signal", "SIGKILL"];
-    const flags = [
-      ["--network", "back", "-p", "published=8080,target=80,mode=host", "--hostname", "w-{{.Task.Slot}}"],
-      ["--host", "there:10.1.2.3", "--dns", "192.0.2.1", "--dns-search", "x.test", "--health-cmd", "true"],
-      ["--health-interval", "1s"],
-    ].flat();
-    const serves = "httpd -f -p 80 & httpd -f -p 81; wait";
-    await manager.muster(...create, "--name", "web", ...flags, "bb:1", "sh", "-c", serves);
-    await manager.muster(...create, "--name", "ask", "--network", "back", "bb:1", "sleep", "1000");
-    await manager.muster(...create, "--name", "far", "--network", "other", "bb:1", "sleep", "1000");
-    const [web, ask, far] = [await running("web"), await running("ask"), await running("far")];
-    const to = await address(web);
-    const reaches = async (from: string, port: number): Promise<boolean> =>
-      (await says(from, `echo GET / | nc -w 2 ${to} ${port}`)).includes("HTTP/1.");
-    await until("an answer", () => reaches(ask, 80));
-    await until("an answer of the other port", () => reaches(ask, 81));
-    t.false(await reaches(far, 80), "networks are closed to one another");
-    await until("an answer by the node's port", () =>
-      machine.fetch(`http://${machine.address}:8080/`).then(Boolean, (error: Error) => /404/.test(error.message)),
-    );
+real("containers of services reach each other in the cluster's networks, whichever process is killed", async (t) => {
+  t.timeout(300_000);
+  const { address, agent, docker, machine, manager, running, says } = await world(t);
+  await manager.muster("network", "create", "back");
+  await manager.muster("network", "create", "other");
+  const create = ["service", "create", "-d", "--stop-signal", "SIGKILL"];
+  const flags = [
+    ["--network", "back", "-p", "published=8080,target=80,mode=host", "--hostname", "w-{{.Task.Slot}}"],
+    ["--host", "there:10.1.2.3", "--dns", "192.0.2.1", "--dns-search", "x.test", "--health-cmd", "true"],
+    ["--health-interval", "1s"],
+  ].flat();
+  const serves = "httpd -f -p 80 & httpd -f -p 81; wait";
+  await manager.muster(...create, "--name", "web", ...flags, "bb:1", "sh", "-c", serves);
+  await manager.muster(...create, "--name", "ask", "--network", "back", "bb:1", "sleep", "1000");
+  await manager.muster(...create, "--name", "far", "--network", "other", "bb:1", "sleep", "1000");
+  const [web, ask, far] = [await running("web"), await running("ask"), await running("far")];
+  const to = await address(web);
+  const reaches = async (from: string, port: number): Promise<boolean> =>
+    (await says(from, `echo GET / | nc -w 2 ${to} ${port}`)).includes("HTTP/1.");
+  await until("an answer", () => reaches(ask, 80));
+  await until("an answer from the other port", () => reaches(ask, 81));
+  t.false(await reaches(far, 80), "networks are isolated from one another");
+  await until("an answer on the node's port", () =>
+    machine.fetch(`http://${machine.address}:8080/`).then(Boolean, (error: Error) => /404/.test(error.message)),
+  );
 
-    // Of names it has what a container of an engine has.
-    t.is(await says(web, "cat /etc/hostname"), "w-1");
-    t.regex(
-      await says(web, "cat /etc/hosts"),
-      new RegExp(`^${to.replaceAll(".", "\\.")}\\tw-1$[^]*^10.1.2.3\\tthere$`, "m"),
-    );
-    t.regex(await says(web, "cat /etc/resolv.conf"), /^search x.test$/m);
-    t.regex(await says(ask, "cat /etc/hostname"), /^ask-1$/);
-    await until("its name", async () => (await says(ask, "nslookup tasks.web")).includes(to));
+  // Name files: the same as in an engine's container.
+  t.is(await says(web, "cat /etc/hostname"), "w-1");
+  t.regex(
+    await says(web, "cat /etc/hosts"),
+    new RegExp(`^${to.replaceAll(".", "\\.")}\\tw-1$[^]*^10.1.2.3\\tthere$`, "m"),
+  );
+  t.regex(await says(web, "cat /etc/resolv.conf"), /^search x.test$/m);
+  t.regex(await says(ask, "cat /etc/hostname"), /^ask-1$/);
+  await until("its name", async () => (await says(ask, "nslookup tasks.web")).includes(to));
 
-    const file = join(tempDir(t, "policy"), "policy.yaml");
-    writeFileSync(
-      file,
-      `kind: NetworkPolicy
+  const file = join(tempDir(t, "policy"), "policy.yaml");
+  writeFileSync(
+    file,
+    `kind: NetworkPolicy
 metadata: { name: web }
 spec:
   selector: service == 'web'
@@ -124,58 +122,54 @@ spec:
     - { action: deny, protocol: tcp, destination: { ports: [81] } }
     - { action: allow }
 `,
-    );
-    await manager.muster("policy", "apply", "-f", file);
-    await until("the policy to hold", async () => !(await reaches(ask, 81)));
-    await until("an answer of the port that is left", () => reaches(ask, 80));
+  );
+  await manager.muster("policy", "apply", "-f", file);
+  await until("the policy to take effect", async () => !(await reaches(ask, 81)));
+  await until("an answer from the remaining port", () => reaches(ask, 80));
 
-    const containers = async (): Promise<string> =>
-      (await docker.docker("ps", "-q", "--no-trunc")).split("\n").toSorted().join(" ");
-    const before = await containers();
-    t.is(before.split(" ").length, 6, "each task's, and what holds its network");
-    await agent.process.end("SIGKILL");
-    const drivers = processesOf(agent.dataDir).filter((pid) => commandOf(pid).includes("drivers/docker/main.ts"));
-    t.is(drivers.length, 1);
-    for (const pid of drivers) process.kill(pid, "SIGKILL");
-    agent.process.start();
-    await until("the agent's next session", () => agent.sessions().length > 1);
-    t.is((await manager.json("service", "ps", "web")).length, 1);
-    await until("an answer after it", () => reaches(ask, 80));
-    t.false(await reaches(ask, 81));
-    t.is(await containers(), before);
+  const containers = async (): Promise<string> =>
+    (await docker.docker("ps", "-q", "--no-trunc")).split("\n").toSorted().join(" ");
+  const before = await containers();
+  t.is(before.split(" ").length, 6, "each task's container, and the one that holds its network");
+  await agent.process.end("SIGKILL");
+  const drivers = processesOf(agent.dataDir).filter((pid) => commandOf(pid).includes("drivers/docker/main.ts"));
+  t.is(drivers.length, 1);
+  for (const pid of drivers) process.kill(pid, "SIGKILL");
+  agent.process.start();
+  await until("the agent's next session", () => agent.sessions().length > 1);
+  t.is((await manager.json("service", "ps", "web")).length, 1);
+  await until("an answer afterwards", () => reaches(ask, 80));
+  t.false(await reaches(ask, 81));
+  t.is(await containers(), before);
 
-    await manager.muster("service", "rm", "web", "ask", "far");
-    await until("no container to be left", async () => (await docker.docker("ps", "-aq")) === "");
-    await until("no link to be left", async () => (await links(machine)).length === 0);
-  },
-);
+  await manager.muster("service", "rm", "web", "ask", "far");
+  await until("no container to be left", async () => (await docker.docker("ps", "-aq")) === "");
+  await until("no link to be left", async () => (await links(machine)).length === 0);
+});
 
-real(
-  "a container of a driver's service and a process are in one network, and the container has its mounts",
-  async (t) => {
-    const { address, agent, docker, machine, manager, running, says } = await world(t);
-    // Of version 6, which engines switch off in what they make themselves.
-    await manager.muster("network", "create", "--ipv6", "--subnet", "fd00:77::/64", "back");
-    const create = ["service", "create", "-d", "--network", "back", "--stop-signal", "SIGKILL"];
-    await manager.muster(...create, "--name", "web", "--driver", "exec", "--", process.execPath, "-e", server);
-    const config = JSON.stringify({ image: "bb:1", init: true, command: "sleep", args: ["1000"] });
-    const mounts = ["type=volume,source=data,target=/data", "type=tmpfs,target=/mem,tmpfs-size=65536"];
-    const asked = [...mounts.flatMap((mount) => ["--mount", mount]), "--device", "/dev/null:/dev/nothing"];
-    await manager.muster(...create, "--name", "box", "--driver", "docker", "--driver-config", config, ...asked);
-    const [web, box] = [await running("web"), await running("box")];
-    const to = await address(web);
-    const answer = (): Promise<string> => says(box, `echo | nc -w 2 ${to} 80 | head -n 1`);
-    await until("an answer", async () => (await answer()) !== "");
-    t.is(await answer(), await address(box));
-    t.regex(to, /^fd00:77:/);
-    // By its name as well, of which it asks its node.
-    await until("the name", async () => /fd00:77:/.test(await says(box, "nslookup -type=aaaa tasks.web")));
-    await until("an answer by name", async () => (await says(box, "echo | nc -w 2 web 80 | head -n 1")) !== "");
-    const script = "echo kept >/data/file; echo lost >/mem/file; cat /mem/file /proc/mounts; echo gone >/dev/nothing";
-    t.regex(await says(box, script), /^lost\n[^]* \/mem tmpfs [^]*size=64k/);
-    await manager.muster("service", "rm", "web", "box");
-    await until("no container to be left", async () => (await docker.docker("ps", "-aq")) === "");
-    await until("no link to be left", async () => (await links(machine)).length === 0);
-    t.is(readFileSync(join(agent.dataDir, "local-volumes/data/file"), "utf8"), "kept\n");
-  },
-);
+real("a container of a driver's service shares a network with a process and has its mounts", async (t) => {
+  const { address, agent, docker, machine, manager, running, says } = await world(t);
+  // IPv6, which engines disable in the networks that they create.
+  await manager.muster("network", "create", "--ipv6", "--subnet", "fd00:77::/64", "back");
+  const create = ["service", "create", "-d", "--network", "back", "--stop-signal", "SIGKILL"];
+  await manager.muster(...create, "--name", "web", "--driver", "exec", "--", process.execPath, "-e", server);
+  const config = JSON.stringify({ image: "bb:1", init: true, command: "sleep", args: ["1000"] });
+  const mounts = ["type=volume,source=data,target=/data", "type=tmpfs,target=/mem,tmpfs-size=65536"];
+  const asked = [...mounts.flatMap((mount) => ["--mount", mount]), "--device", "/dev/null:/dev/nothing"];
+  await manager.muster(...create, "--name", "box", "--driver", "docker", "--driver-config", config, ...asked);
+  const [web, box] = [await running("web"), await running("box")];
+  const to = await address(web);
+  const answer = (): Promise<string> => says(box, `echo | nc -w 2 ${to} 80 | head -n 1`);
+  await until("an answer", async () => (await answer()) !== "");
+  t.is(await answer(), await address(box));
+  t.regex(to, /^fd00:77:/);
+  // Also by name, which it resolves through its node.
+  await until("the name", async () => /fd00:77:/.test(await says(box, "nslookup -type=aaaa tasks.web")));
+  await until("an answer by name", async () => (await says(box, "echo | nc -w 2 web 80 | head -n 1")) !== "");
+  const script = "echo kept >/data/file; echo lost >/mem/file; cat /mem/file /proc/mounts; echo gone >/dev/nothing";
+  t.regex(await says(box, script), /^lost\n[^]* \/mem tmpfs [^]*size=64k/);
+  await manager.muster("service", "rm", "web", "box");
+  await until("no container to be left", async () => (await docker.docker("ps", "-aq")) === "");
+  await until("no link to be left", async () => (await links(machine)).length === 0);
+  t.is(readFileSync(join(agent.dataDir, "local-volumes/data/file"), "utf8"), "kept\n");
+});

@@ -1,4 +1,4 @@
-// kill -9 of each part of a small cluster: what was acknowledged is there afterwards, and what ran goes on running.
+// kill -9 of each part of a small cluster: acknowledged writes survive, and running tasks keep running.
 import test, { type ExecutionContext } from "ava";
 import { NodeStatus_State } from "../../proto/gen/messages.ts";
 import {
@@ -20,11 +20,11 @@ interface Cluster {
   readonly manager: TestManager;
   readonly agent: TestAgent;
   natsPid(): number;
-  /** All tasks are the same, run in the same processes as at the start, and never ran twice; new ones can be started. */
+  /** All tasks are unchanged, in the same processes as at the start, and never ran twice; new ones can start. */
   expectAsBefore(): Promise<void>;
 }
 
-/** Three tasks of `web` on one agent, of a manager with a nats-server of its own. */
+/** Three tasks of `web` on one agent, under a manager with its own nats-server. */
 async function cluster(t: ExecutionContext): Promise<Cluster> {
   const manager = await startManager(t);
   await manager.patience();
@@ -41,7 +41,7 @@ async function cluster(t: ExecutionContext): Promise<Cluster> {
     agent,
     natsPid: () => {
       const pid = processesOf(manager.dataDir).find((each) => /^\S*nats-server /.test(commandOf(each)));
-      if (pid === undefined) throw new Error("no nats-server runs");
+      if (pid === undefined) throw new Error("no nats-server is running");
       return pid;
     },
     expectAsBefore: async () => {
@@ -64,7 +64,7 @@ async function cluster(t: ExecutionContext): Promise<Cluster> {
   };
 }
 
-/** Kills in the midst of writes, brings back, and looks for what had been acknowledged. */
+/** Kills during writes, restarts, and checks for all acknowledged writes. */
 async function killWhileWriting(
   t: ExecutionContext,
   manager: TestManager,
@@ -85,7 +85,7 @@ async function killWhileWriting(
 }
 
 test.serial(
-  "a killed manager comes back with every acknowledged write, and tasks go on in their processes",
+  "a killed manager restarts with every acknowledged write, and tasks continue in their processes",
   async (t) => {
     t.timeout(300_000);
     const { manager, agent, natsPid, expectAsBefore } = await cluster(t);
@@ -96,13 +96,13 @@ test.serial(
       manager.process.start();
       await manager.ready();
     });
-    t.false(isAlive(nats), "its new life runs a nats-server of its own");
+    t.false(isAlive(nats), "its next life runs its own nats-server");
     await expectAsBefore();
     t.true(agent.process.isRunning);
   },
 );
 
-test.serial("a killed nats-server is brought back by its manager, which goes on", async (t) => {
+test.serial("a manager restarts its killed nats-server and continues", async (t) => {
   t.timeout(300_000);
   const { manager, agent, natsPid, expectAsBefore } = await cluster(t);
   const nats = natsPid();
@@ -114,10 +114,10 @@ test.serial("a killed nats-server is brought back by its manager, which goes on"
   t.not(natsPid(), nats);
   t.true(manager.process.isRunning);
   await expectAsBefore();
-  t.is(agent.sessions().length, 1, "no registration because of it");
+  t.is(agent.sessions().length, 1, "it caused no registration");
 });
 
-test.serial("a killed agent's processes live on, and its next life finds them again", async (t) => {
+test.serial("a killed agent's processes survive, and its next life finds them", async (t) => {
   t.timeout(300_000);
   const { manager, agent, expectAsBefore } = await cluster(t);
   const processes = taskProcesses(agent.dataDir);
@@ -128,7 +128,7 @@ test.serial("a killed agent's processes live on, and its next life finds them ag
   await expectAsBefore();
   t.true(manager.process.isRunning);
 
-  // What is found again is also looked after: the end of one is seen, and the slot is filled anew.
+  // Recovered tasks are supervised too: the exit of one is noticed, and its slot is refilled.
   const [first] = processes as [(typeof processes)[0]];
   kill(first.pid);
   await until("the slot's next process", () =>
@@ -137,7 +137,7 @@ test.serial("a killed agent's processes live on, and its next life finds them ag
   await until("its task running", async () => (await runningTasks(manager)).length === 4);
 });
 
-test.serial("after manager, nats-server and agent were killed at once, all is as before", async (t) => {
+test.serial("after manager, nats-server and agent are killed at once, everything recovers", async (t) => {
   t.timeout(300_000);
   const { manager, agent, natsPid, expectAsBefore } = await cluster(t);
   await killWhileWriting(t, manager, async () => {

@@ -1,5 +1,5 @@
-// Containers of a stock engine that the agent runs through our own driver: those of the driver's configuration, as the README
-// shows it, and those of container services.
+// Containers of a stock engine that the agent runs through our own driver: those configured for the driver, as in the README,
+// and those of container services.
 import { mkdirSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import test, { type ExecutionContext } from "ava";
@@ -37,7 +37,7 @@ const real = (title: string, run: (t: ExecutionContext) => Promise<void>): void 
   else test.skip(`${title}: ${missing}`, () => {});
 };
 
-real("a container runs through the docker driver, is logged, looked into, and gone with its service", async (t) => {
+real("a container runs through the docker driver, logs, accepts exec, and disappears with its service", async (t) => {
   const { agent, engine, manager } = await world(t);
   const config = {
     image: "bb:1",
@@ -97,7 +97,11 @@ real("a container service runs on a node of ours as on an engine, from its first
     ["--restart-delay", "0s"],
   ].flat();
   await manager.muster("service", "create", "-d", "--name", "web", ...flags, "bb:1", "sh", "-c", script);
-  await until("the container to be well", async () => (await newest("web")).CurrentState.startsWith("Running"), 60_000);
+  await until(
+    "the container to become healthy",
+    async () => (await newest("web")).CurrentState.startsWith("Running"),
+    60_000,
+  );
   t.deepEqual((await manager.muster("service", "logs", "--raw", "web")).split("\n"), [
     "${B} 1 . h-1 /tmp 1000",
     "hiddenof web",
@@ -133,9 +137,9 @@ real("a container service runs on a node of ours as on an engine, from its first
   t.is(Mounts.find(({ Destination }) => Destination === "/vol")?.Name, "v-1");
   t.is(await manager.muster("task", "exec", "web.1", "cat", "/run/secrets/key"), "hidden");
 
-  // Found unhealthy, it has failed, and another follows.
+  // An unhealthy container fails, and another follows.
   await engine.docker("exec", "-u", "0", id, "busybox", "rm", "/scratch/ok");
-  await until("the next one", async () => (await newest("web")).ID !== first, 60_000);
+  await until("the next container", async () => (await newest("web")).ID !== first, 60_000);
   const rows = await manager.json<{ ID: string; Error: string; CurrentState: string }>(
     "service",
     "ps",
@@ -160,12 +164,12 @@ real("a container service runs on a node of ours as on an engine, from its first
   );
   await until("its end", async () => /exit \(7\)/.test((await newest("ends")).Error), 60_000);
 
-  // One that has done its work before anybody could tell whether it is well has done it.
+  // A task that exits with success before its first health check is complete.
   const slow = ["--health-cmd", "true", "--health-interval", "1h", "--restart-condition", "none"];
   await manager.muster("service", "create", "-d", "--name", "done", ...slow, "bb:1", "true");
   await until("its work", async () => (await newest("done")).CurrentState.startsWith("Complete"), 60_000);
 
-  // What only engines of a swarm have is looked for on those.
+  // Features that only a swarm's engines have are scheduled there.
   await manager.muster("service", "create", "-d", "--name", "wide", "-p", "80", "bb:1", "sleep", "1000");
   await until("the reason", async () => /missing plugin/.test((await newest("wide")).Error), 60_000);
   t.regex(await manager.muster("why", "wide.1"), /node one: has no routing mesh/);
@@ -177,7 +181,7 @@ real("a container service runs on a node of ours as on an engine, from its first
   await engine.stop();
   await manager.muster("service", "create", "-d", "--name", "late", "bb:1", "sleep", "1000");
   await until(
-    "the driver's word",
+    "the driver's report",
     async () => /its driver docker is /.test(await manager.muster("why", "late.1")),
     60_000,
   );

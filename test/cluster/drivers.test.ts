@@ -1,4 +1,4 @@
-// Task drivers as real processes beside an agent: tasks run through them, whoever is killed.
+// Task drivers as real processes beside an agent: tasks survive kills of each part.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { readdirSync } from "node:fs";
@@ -31,7 +31,7 @@ async function terminal(args: readonly string[], lines: readonly string[]) {
   child.stdout.on("data", (data: Buffer) => {
     output += data.toString();
     const line = lines[typed];
-    // A prompt of sh, as root or not.
+    // The prompt of sh, as root or not.
     if (line === undefined || output.split(/[#$] /).length <= typed + 1 || !/[#$] $/.test(output)) return;
     typed += 1;
     child.stdin.write(`${line}\r`);
@@ -67,36 +67,33 @@ async function create(manager: TestManager, name: string, config: object, ...fla
   await manager.muster(...args, "--driver-config", JSON.stringify(config));
 }
 
-test.serial(
-  "a task runs on a plugin, through kill -9 of the plugin and of the agent, and is started once",
-  async (t) => {
-    const { agent, manager } = await world(t);
-    await create(manager, "long", { run_for: "1h" });
-    const isRunning = async (): Promise<boolean> => {
-      const rows = await tasksOf(manager, "long");
-      return rows.length === 1 && rows[0]?.CurrentState.startsWith("Running") === true;
-    };
-    await until("the task to run", isRunning);
-    const [first] = plugins(agent);
-    kill(first as number);
-    await until("another plugin", () => plugins(agent).length === 1 && plugins(agent)[0] !== first);
-    t.true(await isRunning());
-    const [second] = plugins(agent);
-    await agent.process.end("SIGKILL");
-    t.deepEqual(plugins(agent), [second]);
-    agent.process.start();
-    await until("the agent's next session", () => agent.sessions().length > 1);
-    t.deepEqual(plugins(agent), [second], "the plugin was found again");
-    t.true(await isRunning());
-    await manager.muster("service", "rm", "long");
-    await until("nothing to be left", () => readdirSync(join(agent.dataDir, "allocs")).length === 0);
-    // Records go last, each by a write that is flushed.
-    const records = () => readdirSync(join(agent.dataDir, "state")).filter((name) => /^driver-(task|run)/.test(name));
-    await until("no record to be left", () => records().length === 0);
-  },
-);
+test.serial("a task runs on a plugin through kill -9 of plugin and agent, and starts once", async (t) => {
+  const { agent, manager } = await world(t);
+  await create(manager, "long", { run_for: "1h" });
+  const isRunning = async (): Promise<boolean> => {
+    const rows = await tasksOf(manager, "long");
+    return rows.length === 1 && rows[0]?.CurrentState.startsWith("Running") === true;
+  };
+  await until("the task to run", isRunning);
+  const [first] = plugins(agent);
+  kill(first as number);
+  await until("another plugin", () => plugins(agent).length === 1 && plugins(agent)[0] !== first);
+  t.true(await isRunning());
+  const [second] = plugins(agent);
+  await agent.process.end("SIGKILL");
+  t.deepEqual(plugins(agent), [second]);
+  agent.process.start();
+  await until("the agent's next session", () => agent.sessions().length > 1);
+  t.deepEqual(plugins(agent), [second], "the plugin was recovered");
+  t.true(await isRunning());
+  await manager.muster("service", "rm", "long");
+  await until("all processes to exit", () => readdirSync(join(agent.dataDir, "allocs")).length === 0);
+  // Records go last; each removal is a flushed write.
+  const records = () => readdirSync(join(agent.dataDir, "state")).filter((name) => /^driver-(task|run)/.test(name));
+  await until("no record to be left", () => records().length === 0);
+});
 
-test.serial("two plugins that claim one name keep the agent from starting, which names both", async (t) => {
+test.serial("two plugins with the same name prevent the agent from starting, and its error names both", async (t) => {
   const manager = await startManager(t);
   const token = await manager.muster("token", "worker");
   const dataDir = tempDir(t, "agent");
@@ -108,27 +105,33 @@ test.serial("two plugins that claim one name keep the agent from starting, which
     [],
   );
   t.teardown(() => agent.end());
-  await until("the agent's end", () => !agent.isRunning);
+  await until("the agent to exit", () => !agent.isRunning);
   t.regex(
     agent.output,
     /two driver plugins call themselves mock: (first|second) \(.*\) and (first|second) \(.*\): leave/,
   );
-  t.deepEqual(processesOf(dataDir), [], "no plugin is left");
+  t.deepEqual(processesOf(dataDir), [], "no plugin remains");
 });
 
-test.serial("what a task's driver says of it is how it ended, and a wrong configuration names its field", async (t) => {
-  const { manager } = await world(t);
-  await t.throwsAsync(create(manager, "wrong", { run_for: "1s", exit_cod: 7 }), { message: /exit_cod/ });
-  await create(manager, "fails", { run_for: "10ms", exit_code: 7 }, "--restart-condition", "none");
-  await until("the end", async () => /exit \(7\)/.test((await tasksOf(manager, "fails"))[0]?.Error ?? ""));
-  await create(manager, "ends", { run_for: "10ms" }, "--restart-condition", "none");
-  await until("the end", async () => (await tasksOf(manager, "ends"))[0]?.CurrentState.startsWith("Complete") === true);
-  await create(manager, "refused", { start_error: "no such thing" }, "--restart-condition", "none");
-  await until("the end", async () => /no such thing/.test((await tasksOf(manager, "refused"))[0]?.Error ?? ""));
-  t.regex((await tasksOf(manager, "refused"))[0]?.CurrentState ?? "", /^Failed/);
-});
+test.serial(
+  "a driver's report becomes the task's exit reason, and a wrong configuration names its field",
+  async (t) => {
+    const { manager } = await world(t);
+    await t.throwsAsync(create(manager, "wrong", { run_for: "1s", exit_cod: 7 }), { message: /exit_cod/ });
+    await create(manager, "fails", { run_for: "10ms", exit_code: 7 }, "--restart-condition", "none");
+    await until("the end", async () => /exit \(7\)/.test((await tasksOf(manager, "fails"))[0]?.Error ?? ""));
+    await create(manager, "ends", { run_for: "10ms" }, "--restart-condition", "none");
+    await until(
+      "the end",
+      async () => (await tasksOf(manager, "ends"))[0]?.CurrentState.startsWith("Complete") === true,
+    );
+    await create(manager, "refused", { start_error: "no such thing" }, "--restart-condition", "none");
+    await until("the end", async () => /no such thing/.test((await tasksOf(manager, "refused"))[0]?.Error ?? ""));
+    t.regex((await tasksOf(manager, "refused"))[0]?.CurrentState ?? "", /^Failed/);
+  },
+);
 
-test.serial("a driver that is not well takes its node out of the choice, and why says so", async (t) => {
+test.serial("an unhealthy driver excludes its node from scheduling, and why says so", async (t) => {
   const { manager } = await world(t, "--driver-config", 'mock={"health": "unhealthy"}');
   await create(manager, "waits", { run_for: "1h" });
   await until("the reason", async () => /missing plugin/.test((await tasksOf(manager, "waits"))[0]?.Error ?? ""));
@@ -139,7 +142,7 @@ test.serial("a driver that is not well takes its node out of the choice, and why
   );
 });
 
-test.serial("what a task writes is read with its logs, also what came while the agent was dead", async (t) => {
+test.serial("a task's logs include the output from while the agent was dead", async (t) => {
   const { agent, manager } = await world(t, "--driver", `exec=${execDriver}`);
   const script = 'echo "to $NOMAD_TASK_NAME"; echo err >&2; for i in 1 2 3 4; do sleep 1; echo tick $i; done';
   const config = JSON.stringify({ command: "/bin/sh", args: ["-c", `${script}; sleep 1000`] });
@@ -154,10 +157,10 @@ test.serial("what a task writes is read with its logs, also what came while the 
   await until("all lines", async () => /tick 4/.test(await logs()));
   t.regex(await logs(), /tick 1\ntick 2\ntick 3\ntick 4/);
   await manager.muster("service", "rm", "says");
-  await until("nothing to be left", () => readdirSync(join(agent.dataDir, "allocs")).length === 0);
+  await until("all processes to exit", () => readdirSync(join(agent.dataDir, "allocs")).length === 0);
 });
 
-test.serial("a command runs in a task, which is looked at and sent a signal", async (t) => {
+test.serial("a command runs in a task, and the task can be inspected and signalled", async (t) => {
   const { manager } = await world(t, "--driver", `exec=${execDriver}`);
   const config = JSON.stringify({ command: "sleep", args: ["1000"] });
   await manager.muster("service", "create", "--name", "says", "--driver", "exec", "--driver-config", config);
@@ -182,7 +185,7 @@ test.serial("a command runs in a task, which is looked at and sent a signal", as
   t.true((await tasksOf(manager, "says")).some(({ Error }) => /SIGKILL/.test(Error)));
 });
 
-test.serial("a node offers what its operator names: tasks get units of it and are told which, or wait", async (t) => {
+test.serial("a node offers its configured generic resources: tasks get units and learn which, or wait", async (t) => {
   const { manager } = await world(t, "--node-generic-resource", "gpu=a1,gpu=b2", "--node-generic-resource", "ssd=3");
   const [node] = JSON.parse(await manager.muster("node", "inspect", "one")) as [
     { readonly Description: { readonly Resources: { readonly GenericResources: readonly object[] } } },
@@ -193,7 +196,7 @@ test.serial("a node offers what its operator names: tasks get units of it and ar
     { NamedResourceSpec: { Kind: "gpu", Value: "b2" } },
   ]);
   const asks = ["--generic-resource", "gpu=1", "--generic-resource", "ssd=1", "--limit-cpu", "0.5"];
-  // Of either version of cgroups.
+  // For either version of cgroups.
   const quota = [
     "P=$(sed -nE 's/^[0-9]+:cpu(,cpuacct)?://p' /proc/self/cgroup)",
     'if [ -n "$P" ]; then cat "/sys/fs/cgroup/cpu$P/cpu.cfs_quota_us"; else cat "/sys/fs/cgroup$(sed -n s/^0:://p /proc/self/cgroup)/cpu.max"; fi',
@@ -202,7 +205,7 @@ test.serial("a node offers what its operator names: tasks get units of it and ar
   const flags = ["--name", "web", "--replicas", "3", "--driver", "exec", ...asks];
   await manager.muster("service", "create", "-d", ...flags, "--", "/bin/sh", "-c", script);
   const rows = async () => tasksOf(manager, "web");
-  await until("two to run and the third to say why not", async () => {
+  await until("two to run and the third to report why it does not", async () => {
     const states = (await rows()).map(({ CurrentState, Error }) => `${CurrentState.split(" ")[0]} ${Error}`);
     return (
       states.filter((state) => state.startsWith("Running")).length === 2 &&
@@ -210,7 +213,7 @@ test.serial("a node offers what its operator names: tasks get units of it and ar
     );
   });
   const logs = async () => manager.muster("service", "logs", "--raw", "web");
-  await until("both to have said what they were given", async () => (await logs()).trim().split("\n").length >= 6);
+  await until("both to print their units", async () => (await logs()).trim().split("\n").length >= 6);
   const said = (await logs()).trim().split("\n").sort();
   t.deepEqual(
     said.filter((line) => line.startsWith("DOCKER")),

@@ -1,5 +1,5 @@
-// Somebody who has NATS's credentials, and none of the cluster's keys: reads nothing, runs nothing, and ends nobody, on a
-// real nats-server that lets large messages pass.
+// An attacker with NATS's credentials but without the cluster's keys reads nothing, runs nothing and ends no session, on a real
+// nats-server that accepts large messages.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, writeFileSync } from "node:fs";
@@ -14,7 +14,7 @@ import { freePort } from "../fixtures/ports.ts";
 import { natsBinaries } from "../fixtures/nats-server.ts";
 import { until } from "../fixtures/until.ts";
 
-/** By subject's kind and reason, what a manager has dropped. */
+/** Messages that a manager has dropped, by kind of subject and reason. */
 async function refusals(metrics: string): Promise<ReadonlyMap<string, number>> {
   const text = await (await fetch(`http://${metrics}/metrics`)).text();
   const found = new Map<string, number>();
@@ -27,7 +27,7 @@ async function refusals(metrics: string): Promise<ReadonlyMap<string, number>> {
 }
 
 for (const binary of natsBinaries) {
-  test.serial(`what strangers publish on NATS is dropped, whatever it is (${binary})`, async (t) => {
+  test.serial(`any message that strangers publish on NATS is dropped (${binary})`, async (t) => {
     t.timeout(300_000);
     const folder = tempDir(t, "forged");
     const port = await freePort();
@@ -46,7 +46,7 @@ for (const binary of natsBinaries) {
     const follower = await startManager(t, { nats, join: leader, args: ["--metrics", metrics[1]] });
     const managers: readonly TestManager[] = [leader, follower];
     const { managerId } = await status(leader);
-    await until("a follower that knows its leader", async () => (await status(follower)).leaderId === managerId);
+    await until("a follower to know its leader", async () => (await status(follower)).leaderId === managerId);
     await startAgent(t, follower, { hostname: "n1" });
     await createService(leader, sleepers("web", 1));
     await until("a running task", async () => (await runningTasks(leader)).length === 1);
@@ -71,7 +71,7 @@ for (const binary of natsBinaries) {
         task?.id ?? "",
         ...command,
       ]);
-    // Asked at the leader, run where the node listens: at the follower.
+    // The leader receives the call; the follower, where the node is connected, runs it.
     const ran = await exec("echo", canary);
     t.is(ran.stdout.trim(), canary, ran.stderr);
     t.true(wire.some(({ subject }) => subjectKind(subject) === "task.question"));
@@ -80,7 +80,7 @@ for (const binary of natsBinaries) {
       "terminals are not readable",
     );
 
-    // As it worked before anything was sealed.
+    // The attack that worked before messages were sealed.
     const touched = join(folder, "touched");
     const request = TaskCallRequest.create({
       taskId: task?.id ?? "",
@@ -93,7 +93,7 @@ for (const binary of natsBinaries) {
       TaskQuestion.encode(question),
       TaskQuestion.encode(question).subarray(0, 9),
     ];
-    // What is replayed below.
+    // Recorded here, replayed below.
     await until("a manager's beat", () => wire.some(({ subject }) => subjectKind(subject) === "manager.beat"));
     tap.unsubscribe();
     const ids = [node.id, managerId, (await status(follower)).managerId];
@@ -105,7 +105,7 @@ for (const binary of natsBinaries) {
         }
       }
     }
-    // One at a time: a nats-server cuts off whoever does not read a flood in time.
+    // One at a time: a nats-server disconnects clients that read a flood too slowly.
     for (const { build, kind } of busSubjects.filter((each) => each.kind !== "life.prove")) {
       for (const id of new Set(ids.map(build))) stranger.publish(id, new Uint8Array(10 * 1024 * 1024));
       await stranger.flush();
@@ -113,7 +113,7 @@ for (const binary of natsBinaries) {
         (await Promise.all(metrics.map(refusals))).some((each) => (each.get(`${kind} too large`) ?? 0) > 0),
       );
     }
-    // All that was heard, again, and each on a subject that it was not for.
+    // All recorded messages again, each on its own subject and on a wrong one.
     const heard = wire.splice(0).filter(({ subject }) => subjectKind(subject) !== "life.prove");
     for (const { data, subject } of heard) {
       stranger.publish(subject, data, { reply: "stranger.again" });
@@ -139,7 +139,7 @@ for (const binary of natsBinaries) {
     const lines = managers.flatMap(({ process }) => process.output.split("\n"));
     const drops = lines.filter((line) => line.includes("message on the bus dropped"));
     t.true(drops.length > 0 && drops.length < 200, `${drops.length} lines of the logs`);
-    // Who asked for the commands that did run is in the history of the task.
+    // The task's history names who requested the commands that did run.
     const history = await leader.muster("history", "task", task?.id ?? "");
     t.is(history.match(/TaskAccess\.Call exec/g)?.length, 2, history);
   });

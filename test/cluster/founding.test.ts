@@ -1,4 +1,4 @@
-// A cluster is founded once: whoever is told to join, or has been one of a cluster, never founds another one beside it.
+// A cluster is created once: a manager that is to join, or that was a member, never creates another one.
 import { readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import test, { type ExecutionContext } from "ava";
@@ -6,7 +6,7 @@ import { createService, serviceNames, sleepers } from "../fixtures/control-clien
 import { runMuster, startManager, tempDir, type Ran, type TestManager } from "../fixtures/muster.ts";
 import { natsServer } from "../fixtures/nats-server.ts";
 
-/** Starts it once more, which is to fail; `more` stands after what it was started with. */
+/** Starts it once more, expecting failure; `more` is appended to its arguments. */
 function startedAgain(manager: TestManager, ...more: readonly string[]): Promise<Ran> {
   return runMuster([...manager.process.args, ...more]);
 }
@@ -16,43 +16,40 @@ function refused(t: ExecutionContext, ran: Ran, sentence: RegExp): void {
   t.regex(ran.stderr.trimEnd().split("\n").at(-1) ?? "", sentence);
 }
 
-test.serial(
-  "a manager whose own NATS has lost its storage, or that is given another's, founds no second cluster",
-  async (t) => {
-    t.timeout(300_000);
-    const manager = await startManager(t);
-    await createService(manager, sleepers("web", 0));
-    const [ca, keys] = [await manager.muster("ca"), readFileSync(join(manager.dataDir, "keys"), "utf8")];
-    await manager.process.end();
-    const { server } = await natsServer(t);
-    const empty = server.url.replace("//", `//${server.user}:${server.pass}@`);
+test.serial("a manager whose own NATS has lost its storage, or has another's, creates no second cluster", async (t) => {
+  t.timeout(300_000);
+  const manager = await startManager(t);
+  await createService(manager, sleepers("web", 0));
+  const [ca, keys] = [await manager.muster("ca"), readFileSync(join(manager.dataDir, "keys"), "utf8")];
+  await manager.process.end();
+  const { server } = await natsServer(t);
+  const empty = server.url.replace("//", `//${server.user}:${server.pass}@`);
+  refused(
+    t,
+    await startedAgain(manager, "--nats", empty),
+    /^muster: this manager is one of a cluster, and this NATS holds none: name the NATS of its cluster with --nats, or take there .* with --nats-move;/,
+  );
+
+  // Its data is untouched: with its own NATS it continues.
+  t.is(readFileSync(join(manager.dataDir, "keys"), "utf8"), keys);
+  manager.process.start();
+  await manager.ready();
+  t.is(await manager.muster("ca"), ca);
+  t.deepEqual(await serviceNames(manager), ["web"]);
+  await manager.process.end();
+
+  const storage = join(manager.dataDir, "nats", "nats", "jetstream");
+  rmSync(storage, { recursive: true });
+  for (let time = 0; time < 2; time += 1)
     refused(
       t,
-      await startedAgain(manager, "--nats", empty),
-      /^muster: this manager is one of a cluster, and this NATS holds none: name the NATS of its cluster with --nats, or take there .* with --nats-move;/,
+      await startedAgain(manager),
+      /^muster: this manager is one of a cluster, and this NATS holds none: bring .*\/nats back from a copy/,
     );
+  t.is(readFileSync(join(manager.dataDir, "keys"), "utf8"), keys);
+});
 
-    // Nothing of what it has is touched: with its own it goes on.
-    t.is(readFileSync(join(manager.dataDir, "keys"), "utf8"), keys);
-    manager.process.start();
-    await manager.ready();
-    t.is(await manager.muster("ca"), ca);
-    t.deepEqual(await serviceNames(manager), ["web"]);
-    await manager.process.end();
-
-    const storage = join(manager.dataDir, "nats", "nats", "jetstream");
-    rmSync(storage, { recursive: true });
-    for (let time = 0; time < 2; time += 1)
-      refused(
-        t,
-        await startedAgain(manager),
-        /^muster: this manager is one of a cluster, and this NATS holds none: bring .*\/nats back from a copy/,
-      );
-    t.is(readFileSync(join(manager.dataDir, "keys"), "utf8"), keys);
-  },
-);
-
-test.serial("a manager that is to join founds nothing in a NATS that is not its cluster's", async (t) => {
+test.serial("a manager that is to join creates nothing in a NATS of another cluster", async (t) => {
   t.timeout(300_000);
   const manager = await startManager(t);
   const { server } = await natsServer(t);

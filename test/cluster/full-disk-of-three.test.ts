@@ -1,4 +1,4 @@
-// Three nats-servers, of which the one that leads all streams has a disk without a byte left.
+// Three nats-servers; the one that leads all streams has a completely full disk.
 import { closeSync, openSync, rmSync, writeSync } from "node:fs";
 import { join } from "node:path";
 import test from "ava";
@@ -17,19 +17,19 @@ import { until } from "../fixtures/until.ts";
 
 const diskMegabytes = 64;
 const patienceMs = 240_000;
-/** Longer than a manager takes to find a cause: three probes, and a lease that ends. */
+/** Longer than a manager needs to find a cause: three probes and a lease's expiry. */
 const silentMsMax = 30_000;
 const writesWanted = 100;
-/** Longer than all that a manager can mend by itself: a bucket of leases made anew after 30 s, and elections. */
+/** Longer than any repair that a manager makes itself: a lease bucket recreated after 30 s, and elections. */
 const helplessMsMin = 90_000;
 const stepDownPauseMs = 500;
 
-/** As root alone: it mounts. */
+/** Needs root: it mounts. */
 const rootTest = process.getuid?.() === 0 ? test.serial : test.serial.skip;
 
 for (const binary of natsBinaries) {
   rootTest(
-    `with one full disk of three, under the leader of all streams, writes go on and nothing acknowledged is lost (${binary})`,
+    `with one full disk of three, under the leader of all streams, writes continue and no acknowledged write is lost (${binary})`,
     async (t) => {
       t.timeout(600_000);
       const cluster = await natsCluster(t, binary, { diskMegabytes });
@@ -43,14 +43,17 @@ for (const binary of natsBinaries) {
       const leader = await leaderOf(observer, logStream);
       t.regex(leader, /^n[012]$/);
       for (const stream of [leaseStream, blobStream]) {
-        await until(`${stream} led where the log is`, async () => {
+        await until(`${stream} to be led where the log is`, async () => {
           if ((await leaderOf(observer, stream)) === leader) return true;
           await callJetStream(observer, `STREAM.LEADER.STEPDOWN.${stream}`, null, 5_000);
           await new Promise((resolve) => setTimeout(resolve, stepDownPauseMs));
           return false;
         });
       }
-      /** Before 2.11 a server on a full disk may answer pings and lead what it led, and nothing else until it is restarted. */
+      /**
+       * Before 2.11, a server on a full disk may answer pings and keep its leaderships, but serve nothing else until it is
+       * restarted.
+       */
       const isOld = !isCurrent(observer.serverVersion);
       observer.close();
 
@@ -64,7 +67,7 @@ for (const binary of natsBinaries) {
       let isRestarted = false;
       let deadline = performance.now() + patienceMs;
       for (let n = 1; acknowledged.length <= writesWanted && performance.now() < deadline; n += 1) {
-        // As large as a service with some environment: the blocks that the server has open take that much in.
+        // As large as a service with some environment: the blocks that the server has open absorb it.
         const spec = sleepers(`during${n}`, 0);
         const isWritten = await createService(manager, withLabel(spec, 20_000), 5_000).then(
           () => true,
@@ -81,7 +84,7 @@ for (const binary of natsBinaries) {
         if (performance.now() - writtenAt > silentMsMax && (healthy || !troubles.some(({ blocking }) => blocking)))
           unexplained.push(`${Math.round(performance.now() - writtenAt)} ms: ${JSON.stringify(troubles)}`);
         if (isOld && !isRestarted && performance.now() - writtenAt > helplessMsMin) {
-          // What the manager says to do is done; with no disk left, since that lasts as long as the process.
+          // Does what the manager recommends; the disk stays full, since the state lasts as long as the process.
           const { sentence = "" } = troubles.find(({ kind }) => kind === Trouble_Kind.SERVER_STUCK) ?? {};
           t.regex(sentence, new RegExp(`^nats-server ${leader} .*restart it$`), "the stuck server is named");
           await cluster.kill(leader);
@@ -92,7 +95,7 @@ for (const binary of natsBinaries) {
       }
       const restarted = isRestarted ? " (its server was restarted)" : "";
       t.log(`longest without a write ${(longestMs / 1_000).toFixed(1)} s${restarted}; said: ${[...causes].join("; ")}`);
-      t.deepEqual(unexplained, [], "health told the truth");
+      t.deepEqual(unexplained, [], "health reports were true");
       t.true(acknowledged.length > writesWanted, `${acknowledged.length} writes`);
 
       if (!isRestarted) rmSync(ballast);
@@ -101,7 +104,7 @@ for (const binary of natsBinaries) {
         acknowledged.filter((name) => !names.has(name)),
         [],
       );
-      // What another manager would read: from whichever servers have it.
+      // What another manager would read, from any server that has it.
       const link = await connectNats({ ...options, replicas: 3 });
       t.teardown(() => link.close());
       await until(
@@ -125,7 +128,7 @@ function withLabel(spec: ServiceSpec, bytes: number): ServiceSpec {
   });
 }
 
-/** Not a byte more can be written. */
+/** No further byte can be written. */
 function fill(path: string): void {
   const file = openSync(path, "a");
   try {

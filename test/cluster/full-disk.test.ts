@@ -1,5 +1,5 @@
-// A manager whose nats-server has a small disk of its own, in a mount namespace of the manager's: what follows when the disk
-// is full, to the last byte, while changes are written; and what does when there is room again.
+// A manager whose nats-server has its own small disk, in the manager's mount namespace: behaviour while the disk is full to the
+// last byte and changes are written, and after space is freed.
 import { closeSync, existsSync, openSync, rmSync, writeSync } from "node:fs";
 import { join } from "node:path";
 import test, { type ExecutionContext } from "ava";
@@ -24,9 +24,9 @@ const patienceMs = 120_000;
 
 interface SmallDisk {
   readonly manager: TestManager;
-  /** Not a byte more can be written. */
+  /** No further byte can be written. */
   fill(): void;
-  /** Leaves that many megabytes. */
+  /** Leaves this many megabytes free. */
   fillBut(megabytes: number): void;
   free(): void;
 }
@@ -53,7 +53,7 @@ async function onSmallDisk(t: ExecutionContext, binary: string): Promise<SmallDi
   return { manager, fill: () => fillBut(0), fillBut, free: () => rmSync(ballast) };
 }
 
-/** Resolves when a write was; one that was given up may have happened all the same, so each has its own name. */
+/** Resolves when a write succeeds; one that timed out may have happened anyway, so each attempt has its own name. */
 async function accepted(manager: TestManager): Promise<void> {
   let n = 0;
   await until(
@@ -66,12 +66,12 @@ async function accepted(manager: TestManager): Promise<void> {
   );
 }
 
-/** As root alone: it mounts. */
+/** Needs root: it mounts. */
 const rootTest = process.getuid?.() === 0 ? test.serial : test.serial.skip;
 
 for (const binary of natsBinaries) {
   rootTest(
-    `while the log's disk is full writes are refused with that reason, all else goes on, and so do they once there is room (${binary})`,
+    `while the log's disk is full, writes are rejected with that reason and all else works; writes resume once space is free (${binary})`,
     async (t) => {
       t.timeout(600_000);
       const { manager, fill, free } = await onSmallDisk(t, binary);
@@ -88,7 +88,7 @@ for (const binary of natsBinaries) {
       fill();
       let n = 0;
       await until(
-        "writes to be refused for that reason",
+        "writes to be rejected for that reason",
         async () => {
           const answer = await createService(manager, sleepers(`refused${(n += 1)}`, 0), 5_000).then(
             () => "accepted",
@@ -114,11 +114,11 @@ for (const binary of natsBinaries) {
       t.deepEqual(
         acknowledged.filter((name) => !names.has(name)),
         [],
-        "what was acknowledged is there",
+        "every acknowledged write is present",
       );
       t.is(manager.process.child.pid, pid);
       t.true(manager.process.isRunning);
-      t.is(agent.sessions().length, 1, "the session stays");
+      t.is(agent.sessions().length, 1, "the session survives");
       t.deepEqual(
         taskProcesses(agent.dataDir).filter(({ slot }) => slot.startsWith("web.")),
         before,
@@ -128,24 +128,21 @@ for (const binary of natsBinaries) {
         ids.filter((id) => !now.includes(id)),
         [],
       );
-      await until("nothing to be wrong", async () => (await status(manager)).troubles.length === 0, patienceMs);
+      await until("no trouble to remain", async () => (await status(manager)).troubles.length === 0, patienceMs);
       t.log(`${acknowledged.length} writes acknowledged`);
     },
   );
 }
 
-rootTest(
-  "a manager starts on a disk that has become half full, and on one that is full to the last byte",
-  async (t) => {
-    t.timeout(600_000);
-    const dataDir = "nats/nats/server.conf";
-    for (const binary of natsBinaries) {
-      const { manager, fill, free } = await onSmallDisk(t, binary);
-      await createService(manager, sleepers("web", 0));
-      t.true(existsSync(`/proc/${manager.process.child.pid}/root${manager.dataDir}/${dataDir}`));
-      fill();
-      free();
-      await accepted(manager);
-    }
-  },
-);
+rootTest("a manager starts on a disk that has become half full, and on one that is completely full", async (t) => {
+  t.timeout(600_000);
+  const dataDir = "nats/nats/server.conf";
+  for (const binary of natsBinaries) {
+    const { manager, fill, free } = await onSmallDisk(t, binary);
+    await createService(manager, sleepers("web", 0));
+    t.true(existsSync(`/proc/${manager.process.child.pid}/root${manager.dataDir}/${dataDir}`));
+    fill();
+    free();
+    await accepted(manager);
+  }
+});

@@ -1,11 +1,11 @@
-// A global service over real processes: one command on each node, whatever happens to nodes and manager.
+// A global service over real processes: one command on each node, through faults of nodes and manager.
 import test from "ava";
 import { nodeCalled, runningTasks } from "../fixtures/control-client.ts";
 import { startAgent, startManager } from "../fixtures/muster.ts";
 import { endProcessesOf, taskProcesses, watchForDoubles } from "../fixtures/processes.ts";
 import { until } from "../fixtures/until.ts";
 
-test.serial("one command runs on each node that is meant, and nowhere twice", async (t) => {
+test.serial("one command runs on each matching node, never twice", async (t) => {
   t.timeout(300_000);
   const manager = await startManager(t);
   const one = await startAgent(t, manager, { hostname: "one" });
@@ -35,7 +35,7 @@ test.serial("one command runs on each node that is meant, and nowhere twice", as
   await manager.muster("node", "update", "--label-rm", "zone", id);
   await runs(one, two);
 
-  // The whole cluster at once, as when the power fails.
+  // The whole cluster at once, as in a power failure.
   for (const each of [manager, one, two]) await each.process.end("SIGKILL");
   for (const { dataDir } of [one, two, manager]) await endProcessesOf(dataDir);
   for (const each of [manager, one, two]) each.process.start();

@@ -1,4 +1,4 @@
-// Health checks of processes: by command, HTTP and TCP, through kill -9 of the agent, and what they do to a rollout.
+// Health checks of processes by command, HTTP and TCP, through kill -9 of the agent, and their effect on a rollout.
 import { rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import test, { type ExecutionContext } from "ava";
@@ -13,16 +13,16 @@ interface Row {
   readonly Error: string;
 }
 
-/** For a server that a busy machine takes long to start. */
+/** Allows for a server that starts slowly on a busy machine. */
 const patient = ["--health-start-period", "1h", "--health-start-interval", "200ms"];
 
-/** The server's pid on this machine: it knows another one, in the namespace of its task. */
+/** The server's pid on this machine; in its task's namespace it has another. */
 function serverIn(folder: string): number {
   const [pid = 0] = processesOf(folder).filter((each) => commandOf(each).startsWith(`${process.execPath} -e `));
   return pid;
 }
 
-/** Looks often, and has a bound that a busy machine does not reach. */
+/** Checks often, with a timeout that a busy machine does not reach. */
 const often = ["--health-interval", "200ms", "--health-timeout", "20s", "--restart-delay", "0s", "--detach"];
 
 async function world(t: ExecutionContext) {
@@ -42,7 +42,7 @@ async function untilState(manager: TestManager, service: string, state: string):
   );
 }
 
-/** Serves on the port, well or not, as the file is there or not. */
+/** Serves on the port, healthy while the file exists. */
 function server(port: number, well: string): readonly string[] {
   const script = `
     require("http").createServer((_, answer) => {
@@ -52,45 +52,48 @@ function server(port: number, well: string): readonly string[] {
   return ["--driver", "exec", "--", process.execPath, "-e", script];
 }
 
-test.serial("a task is STARTING until its check passes, goes on through kill -9 of the agent, and fails", async (t) => {
-  const { agent, folder, manager, well } = await world(t);
-  const port = await freePort();
-  const check = ["--health-http", `http://shop.example:${port}/ready`, "--health-retries", "2", ...patient];
-  const create = ["service", "create", "--name", "web", ...often, ...check];
-  await manager.muster(...create, ...server(port, well));
-  const why = (): Promise<string> => manager.muster("why", "web.1");
-  await until("what the check says", async () => /answered 503: not yet/.test(await why()));
-  t.regex(await why(), new RegExp(`its health check pass: GET shop.example:${port}/ready`));
-  const waiting = await untilState(manager, "web", "Starting");
-  t.regex(await manager.muster("service", "inspect", "--pretty", "web"), /Test = GET shop\.example:\d+\/ready/);
+test.serial(
+  "a task is STARTING until its check passes, continues through kill -9 of the agent, and fails",
+  async (t) => {
+    const { agent, folder, manager, well } = await world(t);
+    const port = await freePort();
+    const check = ["--health-http", `http://shop.example:${port}/ready`, "--health-retries", "2", ...patient];
+    const create = ["service", "create", "--name", "web", ...often, ...check];
+    await manager.muster(...create, ...server(port, well));
+    const why = (): Promise<string> => manager.muster("why", "web.1");
+    await until("the check's output", async () => /answered 503: not yet/.test(await why()));
+    t.regex(await why(), new RegExp(`its health check pass: GET shop.example:${port}/ready`));
+    const waiting = await untilState(manager, "web", "Starting");
+    t.regex(await manager.muster("service", "inspect", "--pretty", "web"), /Test = GET shop\.example:\d+\/ready/);
 
-  await agent.process.end("SIGKILL");
-  agent.process.start();
-  await until("the agent's next session", () => agent.sessions().length > 1);
-  t.is((await untilState(manager, "web", "Starting")).ID, waiting.ID, "it has still to pass");
-  writeFileSync(well, "");
-  t.is((await untilState(manager, "web", "Running")).ID, waiting.ID);
-  const before = serverIn(folder);
-  t.true(before > 0);
+    await agent.process.end("SIGKILL");
+    agent.process.start();
+    await until("the agent's next session", () => agent.sessions().length > 1);
+    t.is((await untilState(manager, "web", "Starting")).ID, waiting.ID, "its check has still to pass");
+    writeFileSync(well, "");
+    t.is((await untilState(manager, "web", "Running")).ID, waiting.ID);
+    const before = serverIn(folder);
+    t.true(before > 0);
 
-  await agent.process.end("SIGKILL");
-  agent.process.start();
-  await until("the agent's next session", () => agent.sessions().length > 2);
-  t.is((await untilState(manager, "web", "Running")).ID, waiting.ID);
-  t.true(isAlive(before), "the process is the same");
-  rmSync(well);
-  const failed = await untilState(manager, "web", "Failed");
-  t.is(failed.ID, waiting.ID);
-  t.regex(
-    failed.Error,
-    /unhealthy: 2 checks failed in a row, the last: GET http:\/\/127\.0\.0\.1:\d+\/ready: answered 503/,
-  );
-  t.false(isAlive(before), "it was stopped before it failed");
-  const successor = await untilState(manager, "web", "Starting");
-  t.not(successor.ID, waiting.ID);
-});
+    await agent.process.end("SIGKILL");
+    agent.process.start();
+    await until("the agent's next session", () => agent.sessions().length > 2);
+    t.is((await untilState(manager, "web", "Running")).ID, waiting.ID);
+    t.true(isAlive(before), "the process is the same");
+    rmSync(well);
+    const failed = await untilState(manager, "web", "Failed");
+    t.is(failed.ID, waiting.ID);
+    t.regex(
+      failed.Error,
+      /unhealthy: 2 checks failed in a row, the last: GET http:\/\/127\.0\.0\.1:\d+\/ready: answered 503/,
+    );
+    t.false(isAlive(before), "it was stopped before it failed");
+    const successor = await untilState(manager, "web", "Starting");
+    t.not(successor.ID, waiting.ID);
+  },
+);
 
-test.serial("commands and connections are checks too, and a version that is not well is rolled back", async (t) => {
+test.serial("command and TCP checks work, and an unhealthy version is rolled back", async (t) => {
   const { manager, well } = await world(t);
   const port = await freePort();
   writeFileSync(well, "");
@@ -103,7 +106,7 @@ test.serial("commands and connections are checks too, and a version that is not 
   await untilState(manager, "tcp", "Running");
   await untilState(manager, "command", "Running");
   await manager.muster("service", "update", "--detach", "--health-cmd", "echo broken; exit 9", "command");
-  await until("the way back", async () =>
+  await until("the rollback", async () =>
     /rollback_completed/.test(await manager.muster("service", "inspect", "--pretty", "command")),
   );
   const tasks = await tasksOf(manager, "command");

@@ -1,4 +1,5 @@
-// What a cluster was, over real processes and a real log: printed then, looked at later, also after the manager was killed.
+// A cluster's past, over real processes and a real log: output recorded before a change matches the output of --at later, also
+// after the manager was killed.
 import test from "ava";
 import { createService, sleepers, status, tasks } from "../fixtures/control-client.ts";
 import { runMuster, startAgent, startManager } from "../fixtures/muster.ts";
@@ -12,13 +13,13 @@ const reads: readonly (readonly string[])[] = [
   ["secret", "inspect", "key"],
 ];
 
-/** Ages of what is printed are told from now, or from the moment that is looked at; columns are as wide as they are. */
+/** Ages depend on now or on the requested moment, and column widths on them, so both are normalised. */
 function ageless(text: string): string {
   return text.replaceAll(/\b(?:Less than a second|About an? \w+|\d+ \w+) ago\b/gi, "AGE").replaceAll(/ +/g, " ");
 }
 
 test.serial(
-  "what was printed before a change and a kill -9 is printed again with --at, and history tells the change",
+  "output from before a change and a kill -9 is reproduced with --at, and history shows the change",
   async (t) => {
     t.timeout(300_000);
     const manager = await startManager(t);
@@ -34,7 +35,7 @@ test.serial(
       for (const read of reads) outputs.push(ageless(await manager.muster(...read, ...more)));
       return outputs;
     };
-    // Until nothing was written between the first and the last look.
+    // Until no write happens between the first and the last read.
     let before: readonly string[] = [];
     let version = 0;
     await until("a quiet moment", async () => {

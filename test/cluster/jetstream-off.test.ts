@@ -1,4 +1,4 @@
-// JetStream that is turned off while a manager uses it: in the whole server, and for its account. The named trouble says which.
+// JetStream disabled while a manager uses it, in the whole server or for its account: the trouble says which.
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { writeFile } from "node:fs/promises";
@@ -14,10 +14,10 @@ import { natsBinaries, signal, temporaryFolder, testTelemetry, until } from "../
 
 interface Off {
   readonly what: string;
-  /** The server's configuration but for its port. */
+  /** The server's configuration except its port. */
   configOf(isOn: boolean, storage: string): string;
   readonly sentence: RegExp;
-  /** What the sentence says to do. */
+  /** The fix that the sentence recommends. */
   readonly remedy: "start again" | "reload";
 }
 
@@ -41,56 +41,53 @@ jetstream { store_dir: ${JSON.stringify(storage)} }`,
 
 for (const binary of natsBinaries)
   for (const { what, configOf, remedy, sentence } of ways)
-    test.serial(
-      `JetStream that is turned off ${what} is a trouble of that name until it is on again (${binary})`,
-      async (t) => {
-        t.timeout(300_000);
-        const folder = await temporaryFolder(t);
-        const telemetry = await testTelemetry();
-        const config = join(folder, "server.conf");
-        const port = await freePort();
-        const write = (isOn: boolean): Promise<void> =>
-          writeFile(config, `listen: "127.0.0.1:${port}"\n${configOf(isOn, join(folder, "storage"))}\n`);
-        await write(true);
-        const start = (): ChildProcess => spawn(binary, ["-c", config], { stdio: "ignore" });
-        const end = async (server: ChildProcess): Promise<void> => {
-          const ended = once(server, "exit");
-          server.kill("SIGKILL");
-          await ended;
-        };
-        let server = start();
-        t.teardown(() => end(server));
-        const link = await connectNats({
-          servers: [`nats://127.0.0.1:${port}`],
-          user: "a",
-          pass: "b",
-          name: "test",
-          telemetry,
-          firstConnectMs: 60_000,
-        });
-        t.teardown(() => link.close());
-        const troubles = createTroubles({ clock: new SystemClock(), telemetry });
-        const reporting = reportLogTroubles(troubles, link, null);
-        t.teardown(() => reporting.stop());
-        const asking = setInterval(() => void link.log.bounds(500), 300);
-        t.teardown(() => clearInterval(asking));
-        const said = (): string => troubles.all().find(({ kind }) => kind === Trouble_Kind.LOG_OFF)?.sentence ?? "";
-        t.not(await link.log.bounds(10_000), null);
-        t.is(said(), "");
+    test.serial(`JetStream disabled ${what} is reported as such until it is enabled again (${binary})`, async (t) => {
+      t.timeout(300_000);
+      const folder = await temporaryFolder(t);
+      const telemetry = await testTelemetry();
+      const config = join(folder, "server.conf");
+      const port = await freePort();
+      const write = (isOn: boolean): Promise<void> =>
+        writeFile(config, `listen: "127.0.0.1:${port}"\n${configOf(isOn, join(folder, "storage"))}\n`);
+      await write(true);
+      const start = (): ChildProcess => spawn(binary, ["-c", config], { stdio: "ignore" });
+      const end = async (server: ChildProcess): Promise<void> => {
+        const ended = once(server, "exit");
+        server.kill("SIGKILL");
+        await ended;
+      };
+      let server = start();
+      t.teardown(() => end(server));
+      const link = await connectNats({
+        servers: [`nats://127.0.0.1:${port}`],
+        user: "a",
+        pass: "b",
+        name: "test",
+        telemetry,
+        firstConnectMs: 60_000,
+      });
+      t.teardown(() => link.close());
+      const troubles = createTroubles({ clock: new SystemClock(), telemetry });
+      const reporting = reportLogTroubles(troubles, link, null);
+      t.teardown(() => reporting.stop());
+      const asking = setInterval(() => void link.log.bounds(500), 300);
+      t.teardown(() => clearInterval(asking));
+      const said = (): string => troubles.all().find(({ kind }) => kind === Trouble_Kind.LOG_OFF)?.sentence ?? "";
+      t.not(await link.log.bounds(10_000), null);
+      t.is(said(), "");
 
-        await write(false);
-        signal(server.pid ?? 0, "SIGHUP");
-        await until("the trouble", () => said() !== "");
-        t.regex(said(), sentence);
-        t.is(troubles.cause(), said(), "it blocks");
+      await write(false);
+      signal(server.pid ?? 0, "SIGHUP");
+      await until("the trouble", () => said() !== "");
+      t.regex(said(), sentence);
+      t.is(troubles.cause(), said(), "it blocks");
 
-        await write(true);
-        if (remedy === "reload") signal(server.pid ?? 0, "SIGHUP");
-        else {
-          await end(server);
-          server = start();
-        }
-        await until("its end", () => said() === "");
-        await until("the log", async () => (await link.log.bounds(1_000)) !== null);
-      },
-    );
+      await write(true);
+      if (remedy === "reload") signal(server.pid ?? 0, "SIGHUP");
+      else {
+        await end(server);
+        server = start();
+      }
+      await until("its end", () => said() === "");
+      await until("the log", async () => (await link.log.bounds(1_000)) !== null);
+    });

@@ -1,4 +1,4 @@
-// Jobs and a schedule over real processes: they run to their ends, and go on under another manager process.
+// Jobs and a schedule over real processes: they run to completion, and continue under another manager process.
 import { appendFileSync, existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import test from "ava";
@@ -6,7 +6,7 @@ import { startAgent, startManager, tempDir } from "../fixtures/muster.ts";
 import { endProcessesOf } from "../fixtures/processes.ts";
 import { until } from "../fixtures/until.ts";
 
-test.serial("jobs are run to their ends, fail for good when they must, and are looked back on", async (t) => {
+test.serial("jobs run to completion, fail permanently when they must, and keep their history", async (t) => {
   t.timeout(300_000);
   const manager = await startManager(t);
   await startAgent(t, manager);
@@ -39,7 +39,7 @@ test.serial("jobs are run to their ends, fail for good when they must, and are l
   );
   t.regex(await manager.muster("job", "ls"), /fails +failed +0\/1/);
 
-  // Each run adds a line with its due time; the manager is killed between two of them, and in one.
+  // Each run adds a line with its due time; the manager is killed once between two runs and once during one.
   const runs = join(dir, "runs");
   const due = (): readonly string[] => (existsSync(runs) ? readFileSync(runs, "utf8").split("\n").slice(0, -1) : []);
   const schedule = ["--schedule", "*/2 * * * * *", "--name", "tick", "--history", "20", "--overlap", "allow"];
@@ -60,8 +60,8 @@ test.serial("jobs are run to their ends, fail for good when they must, and are l
   );
   t.true(steady);
   const names = due();
-  t.is(new Set(names).size, names.length, "no run was started twice");
+  t.is(new Set(names).size, names.length, "no run started twice");
   t.regex(await manager.muster("why", "tick"), /somebody to resume its schedule/);
   await manager.muster("job", "rm", "tick");
-  await until("the runs are gone", async () => !(await manager.muster("job", "ls")).includes("tick"));
+  await until("the runs to be removed", async () => !(await manager.muster("job", "ls")).includes("tick"));
 });

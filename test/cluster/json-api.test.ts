@@ -1,5 +1,5 @@
-// The JSON API of a real manager: the clients of docs/json-api.md as they stand there, a stock one, and who did it; and what
-// running tasks are asked over it.
+// The JSON API of a real manager: the clients printed in docs/json-api.md, a stock one, the history of who did what; and
+// requests to running tasks over it.
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { readFileSync, writeFileSync } from "node:fs";
@@ -16,14 +16,14 @@ import { password, TestClient, type Reply } from "../support/json-api.ts";
 
 const page = readFileSync(new URL("../../docs/json-api.md", import.meta.url), "utf8");
 
-/** The block of that language. */
+/** The page's code block in that language. */
 function blockOf(language: string): string {
   const [, block] = new RegExp(`\`\`\`${language}\n([\\s\\S]*?)\`\`\``).exec(page) ?? [];
   if (block === undefined) throw new Error(`docs/json-api.md has no client in ${language}`);
   return block;
 }
 
-/** The client's output, as it grows; it is ended with the test. */
+/** The client's output as it grows; the client ends with the test. */
 function started(command: string, args: readonly string[], env: Record<string, string> = {}) {
   const child = spawn(command, args, { stdio: ["pipe", "pipe", "pipe"], env: { ...process.env, ...env } });
   const output = { text: "" };
@@ -34,7 +34,7 @@ function started(command: string, args: readonly string[], env: Record<string, s
 }
 
 test.serial(
-  "clients of the page and a stock client log in, look and watch; the history has the user's name",
+  "the page's clients and a stock client log in, read and watch; the history has the user's name",
   async (t) => {
     t.timeout(300_000);
     const port = await freePort();
@@ -42,7 +42,7 @@ test.serial(
     const dir = tempDir(t, "json");
     const [ca, secret] = [join(dir, "ca.pem"), join(dir, "password")];
     writeFileSync(secret, `${password}\n`);
-    // What starts a process is done beside the others: on a busy machine each takes seconds.
+    // Processes start side by side: on a busy machine each takes seconds.
     const [root] = await Promise.all([
       manager.muster("ca"),
       manager.muster("user", "add", "--role", "operator", "--password-file", secret, "ada"),
@@ -64,9 +64,13 @@ test.serial(
     const stockRan = promisify(execFile)(process.execPath, [stock, `wss://localhost:${port}`, "ada", password], {
       env: { ...process.env, NODE_EXTRA_CA_CERTS: ca },
     });
-    await until("the service, by the TypeScript client", () => /application change web\b/.test(watching.output.text));
+    await until("the service in the TypeScript client's output", () =>
+      /application change web\b/.test(watching.output.text),
+    );
     await createService(manager, sleepers("later", 1));
-    await until("the change, by the TypeScript client", () => /application change later\b/.test(watching.output.text));
+    await until("the change in the TypeScript client's output", () =>
+      /application change later\b/.test(watching.output.text),
+    );
 
     const status = await until("the answer to the Python client", () => {
       try {
@@ -94,7 +98,7 @@ test.serial(
   },
 );
 
-/** Asks what a running task is asked, one request after the other. */
+/** Sends a running task's requests, one after the other. */
 async function asker(port: number, ca: string) {
   const client = new TestClient(new WebSocket(`wss://localhost:${port}/`, { ca }));
   await once(client.socket, "open");
@@ -117,7 +121,7 @@ async function asker(port: number, ca: string) {
 }
 
 test.serial(
-  "a unit's output is followed, it is looked at, planned with and sent a signal, which its history tells",
+  "a unit's output is followed, inspected, planned with and signalled, and its history shows it",
   async (t) => {
     t.timeout(300_000);
     const port = await freePort();
@@ -162,7 +166,7 @@ test.serial(
       "every line, each once, in order",
     );
     t.deepEqual(await ask("LogsWatcher", "Stop", {}, String(watched["watcher-id"])), {});
-    await until("who sent it", async () =>
+    await until("the sender's name", async () =>
       /asked by user-ada from 127\.0\.0\.1 with Muster\.Signal SIGHUP/.test(
         await manager.muster("history", "task", "talk.1"),
       ),

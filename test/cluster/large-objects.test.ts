@@ -1,5 +1,5 @@
-// The largest secrets and configs, on a nats-server with its own defaults (messages of 1 MiB): whoever is asked, the leader or
-// another manager, takes the same and refuses the same.
+// The largest secrets and configs, on a nats-server with default settings (messages of 1 MiB): leader and followers accept and
+// reject the same.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { writeFileSync } from "node:fs";
@@ -11,13 +11,13 @@ import { freePort } from "../fixtures/ports.ts";
 import { natsBinaries } from "../fixtures/nats-server.ts";
 import { until } from "../fixtures/until.ts";
 
-/** SwarmKit's: a config has fewer bytes than this, a secret than the other. */
+/** SwarmKit's limits (exclusive): bytes of a config and of a secret. */
 const configBytesLimit = 1_024_000;
 const secretBytesLimit = 512_000;
 
 for (const binary of natsBinaries) {
   test.serial(
-    `the largest secret and config pass through leader and follower, and no larger ones (${binary})`,
+    `the largest secret and config pass through leader and follower, and larger ones do not (${binary})`,
     async (t) => {
       t.timeout(300_000);
       const port = await freePort();
@@ -33,11 +33,11 @@ for (const binary of natsBinaries) {
       const leader = await startManager(t, { nats });
       const follower = await startManager(t, { nats, join: leader });
       const { managerId } = await status(leader);
-      await until("a follower that knows its leader", async () => (await status(follower)).leaderId === managerId);
+      await until("a follower to know its leader", async () => (await status(follower)).leaderId === managerId);
 
       const file = (bytes: number): string => {
         const path = join(folder, `${bytes}`);
-        // Nothing that could be made smaller.
+        // Incompressible.
         writeFileSync(path, Buffer.from(Array.from({ length: bytes }, (_, at) => (at * 7919 + (at >> 8)) & 0xff)));
         return path;
       };
@@ -66,7 +66,7 @@ for (const binary of natsBinaries) {
           const above = await create(through, kind, `too-large-${name}`, file(limit));
           t.not(above.code, 0);
           told.push(above.stderr);
-          // The rest of an object is bounded, too, and by the ledger alone.
+          // The rest of an object has a limit too, which only the ledger enforces.
           const label = Array.from({ length: 3 }, (_, at) => ["--label", `n${at}=${"x".repeat(100_000)}`]).flat();
           const heavy = await create(through, "config", ...label, `heavy-${kind}`, file(configBytesLimit - 1));
           t.not(heavy.code, 0);
@@ -74,9 +74,9 @@ for (const binary of natsBinaries) {
         }
         t.regex(told[0] ?? "", new RegExp(`less than ${limit} bytes`));
         t.regex(told[1] ?? "", /one transaction has room for N: use less data or shorter labels/);
-        t.deepEqual(told.slice(2), told.slice(0, 2), "the same from both");
+        t.deepEqual(told.slice(2), told.slice(0, 2), "the same error from both");
       }
-      // All of it is in the log, and read by both.
+      // The log has all of it, and both managers read it.
       for (const manager of [leader, follower]) {
         const names = await manager.muster("config", "ls", "--format", "{{.Name}}");
         t.is(names.split("\n").length, 4, names);

@@ -1,4 +1,4 @@
-// A real log that went back in time, that others publish to, and that NATS has lost a record of.
+// A real log that went back in time, that strangers publish to, and in which NATS has lost a record.
 import { cpSync, readFileSync, readdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import test, { type ExecutionContext } from "ava";
@@ -14,7 +14,7 @@ import { MarkFile, markFileName } from "../../runtime/system/mark-file.ts";
 import { logStream } from "../../runtime/nats/streams.ts";
 import * as subjects from "../../runtime/subjects.ts";
 
-/** As the manager itself speaks to its own NATS. */
+/** Connected as the manager is to its own NATS. */
 async function natsOf(t: ExecutionContext, { dataDir }: TestManager): Promise<NatsConnection> {
   const access = readFileSync(join(dataDir, "nats", "nats", "access.json"), "utf8");
   const { pass, port, user } = JSON.parse(access) as { pass: string; port: number; user: string };
@@ -24,7 +24,7 @@ async function natsOf(t: ExecutionContext, { dataDir }: TestManager): Promise<Na
 }
 
 test.serial(
-  "a manager refuses an older copy of its log, and goes on when that is accepted, also with a node that joined since",
+  "a manager rejects an older copy of its log, and continues once the operator accepts it, also with a node that joined since",
   async (t) => {
     t.timeout(300_000);
     const manager = await startManager(t);
@@ -53,7 +53,7 @@ test.serial(
     await until("the agent to come back", async () => {
       return (await nodeCalled(accepting, "late")).status?.state === NodeStatus_State.READY;
     });
-    await until("what nobody knows to stop", () => taskProcesses(agent.dataDir).length === 0);
+    await until("tasks unknown to the log to stop", () => taskProcesses(agent.dataDir).length === 0);
     t.true(agent.process.isRunning);
     await accepting.process.end();
     manager.process.start();
@@ -62,54 +62,51 @@ test.serial(
   },
 );
 
-test.serial(
-  "what others publish to the log is passed over, a lost record is found, and the rest is kept",
-  async (t) => {
-    t.timeout(300_000);
-    const manager = await startManager(t);
-    await createService(manager, sleepers("before", 0));
-    const nats = await natsOf(t, manager);
-    nats.publish(subjects.log, Uint8Array.of(1, 2, 3));
-    await nats.flush();
-    await createService(manager, sleepers("after", 0));
-    t.regex(await manager.muster("info"), /something else publishes to the log's subject: 1 messages/);
-    await manager.process.end();
-    manager.process.start();
-    await manager.ready();
-    t.deepEqual((await serviceNames(manager)).toSorted(), ["after", "before"]);
-    await manager.process.end();
-    const whole = await runMuster(["log", "check", "--data-dir", manager.dataDir]);
-    t.is(whole.code, 0, whole.stderr);
-    t.regex(whole.stdout, /1 messages are not this cluster's: \d+\nResult: +whole/);
+test.serial("strangers' records are skipped, a lost record is detected, and the rest survives", async (t) => {
+  t.timeout(300_000);
+  const manager = await startManager(t);
+  await createService(manager, sleepers("before", 0));
+  const nats = await natsOf(t, manager);
+  nats.publish(subjects.log, Uint8Array.of(1, 2, 3));
+  await nats.flush();
+  await createService(manager, sleepers("after", 0));
+  t.regex(await manager.muster("info"), /something else publishes to the log's subject: 1 messages/);
+  await manager.process.end();
+  manager.process.start();
+  await manager.ready();
+  t.deepEqual((await serviceNames(manager)).toSorted(), ["after", "before"]);
+  await manager.process.end();
+  const whole = await runMuster(["log", "check", "--data-dir", manager.dataDir]);
+  t.is(whole.code, 0, whole.stderr);
+  t.regex(whole.stdout, /1 messages are not this cluster's: \d+\nResult: +whole/);
 
-    manager.process.start();
-    await manager.ready();
-    await createService(manager, sleepers("gone", 0));
-    const again = await natsOf(t, manager);
-    const manage = await again.jetstreamManager();
-    const { state } = await manage.streams.info(logStream);
-    await manage.streams.deleteMessage(logStream, state.last_seq - 1, false);
-    await manager.process.end();
-    const refused = await runMuster(manager.process.args);
-    t.is(refused.code, 1, refused.stderr);
-    t.regex(refused.stderr, /NATS has lost it.*muster log check/);
-    const checked = await runMuster(["log", "check", "--data-dir", manager.dataDir]);
-    t.is(checked.code, 1);
-    t.regex(checked.stdout, /Result: +breaks at record \d+: NATS has lost it/);
-    const repaired = await runMuster(["log", "repair", "--yes", "--data-dir", manager.dataDir]);
-    t.is(repaired.code, 0, repaired.stderr);
-    t.regex(repaired.stdout, /Repaired: the log goes on/);
-    t.is(readdirSync(manager.dataDir).filter((name) => name.startsWith("log-removed-")).length, 1);
-    const mark = readMark(new MarkFile(join(manager.dataDir, markFileName)));
-    t.true(timeMs(mark?.lossAccepted ?? null) > 0, "nodes of the lost part are taken back, as with the flag");
-    manager.process.start();
-    await manager.ready();
-    const names = await serviceNames(manager);
-    t.true(names.includes("before") && names.includes("after"), names.join());
-  },
-);
+  manager.process.start();
+  await manager.ready();
+  await createService(manager, sleepers("gone", 0));
+  const again = await natsOf(t, manager);
+  const manage = await again.jetstreamManager();
+  const { state } = await manage.streams.info(logStream);
+  await manage.streams.deleteMessage(logStream, state.last_seq - 1, false);
+  await manager.process.end();
+  const refused = await runMuster(manager.process.args);
+  t.is(refused.code, 1, refused.stderr);
+  t.regex(refused.stderr, /NATS has lost it.*muster log check/);
+  const checked = await runMuster(["log", "check", "--data-dir", manager.dataDir]);
+  t.is(checked.code, 1);
+  t.regex(checked.stdout, /Result: +breaks at record \d+: NATS has lost it/);
+  const repaired = await runMuster(["log", "repair", "--yes", "--data-dir", manager.dataDir]);
+  t.is(repaired.code, 0, repaired.stderr);
+  t.regex(repaired.stdout, /Repaired: the log goes on/);
+  t.is(readdirSync(manager.dataDir).filter((name) => name.startsWith("log-removed-")).length, 1);
+  const mark = readMark(new MarkFile(join(manager.dataDir, markFileName)));
+  t.true(timeMs(mark?.lossAccepted ?? null) > 0, "nodes of the lost part are accepted again, as with the flag");
+  manager.process.start();
+  await manager.ready();
+  const names = await serviceNames(manager);
+  t.true(names.includes("before") && names.includes("after"), names.join());
+});
 
-test.serial("a node that joined in records which a repair gave up comes back as the node that it was", async (t) => {
+test.serial("a node whose records a repair discarded comes back with the same identity", async (t) => {
   t.timeout(300_000);
   const manager = await startManager(t);
   await createService(manager, sleepers("before", 0));
@@ -121,7 +118,7 @@ test.serial("a node that joined in records which a repair gave up comes back as 
   const isReady = async () => (await nodeCalled(manager, "late")).status?.state === NodeStatus_State.READY;
   await until("the agent to be READY", isReady);
   const { id } = await nodeCalled(manager, "late");
-  // The record after those that are kept: all that follows it, the node's among it, cannot be read any more.
+  // The record after the kept ones: everything after it, including the node's records, becomes unreadable.
   await manage.streams.deleteMessage(logStream, state.last_seq + 1, false);
   await manager.process.end();
   const repaired = await runMuster(["log", "repair", "--yes", "--data-dir", manager.dataDir]);

@@ -1,5 +1,5 @@
-// What a power failure in all three places may do to the bucket of leases: no copy of it has what their consensus says it had.
-// Seen with nats-server 2.15.1, after a cut at the right moment; made here by removing what such a cut loses.
+// A possible effect of a power failure in all three places: no copy of the lease bucket has the data that its consensus state
+// claims. Seen with nats-server 2.15.1 after a cut at the right moment; reproduced here by removing what such a cut loses.
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import test, { type ExecutionContext } from "ava";
@@ -13,9 +13,9 @@ import { currentNats, testTelemetry, until } from "../fixtures/nats-server.ts";
 const names = ["n0", "n1", "n2"];
 const value = new Uint8Array([1]);
 
-/** All servers start again, and have nothing of the bucket but what their consensus knows of it. */
+/** Restarts all servers with only the consensus state of the bucket. */
 async function loseLeases(cluster: TestCluster): Promise<void> {
-  // A server that ends in order has its consensus say how far the stream was.
+  // A server that shuts down in order records the stream's position in its consensus state.
   await Promise.all(names.map((name) => cluster.kill(name, "SIGTERM")));
   for (const name of names) {
     const messages = join(cluster.storageOf(name), "jetstream", "$G", "streams", leaseStream, "msgs");
@@ -32,37 +32,32 @@ async function connected(t: ExecutionContext, cluster: TestCluster): Promise<Nat
   return link;
 }
 
-test.serial(
-  "a bucket of leases that all three servers have lost is made anew, and leases are taken there",
-  async (t) => {
-    t.timeout(600_000);
-    const cluster = await natsCluster(t, currentNats);
-    const link = await connected(t, cluster);
-    let revision = 0;
-    const renewed = async (): Promise<boolean> => {
-      const outcome =
-        revision === 0
-          ? await link.leases.create("leader", value)
-          : await link.leases.update("leader", value, revision);
-      if (outcome.kind === "conflict") revision = 0;
-      if (outcome.kind !== "stored") return false;
-      revision = outcome.revision;
-      return true;
-    };
-    for (let count = 0; count < 50; count += 1) await until("a lease", renewed);
-    const before = revision;
-    t.true(before >= 50);
-    await link.log.append(new Uint8Array([7]), 0);
+test.serial("a lease bucket that all three servers have lost is recreated, and leases work in it", async (t) => {
+  t.timeout(600_000);
+  const cluster = await natsCluster(t, currentNats);
+  const link = await connected(t, cluster);
+  let revision = 0;
+  const renewed = async (): Promise<boolean> => {
+    const outcome =
+      revision === 0 ? await link.leases.create("leader", value) : await link.leases.update("leader", value, revision);
+    if (outcome.kind === "conflict") revision = 0;
+    if (outcome.kind !== "stored") return false;
+    revision = outcome.revision;
+    return true;
+  };
+  for (let count = 0; count < 50; count += 1) await until("a lease", renewed);
+  const before = revision;
+  t.true(before >= 50);
+  await link.log.append(new Uint8Array([7]), 0);
 
-    await loseLeases(cluster);
-    revision = 0;
-    await until("a lease in the new bucket", renewed, 300_000);
-    t.true(revision > before, "revisions grow");
-    t.deepEqual(await link.log.bounds(10_000), { first: 1, last: 1 }, "the log is as it was");
-  },
-);
+  await loseLeases(cluster);
+  revision = 0;
+  await until("a lease in the new bucket", renewed, 300_000);
+  t.true(revision > before, "revisions grow");
+  t.deepEqual(await link.log.bounds(10_000), { first: 1, last: 1 }, "the log is unchanged");
+});
 
-test.serial("a manager that starts where the bucket is stuck makes it anew as well", async (t) => {
+test.serial("a manager that starts while the bucket is stuck recreates it too", async (t) => {
   t.timeout(600_000);
   const cluster = await natsCluster(t, currentNats);
   const before = await connected(t, cluster);
@@ -78,7 +73,7 @@ test.serial("a manager that starts where the bucket is stuck makes it anew as we
   t.pass();
 });
 
-test.serial("while nobody leads the bucket of leases, managers name the bucket, not the log", async (t) => {
+test.serial("while the lease bucket has no leader, managers name the bucket, not the log", async (t) => {
   t.timeout(600_000);
   const cluster = await natsCluster(t, currentNats);
   const manager = await startManager(t, { args: cluster.urls.flatMap((url) => ["--nats", url]) });
@@ -91,7 +86,7 @@ test.serial("while nobody leads the bucket of leases, managers name the bucket, 
   await until("the log to be led again", async () => (await observer.log.bounds(1_000)) !== null);
   const since = performance.now();
   await until("the manager to notice", async () => !(await status(manager)).healthy, 300_000);
-  /** Sentence → when it was said last. */
+  /** Sentence → when it was last reported. */
   const said = new Map<string, number>();
   await until(
     "a leader again",
@@ -107,5 +102,5 @@ test.serial("while nobody leads the bucket of leases, managers name the bucket, 
     Math.max(-1, ...[...said].flatMap(([sentence, ms]) => (sentence.startsWith(beginning) ? [ms] : [])));
   const named = last("the bucket of leases has no leader in NATS, though 3 of 3 servers answer");
   t.true(named > 0, "it is named");
-  t.true(named > last("the log has no leader"), "the log is not, once it is led");
+  t.true(named > last("the log has no leader"), "the log is not named once it has a leader");
 });

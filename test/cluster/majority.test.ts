@@ -1,4 +1,4 @@
-// Managers whose NATS has lost its majority: none of them says that it is healthy, and all name the cause.
+// Managers whose NATS has lost its majority: none reports healthy, and all name the cause.
 import test from "ava";
 import { OperatorService, Trouble_Kind, WhyRequest } from "../../proto/gen/messages.ts";
 import { ask, createService, runningTasks, sleepers, status } from "../fixtures/control-client.ts";
@@ -12,7 +12,7 @@ const cause = "NATS has no majority: 1 of 3 servers answers";
 
 for (const binary of natsBinaries) {
   test.serial(
-    `two of three nats-servers dead: every manager is unhealthy, says why everywhere, and recovers by itself (${binary})`,
+    `with two of three nats-servers dead, every manager is unhealthy, gives the reason everywhere, and recovers by itself (${binary})`,
     async (t) => {
       t.timeout(600_000);
       const cluster = await natsCluster(t, binary);
@@ -57,7 +57,7 @@ for (const binary of natsBinaries) {
       }
       const refused = await t.throwsAsync(createService(second, sleepers("refused", 0), 20_000));
       t.regex(refused.message, /1 of 3 servers answers/);
-      t.is((await runningTasks(second)).length, 2, "nobody is killed because NATS is away");
+      t.is((await runningTasks(second)).length, 2, "losing NATS ends no task");
 
       cluster.start("n0");
       cluster.start("n2");

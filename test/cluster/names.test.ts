@@ -1,4 +1,4 @@
-// Names and virtual addresses of services among tasks of agents: real name servers, rules and packets, on machines that are
+// Names and virtual addresses of services among agents' tasks: real name servers, rules and packets, on machines that are
 // namespaces.
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -18,7 +18,7 @@ const server = `require("net").createServer((peer) => {
   peer.end(peer.localAddress);
 }).listen(80, "0.0.0.0");`;
 
-/** Prints, as JSON, for each `?NAME` its addresses by the task's own resolver, and for each other word who answers there. */
+/** Prints as JSON: for each `?NAME`, its addresses from the task's own resolver; for each other word, who answers there. */
 const client = `const dns = require("dns").promises, net = require("net");
 const lookup = (name) => dns.lookup(name, { all: true, family: 4 }).then((all) => all.map((each) => each.address).sort().join(" "), (error) => error.code);
 const reach = (host) => new Promise((resolve) => {
@@ -36,7 +36,7 @@ interface Row {
   readonly CurrentState: string;
 }
 
-/** The tasks that run of a service, once there are so many. */
+/** The running tasks of a service, once there are this many. */
 async function running(manager: TestManager, service: string, count: number): Promise<readonly Row[]> {
   let rows: readonly Row[] = [];
   await until(`${count} tasks of ${service}`, async () => {
@@ -60,7 +60,7 @@ async function from(manager: TestManager, task: string, ...words: readonly strin
 real("tasks find services by name, and reach each of their tasks by the virtual address", async (t) => {
   const { hub, machines } = startLab(t, 1);
   const machine = machines[0] as Machine;
-  // As on any machine, what nobody is known to have goes out there.
+  // As on any machine, traffic to unassigned addresses leaves there.
   await machine.run("ip", "route", "add", "default", "via", hub.address);
   const manager = await startManager(t, { on: machine });
   const agent = await startAgent(t, manager, { on: machine, hostname: "one" });
@@ -79,7 +79,7 @@ real("tasks find services by name, and reach each of their tasks by the virtual 
   const asks = (...words: readonly string[]): Promise<readonly string[]> => from(manager, ask, ...words);
 
   let replicas: readonly string[] = [];
-  await until("both to be named", async () => {
+  await until("both names to resolve", async () => {
     replicas = (await asks("?tasks.web"))[0]?.split(" ") ?? [];
     return replicas.length === 2;
   });
@@ -96,7 +96,7 @@ real("tasks find services by name, and reach each of their tasks by the virtual 
   t.deepEqual([single, tasksOf], [single, single]);
   t.deepEqual(new Set([one, two]), new Set(replicas));
 
-  // Each of them, sooner or later, also from one of them: which may get to itself.
+  // Each replica in turn, also from one of them, which may reach itself.
   const reached = async (task: string): Promise<void> => {
     const all = new Set<string>();
     await until("all replicas to answer", async () => {
@@ -108,13 +108,13 @@ real("tasks find services by name, and reach each of their tasks by the virtual 
   await reached(ask);
   await reached(web[0]?.ID ?? "");
 
-  // Of a network that it is not in a task learns nothing, and gets to nothing.
+  // A task cannot resolve or reach anything of a network that it is not in.
   const [name, address] = await from(manager, other, "?web.back", virtual);
   t.regex(name ?? "", /^E(AI_AGAIN|NOTFOUND)$/);
   t.notRegex(address ?? "", /^10/);
 
   await manager.muster("service", "scale", "-d", "web=1");
-  await until("one to be named", async () => (await asks("?tasks.web"))[0]?.includes(" ") === false);
+  await until("one name to resolve", async () => (await asks("?tasks.web"))[0]?.includes(" ") === false);
   const [left = ""] = await asks("?tasks.web");
   const after = await asks(...Array.from({ length: 8 }, () => "web"));
   t.deepEqual([...new Set(after)], [left]);
@@ -122,17 +122,17 @@ real("tasks find services by name, and reach each of their tasks by the virtual 
   await until("connections to be refused", async () => (await asks("web"))[0] === "ECONNREFUSED");
   t.deepEqual(await asks("?web"), [virtual]);
 
-  // What was made for names goes with the last task.
+  // The name server's setup is removed with the last task.
   t.regex(await machine.run("ip", "address", "show", "dev", "lo"), /169\.254\./);
   await manager.muster("service", "rm", "web", "rr", "ask", "other");
-  await until("nothing to be left", async () => {
+  await until("everything to be removed", async () => {
     const addresses = await machine.run("ip", "address", "show", "dev", "lo");
     const tables = await machine.run("/usr/sbin/nft", "list", "tables");
     return !/169\.254\./.test(addresses) && !/muster-services/.test(tables);
   });
 });
 
-real("across nodes, and past policy, names and virtual addresses are the same", async (t) => {
+real("across nodes, and under policies, names and virtual addresses behave the same", async (t) => {
   const { hub, machines } = startLab(t, 2);
   const manager = await startManager(t, { on: hub });
   const args = ["--dataplane-driver", dataplane];
@@ -148,7 +148,7 @@ real("across nodes, and past policy, names and virtual addresses are the same", 
   await running(manager, "web", 2);
   const ask = await only(manager, "ask");
   let replicas: readonly string[] = [];
-  await until("both to be named", async () => {
+  await until("both names to resolve", async () => {
     replicas = (await from(manager, ask, "?tasks.web"))[0]?.split(" ") ?? [];
     return replicas.length === 2;
   });
@@ -158,7 +158,7 @@ real("across nodes, and past policy, names and virtual addresses are the same", 
     return replicas.every((each) => reached.has(each));
   });
 
-  // Who is really meant is what policy looks at; what tasks ask their node is not its matter.
+  // Policies see the real destination and do not affect queries to the node.
   const file = join(tempDir(t, "policy"), "policy.yaml");
   writeFileSync(
     file,
@@ -172,7 +172,7 @@ spec: { selector: "service == 'ask'", types: [egress], egress: [{ action: deny }
 `,
   );
   await manager.muster("policy", "apply", "-f", file);
-  await until("nobody to answer", async () => {
+  await until("no answers to arrive", async () => {
     const answers = await from(manager, ask, ...Array.from({ length: 4 }, () => "web"));
     return answers.every((each) => each === "silence");
   });

@@ -21,7 +21,7 @@ for (const binary of natsBinaries) {
     [one, other].forEach((link, at) =>
       link.bus.subscribe("muster.test.shared", () => (shared[at] = (shared[at] ?? 0) + 1), "group"),
     );
-    // An answered request on each link: what was subscribed before is known to the server.
+    // An answered request on each link proves that the server has registered earlier subscriptions.
     for (const link of [one, other]) {
       const outcome = await link.bus.request("muster.test.echo", bytes("hello"), {
         timeoutMs: 30_000,
@@ -38,7 +38,7 @@ for (const binary of natsBinaries) {
     );
   });
 
-  test(`a request that nobody serves is known at once not to have happened, a silent one times out (${binary})`, async (t) => {
+  test(`a request without responders fails at once as not happened, and an unanswered one times out (${binary})`, async (t) => {
     const { connect } = await natsServer(t, binary);
     const link = await connect();
     t.deepEqual(await link.bus.request("muster.test.nobody", bytes(""), { timeoutMs: 60_000 }), {
@@ -56,7 +56,7 @@ for (const binary of natsBinaries) {
     t.false(link.bus.isUp());
   });
 
-  test(`a frozen nats-server is noticed, nothing hangs meanwhile, and the link comes back (${binary})`, async (t) => {
+  test(`a frozen nats-server is detected, nothing hangs meanwhile, and the link recovers (${binary})`, async (t) => {
     const { connect, server } = await natsServer(t, binary);
     const link = await connect();
     const changes: boolean[] = [];
@@ -72,9 +72,9 @@ for (const binary of natsBinaries) {
 
     signal(server.pid, "SIGSTOP");
     const frozenAt = performance.now();
-    // More than the socket's buffers take: a client that waits for its writes would hang on these.
+    // More than the socket's buffers hold: a client that waits for its writes would hang on these.
     const appends = [1, 2, 3].map(() => link.log.append(randomBytes(4_000_000), 0));
-    const noticedMs = await until("the link is down", () => !link.bus.isUp());
+    const noticedMs = await until("the link to go down", () => !link.bus.isUp());
     const outcomes = await Promise.all(appends);
     t.deepEqual(
       outcomes.map(({ kind }) => kind),
@@ -84,25 +84,25 @@ for (const binary of natsBinaries) {
     t.is((await link.bus.request("muster.test.echo", bytes("b"), { timeoutMs: 500 })).kind, "closed");
     await until("5 s of frost", () => performance.now() - frozenAt > 5_000);
     signal(server.pid, "SIGCONT");
-    const backMs = await until("the link is back", () => link.bus.isUp());
+    const backMs = await until("the link to come back", () => link.bus.isUp());
     t.deepEqual(changes, [false, true]);
     t.is((await link.bus.request("muster.test.echo", bytes("c"), { timeoutMs: 30_000 })).kind, "reply");
     const bounds = await link.log.bounds(2_000);
     t.not(bounds, null);
     const outcome = await link.log.append(bytes("x"), bounds?.last ?? 0);
     t.is(outcome.kind, "appended");
-    await until("the reader goes on", () => outcome.kind === "appended" && last === outcome.sequence);
+    await until("the reader to continue", () => outcome.kind === "appended" && last === outcome.sequence);
     t.log(`noticed after ${noticedMs.toFixed(0)} ms, back ${backMs.toFixed(0)} ms after it ran again`);
   });
 
-  test(`how long a lease lasts is what the bucket says, until somebody names another (${binary})`, async (t) => {
+  test(`a lease's duration comes from the bucket until somebody sets another (${binary})`, async (t) => {
     const { connect } = await natsServer(t, binary);
     t.is((await connect({})).leases.ttlMs, 3_000);
     t.is((await connect({ leaseTtlMs: 9_000 })).leases.ttlMs, 9_000);
     t.is((await connect({})).leases.ttlMs, 9_000);
   });
 
-  test(`a lease is taken once, renewed by its holder only, and free again after its time or its removal (${binary})`, async (t) => {
+  test(`a lease is taken once, renewed only by its holder, and free again after expiry or removal (${binary})`, async (t) => {
     const { connect, server } = await natsServer(t, binary);
     const [one, other] = [await connect({ leaseTtlMs: 1_000 }), await connect({ leaseTtlMs: 1_000 })];
     const outcomes = await Promise.all([one, other].map(({ leases }, at) => leases.create("leader", bytes(`m${at}`))));
@@ -118,7 +118,7 @@ for (const binary of natsBinaries) {
     t.deepEqual(await rival.update("leader", bytes("rival"), first), { kind: "conflict" });
     t.deepEqual(await rival.create("leader", bytes("rival")), { kind: "conflict" });
 
-    // A removal of a revision that was replaced takes nothing away.
+    // Removing a replaced revision has no effect.
     await holder.remove("leader", first);
     t.is((await rival.get("leader")).kind, "found");
     await holder.remove("leader", renewed.kind === "stored" ? renewed.revision : 0);
@@ -129,24 +129,24 @@ for (const binary of natsBinaries) {
     const takenAt = performance.now();
     let free = false;
     await until(
-      "the lease is free",
+      "the lease to be free",
       async () => (free = (await holder.create("leader", bytes("later"))).kind === "stored"),
     );
     const lastedMs = performance.now() - takenAt;
     t.true(free && lastedMs > 500, `${lastedMs}`);
     t.log(`a lease of 1,000 ms was free after ${lastedMs.toFixed(0)} ms`);
 
-    // A key must not come back, nor revisions fall, when the server is killed.
-    await until("the lease has ended", async () => (await holder.get("leader")).kind === "absent");
+    // A key must not come back, nor revisions decrease, when the server is killed.
+    await until("the lease to expire", async () => (await holder.get("leader")).kind === "absent");
     signal(server.pid, "SIGKILL");
-    await until("the server is down", () => !one.bus.isUp());
-    await until("the links are back", () => one.bus.isUp() && other.bus.isUp());
+    await until("the server to go down", () => !one.bus.isUp());
+    await until("the links to come back", () => one.bus.isUp() && other.bus.isUp());
     let afterKill = await holder.create("leader", bytes("after"));
     if (afterKill.kind === "unknown") afterKill = await holder.create("leader", bytes("after"));
     t.true(afterKill.kind === "stored" && retaken.kind === "stored" && afterKill.revision > retaken.revision);
   });
 
-  test(`blobs of 20 MB come back whole, can be replaced, listed and removed (${binary})`, async (t) => {
+  test(`blobs of 20 MB arrive whole and can be replaced, listed and removed (${binary})`, async (t) => {
     const { connect } = await natsServer(t, binary);
     const [one, other] = [await connect(), await connect()];
     const large = new Uint8Array(randomBytes(20_000_000));
@@ -170,7 +170,7 @@ for (const binary of natsBinaries) {
   });
 }
 
-test("a server that is not there, or refuses the password, is a sentence and not the library's error", async (t) => {
+test("a missing server or a rejected password is reported in our own sentence, not the library's error", async (t) => {
   const { server, connect } = await natsServer(t);
   const options = { name: "test", telemetry: await testTelemetry(), firstConnectMs: 200 };
   const wrong = await t.throwsAsync(connectNats({ ...options, servers: [server.url], user: "muster", pass: "wrong" }), {
@@ -195,7 +195,7 @@ test("a server that is not there, or refuses the password, is a sentence and not
   t.true(link.bus.isUp());
 });
 
-test("three replicas on a single server are refused with a sentence", async (t) => {
+test("three replicas on a single server are rejected with a sentence", async (t) => {
   const { connect } = await natsServer(t);
   const problem = await t.throwsAsync(connect({ replicas: 3 }), { instanceOf: NatsProblem });
   t.is(problem?.kind, "unusable");

@@ -13,7 +13,7 @@ import { natsBinaries, testTelemetry, until } from "../fixtures/nats-server.ts";
 const record = (sequence: number): Uint8Array => new TextEncoder().encode(`record ${sequence}`);
 
 for (const binary of natsBinaries) {
-  test(`with three replicas the killed leader of the log is succeeded: nothing acknowledged is lost, readers go on (${binary})`, async (t) => {
+  test(`with three replicas, the log survives the kill of its leader: no acknowledged append is lost, and readers continue (${binary})`, async (t) => {
     const cluster = await natsCluster(t, binary);
     const telemetry = await testTelemetry();
     const options = { servers: cluster.urls, name: "test", telemetry, replicas: 3 as const };
@@ -60,7 +60,7 @@ for (const binary of natsBinaries) {
         failedAt ??= performance.now();
         await delay(20);
         const bounds = await writer.log.bounds(500);
-        // A new leader may for a moment not have applied all that it has; it is asked again until it appends.
+        // A new leader may briefly not have applied all its records; the append is retried until it succeeds.
         if (bounds !== null && bounds.last > last) last = bounds.last;
       }
     };
@@ -70,7 +70,11 @@ for (const binary of natsBinaries) {
     t.regex(leader, /^n[012]$/);
     await cluster.kill(leader);
     await appendUntil(400);
-    const readMs = await until("all readers have all", () => read.every((texts) => texts.length >= 400), 15_000);
+    const readMs = await until(
+      "all readers to have all records",
+      () => read.every((texts) => texts.length >= 400),
+      15_000,
+    );
     for (const texts of read)
       t.deepEqual(
         texts,
@@ -78,14 +82,14 @@ for (const binary of natsBinaries) {
       );
     cluster.start(leader);
     await appendUntil(450);
-    await until("all readers have the rest", () => read.every((texts) => texts.length >= 450), 15_000);
+    await until("all readers to have the rest", () => read.every((texts) => texts.length >= 450), 15_000);
     t.log(
       `set up in ${setUpMs.toFixed(0)} ms; appends again after ${outageMs.toFixed(0)} ms; the slowest reader complete ${readMs.toFixed(0)} ms later`,
     );
   });
 }
 
-test("a link to several servers leaves one that answers pings and does not serve the log", async (t) => {
+test("a link to several servers leaves one that answers pings but does not serve the log", async (t) => {
   t.timeout(300_000);
   const { urls } = await natsCluster(t);
   const deaf = await deafServer(t);
@@ -99,13 +103,13 @@ test("a link to several servers leaves one that answers pings and does not serve
   const servers = [deaf, ...urls];
   const link = await Link.open({ servers, name: "leaver", telemetry, random, firstConnectMs: 60_000 });
   t.teardown(() => link.close());
-  t.is(link.serverVersion, "2.99.0", "it begins at the deaf one");
-  await until("an answer of JetStream", async () => (await callJetStream(link, "INFO", null, 500)).kind === "ok");
+  t.is(link.serverVersion, "2.99.0", "it starts at the unresponsive one");
+  await until("an answer from JetStream", async () => (await callJetStream(link, "INFO", null, 500)).kind === "ok");
   t.not(link.serverVersion, "2.99.0");
   t.is(link.serving.silence(performance.now()), null);
 });
 
-/** One that greets as a server of a cluster with JetStream, answers pings, and nothing else. */
+/** A server that greets as a member of a JetStream cluster and answers pings, and nothing else. */
 async function deafServer(t: ExecutionContext): Promise<string> {
   const info = { server_id: "x", server_name: "deaf", version: "2.99.0", jetstream: true, cluster: "c", headers: true };
   const sockets = new Set<Socket>();

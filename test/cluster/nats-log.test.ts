@@ -42,7 +42,7 @@ function isConsecutive(reading: Reading, from = 1): boolean {
 }
 
 for (const binary of natsBinaries) {
-  test(`of two writers that expect the same end of the log, one wins and the other is told (${binary})`, async (t) => {
+  test(`of two writers that expect the same end of the log, one wins and the other gets a conflict (${binary})`, async (t) => {
     const { connect } = await natsServer(t, binary);
     const [one, other] = [await connect(), await connect()];
     t.deepEqual(await one.log.bounds(2_000), { first: 1, last: 0 });
@@ -54,11 +54,11 @@ for (const binary of natsBinaries) {
     t.is((await one.log.append(encoder.encode("x"), 51)).kind, "conflict");
   });
 
-  test(`a reader gets every record once and in order, from where it asks, and is told when it has caught up (${binary})`, async (t) => {
+  test(`a reader gets every record once and in order from its start, and is notified when it has caught up (${binary})`, async (t) => {
     const { connect } = await natsServer(t, binary);
     const link = await connect();
     const empty = read(t, link, 1);
-    await until("caught up with the empty log", () => empty.caughtUp.length === 1);
+    await until("the reader to catch up with the empty log", () => empty.caughtUp.length === 1);
     t.deepEqual(empty.caughtUp, [0]);
     await append(link, 20);
     await until("20 records", () => empty.records.length === 20);
@@ -69,7 +69,7 @@ for (const binary of natsBinaries) {
     t.is(late.records.length, 10);
     t.true(isConsecutive(late, 11));
     const atTheEnd = read(t, link, 21);
-    await until("caught up at the end", () => atTheEnd.caughtUp.length === 1);
+    await until("the reader to catch up with the end", () => atTheEnd.caughtUp.length === 1);
     await append(link, 1, 20);
     await until(
       "the new record",
@@ -77,7 +77,7 @@ for (const binary of natsBinaries) {
     );
   });
 
-  test(`nats-server killed with SIGKILL keeps acknowledged appends, and readers go on without gap or duplicate (${binary})`, async (t) => {
+  test(`nats-server killed with SIGKILL keeps acknowledged appends, and readers continue without gap or duplicate (${binary})`, async (t) => {
     const { connect, server } = await natsServer(t, binary);
     const [writer, other] = [await connect(), await connect()];
     const reading = read(t, other, 1);
@@ -95,11 +95,11 @@ for (const binary of natsBinaries) {
       const outcome = await writer.log.append(encoder.encode(`record ${last + 1}`), last);
       if (outcome.kind === "appended") last = outcome.sequence;
       else if (outcome.kind === "unknown") {
-        // As the ledger does: look at the log before deciding again.
+        // As the ledger does: read the log before deciding again.
         unknown += 1;
         recoveredMs = Math.max(
           recoveredMs,
-          await until("the log answers", async () => (await writer.log.bounds(500)) !== null),
+          await until("the log to answer", async () => (await writer.log.bounds(500)) !== null),
         );
         const bounds = await writer.log.bounds(2_000);
         t.true(bounds !== null && bounds.last >= last, "no acknowledged record is missing");
@@ -108,15 +108,15 @@ for (const binary of natsBinaries) {
     }
     t.is(last, 600);
     t.true(killed === 2 && unknown >= 2);
-    const readMs = await until("all records read", () => reading.records.length === 600);
+    const readMs = await until("all records to be read", () => reading.records.length === 600);
     t.true(isConsecutive(reading));
-    t.true(reading.caughtUp.length >= 2, "told again after each new connection");
+    t.true(reading.caughtUp.length >= 2, "notified again after each new connection");
     t.log(
       `appends again ${recoveredMs.toFixed(0)} ms after the kill was noticed; the reader was complete ${readMs.toFixed(0)} ms after the last append`,
     );
   });
 
-  test(`a reader whose next record was dropped is told the first that is kept, and stops (${binary})`, async (t) => {
+  test(`a reader whose next record was purged learns the first retained one and stops (${binary})`, async (t) => {
     const { connect } = await natsServer(t, binary);
     const link = await connect();
     await append(link, 30);
@@ -127,7 +127,7 @@ for (const binary of natsBinaries) {
     t.deepEqual(old.gaps, [21]);
     t.deepEqual(old.records, []);
     t.true(kept.records.length === 10 && isConsecutive(kept, 21));
-    // Beyond the end: everything goes, and the sequences go on where they were.
+    // Purging beyond the end removes everything, and the sequences continue.
     await link.log.purgeBefore(1_000);
     t.deepEqual(await link.log.bounds(2_000), { first: 31, last: 30 });
     await append(link, 1, 30);
@@ -135,7 +135,7 @@ for (const binary of natsBinaries) {
     t.deepEqual(old.records, []);
   });
 
-  test(`R2: a reader whose consumer the server has forgotten gets another (${binary})`, async (t) => {
+  test(`R2: a reader whose consumer the server has lost gets a new one (${binary})`, async (t) => {
     const { connect, server, telemetry } = await natsServer(t, binary);
     const link = await connect();
     const { url, user, pass } = server;
@@ -167,7 +167,7 @@ for (const binary of natsBinaries) {
     t.log(`noticed and replaced after ${ms.toFixed(0)} ms`);
   });
 
-  test(`a record that the server has lost is no silent gap: reading stops and says what follows it (${binary})`, async (t) => {
+  test(`a record that the server has lost never causes a silent gap: reading stops and reports what follows (${binary})`, async (t) => {
     const { connect, server, telemetry } = await natsServer(t, binary);
     const link = await connect();
     const { url, user, pass } = server;
@@ -189,7 +189,7 @@ for (const binary of natsBinaries) {
     t.true(reading.records.length === 4 && isConsecutive(reading));
   });
 
-  test(`a record of the largest size is stored, a larger one refused (${binary})`, async (t) => {
+  test(`a record of the maximum size is stored, and a larger one rejected (${binary})`, async (t) => {
     const { connect } = await natsServer(t, binary);
     const link = await connect();
     t.true(link.log.recordBytesMax > 8_000_000);
@@ -200,7 +200,7 @@ for (const binary of natsBinaries) {
     t.is(reading.records[0]?.text.length, link.log.recordBytesMax);
   });
 
-  test(`a thousand appends at once, each naming the one before, are all taken, and ten thousand are read in order (${binary})`, async (t) => {
+  test(`a thousand concurrent appends, each naming its predecessor, all succeed, and ten thousand are read in order (${binary})`, async (t) => {
     const { connect } = await natsServer(t, binary);
     const link = await connect();
     const count = 10_000;

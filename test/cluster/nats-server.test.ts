@@ -22,36 +22,33 @@ import { natsBinaries, natsServer, signal, temporaryFolder, testTelemetry, until
   },
 );
 
-test.serial(
-  "of several nats-servers the first current one is taken: PATH's, else the cache's, else whatever there is",
-  async (t) => {
-    const folder = await temporaryFolder(t);
-    const [cache, path] = [process.env["XDG_CACHE_HOME"], process.env["PATH"]];
-    t.teardown(() => {
-      if (cache === undefined) delete process.env["XDG_CACHE_HOME"];
-      else process.env["XDG_CACHE_HOME"] = cache;
-      process.env["PATH"] = path;
-    });
-    process.env["XDG_CACHE_HOME"] = folder;
-    process.env["PATH"] = `${folder}:/usr/bin:/bin`;
-    const put = async (at: string, version: string, mode = 0o755): Promise<void> => {
-      await mkdir(dirname(at), { recursive: true });
-      await writeFile(at, `#!/bin/sh\necho nats-server: v${version}\n`);
-      await chmod(at, mode);
-    };
-    await put(join(folder, "nats-server"), "2.10.1");
-    t.is((await findBinary(undefined)).version, "2.10.1");
-    await put(cachedBinary(), pinned.version, 0o777);
-    t.is((await findBinary(undefined)).version, "2.10.1", "what others may write to is not run");
-    await chmod(cachedBinary(), 0o755);
-    t.deepEqual(await findBinary(undefined), { binary: cachedBinary(), version: pinned.version });
-    await put(join(folder, "nats-server"), "2.11.4");
-    t.is((await findBinary(undefined)).version, "2.11.4");
-  },
-);
+test.serial("the first current nats-server wins: PATH's, else the cache's, else any other", async (t) => {
+  const folder = await temporaryFolder(t);
+  const [cache, path] = [process.env["XDG_CACHE_HOME"], process.env["PATH"]];
+  t.teardown(() => {
+    if (cache === undefined) delete process.env["XDG_CACHE_HOME"];
+    else process.env["XDG_CACHE_HOME"] = cache;
+    process.env["PATH"] = path;
+  });
+  process.env["XDG_CACHE_HOME"] = folder;
+  process.env["PATH"] = `${folder}:/usr/bin:/bin`;
+  const put = async (at: string, version: string, mode = 0o755): Promise<void> => {
+    await mkdir(dirname(at), { recursive: true });
+    await writeFile(at, `#!/bin/sh\necho nats-server: v${version}\n`);
+    await chmod(at, mode);
+  };
+  await put(join(folder, "nats-server"), "2.10.1");
+  t.is((await findBinary(undefined)).version, "2.10.1");
+  await put(cachedBinary(), pinned.version, 0o777);
+  t.is((await findBinary(undefined)).version, "2.10.1", "a binary that others may write to is never run");
+  await chmod(cachedBinary(), 0o755);
+  t.deepEqual(await findBinary(undefined), { binary: cachedBinary(), version: pinned.version });
+  await put(join(folder, "nats-server"), "2.11.4");
+  t.is((await findBinary(undefined)).version, "2.11.4");
+});
 
 for (const binary of natsBinaries) {
-  test(`our server says what it lacks, keeps its password to its user (${binary})`, async (t) => {
+  test(`our server reports the guarantees that it lacks, and only its user can read its password (${binary})`, async (t) => {
     const { server, dataDir, connect } = await natsServer(t, binary);
     const { abilities, serverVersion } = await connect();
     t.is(serverVersion, server.version);
@@ -71,7 +68,7 @@ for (const binary of natsBinaries) {
     t.false(config.includes("no_auth_user"));
   });
 
-  test(`our server is started again when it dies, on the same port, and stop ends it (${binary})`, async (t) => {
+  test(`our server restarts on the same port when it dies, and stop ends it (${binary})`, async (t) => {
     const { server, connect } = await natsServer(t, binary);
     const link = await connect();
     const exits: unknown[] = [];
@@ -79,7 +76,7 @@ for (const binary of natsBinaries) {
     const [pid, url] = [server.pid, server.url];
     signal(pid, "SIGKILL");
     await until("a new process", () => server.pid !== pid);
-    await until("the link is back", () => exits.length === 1 && link.bus.isUp());
+    await until("the link to come back", () => exits.length === 1 && link.bus.isUp());
     t.deepEqual([exits, server.url], [["SIGKILL"], url]);
     const last = server.pid;
     await server.stop();
@@ -87,7 +84,7 @@ for (const binary of natsBinaries) {
   });
 }
 
-test("a restarted manager finds its port, password and data again", async (t) => {
+test("a restarted manager keeps its port, password and data", async (t) => {
   const dataDir = await temporaryFolder(t);
   const options = { dataDir, logFile: join(dataDir, "nats.log"), telemetry: await testTelemetry() };
   const limits = async (): Promise<unknown> =>
@@ -100,7 +97,7 @@ test("a restarted manager finds its port, password and data again", async (t) =>
   const second = await startNatsServer(options);
   t.teardown(() => second.stop());
   t.truthy(limitsBefore);
-  t.is(await limits(), limitsBefore, "what JetStream may have does not shrink from start to start");
+  t.is(await limits(), limitsBefore, "JetStream's limits do not shrink from start to start");
   t.deepEqual([second.url, second.user, second.pass], [first.url, first.user, first.pass]);
   const problem = await t.throwsAsync(startNatsServer(options), { instanceOf: NatsServerProblem });
   t.is(problem?.kind, "in-use");
@@ -109,7 +106,7 @@ test("a restarted manager finds its port, password and data again", async (t) =>
 test("the server that a killed manager left behind is ended before a new one starts on its data", async (t) => {
   const dataDir = await temporaryFolder(t);
   const root = new URL("../../", import.meta.url).href;
-  // Another process, so that its death is that of a manager.
+  // A separate process, so that its death is a manager's death.
   const program = `
     const { startNatsServer } = await import("${root}runtime/nats/server.ts");
     const { createTelemetry } = await import("${root}runtime/telemetry/telemetry.ts");
@@ -134,7 +131,7 @@ test("the server that a killed manager left behind is ended before a new one sta
   t.not(server.pid, orphan);
 });
 
-test("a missing binary, a port in use and a data dir that cannot be written are sentences that say what to do", async (t) => {
+test("a missing binary, a port in use and an unwritable data dir are reported in sentences that say what to do", async (t) => {
   const dataDir = await temporaryFolder(t);
   const options = { dataDir, logFile: join(dataDir, "nats.log"), telemetry: await testTelemetry() };
   const kindOf = async (attempt: Promise<unknown>): Promise<string | undefined> => {
@@ -159,6 +156,6 @@ test("a missing binary, a port in use and a data dir that cannot be written are 
   const closed = join(dataDir, "closed");
   await mkdir(closed);
   await chmod(closed, 0o500);
-  // Root writes everywhere.
+  // Root can write everywhere.
   if (process.getuid?.() !== 0) t.is(await kindOf(startNatsServer({ ...options, dataDir: closed })), "unwritable");
 });

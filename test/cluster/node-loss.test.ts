@@ -1,4 +1,4 @@
-// A node that dies, one that only falls silent for a moment, and one that comes back.
+// A node that dies, one that falls silent for a moment, and one that comes back.
 import { spawn } from "node:child_process";
 import { availableParallelism } from "node:os";
 import test, { type ExecutionContext } from "ava";
@@ -12,12 +12,12 @@ interface Cluster {
   readonly manager: TestManager;
   readonly lost: TestAgent;
   readonly kept: TestAgent;
-  /** All four tasks run on the node that is kept. */
+  /** All four tasks run on the surviving node. */
   allMoved(): Promise<boolean>;
   state(hostname: string): Promise<NodeStatus_State | undefined>;
 }
 
-/** Four tasks of `web`, two on each of two agents; with `patience` these have a grace of minutes from the start. */
+/** Four tasks of `web`, two on each of two agents; with `patience`, the grace period is minutes from the start. */
 async function cluster(t: ExecutionContext, { patience = false } = {}): Promise<Cluster> {
   const manager = await startManager(t);
   if (patience) await manager.patience();
@@ -39,7 +39,7 @@ async function cluster(t: ExecutionContext, { patience = false } = {}): Promise<
   };
 }
 
-test.serial("a node that dies with its tasks is DOWN and they run elsewhere, with default settings", async (t) => {
+test.serial("a node that dies with its tasks becomes DOWN and they run elsewhere, with default settings", async (t) => {
   t.timeout(300_000);
   const { manager, lost, kept, allMoved, state } = await cluster(t);
   const startedAt = performance.now();
@@ -48,22 +48,22 @@ test.serial("a node that dies with its tasks is DOWN and they run elsewhere, wit
   await endProcessesOf(lost.dataDir);
   await until("DOWN", async () => (await state("lost")) === NodeStatus_State.DOWN);
   t.log(`DOWN ${seconds()} s after the kill`);
-  await until("its tasks on the other node", allMoved);
+  await until("its tasks to run on the other node", allMoved);
   t.log(`its tasks run elsewhere ${seconds()} s after the kill (wanted: 8)`);
   t.is(taskProcesses(kept.dataDir).length, 4);
   t.is(await state("kept"), NodeStatus_State.READY);
   t.is((await tasks(manager)).length, 6, "two were replaced, the others left alone");
 });
 
-test.serial("an agent that stands still for 3 s loses nothing", async (t) => {
+test.serial("an agent that is stopped for 3 s loses nothing", async (t) => {
   t.timeout(300_000);
   const { manager, lost, kept, state } = await cluster(t);
   const processes = taskProcesses(lost.dataDir, kept.dataDir);
   lost.process.child.kill("SIGSTOP");
-  // Not a wait for something: the pause is what is tested.
+  // Not a wait: the pause itself is under test.
   await new Promise((resolve) => setTimeout(resolve, 3_000));
   lost.process.child.kill("SIGCONT");
-  // A further service is served by both, so whatever the pause had caused would be there by now.
+  // Both agents serve another service afterwards, so any effect of the pause would have shown by then.
   await createService(manager, sleepers("after", 2));
   await until("six running tasks", async () => (await runningTasks(manager)).length === 6);
   t.is((await tasks(manager)).length, 6);
@@ -75,16 +75,16 @@ test.serial("an agent that stands still for 3 s loses nothing", async (t) => {
   for (const agent of [lost, kept]) t.is(agent.sessions().length, 1);
 });
 
-test.serial("an agent that comes back after its tasks were replaced stops them, and gets others", async (t) => {
+test.serial("an agent that comes back after its tasks were replaced stops them and gets others", async (t) => {
   t.timeout(300_000);
   const { manager, lost, kept, allMoved, state } = await cluster(t);
   await lost.process.end("SIGKILL");
-  await until("its tasks on the other node", allMoved);
-  t.is(taskProcesses(lost.dataDir).length, 2, "nobody stopped them yet");
+  await until("its tasks to run on the other node", allMoved);
+  t.is(taskProcesses(lost.dataDir).length, 2, "nobody has stopped them yet");
 
   lost.process.start();
   await until("READY", async () => (await state("lost")) === NodeStatus_State.READY);
-  await until("the end of what was replaced", () => taskProcesses(lost.dataDir).length === 0);
+  await until("the replaced tasks to exit", () => taskProcesses(lost.dataDir).length === 0);
   t.true(await allMoved());
   t.is(taskProcesses(kept.dataDir).length, 4);
 
@@ -92,7 +92,7 @@ test.serial("an agent that comes back after its tasks were replaced stops them, 
   await until("a task on the node that came back", () => taskProcesses(lost.dataDir).length === 1);
 });
 
-/** Processes that want all the time that they can get, until the test ends. */
+/** Processes that use all the CPU time that they can get, until the test ends. */
 function starve(t: ExecutionContext): void {
   const busy = Array.from({ length: 4 * availableParallelism() }, () =>
     spawn(process.execPath, ["-e", "for (;;);"], { stdio: "ignore" }),
@@ -102,7 +102,7 @@ function starve(t: ExecutionContext): void {
   });
 }
 
-test.serial("an agent that is killed on a starved machine, and back within its grace, keeps its tasks", async (t) => {
+test.serial("an agent killed on a starved machine keeps its tasks if it is back within its grace period", async (t) => {
   t.timeout(300_000);
   const { manager, lost, kept, state } = await cluster(t, { patience: true });
   const processes = taskProcesses(lost.dataDir, kept.dataDir);
@@ -113,10 +113,10 @@ test.serial("an agent that is killed on a starved machine, and back within its g
   lost.process.start();
   await until("its next life's session", () => lost.sessions().length === 2);
   t.log(`back ${Math.round(performance.now() - startedAt) / 1_000} s after the kill`);
-  // Served by both, so whatever the kill had caused would be there by now.
+  // Both agents served it, so any effect of the kill would have shown by then.
   await createService(manager, sleepers("after", 2));
   await until("six running tasks", async () => (await runningTasks(manager)).length === 6);
-  t.is((await tasks(manager)).length, 6, "none was made to replace another");
+  t.is((await tasks(manager)).length, 6, "no replacement was created");
   t.deepEqual(
     taskProcesses(lost.dataDir, kept.dataDir).filter(({ slot }) => slot.startsWith("web.")),
     processes,

@@ -1,4 +1,4 @@
-// Over real processes: what only the leader knows is told by a follower, and tasks move to a node that joins.
+// Over real processes: a follower answers for what only the leader knows, and tasks move to a node that joins.
 import test from "ava";
 import { rebalanceLabels } from "../../machines/orchestration/rebalancing/settings.ts";
 import {
@@ -28,7 +28,7 @@ import { until } from "../fixtures/until.ts";
 
 const { Why, PlanService, PlanRebalance } = OperatorService.methods;
 
-/** Of the same kind, with more memory than there is. */
+/** The same kind of task, with more memory than any node has. */
 function tooLarge(like: ServiceSpec): TaskSpec {
   const reservations = Resources.create({ memoryBytes: 2 ** 50 });
   const resources = ResourceRequirements.create({ reservations });
@@ -48,14 +48,14 @@ async function switchOn(manager: TestManager): Promise<void> {
   await ask(manager, UpdateCluster, UpdateClusterRequest.create(request));
 }
 
-test.serial("a follower explains and plans as the leader does, and tasks move to a node that joins", async (t) => {
+test.serial("a follower explains and plans like the leader, and tasks move to a node that joins", async (t) => {
   t.timeout(300_000);
   const { server } = await natsServer(t);
   const nats = server.url.replace("//", `//${server.user}:${server.pass}@`);
   const leader = await startManager(t, { nats });
   const follower = await startManager(t, { nats, join: leader });
   const { managerId } = await status(leader);
-  await until("a follower that knows its leader", async () => (await status(follower)).leaderId === managerId);
+  await until("a follower to know its leader", async () => (await status(follower)).leaderId === managerId);
   const near = await startAgent(t, leader, { hostname: "near" });
   const update = UpdateConfig.create({ parallelism: 1, monitor: Duration.create({ seconds: 1 }) });
   const wanted = ServiceSpec.patch(sleepers("web", 4), { update });
@@ -66,7 +66,7 @@ test.serial("a follower explains and plans as the leader does, and tasks move to
     planned.nodes.map(({ after, name }) => [name, after]),
     [["near", 4]],
   );
-  t.is((await tasks(leader)).length, 0, "a plan does nothing");
+  t.is((await tasks(leader)).length, 0, "a plan changes nothing");
 
   await createService(leader, wanted);
   await until("four running tasks", async () => (await runningTasks(follower)).length === 4);
@@ -76,7 +76,7 @@ test.serial("a follower explains and plans as the leader does, and tasks move to
   t.deepEqual(await reasons(follower, "web"), ["nothing: 4 of 4 tasks run"]);
   t.deepEqual(await reasons(follower, "web"), await reasons(leader, "web"));
   await createService(leader, ServiceSpec.patch(sleepers("never", 1), { task: tooLarge(wanted) }));
-  await until("an explanation of the scheduler, by the follower", async () =>
+  await until("the scheduler's explanation through the follower", async () =>
     (await reasons(follower, "never")).some((text) => /insufficient resources/.test(text)),
   );
 
@@ -92,10 +92,10 @@ test.serial("a follower explains and plans as the leader does, and tasks move to
   t.true((await reasons(follower, "web")).some((text) => text.startsWith("rebalancing (")));
 
   await leader.process.end("SIGKILL");
-  // Between the end of a leader and the next one's duties.
+  // Between a leader's death and its successor's first duties.
   t.regex((await reasons(follower, "web")).join(), /^the leader: /);
   await until(
-    "an answer of the new leader",
+    "an answer from the new leader",
     async () => (await reasons(follower, "web"))[0] === "nothing: 4 of 4 tasks run",
   );
 });

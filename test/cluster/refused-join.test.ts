@@ -1,4 +1,4 @@
-// A manager that cannot join leaves nothing behind: neither a node in the cluster nor an identity in its data dir.
+// A manager that fails to join leaves nothing behind: neither a node in the cluster nor an identity in its data dir.
 import { writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { join } from "node:path";
@@ -20,7 +20,7 @@ interface Joining {
   readonly port?: number;
 }
 
-/** Runs a manager to its end, which is forced after two minutes. */
+/** Runs a manager until it exits; it is killed after two minutes. */
 async function joins({ address, dataDir, nats, port, token }: Joining) {
   const listen = `127.0.0.1:${port ?? (await freePort())}`;
   const args = ["--data-dir", dataDir, "--listen", listen, "--nats", nats, "--join", address, "--token", token];
@@ -30,7 +30,7 @@ async function joins({ address, dataDir, nats, port, token }: Joining) {
 const nodesOf = async (manager: TestManager): Promise<readonly string[]> =>
   (await manager.muster("node", "ls", "--quiet")).split("\n");
 
-test("a refused manager join leaves no node, and the same data dir joins once the cause is mended", async (t) => {
+test("a rejected manager join leaves no node, and the same data dir joins once the cause is fixed", async (t) => {
   t.timeout(600_000);
   const nats = await sharedNats(t);
   const manager = await startManager(t, { nats });

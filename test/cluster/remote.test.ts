@@ -1,4 +1,4 @@
-// Users drive a manager from elsewhere: real processes, whose contexts are in folders of their own.
+// Users drive a manager remotely: real processes, whose contexts are in folders of their own.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { chmodSync, existsSync, readFileSync, statSync, writeFileSync } from "node:fs";
@@ -12,7 +12,7 @@ import { until } from "../fixtures/until.ts";
 const main = fileURLToPath(new URL("../../cli/main.ts", import.meta.url));
 const password = "correct horse battery";
 
-/** A person on another machine: a home of their own, with a context for a manager. */
+/** A user on another machine: a home folder with a context for a manager. */
 function person(t: ExecutionContext, name: string) {
   const home = tempDir(t, `remote-${name}`);
   const { MUSTER_CONTEXT: _context, MUSTER_HOST: _host, ...outer } = process.env;
@@ -47,7 +47,7 @@ async function refused(t: ExecutionContext, who: Person, sentence: RegExp, ...ar
   t.false(ran.err.includes("    at "), ran.err);
 }
 
-/** Adds the user and logs in as it, by the root in a file. */
+/** Adds the user and logs in as it, verifying with the root from a file. */
 async function loggedIn(t: ExecutionContext, manager: TestManager, name: string, role: string): Promise<Person> {
   const who = person(t, name);
   await manager.muster("user", "add", "--role", role, "--password-file", who.secret, name);
@@ -59,7 +59,7 @@ async function loggedIn(t: ExecutionContext, manager: TestManager, name: string,
   return who;
 }
 
-test.serial("a viewer, an operator and an admin work from elsewhere, each as far as their role goes", async (t) => {
+test.serial("a viewer, an operator and an admin work remotely, each within their role", async (t) => {
   t.timeout(300_000);
   const manager = await startManager(t);
   await Promise.all([startAgent(t, manager), createService(manager, sleepers("web", 1))]);
@@ -68,7 +68,7 @@ test.serial("a viewer, an operator and an admin work from elsewhere, each as far
     loggedIn(t, manager, "olga", "operator"),
     loggedIn(t, manager, "ada", "admin"),
   ]);
-  // Nothing but the owner may read the key.
+  // Only the owner may read the key.
   t.is(statSync(join(viewer.files, "credentials.pem")).mode & 0o777, 0o600);
   t.is(statSync(viewer.files).mode & 0o777, 0o700);
   t.false(readFileSync(join(viewer.files, "..", "..", "contexts.json"), "utf8").includes(password));
@@ -94,11 +94,11 @@ test.serial("a viewer, an operator and an admin work from elsewhere, each as far
   const history = await succeeds(t, viewer, "history", "service", "web");
   t.true(history.includes("olga"), history);
 
-  // What is open ends when the right to it does.
+  // Open streams end when the right to them ends.
   await until("web runs", async () => (await manager.muster("service", "ps", "web")).includes("Running"));
   const events = viewer.started("events");
   const logs = operator.started("service", "logs", "--follow", "web");
-  await until("the viewer is told of events", async () => {
+  await until("the viewer to receive events", async () => {
     await manager.muster("service", "update", "-d", "--label-add", `at=${Date.now()}`, "web");
     return events.output.out !== "";
   });
@@ -126,7 +126,7 @@ test.serial("a viewer, an operator and an admin work from elsewhere, each as far
     viewer.secret,
   );
 
-  // Another password voids the certificate that is there.
+  // A new password voids the existing certificate.
   await succeeds(t, admin, "user", "passwd", "--password-file", admin.secret, "ada");
   await refused(t, admin, /no longer valid/, "service", "ls");
   await succeeds(t, admin, "login", "--password-file", admin.secret);
@@ -138,7 +138,7 @@ test.serial("a viewer, an operator and an admin work from elsewhere, each as far
   t.false(existsSync(admin.files));
 });
 
-test.serial("a context tells its cluster from others, and says what is wrong with its certificate", async (t) => {
+test.serial("a context recognises its cluster, and reports what is wrong with its certificate", async (t) => {
   t.timeout(300_000);
   const [manager, stranger] = await Promise.all([startManager(t), startManager(t)]);
   const who = person(t, "eve");
@@ -154,7 +154,7 @@ test.serial("a context tells its cluster from others, and says what is wrong wit
   await succeeds(t, who, "login", "--password-file", who.secret);
   await succeeds(t, who, "node", "ls");
 
-  // The same context, where somebody else answers.
+  // The same context, with another server at the address.
   const contexts = join(who.home, "config", "muster", "contexts.json");
   const text = readFileSync(contexts, "utf8");
   writeFileSync(contexts, text.replace(manager.address, stranger.address));
@@ -167,12 +167,12 @@ test.serial("a context tells its cluster from others, and says what is wrong wit
 
   const credentials = join(who.files, "credentials.pem");
   const own = readFileSync(credentials, "utf8");
-  // Those that others may read are not used.
+  // Files that others may read are not used.
   chmodSync(credentials, 0o644);
   await refused(t, who, /can be read by others/, "node", "ls");
   chmodSync(credentials, 0o600);
 
-  // What an admin issues needs no password.
+  // A certificate issued by an admin needs no password.
   const given = join(who.home, "given");
   await manager.muster("user", "certificate", "eve", "-o", given, "--lifetime", "1h");
   t.is(statSync(join(given, "credentials.pem")).mode & 0o777, 0o600);
@@ -183,7 +183,7 @@ test.serial("a context tells its cluster from others, and says what is wrong wit
   );
   await succeeds(t, who, "--context", "given", "node", "ls");
 
-  // Of another cluster, whatever the name.
+  // From another cluster, whatever its name.
   await stranger.muster("user", "add", "--role", "admin", "--password-file", who.secret, "eve");
   const forged = join(who.home, "forged");
   await stranger.muster("user", "certificate", "eve", "-o", forged);

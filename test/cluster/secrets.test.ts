@@ -1,4 +1,5 @@
-// Secrets and configs of processes on our own agents: in memory, with templates expanded, over an agent's crash, and gone at the end.
+// Secrets and configs of processes on our own agents: kept in memory, expanded from templates, surviving an agent's crash, and
+// removed at the end.
 import { execFileSync } from "node:child_process";
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -7,10 +8,10 @@ import { startAgent, startManager, tempDir } from "../fixtures/muster.ts";
 import { running, tasksOf } from "../fixtures/swarm.ts";
 import { until } from "../fixtures/until.ts";
 
-/** Where agents keep files in memory (node/task-home/memory-files.ts), as far as this user's may be there. */
+/** Where agents keep files in memory (node/task-home/memory-files.ts), for this user. */
 const roots = ["/run/muster-files", `/dev/shm/muster-files-${process.getuid?.() ?? 0}`];
 
-/** None of a directory that is not there: others' come and go meanwhile. */
+/** Empty for a missing directory: other users' come and go meanwhile. */
 function entries(directory: string): readonly string[] {
   try {
     return readdirSync(directory).map((name) => join(directory, name));
@@ -19,7 +20,7 @@ function entries(directory: string): readonly string[] {
   }
 }
 
-/** Directories of tasks with files in memory, whoever's they are. */
+/** Directories of tasks with files in memory, of any user. */
 function kept(): readonly string[] {
   return roots.flatMap(entries).flatMap(entries);
 }
@@ -29,7 +30,7 @@ function isKept(taskId: string): boolean {
 }
 
 test.serial(
-  "a process has its secrets and configs, keeps them over its agent's crash, gets others by an update, and leaves none",
+  "a process has its secrets and configs, keeps them over its agent's crash, gets new ones in an update, and leaves none behind",
   async (t) => {
     t.timeout(300_000);
     const manager = await startManager(t);
@@ -63,9 +64,9 @@ test.serial(
     await until("its output", () => output(first.id).startsWith(line("canary-one")));
     t.true(isKept(first.id));
 
-    // The agent dies; the process goes on reading; the next agent finds both.
+    // The agent dies; the process continues reading; the next agent finds both.
     agent.process.child.kill("SIGKILL");
-    await until("the agent's end", () => !agent.process.isRunning);
+    await until("the agent to exit", () => !agent.process.isRunning);
     const before = output(first.id).length;
     agent.process.start();
     await until("more output", () => output(first.id).length > before + 40);
@@ -83,11 +84,11 @@ test.serial(
     );
     const second = await oneTask();
     t.not(second.id, first.id);
-    await until("the other secret", () => output(second.id).startsWith(line("canary-two")));
-    t.false(isKept(first.id), "gone with its process");
+    await until("the other secret to appear", () => output(second.id).startsWith(line("canary-two")));
+    t.false(isKept(first.id), "removed with its process");
     await manager.muster("secret", "rm", "password-1");
 
-    // What cannot be expanded rejects the task, and says so.
+    // A template that cannot be expanded rejects the task with a reason.
     await manager.muster("config", "create", "--template-driver=golang", "wrong", file("wrong", '{{secret "nobody"}}'));
     await manager.muster(
       "config",
@@ -107,7 +108,7 @@ test.serial(
         ["service", "create", "-d", "--driver=exec", `--name=${name}`, "--restart-condition=none", `--config=${name}`],
         ["--", "sleep", "1000"],
       );
-      const refused = await until("a task that was refused", async () => {
+      const refused = await until("a rejected task", async () => {
         const [task] = await tasksOf(manager, name);
         return task?.status?.state === "REJECTED" ? task : null;
       });
@@ -116,10 +117,11 @@ test.serial(
     }
 
     await manager.muster("service", "rm", "web", "wrong", "binary");
-    await until("no task's files", () => !isKept(second.id));
+    await until("all task files to be removed", () => !isKept(second.id));
     await manager.muster("secret", "rm", "password-2");
-    for (const { output: log } of [agent.process, manager.process]) t.false(log.includes("canary-"), "no log has one");
-    // Of the agent's disk, nothing ever held a secret but what the process itself wrote out.
+    for (const { output: log } of [agent.process, manager.process])
+      t.false(log.includes("canary-"), "no log contains one");
+    // The agent's disk never held a secret except where the process itself wrote one.
     const found = execFileSync("sh", ["-c", `grep -rl canary- "${agent.dataDir}" || true`], { encoding: "utf8" });
     t.deepEqual(
       found.split("\n").filter((path) => path !== "" && !/\/tasks\/\w+\/stdout$/.test(path)),

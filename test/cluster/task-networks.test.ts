@@ -1,4 +1,4 @@
-// Tasks with networks of their own: real namespaces and packets, on a machine that is a namespace itself.
+// Tasks with networks of their own: real namespaces and packets, on a machine that is itself a namespace.
 import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
 import { writeFileSync } from "node:fs";
@@ -47,7 +47,7 @@ async function apply(t: ExecutionContext, manager: TestManager, text: string): P
 }
 
 real(
-  "tasks reach each other by their own addresses, policy refuses a port, and an agent that is killed leaves them be",
+  "tasks reach each other by their own addresses, a policy blocks a port, and killing an agent leaves them undisturbed",
   async (t) => {
     const { machines } = startLab(t, 1);
     const machine = machines[0] as Machine;
@@ -79,10 +79,10 @@ real(
     const asks = (port: number): Promise<string> =>
       manager.muster("task", "exec", ask, process.execPath, "-e", client, to, String(port));
     const reaches = (port: number): Promise<boolean> => asks(port).then(Boolean, () => false);
-    // Nobody's address is rewritten between tasks.
+    // No address is rewritten between tasks.
     await until("an answer", async () => (await asks(80)) === from);
-    await until("an answer of the other port", () => reaches(81));
-    await until("an answer by the node's port", () =>
+    await until("an answer from the other port", () => reaches(81));
+    await until("an answer on the node's port", () =>
       machine.run(process.execPath, "-e", client, machine.address, "8080").then(Boolean),
     );
 
@@ -98,11 +98,11 @@ spec:
     - { action: allow }
 `,
     );
-    await until("the policy to hold", async () => !(await reaches(81)));
-    await until("an answer of the port that is left", () => reaches(80));
+    await until("the policy to take effect", async () => !(await reaches(81)));
+    await until("an answer from the remaining port", () => reaches(80));
     t.regex(await manager.muster("policy", "status"), /\bone\b.*in-sync/);
 
-    // A connection that is held from inside, through the agent's death.
+    // A connection held from inside through the agent's death.
     const inside = ["nsenter", `--net=/run/netns/${ours}${ask}`];
     const holding = `const peer = require("net").connect(80, ${JSON.stringify(to)});
 peer.on("error", () => process.exit(2));
@@ -122,7 +122,7 @@ peer.pipe(process.stdout); process.stdin.pipe(peer);`;
     execFileSync("ip", ["netns", "add", `${ours}orphan`]);
     agent.process.start();
     await until("the agent's next session", () => agent.sessions().length > 1);
-    await until("the orphan to go", () => !taskNamespaces(agent.dataDir).includes(`${ours}orphan`));
+    await until("the orphan to exit", () => !taskNamespaces(agent.dataDir).includes(`${ours}orphan`));
     t.is((await manager.json("service", "ps", "web")).length, 1);
     held.stdin.write("and after\n");
     await until("the echo with the next agent", () => heard.includes("and after"));
@@ -130,7 +130,7 @@ peer.pipe(process.stdout); process.stdin.pipe(peer);`;
     t.false(await reaches(81));
 
     await manager.muster("service", "rm", "web", "ask");
-    await until("no namespace to be left", () => taskNamespaces(agent.dataDir).length === 0);
+    await until("all namespaces to be removed", () => taskNamespaces(agent.dataDir).length === 0);
     t.deepEqual(await links(machine), []);
     t.notRegex(await machine.run("/usr/sbin/nft", "list", "tables"), /muster-tasks/);
     held.stdin.end();
@@ -138,50 +138,47 @@ peer.pipe(process.stdout); process.stdin.pipe(peer);`;
   },
 );
 
-/** Of this agent's exec plugin. */
+/** The exec plugin of this agent. */
 function execPlugin(dataDir: string): number {
   const found = processesOf(dataDir).filter((pid) => commandOf(pid).includes("drivers/exec/main.ts"));
   return found.length === 1 ? (found[0] as number) : 0;
 }
 
-real(
-  "an agent that comes back in a mount namespace of its own goes on with the plugin of its earlier life",
-  async (t) => {
-    const { machines } = startLab(t, 1);
-    const machine = machines[0] as Machine;
-    const manager = await startManager(t, { on: machine });
-    await manager.patience();
-    const agent = await startAgent(t, manager, { on: machine, hostname: "one" });
-    removeTaskNamespaces(t, agent.dataDir);
-    await manager.muster("network", "create", "back");
-    const create = ["service", "create", "-d", "--driver", "exec", "--network", "back", "--stop-signal", "SIGKILL"];
-    await manager.muster(...create, "--name", "first", "--", "sleep", "1000");
-    const first = await runs(manager, "first");
-    const address = await addressOf(manager, first);
-    t.not(address, "");
-    const plugin = execPlugin(agent.dataDir);
-    t.not(plugin, 0);
-    await agent.process.end("SIGKILL");
-    // As systemd does with PrivateTmp=true: what is mounted there is seen there alone.
-    agent.process.start([...machine.inside, "unshare", "--mount", "--propagation", "private", "--"]);
-    await until("the agent's next session", () => agent.sessions().length > 1);
-    t.is(execPlugin(agent.dataDir), plugin);
-    await manager.muster(...create, "--name", "second", "--", "sleep", "1000");
-    const second = await runs(manager, "second");
-    t.is((await manager.json("service", "ps", "second")).length, 1, "no attempt has failed");
-    t.not(await addressOf(manager, second), "");
-    t.is(await addressOf(manager, first), address);
-    // The next plugin is in the agent's namespace, where nothing is mounted for the first task.
-    kill(plugin);
-    await until("another plugin", () => ![0, plugin].includes(execPlugin(agent.dataDir)));
-    await until("an answer of the first task by it", () =>
-      addressOf(manager, first).then(
-        (found) => found === address,
-        () => false,
-      ),
-    );
-    await manager.muster("service", "rm", "first", "second");
-    await until("no namespace to be left", () => taskNamespaces(agent.dataDir).length === 0);
-    t.deepEqual(await links(machine), []);
-  },
-);
+real("an agent that comes back in its own mount namespace reuses the plugin of its earlier life", async (t) => {
+  const { machines } = startLab(t, 1);
+  const machine = machines[0] as Machine;
+  const manager = await startManager(t, { on: machine });
+  await manager.patience();
+  const agent = await startAgent(t, manager, { on: machine, hostname: "one" });
+  removeTaskNamespaces(t, agent.dataDir);
+  await manager.muster("network", "create", "back");
+  const create = ["service", "create", "-d", "--driver", "exec", "--network", "back", "--stop-signal", "SIGKILL"];
+  await manager.muster(...create, "--name", "first", "--", "sleep", "1000");
+  const first = await runs(manager, "first");
+  const address = await addressOf(manager, first);
+  t.not(address, "");
+  const plugin = execPlugin(agent.dataDir);
+  t.not(plugin, 0);
+  await agent.process.end("SIGKILL");
+  // As systemd does with PrivateTmp=true: mounts made there are visible only there.
+  agent.process.start([...machine.inside, "unshare", "--mount", "--propagation", "private", "--"]);
+  await until("the agent's next session", () => agent.sessions().length > 1);
+  t.is(execPlugin(agent.dataDir), plugin);
+  await manager.muster(...create, "--name", "second", "--", "sleep", "1000");
+  const second = await runs(manager, "second");
+  t.is((await manager.json("service", "ps", "second")).length, 1, "no attempt has failed");
+  t.not(await addressOf(manager, second), "");
+  t.is(await addressOf(manager, first), address);
+  // The next plugin is in the agent's namespace, where nothing is mounted for the first task.
+  kill(plugin);
+  await until("another plugin", () => ![0, plugin].includes(execPlugin(agent.dataDir)));
+  await until("the first task to answer through it", () =>
+    addressOf(manager, first).then(
+      (found) => found === address,
+      () => false,
+    ),
+  );
+  await manager.muster("service", "rm", "first", "second");
+  await until("all namespaces to be removed", () => taskNamespaces(agent.dataDir).length === 0);
+  t.deepEqual(await links(machine), []);
+});

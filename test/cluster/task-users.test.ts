@@ -1,4 +1,4 @@
-// An operator is not root of the nodes: process tasks run as nobody unless a node allows more.
+// An operator is not root on the nodes: process tasks run as nobody unless a node allows more.
 import test from "ava";
 import { existsSync, mkdirSync, chmodSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
@@ -25,7 +25,7 @@ test("a process task runs as nobody, and as root only on a node that allows it",
   t.is(await userOf("plain"), "nobody");
   const { uid } = statSync(join(seen, "plain"));
   t.not(uid, 0);
-  t.is((await manager.muster("task", "exec", "plain.1", "id", "-un")).trim(), "nobody", "commands in it, too");
+  t.is((await manager.muster("task", "exec", "plain.1", "id", "-un")).trim(), "nobody", "also commands in it");
   const writes = "touch local/x && cat $MUSTER_SECRETS/* 2>/dev/null; cd $NOMAD_TASK_DIR && touch y && echo written";
   t.regex(
     await manager.muster("task", "exec", "plain.1", "sh", "-c", writes),

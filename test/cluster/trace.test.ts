@@ -7,9 +7,9 @@ import { asRoot, MusterProcess, startManager, tempDir } from "../fixtures/muster
 import { freePort } from "../fixtures/ports.ts";
 import { until } from "../fixtures/until.ts";
 
-test("a command, the manager, the agent and the process it starts share one trace", async (t) => {
+test("a command, the manager, the agent and the process that it starts share one trace", async (t) => {
   const collector = await startCollector(t);
-  // Inherited by every process of this test, and by no other test: each file has a process of its own.
+  // Inherited by every process of this test and by no other test: each file has its own process.
   process.env["OTEL_EXPORTER_OTLP_ENDPOINT"] = collector.endpoint;
   delete process.env["TRACEPARENT"];
   const metricsPort = await freePort();
@@ -66,7 +66,7 @@ test("a command, the manager, the agent and the process it starts share one trac
   const names = [...(await response.text()).matchAll(/^# TYPE (\S+) /gm)].map(([, name]) => name as string);
   t.true(names.includes("muster_ledger_proposal_seconds"));
   t.true(names.includes("muster_sessions"));
-  t.true(names.includes("muster_nodes"), "the cluster itself, as well as what the process does");
+  t.true(names.includes("muster_nodes"), "the cluster's own duties are traced as well as the process");
   for (const name of names) t.regex(name, /^muster_[a-z0-9]+(_[a-z0-9]+)*$/);
   t.is((await fetch(`http://127.0.0.1:${metricsPort}/healthz`)).status, 200);
   const ofAgent = await (await fetch(`http://127.0.0.1:${agentMetricsPort}/metrics`)).text();
@@ -75,5 +75,5 @@ test("a command, the manager, the agent and the process it starts share one trac
   t.is((await fetch(`http://127.0.0.1:${agentMetricsPort}/healthz`)).status, 200);
 
   await manager.muster("service", "rm", "traced");
-  await until("the end of the task", async () => (await manager.muster("task", "ls", "--quiet")) === "");
+  await until("the task to exit", async () => (await manager.muster("task", "ls", "--quiet")) === "");
 });

@@ -1,4 +1,4 @@
-// Networks of tasks over two nodes: real tunnels and packets, between machines that are namespaces.
+// Task networks over two nodes: real tunnels and packets, between machines that are namespaces.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { writeFileSync } from "node:fs";
@@ -14,7 +14,7 @@ import { client, server } from "../support/task-programs.ts";
 const real = labMissing() === null ? test.serial : test.serial.skip;
 const dataplane = fileURLToPath(new URL("../../bin/muster-dataplane-nft", import.meta.url));
 
-/** Packets as a tunnel's end would send them, with a task's address as whose they are; from a socket of anybody's. */
+/** Packets as a tunnel endpoint would send them, with a task's address as source; from an ordinary socket. */
 const forger = `const [host, from, to, text] = process.argv.slice(1);
 const bytes = (address) => address.split(".").map(Number);
 const udp = Buffer.concat([Buffer.from([0x30, 0x39, 0x1f, 0x90, 0, 8 + text.length, 0, 0]), Buffer.from(text)]);
@@ -27,7 +27,7 @@ const mac = process.argv[5].split(":").map((each) => parseInt(each, 16));
 const frame = Buffer.from([8, 0, 0, 0, 0, 0, 0, 0, ...mac, 2, 0, 0, 0, 0, 9, 8, 0]);
 const socket = require("dgram").createSocket("udp4");
 socket.send(Buffer.concat([frame, ip, udp]), 4789, host, () => socket.close());`;
-/** Writes to its output what comes to it by UDP. */
+/** Prints what it receives over UDP. */
 const listener = `const socket = require("dgram").createSocket("udp4");
 socket.on("message", (data, { address }) => console.log(address + " says " + data));
 socket.bind(8080, "0.0.0.0");`;
@@ -56,7 +56,7 @@ async function routes(machine: Machine, tag: string): Promise<readonly string[]>
 }
 
 real(
-  "tasks of two nodes reach each other in their network, and nobody else does; an agent's death cuts nothing",
+  "tasks of two nodes reach each other in their network, and nobody else does; killing an agent cuts nothing",
   async (t) => {
     const { hub, machines } = startLab(t, 2);
     const [one, two] = machines as [Machine, Machine];
@@ -91,13 +91,14 @@ real(
     const asks = (task: string, port = 80): Promise<string> =>
       manager.muster("task", "exec", task, process.execPath, "-e", client, to as string, String(port));
     const reaches = (task: string, port = 80): Promise<boolean> => asks(task, port).then(Boolean, () => false);
-    // Nobody's address is rewritten on the way.
+    // No address is rewritten on the way.
     await until("an answer from the other node", async () => (await asks(ask as string).catch(() => "")) === from);
-    await until("an answer of the other port", () => reaches(ask as string, 81));
+    await until("an answer from the other port", () => reaches(ask as string, 81));
     t.false(await reaches(other as string), "a task of another network");
     t.deepEqual(await routes(two, tag2), [`${to} via ${one.address} dev vxm${tag2} onlink`]);
 
-    // What arrives is whose it says only from where that is: the hub speaks for nobody, and node one for its own alone.
+    // A packet counts as a task's only if it comes from the task's node: the hub speaks for nobody, and node one only for its
+    // own tasks.
     const mac = /link\/ether (\S+)/.exec(await two.run("ip", "-o", "link", "show", `vxm${tag2}`))?.[1] ?? "";
     const forge = (machine: Machine, source: string, text: string): Promise<string> =>
       machine.run(process.execPath, "-e", forger, two.address, source, ear as string, text, mac);
@@ -105,7 +106,7 @@ real(
     await forge(hub, to as string, "forged by the hub");
     await forge(one, "10.0.77.7", "forged for nobody");
     await forge(one, to as string, "known");
-    await until("what may arrive", async () => (await heard()).includes(`${to} says known`));
+    await until("the legitimate packets", async () => (await heard()).includes(`${to} says known`));
     t.notRegex(await heard(), /forged/);
 
     const policy = join(tempDir(t, "policy"), "policy.yaml");
@@ -121,10 +122,10 @@ spec:
 `,
     );
     await manager.muster("policy", "apply", "-f", policy);
-    await until("the policy to hold over the nodes", async () => !(await reaches(ask as string, 81)));
-    await until("an answer of the port that is left", () => reaches(ask as string));
+    await until("the policy to take effect across nodes", async () => !(await reaches(ask as string, 81)));
+    await until("an answer from the remaining port", () => reaches(ask as string));
 
-    // A connection that is held through the death of the agent at one end.
+    // A connection held through the death of the agent at one end.
     const holding = `const peer = require("net").connect(80, ${JSON.stringify(to)});
 peer.on("error", () => process.exit(2));
 peer.pipe(process.stdout); process.stdin.pipe(peer);`;
@@ -134,19 +135,19 @@ peer.pipe(process.stdout); process.stdin.pipe(peer);`;
     let echoed = "";
     held.stdout.on("data", (data: Buffer) => (echoed += data.toString()));
     await until("the connection", () => echoed.includes(from as string));
-    // Packets as big as they may be have room for what the tunnel puts around them.
+    // Packets of the maximum size leave space for the tunnel's headers.
     held.stdin.write("x".repeat(200_000));
-    await until("the echo of much", () => echoed.length > 200_000);
+    await until("the echo of a large message", () => echoed.length > 200_000);
     const [, agent] = agents;
     await agent?.process.end("SIGKILL");
-    // Of a task that ends while nobody looks.
+    // For a task that exits while no agent runs.
     await two.run("ip", "route", "add", "10.0.99.9/32", "via", one.address, "dev", `vxm${tag2}`, "onlink");
     held.stdin.write("still here\n");
     await until("the echo without an agent", () => echoed.includes("still here"));
     agent?.process.start();
     await until("the agent's next session", () => (agent?.sessions().length ?? 0) > 1);
     await until(
-      "the stale route to go",
+      "the stale route to be removed",
       async () => !(await routes(two, tag2)).some((line) => line.startsWith("10.0.99.9")),
     );
     t.is((await manager.json("service", "ps", "ask")).length, 1);
@@ -154,17 +155,17 @@ peer.pipe(process.stdout); process.stdin.pipe(peer);`;
     await until("the echo with the next agent", () => echoed.includes("and after"));
 
     await manager.muster("service", "rm", "web");
-    await until("no way to a task that is gone", async () => (await routes(two, tag2)).length === 0);
+    await until("no route to a removed task", async () => (await routes(two, tag2)).length === 0);
     await manager.muster("service", "rm", "ask", "hear", "other");
     for (const [machine, tag] of [
       [one, tag1],
       [two, tag2],
     ] as const) {
       await until(
-        `no tunnel to be left of ${machine.name}`,
+        `all tunnels of ${machine.name} to be removed`,
         async () => !(await machine.run("ip", "-o", "link")).includes("vxm"),
       );
-      await until(`no table to be left of ${machine.name}`, async () => {
+      await until(`all tables of ${machine.name} to be removed`, async () => {
         const tables = await machine.run("/usr/sbin/nft", "list", "tables");
         return !tables.includes(`muster-tunnel-${tag}`);
       });

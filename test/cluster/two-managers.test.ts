@@ -20,9 +20,9 @@ import { until } from "../fixtures/until.ts";
 interface Pair {
   readonly leader: TestManager;
   readonly follower: TestManager;
-  /** Its session is with the leader. */
+  /** Connected to the leader. */
   readonly near: TestAgent;
-  /** Its session is with the follower. */
+  /** Connected to the follower. */
   readonly far: TestAgent;
 }
 
@@ -35,7 +35,7 @@ async function pair(t: ExecutionContext): Promise<Pair> {
   const near = await startAgent(t, leader, { hostname: "near" });
   const far = await startAgent(t, follower, { hostname: "far" });
   const { managerId } = await status(leader);
-  await until("a follower that knows its leader", async () => (await status(follower)).leaderId === managerId);
+  await until("a follower to know its leader", async () => (await status(follower)).leaderId === managerId);
   await createService(leader, sleepers("web", 6));
   await until("six running tasks", async () => (await runningTasks(follower)).length === 6);
   t.is(taskProcesses(near.dataDir).length, 3);
@@ -44,7 +44,7 @@ async function pair(t: ExecutionContext): Promise<Pair> {
   return { leader, follower, near, far };
 }
 
-test.serial("a killed leader's node goes to the other manager, whose own node does not notice", async (t) => {
+test.serial("a killed leader's node moves to the other manager, whose own node notices nothing", async (t) => {
   t.timeout(300_000);
   const { leader, follower, near, far } = await pair(t);
   const doubles = watchForDoubles(t, near.dataDir, far.dataDir);
@@ -61,26 +61,26 @@ test.serial("a killed leader's node goes to the other manager, whose own node do
     "its node READY",
     async () => (await nodeCalled(follower, "near")).status?.state === NodeStatus_State.READY,
   );
-  await until("its new session as it sees it", () => near.sessions().length === 2);
-  t.deepEqual(far.sessions(), [farSession as string], "no registration of the other manager's node");
+  await until("its new session in the node's own view", () => near.sessions().length === 2);
+  t.deepEqual(far.sessions(), [farSession as string], "the other manager's node did not register again");
 
-  // Whoever was to be replaced wrongly would be by now: both nodes serve a further service.
+  // Any wrong replacement would have shown by now: both nodes serve another service.
   await createService(follower, sleepers("after", 4));
-  await until("the tasks of a further service", async () => (await runningTasks(follower)).length === 10);
+  await until("the tasks of another service", async () => (await runningTasks(follower)).length === 10);
   t.is((await tasks(follower)).length, 10, "no task was replaced");
   const after = taskProcesses(near.dataDir, far.dataDir).map(({ pid }) => pid);
   for (const { pid, slot } of before) t.true(after.includes(pid), `${slot} still runs in process ${pid}`);
   t.deepEqual(doubles(), []);
 
-  // The killed one returns and follows.
+  // The killed one returns as a follower.
   leader.process.start();
   await leader.ready();
   const { managerId } = await status(follower);
-  await until("a follower that knows its leader", async () => (await status(leader)).leaderId === managerId);
+  await until("a follower to know its leader", async () => (await status(leader)).leaderId === managerId);
   t.deepEqual(await serviceNames(leader), ["after", "next", "web"]);
 });
 
-test.serial("a killed follower loses no write that went through it, and none of the leader's fails", async (t) => {
+test.serial("a killed follower loses no write that went through it, and no write of the leader fails", async (t) => {
   t.timeout(300_000);
   const { leader, follower, near, far } = await pair(t);
   const doubles = watchForDoubles(t, near.dataDir, far.dataDir);
@@ -88,7 +88,7 @@ test.serial("a killed follower loses no write that went through it, and none of 
 
   const through = writeSteadily(follower, "through");
   const direct = writeSteadily(leader, "direct");
-  await until("writes of both", async () => (await serviceNames(leader)).length > 20);
+  await until("writes through both", async () => (await serviceNames(leader)).length > 20);
   await follower.process.end("SIGKILL");
   const acknowledged = [...(await through.stop())];
   await until("the killed manager's node at the leader", async () => (await status(leader)).sessions === 2);
@@ -105,7 +105,7 @@ test.serial("a killed follower loses no write that went through it, and none of 
   t.deepEqual(
     direct_,
     direct_.map((_, n) => `direct${n + 1}`),
-    "no write of the leader failed",
+    "no write through the leader failed",
   );
   t.deepEqual(near.sessions(), [nearSession as string]);
   t.is((await tasks(leader)).length, 6);

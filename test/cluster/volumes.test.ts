@@ -1,4 +1,4 @@
-// Cluster volumes with real processes: a storage plugin on a Unix socket, a manager, agents, and whatever may die.
+// Cluster volumes with real processes: a storage plugin on a Unix socket, a manager and agents, each of which may die.
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import test, { type ExecutionContext } from "ava";
@@ -40,10 +40,10 @@ async function run(manager: TestManager, ...flags: string[]): Promise<void> {
   await manager.muster(...args, "--stop-grace-period", "100ms", "sh", "-c", writer);
 }
 
-test.serial("a volume is made, mounted for a task, given up after it, and deleted", async (t) => {
+test.serial("a volume is created, mounted for a task, released after it, and deleted", async (t) => {
   const { contents, manager, storage } = await world(t);
   await create(manager, "data");
-  await until("the volume to be made", async () => /created/.test(await manager.muster("volume", "ls")));
+  await until("the volume to be created", async () => /created/.test(await manager.muster("volume", "ls")));
   await run(manager);
   await until("the task to write", () => contents() !== "");
   t.deepEqual([...(storage.byName("data")?.attached ?? [])], ["one"]);
@@ -55,11 +55,11 @@ test.serial("a volume is made, mounted for a task, given up after it, and delete
   await until("the volume to be free", async () => /created/.test(await manager.muster("volume", "ls")));
   await manager.muster("volume", "rm", "data");
   await until("the volume to be deleted", () => storage.volumes.size === 0);
-  await until("the object to be gone", async () => !/data/.test(await manager.muster("volume", "ls")));
+  await until("the object to be removed", async () => !/data/.test(await manager.muster("volume", "ls")));
   t.deepEqual(storage.flaws, []);
 });
 
-test.serial("a manager killed in the middle of a call goes on with it, and nothing is made twice", async (t) => {
+test.serial("a manager killed during a call continues it, and creates nothing twice", async (t) => {
   const { manager, storage } = await world(t);
   let isStuck = true;
   const arrived = Promise.withResolvers<void>();
@@ -77,12 +77,12 @@ test.serial("a manager killed in the middle of a call goes on with it, and nothi
   isStuck = false;
   manager.process.start();
   await manager.ready();
-  await until("the volume to be made", async () => /created/.test(await manager.muster("volume", "ls")));
+  await until("the volume to be created", async () => /created/.test(await manager.muster("volume", "ls")));
   t.is(storage.volumes.size, 1);
   t.is(storage.done.get("CreateVolume"), 2);
 });
 
-test.serial("a plugin that fails, is killed and comes back holds up only its volumes, and why says so", async (t) => {
+test.serial("a plugin that fails, is killed and comes back delays only its own volumes, and why says so", async (t) => {
   const { contents, manager, plugin, storage } = await world(t);
   let failures = 3;
   storage.weather = {
@@ -94,7 +94,7 @@ test.serial("a plugin that fails, is killed and comes back holds up only its vol
     after: () => undefined,
   };
   await create(manager, "data");
-  await until("the volume to be made", async () => /created/.test(await manager.muster("volume", "ls")));
+  await until("the volume to be created", async () => /created/.test(await manager.muster("volume", "ls")));
   plugin.kill();
   await run(manager);
   await until("why to name the plugin", async () => {
@@ -106,7 +106,7 @@ test.serial("a plugin that fails, is killed and comes back holds up only its vol
   t.is(failures, 0);
 });
 
-test.serial("an agent killed while a task has a volume finds both again, and gives the volume up later", async (t) => {
+test.serial("an agent killed while a task uses a volume recovers both, and releases the volume later", async (t) => {
   const { agent, contents, manager, storage } = await world(t);
   await create(manager, "data");
   await run(manager);

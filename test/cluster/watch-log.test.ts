@@ -1,4 +1,4 @@
-// Watches that resume out of a real NATS server's log and object store.
+// Watches that resume from a real NATS server's log and object store.
 import test from "ava";
 import { findVersion } from "../../actors/history/version-at.ts";
 import { createWatch } from "../../actors/watch/watch.ts";
@@ -17,7 +17,7 @@ import { SystemClock } from "../../runtime/system/clock.ts";
 import { natsServer, until } from "../fixtures/nats-server.ts";
 import { call, collectedStream, testManager } from "../support/manager.ts";
 
-test("a watch resumes out of the log and the object store, and learns what is no longer there", async (t) => {
+test("a watch resumes from the log and the object store, and learns what is no longer retained", async (t) => {
   const { connect } = await natsServer(t);
   const { log, blobs } = await connect();
   const manager = testManager();
@@ -47,7 +47,7 @@ test("a watch resumes out of the log and the object store, and learns what is no
     for (let at = 0; at < count; at += 1) {
       manager.clock.advance(1_000);
       const from = store.version;
-      // The log first, as a ledger does.
+      // Creates the log first, as a ledger does.
       seed("task", Task.create({ id: `t${from % 7}`, slot: from, serviceId: "s" }));
       t.is((await log.append(records[from] as Uint8Array, from)).kind, "appended");
     }
