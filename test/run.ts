@@ -1,9 +1,9 @@
 /**
- * `npm test`: types, lint, format, then every test, group after group; ends with one line that counts them all.
+ * `npm test`: types, lint, format, then every test, group after group; the last line counts them all.
  * With arguments (`npm test -- test/unit/task.test.ts`) it runs only those test files.
  *
  * Groups run one after the other. Cluster and interop tests start real servers and wait for them more than half of their time,
- * so three of their files run at a time; but one at a time of those with engines in this machine's own network.
+ * so three of their files run at a time; but only one at a time with engines in this machine's own network.
  */
 import { spawn } from "node:child_process";
 import { globSync, readFileSync } from "node:fs";
@@ -15,12 +15,12 @@ const bin = (name: string): string => `${top}node_modules/.bin/${name}`;
 
 const filesOf = (...patterns: readonly string[]): readonly string[] => globSync(patterns, { cwd: top }).toSorted();
 
-/** Two such engines of different files would be in each other's way: each has its bridges and links there. */
+/** Such engines of different files would conflict: each has its bridges and links there. */
 function hasEngineOfThisNetwork(file: string): boolean {
   return /\bstartEngine\(\w+\)/.test(readFileSync(`${top}${file}`, "utf8"));
 }
 
-/** A check is one command that is silent when all is well; its output is shown only when it fails. */
+/** A check is one command without output on success; its output is shown only when it fails. */
 async function check(name: string, command: string, args: readonly string[]): Promise<boolean> {
   const started = Date.now();
   const child = spawn(command, args, { cwd: top, stdio: ["ignore", "pipe", "pipe"] });
@@ -65,6 +65,6 @@ if (named.length > 0) {
     await runGroup(top, "cluster and interop", { files: engines, concurrency: 1 }, { files: others, concurrency: 2 }),
   );
 }
-for (const title of total.unsteady) say(`unsteady, to be mended: ${title}`);
+for (const title of total.unsteady) say(`unsteady, must be fixed: ${title}`);
 say(`${total.passed} passed, ${total.failed} failed, ${total.skipped.length} skipped`);
 process.exit(total.failed === 0 ? 0 : 1);

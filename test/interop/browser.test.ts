@@ -1,4 +1,4 @@
-// The JSON API from a page in a browser: Chromium, with nothing in it but what it comes with.
+// The JSON API from a page in a browser: unmodified Chromium.
 import { createServer, type Server } from "node:http";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -12,7 +12,7 @@ const missing = browserMissing();
 const test = missing === null ? anyTest.serial : anyTest.serial.skip;
 const password = "correct horse";
 
-/** In the page: logs in there and answers what the status says of applications, or how the connection ended. */
+/** In the page: logs in there and returns the applications from the status, or how the connection ended. */
 const client = `
   globalThis.lookAt = (url) => new Promise((resolve, reject) => {
     const socket = new WebSocket(url);
@@ -38,7 +38,7 @@ async function served(server: Server): Promise<number> {
   return (server.address() as { port: number }).port;
 }
 
-test("a page that is allowed, and one of the manager's own origin, read the status; a page of elsewhere does not", async (t) => {
+test("an allowed page and one of the manager's own origin read the status; a page of another origin cannot", async (t) => {
   t.timeout(300_000);
   const pages = createServer((_request, response) => {
     response.writeHead(200, { "content-type": "text/html" }).end(`<!doctype html><script>${client}</script>`);

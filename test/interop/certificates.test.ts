@@ -1,4 +1,4 @@
-// Replacing the root certificate under a stock Docker Engine and one of our agents, which go on running what they run.
+// Root rotation under a stock Docker Engine and one of our agents, whose tasks keep running.
 import { X509Certificate } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { join as joinPath } from "node:path";
@@ -32,14 +32,14 @@ async function running(manager: TestManager, service: string): Promise<TaskRow[]
   );
 }
 
-/** Base64 of what every node says that it trusts; more than one while they disagree. */
+/** Base64 of the roots that every node reports as trusted; several while they disagree. */
 async function trusted(manager: TestManager): Promise<Set<string>> {
   return new Set((await nodes(manager)).map(({ description }) => description?.tlsInfo?.trustRoot ?? ""));
 }
 
 const base64 = (pem: string): string => Buffer.from(`${pem.trim()}\n`).toString("base64");
 
-test("the root is rotated while an engine and an agent stay READY and their tasks run on", async (t) => {
+test("the root is rotated while an engine and an agent stay READY and their tasks keep running", async (t) => {
   t.timeout(300_000);
   const manager = await startManager(t);
   const engine = await startEngine(t);
@@ -50,7 +50,7 @@ test("the root is rotated while an engine and an agent stay READY and their task
   await startAgent(t, manager);
   const { NodeID: engineId } = await engine.swarm();
   await until(
-    "three nodes that are READY",
+    "three nodes to be READY",
     async () => (await nodes(manager)).filter(({ status }) => status?.state === "READY").length === 3,
   );
   const service = "service create --detach --name web --replicas 2 --stop-grace-period 1s bb:1 sleep 1000";
@@ -59,7 +59,7 @@ test("the root is rotated while an engine and an agent stay READY and their task
   const before = (await running(manager, "web")).map(({ id }) => id).toSorted();
   const containers = (await engine.containers()).toSorted();
 
-  // Whether anybody is ever seen as not READY on the way.
+  // Whether any node was seen as not READY meanwhile.
   const states = new Set<string>();
   let isDone = false;
   const watching = (async () => {
@@ -87,7 +87,7 @@ test("the root is rotated while an engine and an agent stay READY and their task
   t.not(newToken.split("-")[2], oldToken.split("-")[2]);
   t.not((await manager.muster("swarm", "join-token", "-q", "manager")).split("-")[2], oldManagerToken.split("-")[2]);
 
-  // Over a restart of the manager, with the new root alone: the engine comes back and takes work.
+  // After a restart of the manager with only the new root, the engine returns and accepts work.
   await manager.process.end("SIGKILL");
   manager.process.start();
   await manager.ready();
@@ -101,7 +101,7 @@ test("the root is rotated while an engine and an agent stay READY and their task
   await late.join(newToken, manager.address);
 });
 
-test("an engine with the manager's token is told what to do instead", async (t) => {
+test("an engine with the manager's token gets an error that says what to do instead", async (t) => {
   t.timeout(300_000);
   const manager = await startManager(t);
   const engine = await startEngine(t);

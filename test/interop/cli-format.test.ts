@@ -1,5 +1,5 @@
-// What `muster … inspect` and `--format` print is what Docker's client prints of the same objects: both look at one stock
-// manager, through its Control socket and through its API.
+// Output of `muster … inspect` and `--format` equals Docker's client's for the same objects: both read one stock manager,
+// through its Control socket and through its API.
 import anyTest from "ava";
 import { engineMissing, startEngine } from "../fixtures/docker-engine.ts";
 import { labMissing, startLab, type Machine } from "../fixtures/lab.ts";
@@ -77,7 +77,7 @@ const listings: readonly string[] = [
   "config ls --format {{.ID}}|{{.Name}}|{{.Labels}}",
 ];
 
-test("inspect and templates print what Docker's client prints of the same objects", async (t) => {
+test("inspect and templates print the same as Docker's client for the same objects", async (t) => {
   t.timeout(300_000);
   const lab = startLab(t, 1);
   const [machine] = lab.machines as readonly [Machine];

@@ -1,5 +1,5 @@
-// What Control answers: the same requests to a stock swarmd and to ours, one after the other; status, text and what is
-// listed must be the same. Where ours is another on purpose, the step says both.
+// Control's answers: the same requests to a stock swarmd and to ours, in turn; status, text and listed objects must be equal.
+// Where ours differs on purpose, the step states both.
 import anyTest from "ava";
 import { startSwarmd, swarmkitMissing } from "../fixtures/swarmkit.ts";
 import { servedControl } from "../support/control.ts";
@@ -8,7 +8,7 @@ import { controlSteps } from "../support/control-steps.ts";
 
 const test = swarmkitMissing() === null ? anyTest.serial : anyTest.serial.skip;
 
-/** A stock manager changes services and its cluster object by itself, and then knows a version that we have not seen. */
+/** A stock manager changes services and its cluster object by itself, and then has a version that we have not seen. */
 async function settled(
   stock: Side,
   method: string,
@@ -23,13 +23,13 @@ async function settled(
 }
 
 for (const { title, steps } of controlSteps) {
-  test(`${title}: a stock manager answers the same`, async (t) => {
+  test(`${title}: the answers equal a stock manager's`, async (t) => {
     const [{ plainSocket }, { socket }] = await Promise.all([startSwarmd(t), servedControl(t)]);
     const stock = await sideAt(t, plainSocket);
     const ours = await sideAt(t, socket);
     const different: string[] = [];
     for (const [at, { method, request, differs }] of steps.entries()) {
-      // One after the other: what the two know differs in ids alone.
+      // One after the other: the state of the two differs only in ids.
       const expected = await settled(stock, method, request, differs?.stock);
       const answer = await ours.ask(method, request(ours));
       const isAsMeant =

@@ -11,7 +11,7 @@ import { identityOf, temporaryFolder, world } from "../support/grpc-world.ts";
 const test = engineMissing() === null ? anyTest : anyTest.skip;
 const run = promisify(execFile);
 
-test("docker with its host at the control socket or at port 2377 prints what to use instead", async (t) => {
+test("docker with its host set to the control socket or to port 2377 prints what to use instead", async (t) => {
   const { server, port, root } = await world(t);
   const folder = temporaryFolder(t);
   const path = join(folder, "control.sock");

@@ -1,4 +1,4 @@
-// Who names what is not there is told so in the words of Docker's own command, asked of a stock manager.
+// Errors about missing objects use the words of Docker's own command, run against a stock manager.
 import anyTest from "ava";
 import { engineMissing, startEngine } from "../fixtures/docker-engine.ts";
 import { runMuster, startManager } from "../fixtures/muster.ts";
@@ -27,11 +27,11 @@ const asked: readonly string[] = [
 interface Told {
   readonly status: number;
   readonly stdout: string;
-  /** A sentence a line, without who says it. */
+  /** One sentence per line, without the program's name. */
   readonly said: string;
 }
 
-/** Docker's network and secret commands end with another line, which says only that they failed. */
+/** Docker's network and secret commands print a second line, which only says that they failed. */
 function toldBy(status: number | null, stdout: string, stderr: string): Told {
   const said = stderr
     .split("\n")
@@ -40,7 +40,7 @@ function toldBy(status: number | null, stdout: string, stderr: string): Told {
   return { status: status ?? -1, stdout: stdout.trim(), said: said.join("\n") };
 }
 
-test("what is not there is named in the words of Docker's own command", async (t) => {
+test("missing objects are reported in the words of Docker's own command", async (t) => {
   t.timeout(300_000);
   const [engine, manager] = await Promise.all([startEngine(t), startManager(t)]);
   await engine.docker("swarm", "init", "--advertise-addr", engine.host, "--listen-addr", `${engine.host}:2399`);

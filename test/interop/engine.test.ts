@@ -1,4 +1,4 @@
-// A stock Docker Engine as a node of ours: every step that an operator takes with one, against the real thing.
+// A stock Docker Engine as a node of ours: every operator step, against the real thing.
 import anyTest from "ava";
 import { engineMissing, startEngine, type DockerEngine } from "../fixtures/docker-engine.ts";
 import { startManager, type TestManager } from "../fixtures/muster.ts";
@@ -39,7 +39,7 @@ async function join(manager: TestManager, engine: DockerEngine): Promise<string>
   return NodeID;
 }
 
-test("a stock engine joins, runs and scales a service, is restarted, and leaves", async (t) => {
+test("a stock engine joins, runs and scales a service, restarts, and leaves", async (t) => {
   t.timeout(300_000);
   const manager = await startManager(t);
   const engine = await startEngine(t);
@@ -74,7 +74,7 @@ test("a stock engine joins, runs and scales a service, is restarted, and leaves"
   await manager.muster("service", "scale", "--detach", "web=2");
   await until("2 containers", async () => (await engine.containers()).length === 2);
 
-  // A clean stop removes the containers; after the start the engine says so, and the slots are filled again.
+  // A clean stop removes the containers; after the start the engine reports that, and the slots are refilled.
   await engine.stop();
   await engine.start();
   t.is((await engine.swarm()).NodeID, nodeId);
@@ -135,18 +135,18 @@ test("a killed engine's tasks run on another engine, and not twice", async (t) =
   });
   t.is((await second.containers()).length, 4);
 
-  // It returns: what it still had is superseded, and it is told so.
+  // It returns: its remaining tasks are superseded, and it is told to stop them.
   await first.start();
   await until(
     "the engine to be READY again",
     async () => (await node(manager, firstId))?.status?.state === "READY",
     30_000,
   );
-  await until("no superseded container", async () => (await first.containers()).length === 0, 30_000);
+  await until("all superseded containers to be removed", async () => (await first.containers()).length === 0, 30_000);
   t.is((await running(manager, "web")).length, 4);
 });
 
-test("an engine renews its certificate when told to, and reconnects afterwards without ALPN", async (t) => {
+test("an engine renews its certificate on request, and then reconnects without ALPN", async (t) => {
   t.timeout(300_000);
   const manager = await startManager(t);
   const engine = await startEngine(t);
@@ -159,7 +159,7 @@ test("an engine renews its certificate when told to, and reconnects afterwards w
   await manager.muster("node", "update", "--rotate-certificate", nodeId);
   await until("a new certificate", async () => (await certificate()) !== before, 30_000);
 
-  // The manager's end breaks every connection; the engine comes back without ALPN in its hello.
+  // The manager's death breaks every connection; the engine reconnects without ALPN in its hello.
   await manager.process.end("SIGKILL");
   manager.process.start();
   await manager.ready();
@@ -179,7 +179,7 @@ test("an engine renews its certificate when told to, and reconnects afterwards w
   t.is((await node(manager, nodeId))?.status?.state, "READY");
 });
 
-test("a wrong token is refused with the manager's sentence", async (t) => {
+test("a wrong token is rejected with the manager's sentence", async (t) => {
   t.timeout(300_000);
   const manager = await startManager(t);
   const engine = await startEngine(t);

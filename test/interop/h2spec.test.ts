@@ -11,19 +11,19 @@ import { peersMissing } from "./go/peers.ts";
 
 const test = peersMissing("h2spec") === null ? anyTest.serial : anyTest.serial.skip;
 
-/** What h2spec 2.2.1 has, its strict cases included. */
+/** Number of cases of h2spec 2.2.1, including its strict ones. */
 const caseCount = 146;
 
-/** Cases that need not pass, as `http2/5.1.2 TITLE`, with the clause that permits what the server does instead. None today. */
+/** Cases that may fail, as `http2/5.1.2 TITLE`, with the clause that permits the server's behaviour. None today. */
 const permitted: ReadonlyMap<string, string> = new Map();
 
 function check(t: ExecutionContext, where: string, { cases, exceptions }: Conformance): void {
-  t.is(cases, caseCount, `${where}: every case was run`);
+  t.is(cases, caseCount, `${where}: every case ran`);
   const told = [...exceptions].map(([name, outcome]) => `${name}: ${outcome}`).join("\n");
   t.deepEqual([...exceptions.keys()].toSorted(), [...permitted.keys()].toSorted(), `${where}:\n${told}`);
 }
 
-/** Sockets that the manager's process has open. */
+/** Open sockets of the manager's process. */
 function sockets(manager: TestManager): number {
   const folder = `/proc/${manager.process.child.pid}/fd`;
   return readdirSync(folder).filter((name) => {
@@ -35,7 +35,7 @@ function sockets(manager: TestManager): number {
   }).length;
 }
 
-test("a manager's HTTP/2 passes every case of h2spec, to strangers and on the control socket, and leaks nothing", async (t) => {
+test("a manager's HTTP/2 passes every case of h2spec, for strangers and on the control socket, and leaks nothing", async (t) => {
   t.timeout(900_000);
   const metrics = `127.0.0.1:${await freePort()}`;
   const manager = await startManager(t, { args: ["--metrics", metrics] });
@@ -48,16 +48,16 @@ test("a manager's HTTP/2 passes every case of h2spec, to strangers and on the co
     return Number(line.slice(name.length + 1));
   };
   const anonymous = 'muster_grpc_connections{kind="anonymous"}';
-  // The agent's own connection to join by is gone.
-  await until("no connection of a stranger", async () => (await figure(anonymous)) === 0);
+  // The agent's own connection for joining has closed.
+  await until("all connections of strangers to close", async () => (await figure(anonymous)) === 0);
   const known = await figure('muster_grpc_connections{kind="known"}');
   const before = sockets(manager);
 
   check(t, "port", await h2spec(t, manager.port, "--tls", "--insecure"));
   check(t, "control socket", await h2spec(t, await portTo(t, join(manager.dataDir, "control.sock"))));
 
-  await until("the end of every connection of h2spec", async () => (await figure(anonymous)) === 0);
-  await until("no socket more than before", () => sockets(manager) <= before);
+  await until("all connections of h2spec to close", async () => (await figure(anonymous)) === 0);
+  await until("the number of sockets to return to the initial one", () => sockets(manager) <= before);
   t.is(await figure('muster_grpc_connections{kind="known"}'), known);
   t.is((await fetch(`http://${metrics}/healthz`)).status, 200);
   t.true(manager.process.isRunning);

@@ -1,4 +1,4 @@
-// A stock client of Juju watches a real cluster through what happens to it: scaling, the loss of a node, removal.
+// A stock client of Juju watches a real cluster through scaling, the loss of a node, and removal.
 import { spawn } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -24,7 +24,7 @@ interface Line {
   readonly stopped?: string | null;
 }
 
-/** What it was told of an entity, one word for each time: `allocating/waiting`, `idle/active`, … */
+/** The states reported for an entity, one word each: `allocating/waiting`, `idle/active`, … */
 function wordsOf(lines: readonly Line[], kind: string, key: string, id: string): readonly string[] {
   return lines
     .flatMap(({ deltas }) => deltas ?? [])
@@ -57,47 +57,50 @@ async function watchingClient(t: ExecutionContext, manager: TestManager, port: n
   return { child, lines };
 }
 
-test.serial("a client of Juju 2 sees units come, a node die, units follow elsewhere, and all of it go", async (t) => {
-  t.timeout(300_000);
-  const port = await freePort();
-  const manager = await startManager(t, { args: ["--json-listen", `127.0.0.1:${port}`] });
-  const lost = await startAgent(t, manager, { hostname: "lost" });
-  await startAgent(t, manager, { hostname: "kept" });
-  await createService(manager, sleepers("web", 2));
-  const { child, lines } = await watchingClient(t, manager, port);
-  const unit = (number: number): readonly string[] => wordsOf(lines(), "unit", "name", `web/${number}`);
+test.serial(
+  "a client of Juju 2 sees units start, a node die, units move elsewhere, and everything removed",
+  async (t) => {
+    t.timeout(300_000);
+    const port = await freePort();
+    const manager = await startManager(t, { args: ["--json-listen", `127.0.0.1:${port}`] });
+    const lost = await startAgent(t, manager, { hostname: "lost" });
+    await startAgent(t, manager, { hostname: "kept" });
+    await createService(manager, sleepers("web", 2));
+    const { child, lines } = await watchingClient(t, manager, port);
+    const unit = (number: number): readonly string[] => wordsOf(lines(), "unit", "name", `web/${number}`);
 
-  await until("two units that run", () => [0, 1].every((number) => unit(number).at(-1) === "idle/active"));
-  t.like(lines()[0], { refused: "invalid entity name or password" });
-  t.true(lines().some(({ loggedIn }) => loggedIn === true));
-  t.true(lines().some(({ pinged }) => pinged === true));
-  const { status } = lines().find((line) => line.status !== undefined) ?? {};
-  t.deepEqual(Object.keys(status?.applications ?? {}), ["web"]);
+    await until("two running units", () => [0, 1].every((number) => unit(number).at(-1) === "idle/active"));
+    t.like(lines()[0], { refused: "invalid entity name or password" });
+    t.true(lines().some(({ loggedIn }) => loggedIn === true));
+    t.true(lines().some(({ pinged }) => pinged === true));
+    const { status } = lines().find((line) => line.status !== undefined) ?? {};
+    t.deepEqual(Object.keys(status?.applications ?? {}), ["web"]);
 
-  await manager.muster("service", "scale", "--detach", "web=4");
-  await until("four units that run", () => [2, 3].every((number) => unit(number).at(-1) === "idle/active"));
-  for (const number of [2, 3]) t.is(unit(number)[0], "allocating/waiting", "it is seen before it runs");
+    await manager.muster("service", "scale", "--detach", "web=4");
+    await until("four running units", () => [2, 3].every((number) => unit(number).at(-1) === "idle/active"));
+    for (const number of [2, 3]) t.is(unit(number)[0], "allocating/waiting", "it is seen before it runs");
 
-  const machine = machineId((await nodeCalled(manager, "lost")).id);
-  await lost.process.end("SIGKILL");
-  await endProcessesOf(lost.dataDir);
-  await until("the machine is down", () => wordsOf(lines(), "machine", "id", machine).at(-1) === "down");
-  await until("all units run elsewhere", () =>
-    [0, 1, 2, 3].every((number) => {
-      const told = lines().flatMap(({ deltas }) => deltas ?? []);
-      const last = told.findLast(([kind, , entity]) => kind === "unit" && entity["name"] === `web/${number}`);
-      return unit(number).at(-1) === "idle/active" && last?.[2]["machine-id"] !== machine;
-    }),
-  );
+    const machine = machineId((await nodeCalled(manager, "lost")).id);
+    await lost.process.end("SIGKILL");
+    await endProcessesOf(lost.dataDir);
+    await until("the machine to be down", () => wordsOf(lines(), "machine", "id", machine).at(-1) === "down");
+    await until("all units to run elsewhere", () =>
+      [0, 1, 2, 3].every((number) => {
+        const told = lines().flatMap(({ deltas }) => deltas ?? []);
+        const last = told.findLast(([kind, , entity]) => kind === "unit" && entity["name"] === `web/${number}`);
+        return unit(number).at(-1) === "idle/active" && last?.[2]["machine-id"] !== machine;
+      }),
+    );
 
-  // What is left on the machine that is down nobody can stop: it stays until the machine is given up.
-  await manager.muster("service", "rm", "web");
-  await manager.muster("node", "rm", "--force", "lost");
-  await until("all of it is gone", () => [0, 1, 2, 3].every((number) => unit(number).at(-1) === "removed"));
-  await until("the machine is gone", () => wordsOf(lines(), "machine", "id", machine).at(-1) === "removed");
-  child.stdin.end();
-  await until("the watcher's end", () => lines().some(({ stopped }) => stopped === null));
-  // The second where the Next came behind the Stop.
-  const refusals: readonly unknown[] = ["watcher was stopped", "unknown watcher id"];
-  await until("its refusal", () => lines().some(({ problem }) => refusals.includes(problem)));
-});
+    // Nobody can stop the units left on the machine that is down: they stay until the machine is removed.
+    await manager.muster("service", "rm", "web");
+    await manager.muster("node", "rm", "--force", "lost");
+    await until("everything to be removed", () => [0, 1, 2, 3].every((number) => unit(number).at(-1) === "removed"));
+    await until("the machine to be removed", () => wordsOf(lines(), "machine", "id", machine).at(-1) === "removed");
+    child.stdin.end();
+    await until("the watcher to end", () => lines().some(({ stopped }) => stopped === null));
+    // The second error if the Next arrived after the Stop.
+    const refusals: readonly unknown[] = ["watcher was stopped", "unknown watcher id"];
+    await until("its refusal", () => lines().some(({ problem }) => refusals.includes(problem)));
+  },
+);

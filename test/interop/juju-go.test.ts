@@ -1,4 +1,4 @@
-// Juju's own client packages in Go, and its command where that is built, against a real manager.
+// Juju's own Go client packages, and its command where built, against a real manager.
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, mkdirSync, writeFileSync } from "node:fs";
@@ -24,10 +24,10 @@ import { peerPath, peersMissing } from "./go/peers.ts";
 
 const missing = peersMissing("juju-client");
 const test = missing === null ? anyTest.serial : anyTest.serial.skip;
-/** Built when it is asked for by name alone: `npm run peers -- juju`. */
+/** Built only when named: `npm run peers -- juju`. */
 const withCommand = existsSync(peerPath("juju")) ? anyTest.serial : anyTest.serial.skip;
 
-/** Two units that print a line each and go on. */
+/** Two units that print one line each and keep running. */
 function talkers(): ServiceSpec {
   const exec = ExecSpec.create({ command: "/bin/sh", args: ["-c", "echo ready; exec sleep 600"] });
   const payload = Any.create({ type_url: "type.muster.dev/muster.v1.ExecSpec", value: ExecSpec.encode(exec) });
@@ -38,7 +38,7 @@ function talkers(): ServiceSpec {
   });
 }
 
-/** A cluster of one agent whose two units run, and an admin `ada`. */
+/** A cluster of one agent with two running units, and an admin `ada`. */
 async function cluster(t: ExecutionContext) {
   const port = await freePort();
   const manager = await startManager(t, { args: ["--json-listen", `127.0.0.1:${port}`] });
@@ -56,7 +56,7 @@ async function cluster(t: ExecutionContext) {
   await once(client.socket, "open");
   const { response } = (await client.login()) as { response: Record<"model-tag" | "controller-tag", string> };
   let id = 1;
-  await until("two units that run", async () => {
+  await until("two running units", async () => {
     const status = { "request-id": (id += 1), type: "Client", version: 6, request: "FullStatus" };
     return JSON.stringify(await client.ask(status)).split('"active"').length > 2;
   });
@@ -66,20 +66,20 @@ async function cluster(t: ExecutionContext) {
   return { manager, port, dir, ca, root, model, controller };
 }
 
-/** What Juju's command says, with a folder of its own under `dir`; what each command asks for is read from `answers`. */
+/** Output of Juju's command, with its own folder under `dir`; its prompts read from `answers`. */
 function commandIn(dir: string, name: string) {
   const data = join(dir, name);
   mkdirSync(data);
   return (args: readonly string[], ...answers: readonly string[]): Promise<{ stdout: string; stderr: string }> => {
     const env = { ...process.env, JUJU_DATA: data, HOME: dir };
     const run = promisify(execFile)(peerPath("juju"), args, { env, timeout: 60_000 });
-    // No terminal, and no more than these: a question too many ends the command with an error.
+    // No terminal, and no further answers: one prompt too many makes the command fail.
     run.child.stdin?.end(answers.map((answer) => `${answer}\n`).join(""));
     return run;
   };
 }
 
-/** A command that knows the cluster, and has logged in as `ada`. */
+/** A command that knows the cluster and is logged in as `ada`. */
 async function adminsCommand({ port, dir, root, model, controller }: Awaited<ReturnType<typeof cluster>>) {
   const run = commandIn(dir, "data");
   const indented = root.replaceAll(/^/gm, "      ");
@@ -92,12 +92,12 @@ async function adminsCommand({ port, dir, root, model, controller }: Awaited<Ret
     join(dir, "data", "models.yaml"),
     `controllers:\n  muster:\n    models:\n      admin/default:\n        uuid: ${model}\n        type: iaas\n    current-model: admin/default\n`,
   );
-  // It has no password, and asks.
+  // It has no password, so it prompts.
   await run(["login", "-u", "ada", "--no-prompt"], password);
   return run;
 }
 
-test("Juju's Go client looks, runs a command, adds and removes a unit, configures, grants, registers a user and reads logs", async (t) => {
+test("Juju's Go client reads status, runs a command, adds and removes a unit, configures, grants, registers a user and reads logs", async (t) => {
   t.timeout(300_000);
   const { port, ca, model } = await cluster(t);
   const child = spawn(peerPath("juju-client"), [`127.0.0.1:${port}`, ca, model, "ada"]);
@@ -139,7 +139,7 @@ test("Juju's Go client looks, runs a command, adds and removes a unit, configure
   ] as object[] as typeof logs);
 });
 
-withCommand("the juju command logs in, looks, runs commands and shows what came of them", async (t) => {
+withCommand("the juju command logs in, shows status, runs commands and shows their results", async (t) => {
   t.timeout(300_000);
   const run = await adminsCommand(await cluster(t));
   const juju = async (...args: readonly string[]): Promise<string> => (await run(args)).stdout;
@@ -151,31 +151,31 @@ withCommand("the juju command logs in, looks, runs commands and shows what came 
   await t.notThrowsAsync(juju("remove-unit", "web/2", "--no-prompt"));
 });
 
-/** The secret key in what `juju register` is given: DER with one octet string of 32 bytes. */
+/** The secret key in the string for `juju register`: DER with one octet string of 32 bytes. */
 function keyIn(registration: string): Buffer {
   const bytes = Buffer.from(registration, "base64url");
   const at = bytes.indexOf(Buffer.of(0x04, 32)) + 2;
   return bytes.subarray(at, at + 32);
 }
 
-withCommand("the juju command adds a user, who registers with the string and is not asked a third time", async (t) => {
+withCommand("the juju command adds a user, who registers with the string and is not prompted again", async (t) => {
   t.timeout(300_000);
   const world = await cluster(t);
   const juju = await adminsCommand(world);
-  /** Some commands say it on standard error. */
+  /** Some commands print it on standard error. */
   const stringIn = ({ stdout, stderr }: { readonly stdout: string; readonly stderr: string }): string =>
     /juju register (\S+)/.exec(stdout + stderr)?.[1] ?? "";
   const added = stringIn(await juju(["add-user", "ben", "Ben B."]));
   t.is(keyIn(added).length, 32);
 
-  // His own client knows nothing of this cluster.
+  // The user's own client does not know this cluster.
   const his = commandIn(world.dir, "his");
   const chosen = "a password of his own";
   const { stderr } = await his(["register", added], chosen, chosen, "ours");
   t.regex(stderr, /Initial password successfully set for ben\.[^]*Welcome, ben\. You are now logged into "ours"\./);
   t.notRegex(stderr, /please enter password/);
   t.regex((await his(["whoami"])).stdout, /^Controller: +ours\nModel: +(\S+)\nUser: +ben$/m);
-  // It asks for the password if the two minutes of the cookie are over by now.
+  // It prompts for the password if the cookie's two minutes are over.
   t.regex((await his(["status"], chosen)).stdout, /web\/1 +active +idle/);
 
   // The string works once.

@@ -1,4 +1,4 @@
-// What of the JSON API is for clients that are sent on: a stock client goes where it is told.
+// JSON API redirects: a stock client follows them.
 import { execFile } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -11,7 +11,7 @@ import { jsonWorld, password } from "../support/json-api.ts";
 
 const program = fileURLToPath(new URL("../fixtures/jujulib-client.ts", import.meta.url));
 
-test("a stock client whose login is sent on logs in there", async (t) => {
+test("a stock client whose login is redirected logs in there", async (t) => {
   const there = await jsonWorld(t);
   await there.addUser("ada");
   const here = await jsonWorld(t, { redirect: [{ host: "localhost", port: there.port }] });
@@ -19,7 +19,7 @@ test("a stock client whose login is sent on logs in there", async (t) => {
   t.teardown(() => rmSync(dir, { recursive: true, force: true }));
   const ca = join(dir, "ca.pem");
   writeFileSync(ca, here.rootPem + there.rootPem);
-  // It writes what model it wants into the address that it goes to: the one of the address that it was given.
+  // It writes its model into the address that it connects to: that of the original address.
   const path = `/model/${modelUuid([...there.store.all("cluster")][0]?.id ?? "")}/api`;
   const { stdout } = await promisify(execFile)(
     process.execPath,

@@ -1,4 +1,4 @@
-// A stock engine's containers, read through the command line: what a `docker service logs` of a Swarm manager shows.
+// A stock engine's containers, read through the command line: the output of `docker service logs` on a Swarm manager.
 import { spawn } from "node:child_process";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -12,7 +12,7 @@ const missing = engineMissing();
 const test = missing === null ? anyTest.serial : anyTest.serial.skip;
 const main = fileURLToPath(new URL("../../cli/main.ts", import.meta.url));
 
-test("a container's lines are followed, its tail and what came since are shown, and new tasks join", async (t) => {
+test("a container's lines are followed, --tail and --since select lines, and new tasks join", async (t) => {
   t.timeout(300_000);
   const manager = await startManager(t);
   const engine = await startEngine(t);
@@ -22,7 +22,7 @@ test("a container's lines are followed, its tail and what came since are shown, 
   await manager.muster("service", "create", "-d", "--name=talk", "--stop-signal=SIGKILL", "bb:1", "sh", "-c", script);
   await until("a running task", async () => (await running(manager, "talk")).length === 1);
 
-  // What there is, to which output it went, and how Docker shows it.
+  // The lines so far, their streams, and Docker's formatting.
   const all = await until("the container's lines", async () => {
     const { stderr, stdout } = await runMuster(["--host", host, "service", "logs", "talk"]);
     return /line 4/.test(stdout) ? { stderr, stdout } : null;
@@ -44,7 +44,7 @@ test("a container's lines are followed, its tail and what came since are shown, 
   t.is(await manager.muster("service", "logs", "--tail", "0", "talk"), "");
   const [, stamp = ""] = /^(\S+) talk/.exec(tail) ?? [];
   const since = await manager.muster("service", "logs", "--since", stamp, "--raw", "talk");
-  t.is(since.split("\n")[0], tail.split("\n")[0]?.replace(/^.*\| /, ""), "the line of that time is the first");
+  t.is(since.split("\n")[0], tail.split("\n")[0]?.replace(/^.*\| /, ""), "the line of that time comes first");
   const byId = await manager.muster("service", "logs", "--tail", "1", "--no-resolve", "--no-task-ids", id);
   t.regex(byId, new RegExp(`^[a-z0-9]{25}\\.1@${nodeId} {4}\\| line \\d+$`));
   const details = await manager.muster("service", "logs", "--tail", "1", "--raw", "--details", "talk");
@@ -70,13 +70,13 @@ test("a container's lines are followed, its tail and what came since are shown, 
       "each line once, in order",
     );
 
-  // A crashed engine is reported; when it is back, its containers' output goes on.
+  // A crashed engine is reported; after its restart, its containers' output continues.
   await engine.kill();
-  await until("word of the engine's end", () => said.includes(`node ${nodeId} disconnected unexpectedly`));
+  await until("the notice of the engine's crash", () => said.includes(`node ${nodeId} disconnected unexpectedly`));
   await engine.start();
   const before = seen.length;
   await until("output after the restart", () => /line \d+\n/.test(seen.slice(before)), 60_000);
 
   await manager.muster("service", "rm", "talk");
-  await until("the follower's end", () => follower.exitCode !== null, 30_000);
+  await until("the log follower to exit", () => follower.exitCode !== null, 30_000);
 });

@@ -1,5 +1,5 @@
-// Networks of stock engines under our manager: each engine is a machine with a network of its own, so that an overlay
-// between them is one.
+// Networks of stock engines under our manager: each engine is a machine with its own network, so that an overlay spans real
+// machines.
 import anyTest from "ava";
 import { engineMissing, type DockerEngine } from "../fixtures/docker-engine.ts";
 import { hasIpvs, labMissing } from "../fixtures/lab.ts";
@@ -16,7 +16,7 @@ function both<Item>(items: readonly Item[]): readonly Item[] | false {
   return items.length === 2 && items;
 }
 
-/** What the web tasks answer that a task on this engine finds by `tasks.web`. */
+/** The answers of the web tasks that a task on this engine finds by `tasks.web`. */
 async function heardOn(engine: DockerEngine): Promise<string> {
   const addresses = await engine.addressesOf("web", "tasks.web");
   const answers = await Promise.all(
@@ -33,7 +33,7 @@ test("replicas on two engines reach each other by name over an overlay network, 
   await manager.muster(...words("service create --detach --name web --network back --replicas 2"), ...site);
   const tasks = await until("2 running tasks", async () => both(await running(manager, "web")));
   t.is(new Set(tasks.map(({ nodeId }) => nodeId)).size, 2);
-  // The engines gossip about names: they come a moment after the tasks.
+  // The engines gossip about names, which appear a moment after the tasks.
   for (const { engine } of members)
     await until("both tasks by name", async () => (await heardOn(engine)) === everywhere);
   const [there] = tasks.filter(({ nodeId }) => nodeId === second.nodeId);
@@ -55,7 +55,7 @@ test("replicas on two engines reach each other by name over an overlay network, 
   else t.log("this kernel has no ip_vs: engines cannot balance a virtual IP here");
 });
 
-test("an engine that was restarted finds its peers again, and a container of no service joins an attachable network", async (t) => {
+test("a restarted engine finds its peers again, and a standalone container joins an attachable network", async (t) => {
   t.timeout(300_000);
   const { manager, members } = await labSwarm(t);
   const [first, second] = members;
@@ -67,7 +67,7 @@ test("an engine that was restarted finds its peers again, and a container of no 
   await first.engine.stop();
   await first.engine.start();
   await until(
-    "a new task on the engine that was restarted",
+    "a new task on the restarted engine",
     async () =>
       both(await running(manager, "web")) && (await running(manager, "web")).some(({ id }) => !old.includes(id)),
     40_000,
@@ -81,7 +81,7 @@ test("an engine that was restarted finds its peers again, and a container of no 
   const refused = await t.throwsAsync(second.engine.docker(...words("run --rm --network ingress bb:1 true")));
   t.regex(refused.message, /ingress|attachable/i);
   await until(
-    "no task of the container",
+    "the container's task to be removed",
     async () => !/attach/.test(await manager.muster("node", "ps", second.nodeId)),
   );
 });
@@ -99,7 +99,7 @@ test("a host-mode port answers on each engine that runs a task, an ingress port 
     async () => both(await running(manager, "site")) && (await running(manager, "one")).length === 1,
   );
   for (const { machine } of members) {
-    // A container runs before what it runs listens.
+    // A container is RUNNING before its program listens.
     const answer = await until("an answer", () => lab.hub.fetch(`http://${machine.address}:8080/`));
     t.is(answer, `site on ${machine.name}`);
   }
@@ -107,7 +107,7 @@ test("a host-mode port answers on each engine that runs a task, an ingress port 
   const host = members.find(({ nodeId }) => nodeId === published?.nodeId);
   for (const { engine, machine } of members) {
     const containers = await engine.docker("network", "inspect", "ingress", "--format", "{{json .Containers}}");
-    t.true(containers.includes("ingress-sbox"), "every engine is on the ingress network with an address of its own");
+    t.true(containers.includes("ingress-sbox"), "every engine is on the ingress network with its own address");
     if (hasIpvs()) t.is(await lab.hub.fetch(`http://${machine.address}:9090/`), `one on ${host?.machine.name}`);
   }
   if (!hasIpvs()) t.log("this kernel has no ip_vs: engines cannot balance an ingress port here");

@@ -1,5 +1,5 @@
-// What a node may say to a manager's TLS port, and to whom it answers what: the same requests with the same certificates to
-// a stock swarmd and to ours.
+// Calls of nodes to a manager's TLS port and their answers: the same requests with the same certificates to a stock swarmd and
+// to ours.
 import anyTest, { type ExecutionContext } from "ava";
 import { connectTls, connectUnix } from "../../edges/grpc/client.ts";
 import type { MethodDescriptor } from "../../proto/codec.ts";
@@ -30,7 +30,7 @@ type AnyMethod = MethodDescriptor<unknown, unknown>;
 
 const timeoutMs = 20_000;
 
-/** One manager, and who asks it: nobody in particular, or a worker that joined. */
+/** One manager and its callers: one without a certificate, and a worker that joined. */
 interface Side {
   readonly tokens: { readonly worker: string; readonly manager: string };
   readonly nodeId: string;
@@ -67,7 +67,7 @@ async function sideAt(t: ExecutionContext, port: number, socket: string): Promis
   return { tokens, nodeId, callers: { anonymous, worker: await open({ certificatePem, keyPem }) } };
 }
 
-/** `OK`, or the status and its text, with the node's own id by name. */
+/** `OK`, or the status and its text, with the node's own id replaced by a name. */
 async function ask(side: Side, who: keyof Side["callers"], method: AnyMethod, json: Json): Promise<string> {
   const said = (error: RpcError): string => {
     const code = Object.entries(Status).find(([, value]) => value === error.code)?.[0] ?? String(error.code);
@@ -148,7 +148,7 @@ const steps: readonly Step[] = [
   { who: "worker", service: HealthService, method: "Check", request: () => ({ service: "Raft" }) },
 ];
 
-test("nobody in particular and a worker are answered as by a stock manager", async (t) => {
+test("an anonymous caller and a worker get a stock manager's answers", async (t) => {
   const [manager, swarmd] = await Promise.all([startManager(t), startSwarmd(t)]);
   const ours = await sideAt(t, manager.port, `${manager.dataDir}/control.sock`);
   const stock = await sideAt(t, swarmd.port, swarmd.plainSocket);
@@ -165,7 +165,7 @@ test("nobody in particular and a worker are answered as by a stock manager", asy
   t.deepEqual(different, []);
 });
 
-test("Control, Watch and Logs are refused to whoever is no manager, in a stock manager's words", async (t) => {
+test("Control, Watch and Logs reject callers other than managers in a stock manager's words", async (t) => {
   const [manager, swarmd] = await Promise.all([startManager(t), startSwarmd(t)]);
   const ours = await sideAt(t, manager.port, `${manager.dataDir}/control.sock`);
   const stock = await sideAt(t, swarmd.port, swarmd.plainSocket);

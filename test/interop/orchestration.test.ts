@@ -1,4 +1,4 @@
-// What operators do with services, shown on two stock engines: rolling update, rollback, global service, job, drain.
+// Operators' actions on services, on two stock engines: rolling update, rollback, global service, job, drain.
 import anyTest from "ava";
 import { engineMissing } from "../fixtures/docker-engine.ts";
 import { labMissing } from "../fixtures/lab.ts";
@@ -29,12 +29,12 @@ interface ImageRow extends TaskRow {
   readonly spec?: { readonly container?: { readonly image?: string } };
 }
 
-/** Images of the tasks that are wanted and run. */
+/** Images of the tasks whose desired and current state is RUNNING. */
 async function imagesOf(manager: TestManager, service: string): Promise<string[]> {
   return ((await running(manager, service)) as ImageRow[]).map(({ spec }) => spec?.container?.image ?? "");
 }
 
-/** Looks at both engines again and again whether a slot of the service has two containers, until told to stop. */
+/** Polls both engines for a slot of the service with two containers, until stopped. */
 function watchForDoubles({ members }: LabSwarm, service: string): { stop(): Promise<readonly string[]> } {
   const doubles = new Set<string>();
   let isStopped = false;
@@ -55,7 +55,7 @@ function watchForDoubles({ members }: LabSwarm, service: string): { stop(): Prom
   };
 }
 
-test("a rolling update replaces replicas slot by slot, and an image that does not exist is rolled back with its reason", async (t) => {
+test("a rolling update replaces replicas slot by slot, and a missing image is rolled back with its reason", async (t) => {
   t.timeout(300_000);
   const swarm = await labSwarm(t);
   const { manager, members } = swarm;
@@ -87,7 +87,7 @@ test("a rolling update replaces replicas slot by slot, and an image that does no
   t.is(history.match(/bb:none .*Rejected .*"No such image: bb:none"/g)?.length, 1, history);
 });
 
-test("a global service runs on each engine, jobs run to their end, and a drained engine is left to itself", async (t) => {
+test("a global service runs on each engine, jobs run to completion, and a drained engine gets no tasks", async (t) => {
   t.timeout(300_000);
   const swarm = await labSwarm(t);
   const { manager, members } = swarm;
@@ -122,5 +122,5 @@ test("a global service runs on each engine, jobs run to their end, and a drained
   t.is((await second.engine.containers()).length, 5);
   await manager.muster("node", "update", "--availability", "active", first.nodeId);
   await are("a global task on each engine again", "each", [1, 1]);
-  t.deepEqual(await onNodes("web"), [0, 4], "what runs is not moved");
+  t.deepEqual(await onNodes("web"), [0, 4], "running tasks are not moved");
 });

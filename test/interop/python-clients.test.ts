@@ -1,4 +1,4 @@
-// Stock clients of Juju in Python look at a real cluster, watch it and change it. Skipped where they are not installed.
+// Stock Python clients of Juju read, watch and change a real cluster. Skipped where they are not installed.
 import { execFile } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -16,7 +16,7 @@ const test = pythonClientsMissing() === null ? anyTest.serial : anyTest.serial.s
 const password = "correct horse";
 const refused = /invalid entity name or password/;
 
-test("clients in Python of Juju 1, 2 and 3 log in, see, watch and change a cluster, and keep its users", async (t) => {
+test("Python clients of Juju 1, 2 and 3 log in, read, watch and change a cluster, and manage its users", async (t) => {
   t.timeout(300_000);
   const port = String(await freePort());
   const manager = await startManager(t, { args: ["--json-listen", `127.0.0.1:${port}`] });
@@ -62,7 +62,7 @@ test("clients in Python of Juju 1, 2 and 3 log in, see, watch and change a clust
     });
     await manager.muster("user", "rm", "ben");
     await manager.muster("service", "scale", "--detach", "web=2");
-    await until("the third unit's end", async () => (await runningTasks(manager)).length === 2);
+    await until("the third unit to be removed", async () => (await runningTasks(manager)).length === 2);
   }
 
   const old = await told("jujuclient", "jujuclient_client.py", "1", port, ca, "ada", password, model);

@@ -1,5 +1,5 @@
-// What a node is told of networks, virtual IPs, endpoints and load-balancer addresses: the same by our manager as by a
-// stock dockerd, which is given the same commands at the same time. Left out of the comparison is what `told` names.
+// Networks, virtual IPs, endpoints and load-balancer addresses as sent to a node: equal from our manager and from a stock
+// dockerd given the same commands at the same time. `told` lists what the comparison omits.
 import anyTest, { type ExecutionContext } from "ava";
 import { engineMissing, startEngine } from "../fixtures/docker-engine.ts";
 import { labMissing, startLab, type Machine } from "../fixtures/lab.ts";
@@ -42,7 +42,7 @@ async function clusters(t: ExecutionContext): Promise<{ readonly ours: Cluster; 
 interface Step {
   readonly name: string;
   readonly commands: readonly string[];
-  /** Tasks that run once it is done. */
+  /** Number of tasks that run after the commands. */
   readonly running: number;
 }
 
@@ -56,22 +56,22 @@ const steps: readonly Step[] = [
     running: 2,
   },
   {
-    name: "with DNS round robin it has none",
+    name: "a service with DNS round robin has no virtual IP",
     commands: [`${create} --name rr --network back --endpoint-mode dnsrr bb:1`],
     running: 3,
   },
   {
-    name: "a published port is answered by every node",
+    name: "every node answers on a published port",
     commands: [`${create} --name public --publish 8080:80 --publish published=8053,target=53,protocol=udp bb:1`],
     running: 4,
   },
   {
-    name: "a port that is left to the cluster is of the dynamic range",
+    name: "an automatically assigned port is in the dynamic range",
     commands: [`${create} --name dynamic --publish 81 --publish 82/udp --replicas 2 bb:1`],
     running: 6,
   },
   {
-    name: "a host-mode port is its node's business",
+    name: "a host-mode port is left to its node",
     commands: [
       `${create} --name host --publish mode=host,target=80,published=8081 --network back bb:1`,
       `${create} --name bare --publish mode=host,target=80 bb:1`,
@@ -79,7 +79,7 @@ const steps: readonly Step[] = [
     running: 8,
   },
   {
-    name: "two networks, with aliases, options and a subnet of their own",
+    name: "two networks with their own aliases, options and subnet",
     commands: [
       "network create --driver overlay --attachable --internal --label a=b --opt encrypted front",
       "network create --driver overlay --subnet 10.77.0.0/16 --ip-range 10.77.5.0/24 --gateway 10.77.0.9 own",
@@ -96,24 +96,24 @@ const steps: readonly Step[] = [
     running: 11,
   },
   {
-    name: "a service of the host's own network",
+    name: "a service on the host's own network",
     commands: [`${create} --name bound --network host bb:1`],
     running: 12,
   },
   {
-    name: "a global service has its addresses as others do",
+    name: "a global service gets addresses like any other",
     commands: [`${create} --name each --mode global --network back --publish 8084:84 bb:1`],
     running: 13,
   },
   {
-    name: "an update gives tasks new addresses and the service's endpoint what is new of it",
+    name: "an update gives tasks new addresses and adds the new parts of the service's endpoint",
     commands: [
       `${update} --update-delay 0s --update-parallelism 0 --publish-add 8083:83 --network-add front --image bb:2 web`,
     ],
     running: 13,
   },
   {
-    name: "what an update takes away is gone, and what it leaves stays",
+    name: "an update removes what it drops and keeps the rest",
     commands: [
       `${update} --update-parallelism 0 --publish-rm 83 --network-rm back web`,
       `${update} --update-parallelism 0 --endpoint-mode vip rr`,
@@ -122,7 +122,7 @@ const steps: readonly Step[] = [
     running: 13,
   },
   {
-    name: "the end of the last task on a network ends the node's address there",
+    name: "removing the last task on a network removes the node's address there",
     commands: ["service rm many", "service rm two", "network rm wide", "network rm own"],
     running: 10,
   },
@@ -132,11 +132,11 @@ function runningCount({ node }: Cluster): number {
   return node.tasks().filter((task) => task["desiredState"] === "RUNNING").length;
 }
 
-/** What the node is told once nothing changed for a while. */
+/** The node's view once nothing has changed for a while. */
 async function settled(cluster: Cluster, step: string, count: number): Promise<Told> {
   await until(`${step}: ${count} tasks that ${cluster.name} runs`, () => runningCount(cluster) === count || null);
   let last = "";
-  return until("an end of changes", async () => {
+  return until("changes to settle", async () => {
     const before = last;
     last = JSON.stringify(told(cluster.node));
     await new Promise((resolve) => setTimeout(resolve, 250));
@@ -165,7 +165,7 @@ function managersOf(session: Json): unknown {
   return managers.map(({ weight, peer }) => ({ weight, isAddress: /^10\.231\.0\.\d+:\d+$/.test(peer.addr) }));
 }
 
-test("a node is told the same of networks, addresses and ports by our manager as by a stock one", async (t) => {
+test("our manager and a stock one send a node the same networks, addresses and ports", async (t) => {
   t.timeout(300_000);
   const { ours, stock } = await clusters(t);
   t.deepEqual(keysOf(ours.node.session()), keysOf(stock.node.session()));

@@ -1,4 +1,4 @@
-// Secrets and configs in the containers of a stock engine: as files, as templates, changed by an update, gone at the end.
+// Secrets and configs in a stock engine's containers: as files, as templates, changed by an update, removed at the end.
 import { execFileSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -11,7 +11,7 @@ import { until } from "../fixtures/until.ts";
 const missing = engineMissing();
 const test = missing === null ? anyTest.serial : anyTest.serial.skip;
 
-test("a stock engine's tasks have their secrets and configs, with templates expanded, and others after an update", async (t) => {
+test("a stock engine's tasks have their secrets and configs, with templates expanded, and new ones after an update", async (t) => {
   t.timeout(300_000);
   const manager = await startManager(t);
   const engine = await startEngine(t);
@@ -62,7 +62,7 @@ test("a stock engine's tasks have their secrets and configs, with templates expa
   t.regex(expanded, new RegExp(`^web front 1 ${nodeId}\\ngreen-1 canary-one .`));
   t.is(await engine.inTask("web", "echo $COLOUR"), "green-1");
 
-  // In use, it stays; the next one takes its place by an update, which makes a new task.
+  // A secret in use cannot be removed; an update replaces it, which creates a new task.
   await t.throwsAsync(manager.muster("secret", "rm", "password-1"), {
     message: /in use by the following service: web/,
   });
@@ -78,13 +78,13 @@ test("a stock engine's tasks have their secrets and configs, with templates expa
   t.is(await engine.inTask("web", "cat /run/secrets/password /run/secrets/dsn"), "canary-twopg://canary-two@db");
   await manager.muster("secret", "rm", "password-1");
 
-  // What cannot be expanded is told in the task's own words.
+  // A template that cannot be expanded is reported in the task's own words.
   await manager.muster("config", "create", "--template-driver=golang", "wrong", file("wrong", '{{secret "nobody"}}'));
   await muster(
     ["service", "create", "-d", "--name=broken", "--restart-condition=none", "--config=source=wrong,target=/wrong"],
     ["bb:1", "sleep", "1000"],
   );
-  const failed = await until("a task that was refused", async () => {
+  const failed = await until("a rejected task", async () => {
     const [task] = await tasksOf(manager, "broken");
     return task?.status?.err === undefined || task.status.err === "" ? null : task;
   });
@@ -92,8 +92,8 @@ test("a stock engine's tasks have their secrets and configs, with templates expa
 
   await manager.muster("service", "rm", "web", "broken");
   await until("no containers", async () => (await engine.docker("ps", "-aq")) === "");
-  t.false(readFileSync("/proc/self/mounts", "utf8").includes(`${engine.dir}/data/containers`), "no tmpfs is left");
+  t.false(readFileSync("/proc/self/mounts", "utf8").includes(`${engine.dir}/data/containers`), "no tmpfs remains");
   for (const name of ["password-2", "dsn"]) await manager.muster("secret", "rm", name);
-  // The engine never wrote a secret's value to its disk, in any of the layers and records that it leaves.
+  // The engine never wrote a secret's value to its disk, in any of its layers and records.
   t.is(execFileSync("sh", ["-c", `grep -rl canary- "${engine.dir}/data" || true`], { encoding: "utf8" }), "");
 });

@@ -1,4 +1,4 @@
-// The same flags given to Docker's client and to ours, on one stock dockerd manager: the specs that it then holds are the same.
+// The same flags given to Docker's client and to ours, on one stock dockerd manager: the resulting specs are equal.
 import { execFile } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -15,7 +15,7 @@ const test = missing === null ? anyTest.serial : anyTest.serial.skip;
 const run = promisify(execFile);
 const muster = fileURLToPath(new URL("../../bin/muster", import.meta.url));
 
-/** Each list is given to `service create` as it is; `FILE` is an environment file. */
+/** Each list is passed to `service create`; `FILE` is an environment file. */
 const creations: readonly (readonly string[])[] = [
   ["bb:1"],
   ["bb:1", "sleep", "-x", "1000"],
@@ -147,7 +147,7 @@ const creations: readonly (readonly string[])[] = [
   ["--mount", "type=tmpfs,target=/t,tmpfs-size=1.5m,tmpfs-mode=1770", "bb:1"],
 ];
 
-/** A service as made by the first list, and the updates made of it one after the other. */
+/** A service created with the first list, and its successive updates. */
 const updates: readonly { readonly from: readonly string[]; readonly steps: readonly (readonly string[])[] }[] = [
   {
     from: ["-e", "A=1", "-e", "B=2", "-l", "a=1", "-l", "b=2", "--container-label", "c=1", "bb:1", "x"],
@@ -244,13 +244,13 @@ const updates: readonly { readonly from: readonly string[]; readonly steps: read
 
 interface Clients {
   readonly engine: DockerEngine;
-  /** What the manager holds of a service, without the name, and with the parts of maps and messages in one order. */
+  /** The manager's spec of a service, without the name, with maps and messages in a fixed order. */
   spec(name: string): Promise<unknown>;
   docker(...args: readonly string[]): Promise<void>;
   muster(...args: readonly string[]): Promise<void>;
 }
 
-/** Docker's client writes these lists in the order of a Go map, which is another one each time. */
+/** Docker's client writes these lists in the order of a Go map, which is random. */
 const inAnyOrder = new Set(["env", "secrets", "configs", "ports", "generic"]);
 
 function comparable(spec: ServiceSpec): unknown {
@@ -269,7 +269,7 @@ function comparable(spec: ServiceSpec): unknown {
   return ordered(json);
 }
 
-/** Again when the allocator wrote in between; stock managers say so in words alone. */
+/** Retries if the allocator wrote meanwhile; stock managers report that only in the error text. */
 async function whenUnchanged(call: () => Promise<unknown>): Promise<void> {
   for (let attempt = 1; ; attempt += 1) {
     try {
@@ -310,14 +310,14 @@ async function clients(t: ExecutionContext): Promise<Clients> {
   };
 }
 
-test("service create makes the spec that Docker's client makes, whatever the flags", async (t) => {
+test("service create produces the spec of Docker's client, whatever the flags", async (t) => {
   t.timeout(300_000);
   const { docker, muster: ours, spec } = await clients(t);
   for (const flags of creations) {
     const head = ["service", "create", "--detach", "--no-resolve-image", "--name"];
     await docker(...head, "theirs", ...flags);
     const expected = await spec("theirs");
-    // Both would want the same ports.
+    // Both would publish the same ports.
     await docker("service", "rm", "theirs");
     await ours(...head, "ours", ...flags);
     t.deepEqual(await spec("ours"), expected, flags.join(" "));

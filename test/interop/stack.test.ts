@@ -1,5 +1,5 @@
-// The same Compose files deployed by Docker's client and by ours, on one stock dockerd manager: services, networks, secrets
-// and configs that it then holds are the same. And a stack of ours on stock engines.
+// The same Compose files deployed by Docker's client and by ours, on one stock dockerd manager: the resulting services,
+// networks, secrets and configs are equal. Also a stack of ours on stock engines.
 import { execFile } from "node:child_process";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -43,7 +43,7 @@ type Named = { readonly id: string; readonly spec: { readonly annotations: Annot
 
 const nameOf = ({ spec }: Named): string => spec?.annotations?.name ?? "";
 
-/** Keys in one order; lists that Docker's client writes in the order of a Go map sorted. */
+/** Keys in a fixed order; lists that Docker's client writes in the order of a Go map are sorted. */
 function ordered(value: unknown, key = ""): unknown {
   if (Array.isArray(value)) {
     const items = value.map((item) => ordered(item));
@@ -55,7 +55,7 @@ function ordered(value: unknown, key = ""): unknown {
   return Object.fromEntries(entries.toSorted(([a], [b]) => (a < b ? -1 : 1)));
 }
 
-/** What the manager holds of `stack`, with names for ids and `STACK` for the stack's own name. */
+/** The manager's objects of `stack`, with names for ids and `STACK` for the stack's own name. */
 async function picture(socket: string, stack: string): Promise<Picture> {
   const channel = await connectUnix(socket);
   const { methods } = ControlService;
@@ -128,22 +128,22 @@ async function stocks(t: ExecutionContext): Promise<Stocks> {
   };
 }
 
-test("stack deploy makes what Docker's client makes of the same files", async (t) => {
+test("stack deploy produces what Docker's client does from the same files", async (t) => {
   t.timeout(300_000);
   const { docker, muster: ours, folder, socket } = await stocks(t);
   writeFileSync(join(folder, "override.yaml"), overrideFile);
-  // A stock manager refuses to remove a network while it has not looked at its tasks yet, and the client gives up.
+  // A stock manager rejects the removal of a network until it has checked its tasks, and the client gives up.
   const removed = (stack: string): Promise<unknown> =>
     until("the stack to be removed", () => docker(stack, "stack", "rm", stack));
   for (const [at, [title, text]] of Object.entries(composeFiles).entries()) {
-    // A name of its own each time: Docker's removal of a stack leaves a network behind for a moment.
+    // A new name each time: Docker's removal of a stack leaves a network behind for a moment.
     const [theirs, mine] = [`stack-a${at}-`, `stack-b${at}-`];
     writeFileSync(join(folder, "compose.yaml"), text);
     const files = ["-c", "compose.yaml", ...(title.includes("override") ? ["-c", "override.yaml"] : [])];
     await docker(theirs, "stack", "deploy", "--detach=true", "--resolve-image", "never", ...files, theirs);
     const expected = await picture(socket, theirs);
     t.not(Object.keys(expected.services).length, 0, title);
-    // Both would want the same ports.
+    // Both would publish the same ports.
     await removed(theirs);
     await ours(mine, "stack", "deploy", "--detach", "--resolve-image", "never", ...files, mine);
     t.deepEqual(await picture(socket, mine), expected, title);
@@ -155,7 +155,7 @@ test("stack deploy makes what Docker's client makes of the same files", async (t
   }
 });
 
-test("a second deployment changes nothing on a stock manager, whoever made the first", async (t) => {
+test("a second deployment changes nothing on a stock manager, whichever client made the first", async (t) => {
   t.timeout(300_000);
   const { docker, muster: ours, folder } = await stocks(t);
   for (const title of ["plain", "container", "deploy", "networks", "secrets and configs"]) {
@@ -237,7 +237,7 @@ labTest(
     };
     const [client] = await containers("com.docker.swarm.service.name=shop_client");
     if (client === undefined) throw new Error("no client");
-    // By the addresses of its tasks: not every kernel has ip_vs, which a virtual address needs.
+    // By the addresses of its tasks: a virtual address needs ip_vs, which not every kernel has.
     const ask = "printf 'GET / HTTP/1.0\\r\\n\\r\\n' | nc -w 2 web 80";
     const page = await until("the page by the service's name", async () => {
       const answer = await client.engine.docker("exec", client.id, "sh", "-c", ask).catch(() => "");

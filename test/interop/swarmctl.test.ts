@@ -1,5 +1,5 @@
-// A stock swarmctl against our manager's control socket: each of its commands prints, on standard output and on standard
-// error, what it prints against a stock swarmd, and ends the same.
+// A stock swarmctl against our manager's control socket: each of its commands prints the same on standard output and standard
+// error, and exits with the same status, as against a stock swarmd.
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import anyTest from "ava";
@@ -10,7 +10,7 @@ import { until } from "../fixtures/until.ts";
 
 const test = swarmkitMissing() === null ? anyTest.serial : anyTest.serial.skip;
 
-/** What a command printed, without what differs from run to run: ids, times, the widths of columns, the order of rows. */
+/** A command's output without the parts that differ between runs: ids, times, column widths, row order. */
 function told({ code, stdout, stderr }: Awaited<ReturnType<typeof swarmctl>>): string {
   const plain = (text: string): string[] =>
     text
@@ -19,12 +19,12 @@ function told({ code, stdout, stderr }: Awaited<ReturnType<typeof swarmctl>>): s
       .replaceAll(/SWMTKN-1-\w+-ID|SWMTKN-1-\w+-\w+/g, "TOKEN")
       .replaceAll(/\d{4}-\d\d-\d\d[T ][\d:.]+ ?\S*( \+0000 UTC| UTC)?/g, "TIME")
       .replaceAll(/(Less than a second|\d+ seconds?|About a minute|\d+ minutes?) ago|\bnow\b/g, "RECENTLY")
-      // What is allocated at once here may take swarmd a moment.
+      // Our allocation is immediate; swarmd's may take a moment.
       .replaceAll(/\bNEW\b/g, "PENDING")
       .replaceAll(/-{2,}/g, "--")
       .split("\n")
       .map((line) => line.replaceAll(/\s+/g, " ").trim())
-      // `config inspect` prints a Go structure, addresses and all.
+      // `config inspect` prints a Go structure, including addresses.
       .filter((line) => line !== "" && !line.startsWith("&{0x"));
   return JSON.stringify({ code, out: plain(stdout).toSorted(), error: plain(stderr) }, null, 1);
 }
@@ -102,10 +102,10 @@ const commands: readonly string[] = [
   "node remove nobody",
 ];
 
-/** Where ours says more, or other, on purpose: what each says at least. */
+/** Where ours differs or prints more on purpose: the minimum that each prints. */
 const meant = new Map<string, { readonly stock: RegExp; readonly ours: RegExp }>([
   [
-    // The address that a node has, its host name and what it runs on: a swarmd without an engine knows none of them.
+    // A node's address, hostname and platform: a swarmd without an engine has none of them.
     "node inspect NODE --no-resolve",
     {
       stock: /"Availability : DRAIN".*"Leader : yes".*"Node Labels : zone=a"/s,
@@ -114,7 +114,7 @@ const meant = new Map<string, { readonly stock: RegExp; readonly ours: RegExp }>
   ],
 ]);
 
-test("every command of a stock swarmctl does and says against our socket what it does against a stock manager's", async (t) => {
+test("every command of a stock swarmctl behaves and prints the same against our socket as against a stock manager's", async (t) => {
   const [ours, stock] = await Promise.all([startManager(t), startSwarmd(t)]);
   const dir = tempDir(t, "swarmctl");
   mkdirSync(dir, { recursive: true });
@@ -125,7 +125,7 @@ test("every command of a stock swarmctl does and says against our socket what it
     [join(ours.dataDir, "control.sock"), stock.socket].map(async (socket) => {
       const { stdout } = await swarmctl(socket, "node", "ls");
       const node = /^([0-9a-z]{25}) /m.exec(stdout)?.[1] ?? "";
-      // Ours never runs tasks itself, and is drained from the start.
+      // Our manager never runs tasks itself, and is drained from the start.
       await swarmctl(socket, "node", "drain", node);
       const words: Record<string, string> = { ...files, NODE: node };
       return async (command: string): Promise<string> =>
@@ -144,7 +144,7 @@ test("every command of a stock swarmctl does and says against our socket what it
   t.is(different.join("\n\n"), "");
 });
 
-test("swarmctl sees tasks run on an agent, follows their lines, removes one and the node", async (t) => {
+test("swarmctl sees tasks run on an agent, follows their logs, and removes a task and the node", async (t) => {
   const manager = await startManager(t);
   await startAgent(t, manager, { hostname: "worker" });
   const socket = join(manager.dataDir, "control.sock");
@@ -166,7 +166,7 @@ test("swarmctl sees tasks run on an agent, follows their lines, removes one and 
   t.regex(await ctl("service", "logs", "talk"), /said/);
   await ctl("task", "remove", id);
   await until("another task in its place", async () => (await runningTasks(manager)).some((other) => other.id !== id));
-  // Of a task without a container swarmctl can only show the row: its `task inspect` breaks on one.
+  // For a task without a container swarmctl can only print its row: its `task inspect` crashes on one.
   await ctl("service", "create", "--name", "box", "--image", "bb:1", "--constraint", "node.labels.zone==none");
   const [, boxed] = /^([0-9a-z]{25}) +box\.1 /m.exec(await ctl("task", "ls")) ?? [];
   t.regex(await ctl("task", "inspect", boxed ?? ""), /Image +: bb:1/);

@@ -1,4 +1,4 @@
-// Twenty of SwarmKit's own agents as nodes of ours: they join, run tasks, outlive their manager's death, and one is removed.
+// Twenty of SwarmKit's own agents as nodes of ours: they join, run tasks, survive their manager's death, and one is removed.
 import anyTest from "ava";
 import { NodeStatus_State, TaskState } from "../../proto/gen/messages.ts";
 import { nodes, runningTasks, tasks } from "../fixtures/control-client.ts";
@@ -13,7 +13,7 @@ const test = peersMissing("swarmkit-agents") === null ? anyTest.serial : anyTest
 const agentCount = 20;
 const taskCount = 100;
 
-test("SwarmKit's own agents join, run 100 tasks through their manager's death, and one is removed for good", async (t) => {
+test("SwarmKit's own agents join, run 100 tasks through their manager's death, and one is removed permanently", async (t) => {
   t.timeout(600_000);
   const metrics = `127.0.0.1:${await freePort()}`;
   const manager = await startManager(t, { args: ["--metrics", metrics] });
@@ -26,7 +26,7 @@ test("SwarmKit's own agents join, run 100 tasks through their manager's death, a
     tell: true,
   });
   t.teardown(() => agents.end());
-  // Not the manager's own.
+  // Except the manager's own.
   const readyIds = async (): Promise<string[]> =>
     (await nodes(manager))
       .filter(({ description }) => description?.hostname.startsWith("agent-"))
@@ -44,7 +44,7 @@ test("SwarmKit's own agents join, run 100 tasks through their manager's death, a
   await manager.muster(...create, String(taskCount), "bench:1");
   await until("all tasks RUNNING", async () => (await runningTasks(manager)).length === taskCount, 180_000);
   const before = await runningIds();
-  t.deepEqual(agents.started.toSorted(), before, "each task was started once");
+  t.deepEqual(agents.started.toSorted(), before, "each task started once");
   const byNode = Map.groupBy(await runningTasks(manager), ({ nodeId }) => nodeId);
   t.deepEqual([...byNode.keys()].toSorted(), await readyIds());
   t.true([...byNode.values()].every(({ length }) => length === taskCount / agentCount));
@@ -65,11 +65,11 @@ test("SwarmKit's own agents join, run 100 tasks through their manager's death, a
   const [removed = ""] = await readyIds();
   const moved = new Set((byNode.get(removed) ?? []).map(({ id }) => id));
   await manager.muster("node", "update", "--availability", "drain", removed);
-  await until("the drained node's tasks elsewhere", async () => {
+  await until("the drained node's tasks to run elsewhere", async () => {
     const running = await runningTasks(manager);
     return running.length === taskCount && running.every(({ nodeId }) => nodeId !== removed);
   });
-  await until("the drained node's tasks ended", () => agents.ended.length === moved.size);
+  await until("the drained node's tasks to end", () => agents.ended.length === moved.size);
   t.deepEqual(agents.ended.toSorted(), [...moved].toSorted(), "no other task was ended");
   const endedAs = (await tasks(manager)).filter(({ id }) => moved.has(id)).map(({ status }) => status?.state);
   t.true(endedAs.every((state) => state === TaskState.SHUTDOWN));
@@ -79,7 +79,7 @@ test("SwarmKit's own agents join, run 100 tasks through their manager's death, a
     const line = text.split("\n").find((each) => /^muster_grpc_calls_total\{.*Session",code="7"\}/.test(each));
     return Number(line?.split(" ").at(-1) ?? 0);
   };
-  await until("the removed agent refused, again and again", async () => (await refusals()) >= 3);
+  await until("the removed agent to be rejected repeatedly", async () => (await refusals()) >= 3);
   t.false((await nodes(manager)).some(({ id }) => id === removed));
   t.is((await readyIds()).length, agentCount - 1);
   t.is((await runningTasks(manager)).length, taskCount);

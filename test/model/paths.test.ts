@@ -1,5 +1,5 @@
-// Every way through a chart, with any event at any moment: each of its states is reached, its invariants hold on each step, and
-// from everywhere its end can be reached.
+// Every path through a chart, with any event at any moment: each state is reached, the invariants hold on each step, and the
+// end is reachable from everywhere.
 import test, { type ExecutionContext } from "ava";
 import type { AnyStateMachine } from "xstate";
 import {
@@ -37,11 +37,11 @@ function looksAtAll<Memory>(
   const missed = allStates(machine).filter((state) => !reached.has(state));
   t.deepEqual(missed, passing, "each state is reached");
   const lost = stuck(places, ({ snapshot }) => snapshot.status === "done");
-  t.deepEqual(lost[0]?.events, undefined, "its end can be reached from everywhere");
+  t.deepEqual(lost[0]?.events, undefined, "its end is reachable from everywhere");
   t.log(`${places.length} places`);
 }
 
-test("a task on a driver is started once at most, and its end is told once, whatever driver and agent do", (t) => {
+test("a task on a driver starts at most once and its exit is reported once, whatever driver and agent do", (t) => {
   const events: readonly DriverTaskEvent[] = [
     { type: "task.started" },
     { type: "start.refused", reason: "no", isRecoverable: true },
@@ -67,24 +67,27 @@ test("a task on a driver is started once at most, and its end is told once, what
       const ends = news.filter((kind) => kind === "exited" || kind === "failed").length;
       const isStarting = isAsked(asked, "startTask");
       claim(!isStarting || !memory.isStarted, "T1: it is started again");
-      claim(!isStarting || from?.snapshot.context.before === "new", "T1: what an earlier agent started is started");
-      claim(ends + (memory.isOver ? 1 : 0) <= 1, "T2: its end is told twice");
-      claim(!memory.isOver || !news.includes("running"), "T2: it runs after its end");
-      claim(!memory.isForgotten || asked.length === 0, "something happens after all is over");
+      claim(
+        !isStarting || from?.snapshot.context.before === "new",
+        "T1: a task that an earlier agent started is started",
+      );
+      claim(ends + (memory.isOver ? 1 : 0) <= 1, "T2: its exit is reported twice");
+      claim(!memory.isOver || !news.includes("running"), "T2: it runs after its exit");
+      claim(!memory.isForgotten || asked.length === 0, "something happens after the end");
       const isOver = memory.isOver || ends > 0;
       const isForgotten = news.includes("destroyed");
       const isRefused = from?.states[0] === "destroying" && event?.type === "destroy.refused";
       const refusals = memory.refusals + (isRefused ? 1 : 0);
       const isGivenUp = told.some((each) => each.kind === "destroyed" && each.reason !== "");
-      claim(!isGivenUp || refusals === 5, "it is given up though its driver was only away");
-      claim(!isForgotten || isOver, "T2: it is forgotten without an end");
+      claim(!isGivenUp || refusals === 5, "the task is abandoned although its driver was only away");
+      claim(!isForgotten || isOver, "T2: it is forgotten without an exit");
       return { isStarted: memory.isStarted || isStarting, isOver, isForgotten, refusals };
     },
   });
   looksAtAll(t, driverTaskMachine, places, ["looking"]);
 });
 
-test("a task on its node reports one end, is not started twice over two lives of its agent, and leaves nothing", (t) => {
+test("a task on its node reports one final state, does not start twice over two lives of its agent, and leaves nothing", (t) => {
   const { COMPLETE, FAILED, PREPARING, READY, REJECTED, RUNNING, SHUTDOWN, STARTING } = TaskState;
   const exit = (code: number) => ({ code, signal: "", reason: "", lastOutput: "" });
   const events: readonly AgentTaskEvent[] = [
@@ -119,7 +122,7 @@ test("a task on its node reports one end, is not started twice over two lives of
       const wasRemoving = from?.states.includes("removing") ?? false;
       const isStarting = isAsked(asked, "start");
       claim(!isStarting || !memory.isStarted, "K3: it is started again");
-      claim(!isStarting || (context?.before ?? 0) < STARTING, "K3: what an earlier agent started is started");
+      claim(!isStarting || (context?.before ?? 0) < STARTING, "K3: a task that an earlier agent started is started");
       const isProven = memory.isProven || event?.type === "health.passed" || (context?.before ?? 0) >= RUNNING;
       const isUnhealthy = memory.isUnhealthy || states.includes("failing") || (context?.flaw ?? "") !== "";
       // By this life of the agent or an earlier one.
@@ -130,12 +133,12 @@ test("a task on its node reports one end, is not started twice over two lives of
         (from?.states[0] === "looking" && (event?.type === "run.found" || event?.type === "run.exited"));
       const reports = paramsOf<TaskReport>(asked, "report");
       for (const { state } of reports) {
-        claim(!memory.isOver, "K1: it reports after its end");
-        claim(!wasRemoving, "K1: it reports while it is removed");
-        claim(state !== REJECTED || !isRun, "K4: what was started is rejected");
-        claim(state !== FAILED || isRun || isUnhealthy, "K4: what never ran fails");
+        claim(!memory.isOver, "K1: it reports after its final state");
+        claim(!wasRemoving, "K1: it reports during its removal");
+        claim(state !== REJECTED || !isRun, "K4: a started task is rejected");
+        claim(state !== FAILED || isRun || isUnhealthy, "K4: a task that never ran fails");
         claim(state !== RUNNING || context?.isChecked !== true || isProven, "K6: it runs unproven");
-        claim(state !== COMPLETE || !memory.isUnhealthy, "K6: it was unhealthy and completes");
+        claim(state !== COMPLETE || !memory.isUnhealthy, "K6: an unhealthy task completes");
       }
       claim(
         !isAsked(asked, "forget") || memory.isStopped || event?.type === "run.stopped",
@@ -154,7 +157,7 @@ test("a task on its node reports one end, is not started twice over two lives of
   looksAtAll(t, agentTaskMachine, places, ["accepted", "removing.removed"]);
 });
 
-test("a rollout is in the phase that the store says, whatever happens meanwhile", (t) => {
+test("a rollout is always in the phase that the store has", (t) => {
   const phases: Readonly<Partial<Record<RolloutPhase, string>>> = {
     updating: "updating",
     stepping: "stepping",
@@ -197,7 +200,7 @@ test("a rollout is in the phase that the store says, whatever happens meanwhile"
       const top = states[0] ?? "";
       const isPhase = Object.values(phases).includes(top);
       const isSaid = event?.type === "phase.is" && !event.mustBegin && phases[event.phase] === top;
-      claim(!isPhase || from?.states[0] === top || isSaid, `R1: ${top} without a word of the store`);
+      claim(!isPhase || from?.states[0] === top || isSaid, `R1: ${top} although the store does not have it`);
       claim(writes.filter((write) => isAsked(asked, write)).length <= 1, "R1: two phases are written at once");
       claim(!isAsked(asked, "look") || isPhase, "slots get their turn outside any phase");
       return null;

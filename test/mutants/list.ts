@@ -1,4 +1,4 @@
-/** The kept breakages: `npm run mutants` says which of them no test and no seed finds. */
+/** All mutants: `npm run mutants` reports which of them no test and no seed finds. */
 import { dispatcherMutants } from "./list-dispatcher.ts";
 import { grpcMutants } from "./list-grpc.ts";
 import { ledgerMutants } from "./list-ledger.ts";
@@ -15,8 +15,8 @@ export const mutants: readonly Mutant[] = [
 ];
 
 /**
- * A few of each part, which tests or the first two seeds find in seconds: for CI, which so notices when the measuring itself, or
- * all that looks, no longer does.
+ * A few from each part, which tests or the first two seeds find in seconds: CI runs them to notice when the measurement itself,
+ * or a whole kind of test, stops working.
  */
 export const sample: readonly string[] = [
   "silent-never-down",

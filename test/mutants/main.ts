@@ -1,12 +1,13 @@
 /**
  * `npm run mutants [-- --only NAME[,NAME]] [--seeds 30] [-j 2] [--enough] [--half tests|seeds] [--out FILE]`
  *
- * Breaks one line after another in a copy of the tree, and runs the unit tests that concern it and so many seeds, each until
- * it finds something. Prints a table and the survivors. Exit status 1 when a breakage survives both, or when seeds find fewer
- * than two thirds of those that concern time, faults or order.
+ * Breaks one line after another in a copy of the tree, and runs the related unit tests and this many seeds, each until it finds
+ * the mutant. Prints a table and the survivors. Exit status 1 if a mutant survives both, or if seeds find fewer than two thirds
+ * of those that concern time, faults or order.
  *
- * Both halves are measured for themselves, since tests see what a line does and seeds what it is for. `--enough` leaves out
- * the seeds of what is plain logic and was found by tests; `--half` leaves out the other half of all. With `--out` each result is added to that file as it comes.
+ * Both halves are measured separately, since tests check what a line does and seeds what it is for. `--enough` skips the seeds
+ * for plain logic that tests have found; `--half` skips the other half entirely. With `--out`, each result is appended to that
+ * file as it comes.
  */
 import { appendFileSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -20,7 +21,7 @@ import { isSurvivor, meetsGoal, seedShare, type Finding, type Found } from "./ve
 
 const top = fileURLToPath(new URL("../..", import.meta.url)).replace(/\/$/, "");
 const program = "test/sim/main.ts";
-/** A breakage that makes tests or seeds go round in circles is found by that; on a busy machine a good run takes minutes. */
+/** A mutant may make tests or seeds loop forever, which this limit detects; on a busy machine a good run takes minutes. */
 const timeoutMs = 1_200_000;
 
 const usage = `usage: npm run mutants -- [--only NAME[,NAME...] | --sample] [--seeds N] [-j N] [--half tests|seeds] [--enough] [--out FILE]
@@ -45,10 +46,11 @@ const { values, seeds, jobs, names } = orExit(() => {
   });
   if (!["", "tests", "seeds"].includes(values.half))
     throw new UsageError(`--half: expected tests or seeds, got "${values.half}"\n${usage}`);
-  if (values.sample && values.only !== "") throw new UsageError(`--sample: not together with --only\n${usage}`);
+  if (values.sample && values.only !== "") throw new UsageError(`--sample cannot be combined with --only\n${usage}`);
   const only = values.sample ? sample : values.only === "" ? null : values.only.split(",");
   for (const name of only ?? [])
-    if (!mutants.some((mutant) => mutant.name === name)) throw new UsageError(`no breakage is named ${name}\n${usage}`);
+    if (!mutants.some((mutant) => mutant.name === name))
+      throw new UsageError(`no mutant has the name ${name}\n${usage}`);
   return {
     values,
     names: only,
@@ -72,7 +74,7 @@ const simulated = reachedFrom(top, program);
 
 interface Tried {
   readonly finding: Finding;
-  /** What found it, or nothing. */
+  /** The test that found it, or nothing. */
   readonly by: string;
 }
 
@@ -99,14 +101,14 @@ async function runSeeds(tree: Tree): Promise<Tried> {
   return { finding: "found", by: isLate ? "they did not end" : `seed ${seed}: ${claim}` };
 }
 
-/** A test that fails anyway would find everything. */
+/** A test that fails without any mutant would find every one. */
 async function tryUnbroken(tree: Tree): Promise<void> {
   const files = [...new Set(chosen.flatMap(({ tests }) => tests))];
   const tests = values.half === "seeds" ? skipped : await runTests(tree, files);
-  if (tests.finding === "found") fail(`without any breakage a test fails: ${tests.by}`);
+  if (tests.finding === "found") fail(`a test fails without any mutant: ${tests.by}`);
   if (values.half === "tests" || !chosen.some(({ file }) => simulated.has(file))) return;
   const sim = await runSeeds(tree);
-  if (sim.finding === "found") fail(`without any breakage ${sim.by}`);
+  if (sim.finding === "found") fail(`without any mutant ${sim.by}`);
 }
 
 async function tryMutant(tree: Tree, mutant: Mutant): Promise<Found | null> {
@@ -131,7 +133,7 @@ async function tryMutant(tree: Tree, mutant: Mutant): Promise<Found | null> {
   });
 }
 
-/** Why it cannot be made any more; null while it can. */
+/** Why it no longer applies; null if it does. */
 function whyRotten(mutant: Mutant): string | null {
   try {
     broken(mutant, readFileSync(join(top, mutant.file), "utf8"));
@@ -162,8 +164,8 @@ try {
 
 const survivors = results.filter(isSurvivor);
 const { found, of } = seedShare(results);
-say(`${results.length} breakages: ${results.filter(({ tests }) => tests === "found").length} found by tests`);
+say(`${results.length} mutants: ${results.filter(({ tests }) => tests === "found").length} found by tests`);
 say(`${found} of ${of} that concern time, faults or order found by ${seeds} seeds`);
 for (const { mutant } of survivors) say(`survivor: ${mutant.name} (${mutant.file}): ${mutant.breaks}`);
-if (rotten > 0) say(`${rotten} entries do not apply any more`);
+if (rotten > 0) say(`${rotten} entries no longer apply`);
 process.exitCode = meetsGoal(results) && rotten === 0 ? 0 : 1;

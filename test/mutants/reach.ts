@@ -1,4 +1,4 @@
-/** Which files a simulation runs: what its program imports, directly or not. */
+/** The files that a simulation runs: direct and indirect imports of its program. */
 import { readFileSync } from "node:fs";
 import { dirname, relative, resolve } from "node:path";
 
@@ -10,7 +10,7 @@ export function reachedFrom(top: string, program: string): ReadonlySet<string> {
     if (reached.has(name)) continue;
     reached.add(name);
     const text = readFileSync(path, "utf8");
-    // Types leave nothing behind.
+    // Type imports leave no code.
     for (const [, target] of text.matchAll(/^(?:import|export)\s+(?!type\b)[^;]*?from\s+"(\.[^"]+\.ts)"/gm))
       left.push(resolve(dirname(path), target as string));
   }

@@ -1,11 +1,11 @@
-/** A copy of the sources in a temporary folder, in which one breakage at a time is made and tried. */
+/** A copy of the sources in a temporary folder, in which one mutant at a time is applied and tested. */
 import { spawn } from "node:child_process";
 import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, relative } from "node:path";
 import { broken, type Mutant } from "./mutant.ts";
 
-/** What is not copied; of these the packages are linked. */
+/** Not copied; packages are linked instead. */
 const leftOut: ReadonlySet<string> = new Set([".git", "node_modules"]);
 
 export interface Outcome {
@@ -25,7 +25,7 @@ export class Tree {
     symlinkSync(join(top, "node_modules"), join(this.folder, "node_modules"));
   }
 
-  /** Makes the breakage for as long as `work` takes. Throws when it does not apply. */
+  /** Applies the mutant while `work` runs. Throws if it does not apply. */
   async breaking<Result>(mutant: Mutant, work: () => Promise<Result>): Promise<Result> {
     const text = readFileSync(join(this.#top, mutant.file), "utf8");
     const path = join(this.folder, mutant.file);
@@ -37,7 +37,7 @@ export class Tree {
     }
   }
 
-  /** Runs a program of the copy. What it started is ended with it when it takes longer than `timeoutMs`. */
+  /** Runs a program of the copy. After `timeoutMs`, it and the processes that it started are killed. */
   async run(command: string, args: readonly string[], timeoutMs: number): Promise<Outcome> {
     const bin = join(this.folder, "node_modules/.bin");
     const child = spawn(command, args, {

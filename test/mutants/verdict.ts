@@ -1,4 +1,4 @@
-/** What is demanded of the tests and the simulation together. */
+/** The required results of tests and simulation together. */
 import type { Mutant } from "./mutant.ts";
 
 /** `unreached`: no simulation runs the file. `skipped`: the other half was enough. */
@@ -10,7 +10,7 @@ export interface Found {
   readonly seeds: Finding;
 }
 
-/** Of those that concern time, faults or order, the share that seeds must find. */
+/** The share of mutants concerning time, faults or order that seeds must find. */
 const seedShareMin = 2 / 3;
 
 export function isSurvivor({ tests, seeds }: Found): boolean {

@@ -1,6 +1,6 @@
 /**
- * A gRPC server with every method of the table of who may call what, each of which answers only when it is ended, and callers
- * of every kind. What a caller is can be changed while its calls are under way.
+ * A gRPC server with every method of the permission table, each of which answers only when told to, and callers of every kind.
+ * A caller's role can change during its calls.
  */
 import type { ExecutionContext } from "ava";
 import { createAdmission, type AdmissionLimits } from "../../edges/grpc/admission/admission.ts";
@@ -18,7 +18,7 @@ import { identityOf, organization, telemetry, temporaryFolder } from "./grpc-wor
 type AnyMethod = MethodDescriptor<unknown, unknown>;
 type AnyService = { readonly name: string; readonly methods: Readonly<Record<string, AnyMethod>> };
 
-/** Every service of which the table has a method, as `roles.ts` has it. */
+/** Every service with a method in the table, as `roles.ts` has it. */
 export const services: readonly AnyService[] = Object.entries(messages)
   .filter(([name]) => name.endsWith("Service"))
   .map(([, service]) => service as unknown as AnyService)
@@ -28,7 +28,7 @@ export const methods: readonly (AnyMethod & { readonly access: Access })[] = ser
   Object.values(service.methods).map((method) => ({ ...method, access: accessByPath.get(method.path) as Access })),
 );
 
-/** The machine's time, moved on by hand: what is due by then is called. */
+/** The machine's time, advanced by the test: everything due by then is called. */
 export class SteppedClock implements Clock {
   #aheadMs = 0;
   #elapsedMs = 0;
@@ -56,7 +56,7 @@ export class SteppedClock implements Clock {
     setImmediate(callback);
   }
 
-  /** Time goes by. */
+  /** Advances time. */
   pass(ms: number): void {
     this.#elapsedMs += ms;
     this.#aheadMs += ms;
@@ -67,7 +67,7 @@ export class SteppedClock implements Clock {
     }
   }
 
-  /** Somebody sets the clock, by so much. */
+  /** Steps the clock by this much. */
   set(ms: number): void {
     this.#aheadMs += ms;
   }
@@ -77,20 +77,20 @@ export class SteppedClock implements Clock {
   }
 }
 
-/** How long a call that is to end may take, in milliseconds. */
+/** How long a call that must end may take, in milliseconds. */
 const endedMsMax = 60_000;
 
-/** How a call goes, as its caller sees it; `open` while it is not over. */
+/** A call's outcome as its caller sees it; `open` while it is in progress. */
 export interface Call {
   readonly path: string;
   readonly access: Access;
   readonly ended: Promise<RpcError | null>;
   outcome: RpcError | null | "open";
-  /** Messages that came on a stream. */
+  /** Messages received on a stream. */
   received: number;
 }
 
-/** Empty, or what takes the least of roles where that depends on the request. */
+/** Empty, or the request that needs the lowest role where the role depends on the request. */
 function requestOf({ path, request }: AnyMethod): unknown {
   const isTaskCall = path === messages.TaskAccessService.methods.Call.path;
   return request.create(isTaskCall ? { stats: messages.TaskStatsWish.create({ intervalMs: 1_000 }) } : {});
@@ -104,7 +104,7 @@ export function start(
 ): Call {
   const { promise, resolve, reject } = Promise.withResolvers<RpcError | null>();
   const call: Call = { path: method.path, access: method.access, ended: promise, outcome: "open", received: 0 };
-  // A call that was to end and goes on fails its test. Nobody may be waiting for it.
+  // A call that must end but continues fails its test, even if nobody awaits it.
   promise.catch(() => {});
   const patience = setTimeout(() => reject(new Error(`${method.path} did not end`)), endedMsMax);
   patience.unref();
@@ -130,7 +130,7 @@ export async function accessWorld(t: ExecutionContext, limits: Partial<Admission
   const { ports } = telemetry();
   const clock = new SteppedClock();
   const server = createGrpcServer({ telemetry: ports, admission: createAdmission(ports, limits) });
-  /** Calls whose handler runs, by path; and how many of them were told that their caller is gone. */
+  /** Calls whose handler runs, by path; and how many of them were notified that their caller disconnected. */
   const begun: string[] = [];
   const peers: Peer[] = [];
   const sinks = new Map<string, Sink<unknown>[]>();
@@ -195,7 +195,7 @@ export async function accessWorld(t: ExecutionContext, limits: Partial<Admission
     server,
     clock,
     begun,
-    /** Whom handlers were told that they serve, in the same order. */
+    /** The callers that handlers saw, in the same order. */
     peers,
     sinks,
     /** Answers every unary call whose handler runs. */
@@ -216,9 +216,9 @@ export async function accessWorld(t: ExecutionContext, limits: Partial<Admission
       workers.delete(id);
       tell(id);
     },
-    /** Whether there ever was such a user. */
+    /** Whether such a user ever existed. */
     isMade: (name: string) => made.has(name),
-    /** Makes or changes a user; null removes it. */
+    /** Creates or changes a user; null removes it. */
     user: (name: string, user: { readonly role: Role; readonly mark: string } | null) => {
       made.add(name);
       if (user === null) users.delete(name);

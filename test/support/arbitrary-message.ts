@@ -1,4 +1,4 @@
-/** Messages of any type, made from the .proto files: for properties of codecs and of what takes messages from strangers. */
+/** Messages of any type, generated from the .proto files: for properties of codecs and of handlers of untrusted messages. */
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -17,13 +17,13 @@ root.loadSync(files, { keepCase: false });
 root.resolveAll();
 
 export interface Hints {
-  /** Texts that mean something to who reads the message, such as ids that exist. */
+  /** Strings with a meaning for the reader of the message, such as existing ids. */
   readonly texts?: readonly string[];
   /** Levels of nested messages. */
   readonly depth?: number;
 }
 
-/** More than one byte a character, a NUL, half a pair, a name that objects have anyway, and one that is far too long. */
+/** Multi-byte characters, a NUL, half a surrogate pair, a property name of all objects, and one that is far too long. */
 const oddTexts = [
   "",
   "a",
@@ -90,7 +90,7 @@ function messageOf(
   return fc.record(fields, { requiredKeys: [] });
 }
 
-/** The bytes of an arbitrary message of a type with that full name. */
+/** The bytes of an arbitrary message of the type with that full name. */
 export function arbitraryMessage(typeName: string, { texts = [], depth = 4 }: Hints = {}): fc.Arbitrary<Uint8Array> {
   const type = root.lookupType(typeName);
   return messageOf(type, depth, texts).map((fields) => type.encode(type.create(fields)).finish());

@@ -1,4 +1,4 @@
-/** Managers' sealed buses on one wire, on which an attacker is too: he reads, sends what he likes, changes and plays back. */
+/** Managers' sealed buses on one wire, with an attacker who reads, sends, changes and replays messages. */
 import type { DataKey } from "../../proto/gen/messages.ts";
 import type { Bus, BusMessage, RequestOutcome } from "../../runtime/ports.ts";
 import { SimClock } from "../../runtime/sim/clock.ts";
@@ -9,7 +9,7 @@ import { SimTrace } from "../../runtime/sim/trace.ts";
 import { Keyring } from "../../runtime/store/keyring.ts";
 import { SealedBus } from "../../runtime/store/sealed-bus.ts";
 
-/** What was on the wire. */
+/** Every message on the wire. */
 export interface Wire {
   readonly subject: string;
   readonly data: Uint8Array;
@@ -26,7 +26,9 @@ export function attackedBus() {
   const subscribers = new Set<Subscriber>();
   const clock = new SimClock();
   let lives = 0;
-  /** `answer`: an answer on its way; `loses`: whether a message gets lost; `delayMs`: how long an answer is on its way. */
+  /**
+   * `answer`: transforms an answer in transit; `loses`: whether a message is lost; `delayMs`: how long an answer is in transit.
+   */
   const attack = {
     answer: (_subject: string, data: Uint8Array): Uint8Array => data,
     loses: (_subject: string): boolean => false,
@@ -67,7 +69,7 @@ export function attackedBus() {
     onLink: () => ({ unsubscribe: () => undefined }),
   };
 
-  /** As a manager has it: `dataKeys` are those of its disk. */
+  /** A manager's keys: `dataKeys` are those of its disk. */
   function keyring(...dataKeys: DataKey[]): Keyring {
     const held = { dataKeys: dataKeys as readonly DataKey[], plainThrough: 0 };
     const store = {
@@ -105,7 +107,7 @@ export function attackedBus() {
     manager,
     /** Virtual time, in milliseconds. */
     pass: (ms: number) => clock.run({ untilMs: clock.now() + ms }),
-    /** What the attacker sends; answers to it are thrown away. */
+    /** Sends as the attacker; answers to it are discarded. */
     inject,
     /** The newest message on that subject. */
     last: (subject: string): Wire => {
@@ -118,7 +120,7 @@ export function attackedBus() {
 
 const text = (data: Uint8Array): string => new TextDecoder().decode(data);
 
-/** A handler that writes down what it hears, and answers `to …`. */
+/** A handler that records what it receives, and answers `to …`. */
 export function hearing(heard: string[]): (message: BusMessage) => void {
   return (message) => {
     heard.push(text(message.data));

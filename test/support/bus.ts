@@ -1,8 +1,8 @@
-/** A bus of one process for unit tests: keeps what is published, and hands on what the test delivers. */
+/** A bus within one process for unit tests: stores published messages, and delivers what the test hands it. */
 import type { Bus, BusMessage } from "../../runtime/ports.ts";
 
 export interface TestBus extends Bus {
-  /** Hands a message to every subscriber, whatever it subscribed to. */
+  /** Delivers a message to every subscriber, whatever its subscription. */
   deliver(subject: string, data: Uint8Array): void;
   setUp(up: boolean): void;
   readonly published: { readonly subject: string; readonly data: Uint8Array }[];

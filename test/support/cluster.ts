@@ -1,6 +1,6 @@
 /**
- * A leader's orchestration over a real replica, with nodes that behave as agents do: each moves its tasks on as far as is
- * desired, and stops what is to be stopped. Time stands still until the test moves it.
+ * A leader's orchestration over a real replica, with nodes that behave like agents: each advances its tasks to the desired
+ * state, and stops those that are to stop. Time stands still until the test advances it.
  */
 import { startOrchestration, type Orchestration } from "../../actors/orchestration/orchestration.ts";
 import {
@@ -40,35 +40,35 @@ import { testManager, type TestManager } from "./manager.ts";
 
 export interface TestCluster extends TestManager {
   orchestration: Orchestration;
-  /** Nodes that move their tasks on. A node that is missing here does nothing and says nothing. */
+  /** Nodes that advance their tasks. Any other node does and reports nothing. */
   readonly alive: Set<string>;
-  /** What a task reports in place of RUNNING; undefined: RUNNING. */
+  /** The state that a task reports instead of RUNNING; undefined: RUNNING. */
   outcome: (task: Task) => TaskState | undefined;
-  /** Whether a task that reports FAILED was refused by its driver, so that nothing of it ran; at first none was. */
+  /** Whether a task that reports FAILED was rejected by its driver, so that nothing of it ran; by default none was. */
   isRefused: (task: Task) => boolean;
-  /** While it says false, the node of a task that is to stop does not stop it. */
+  /** While it returns false, the node of a task that is to stop does not stop it. */
   stops: (task: Task) => boolean;
-  /** Runs everything that comes due within `ms`, promises included. */
+  /** Runs everything that comes due within `ms`, including promises. */
   run(ms?: number): Promise<void>;
   propose(...operations: Operation[]): Promise<void>;
   tasks(serviceId?: string): readonly Task[];
   /** Wanted tasks by slot: `1:RUNNING@n1`. */
   picture(serviceId?: string): readonly string[];
   addService(id: string, replicas: number, fields?: Partial<TaskSpec>, more?: Partial<ServiceSpec>): Promise<void>;
-  /** As UpdateService does: the spec's version is that of the service it replaces. */
+  /** As UpdateService does: the spec's version is that of the service that it replaces. */
   updateService(id: string, change: (spec: ServiceSpec) => ServiceSpec): Promise<void>;
   removeService(id: string): Promise<void>;
   addNode(id: string, fields?: Partial<Node>): Promise<void>;
   changeNode(id: string, fields: Partial<Node>): Promise<void>;
-  /** The node no longer answers, and has been found DOWN. */
+  /** The node no longer answers, and is marked DOWN. */
   killNode(id: string): Promise<void>;
   report(task: Task, state: TaskState): Promise<void>;
-  /** Another leader takes over, with nothing but the store. */
+  /** Another leader takes over with only the store. */
   changeLeader(): void;
 }
 
 const runMs = 50;
-/** Callbacks within one `run`: far more than any that ends takes, and some seconds of real time. */
+/** Maximum callbacks within one `run`: far more than any finite one takes, and some seconds of real time. */
 const stepsMax = 200_000;
 const stateNames = new Map<number, string>(Object.entries(TaskState).map(([name, number]) => [number, name]));
 
@@ -109,8 +109,7 @@ export async function testCluster(nodes: readonly string[]): Promise<TestCluster
 
     async run(ms = runMs) {
       const end = await clock.run({ untilMs: clock.now() + ms, maxSteps: stepsMax });
-      if (end === "steps")
-        throw new Error(`${stepsMax} steps within ${ms} ms: the orchestration goes round in circles`);
+      if (end === "steps") throw new Error(`${stepsMax} steps within ${ms} ms: the orchestration loops`);
       await settle();
     },
     async propose(...operations: Operation[]) {
@@ -175,7 +174,7 @@ export async function testCluster(nodes: readonly string[]): Promise<TestCluster
     return Operation.create({ task: TaskPatch.create({ id: task.id, status }), reporter: task.nodeId });
   }
 
-  /** What the task's node would report next; null: nothing. */
+  /** The task's next report from its node; null: none. */
   function next(task: Task): TaskState | null {
     const state = task.status?.state ?? TaskState.NEW;
     if (!cluster.alive.has(task.nodeId) || state < TaskState.ASSIGNED || state > TaskState.RUNNING) return null;

@@ -1,6 +1,4 @@
-/**
- * One request to Control after the other, and what answers them: whoever is asked, by what the answers have told so far.
- */
+/** Sends requests to Control in turn, to any implementation, using what earlier answers contained. */
 import type { ExecutionContext } from "ava";
 import { connectUnix } from "../../edges/grpc/client.ts";
 import type { MethodDescriptor } from "../../proto/codec.ts";
@@ -9,7 +7,7 @@ import { RpcError, Status, type RpcChannel } from "../../runtime/rpc.ts";
 
 export type Json = Readonly<Record<string, unknown>>;
 
-/** What a manager has answered so far, by the names of the objects. */
+/** A manager's answers so far, by object name. */
 export class Side {
   readonly #channel: RpcChannel;
   readonly #objects = new Map<string, { readonly id: string; readonly version: number }>();
@@ -26,7 +24,7 @@ export class Side {
     return { index: this.#objects.get(name)?.version ?? 0 };
   }
 
-  /** `OK` and the names of what was listed, or the status and its text with names in place of ids. */
+  /** `OK` and the names of the listed objects, or the status and its text with names in place of ids. */
   async ask(name: string, json: Json): Promise<string> {
     const method = ControlService.methods[name as "GetNode"] as unknown as MethodDescriptor<unknown, unknown>;
     try {
@@ -58,7 +56,7 @@ export class Side {
     return names.toSorted().join(" ");
   }
 
-  /** Names in place of ids. */
+  /** Replaces ids with names. */
   unnamed(text: string): string {
     let result = text;
     for (const [name, { id }] of this.#objects) result = result.replaceAll(id, `<${name}>`);
@@ -73,7 +71,7 @@ function nameOf(code: number): string {
 export interface Step {
   readonly method: string;
   readonly request: (side: Side) => Json;
-  /** Where ours is not the stock manager's on purpose: what each answers, as the pattern of a whole line. */
+  /** Where ours differs from the stock manager on purpose: each one's answer, as a pattern for a whole line. */
   readonly differs: { readonly stock: RegExp; readonly ours: RegExp } | null;
 }
 
@@ -81,7 +79,7 @@ export function step(method: string, request: Json | ((side: Side) => Json), dif
   return { method, request: typeof request === "function" ? request : () => request, differs };
 }
 
-/** Asks at a socket that speaks no TLS; closed with the test. */
+/** Calls a socket without TLS; closed with the test. */
 export async function sideAt(t: ExecutionContext, socket: string): Promise<Side> {
   const channel = await connectUnix(socket);
   t.teardown(() => channel.close());
@@ -92,7 +90,7 @@ export async function sideAt(t: ExecutionContext, socket: string): Promise<Side>
 
 export interface StepGroup {
   readonly title: string;
-  /** In order; each group is for a cluster of its own. */
+  /** In order; each group runs on its own cluster. */
   readonly steps: readonly Step[];
 }
 
@@ -101,5 +99,5 @@ export function group(title: string, steps: () => readonly Step[]): StepGroup {
 }
 
 export const base64 = (text: string): string => Buffer.from(text).toString("base64");
-/** Of what is made here. */
+/** Labels of the objects created here. */
 export const labels = { team: "a" };

@@ -1,7 +1,7 @@
-/** Requests about everything but services. */
+/** Requests about everything except services. */
 import { base64, group, labels, step, type Json, type Side, type Step, type StepGroup } from "./control-side.ts";
 
-/** `{ nodeId: "x", … }` for a method such as GetNode, with an empty version where it takes one. */
+/** `{ nodeId: "x", … }` for a method such as GetNode, with an empty version if its request has one. */
 function nobody(method: string): Json {
   const [, verb, noun] = /^([A-Z][a-z]+)(\w+)$/.exec(method) as unknown as [string, string, string];
   const field = noun.charAt(0).toLowerCase() + noun.slice(1);
@@ -183,7 +183,7 @@ export const objectSteps: readonly StepGroup[] = [
         ours: /^ABORTED update out of sequence$/,
       }),
       step("RemoveExtension", (side) => ({ extensionId: side.id("shape") }), {
-        // Swarm looks for resources of the extension's id, finds none, and is stopped by its store.
+        // Swarm searches for resources with the extension's id, finds none, and is stopped by its store.
         stock: /^UNKNOWN cannot delete extension because objects of this type exist in the data store$/,
         ours: /^INVALID_ARGUMENT extension 'shape' is in use by the following resource: round$/,
       }),
@@ -200,7 +200,7 @@ export const objectSteps: readonly StepGroup[] = [
         { annotations: { name: "Service" } },
         {
           stock: /^OK Service$/,
-          // Two kinds that differ in case alone would be told apart by some selectors and not by others.
+          // Some selectors would distinguish two kinds that differ only in case, and others would not.
           ours: /^ALREADY_EXISTS extension Service already exists$/,
         },
       ),
@@ -212,7 +212,7 @@ export const objectSteps: readonly StepGroup[] = [
     const subnet = (config: Json): Json => ({ ipam: { configs: [config] } });
     const unknownPlugin = {
       stock: /^INVALID_ARGUMENT plugin nobody not supported$/,
-      // What a manager that could have plugins, as dockerd can, says.
+      // The answer of a manager that can have plugins, as dockerd can.
       ours: /^INVALID_ARGUMENT error during lookup of plugin nobody$/,
     };
     return [
@@ -299,7 +299,7 @@ export const objectSteps: readonly StepGroup[] = [
       step("ListClusters", { filters: { namePrefixes: ["def"] } }),
     ];
   }),
-  // A swarmd ends in a panic when a volume is made: it has no plugins. What comes before that can be compared.
+  // A swarmd panics when a volume is created: it has no plugins. Only what comes before that can be compared.
   group("volumes: what is refused", () => {
     const create = (name: string, more: Json): Step =>
       step("CreateVolume", {

@@ -1,7 +1,7 @@
 /** Requests about services. */
 import { base64, group, labels, step, type Json, type Step, type StepGroup } from "./control-side.ts";
 
-/** Templates of a hostname that no task could expand. */
+/** Hostname templates that no task could expand. */
 const refusedTemplates: readonly string[] = [
   "{{.Nope}}",
   "{{.service.Name}}",

@@ -1,4 +1,4 @@
-/** A manager with Control, and services and nodes to ask it about. */
+/** A manager with Control, and services and nodes for its requests. */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -31,7 +31,7 @@ export function world() {
   return { ...manager, manager, control };
 }
 
-/** The same for a cluster that was founded, with Control on a socket: for who asks as a client does. */
+/** The same for a created cluster, with Control on a socket: for tests that call it as a client does. */
 export async function servedControl(t: ExecutionContext) {
   const founded = world();
   await bootstrapCluster(founded.env, pki, { advertise: "192.0.2.1:2377" });

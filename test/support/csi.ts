@@ -1,4 +1,4 @@
-/** Storage plugins at hand without a socket, on the test's own clock, and the volumes and nodes that go with them. */
+/** Storage plugins in process, without a socket, on the test's own clock, and their volumes and nodes. */
 import type { CsiSockets } from "../../runtime/csi-sockets.ts";
 import type { Codec, MethodDescriptor } from "../../proto/codec.ts";
 import {
@@ -24,12 +24,12 @@ import { RpcError, Status, type RpcChannel } from "../../runtime/rpc.ts";
 import { readyNode } from "./scheduling.ts";
 import type { Storage } from "./storage.ts";
 
-/** The only plugin of these tests, unless they say otherwise. */
+/** The only plugin of these tests unless stated otherwise. */
 export const pluginName = "fast";
 
 type Handler = (request: unknown, call: never) => unknown;
 
-/** A link to a plugin that is always there; calls can be cut off with `break`. */
+/** A link to a plugin that is always available; `break` cuts its calls off. */
 export class PluginLink implements RpcChannel {
   readonly #clock: Clock;
   readonly #handlers = new Map<string, Handler>();
@@ -97,11 +97,11 @@ function copy<Message>(codec: Codec<Message>, message: Message): Message {
 }
 
 export interface TestSockets extends CsiSockets {
-  /** Plugins come and go with this. */
+  /** Makes plugins appear and disappear. */
   list(...names: string[]): void;
-  /** While true, nobody answers a dial. */
+  /** While true, dials get no answer. */
   isDown: boolean;
-  /** The links that were made, newest last. */
+  /** All links created, newest last. */
   readonly links: PluginLink[];
 }
 
@@ -158,7 +158,7 @@ export function volume(id: string, traits: VolumeTraits & Partial<Volume> = {}):
   return Volume.create({ id, spec: volumeSpec(id, traits), publishStatus, volumeInfo, pendingDelete });
 }
 
-/** A node that has the plugin, which calls it `at-<id>`. */
+/** A node with the plugin, which calls the node `at-<id>`. */
 export function storageNode(id: string, zone = ""): Node {
   const node = readyNode(id);
   const csiInfo = [

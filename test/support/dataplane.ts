@@ -1,4 +1,4 @@
-/** A driver as a model: keeps what it is told, and finds fault with an order that the protocol does not allow. */
+/** A driver as a model: stores its input, and reports an order that the protocol does not allow. */
 import * as fc from "fast-check";
 import { updateOf, type Body } from "../../machines/dataplane/generation.ts";
 import { keyOf, type DataplaneDelta, type DataplaneObject } from "../../machines/dataplane/objects.ts";
@@ -88,12 +88,12 @@ export class ModelDriver {
   /** Addresses by key. */
   readonly #nodes = new Map<string, string>();
 
-  /** How many objects it knows. */
+  /** How many objects it has. */
   get size(): number {
     return this.#sets.size + this.#rules.size + this.#endpoints.size + this.#nodes.size;
   }
 
-  /** What main is to tell, straight. */
+  /** The expected end state, computed directly. */
   want(delta: DataplaneDelta): void {
     if (delta.kind === "members") {
       const set = this.#sets.get(delta.id);
@@ -144,37 +144,37 @@ export class ModelDriver {
     };
   }
 
-  /** An endpoint whose policy or profile it has not got, or a rule whose set: it would have to guess. Null: none. */
+  /** An endpoint without its policy or profile, or a rule without its set: the driver would have to guess. Null: none. */
   findDangling(): string | null {
     for (const [key, rules] of this.#rules)
       for (const rule of [...rules.inboundRules, ...rules.outboundRules])
-        for (const id of setsOf(rule)) if (!this.#sets.has(id)) return `${key} names set ${id}, which it has not got`;
+        for (const id of setsOf(rule)) if (!this.#sets.has(id)) return `${key} names the missing set ${id}`;
     for (const [key, endpoint] of this.#endpoints) {
       for (const name of endpoint.profileIds)
         if (!this.#rules.has(keyOf({ kind: "profile", id: ProfileID.create({ name }) })))
-          return `${key} names profile ${name}, which it has not got`;
+          return `${key} names the missing profile ${name}`;
       for (const { egressPolicies, ingressPolicies, name: tier } of tiersOf(endpoint))
         for (const name of [...ingressPolicies, ...egressPolicies].map((entry) => Buffer.from(entry).toString()))
           if (!this.#rules.has(keyOf({ kind: "policy", id: PolicyID.create({ tier, name }) })))
-            return `${key} names policy ${tier}/${name}, which it has not got`;
+            return `${key} names the missing policy ${tier}/${name}`;
     }
     return null;
   }
 
   #change({ id, addedMembers, removedMembers }: IPSetDeltaUpdate): void {
     const set = this.#sets.get(id);
-    if (set === undefined) this.problems.push(`a change of ${id}, which is not known`);
+    if (set === undefined) this.problems.push(`a change of the unknown set ${id}`);
     for (const member of removedMembers)
       if (set?.delete(member) !== true) this.problems.push(`${member} was not in ${id}`);
     for (const member of addedMembers) {
       if (set?.has(member) === true) this.problems.push(`${member} was in ${id}`);
-      if (removedMembers.includes(member)) this.problems.push(`${member} is added and removed`);
+      if (removedMembers.includes(member)) this.problems.push(`${member} is both added and removed`);
       set?.add(member);
     }
   }
 
   #forget(from: Map<string, unknown>, key: string): void {
-    if (!from.delete(key)) this.problems.push(`${key} is taken back, and was not told`);
+    if (!from.delete(key)) this.problems.push(`${key} is removed, but was never sent`);
   }
 }
 

@@ -1,4 +1,4 @@
-/** A dispatcher over a real replica, and nodes that register with it, beat, and report. */
+/** A dispatcher over a real replica, and nodes that register with it, send heartbeats, and report. */
 import type { ExecutionContext } from "ava";
 import { createDispatcher, type DispatcherOptions } from "../../actors/dispatcher/dispatcher.ts";
 import {
@@ -28,7 +28,7 @@ import { call, collectedStream, testManager } from "../support/manager.ts";
 
 export const addr = "192.0.2.1:2377";
 
-/** A bus of one process: what is published reaches its subscribers at once. */
+/** A bus within one process: publishes reach its subscribers at once. */
 function loopBus(): Bus & { readonly published: string[] } {
   const handlers = new Map<string, (message: BusMessage) => void>();
   const published: string[] = [];
@@ -106,7 +106,7 @@ export async function beat(world: World, nodeId: string, sessionId: string): Pro
   return (period?.seconds ?? 0) * 1_000 + (period?.nanos ?? 0) / 1e6;
 }
 
-/** All given nodes heartbeat every 4 s for that long. */
+/** All given nodes send a heartbeat every 4 s for that long. */
 export async function live(world: World, ms: number, ...nodes: { nodeId: string; sessionId: string }[]): Promise<void> {
   for (let left = ms; left > 0; left -= 4_000) {
     for (const { nodeId, sessionId } of nodes) await beat(world, nodeId, sessionId);

@@ -1,7 +1,6 @@
 /**
- * A machine with driver plugins, on a simulated clock: processes that may be killed, tasks that outlive them, and a disk.
- * What an agent sees of it are the ports of `actors/agent/driver-plugin.ts`; each life of an agent gets its own, which go dead
- * with it.
+ * A machine with driver plugins, on a simulated clock: processes that may be killed, tasks that outlive them, and a disk. An
+ * agent sees it through the ports of `actors/agent/driver-plugin.ts`; each life of an agent gets its own, which die with it.
  *
  * It counts what must not happen: starts of a task beyond the first (`doubleStarts`).
  */
@@ -42,46 +41,46 @@ type Living = <Result>(work: () => Result | Promise<Result>) => Promise<Result>;
 
 interface MachineTask {
   starts: number;
-  /** The machine lost its power under it. */
+  /** The machine lost its power while it ran. */
   isLost?: boolean;
   isAlive: boolean;
   exit: { readonly exitCode: number; readonly signal: number } | null;
-  /** When it is well, in the machine's time: from a moment on, and perhaps only until another. */
+  /** When it is healthy, in the machine's time: from a moment on, optionally until another. */
   readonly well: { readonly fromMs: number; readonly untilMs: number };
-  /** A check has found it well. */
+  /** A check has found it healthy. */
   isProven?: boolean;
   readonly watchers: (() => void)[];
 }
 
 export interface MachineHabits {
-  /** Chances of a plugin's death: at a launch, in the middle of StartTask (before, and after the task runs). */
+  /** Chances of a plugin's death: at a launch, and during StartTask (before and after the task runs). */
   readonly dieAtLaunch: number;
   readonly dieBeforeStart: number;
   readonly dieAfterStart: number;
-  /** Chance that a task ends by itself when it is started, within a minute. */
+  /** Chance that a task exits by itself within a minute of its start. */
   readonly endsByItself: number;
-  /** Chance that a stop is refused, and that a destroy is. */
+  /** Chances that a stop and a destroy are rejected. */
   readonly refuses: number;
-  /** Chance that a task is not found again by its handle. */
+  /** Chance that a task cannot be recovered by its handle. */
   readonly forgets?: number;
   /** Chance that a start takes more than a minute. */
   readonly hangs?: number;
-  /** Its driver makes the networks of its tasks itself. */
+  /** Its driver creates its tasks' networks itself. */
   readonly makesNetworks?: boolean;
-  /** Chance that a task is not well from its start on, within `unwellMsMax`; and that it ceases to be, within a minute. */
+  /** Chance that a task starts unhealthy, for at most `unwellMsMax`; and that it becomes unhealthy within a minute. */
   readonly unwell?: number;
 }
 
-/** What a task can be asked for, by a command or otherwise, to find out whether it is well; `never` is never so. */
+/** How a task's health can be checked: by a command or otherwise; `never` always fails. */
 export type Look = "well" | "never";
 
 const unwellMsMax = 10_000;
 
 class PluginProcess {
   isAlive = true;
-  /** It runs and answers nothing. */
+  /** It runs but answers nothing. */
   isHung = false;
-  /** Of this process: the tasks that it knows. */
+  /** Tasks known to this process. */
   readonly known = new Set<string>();
   readonly onDeath: (() => void)[] = [];
 }
@@ -92,7 +91,7 @@ const lost = (): RpcError => new RpcError(Status.UNAVAILABLE, "connection to the
 export class DriverMachine {
   readonly tasks = new Map<string, MachineTask>();
   readonly disk = new Map<string, Uint8Array>();
-  /** What a task was started with and must not have been. */
+  /** Settings that a task was started with but must not have. */
   readonly wrongs: string[] = [];
   launches = 0;
   configurations = 0;
@@ -104,7 +103,7 @@ export class DriverMachine {
   readonly #tell: ((text: string) => void)[] = [];
   #isCalm = false;
 
-  /** `network`: in which its tasks may have networks; null: they have none. */
+  /** `network`: where its tasks may have networks; null: they have none. */
   constructor(clock: SimClock, random: SimRandom, habits: MachineHabits, network: NetworkMachine | null = null) {
     this.#network = network;
     this.#clock = clock;
@@ -129,17 +128,17 @@ export class DriverMachine {
     for (const process of this.#processes.values()) this.#die(process);
   }
 
-  /** As the attribute `driver.said` of their next fingerprint, and nothing else of it changes. */
+  /** Sets the attribute `driver.said` of their next fingerprint; nothing else of it changes. */
   say(text: string): void {
     for (const tell of this.#tell) tell(text);
   }
 
-  /** They run and answer nothing any more, until they are killed. */
+  /** They keep running but answer nothing until they are killed. */
   hangPlugins(): void {
     for (const process of this.#processes.values()) process.isHung = true;
   }
 
-  /** The ports of one life of an agent, and how it ends. */
+  /** The ports of one life of an agent, and a function that ends it. */
   life(): { readonly ports: DriverPluginPorts; readonly kill: () => void } {
     let isAlive = true;
     const clock = this.#clock.forProcess();
@@ -152,7 +151,7 @@ export class DriverMachine {
         throw error;
       },
     });
-    /** Nothing reaches a dead agent, and nothing it had under way goes on. */
+    /** Nothing reaches a dead agent, and nothing that it had started continues. */
     const living = <Result>(work: () => Result | Promise<Result>): Promise<Result> =>
       new Promise((resolve, reject) => {
         this.#later(() => {
@@ -187,7 +186,7 @@ export class DriverMachine {
     };
   }
 
-  /** For an agent whose life is its clock's: what it is answered comes in its own time. */
+  /** For an agent whose life is its clock's: its answers arrive in its own time. */
   launcherOf(clock: ProcessClock): PluginLauncher {
     const living: Living = (work) =>
       new Promise((resolve, reject) => {
@@ -204,7 +203,7 @@ export class DriverMachine {
     return this.#launcher(living, () => clock.alive);
   }
 
-  /** Whether a task is well, whoever asks. */
+  /** Whether a task is healthy, for any check. */
   isWell(id: string): boolean {
     const task = this.tasks.get(id);
     const now = this.#clock.elapsed;
@@ -219,12 +218,12 @@ export class DriverMachine {
     return isWell;
   }
 
-  /** Ids of the tasks that run, as the driver knows them. */
+  /** Ids of running tasks by the driver's account. */
   running(): readonly string[] {
     return [...this.tasks].filter(([, { isAlive }]) => isAlive).map(([id]) => id);
   }
 
-  /** Nothing of what ran is left; what had been started stays counted. */
+  /** No process survives; earlier starts stay counted. */
   losePower(): void {
     this.killPlugins();
     for (const task of this.tasks.values()) {
@@ -304,7 +303,7 @@ export class DriverMachine {
 
   #driver(process: PluginProcess, living: Living): DriverClient {
     const { tasks } = this;
-    /** A call that ends as lost when the plugin dies under it. */
+    /** A call whose outcome is unknown if the plugin dies during it. */
     const call = <Result>(work: () => Result | Promise<Result>): Promise<Result> =>
       living(() => {
         if (!process.isAlive) throw lost();
@@ -332,7 +331,7 @@ export class DriverMachine {
       configSchema: () => call(() => null),
       setConfig: () => call(() => void (this.configurations += 1)),
       init: () => call(answered),
-      // As the real client, it waits no longer than that.
+      // The same timeout as the real client's.
       shutdown: () =>
         Promise.race([call(answered), new Promise<void>((resolve) => this.#clock.setTimeout(resolve, 2_000))]),
       taskConfigSchema: () => call(() => null),
@@ -377,7 +376,7 @@ export class DriverMachine {
           process.known.add(config.id);
           const path = config.networkIsolationSpec?.path ?? null;
           if (path !== null && (this.#network?.namespaces.get(path)?.size ?? 0) < 2)
-            this.wrongs.push(`task ${config.id} is started in ${path}, where there is no link`);
+            this.wrongs.push(`task ${config.id} is started in ${path}, which has no link`);
           if (this.#happens("endsByItself"))
             this.#clock.setTimeout(() => this.#end(task, 0, 0), this.#random.below(60_000));
           if (this.#happens("dieAfterStart")) {
@@ -409,7 +408,7 @@ export class DriverMachine {
       destroyTask: (id) =>
         call(() => {
           if (this.#happens("refuses")) throw new RpcError(Status.UNKNOWN, "not now");
-          // Found by its name, as a container is: also by a process that never heard of it.
+          // Found by its name, as a container is: also by a process that has never seen it.
           const task = tasks.get(id);
           if (task !== undefined) this.#end(task, 137, 9);
           process.known.delete(id);

@@ -1,8 +1,8 @@
-/** A task as a driver gets it, running a program of the node. */
+/** A task config as a driver gets it, running a program of the node. */
 import type { DriverTask } from "../../actors/agent/agent-ports.ts";
 import { Any, ExecSpec } from "../../proto/gen/messages.ts";
 
-/** The second task of a service `web`, unless `more` says otherwise. */
+/** The second task of a service `web`, with overrides in `more`. */
 export function driverTask(id: string, spec: Partial<ExecSpec>, more: Partial<DriverTask> = {}): DriverTask {
   const value = ExecSpec.encode(ExecSpec.create(spec));
   return {

@@ -1,4 +1,4 @@
-/** A gRPC server with handlers that do what they are asked for, and clients of it with certificates of any kind. */
+/** A gRPC server with scripted handlers, and clients of it with certificates of any kind. */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -80,7 +80,7 @@ interface UserIdentityOptions {
   readonly validitySeconds?: number;
 }
 
-/** A user's certificate, and its key. */
+/** A user's certificate and its key. */
 export async function userIdentityOf(options: UserIdentityOptions) {
   const { keyPem, csrPem } = await createKeyAndCsr();
   const certificatePem = issueUserCertificate({
@@ -118,7 +118,7 @@ export function telemetry() {
   return { ports, counts, errors };
 }
 
-/** Handlers that do what the session id, or the number of messages, asks for, and keep what they saw. */
+/** Handlers whose behaviour the session id, or the number of messages, selects, and which record their calls. */
 function servants() {
   const calls: CallContext[] = [];
   const sinks: Sink<unknown>[] = [];
@@ -188,7 +188,7 @@ function servants() {
 interface WorldOptions {
   readonly removed?: ReadonlySet<string>;
   readonly messageBytesMax?: number;
-  /** Other limits on its peers. */
+  /** Overrides limits on its peers. */
   readonly limits?: Partial<AdmissionLimits>;
 }
 
@@ -204,7 +204,7 @@ export async function world(t: ExecutionContext, options: WorldOptions = {}) {
   server.add(DispatcherService, handlers.dispatcher);
   server.add(CAService, handlers.ca);
   server.add(LogBrokerService, handlers.logBroker);
-  // Of Control only one method matters here.
+  // Only one method of Control matters here.
   const control = Object.fromEntries(
     Object.keys(ControlService.methods).map((name) => [name, () => ListNodesResponse.create()]),
   );
@@ -272,7 +272,7 @@ export async function refused(
   await t.throwsAsync(call, { instanceOf: RpcError, code, ...(message === undefined ? {} : { message }) } as never);
 }
 
-/** A server stream's messages, and how it ended once it has. */
+/** A server stream's messages, and its outcome once it has ended. */
 export function collect<Message>() {
   const messages: Message[] = [];
   let finish: (error: RpcError | null) => void;

@@ -1,4 +1,4 @@
-/** Jobs for unit tests: made and changed as Control does it, so that iterations are counted. */
+/** Jobs for unit tests: created and changed as Control does it, so that iterations are counted. */
 import { newService, updatedService } from "../../machines/orchestration/service-update.ts";
 import {
   Annotations,
@@ -48,7 +48,7 @@ export async function updateJob(
   await cluster.propose(Operation.create({ update: StoreObject.create({ service }) }));
 }
 
-/** Tasks that are, or were to be, completed: `0:RUNNING@n1`. */
+/** Tasks that are completed or whose desired state was COMPLETED: `0:RUNNING@n1`. */
 export function jobPicture(cluster: TestCluster, name = "job"): readonly string[] {
   return cluster
     .tasks(name)

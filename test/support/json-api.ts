@@ -1,4 +1,4 @@
-/** The JSON API of a founded cluster on a real port, and clients of it. The clock is the test's. */
+/** The JSON API of a created cluster on a real port, and clients of it. The test controls the clock. */
 import { scrypt, type ScryptOptions } from "node:crypto";
 import { once } from "node:events";
 import { promisify } from "node:util";
@@ -22,7 +22,7 @@ import { Scrypt } from "../../runtime/system/scrypt.ts";
 import { testFacades } from "./json-facades.ts";
 import { call, testManager } from "./manager.ts";
 
-/** Cheap enough for tests; what it costs for good is told in runtime/system/scrypt.ts. */
+/** Cheap enough for tests; runtime/system/scrypt.ts states the production cost. */
 export const cheapScrypt = { cost: 2 ** 4, blockSize: 8, parallelism: 1 };
 export const password = "correct horse";
 
@@ -30,12 +30,12 @@ const derive = promisify<string, Uint8Array, number, ScryptOptions, Buffer>(scry
 
 export type Reply = Readonly<Record<string, unknown>>;
 
-/** A client that sends what it is told and hands over replies in the order in which they come. */
+/** A client that sends what the test gives it and returns replies in the order of arrival. */
 export class TestClient {
   readonly socket: WebSocket;
   readonly #replies: Reply[] = [];
   readonly #wanting: ((reply: Reply) => void)[] = [];
-  /** Resolves with the code of the goodbye. */
+  /** Resolves with the code of the close frame. */
   readonly closed: Promise<number>;
 
   constructor(socket: WebSocket) {
@@ -78,17 +78,17 @@ export class TestClient {
 export interface JsonWorldOptions {
   /** `all`: those that a manager has. */
   readonly facades?: readonly Facade[] | "all";
-  /** Beside all. */
+  /** In addition to all. */
   readonly extra?: readonly Facade[];
   readonly redirect?: readonly Server[];
   readonly connectionsMax?: number;
-  /** Of pages that may connect. */
+  /** Origins of pages that may connect. */
   readonly origins?: readonly string[];
-  /** Other limits on clients. */
+  /** Overrides limits on clients. */
   readonly limits?: Partial<AdmissionLimits>;
 }
 
-/** The same facades; `waiting` says how many of their requests are under way. */
+/** The same facades; `waiting` returns how many of their requests are in progress. */
 function counted(facades: readonly Facade[], waiting: { requests: number }): readonly Facade[] {
   return facades.map((facade) => ({
     ...facade,
@@ -171,7 +171,7 @@ export async function jsonWorld(
   });
   const { port, agentPort } = listener;
   const clients: TestClient[] = [];
-  /** With a certificate at the port of agents, unless another is named. */
+  /** With a certificate of the agents' port, unless another is given. */
   const connect = async (
     path = "/",
     options: { cert?: string; key?: string; origin?: string; headers?: Record<string, string>; to?: number } = {},
@@ -202,15 +202,15 @@ export async function jsonWorld(
     addUser,
     control,
     connect,
-    /** Everybody who has connected. */
+    /** All clients that have connected. */
     clients,
     port,
     listener: served,
     rootPem,
     passwords,
-    /** Derivations so far: what logins have cost. */
+    /** Key derivations so far: the cost of logins. */
     derived,
-    /** Requests whose handlers are at work. */
+    /** Requests whose handlers are running. */
     waiting,
   };
 }

@@ -1,4 +1,7 @@
-/** The JSON API's facades on a test manager: real ones, behind which stand no agents, no leader and no node's output unless the test is them. */
+/**
+ * The JSON API's facades on a test manager: real ones, but agents, leader and nodes' output exist only if the test provides
+ * them.
+ */
 import { createJsonWatchers } from "../../actors/json/json-watcher.ts";
 import { createUsers, setPassword } from "../../actors/json/users.ts";
 import { createOperator, type OperatorSources } from "../../actors/operator.ts";
@@ -13,11 +16,11 @@ import type { Passwords } from "../../runtime/passwords.ts";
 export interface TestFacadesOptions {
   readonly control: FacadeSources["control"];
   readonly passwords: Passwords;
-  /** Stands for agents and their drivers. */
+  /** Replaces agents and their drivers. */
   readonly taskAccess?: FacadeSources["taskAccess"] | undefined;
-  /** Stands for what nodes have of their tasks' output; there is none without it. */
+  /** Replaces nodes' stored output of tasks; without it there is none. */
   readonly logs?: FacadeSources["logs"] | undefined;
-  /** Stands for the leader. */
+  /** Replaces the leader. */
   readonly leader?: ((question: Partial<LeaderQuestion>) => Partial<LeaderAnswer>) | undefined;
 }
 
@@ -39,7 +42,7 @@ export function testFacades(
     clock,
     log: env.telemetry.log,
     control,
-    // What it has of the leader is all that is asked here.
+    // Only its answers about the leader are used here.
     operator: createOperator(env, { ask } as never).handlers,
     taskAccess: taskAccess ?? calls.access,
     logs: logs ?? { SubscribeLogs: (_request, sink) => sink.end() },

@@ -1,4 +1,4 @@
-/** Reads the one frame of a whole text message, as a client would. */
+/** Reads the only frame of a whole text message, as a client would. */
 export function textOfFrame(frame: Buffer): string {
   const [first, short = 0] = frame;
   if (first !== 0x81 || short > 127) throw new Error("not one unmasked text message");

@@ -1,9 +1,9 @@
-/** Plain HTTP at the JSON API's port, as Juju's command uses it before it can log in. */
+/** Plain HTTP on the JSON API's port, as Juju's command uses it before it can log in. */
 import { request as httpsRequest } from "node:https";
 
 export interface Posted {
   readonly status: number;
-  /** Empty when it is no JSON object. */
+  /** Empty if it is not a JSON object. */
   readonly body: Record<string, unknown>;
   readonly cookie: string;
 }

@@ -1,4 +1,4 @@
-/** The JSON API's facades on a test manager, asked as a connection asks them, without a socket. */
+/** The JSON API's facades on a test manager, called as a connection calls them, without a socket. */
 import type { ExecutionContext } from "ava";
 import { bootstrapCluster } from "../../actors/manager/bootstrap.ts";
 import { run, Registry } from "../../edges/juju/dispatch.ts";

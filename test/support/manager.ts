@@ -1,6 +1,6 @@
 /**
- * A manager's environment for unit tests: the real replica, and a ledger that decides as the real one does and appends to
- * a log that cannot fail, all on a clock that the test moves.
+ * A manager's environment for unit tests: the real replica, and a ledger that decides as the real one does and appends to a log
+ * that cannot fail, all on a clock that the test controls.
  */
 import type { Environment } from "../../actors/environment.ts";
 import { decide } from "../../machines/ledger/proposals.ts";
@@ -33,15 +33,15 @@ export interface TestManager {
   readonly env: Environment;
   readonly clock: SimClock;
   readonly store: Replica;
-  /** What was proposed, in order. */
+  /** Proposals in order. */
   readonly proposals: readonly Proposal[];
-  /** Writes objects as they are, whatever is stored. */
+  /** Writes objects unconditionally. */
   readonly seed: <Name extends TableName>(table: Name, ...objects: readonly Tables[Name][]) => void;
-  /** Removes an object, where there is one. */
+  /** Removes an object if it exists. */
   readonly drop: (table: TableName, id: string) => void;
   /** The log: the record of version `n` is at `n - 1`. */
   readonly records: readonly Uint8Array[];
-  /** While true, nobody takes proposals. */
+  /** While true, nobody accepts proposals. */
   leaderless: boolean;
 }
 
@@ -87,7 +87,7 @@ export function testManager(managerId = "manager1"): TestManager {
     const staging = new Staging(store);
     const changes: Change[] = [];
     let skipped = 0;
-    // As over the wire: what is proposed is what its bytes say.
+    // As over the wire: a proposal is what its bytes decode to.
     for (const operation of proposal.operations.map((each) => Operation.decode(Operation.encode(each)))) {
       const decision = decide(staging as never, operation);
       if (decision.kind === "change") {
@@ -141,7 +141,7 @@ export function call(peer: Partial<Peer> = {}, signal = new AbortController().si
   return { peer: { identity: null, local: true, address: "", ...peer }, signal, traceparent: "" };
 }
 
-/** What a call was refused with; null when it was not. */
+/** The error of a call; null if it succeeded. */
 export async function refusalOf(run: () => unknown): Promise<{ code: number; message: string } | null> {
   try {
     await run();
@@ -154,7 +154,7 @@ export async function refusalOf(run: () => unknown): Promise<{ code: number; mes
 
 export interface CollectedStream<Message> extends Sink<Message> {
   readonly messages: readonly Message[];
-  /** Undefined while the stream is open; null when it ended well. */
+  /** Undefined while the stream is open; null if it ended normally. */
   readonly ended: RpcError | null | undefined;
   buffered: number;
 }

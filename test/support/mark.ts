@@ -1,16 +1,16 @@
-/** The mark of a manager, in memory: as that of one whose replica was this one, or of one that has seen nothing. */
+/** A manager's mark, in memory: of one whose replica was this one, or of one that has seen nothing. */
 import { LogMark } from "../../proto/gen/messages.ts";
 import type { LogMarkDisk } from "../../runtime/store/log-mark.ts";
 import type { Replica } from "../../runtime/store/replica.ts";
 
 export interface MemoryMark extends LogMarkDisk {
-  /** What is on the disk; null for nothing. */
+  /** The content on disk; null for none. */
   stored(): LogMark | null;
   /** How often it was written. */
   writes(): number;
 }
 
-/** `write`: what a write waits for, or fails with. */
+/** `write`: awaited by each write, which fails if it rejects. */
 export function memoryMark(replica: Replica | null, write: () => Promise<void> = () => Promise.resolve()): MemoryMark {
   let bytes: Uint8Array | null = null;
   let writes = 0;

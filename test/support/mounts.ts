@@ -1,7 +1,7 @@
 import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 
-/** What an engine that was killed leaves mounted in its folder (root file systems, namespaces), the innermost first. */
+/** Mounts that a killed engine leaves in its folder (root file systems, namespaces), innermost first. */
 export function unmountBelow(dir: string): void {
   const mounts = readFileSync("/proc/self/mounts", "utf8")
     .split("\n")
@@ -11,7 +11,7 @@ export function unmountBelow(dir: string): void {
     try {
       execFileSync("umount", ["--lazy", path], { stdio: "ignore" });
     } catch {
-      // Gone with the one below it.
+      // Unmounted with the one below it.
     }
   }
 }

@@ -1,13 +1,13 @@
 /**
- * A machine's part in names and virtual addresses as far as agents change it: addresses of the loopback device, the name server
- * that listens, and nftables' table of services. It outlives the agent, whose sockets do not.
+ * A machine's part in names and virtual addresses, as far as agents change it: addresses of the loopback device, the listening
+ * name server, and nftables' table of services. It outlives the agent, whose sockets do not.
  */
 import type { NameReply, NameServers } from "../../runtime/name-server.ts";
 import type { ProcessClock } from "../../runtime/sim/clock.ts";
 
 interface Table {
   readonly chains: Map<string, string[]>;
-  /** Of sets and maps, by name. */
+  /** Elements of sets and maps, by name. */
   readonly elements: Map<string, Set<string>>;
 }
 
@@ -17,7 +17,7 @@ interface Listening {
 }
 
 export class NameMachine {
-  /** Of the loopback device, beside its own. */
+  /** Addresses of the loopback device, besides its own. */
   readonly addresses = new Set<string>();
   #tables = new Map<string, Table>();
   /** By address. */
@@ -32,7 +32,7 @@ export class NameMachine {
     return [...this.#tables.keys()];
   }
 
-  /** Whether the line was one of its own. */
+  /** Whether it handled the line. */
   ip(line: string): boolean {
     const [, verb, address] = /^address (replace|del) (\S+)\/(?:32|128) dev lo\b/.exec(line) ?? [];
     if (verb === undefined || address === undefined) return false;
@@ -41,7 +41,7 @@ export class NameMachine {
     return true;
   }
 
-  /** Whether the script was one of its own. All of it is done, or it throws and nothing is. */
+  /** Whether it handled the script. It applies all of it, or throws and applies nothing. */
   nft(script: string): boolean {
     if (!script.includes(" inet muster-services-")) return false;
     const tables = new Map(
@@ -58,7 +58,7 @@ export class NameMachine {
     return true;
   }
 
-  /** The tasks that a virtual address leads to; null: it leads nowhere, and nothing refuses it. */
+  /** The tasks behind a virtual address; null: traffic is neither forwarded nor rejected. */
   leadsTo(virtual: string): readonly string[] | null {
     for (const { chains, elements } of this.#tables.values()) {
       const found = [...(elements.get("services4") ?? [])].find((each) => each.startsWith(`${virtual} : goto `));
@@ -69,7 +69,7 @@ export class NameMachine {
     return null;
   }
 
-  /** All rules and elements, in an order of their own. */
+  /** All rules and elements, in a fixed order. */
   content(): readonly string[] {
     const lines: string[] = [];
     for (const [name, { chains, elements }] of this.#tables) {
@@ -79,20 +79,19 @@ export class NameMachine {
     return lines.sort();
   }
 
-  /** Null: nobody listens. A promise: it is not known yet. */
+  /** Null: nobody listens. A promise: not decided yet. */
   ask(from: string, name: string, type: string): NameReply | Promise<NameReply> | null {
     const found = [...this.#listening.values()].find(({ clock }) => clock.alive);
     return found === undefined ? null : found.answer({ from, name, type });
   }
 
-  /** Of one life of an agent. `wait`: for a moment, after which it may fail. */
+  /** For one life of an agent. `wait`: a short delay, after which it may fail. */
   servers(clock: ProcessClock, wait: () => Promise<void>): NameServers {
     return {
       open: async ({ address, answer, port }) => {
         await wait();
-        if (!this.addresses.has(address)) throw new Error(`${address} is no address of this machine`);
-        if (this.#listening.get(address)?.clock.alive === true)
-          throw new Error(`somebody listens at ${address} already`);
+        if (!this.addresses.has(address)) throw new Error(`${address} is not an address of this machine`);
+        if (this.#listening.get(address)?.clock.alive === true) throw new Error(`${address} is already in use`);
         const listening = { clock, answer };
         this.#listening.set(address, listening);
         return {
@@ -111,7 +110,7 @@ function change(tables: Map<string, Table>, line: string): void {
   const key = `${family} ${name}`;
   const table = tables.get(key);
   const demand = (holds: boolean): void => {
-    if (!holds) throw new Error(`nft: ${line}: cannot be`);
+    if (!holds) throw new Error(`nft: ${line}: impossible`);
   };
   if (what === "table") {
     demand(verb === "add" || table !== undefined);
@@ -157,6 +156,6 @@ function change(tables: Map<string, Table>, line: string): void {
       return;
     }
     default:
-      throw new Error(`nft: ${line}: not known`);
+      throw new Error(`nft: ${line}: unknown`);
   }
 }

@@ -1,6 +1,6 @@
 /**
- * The network of a machine as far as agents change it: namespaces and links, made and removed by lines of `ip -batch`, on a
- * simulated clock. It outlives the agent; a batch under way when the agent dies may be left in part.
+ * The network of a machine, as far as agents change it: namespaces and links, created and removed by lines of `ip -batch`, on a
+ * simulated clock. It outlives the agent; if the agent dies during a batch, part of it may be applied.
  */
 import type { NetworkTools } from "../../actors/agent/agent-ports.ts";
 import type { NameServers } from "../../runtime/name-server.ts";
@@ -12,18 +12,18 @@ import { TunnelMachine } from "./tunnel-machine.ts";
 const directory = "/run/netns/";
 
 export interface NetworkHabits {
-  /** Chance that a batch fails in the middle. */
+  /** Chance that a batch fails halfway. */
   readonly failure: number;
 }
 
 export class NetworkMachine {
   /** By path: the devices in each. */
   readonly namespaces = new Map<string, Set<string>>();
-  /** The node's end of each link, and the path of the namespace that the other is in. */
+  /** The node's end of each link, and the path of the namespace that has the other end. */
   readonly links = new Map<string, string>();
   readonly tunnel = new TunnelMachine();
   readonly names = new NameMachine();
-  /** What `nft` was told last of the tasks' networks. */
+  /** The last `nft` input about the tasks' networks. */
   rules = "";
   readonly #random: SimRandom;
   readonly #habits: NetworkHabits;
@@ -129,13 +129,15 @@ export class NetworkMachine {
     const pathOf = (name: string): string => (name.startsWith("/") ? name : directory + name);
     if (named !== null) {
       const path = pathOf(named[2] as string);
-      if (this.namespaces.has(path) !== (named[1] === "del")) throw new Error(`ip: ${line}: it is there, or is not`);
+      if (this.namespaces.has(path) !== (named[1] === "del"))
+        throw new Error(`ip: ${line}: it already exists, or does not exist`);
       if (named[1] === "add") this.addNamespace(path);
       else this.removeNamespace(path);
     } else if (made !== null) {
       const [, host, task, netns] = made as unknown as readonly [string, string, string, string];
       const devices = this.namespaces.get(pathOf(netns));
-      if (devices === undefined || devices.has(task) || this.links.has(host)) throw new Error(`ip: ${line}: cannot be`);
+      if (devices === undefined || devices.has(task) || this.links.has(host))
+        throw new Error(`ip: ${line}: impossible`);
       devices.add(task);
       this.links.set(host, pathOf(netns));
     } else if (removed !== null) {
@@ -143,7 +145,7 @@ export class NetworkMachine {
       const path = this.links.get(link);
       if (path === undefined) throw new Error(`ip: no device ${link}`);
       this.links.delete(link);
-      // One task's links are taken away together, so which of its devices goes does not matter.
+      // A task's links are removed together, so the order of its devices does not matter.
       this.namespaces.set(path, new Set(["lo"]));
     } else {
       const device = /(?: dev|^link set) (\S+)/.exec(line)?.[1] ?? "";

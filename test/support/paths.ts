@@ -1,21 +1,21 @@
-/** Every way through a chart: each event in each state that can be reached, with a claim looked at on each step. */
+/** Every path through a chart: each event in each reachable state, with a check on each step. */
 import { initialTransition, transition, type AnyMachineSnapshot, type AnyStateMachine } from "xstate";
 
-/** An effect as the chart asks for it. */
+/** An effect as the chart requests it. */
 export interface Asked {
   readonly type: string;
   readonly params: unknown;
 }
 
-/** A state of a chart, with what is known of the way to it. */
+/** A state of a chart, with what was remembered on the path to it. */
 export interface Place<Memory> {
   /** Such as `live` and `live.running`. */
   readonly states: readonly string[];
   readonly snapshot: AnyMachineSnapshot;
   readonly memory: Memory;
-  /** Types of the events that led here first; delays are events of XState's. */
+  /** Types of the events that led here first; delays are XState events. */
   readonly events: readonly string[];
-  /** Where one event more leads. */
+  /** The places one event away. */
   readonly next: Set<Place<Memory>>;
 }
 
@@ -30,19 +30,19 @@ export interface Step<Memory, Event> {
 
 export interface Exploration<Memory, Event> {
   readonly inputs: readonly unknown[];
-  /** One of each kind that matters; delays come by themselves. */
+  /** One of each relevant kind; delays fire by themselves. */
   readonly events: readonly Event[];
-  /** What of the context makes a difference: counters and times have no end. All of it when absent. */
+  /** The relevant part of the context, without counters and times, which never end. All of it if absent. */
   readonly matters?: (context: never) => unknown;
-  /** What is known of a way before its first step. */
+  /** The memory before the first step. */
   readonly memory: Memory;
-  /** What is known after one, small: ways to one state with one memory are one. Throws what is wrong. */
+  /** The memory after a step, kept small: paths to one state with one memory are merged. Throws if a check fails. */
   readonly remember: (memory: Memory, step: Step<Memory, Event>) => Memory;
 }
 
-/** Far above what a chart of ours has; one that has more has a counter or a time in its context. */
+/** Far above the size of our charts; one with more has a counter or a time in its context. */
 const placesMax = 20_000;
-/** So many of the last events are named when a claim does not hold. */
+/** How many of the last events an error names. */
 const namedMax = 40;
 
 function statesOf(value: unknown, above = ""): readonly string[] {
@@ -53,21 +53,21 @@ function statesOf(value: unknown, above = ""): readonly string[] {
   ]);
 }
 
-/** All states of a chart, final ones and those within others included. */
+/** All states of a chart, including final and nested ones. */
 export function allStates(machine: AnyStateMachine): readonly string[] {
   const below = (states: AnyStateMachine["root"]["states"], above: string): readonly string[] =>
     Object.entries(states).flatMap(([name, node]) => [above + name, ...below(node.states, `${above}${name}.`)]);
   return below(machine.root.states, "");
 }
 
-/** The effects of a step; what XState does for itself is left out. */
+/** The effects of a step, without XState's internal ones. */
 function askedOf(actions: readonly { readonly type: string; readonly params?: unknown }[]): readonly Asked[] {
   return actions
     .filter(({ type }) => !type.startsWith("xstate."))
     .map(({ type, params }) => ({ type, params: params ?? null }));
 }
 
-/** All places that any events can lead to. Throws an Error that names the events after which `remember` threw. */
+/** All reachable places. Throws an Error that names the events after which `remember` threw. */
 export function allPlaces<Memory, Event extends { readonly type: string }>(
   machine: AnyStateMachine,
   { events, inputs, matters = (context: never) => context, memory, remember }: Exploration<Memory, Event>,
@@ -111,7 +111,7 @@ export function allPlaces<Memory, Event extends { readonly type: string }>(
   return [...found.values()];
 }
 
-/** Those from which no events lead to one that is wanted. */
+/** Places from which no events lead to a wanted one. */
 export function stuck<Memory>(
   places: readonly Place<Memory>[],
   isWanted: (place: Place<Memory>) => boolean,

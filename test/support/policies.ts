@@ -1,4 +1,4 @@
-/** A small cluster with policies for tests, and random ones: objects as they lie in the store. */
+/** A small cluster with policies for tests, and random ones: objects as in the store. */
 import fc from "fast-check";
 import {
   Annotations,
@@ -110,7 +110,7 @@ export function emptyCluster(): Cluster {
   return { node: new Map(), service: new Map(), task: new Map(), resource: new Map() };
 }
 
-/** One object that is written, or taken away. */
+/** One object that is written or removed. */
 export type Step =
   | { readonly table: "node"; readonly id: string; readonly object: Node | null }
   | { readonly table: "service"; readonly id: string; readonly object: Service | null }
@@ -216,7 +216,7 @@ const otherObjects: fc.Arbitrary<PolicyObject> = fc.oneof(
 
 const resources = fc.oneof({ weight: 3, arbitrary: policies }, { weight: 2, arbitrary: otherObjects }).map(resourceOf);
 
-/** Histories of a cluster of two nodes, in which objects come, change and go. */
+/** Histories of a cluster of two nodes, in which objects are created, changed and removed. */
 export const steps: fc.Arbitrary<Step> = fc.oneof(
   {
     weight: 4,

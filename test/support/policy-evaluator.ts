@@ -1,6 +1,6 @@
 /**
- * What a packet between two workloads should come to, worked out straight from docs/reference/felix-dataplane-protocol.md §11:
- * slow, plain, and not by the driver's code.
+ * The expected verdict on a packet between two workloads, computed directly from docs/reference/felix-dataplane-protocol.md
+ * §11: slow, plain, and independent of the driver's code.
  */
 import { IPVersion, type PortRange, type Rule, type TierInfo } from "../../proto/gen/felix.ts";
 
@@ -69,7 +69,7 @@ function matches(rule: Rule, packet: Packet, world: PolicyWorld): boolean {
   const inRange = (ranges: readonly PortRange[], port: number): boolean =>
     packet.protocol !== "icmp" && ranges.some(({ first, last }) => port >= first && port <= last);
   const ofFamily = (nets: readonly string[]): readonly string[] => nets.filter((net) => net.includes(":") === is6);
-  /** §11.1: a rule whose networks are all of the other family is not there. */
+  /** §11.1: a rule whose networks are all of the other family is ignored. */
   const isForeign = [rule.srcNet, rule.dstNet, rule.notSrcNet, rule.notDstNet].some(
     (nets) => nets.length > 0 && ofFamily(nets).length === 0,
   );
@@ -93,7 +93,7 @@ function matches(rule: Rule, packet: Packet, world: PolicyWorld): boolean {
   return true;
 }
 
-/** The tests' networks end at whole parts of an address. */
+/** The tests' prefixes end on whole bytes or groups of an address. */
 function isIn(net: string, address: string): boolean {
   const [base = "", length = ""] = net.split("/");
   if (base.includes(":") !== address.includes(":")) return false;

@@ -1,11 +1,11 @@
-/** A graph that follows a cluster of a test, as the manager's actor has it follow the store. */
+/** A graph that follows a test's cluster, as the manager's actor makes it follow the store. */
 import { PolicyFeed } from "../../machines/policy/feed.ts";
 import { PolicyGraph } from "../../machines/policy/graph.ts";
 import type { Cluster, Step } from "./policies.ts";
 
 export interface FedGraph {
   readonly graph: PolicyGraph;
-  /** Changes the cluster, then tells the graph. */
+  /** Changes the cluster, then notifies the graph. */
   step(step: Step): void;
 }
 

@@ -1,4 +1,4 @@
-/** A tracer whose finished spans a test can look at. */
+/** A tracer whose finished spans a test can read. */
 import type { Tracer } from "@opentelemetry/api";
 import { InMemorySpanExporter, SimpleSpanProcessor, TracerProvider, type ReadableSpan } from "@opentelemetry/sdk-trace";
 
@@ -6,7 +6,7 @@ export interface Recorder {
   readonly tracer: Tracer;
   /** Finished spans in the order of their end. */
   spans(): readonly ReadableSpan[];
-  /** The one finished span of that name. */
+  /** The only finished span of that name. */
   span(name: string): ReadableSpan;
 }
 
@@ -20,7 +20,7 @@ export function createRecorder(): Recorder {
     span: (name) => {
       const [only, ...more] = spans().filter((span) => span.name === name);
       if (only === undefined || more.length > 0)
-        throw new Error(`${more.length + (only === undefined ? 0 : 1)} spans are named ${name}`);
+        throw new Error(`${more.length + (only === undefined ? 0 : 1)} spans have the name ${name}`);
       return only;
     },
   };

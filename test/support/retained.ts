@@ -1,16 +1,16 @@
-/** Log and blobs of a test's manager: what it has appended, from where it was purged, and the snapshots that were stored. */
+/** Log and blobs of a test's manager: its appended records, its purged range, and its stored snapshots. */
 import type { Retained } from "../../actors/watch/watch.ts";
 import type { Clock, LogReader } from "../../runtime/ports.ts";
 import type { TestManager } from "./manager.ts";
 
 export class TestLog implements Retained {
-  /** The first sequence that is kept. */
+  /** The first retained sequence. */
   first = 1;
   /** While false, neither the log nor the blobs answer. */
   isUp = true;
   readonly stored = new Map<string, Uint8Array>();
   readonly readings = new Set<LogReader>();
-  /** As they are: a test may change them. */
+  /** The stored data itself: a test may change it. */
   readonly records: Uint8Array[];
   readonly #clock: Clock;
 
@@ -32,7 +32,7 @@ export class TestLog implements Retained {
     read: (from, reader) => {
       this.readings.add(reader);
       let next = from;
-      // A record at a time, as they come over a network.
+      // One record at a time, as over a network.
       const push = (): void => {
         if (!this.readings.has(reader)) return;
         if (next < this.first) {

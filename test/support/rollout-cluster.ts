@@ -1,4 +1,4 @@
-/** A cluster in which rollouts go on: services whose tasks fail when they are told to, and how far a rollout is, as text. */
+/** A cluster for rollouts: services whose tasks fail on demand, and a rollout's progress as text. */
 import { controlRollout } from "../../actors/orchestration/rollout-control.ts";
 import { rolledBackService } from "../../machines/orchestration/service-update.ts";
 import {
@@ -41,7 +41,7 @@ interface Options {
   readonly nodes?: readonly string[];
 }
 
-/** A service `web` that runs; its tasks fail where `bad` says so. */
+/** A running service `web`; its tasks fail if `bad` returns true. */
 export async function started(options: Options = {}): Promise<TestCluster & { bad: Set<number> }> {
   const cluster = await testCluster(options.nodes ?? ["n1"]);
   const bad = new Set<number>();
@@ -63,7 +63,7 @@ export function status(cluster: TestCluster): string {
   return `${stateNames.get(state) ?? "none"}: ${message.replaceAll(/task [0-9a-z]{25}/g, "task T")}`;
 }
 
-/** ForceUpdate of each slot's wanted task that runs, in order of slots: `1 1 0 0`; a slot with none is left out. */
+/** ForceUpdate of each slot's wanted running task, in slot order: `1 1 0 0`; a slot without one is omitted. */
 export function versions(cluster: TestCluster): string {
   return wanted(cluster)
     .filter((task) => task.status?.state === TaskState.RUNNING)

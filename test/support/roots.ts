@@ -1,4 +1,4 @@
-// A cluster with a real root, for tests of what replaces it.
+// A cluster with a real root, for tests of its rotation.
 import type { ExecutionContext } from "ava";
 import { bootstrapCluster } from "../../actors/manager/bootstrap.ts";
 import { createControl } from "../../actors/control.ts";
@@ -38,7 +38,7 @@ export const text = new TextDecoder();
 export const facts = { hostname: "m", advertise: "192.0.2.1:2377", version: "0", architecture: "x86_64", os: "linux" };
 export type Root = { readonly certificatePem: string; readonly keyPem: string };
 
-/** A manager's certificate in use, and told. */
+/** A manager's certificate, used and reported. */
 export async function ensureManagerCertificate(
   env: Environment,
   authority: CertificateAuthority,
@@ -53,7 +53,7 @@ export async function ensureManagerCertificate(
 export async function rootWorld(t: ExecutionContext) {
   const manager = testManager();
   const { clock, env, store } = manager;
-  // Certificates of external CAs are of the real time.
+  // Certificates of external CAs use real time.
   clock.advance(Date.now() - clock.now());
   await bootstrapCluster(env, pki, { advertise: facts.advertise });
   const own = await ensureManagerCertificate(env, pki, null, facts);
@@ -74,7 +74,7 @@ export async function rootWorld(t: ExecutionContext) {
     );
     return cluster();
   };
-  /** Lets what was started work for so many milliseconds, signing included. */
+  /** Lets background work run for this many milliseconds, including signing. */
   const run = async (until: () => boolean, steps = 400): Promise<void> => {
     for (let step = 0; step < steps && !until(); step += 1) {
       clock.advance(0);
@@ -110,7 +110,7 @@ export function cfssl(url: string, rootPem = ""): ExternalCA {
   return ExternalCA.create({ protocol: ExternalCA_CAProtocol.CFSSL, url, caCert: bytes.encode(rootPem) });
 }
 
-/** A worker that says by whom its certificate is. */
+/** A worker that reports its certificate's issuer. */
 export function worker(id: string, rootPem: string, state: IssuanceState = IssuanceStatus_State.ISSUED): Node {
   const issuer = pki.issuerName(rootPem);
   return Node.create({

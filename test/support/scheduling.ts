@@ -36,7 +36,7 @@ interface NodeTraits {
   readonly platform?: readonly [architecture: string, os: string];
 }
 
-/** READY, with 4 CPUs, 4 GiB and the plugins of an engine. */
+/** READY, with 4 CPUs, 4 GiB and an engine's plugins. */
 export function readyNode(id: string, traits: NodeTraits = {}): Node {
   const {
     labels = {},
@@ -75,7 +75,7 @@ export function readyNode(id: string, traits: NodeTraits = {}): Node {
 export const containerSpec = (fields: Partial<TaskSpec> = {}): TaskSpec =>
   TaskSpec.create({ container: ContainerSpec.create({ image: "nginx" }), ...fields });
 
-/** PENDING, wanted running, of version 1 of service `web`. */
+/** PENDING, desired state RUNNING, version 1 of service `web`. */
 export function pendingTask(id: string, fields: Partial<Task> = {}): Task {
   return Task.create({
     id,

@@ -1,10 +1,10 @@
-/** Arguments of the programs that `npm run` starts: `--help` prints their usage, and a mistake is one sentence above it. */
+/** Arguments of the programs that `npm run` starts: `--help` prints their usage, and an error prints one sentence above it. */
 import { parseArgs, type ParseArgsOptionsConfig } from "node:util";
 
-/** A command line that cannot be understood, or one that asks for help. The message ends with the usage. */
+/** An invalid command line, or a request for help. The message ends with the usage. */
 export class UsageError extends Error {
   override readonly name = "UsageError";
-  /** The exit status: 0 for help, 2 for a mistake. */
+  /** The exit status: 0 for help, 2 for an error. */
   readonly status: 0 | 2;
 
   constructor(message: string, status: 0 | 2 = 2) {
@@ -13,7 +13,7 @@ export class UsageError extends Error {
   }
 }
 
-/** Values of `options`, and of `--help`. Throws UsageError. */
+/** Values of `options` and `--help`. Throws UsageError. */
 export function scriptArguments<const Options extends ParseArgsOptionsConfig>(
   usage: string,
   options: Options,
@@ -28,7 +28,7 @@ export function scriptArguments<const Options extends ParseArgsOptionsConfig>(
   throw new UsageError(usage, 0);
 }
 
-/** A whole number from `min` to `max`. Throws UsageError. */
+/** An integer from `min` to `max`. Throws UsageError. */
 export function wholeNumber(
   name: string,
   text: string,
@@ -42,7 +42,7 @@ export function wholeNumber(
   throw new UsageError(`${name}: expected a whole number ${range}, got "${text}"\n${usage}`);
 }
 
-/** What `read` returns. Ends the process where it throws UsageError: help goes to standard output, a mistake to standard error. */
+/** Returns the result of `read`. Exits if it throws UsageError: help goes to standard output, an error to standard error. */
 export function orExit<Result>(read: () => Result): Result {
   try {
     return read();

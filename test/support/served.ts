@@ -51,12 +51,12 @@ export interface Served {
   readonly retained: TestLog;
   readonly socket: string;
   readonly muster: (...args: readonly string[]) => Promise<Ran>;
-  /** The callback sees each line, of either output, while the command runs. */
+  /** The callback gets each line of either output while the command runs. */
   readonly musterWith: (onLine: (line: string) => void, ...args: readonly string[]) => Promise<Ran>;
 }
 
 export interface ServedOptions {
-  /** Columns of the terminal that commands print to; null: they print to none. */
+  /** Width of the terminal that commands print to; null: no terminal. */
   readonly width?: number | null;
 }
 
@@ -161,7 +161,7 @@ export function readyNode(id: string, hostname: string): Node {
   });
 }
 
-/** A task of the service as it is now. */
+/** A copy of the service's task in its current state. */
 export function taskOf(
   service: Service,
   slot: number,

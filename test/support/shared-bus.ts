@@ -1,10 +1,10 @@
-/** One bus for several actors of one test: delivers in the order of sending, at once, and loses what it is told to lose. */
+/** One bus for several actors of one test: delivers in send order, at once, and loses the messages that the test selects. */
 import type { Bus, BusMessage, RequestOutcome } from "../../runtime/ports.ts";
 
 export interface SharedBus extends Bus {
-  /** True loses the message, or the request. */
+  /** True loses the message or the request. */
   loses: (subject: string) => boolean;
-  /** Bytes of requests under way. */
+  /** Bytes of requests in progress. */
   readonly underWay: () => number;
 }
 

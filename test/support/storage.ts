@@ -1,6 +1,6 @@
 /**
- * A storage system with its plugin, in memory: the truth about volumes for tests. It does what it is told and keeps a list
- * of what it should not have been told. Around each call a `Weather` may wait, refuse, or lose the answer.
+ * A storage system with its plugin, in memory: the truth about volumes for tests. It obeys every call and lists those that
+ * should not have been made. Around each call a `Weather` may wait, fail, or lose the answer.
  */
 import {
   CsiControllerGetCapabilitiesResponse,
@@ -44,11 +44,11 @@ export interface StoredVolume {
   readonly zone: string | null;
   /** Nodes that it is attached to. */
   readonly attached: Set<string>;
-  /** By node: where it is staged ("" when nowhere) and the paths at which it is mounted. */
+  /** By node: where it is staged ("" if nowhere) and the paths at which it is mounted. */
   readonly mounted: Map<string, { staged: string; readonly paths: Set<string> }>;
 }
 
-/** What becomes of a call: `before` and `after` the work may wait or throw RpcError; what throws after has been done. */
+/** Faults of a call: `before` and `after` the work may wait or throw RpcError; if `after` throws, the work is done. */
 export interface Weather {
   before(method: string, request: unknown): Promise<void> | void;
   after(method: string, request: unknown): Promise<void> | void;
@@ -56,10 +56,10 @@ export interface Weather {
 
 export interface StorageOptions {
   readonly weather?: Weather;
-  /** Required of every volume's calls; a wrong or missing one is refused. */
+  /** Required for calls of every volume; calls with a wrong or missing one are rejected. */
   readonly secrets?: Readonly<Record<string, string>>;
   readonly bytesMax?: number;
-  /** What really mounts and unmounts: told the paths. */
+  /** Performs the actual mounts and unmounts of these paths. */
   readonly mount?: (path: string, volume: StoredVolume) => void;
   readonly unmount?: (path: string) => void;
 }
@@ -68,7 +68,7 @@ const oneNodeModes: ReadonlySet<number> = new Set([Mode.SINGLE_NODE_WRITER, Mode
 
 export class Storage {
   readonly volumes = new Map<string, StoredVolume>();
-  /** What it was asked for that nobody may ask for. */
+  /** Requests that nobody may make. */
   readonly flaws: string[] = [];
   /** How often each method did its work. */
   readonly done = new Map<string, number>();
@@ -223,11 +223,13 @@ export class Storage {
     for (const volume of this.volumes.values()) volume.mounted.delete(nodeId);
   }
 
-  /** One call at a time for a volume, on a node or at the storage itself: another is told to come again, as the interface has it. */
+  /**
+   * One call at a time for a volume, on a node or at the storage itself: others must retry later, as the interface specifies.
+   */
   async #do<Response>(method: string, request: unknown, work: () => Response): Promise<Response> {
     const { name, nodeId, volumeId } = request as { name?: string; nodeId?: string; volumeId?: string };
     const subject = `${method.startsWith("Node") ? "node " : ""}${nodeId ?? ""}/${volumeId ?? `vol-${name}`}`;
-    if (this.#busy.has(subject)) throw new RpcError(Status.ABORTED, "another call for this volume is under way");
+    if (this.#busy.has(subject)) throw new RpcError(Status.ABORTED, "another call for this volume is in progress");
     this.#busy.add(subject);
     let response: Response;
     try {
@@ -282,16 +284,16 @@ export class Storage {
   #attachedVolume(id: string, nodeId: string, context: Readonly<Record<string, string>>): StoredVolume {
     const volume = this.#volume(id);
     if (!volume.attached.has(nodeId)) {
-      this.flaws.push(`${volume.name} is mounted on ${nodeId}, which it is not attached to`);
+      this.flaws.push(`${volume.name} is mounted on ${nodeId}, to which it is not attached`);
       throw new RpcError(Status.FAILED_PRECONDITION, "the volume is not attached to this node");
     }
-    if (context["device"] !== `/dev/${id}`) this.flaws.push(`${nodeId} was not told what publishing ${id} answered`);
+    if (context["device"] !== `/dev/${id}`) this.flaws.push(`${nodeId} did not get the publish context of ${id}`);
     return volume;
   }
 
   #checkSecrets(given: Readonly<Record<string, string>>): void {
     for (const [key, value] of Object.entries(this.#options.secrets ?? {})) {
-      // As careless plugins do: the message has what it should not have.
+      // As careless plugins do: the message quotes a secret.
       if (given[key] !== value) throw new RpcError(Status.UNAUTHENTICATED, `wrong ${key}: ${given[key] ?? "none"}`);
     }
   }

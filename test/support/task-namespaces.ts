@@ -6,7 +6,9 @@ import type { ExecutionContext } from "ava";
 
 const folder = "/run/netns";
 
-/** Of an agent's data dir: what the names of its interfaces, tables and namespaces have in them (node/task-network/tools.ts). */
+/**
+ * The part of an agent's data dir that the names of its interfaces, tables and namespaces contain (node/task-network/tools.ts).
+ */
 export function tagOf(dataDir: string): string {
   return createHash("sha256").update(realpathSync(dataDir)).digest("hex").slice(0, 8);
 }
@@ -15,7 +17,7 @@ export function taskNamespaces(dataDir: string): readonly string[] {
   return readdirSync(folder).filter((name) => name.startsWith(`mst-${tagOf(dataDir)}-`));
 }
 
-/** Removes what a test that failed left of its agent. The agent may be removing the same. */
+/** Removes what a failed test left of its agent. The agent may be removing the same. */
 export function removeTaskNamespaces(t: Pick<ExecutionContext, "teardown">, dataDir: string): void {
   t.teardown(() => {
     for (const name of taskNamespaces(dataDir)) {

@@ -1,4 +1,7 @@
-/** The kernel's part in a tunnel as far as agents change it: one device with routes, neighbours and forwarding entries, and sets of nftables. */
+/**
+ * The kernel's part in a tunnel, as far as agents change it: one device with routes, neighbours and forwarding entries, and
+ * sets of nftables.
+ */
 import type { FoundTunnel } from "../../machines/networks/tunnel-lines.ts";
 
 interface Device {
@@ -9,7 +12,7 @@ interface Device {
   readonly mtu: number;
   /** Next hop by destination. */
   readonly hops: Map<string, string>;
-  /** Hardware address by next hop, and the address between the nodes by hardware address. */
+  /** Hardware address by next hop, and remote node address by hardware address. */
   readonly neighbours: Map<string, string>;
   readonly forwarding: Map<string, string>;
 }
@@ -37,19 +40,19 @@ export class TunnelMachine {
       : null;
   }
 
-  /** Where packets for each address that is led anywhere come out; one that ends at nobody throws. */
+  /** The remote end for each routed address; throws if one leads nowhere. */
   reached(): ReadonlyMap<string, string> {
     const { forwarding, hops, neighbours } = this.#device ?? { forwarding: null, hops: [], neighbours: null };
     return new Map(
       [...hops].map(([task, hop]) => {
         const end = forwarding?.get(neighbours?.get(hop) ?? "");
-        if (end === undefined) throw new Error(`the route to ${task} by way of ${hop} ends at nobody`);
+        if (end === undefined) throw new Error(`the route to ${task} via ${hop} leads nowhere`);
         return [task, end];
       }),
     );
   }
 
-  /** Addresses that neighbours and forwarding entries are for. */
+  /** Addresses with neighbour and forwarding entries. */
   get peers(): ReadonlySet<string> {
     return new Set(this.#device?.forwarding.values());
   }
@@ -62,12 +65,12 @@ export class TunnelMachine {
     return this.#tables.has(table);
   }
 
-  /** False: the line of `ip` is not about a tunnel. */
+  /** False: the `ip` line is not about a tunnel. */
   ip(line: string): boolean {
     const made = making.exec(line);
     if (made !== null) {
       const [, name = "", mtu, mac = "", local = "", port] = made;
-      if (this.#device !== null) throw wrong(line, "it is there");
+      if (this.#device !== null) throw wrong(line, "it already exists");
       this.#device = {
         name,
         local,
@@ -91,7 +94,7 @@ export class TunnelMachine {
     if (line === `link del ${name}`) this.#device = null;
     else if (routed !== null) {
       const [, task = "", hop = ""] = routed;
-      if (!device.neighbours.has(hop)) throw wrong(line, "by way of nobody");
+      if (!device.neighbours.has(hop)) throw wrong(line, "unknown next hop");
       device.hops.set(task, hop);
     } else if (unrouted !== null) {
       if (!device.hops.delete(unrouted[1] ?? "")) throw wrong(line, "no such route");

@@ -1,4 +1,5 @@
-// Our driver dies at each point of its transactions, and under traffic: what the kernel then has, and what the next one makes of it.
+// Our driver dies at each point of its transactions, and under traffic: the resulting kernel state, and what the next driver
+// makes of it.
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -21,7 +22,7 @@ test("no packet of an established flow is lost while drivers die and others take
     last.child.kill(round % 2 === 0 ? "SIGKILL" : "SIGTERM");
     await last.ended();
     last = start(t);
-    // The next one is told something else each time, and deletes what the one before had.
+    // The next driver gets different input each time, and deletes the earlier driver's rules.
     last.send(body.config(), ...picture, body.set(`s:large${round}`, members), body.inSync);
     await last.settled();
     last.send(body.policy("web", { inboundRules: [deny], outboundRules: [deny] }));
@@ -34,12 +35,12 @@ test("no packet of an established flow is lost while drivers die and others take
   }
 });
 
-/** Runs the system's nft but for one moment: before it begins, while it runs, or after it has ended, the driver is killed. */
+/** Runs the system's nft, but at one moment (before it starts, while it runs, or after it exits) the driver is killed. */
 const crashes = {
   before: "kill -9 $PPID",
   within: "kill -9 $PPID; /usr/sbin/nft -f -",
   after: "/usr/sbin/nft -f -; kill -9 $PPID",
-  // nft itself dies as well, wherever it is by then. Where it has ended, nobody is left to read that it cannot be killed.
+  // nft itself dies too, at an arbitrary point. If it has already exited, nobody is left to read the error of the kill.
   both: "kill -9 $PPID; exec 3<&0; /usr/sbin/nft -f - <&3 & sleep 0.01; kill -9 $! 2>/dev/null; wait",
 } as const;
 
@@ -48,7 +49,7 @@ interface Picture {
   readonly rules: readonly string[];
 }
 
-test("a driver that is killed at any point of any transaction leaves the picture before or the one after, and the next one converges", async (t) => {
+test("a driver killed at any point of any transaction leaves the earlier or the later rules, and the next driver converges", async (t) => {
   const folder = mkdtempSync(join(tmpdir(), "muster-nft-test-"));
   t.teardown(() => rmSync(folder, { recursive: true }));
   const fake = join(folder, "nft");
@@ -63,7 +64,7 @@ test("a driver that is killed at any point of any transaction leaves the picture
   const seen = async (): Promise<string> =>
     JSON.stringify([await lab.a.probe([tcp, udp]), await lab.h.probe([tcp], 100)]);
   const told = (count: number): readonly Body[] => [body.config(), ...steps.slice(0, count).flat(), body.inSync];
-  /** What is let through, and the shape of the rules, after each step. */
+  /** Which probes pass, and the shape of the rules, after each step. */
   const pictures: Picture[] = [];
   const look = async (): Promise<Picture> => ({ packets: await seen(), rules: shape() });
   const clean = start(t);
@@ -81,7 +82,7 @@ test("a driver that is killed at any point of any transaction leaves the picture
   for (const [point, script] of Object.entries(crashes)) {
     for (const [index, step] of steps.entries()) {
       const wrapper = index === 0 ? 1 : 2;
-      // The first transactions of a driver are its resync; what it asks nft before is its version.
+      // A driver's first transactions are its resync; its nft call before them asks for the version.
       writeFileSync(
         fake,
         `#!/bin/sh\n[ "$1" = -f ] || exec /usr/sbin/nft "$@"\necho >> ${folder}/count\n[ $(wc -l < ${folder}/count) -lt ${wrapper} ] && exec /usr/sbin/nft "$@"\n${script}\necho > ${folder}/done\n`,
@@ -96,7 +97,7 @@ test("a driver that is killed at any point of any transaction leaves the picture
         main.send(...step);
       }
       await main.ended();
-      await until("nft has ended", () => existsSync(join(folder, "done")));
+      await until("nft to exit", () => existsSync(join(folder, "done")));
       const where = `${point}, transaction ${index}`;
       const after = pictures[index + 1] as Picture;
       const packets = await seen();

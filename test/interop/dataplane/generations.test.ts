@@ -1,4 +1,5 @@
-// Our dataplane driver under a main of Felix 3.32, written by a codec made from that version's wire table, with real packets.
+// Our dataplane driver under a main of Felix 3.32, written with a codec generated from that version's wire table, with real
+// packets.
 import { frameOf } from "../../../edges/dataplane/frames.ts";
 import { addresses } from "../../fixtures/packet-lab.ts";
 import { allow, body } from "../../fixtures/dataplane-main.ts";
@@ -31,7 +32,7 @@ const endpoint = (name: "a" | "b", policies: readonly object[]): object => ({
   },
 });
 
-test("a main of 3.32 opens and closes by its policies, hears the endpoint with its status, and error for what is missing", async (t) => {
+test("a main of 3.32 opens and closes traffic by its policies, and gets the endpoint's status, with an error for missing policies", async (t) => {
   const main = start(t);
   main.send(body.config(), body.profile("open", [allow]));
   for (const message of [policy("allow"), endpoint("a", []), endpoint("b", [web])]) main.write(frame(message));
@@ -48,7 +49,7 @@ test("a main of 3.32 opens and closes by its policies, hears the endpoint with i
   main.write(frame(policy("allow")));
   await main.settled();
   t.true(await lab.a.reaches(tcp));
-  // A policy that nobody describes drops, and says so once, however often it is looked at.
+  // A policy without a definition drops, and is reported once, however often it is evaluated.
   for (const each of ["b", "b"] as const) {
     main.write(frame(endpoint(each, [{ ...web, kind: "Unheard" }])));
     await main.settled();

@@ -1,4 +1,4 @@
-// The main side over real pipes, against drivers that are not ours: written in Python, with only its standard library.
+// The main side over real pipes, against foreign drivers: written in Python, with only its standard library.
 import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -73,7 +73,7 @@ const large = setOf(
   Array.from({ length: 50_000 }, (_, index) => `10.${index >> 16}.${(index >> 8) & 255}.${index & 255}`),
 );
 
-test("a driver of another language is told everything in order, in whatever pieces it reads and writes", async (t) => {
+test("a driver in another language gets every message in order, whatever the size of its reads and writes", async (t) => {
   const { actor, told, lines, news } = begin(t, { readBytes: 1, writeSingly: true });
   for (const object of [endpointOf("w1", []), policyOf("p", ["s"]), setOf("s", ["10.0.0.1", "fd00::1"])])
     actor.apply({ kind: "put", object });
@@ -95,7 +95,7 @@ test("a driver of another language is told everything in order, in whatever piec
   await until("the end", () => news.at(-1) === "stopped");
 });
 
-test("a driver that dies in the middle is started anew, and told everything from the beginning", async (t) => {
+test("a driver that dies halfway is restarted and gets everything from the beginning", async (t) => {
   const { actor, told, starts, news } = begin(t, { diesAfter: 2 });
   for (const object of [setOf("s", ["10.0.0.1"]), large]) actor.apply({ kind: "put", object });
   actor.ready();
@@ -108,7 +108,7 @@ for (const [title, habits, reason] of [
   ["exits at once", { exitAtOnce: 3 }, /exit code 3/],
   ["writes a length of 2^40", { writes: "0000000000010000" }, /cannot read its messages: frame of 1099511627776 bytes/],
   ["prints to its pipe", { writes: Buffer.from("hello, main\n").toString("hex") }, /cannot read its messages/],
-  ["writes what is no message", { writes: "0200000000000000ffff" }, /cannot read its messages/],
+  ["writes an invalid message", { writes: "0200000000000000ffff" }, /cannot read its messages/],
   ["closes its pipe", { closes: true }, /it closed its pipe$/],
   [
     "stops in the middle of a frame",
@@ -116,7 +116,7 @@ for (const [title, habits, reason] of [
     /closed its pipe inside a frame/,
   ],
 ] as const) {
-  test(`a driver that ${title} is ended, and another one begins`, async (t) => {
+  test(`a driver that ${title} is ended, and another one starts`, async (t) => {
     const { actor, starts, news } = begin(t, habits);
     actor.ready();
     await until("another start", () => starts() >= 2);
@@ -127,7 +127,7 @@ for (const [title, habits, reason] of [
   });
 }
 
-test("an empty frame, an unknown message, and a status without its id or without a status harm nobody", async (t) => {
+test("an empty frame, an unknown message, and a status without its id or without a status are harmless", async (t) => {
   const frames = ["", "920300", "3a00", "32061204" + "0a027570", "32020a00", "2a021200"];
   const writes = frames
     .map((each) => `${(each.length / 2).toString(16).padStart(2, "0")}00000000000000${each}`)
@@ -138,7 +138,7 @@ test("an empty frame, an unknown message, and a status without its id or without
   t.is(news.at(-1), "in-sync");
 });
 
-test("a driver that never reads keeps nothing growing, and is ended by force", async (t) => {
+test("a driver that never reads causes no growth, and is killed", async (t) => {
   const { actor, starts, news } = begin(t, { neverReads: true, ignoreTerm: true });
   actor.apply({ kind: "put", object: large });
   actor.ready();
@@ -153,7 +153,7 @@ test("a driver that never reads keeps nothing growing, and is ended by force", a
   t.is(news.at(-1), "stopped");
 });
 
-test("what a slow driver of another language has not read is merged, and it ends with what is wanted", async (t) => {
+test("updates that a slow driver in another language has not read are merged, and it reaches the wanted state", async (t) => {
   const { actor, told } = begin(t, { readBytes: 512, slowness: 0.02 });
   const model = new ModelDriver();
   const tell = (delta: DataplaneDelta): void => {
@@ -178,8 +178,8 @@ test("what a slow driver of another language has not read is merged, and it ends
   await until("the last change", () =>
     told().some(({ activePolicyUpdate }) => activePolicyUpdate?.id?.name === "last"),
   );
-  await until("all of it", () => actor.waiting === 0);
-  await until("the driver's end of it", () => {
+  await until("all messages", () => actor.waiting === 0);
+  await until("the driver to exit", () => {
     const heard = new ModelDriver();
     for (const message of told()) heard.take(message);
     return isDeepStrictEqual([heard.picture(), heard.problems], [model.picture(), []]);
@@ -188,7 +188,7 @@ test("what a slow driver of another language has not read is merged, and it ends
   t.is(told().filter(({ inSync }) => inSync !== null).length, 1);
 });
 
-test("an executable that is not there is reported, and tried again", async (t) => {
+test("a missing executable is reported and retried", async (t) => {
   const { actor, news } = begin(t, {});
   const missing = new DataplaneActor(
     {

@@ -1,5 +1,5 @@
-// Our dataplane driver under a scripted main, with real packets: what each kind of rule lets pass and what it does not, in
-// both directions and both families.
+// Our dataplane driver under a scripted main, with real packets: what each kind of rule allows and drops, in both directions
+// and both families.
 import anyTest, { type ExecutionContext } from "ava";
 import {
   ActiveProfileRemove,
@@ -43,11 +43,11 @@ const removeProfile = (name: string): Body => ({
 
 interface World {
   readonly main: ScriptedMain;
-  /** Tells the driver, and waits until it has done so. */
+  /** Sends messages to the driver, and waits until it has programmed them. */
   tell(...bodies: readonly Body[]): Promise<void>;
 }
 
-/** One network for all tests: each has a driver of its own, which takes over what the one before left. */
+/** One network for all tests: each has its own driver, which takes over from the one before. */
 let lab: PacketLab;
 
 if (isPossible) {
@@ -89,7 +89,7 @@ const everything = ({ v4, v6 }: { readonly v4: string; readonly v6: string }): r
   ping(v6),
 ];
 
-/** Asks all at once: a refused one costs its whole wait. */
+/** Sends all probes at once: a dropped one costs its whole timeout. */
 async function expect(
   t: ExecutionContext,
   from: Station,
@@ -103,7 +103,7 @@ async function expect(
 
 const all = (wishes: readonly Wish[], isAllowed: boolean) => wishes.map((wish) => [wish, isAllowed] as const);
 
-test("workloads reach each other when both their profiles allow, and lose each other with the profile", async (t) => {
+test("workloads reach each other if both their profiles allow it, and stop when the profile goes", async (t) => {
   const { main, tell } = await begin(t, [open, endpoint("a"), endpoint("b")]);
   await expect(t, lab.a, all(everything(b), true));
   t.is(main.statusOf("a"), "up");
@@ -114,7 +114,7 @@ test("workloads reach each other when both their profiles allow, and lose each o
   await expect(t, lab.a, all(everything(b), true), "with it again");
 });
 
-test("an endpoint without profiles and tiers drops all, as does an interface that has no endpoint", async (t) => {
+test("an endpoint without profiles and tiers drops everything, and so does an interface without an endpoint", async (t) => {
   const { tell } = await begin(t, [open, endpoint("a"), endpoint("b", { profileIds: [] })]);
   await expect(t, lab.a, all([...everything(b)], false));
   await expect(t, lab.h, [...all(everything(b), false), ...all(everything(a), true)]);
@@ -125,7 +125,7 @@ test("an endpoint without profiles and tiers drops all, as does an interface tha
   await expect(t, lab.b, all(everything(h), false), "no endpoint");
 });
 
-test("an endpoint that is not active lets nothing pass, and says that it is down", async (t) => {
+test("an inactive endpoint lets nothing pass and reports down", async (t) => {
   const { main, tell } = await begin(t, [open, endpoint("a"), endpoint("b", { state: "inactive" })]);
   await expect(t, lab.h, [...all(everything(b), false), ...all(everything(a), true)]);
   t.is(main.statusOf("b"), "down");
@@ -137,7 +137,7 @@ test("an endpoint that is not active lets nothing pass, and says that it is down
 interface Criterion {
   readonly title: string;
   readonly rule: Partial<Rule>;
-  /** What of `candidates` the rule is about. */
+  /** The `candidates` that match the rule. */
   readonly matches: (wish: Wish) => boolean;
 }
 
@@ -151,7 +151,7 @@ const candidates: readonly Wish[] = [
   { ...tcp(b.v4), sport: 10_000 },
   { ...udp(b.v6), sport: 20_000 },
 ];
-/** With source ports that no earlier case used: what was let pass goes on being let pass. */
+/** With source ports that no earlier case used: established flows keep passing. */
 let round = 0;
 function nextCandidates(): readonly Wish[] {
   round += 1;
@@ -183,7 +183,7 @@ const criteria: readonly Criterion[] = [
     matches: (wish) => wish.protocol !== "icmp",
   },
   {
-    title: "ports that are refused",
+    title: "negated ports",
     rule: { protocol: protocol("udp"), notDstPorts: ports(80) },
     matches: (wish) => wish.protocol === "udp" && wish.port !== 80,
   },
@@ -194,11 +194,11 @@ const criteria: readonly Criterion[] = [
   },
   { title: "networks", rule: { srcNet: [`${a.v4}/32`, "10.65.0.0/16", `${b.v6}/128`] }, matches: is4 },
   { title: "networks of both families", rule: { dstNet: [`${b.v4}/32`, "fd65::/16"] }, matches: () => true },
-  { title: "networks that are refused", rule: { notSrcNet: ["10.66.0.0/16", `${a.v6}/128`] }, matches: is4 },
-  { title: "all of a family refused", rule: { notSrcNet: ["0.0.0.0/0", "fd66::/16"] }, matches: (wish) => !is4(wish) },
+  { title: "negated networks", rule: { notSrcNet: ["10.66.0.0/16", `${a.v6}/128`] }, matches: is4 },
+  { title: "negated: all of a family", rule: { notSrcNet: ["0.0.0.0/0", "fd66::/16"] }, matches: (wish) => !is4(wish) },
   { title: "a set", rule: { srcIpSetIds: ["s:a"] }, matches: () => true },
   { title: "two sets", rule: { srcIpSetIds: ["s:a", "s:four"] }, matches: is4 },
-  { title: "a set that is refused", rule: { notDstIpSetIds: ["s:four"] }, matches: (wish) => !is4(wish) },
+  { title: "a negated set", rule: { notDstIpSetIds: ["s:four"] }, matches: (wish) => !is4(wish) },
   { title: "a set of networks", rule: { dstIpSetIds: ["n:nets"] }, matches: is4 },
   {
     title: "a set of ports",
@@ -211,7 +211,7 @@ const criteria: readonly Criterion[] = [
     matches: (wish) => wish.protocol === "tcp" && wish.port !== 8_080,
   },
   {
-    title: "a named port that is refused",
+    title: "a negated named port",
     rule: { protocol: protocol("tcp"), notDstNamedPortIpSetIds: ["p:ports"] },
     matches: (wish) => wish.protocol === "tcp" && wish.port !== 80,
   },
@@ -220,14 +220,14 @@ const criteria: readonly Criterion[] = [
     rule: { protocol: protocol("icmp"), icmpType: 8 },
     matches: (w) => w.protocol === "icmp" && is4(w),
   },
-  { title: "an ICMP type of nothing seen", rule: { protocol: protocol("icmp"), icmpType: 0 }, matches: () => false },
+  { title: "an ICMP type that no packet has", rule: { protocol: protocol("icmp"), icmpType: 0 }, matches: () => false },
   {
     title: "an ICMPv6 type and code",
     rule: { protocol: protocol("icmpv6"), icmpTypeCode: IcmpTypeAndCode.create({ type: 128, code: 0 }) },
     matches: (wish) => wish.protocol === "icmp" && !is4(wish),
   },
   {
-    title: "an ICMP type and code that are refused",
+    title: "a negated ICMP type and code",
     rule: { protocol: protocol("icmp"), notIcmpTypeCode: IcmpTypeAndCode.create({ type: 8, code: 1 }) },
     matches: (wish) => wish.protocol === "icmp" && is4(wish),
   },
@@ -240,7 +240,7 @@ const sets: readonly Body[] = [
   body.set("p:ports", [`${b.v4},tcp:80`, `${b.v6},tcp:80`], 1),
 ];
 
-test("each criterion matches its packets and no others: where it allows, on the way in", async (t) => {
+test("each criterion matches its packets and no others: allowing, on ingress", async (t) => {
   const { tell } = await begin(t, [open, ...sets, endpoint("a")]);
   for (const { title, rule, matches } of criteria) {
     await tell(
@@ -256,7 +256,7 @@ test("each criterion matches its packets and no others: where it allows, on the 
   }
 });
 
-test("each criterion matches its packets and no others: where it denies, on the way out", async (t) => {
+test("each criterion matches its packets and no others: denying, on egress", async (t) => {
   const { tell } = await begin(t, [open, ...sets, endpoint("b")]);
   for (const { title, rule, matches } of criteria) {
     await tell(
@@ -272,7 +272,7 @@ test("each criterion matches its packets and no others: where it denies, on the 
   }
 });
 
-test("tiers and policies decide in order: the end of a tier drops, a pass leads on, an empty tier is skipped", async (t) => {
+test("tiers and policies apply in order: the end of a tier drops, pass continues, and an empty tier is skipped", async (t) => {
   const tcpOnly = (action: string): Rule => Rule.create({ action, protocol: protocol("tcp") });
   const pass = (action = "pass"): Rule => Rule.create({ action });
   const { tell } = await begin(t, [
@@ -303,7 +303,7 @@ test("tiers and policies decide in order: the end of a tier drops, a pass leads 
   t.deepEqual(await seen([passing], ["open"]), [true, true], "a tier that passes at its end");
 });
 
-test("a member that comes or goes opens or closes at once; a set that is not known only closes", async (t) => {
+test("adding or removing a member opens or closes traffic at once; an unknown set only closes", async (t) => {
   const policy = (rules: readonly Rule[]): Body => body.policy("p", { inboundRules: rules });
   const wishes = [tcp(b.v4), tcp(b.v6)];
   const { tell } = await begin(t, [
@@ -323,13 +323,13 @@ test("a member that comes or goes opens or closes at once; a set that is not kno
   await tell(change([], [a.v6, a.v4]), change([a.v4]));
   t.deepEqual(await lab.a.probe(wishes), [true, false]);
   await tell(change(["not an address"]));
-  t.deepEqual(await lab.a.probe(wishes), [false, false], "a set that is not understood");
+  t.deepEqual(await lab.a.probe(wishes), [false, false], "an unsupported set");
   await tell(change([], ["not an address"]));
   t.deepEqual(await lab.a.probe(wishes), [true, false]);
   await tell(policy([Rule.create({ action: "allow", notSrcIpSetIds: ["s:gone"] })]));
-  t.deepEqual(await lab.a.probe(wishes), [false, false], "an unknown set that is refused does not open");
+  t.deepEqual(await lab.a.probe(wishes), [false, false], "an unknown negated set does not open");
   await tell(policy([Rule.create({ action: "deny", srcIpSetIds: ["s:gone"], protocol: protocol("udp") }), allow]));
-  t.deepEqual(await lab.a.probe([...wishes, udp(b.v4)]), [true, true, false], "a deny holds without its unknown set");
+  t.deepEqual(await lab.a.probe([...wishes, udp(b.v4)]), [true, true, false], "a deny applies without its unknown set");
   const remove = { ipsetRemove: IPSetRemove.create({ id: "s:x" }) };
   await tell(policy([Rule.create({ action: "allow", srcIpSetIds: ["s:x"] })]));
   t.deepEqual(await lab.a.probe(wishes), [true, false]);
@@ -341,22 +341,22 @@ test("a member that comes or goes opens or closes at once; a set that is not kno
   t.deepEqual(await lab.a.probe(wishes), [true, false], "the inner network is still there");
 });
 
-test("a source that is not the workload's own is dropped, and so is another MAC", async (t) => {
+test("a packet with a source or MAC that is not the workload's own is dropped", async (t) => {
   const { tell } = await begin(t, [open, endpoint("a"), endpoint("b")]);
   lab.ip("route", "replace", "10.77.0.1/32", "dev", "calia");
   const spoofed = { ...udp(h.v4), src: "10.77.0.1" };
   t.deepEqual(await lab.a.probe([spoofed, udp(h.v4)]), [false, true]);
   await tell(endpoint("a", { allowSpoofedSourcePrefixes: ["10.77.0.0/16"] }));
-  // Answers are for another address than the workload's, which it does not get: only what it sends is seen, by the counter.
+  // Answers go to another address than the workload's, which never receives them: only the counter shows what it sends.
   await tell(endpoint("a", { mac: "02:00:00:00:00:01" }));
   await expect(t, lab.a, all(everything(h), true), "its own MAC");
   await tell(endpoint("a", { mac: "02:00:00:00:00:99" }));
   await expect(t, lab.a, all(everything(h), false), "another MAC");
   await tell(endpoint("a", { mac: "no MAC" }));
-  await expect(t, lab.a, all(everything(h), false), "a MAC that is none");
+  await expect(t, lab.a, all(everything(h), false), "a foreign MAC");
 });
 
-test("an address that is taken away takes its connections along", async (t) => {
+test("removing an address closes its connections", async (t) => {
   const { tell } = await begin(t, [open, endpoint("a"), endpoint("b")]);
   await lab.a.hold("kept", b.v4, 80);
   t.true(await lab.a.speaks("kept"));
@@ -368,7 +368,7 @@ test("an address that is taken away takes its connections along", async (t) => {
   ]);
 });
 
-test("an established connection outlives a policy that would not have let it begin", async (t) => {
+test("an established connection survives a policy that would not have allowed it to start", async (t) => {
   const { tell } = await begin(t, [open, endpoint("a"), endpoint("b")]);
   await lab.a.hold("old", b.v6, 80);
   await tell(body.profile("open", [deny], [deny]));
@@ -381,7 +381,7 @@ for (const [action, expected] of [
   ["RETURN", [true, false, true]],
   ["ACCEPT", [true, false, true]],
 ] as const) {
-  test(`a workload reaches its host as DefaultEndpointToHostAction ${action} says, and names always`, async (t) => {
+  test(`a workload reaches its host as DefaultEndpointToHostAction ${action} allows, and name servers always`, async (t) => {
     await begin(
       t,
       [
@@ -434,14 +434,14 @@ test("a host endpoint drops all but failsafe ports, and what its policies allow"
   t.deepEqual(
     await lab.h.probe(inward),
     [true, true, true, true, true],
-    "an interface without an endpoint is not touched",
+    "an interface without an endpoint is unaffected",
   );
   await tell(body.host("any", { name: "*" }));
   t.deepEqual(await lab.h.probe(inward), [false, false, true, true, false], "the endpoint for all interfaces");
-  t.deepEqual(await lab.router.probe([tcp("127.0.0.1")]), [true], "which has no part in the loopback");
+  t.deepEqual(await lab.router.probe([tcp("127.0.0.1")]), [true], "the loopback is exempt");
 });
 
-test("untracked, pre-translation and forward policies of a host endpoint decide at their places", async (t) => {
+test("untracked, pre-translation and forward policies of a host endpoint apply at their stages", async (t) => {
   const only = (port: number, action = "allow"): Rule =>
     Rule.create({ action, protocol: protocol("tcp"), dstPorts: ports(port) });
   const back = Rule.create({ action: "allow", protocol: protocol("tcp"), srcPorts: ports(80) });
@@ -480,7 +480,7 @@ test("a pool that masquerades hides its workloads from others", async (t) => {
       pool: IPAMPool.create({ cidr: "10.65.0.0/16", masquerade }),
     }),
   });
-  // Who does not know the way back answers only what comes from the router.
+  // A host without the return route answers only packets that come from the router.
   lab.h.ip("route", "add", "unreachable", "10.65.0.0/16");
   t.teardown(() => lab.h.ip("route", "del", "unreachable", "10.65.0.0/16"));
   t.false(await lab.a.reaches(tcp(h.v4)));
@@ -490,7 +490,7 @@ test("a pool that masquerades hides its workloads from others", async (t) => {
   t.false(await lab.a.reaches(tcp(h.v4)));
 });
 
-test("an interface's state is told as it changes", async (t) => {
+test("changes of an interface's state are reported", async (t) => {
   const { main } = await begin(t, [open, endpoint("a"), body.workload("none", { name: "calinone" })]);
   t.is(main.statusOf("none"), "down");
   t.is(main.statusOf("a"), "up");

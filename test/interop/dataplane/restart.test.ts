@@ -1,5 +1,5 @@
-// Our driver's life under a scripted main: what a death at any point leaves behind, what main may send in which order, and
-// what a broken stream does. With real rules and packets.
+// Our driver's lifecycle under a scripted main: what it leaves when it dies at any point, which orders of messages main may
+// use, and the effect of a broken stream. With real rules and packets.
 import { mkdtempSync, rmSync, writeFileSync, chmodSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -10,7 +10,7 @@ import { endpoint, lab, picture, rules, shape, start, tcp, test, udp } from "../
 import { addresses } from "../../fixtures/packet-lab.ts";
 import { until } from "../../fixtures/until.ts";
 
-test("nothing is programmed before InSync, and all of it then", async (t) => {
+test("nothing is programmed before InSync, and then everything", async (t) => {
   const main = start(t);
   const before = rules();
   main.send(...picture.slice(0, 2), body.config(), ...picture.slice(2));
@@ -24,7 +24,7 @@ test("nothing is programmed before InSync, and all of it then", async (t) => {
   t.deepEqual(await lab.h.probe([tcp, udp]), [false, false]);
 });
 
-test("a driver that is killed at any point of its resync interrupts nothing, and leaves nothing of before", async (t) => {
+test("a driver killed at any point of its resync interrupts nothing and leaves no old rules", async (t) => {
   const first = start(t);
   first.send(
     body.config(),
@@ -53,7 +53,7 @@ test("a driver that is killed at any point of its resync interrupts nothing, and
   t.true(await lab.a.speaks("kept"));
 });
 
-test("any order of the same messages, with doubles and removes of what never was, ends in the same rules", async (t) => {
+test("the same messages in any order, with duplicates and removals of unknown objects, produce the same rules", async (t) => {
   const noise: readonly Body[] = [
     { activeProfileRemove: ActiveProfileRemove.create({ id: ProfileID.create({ name: "never" }) }) },
     {
@@ -104,9 +104,9 @@ function removals(): readonly Body[] {
 
 for (const [title, bytes, reason] of [
   ["a length of 2^40", Buffer.from("0000000000010000", "hex"), /exceeds the limit/],
-  ["what is no message", Buffer.from("0200000000000000ffff", "hex"), /cannot read main.s messages/],
+  ["an invalid message", Buffer.from("0200000000000000ffff", "hex"), /cannot read main.s messages/],
 ] as const) {
-  test(`${title} from main ends the driver; the rules stay, and what came before it holds`, async (t) => {
+  test(`${title} from main ends the driver; the rules stay, and earlier messages remain applied`, async (t) => {
     const main = start(t);
     main.send(body.config(), ...picture, body.inSync);
     await main.settled();
@@ -119,7 +119,7 @@ for (const [title, bytes, reason] of [
   });
 }
 
-test("a main that is gone, between two messages or within one, ends the driver; the rules stay", async (t) => {
+test("if main exits, between two messages or within one, the driver ends; the rules stay", async (t) => {
   for (const cut of [0, 5, 12]) {
     const main = start(t);
     main.send(body.config(), ...picture, body.inSync);
@@ -132,7 +132,7 @@ test("a main that is gone, between two messages or within one, ends the driver; 
   }
 });
 
-test("one byte at a time is as good as all at once, and messages of other generations are passed over", async (t) => {
+test("input one byte at a time works like all at once, and messages of other generations are skipped", async (t) => {
   const main = start(t);
   const unknown = Buffer.from("fa0100" + "7801", "hex");
   const messages = [body.config(), ...picture, body.inSync].map((one) =>
@@ -150,7 +150,7 @@ test("one byte at a time is as good as all at once, and messages of other genera
   t.false(await lab.h.reaches(tcp, 100));
 });
 
-test("without a working nft endpoints are in error, what was programmed holds, and it is tried again", async (t) => {
+test("without a working nft, endpoints are in error, earlier rules stay in force, and the driver retries", async (t) => {
   const folder = mkdtempSync(join(tmpdir(), "muster-nft-test-"));
   t.teardown(() => rmSync(folder, { recursive: true }));
   const fake = join(folder, "nft");
@@ -167,13 +167,13 @@ test("without a working nft endpoints are in error, what was programmed holds, a
   main.send(body.config(), body.profile("open", [allow]), endpoint("a"), endpoint("b"), body.inSync);
   await main.told("error", () => main.statusOf("a") === "error");
   t.regex(main.complaints, /not the executable of nftables/);
-  t.false(await lab.h.reaches(tcp, 100), "the last picture holds");
+  t.false(await lab.h.reaches(tcp, 100), "the last state remains in force");
   write('exec /usr/sbin/nft "$@"');
   await main.told("up", () => main.statusOf("a") === "up");
   t.true(await lab.h.reaches(tcp));
 });
 
-test("rules that somebody else removed are written again, and foreign tables are never touched", async (t) => {
+test("rules that another program removed are restored, and foreign tables are never touched", async (t) => {
   lab.run("nft", "add", "table", "inet", "foreign");
   lab.run("nft", "add", "chain", "inet", "foreign", "muster");
   t.teardown(() => lab.run("nft", "delete", "table", "inet", "foreign"));
@@ -191,13 +191,13 @@ test("rules that somebody else removed are written again, and foreign tables are
   t.true((pulse?.uptime ?? 0) > 0 && (pulse?.uptime ?? 0) < 60);
 });
 
-test("a table of ours that cannot be written into is replaced whole, by one transaction", async (t) => {
+test("a table of ours that cannot be written to is replaced whole in one transaction", async (t) => {
   const before = start(t);
   before.send(body.config(), ...picture, body.inSync);
   await before.settled();
   await before.end();
   const wanted = shape();
-  // As a driver of another version might have made it: the name of a set, with other elements.
+  // As another version of the driver might have created it: the same set name with another element type.
   const nft = (...words: readonly string[]): string => lab.run("nft", ...words);
   nft("delete", "table", "inet", "muster-policy");
   nft("add", "table", "inet", "muster-policy");

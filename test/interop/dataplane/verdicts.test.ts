@@ -1,4 +1,5 @@
-// For random policies the kernel's verdict on real packets is the one of a small evaluator that shares no code with the driver.
+// For random policies, the kernel's verdict on real packets equals that of a small evaluator that shares no code with the
+// driver.
 import anyTest from "ava";
 import * as fc from "fast-check";
 import { IPVersion, PortRange, Rule, TierInfo } from "../../../proto/gen/felix.ts";
@@ -59,7 +60,7 @@ const rule: fc.Arbitrary<Rule> = fc
   })
   .map(({ ports, ...rest }) => Rule.create(ports === null ? rest : { ...rest, ...ports }));
 
-/** Every other list lets through in the end what it has not decided: else next to nothing would pass. */
+/** Every other list finally allows undecided packets: otherwise almost nothing would pass. */
 const ruleList = fc
   .tuple(fc.array(rule, { maxLength: 3 }), fc.boolean())
   .map(([list, isOpen]) => (isOpen ? [...list, Rule.create({ action: "allow" })] : list));
@@ -91,7 +92,7 @@ const world: fc.Arbitrary<{ readonly world: PolicyWorld; readonly from: Side; re
   to: side,
 });
 
-test("for random policies, the kernel lets pass what a plain evaluation lets pass, and nothing else", async (t) => {
+test("for random policies, the kernel allows what a plain evaluation allows, and nothing else", async (t) => {
   const lab = new PacketLab();
   t.teardown(() => lab.end());
   for (const port of [80, 81]) {
@@ -149,5 +150,5 @@ test("for random policies, the kernel lets pass what a plain evaluation lets pas
       if (answers[index] !== expected) t.fail(`${expected ? "should" : "should not"} pass: ${shown()}`);
     }
   }
-  t.true(allowed > total / 10 && allowed < (total * 9) / 10, `${allowed} of ${total} were to pass`);
+  t.true(allowed > total / 10 && allowed < (total * 9) / 10, `${allowed} of ${total} should pass`);
 });

@@ -1,4 +1,4 @@
-// What a driver plugin has to do for our host, whoever made it: run against each of subjects.ts.
+// Our host's requirements for any driver plugin, run against each of subjects.ts.
 import test from "ava";
 import { conformance } from "./conformance.ts";
 import { subjects } from "./subjects.ts";

@@ -1,4 +1,4 @@
-// What a driver plugin has to do for our host, whoever made it.
+// Our host's requirements for any driver plugin.
 import { spawn } from "node:child_process";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -57,7 +57,7 @@ const agent = NomadDriverConfig.create({
 interface Driven extends PluginLab {
   readonly plugin: RunningPlugin;
   readonly driver: DriverClient;
-  /** The next task, with everything that drivers look for without asking. */
+  /** The next task, with all fields that drivers read unconditionally. */
   task(config: ConfigInput): Promise<TaskConfig>;
 }
 
@@ -111,7 +111,7 @@ export function conformance(subject: Subject): void {
   const { name } = subject;
   const titled = (what: string): string => `${name}: ${what}`;
 
-  test(titled("says what it is, and fingerprints itself at once"), async (t) => {
+  test(titled("describes itself, and fingerprints itself at once"), async (t) => {
     const { driver, plugin } = await drive(t, subject);
     const info = await driver.pluginInfo();
     t.true(info.pluginApiVersions.includes("v0.1.0"));
@@ -131,7 +131,7 @@ export function conformance(subject: Subject): void {
   });
 
   test(
-    titled("a task that ends is waited for, by as many as want, and is remembered until it is destroyed"),
+    titled("any number of callers can wait for a task's exit, and it is remembered until it is destroyed"),
     async (t) => {
       const { driver, task } = await drive(t, subject);
       const config = await task(subject.failing);
@@ -149,7 +149,7 @@ export function conformance(subject: Subject): void {
     },
   );
 
-  test(titled("a task is stopped by its signal, and one that will not by the kill"), async (t) => {
+  test(titled("a task is stopped by its signal, or killed if it ignores that"), async (t) => {
     const { driver, task } = await drive(t, subject);
     const config = await task(subject.lasting);
     await driver.startTask(config);
@@ -176,7 +176,7 @@ export function conformance(subject: Subject): void {
     t.true(isUnknownTask(await t.throwsAsync(driver.inspectTask(config.id))));
   });
 
-  test(titled("a task is not started twice, and a task that nobody knows can be stopped and destroyed"), async (t) => {
+  test(titled("a task does not start twice, and an unknown task can be stopped and destroyed"), async (t) => {
     const { driver, task } = await drive(t, subject);
     const config = await task(subject.lasting);
     await driver.startTask(config);
@@ -196,7 +196,7 @@ export function conformance(subject: Subject): void {
     t.is((await driver.waitTask(config.id)).result?.signal, 9);
   });
 
-  test(titled("commands run in a task, waited for and streaming"), async (t) => {
+  test(titled("commands run in a task, unary and streaming"), async (t) => {
     const { driver, task } = await drive(t, subject);
     const config = await task(subject.lasting);
     await driver.startTask(config);
@@ -206,7 +206,7 @@ export function conformance(subject: Subject): void {
     );
     t.is(Buffer.from(answer.stdout).toString(), "hello stdout\n");
     t.is(answer.result?.exitCode, 43);
-    // Without a time of its own it gets one.
+    // Without its own timeout it gets a default.
     t.is((await driver.execTask(ExecTaskRequest.create({ taskId: config.id, command }))).result?.exitCode, 43);
 
     const texts = { stdout: "", stderr: "" };
@@ -238,7 +238,7 @@ export function conformance(subject: Subject): void {
   });
 
   if (subject.terminals)
-    test(titled("a command gets a terminal, of the size that it is given"), async (t) => {
+    test(titled("a command gets a terminal of the requested size"), async (t) => {
       const { driver, task } = await drive(t, subject);
       const config = await task(subject.lasting);
       await driver.startTask(config);
@@ -248,7 +248,7 @@ export function conformance(subject: Subject): void {
       const call = driver.execTaskStreaming({
         onMessage: (message) => {
           text += Buffer.from(message.stdout?.data ?? []).toString();
-          if (message.stderr !== null) t.fail("with a terminal there is no standard error");
+          if (message.stderr !== null) t.fail("a terminal has no standard error");
           if (message.exited) exits.push(message.result?.exitCode);
         },
         onEnd: ended.resolve,
@@ -274,7 +274,7 @@ export function conformance(subject: Subject): void {
       await driver.destroyTask(config.id, true);
     });
 
-  test(titled("a stream that does not begin with its setup is refused"), async (t) => {
+  test(titled("a stream that does not begin with its setup is rejected"), async (t) => {
     const { driver } = await drive(t, subject);
     const error = await new Promise<RpcError | null>((resolve) => {
       const call = driver.execTaskStreaming({ onMessage: () => {}, onEnd: resolve });
@@ -283,7 +283,7 @@ export function conformance(subject: Subject): void {
     t.regex(error?.message ?? "", /first message should always be setup/);
   });
 
-  test(titled("statistics come at the pace asked for, complete, and end with the task"), async (t) => {
+  test(titled("complete statistics come at the requested interval and end with the task"), async (t) => {
     const { driver, task } = await drive(t, subject);
     const config = await task(subject.lasting);
     await driver.startTask(config);
@@ -310,11 +310,11 @@ export function conformance(subject: Subject): void {
     call.cancel();
   });
 
-  test(titled("a task is handed back to the process that runs it, and to one that comes after"), async (t) => {
+  test(titled("a task can be recovered by the process that runs it, and by a later one"), async (t) => {
     const { driver, plugin, task, running } = await drive(t, subject);
     const config = await task(subject.lasting);
     const { handle } = await driver.startTask(config);
-    await driver.recoverTask(handle); // it is known: nothing happens
+    await driver.recoverTask(handle); // already recovered: nothing happens
     const waiting = driver.waitTask(config.id);
     const gone = t.throwsAsync(waiting);
     process.kill(plugin.pid, "SIGKILL");
@@ -334,12 +334,12 @@ export function conformance(subject: Subject): void {
     }
     await next.driver.destroyTask(config.id, true);
     await t.throwsAsync(next.driver.recoverTask(Uint8Array.of()));
-    // What a later version of the driver has written.
+    // Written by a later version of the driver.
     const later = TaskHandle.encode(TaskHandle.patch(TaskHandle.decode(handle), { version: 1_000 }));
     await t.throwsAsync(next.driver.recoverTask(later));
   });
 
-  test(titled("outlives a host that is killed, goes on logging, and is found again with its tasks"), async (t) => {
+  test(titled("survives a killed host, keeps logging, and is found again with its tasks"), async (t) => {
     const lab = pluginLab(t);
     const { path, env = {} } = subject;
     const owner = fileURLToPath(new URL("../../fixtures/plugin-owner.ts", import.meta.url));
@@ -357,7 +357,7 @@ export function conformance(subject: Subject): void {
     if (again.kind !== "running") return;
     const { plugin } = again;
     await configure(subject, plugin);
-    // Its end is logged, by a plugin whose standard error would be a broken pipe.
+    // The plugin logs its exit, although its standard error would be a broken pipe.
     const config = taskConfig("a1/web/1", packed(await plugin.driver.taskConfigSchema(), subject.failing));
     await plugin.driver.startTask(config);
     t.is((await plugin.driver.waitTask(config.id)).result?.exitCode, 3);
@@ -367,7 +367,7 @@ export function conformance(subject: Subject): void {
     t.false(isAlive(address.pid));
   });
 
-  test(titled("a network is refused by a driver that makes none"), async (t) => {
+  test(titled("a driver that creates no networks rejects a network"), async (t) => {
     const { driver } = await drive(t, subject);
     const capabilities = await driver.capabilities();
     if (capabilities?.mustCreateNetwork === true) {
@@ -376,7 +376,7 @@ export function conformance(subject: Subject): void {
     } else await t.throwsAsync(driver.createNetwork(CreateNetworkRequest.create({ allocId: "conformance" })));
   });
 
-  test(titled("ends when it is asked, also over TLS, and leaves no socket"), async (t) => {
+  test(titled("exits on request, also over TLS, and leaves no socket"), async (t) => {
     const lab = pluginLab(t);
     const { path, args = [], env = {} } = subject;
     for (const autoMtls of [false, true]) {

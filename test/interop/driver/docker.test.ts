@@ -1,4 +1,4 @@
-// The docker driver with a stock engine of the test's own: what every driver has to do, and what only containers do.
+// The docker driver with the test's own stock engine: what every driver must do, and what only containers do.
 import { execFileSync } from "node:child_process";
 import {
   chmodSync,
@@ -49,7 +49,7 @@ let engine: DockerEngine;
 const ends: (() => Promise<void>)[] = [];
 
 if (missing === null) {
-  // The fixture's engine is one test's; here it is that of all of them.
+  // The fixture's engine belongs to one test; all tests of this file share this one.
   const owner = { teardown: (end: () => Promise<void>) => void ends.push(end) } as unknown as ExecutionContext;
   test.before(async () => {
     engine = await startEngine(owner);
@@ -131,7 +131,7 @@ function lab(t: ExecutionContext): Lab {
 
 const sh = (script: string): ConfigInput => ({ command: "sh", args: ["-c", script] });
 
-withEngine("docker: output goes where the host wants it, and on from there after the driver was killed", async (t) => {
+withEngine("docker: output goes to the host's files, and resumes after the driver was killed", async (t) => {
   const { folder, plugin, request, start } = lab(t);
   const [stdoutPath, stderrPath] = [join(folder, "stdout"), join(folder, "stderr")];
   execFileSync("mkfifo", [stdoutPath]);
@@ -145,18 +145,18 @@ withEngine("docker: output goes where the host wants it, and on from there after
     try {
       text += bytes.toString("utf8", 0, readSync(reader, bytes));
     } catch {
-      // Nothing yet.
+      // No output yet.
     }
     return text;
   };
   await until("the first line", () => readMore() === "one\n");
   await until("the other stream", () => readFileSync(stderrPath, "utf8") === "two\n");
-  // Noted: the next process goes on behind it.
+  // Recorded: the next process continues after it.
   await until("a note", () => existsSync(join(engine.dir, "notes", String(run.attributes["container_name"]))));
   const again = await plugin.recover({ ...request({}, task), id: request({}).id }, run.state);
   t.is((await run.exited).exitCode, 5);
   t.is((await again.exited).exitCode, 5);
-  // Each of the two writes the last line; what was written before the note may come once more, whenever that is.
+  // Each of the two may write the last line; output written before the record may repeat at any time.
   t.regex(readMore(), /^one\n/);
   t.regex(text.split("\n").toSorted().join(" "), /^ one (one )?three three$/);
   closeSync(reader);
@@ -197,7 +197,7 @@ withEngine("docker: a container has its environment, user, limits, mounts and po
   await t.throwsAsync(start({ privileged: true }), { message: /privileged containers are not allowed/ });
 });
 
-withEngine("docker: a terminal has the size it is given", async (t) => {
+withEngine("docker: a terminal has the requested size", async (t) => {
   const { start } = lab(t);
   const run = await start(sh("sleep 60"));
   let text = "";
@@ -221,10 +221,10 @@ withEngine("docker: a terminal has the size it is given", async (t) => {
   t.is(text, "here\r\nx\r\nx\r\n");
 });
 
-withEngine("docker: memory used up is told, and an image that cannot be had may be tried again", async (t) => {
+withEngine("docker: an out-of-memory kill is reported, and a start without its image may be retried", async (t) => {
   const { start, told } = lab(t);
   const resources = Resources.create({ linuxResources: LinuxResources.create({ memoryLimitBytes: 8 * 1024 * 1024 }) });
-  // Docker's own supervisor of the container misses it when it comes to look after the cgroup is gone, on a busy machine.
+  // On a busy machine, Docker's supervisor of the container misses the event if it reads after the cgroup is gone.
   const noticed = async (): Promise<boolean> => {
     const run = await start({ ...(sh("x=a; while :; do x=$x$x; done") as object), init: false }, { resources });
     const exit = await run.exited;
@@ -233,7 +233,7 @@ withEngine("docker: memory used up is told, and an image that cannot be had may 
     t.deepEqual({ ...exit, err: "" }, { exitCode: 137, signal: 9, oomKilled, err: "" });
     return oomKilled;
   };
-  await until("the engine notices that memory was used up", noticed);
+  await until("the engine to notice the out-of-memory kill", noticed);
   t.regex(told.join(), /more memory than it may/);
   const error = await t.throwsAsync(start({ image: "127.0.0.1:1/absent:1" }), {
     message: /cannot pull 127.0.0.1:1.absent:1/,
@@ -242,7 +242,7 @@ withEngine("docker: memory used up is told, and an image that cannot be had may 
   t.true(told.includes("pulling 127.0.0.1:1/absent:1"));
 });
 
-withEngine("docker: a start whose answer was lost finds its container, and one that fails leaves none", async (t) => {
+withEngine("docker: a start whose answer was lost finds its container, and a failed one leaves none", async (t) => {
   const { plugin, request } = lab(t);
   const wanted = request(sh("sleep 60"));
   const [first, second] = [await plugin.start(wanted), await plugin.start(wanted)];
@@ -257,7 +257,7 @@ withEngine("docker: a start whose answer was lost finds its container, and one t
   await t.throwsAsync(new Engine("unix:///no/such/socket").version(), { instanceOf: EngineError });
 });
 
-withEngine("docker: tasks of a group share the network that the driver makes for it", async (t) => {
+withEngine("docker: tasks of a group share the network that the driver creates for it", async (t) => {
   const { plugin, start } = lab(t);
   const asked = CreateNetworkRequest.create({ allocId: `group-${process.pid}`, hostname: "group" });
   const { isolationSpec, created } = await plugin.createNetwork(asked);
@@ -273,31 +273,28 @@ withEngine("docker: tasks of a group share the network that the driver makes for
   await plugin.destroyNetwork(DestroyNetworkRequest.create({ allocId: asked.allocId, isolationSpec }));
 });
 
-withEngine(
-  "docker: what holds a network needs no registry, ends when it is asked to, and costs next to nothing",
-  async (t) => {
-    const { plugin } = lab(t);
-    const asked = ["one", "two"].map((name) => CreateNetworkRequest.create({ allocId: `${name}-${process.pid}` }));
-    // Together, each the first: the image is made once.
-    await Promise.all(asked.map((request) => plugin.createNetwork(request)));
-    const images = await engine.docker("images", "--format", "{{.Repository}} {{.Size}}", "muster-pause");
-    t.is(images, "muster-pause 256B");
-    const [first = "", second = ""] = asked.map(({ allocId }) => `muster-network-${allocId}`);
-    const [{ State }] = JSON.parse(await engine.docker("inspect", first)) as [{ State: { Pid: number } }];
-    const status = readFileSync(`/proc/${State.Pid}/status`, "utf8");
-    t.true(Number(/^VmRSS:\s+(\d+) kB$/m.exec(status)?.[1] ?? 0) < 100, status);
-    t.regex(status, /^CapEff:\s+0{16}$/m);
-    await engine.docker("stop", "--time", "120", first);
-    const [stopped] = JSON.parse(await engine.docker("inspect", first)) as [{ State: { ExitCode: number } }];
-    t.is(stopped.State.ExitCode, 0, "by itself: one that is killed has 137");
-    // DN1: whoever never learned what was made has it taken away all the same.
-    for (const { allocId } of asked) await plugin.destroyNetwork(DestroyNetworkRequest.create({ allocId }));
-    const names = await engine.docker("ps", "-a", "--format", "{{.Names}}");
-    t.false(names.includes(first) || names.includes(second));
-  },
-);
+withEngine("docker: the network's holder needs no registry, exits on request, and costs next to nothing", async (t) => {
+  const { plugin } = lab(t);
+  const asked = ["one", "two"].map((name) => CreateNetworkRequest.create({ allocId: `${name}-${process.pid}` }));
+  // Concurrently, each as the first: the image is created once.
+  await Promise.all(asked.map((request) => plugin.createNetwork(request)));
+  const images = await engine.docker("images", "--format", "{{.Repository}} {{.Size}}", "muster-pause");
+  t.is(images, "muster-pause 256B");
+  const [first = "", second = ""] = asked.map(({ allocId }) => `muster-network-${allocId}`);
+  const [{ State }] = JSON.parse(await engine.docker("inspect", first)) as [{ State: { Pid: number } }];
+  const status = readFileSync(`/proc/${State.Pid}/status`, "utf8");
+  t.true(Number(/^VmRSS:\s+(\d+) kB$/m.exec(status)?.[1] ?? 0) < 100, status);
+  t.regex(status, /^CapEff:\s+0{16}$/m);
+  await engine.docker("stop", "--time", "120", first);
+  const [stopped] = JSON.parse(await engine.docker("inspect", first)) as [{ State: { ExitCode: number } }];
+  t.is(stopped.State.ExitCode, 0, "by itself: a killed one has 137");
+  // DN1: a host that never received the answer can still have the network removed.
+  for (const { allocId } of asked) await plugin.destroyNetwork(DestroyNetworkRequest.create({ allocId }));
+  const names = await engine.docker("ps", "-a", "--format", "{{.Names}}");
+  t.false(names.includes(first) || names.includes(second));
+});
 
-withEngine("docker: in a network that others share a container has hosts and name servers of its own", async (t) => {
+withEngine("docker: a container in a shared network has its own hosts file and name servers", async (t) => {
   const { folder, plugin, start } = lab(t);
   chmodSync(folder, 0o755);
   const asked = CreateNetworkRequest.create({ allocId: `names-${process.pid}`, hostname: "web-1" });

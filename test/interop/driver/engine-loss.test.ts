@@ -1,4 +1,4 @@
-// The docker driver while its engine is killed and comes back.
+// The docker driver while its engine is killed and restarted.
 import { mkdtempSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import test from "ava";
@@ -12,7 +12,7 @@ import { engineMissing, startEngine } from "../../fixtures/docker-engine.ts";
 import { packed } from "../../fixtures/plugin-launch.ts";
 
 const missing = engineMissing();
-const title = "K1: an engine that is gone is waited for, and then tells how its container ended";
+const title = "K1: the driver waits for a missing engine, then reports how its container exited";
 
 if (missing !== null) test.skip(`${title}: ${missing}`, () => {});
 else
@@ -42,7 +42,7 @@ else
     await new Promise((resolve) => setTimeout(resolve, 500));
     t.false(hasEnded);
 
-    // An engine ends what ran without it, unless it is told to restore what lives.
+    // An engine ends containers that ran without it, unless live restore is on.
     await engine.start();
     const exit = await run.exited;
     t.true(exit.exitCode > 0 || (exit.err ?? "") !== "", JSON.stringify(exit));

@@ -1,4 +1,4 @@
-// Our drivers under a host made with HashiCorp's own plugin library, which is what Nomad's agent is made with.
+// Our drivers under a host built with HashiCorp's own plugin library, which Nomad's agent also uses.
 import { execFile } from "node:child_process";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
@@ -24,7 +24,7 @@ interface Ours {
   readonly path: string;
   readonly driver: Pick<Driver, "config" | "name" | "task">;
   readonly config: ConfigInput;
-  /** A task that ends with 5. */
+  /** A task that exits with 5. */
   readonly task: ConfigInput;
 }
 
@@ -51,7 +51,7 @@ for (const [ours, tls] of [
   [exec, false],
 ] as const) {
   const { name } = ours.driver;
-  const title = `the driver ${name} of ours runs under a stock plugin host${tls ? " that asks for TLS" : ""}`;
+  const title = `our driver ${name} runs under a stock plugin host${tls ? " that asks for TLS" : ""}`;
   if (go.kind === "absent") {
     test.skip(`${title}: ${go.reason}`, () => {});
     continue;
@@ -90,7 +90,7 @@ for (const [ours, tls] of [
     t.truthy(status["completedAt"]);
     t.regex(steps["unknown"] as unknown as string, /code = Unknown desc = task not found for given id/);
     t.like(steps["ended"], { exited: true, forced: false });
-    t.true(Number(steps["ended"]?.["ms"]) < 1_900, "it ends by itself, before it would be killed");
+    t.true(Number(steps["ended"]?.["ms"]) < 1_900, "it exits by itself, before it would be killed");
     t.is(steps["logged"] as unknown, true);
   });
 }

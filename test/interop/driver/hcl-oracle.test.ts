@@ -1,5 +1,5 @@
-// Configurations by schemas, beside Nomad's own code, which its agent reads and encodes them with: the same bytes for the same
-// configuration, and no for the same ones. Schemas and configurations are drawn; a failure prints its seed.
+// Configurations by schemas, compared with Nomad's own code, with which its agent reads and encodes them: the same bytes for
+// the same configuration, and errors for the same ones. Schemas and configurations are drawn; a failure prints its seed.
 import { spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
 import test from "ava";
@@ -22,7 +22,7 @@ import { peerPath, peersMissing } from "../go/peers.ts";
 
 const missing = peersMissing("nomad-hcl");
 
-/** Each as the libraries answer it: bytes in hex, or `error: …`. */
+/** Each answer of the libraries: bytes in hex, or `error: …`. */
 async function asked(cases: readonly (readonly [Spec, ConfigInput])[]): Promise<readonly string[]> {
   const child = spawn(peerPath("nomad-hcl"), [], { stdio: ["pipe", "pipe", "inherit"] });
   let text = "";
@@ -30,7 +30,7 @@ async function asked(cases: readonly (readonly [Spec, ConfigInput])[]): Promise<
   for (const [spec, config] of cases) child.stdin.write(`${JSON.stringify({ spec: Spec.toJson(spec), config })}\n`);
   child.stdin.end();
   await new Promise((resolve) => child.once("close", resolve));
-  // Errors have lines of their own.
+  // Errors may contain newlines.
   return text.split(/\n(?=error: |[0-9a-f]+\n|[0-9a-f]+$)/).map((line) => line.trimEnd());
 }
 
@@ -55,7 +55,7 @@ const attribute = fc
   .record({ type: typeText, required: fc.boolean() })
   .map((attr) => Spec.create({ Attr: Attr.create(attr) }));
 
-/** What has a name of its own, for the places that imply none: never one that is also implied somewhere. */
+/** A block with an explicit name, for places that imply none: never a name that another place implies. */
 const namedAttribute = fc
   .record({ name: fc.constantFrom("in1", "in2"), type: scalarType })
   .map((attr) => Spec.create({ Attr: Attr.create({ ...attr, required: false }) }));
@@ -129,11 +129,11 @@ const value: fc.Arbitrary<ConfigInput> = fc.oneof(
 );
 const config = fc.dictionary(anyName, value, { maxKeys: 3 });
 
-/** Expressions with the values that the unit test expects of ours: hex, or `error`. */
+/** Expressions with the values that our unit test expects: hex, or `error`. */
 const expressions = JSON.parse(
   readFileSync(new URL("../../fixtures/hcl-expressions.json", import.meta.url), "utf8"),
 ) as readonly (readonly [string, string])[];
-const expressionsTitle = "the libraries of Nomad's agent give expressions the values that ours are tested with";
+const expressionsTitle = "the libraries of Nomad's agent evaluate expressions to the values that our tests expect";
 if (missing !== null) test.skip(`${expressionsTitle}: ${missing}`, () => {});
 else
   test(expressionsTitle, async (t) => {
@@ -149,7 +149,7 @@ else
     );
   });
 
-const title = "configurations are read and encoded as the libraries of Nomad's agent do it";
+const title = "configurations are read and encoded as by the libraries of Nomad's agent";
 if (missing !== null) test.skip(`${title}: ${missing}`, () => {});
 else
   test(title, async (t) => {
@@ -168,5 +168,5 @@ else
       differences.push(`SEED=${seed} case ${at}: ${what}: ${found}, not ${expected}`);
     });
     t.deepEqual(differences, []);
-    t.true(agreed > 300, `${agreed} of the configurations are right ones`);
+    t.true(agreed > 300, `${agreed} of the configurations are valid`);
   });

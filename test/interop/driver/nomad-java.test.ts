@@ -1,4 +1,5 @@
-// Nomad's java driver under our agent: a class that a config brings runs in a chroot, and keeps its process like a task of exec.
+// Nomad's java driver under our agent: a class delivered by a config runs in a chroot, and keeps its process like a task of
+// exec.
 import { spawnSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -20,7 +21,7 @@ const missing = peersMissing("nomad-driver") ?? (process.getuid?.() === 0 ? null
 const test = missing === null ? anyTest.serial : anyTest.serial.skip;
 
 /**
- * A Java runtime has no compiler, so this is the class file in base64, made by `javac --release 8 -g:none Looks.java` of
+ * A Java runtime has no compiler, so this is the class file in base64, created by `javac --release 8 -g:none Looks.java` from
  *
  *   class Looks {
  *     public static void main(String[] paths) throws Exception {
@@ -43,22 +44,22 @@ const looksClass = [
   "tgAbtgAftgAitgAmhAMBp//KFAAtuAAvsQAAAAEAOgAAAA0AAv4ABwcAOwEB+AA4AD0AAAAEAAEAPgAA",
 ].join("");
 
-test("a class of Nomad's java driver runs in a chroot of the node's paths, and keeps its process likewise", async (t) => {
+test("a class of Nomad's java driver runs in a chroot of the node's paths, and keeps its process too", async (t) => {
   const { agent, manager } = await nomadWorld(t, "java", null);
   const file = join(tempDir(t, "java"), "Looks.class");
   writeFileSync(file, Buffer.from(looksClass, "base64"));
   await manager.muster("config", "create", "looks", file);
-  // Its own directories, a path of the node's that the chroot has, and one that it must not have.
+  // Its own directories, a node path that the chroot has, and one that it must not have.
   const paths = ["/alloc/data", "/local", "/secrets", "/usr/bin/java", agent.dataDir];
   const config = { class: "Looks", class_path: "${MUSTER_CONFIGS}", args: paths, jvm_options: ["-Xint", "-Xmx16m"] };
   await createLong(manager, "java", config, "--config", "source=looks,target=Looks.class");
   await until("the task to run", () => isRunning(manager));
-  const said = await until("all that it says", async () => {
+  const said = await until("all of its output", async () => {
     const lines = (await manager.muster("service", "logs", "--raw", "long")).split("\n").filter((line) => line !== "");
     return lines.length >= paths.length ? lines : null;
   });
   t.deepEqual(said, [...paths.slice(0, -1).map((path) => `${path} true`), `${agent.dataDir} false`]);
   const command = `java -Xint -Xmx16m -cp /configs Looks ${paths.join(" ")}`;
   await outlives(t, { agent, manager }, "java", processesCalled(command));
-  t.false(readFileSync("/proc/self/mountinfo", "utf8").includes(agent.dataDir), "nothing of it is mounted");
+  t.false(readFileSync("/proc/self/mountinfo", "utf8").includes(agent.dataDir), "none of it is mounted");
 });

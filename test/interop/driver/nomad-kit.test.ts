@@ -1,4 +1,4 @@
-// Nomad's kit for authors of drivers, on our exec driver: its harness starts a task, and its cases run commands in it.
+// Nomad's kit for driver authors, on our exec driver: its harness starts a task, and its cases run commands in it.
 import { execFile } from "node:child_process";
 import { chmodSync, readdirSync } from "node:fs";
 import { dirname, join } from "node:path";
@@ -13,7 +13,7 @@ const test = missing === null ? anyTest.serial : anyTest.serial.skip;
 /** A run takes some ten seconds on a quiet machine: this ends one that hangs. */
 const runMsMax = 300_000;
 
-/** Those of Nomad 1.10.0, as Go names them. */
+/** The cases of Nomad 1.10.0, as Go names them. */
 const cases = [
   "basic:_notty:_basic",
   "basic:_notty:_streaming",
@@ -29,7 +29,7 @@ const cases = [
 test("our exec driver passes Nomad's cases of commands in a task, with and without a terminal", async (t) => {
   t.timeout(2 * runMsMax);
   const folder = tempDir(t, "kit");
-  // In place of /tmp, where the kit leaves its directories of allocations and its plugin's socket. The task writes there too.
+  // Replaces /tmp, where the kit leaves its allocation directories and its plugin's socket. The task writes there too.
   chmodSync(folder, 0o1777);
   const stateDir = join(folder, "state");
   const output = await new Promise<string>((resolve) => {
@@ -51,12 +51,12 @@ test("our exec driver passes Nomad's cases of commands in a task, with and witho
     outcome,
   }));
   // The last case writes a file in the task, reads it on the node, and then accepts only control groups with Nomad's names. Our
-  // driver names its own, so the case fails there, and has to get that far.
+  // driver names its own, so the case fails there, and must get that far.
   const expected = [...cases.map((name) => ({ name, outcome: "PASS" })), { name: "isolation", outcome: "FAIL" }];
   t.deepEqual(outcomes, expected, output.slice(-20_000));
   t.regex(
     output,
     /created file in task.*stdout: hello from the other side.*(?:unexpected freezer cgroup|actual stdout "0::)/s,
   );
-  t.deepEqual(readdirSync(stateDir), [], "no state of the task is left");
+  t.deepEqual(readdirSync(stateDir), [], "no state of the task remains");
 });

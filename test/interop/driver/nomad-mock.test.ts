@@ -1,4 +1,4 @@
-// Nomad's mock driver under our agent: how its tasks end and why they are refused reaches the user.
+// Nomad's mock driver under our agent: the user sees how its tasks exit and why starts are rejected.
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import anyTest from "ava";
@@ -14,10 +14,10 @@ const stateOf = async ({ manager }: NomadWorld, state: string): Promise<{ readon
 
 async function leavesNothing({ agent, manager }: NomadWorld): Promise<void> {
   await manager.muster("service", "rm", "long");
-  await until("nothing to be left", () => readdirSync(join(agent.dataDir, "allocs")).length === 0);
+  await until("everything to be removed", () => readdirSync(join(agent.dataDir, "allocs")).length === 0);
 }
 
-test("Nomad's mock driver runs a task, and one that it is to refuse is refused with its words", async (t) => {
+test("Nomad's mock driver runs a task, and a start that it rejects shows the driver's own words", async (t) => {
   const world = await nomadWorld(t, "mock", null);
   const { manager } = world;
   await createLong(manager, "mock_driver", { run_for: "1s", exit_code: 3 }, "--restart-condition", "none");
@@ -26,7 +26,7 @@ test("Nomad's mock driver runs a task, and one that it is to refuse is refused w
   await leavesNothing(world);
   const refusal = { run_for: "1s", start_error: "out of luck" };
   await createLong(manager, "mock_driver", refusal, "--restart-condition", "none");
-  const refused = await until("the start to be refused", () => stateOf(world, "Failed"));
+  const refused = await until("the start to be rejected", () => stateOf(world, "Failed"));
   t.regex(refused.Error, /^"mock_driver: .*out of luck/);
   await leavesNothing(world);
   await createLong(manager, "mock_driver", { run_for: "1h" });

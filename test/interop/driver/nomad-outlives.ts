@@ -1,4 +1,4 @@
-/** A task of one of Nomad's drivers has to keep its process, whoever else is ended or killed. */
+/** A task of one of Nomad's drivers must keep its process, whichever other process is stopped or killed. */
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import type { ExecutionContext } from "ava";
@@ -15,8 +15,10 @@ export const isRunning = async (manager: TestManager): Promise<boolean> => {
   return rows.length === 1 && rows[0]?.CurrentState.startsWith("Running") === true;
 };
 
-/** Ends agent and plugin in each way and checks each time that the task of `long` is still the same single process. Removes the
- *  service at the end. */
+/**
+ * Ends agent and plugin in each way, and checks each time that the task of `long` is still the same single process. Removes the
+ * service at the end.
+ */
 export async function outlives(
   t: ExecutionContext,
   { agent, manager }: NomadWorld,
@@ -39,7 +41,7 @@ export async function outlives(
   for (const signal of ["SIGKILL", "SIGTERM"] as const) {
     const [plugin] = plugins();
     kill(plugin as number, signal);
-    await until("the plugin's end", () => !isAlive(plugin as number));
+    await until("the plugin to exit", () => !isAlive(plugin as number));
     await same(`${signal} of the plugin`);
   }
   for (const signal of ["SIGKILL", "SIGTERM"] as const) {
@@ -50,8 +52,8 @@ export async function outlives(
     await same(`${signal} of the agent`);
   }
   await manager.muster("service", "rm", "long");
-  await until("the end of the task", () => processes().length === 0);
-  await until("nothing to be left", () => readdirSync(join(agent.dataDir, "allocs")).length === 0);
+  await until("the task to exit", () => processes().length === 0);
+  await until("everything to be removed", () => readdirSync(join(agent.dataDir, "allocs")).length === 0);
 }
 
 /** Processes of this machine with that command line, whose program is given without its folder. */

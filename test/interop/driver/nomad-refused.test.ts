@@ -1,4 +1,4 @@
-// Starts that Nomad's raw_exec refuses, or dies in: nothing of them is left, and they are tried ever more seldom.
+// Starts that Nomad's raw_exec rejects or dies in leave nothing behind, and are retried ever less often.
 import { chmodSync, existsSync, globSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import anyTest, { type ExecutionContext } from "ava";
@@ -17,7 +17,7 @@ const executors = (dataDir: string): readonly number[] =>
 const cgroupsOf = (taskId: string): readonly string[] =>
   globSync([`/sys/fs/cgroup/*/nomad/${taskId}.*`, `/sys/fs/cgroup/nomad.slice/share/${taskId}.*`]);
 
-/** Freezes the task's control group and answers which it is; undefined: it is not there yet. */
+/** Freezes the task's control group and returns its path; undefined if it does not exist yet. */
 function frozen(taskId: string): string | undefined {
   for (const [folder, file, value] of [
     [`/sys/fs/cgroup/freezer/nomad/${taskId}.long`, "freezer.state", "FROZEN"],
@@ -37,7 +37,7 @@ async function failedTasks({ manager }: NomadWorld): Promise<readonly { ID: stri
   return (await tasksOf(manager, "long")).filter(({ CurrentState }) => CurrentState.startsWith("Failed"));
 }
 
-/** No process and no control group of the tasks is left while they are remembered, and no directory afterwards. */
+/** While the tasks are remembered they have no process and no control group, and afterwards no directory. */
 async function leavesNothing(t: ExecutionContext, world: NomadWorld, taskIds: readonly string[]): Promise<void> {
   const { agent, manager } = world;
   for (const id of taskIds) {
@@ -50,19 +50,19 @@ async function leavesNothing(t: ExecutionContext, world: NomadWorld, taskIds: re
     );
   }
   await manager.muster("service", "rm", "long");
-  await until("no directory to be left", () => readdirSync(join(agent.dataDir, "allocs")).length === 0);
+  await until("all directories to be removed", () => readdirSync(join(agent.dataDir, "allocs")).length === 0);
   t.deepEqual(executors(agent.dataDir), []);
 }
 
 async function refusedAgainAndAgain(t: ExecutionContext, config: object, error: RegExp): Promise<void> {
   const world = await nomadWorld(t, "raw_exec", { enabled: true });
   await createLong(world.manager, "raw_exec", config, "--restart-delay", "1s");
-  const failed = await until("three starts to be refused", async () => {
+  const failed = await until("three starts to be rejected", async () => {
     const tasks = await failedTasks(world);
     return tasks.length >= 3 ? tasks : null;
   });
   for (const { Error: text } of failed) t.regex(text, error);
-  await until("why to say that it waits longer", async () => {
+  await until("why to report a longer delay", async () => {
     const text = await world.manager.muster("why", "long.1");
     return /starts were refused/.test(text) && /retries at:/.test(text);
   });
@@ -73,22 +73,22 @@ async function refusedAgainAndAgain(t: ExecutionContext, config: object, error: 
   );
 }
 
-test("a command that does not exist leaves no process, control group or directory, and is tried ever more seldom", (t) =>
+test("a missing command leaves no process, control group or directory, and is retried ever less often", (t) =>
   refusedAgainAndAgain(t, { command: "/nonexistent/command", args: ["1"] }, /nonexistent/));
 
-test("a start that is refused once the executor runs leaves nothing either", (t) => {
-  // It is found and may be executed, so that only the kernel refuses it, in the task's control groups.
+test("a start rejected after the executor runs leaves nothing either", (t) => {
+  // It exists and is executable, so that only the kernel rejects it, in the task's control groups.
   const script = join(tempDir(t, "refused"), "script");
   writeFileSync(script, "#!/nonexistent/interpreter\n");
   chmodSync(script, 0o755);
   return refusedAgainAndAgain(t, { command: script }, /fork\/exec/);
 });
 
-test("a plugin that is killed in the middle of a start leaves nothing, and its task fails", async (t) => {
+test("a plugin killed during a start leaves nothing, and its task fails", async (t) => {
   const world = await nomadWorld(t, "raw_exec", { enabled: true });
   const { agent, manager } = world;
   await createLong(manager, "raw_exec", { command: "sleep", args: ["861741"] }, "--restart-condition", "none");
-  // Frozen as soon as the agent has made it, so that what is forked into it never gets as far as an answer.
+  // Frozen as soon as the agent has created it, so that processes forked into it never reach an answer.
   const group = await new Promise<string>((resolve) => {
     const look = (): void => {
       const [id] = globSync("*", { cwd: join(agent.dataDir, "allocs") });
@@ -98,7 +98,7 @@ test("a plugin that is killed in the middle of a start leaves nothing, and its t
     };
     look();
   });
-  await until("the start to be held", () => membersOf(group).length > 0);
+  await until("the start to be frozen", () => membersOf(group).length > 0);
   const held = executors(agent.dataDir);
   t.is(held.length, 1);
   const plugin = processesOf(agent.dataDir).find((pid) => commandOf(pid) === `${peerPath("nomad-driver")} raw_exec`);
@@ -108,6 +108,6 @@ test("a plugin that is killed in the middle of a start leaves nothing, and its t
     return tasks.length > 0 ? tasks : null;
   });
   t.regex(failed!.Error, /died/);
-  await until("the executor to end", () => !held.some(isAlive));
+  await until("the executor to exit", () => !held.some(isAlive));
   await leavesNothing(t, world, [failed!.ID]);
 });

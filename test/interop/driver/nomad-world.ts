@@ -36,15 +36,15 @@ export async function nomadWorld(t: ExecutionContext, name: string, config: obje
   await manager.patience();
   const args = ["--driver", `${name}=${driver(t, name)}`];
   if (config !== null) args.push("--driver-config", `${name}=${JSON.stringify(config)}`);
-  // As `nobody`: to a task of root's Nomad's exec gives all capabilities, of which this machine may lack some.
+  // As `nobody`: Nomad's exec gives root's tasks all capabilities, some of which this machine may lack.
   const agent = await startAgent(t, manager, { hostname: "one", args, tasksAs: "default" });
-  // What a failed test leaves.
+  // Cleans up after a failed test.
   t.teardown(async () => {
     for (const id of readdirSync(join(agent.dataDir, "allocs")))
       for (const folder of globSync(`/sys/fs/cgroup/*/nomad/${id}.*`)) {
         for (const pid of readFileSync(join(folder, "cgroup.procs"), "utf8").split("\n"))
           if (pid !== "") kill(Number(pid));
-        await until("the end of its processes", () => readFileSync(join(folder, "cgroup.procs"), "utf8") === "");
+        await until("its processes to exit", () => readFileSync(join(folder, "cgroup.procs"), "utf8") === "");
         rmdirSync(folder);
       }
     await unplaceChroot(agent.dataDir);
@@ -52,7 +52,7 @@ export async function nomadWorld(t: ExecutionContext, name: string, config: obje
   return { manager, agent };
 }
 
-/** Creates the service `long`, of one task. */
+/** Creates the service `long` with one task. */
 export const createLong = (
   manager: TestManager,
   name: string,

@@ -1,4 +1,4 @@
-// The actors of a driver plugin and of a task over a real process: it is killed, comes back, and its task is found again.
+// The actors of a driver plugin and of a task over a real process: it is killed and restarted, and its task is recovered.
 import { join } from "node:path";
 import test from "ava";
 import { DriverPluginActor, knownPlugin, type DriverPluginPorts } from "../../../actors/agent/driver-plugin.ts";
@@ -17,7 +17,7 @@ import { mockDriver, packed, pluginLab, taskConfig } from "../../fixtures/plugin
 import { isAlive } from "../../fixtures/processes.ts";
 import { until } from "../../fixtures/until.ts";
 
-test("a plugin that is killed comes back with its task, and an agent that is started again finds both", async (t) => {
+test("a killed plugin comes back with its task, and a restarted agent finds both", async (t) => {
   const { folder, launcher } = pluginLab(t);
   const diskDir = join(folder, "disk");
   const clock = new SystemClock();
@@ -61,13 +61,13 @@ test("a plugin that is killed comes back with its task, and an agent that is sta
 
   const first = await knownPlugin(ports.disk, "mock");
   process.kill(first?.pid ?? 0, "SIGKILL");
-  await until("the task, found again", () => taskNews.filter(({ kind }) => kind === "running").length === 2);
+  await until("the recovered task", () => taskNews.filter(({ kind }) => kind === "running").length === 2);
   t.true(pluginNews.some(({ state, reason }) => state === "restarting" && reason.includes("SIGKILL")));
   await until("its health", () => plugin.isHealthy);
   const second = await until("its record", () => knownPlugin(ports.disk, "mock"));
   t.not(second.pid, first?.pid);
 
-  // The agent goes, and another comes: the same process, the same task.
+  // The agent exits and another starts: the same process, the same task.
   task.stop();
   plugin.release();
   ports.host.stopAll();

@@ -1,6 +1,6 @@
 /**
- * The drivers that the conformance suite runs against: ours; one made with HashiCorp's own plugin library
- * (`npm run peers`); and any that MUSTER_TEST_DRIVERS names (a JSON list of subjects).
+ * The drivers that the conformance suite tests: ours; one built with HashiCorp's own plugin library (`npm run peers`); and any
+ * that MUSTER_TEST_DRIVERS names (a JSON list of subjects).
  */
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
@@ -13,16 +13,16 @@ export interface Subject {
   readonly path: string;
   readonly args?: readonly string[];
   readonly env?: Readonly<Record<string, string>>;
-  /** Of the driver itself. */
+  /** The driver's own configuration. */
   readonly config?: ConfigInput;
-  /** A task that runs for a minute or longer, and one that ends by itself with exit code 3. */
+  /** A task that runs for a minute or longer, and one that exits by itself with code 3. */
   readonly lasting: ConfigInput;
   readonly failing: ConfigInput;
-  /** A lasting task that no signal but the kill ends. */
+  /** A long-running task that only SIGKILL ends. */
   readonly stubborn: ConfigInput;
-  /** The exit code and signal with which a lasting task ends after SIGTERM. */
+  /** The exit code and signal of a long-running task after SIGTERM. */
   readonly terminated: { readonly exitCode: number; readonly signal: number };
-  /** Tasks are found again by another process of the driver. */
+  /** Another process of the driver can recover its tasks. */
   readonly recovers: boolean;
   readonly terminals: boolean;
 }
@@ -74,7 +74,7 @@ function goDriver(path: string): Subject {
   };
 }
 
-/** With what has to be skipped, and why. */
+/** Includes those to skip, with the reason. */
 export function subjects(): { readonly found: readonly Subject[]; readonly skipped: readonly string[] } {
   const named = JSON.parse(process.env["MUSTER_TEST_DRIVERS"] ?? "[]") as readonly Subject[];
   const go = goPlugin();

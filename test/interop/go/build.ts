@@ -1,6 +1,6 @@
 /**
- * `npm run peers`: builds the foreign peers in Go that are not in the cache yet; `npm run peers -- NAME…` those that are
- * named, large ones too. Prints the path of each.
+ * `npm run peers`: builds the foreign Go peers that are not in the cache yet; `npm run peers -- NAME…`: the named ones, also
+ * large ones. Prints the path of each.
  */
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, renameSync, rmSync } from "node:fs";
@@ -19,7 +19,7 @@ function build(name: PeerName): boolean {
   const path = peerPath(name);
   if (existsSync(path)) return true;
   mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
-  // Whole or not at all, though two build it at the same time.
+  // Whole or not at all, even if two processes build it at the same time.
   const fresh = `${path}.${process.pid}`;
   const verb = isTest === true ? ["test", "-c"] : ["build"];
   const started = performance.now();
@@ -32,7 +32,7 @@ function build(name: PeerName): boolean {
   if (run.status !== 0) {
     rmSync(fresh, { force: true });
     const why = run.error === undefined ? "see the messages above" : run.error.message;
-    say(`peers: ${name} cannot be built: ${why}`);
+    say(`peers: cannot build ${name}: ${why}`);
     return false;
   }
   renameSync(fresh, path);
@@ -43,7 +43,7 @@ function build(name: PeerName): boolean {
 const named = process.argv.slice(2);
 const unknown = named.filter((name) => !isPeer(name));
 if (unknown.length > 0) {
-  say(`peers: unknown peer ${unknown.join(", ")}; there are ${all.join(", ")}`);
+  say(`peers: unknown peer ${unknown.join(", ")}; expected one of ${all.join(", ")}`);
   process.exit(2);
 }
 const wanted = named.length > 0 ? named.filter(isPeer) : all.filter((name) => !("isLarge" in peers[name]));

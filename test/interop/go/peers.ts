@@ -1,9 +1,9 @@
 /**
- * Foreign peers in Go: which there are, and where each is kept once it is built. The modules beside this file pin what they
- * are made of; README.md there says what each is for.
+ * Foreign peers in Go, and where each is kept once built. The modules beside this file pin their versions; README.md there
+ * describes the purpose of each.
  *
- * A program is kept in the user's cache in a folder named by its module's sources, so that it is built once for each version
- * of these, by `npm run peers`, whoever runs the tests.
+ * A program is kept in the user's cache, in a folder named by its module's sources: `npm run peers` builds it once for each
+ * version of these, for all test runs.
  */
 import { createHash } from "node:crypto";
 import { existsSync, globSync, readFileSync } from "node:fs";
@@ -14,11 +14,11 @@ import { cacheFolder } from "../../../runtime/nats/server-binary.ts";
 export interface Peer {
   /** Folder of its module, beside this file. */
   readonly module: string;
-  /** As `go build` names it, in that module. */
+  /** Package path for `go build` in that module. */
   readonly package: string;
-  /** A test binary (`go test -c`): the peer is a kit that is written as Go tests. */
+  /** A test binary (`go test -c`): the peer is a kit written as Go tests. */
   readonly isTest?: true;
-  /** Takes minutes and is not among those that the tests need: built only when it is named. */
+  /** Takes minutes to build and no default test needs it: built only when named. */
   readonly isLarge?: true;
 }
 
@@ -44,7 +44,7 @@ export function moduleFolder(module: string): string {
   return join(here, module);
 }
 
-/** Where the program is once it is built. */
+/** Where the built program is. */
 export function peerPath(name: PeerName): string {
   const { module } = peers[name];
   const hash = createHash("sha256");
@@ -57,8 +57,10 @@ export function peerPath(name: PeerName): string {
   return join(cacheFolder(), `peers-${module}-${hash.digest("hex").slice(0, 16)}`, name);
 }
 
-/** The reason for which a test that needs these has to be skipped; null when all are there. In CI, where nothing may be
- *  skipped, a missing one throws. */
+/**
+ * Why a test that needs these peers must be skipped; null if all are built. In CI, where nothing may be skipped, a missing one
+ * throws.
+ */
 export function peersMissing(...names: readonly PeerName[]): string | null {
   const absent = names.filter((name) => !existsSync(peerPath(name)));
   if (absent.length === 0) return null;
