@@ -1,4 +1,4 @@
-// Who gets in while others try to keep them out: classes of connections, the pace of handshakes, what is told of refusals.
+// Who gets in while others try to keep them out: classes of connections, the pace of handshakes, and reports of refusals.
 import { connect as connectSocket, type Socket } from "node:net";
 import { connect as connectTlsSocket, type TLSSocket } from "node:tls";
 import test, { type ExecutionContext } from "ava";
@@ -22,7 +22,7 @@ import {
 
 const member = (name: string, isServed = false) => ({ name, isServed });
 
-test("W1: in a full crowd the oldest of the most crowded source goes, whoever comes", (t) => {
+test("W1: when the limit is reached, the oldest connection of the most crowded source is closed, whoever connects", (t) => {
   const crowd = new Crowd<ReturnType<typeof member>>(4);
   for (const name of ["a1", "a2", "a3"]) t.is(crowd.add("a", member(name), 10), null);
   t.is(crowd.add("b", member("b1"), 10), null);
@@ -31,7 +31,7 @@ test("W1: in a full crowd the oldest of the most crowded source goes, whoever co
   t.is(crowd.size, 4);
 });
 
-test("W1: a source has no more than its own share, and what is served goes last", (t) => {
+test("W1: a source gets no more than its own share, and connections in use are closed last", (t) => {
   const crowd = new Crowd<ReturnType<typeof member>>(10);
   const served = member("a1", true);
   crowd.add("a", served, 2);
@@ -43,7 +43,7 @@ test("W1: a source has no more than its own share, and what is served goes last"
   t.is(crowd.size, 2);
 });
 
-test("addresses of one IPv6 network are one source, IPv4 addresses one each, however they are written", (t) => {
+test("addresses of one IPv6 network are one source, and each IPv4 address is its own, in any notation", (t) => {
   t.is(sourceOf("192.0.2.1"), "192.0.2.1");
   t.is(sourceOf("::ffff:192.0.2.1"), "192.0.2.1");
   t.is(sourceOf("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2");
@@ -53,7 +53,7 @@ test("addresses of one IPv6 network are one source, IPv4 addresses one each, how
   t.is(sourceOf("::1"), "0:0:0:0");
 });
 
-test("H1: handshakes begin in turns between their sources, a few in each turn of the event loop", async (t) => {
+test("H1: handshakes start in turns between their sources, a few in each turn of the event loop", async (t) => {
   const begun: string[] = [];
   const busy = (): void => {
     const until_ = performance.now() + 5;
@@ -78,7 +78,7 @@ test("H1: handshakes begin in turns between their sources, a few in each turn of
   t.false(begun.includes("gone"));
 });
 
-test("a reason is counted each time and logged once in a while, with how many there were", (t) => {
+test("each refusal is counted, and its reason is logged once per interval with the number of refusals", (t) => {
   let now = 0;
   const lines: object[] = [];
   const { ports, counts } = telemetry();
@@ -96,7 +96,7 @@ test("a reason is counted each time and logged once in a while, with how many th
   );
 });
 
-/** A connection without certificate, as a stranger has it. */
+/** A connection without a certificate, as a stranger opens it. */
 async function stranger(t: ExecutionContext, port: number, family: { localAddress?: string } = {}): Promise<TLSSocket> {
   const socket = connectTlsSocket({
     host: "127.0.0.1",
@@ -116,7 +116,7 @@ const greeting = Buffer.concat([
   Buffer.from([0, 0, 0, 4, 0, 0, 0, 0, 0]),
 ]);
 
-test("G4: strangers displace each other, and whoever has a certificate gets in and stays", async (t) => {
+test("G4: strangers displace each other, and a caller with a certificate gets in and stays", async (t) => {
   const { port, server, counts, worker } = await world(t, { limits: { anonymousMax: 5, anonymousPerAddressMax: 4 } });
   const known = await worker();
   const strangers: TLSSocket[] = [];
@@ -130,13 +130,13 @@ test("G4: strangers displace each other, and whoever has a certificate gets in a
   await t.notThrowsAsync(known.unary(Heartbeat, HeartbeatRequest.create()));
   await t.notThrowsAsync((await worker()).unary(Heartbeat, HeartbeatRequest.create()));
   t.is(counts.get("muster_refused_total grpc anonymous-limit"), 8);
-  // From another address there is room.
+  // Another address still gets in.
   const other = await stranger(t, port, { localAddress: "127.0.0.2" });
   await new Promise((resolve) => setTimeout(resolve, 20));
   t.false(other.closed);
 });
 
-test("G4: connections of one node have a bound too, and the newest is served", async (t) => {
+test("G4: connections of one node have a limit too, and the newest is served", async (t) => {
   const { channel, root, server } = await world(t, { limits: { workerConnectionsMax: 2 } });
   const identity = await identityOf({ root });
   for (let n = 0; n < 5; n += 1) {
@@ -147,7 +147,7 @@ test("G4: connections of one node have a bound too, and the newest is served", a
   t.is(server.connectionCount, 2);
 });
 
-test("a stranger without a complete request is closed in time, whatever it sends; one that is answered is not", async (t) => {
+test("a stranger without a complete request is disconnected in time, whatever it sends; one that has been answered is not", async (t) => {
   const limits = { anonymousIdleMs: 300, anonymousSweepMs: 20 };
   const { port, server, counts, channel } = await world(t, { limits });
   const idle = await stranger(t, port);
@@ -155,7 +155,7 @@ test("a stranger without a complete request is closed in time, whatever it sends
   silent.write(greeting);
   const busy = await channel(null);
   await busy.unary(GetRootCACertificate, GetRootCACertificateRequest.create());
-  // Headers of a call that never ends, and then a ping now and again.
+  // Headers of an endless call, and an occasional ping.
   const unfinished = await stranger(t, port);
   const literal = (name: string, value: string): Buffer =>
     Buffer.concat([Buffer.of(0, name.length), Buffer.from(name), Buffer.of(value.length), Buffer.from(value)]);
@@ -177,7 +177,7 @@ test("a stranger without a complete request is closed in time, whatever it sends
   t.is(counts.get("muster_refused_total grpc anonymous-idle"), 1);
 });
 
-test("a stranger's request is small, and its length alone refuses it", async (t) => {
+test("a stranger's request is small, and its declared length alone gets it rejected", async (t) => {
   const { channel, worker } = await world(t, { limits: { anonymousMessageBytesMax: 1_000 } });
   const large = {
     ...GetRootCACertificate,
@@ -191,13 +191,13 @@ test("a stranger's request is small, and its length alone refuses it", async (t)
   await refused(t, strange.unary(ListNodes, {} as never), Status.PERMISSION_DENIED);
 });
 
-test("a node's request that is not completed ends with DEADLINE_EXCEEDED, and a stream that is between messages goes on", async (t) => {
+test("a node's incomplete request ends with DEADLINE_EXCEEDED, and a stream between two messages continues", async (t) => {
   const { worker, handlers, counts } = await world(t, { limits: { knownSweepMs: 200 } });
   const channel = await worker();
   const open = channel.clientStream(PublishLogs);
   open.write(PublishLogsMessage.create({ subscriptionId: "first" }));
   await until(() => handlers.seen.length === 1);
-  // The same call as a heartbeat's, whose request never comes.
+  // A heartbeat call whose request never arrives.
   channel.clientStream({ ...PublishLogs, path: Heartbeat.path });
   await until(() => counts.get("muster_refused_total grpc unfinished-request") === 1);
   open.write(PublishLogsMessage.create({ subscriptionId: "second" }));
@@ -205,7 +205,7 @@ test("a node's request that is not completed ends with DEADLINE_EXCEEDED, and a 
   await t.notThrowsAsync(open.finish());
 });
 
-test("E1: connections that never shake hands leave room for those that do", async (t) => {
+test("E1: connections that never complete a handshake leave capacity for those that do", async (t) => {
   const limits = { pendingMax: 8, pendingPerAddressMax: 6, handshakesMax: 2, handshakePatienceMs: 50 };
   const { port, worker, counts } = await world(t, { limits });
   const silent: Socket[] = [];
@@ -224,7 +224,7 @@ test("E1: connections that never shake hands leave room for those that do", asyn
   await t.notThrowsAsync(channel.unary(Heartbeat, HeartbeatRequest.create()));
   await until(() => silent.filter(({ closed }) => closed).length >= 17);
   t.true((counts.get("muster_refused_total grpc pending-limit") ?? 0) > 0);
-  // What no handshake begins with.
+  // Bytes with which no handshake begins.
   await open(Buffer.alloc(20_000));
   await until(() => (counts.get("muster_refused_total grpc first-bytes") ?? 0) > 0);
 });

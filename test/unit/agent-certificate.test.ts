@@ -1,4 +1,4 @@
-// The certificate chart alone: what is tried again, what is hopeless, and when a renewal is due.
+// The certificate chart alone: which failures are retried, which are final, and when a renewal is due.
 import test from "ava";
 import { initialTransition, transition, type SnapshotFrom } from "xstate";
 import {
@@ -16,7 +16,7 @@ interface Step {
 function after(input: AgentCertificateInput, ...events: readonly (AgentCertificateEvent | string)[]): Step {
   let [state, effects] = initialTransition(agentCertificateMachine, input);
   for (const event of events) {
-    // A text stands for the end of the delay of that name in the present state.
+    // A string stands for the end of the delay of that name in the current state.
     const happened =
       typeof event === "string"
         ? ({ type: `xstate.after.${event}.agentCertificate.${String(state.value)}` } as never)
@@ -53,7 +53,7 @@ const refused: AgentCertificateEvent = { type: "request.refused", reason: "busy"
 const issued: AgentCertificateEvent = { type: "certificate.issued" };
 const accepted: AgentCertificateEvent = { type: "request.accepted", nodeId: "n1" };
 
-test("a join fetches the root, asks, waits and installs before anybody hears of the certificate", (t) => {
+test("a join fetches the root, requests, waits and installs before it announces the certificate", (t) => {
   t.deepEqual(names(after(joining)), ["fetchRoot"]);
   t.deepEqual(names(after(joining, { type: "root.fetched" })), ["requestCertificate"]);
   t.deepEqual(names(after(joining, { type: "root.fetched" }, accepted)), ["pollStatus"]);
@@ -63,7 +63,7 @@ test("a join fetches the root, asks, waits and installs before anybody hears of 
   t.true(done.state.hasTag("identified"));
 });
 
-test("a join gives up after five tries two seconds apart, with the last reason", (t) => {
+test("a join gives up after five attempts two seconds apart, with the last reason", (t) => {
   const four = Array.from({ length: 4 }, () => [refusedRoot, "joinRetry"]).flat();
   const waiting = after(joining, ...four.slice(0, -1));
   t.is(waiting.state.value, "waiting-for-root");
@@ -73,7 +73,7 @@ test("a join gives up after five tries two seconds apart, with the last reason",
   t.deepEqual(over.effects.find(({ type }) => type === "announceFailure")?.params, { reason: "no answer" });
 });
 
-test("what trying again cannot mend fails a join at once", (t) => {
+test("an error that no retry can fix fails a join at once", (t) => {
   t.is(after(joining, { ...refusedRoot, definite: true } as AgentCertificateEvent).state.value, "failed");
   t.is(
     after(joining, { type: "root.fetched" }, { ...refused, definite: true } as AgentCertificateEvent).state.value,
@@ -81,7 +81,7 @@ test("what trying again cannot mend fails a join at once", (t) => {
   );
 });
 
-test("a poll whose deadline passed asks again at once, any other failure waits longer each time", (t) => {
+test("a poll past its deadline is repeated at once, and any other failure is retried with increasing delays", (t) => {
   const polling = [{ type: "root.fetched" }, accepted] as const;
   t.deepEqual(names(after(joining, ...polling, { type: "poll.expired" })), ["pollStatus"]);
   const failed: AgentCertificateEvent = { type: "poll.failed", reason: "?" };
@@ -100,18 +100,18 @@ test("a poll whose deadline passed asks again at once, any other failure waits l
   t.deepEqual(bounds, [2_000, 3_000, 5_000, 9_000, 17_000, 30_000, 30_000]);
 });
 
-test("a node that holds a certificate looks at the clock until the renewal is due", (t) => {
+test("a node with a certificate checks the clock until the renewal is due", (t) => {
   t.deepEqual(delays(after(holding)), [4_000]);
   t.deepEqual(names(after(holding, "clockLook")), ["readClock"]);
   t.is(after(holding, "clockLook", { type: "clock.read", at: 4_999 }).state.value, "valid");
   t.is(after(holding, "clockLook", { type: "clock.read", at: 5_000 }).state.value, "requesting");
 });
 
-test("a renewal months away is not left to one timer", (t) => {
+test("a renewal that is months away does not depend on a single timer", (t) => {
   t.deepEqual(delays(after({ ...holding, renewAt: 5_000_000_000 })), [600_000]);
 });
 
-test("C3: a renewal is tried five times at once, then ever more slowly, and never given up", (t) => {
+test("C3: a renewal is attempted five times at once, then ever more slowly, and never abandoned", (t) => {
   const due = ["clockLook", { type: "clock.read", at: 5_000 } as AgentCertificateEvent] as const;
   const four = Array.from({ length: 4 }, () => refused);
   t.deepEqual(names(after(holding, ...due, ...four)), ["requestCertificate"]);
@@ -124,14 +124,14 @@ test("C3: a renewal is tried five times at once, then ever more slowly, and neve
   t.is(after(holding, ...due, { ...refused, definite: true } as AgentCertificateEvent).state.value, "requesting");
 });
 
-test("being told to renew does so after half a second, and once", (t) => {
+test("a node told to renew does so once, after half a second", (t) => {
   const forced = after(holding, { type: "renewal.forced" });
   t.deepEqual(delays(forced), [500]);
   t.is(after(holding, { type: "renewal.forced" }, { type: "renewal.forced" }).state.value, "forced");
   t.deepEqual(names(after(holding, { type: "renewal.forced" }, "forcedDelay", { type: "renewal.forced" })), []);
 });
 
-test("a wanted role is asked for until the certificate carries it", (t) => {
+test("a wanted role is requested until the certificate carries it", (t) => {
   const manager: AgentCertificateEvent = { type: "role.wanted", role: "swarm-manager" };
   t.is(after(holding, { type: "role.wanted", role: "swarm-worker" }).state.value, "valid");
   const forced = after(holding, manager);
@@ -146,13 +146,13 @@ test("a wanted role is asked for until the certificate carries it", (t) => {
   );
 });
 
-test("an offered root is considered only by a node that holds a certificate", (t) => {
+test("only a node with a certificate considers an offered root", (t) => {
   const offered: AgentCertificateEvent = { type: "root.offered", rootPem: "R2" };
   t.deepEqual(names(after(holding, offered)), ["considerRoot"]);
   t.deepEqual(names(after(joining, offered)), ["reportUnexpected"]);
 });
 
-test("C7: a join whose certificate cannot be used yet waits for it as the node that it is, and never asks for another node", (t) => {
+test("C7: a join whose certificate is not yet valid waits for it as the same node, and never requests another node", (t) => {
   const unusable: AgentCertificateEvent = { type: "certificate.refused", reason: "expired", definite: false };
   const asked = [joining, { type: "root.fetched" }, accepted, issued] as const;
   const refusals = Array.from({ length: 20 }, () => [unusable, "pollBackoff", issued]).flat();
@@ -166,7 +166,7 @@ test("C7: a join whose certificate cannot be used yet waits for it as the node t
   t.is(done.state.context.nodeId, "n1");
 });
 
-test("a join whose certificate never leads to the root that its token names fails at once, and says so", (t) => {
+test("a join whose certificate never chains to the root pinned by its token fails at once with that reason", (t) => {
   const foreign: AgentCertificateEvent = { type: "certificate.refused", reason: "another root", definite: true };
   const failed = after(joining, { type: "root.fetched" }, accepted, issued, foreign);
   t.is(failed.state.value, "failed");
@@ -177,7 +177,7 @@ test("a join whose certificate never leads to the root that its token names fail
   );
 });
 
-test("a join begins anew once it is sure that the node which it was given is gone, and no manager merely lags", (t) => {
+test("a join starts over once it is certain that its node was removed, and not because a manager lags", (t) => {
   const unknown: AgentCertificateEvent = { type: "poll.unknown", reason: "not found" };
   const polling = [joining, { type: "root.fetched" }, accepted] as const;
   t.is(after(...polling, unknown).state.value, "waiting-to-poll");
@@ -185,19 +185,19 @@ test("a join begins anew once it is sure that the node which it was given is gon
   t.is(gone.state.value, "waiting-to-request");
   const again = after(...polling, unknown, "pollBackoff", unknown, "pollBackoff", unknown, "joinRetry", refused);
   t.is(again.state.value, "waiting-to-request");
-  // Who has a certificate is a node of the cluster until somebody removes it.
+  // A node with a certificate belongs to the cluster until somebody removes it.
   const renewing = [holding, { type: "renewal.forced" }, "forcedDelay", accepted] as const;
   const kept = after(...renewing, unknown, "pollBackoff", unknown, "pollBackoff", unknown);
   t.is(kept.state.value, "waiting-to-poll");
 });
 
-test("what the disk holds can make the start a failure that says why", (t) => {
+test("invalid data on disk fails the start with the reason", (t) => {
   const failed = after({ kind: "failed", reason: "expired" });
   t.is(failed.state.value, "failed");
   t.deepEqual(failed.effects.find(({ type }) => type === "announceFailure")?.params, { reason: "expired" });
 });
 
-test("who is told to renew while a request is under way sends another one after it", (t) => {
+test("a node told to renew during a request sends another one after it", (t) => {
   const asked = [{ type: "renewal.forced" }, "forcedDelay"] as const;
   const told = after(
     holding,
@@ -224,7 +224,7 @@ test("who is told to renew while a request is under way sends another one after 
   t.is(done.state.value, "valid");
 });
 
-test("a request that an older one overtook is made again, once it is sure that no manager merely lags", (t) => {
+test("a request overtaken by an older one is repeated, once it is certain that no manager merely lags", (t) => {
   const superseded: AgentCertificateEvent = { type: "poll.superseded", reason: "older" };
   const polling = [{ type: "renewal.forced" }, "forcedDelay", accepted] as const;
   const first = after(holding, ...polling, superseded);

@@ -1,4 +1,4 @@
-// Which secrets and configs a task's driver is handed, and when.
+// Which secrets and configs a task's driver gets, and when.
 import test from "ava";
 import type { DriverTask } from "../../actors/agent/agent-ports.ts";
 import {
@@ -21,7 +21,7 @@ import {
 } from "../../proto/gen/messages.ts";
 import { change, task, World } from "./agent-world.ts";
 
-/** A world that notes what drivers are asked to prepare. */
+/** A world that records the preparations requested from drivers. */
 function noting(): { readonly world: World; readonly prepared: DriverTask[] } {
   const world = new World();
   const prepared: DriverTask[] = [];
@@ -58,7 +58,7 @@ function needing(secretIds: readonly string[], fields: Partial<Task> = {}): Task
 const texts = (contents: DriverTask["secrets"] | undefined): Readonly<Record<string, string>> =>
   Object.fromEntries([...(contents ?? [])].map(([id, { data }]) => [id, Buffer.from(data).toString()]));
 
-test("a task is handed what it references and nothing else, its own secret before the common one", async (t) => {
+test("a task gets only what it references, its own secret before the common one", async (t) => {
   const { prepared, world } = noting();
   await world.serving();
   const config = Config.create({
@@ -70,7 +70,7 @@ test("a task is handed what it references and nothing else, its own secret befor
     secret("s1", "one"),
     secret("s2", "common"),
     secret("s2.t1", "own"),
-    secret("s3", "not asked for"),
+    secret("s3", "not referenced"),
     update({ config }),
   ];
   world.assign({ type: Kind.COMPLETE, resultsIn: "1", changes });
@@ -81,7 +81,7 @@ test("a task is handed what it references and nothing else, its own secret befor
   t.deepEqual([...(prepared[0]?.configs.values() ?? [])][0]?.template, "golang");
 });
 
-test("L3: after a kill -9, a task that had not started waits for its secrets, and is prepared with them", async (t) => {
+test("L3: after a kill -9, a task that had not started waits for its secrets and is prepared with them", async (t) => {
   const { prepared, world } = noting();
   await world.serving();
   const ready = needing(["s1"], { desiredState: TaskState.READY });
@@ -93,7 +93,7 @@ test("L3: after a kill -9, a task that had not started waits for its secrets, an
   world.node.start();
   await world.until(() => world.streams.length === 2);
   await world.pass(2_000);
-  t.deepEqual(prepared, [], "nobody has said yet what is assigned");
+  t.deepEqual(prepared, [], "no manager has sent the assignments yet");
   t.deepEqual(world.agent.tasks(), [{ id: "t1", state: TaskState.READY }]);
   world.assign({ type: Kind.COMPLETE, resultsIn: "1", changes: [change(needing(["s1"])), secret("s1", "one")] });
   await world.until(() => world.machine.running().length === 1);
@@ -103,7 +103,7 @@ test("L3: after a kill -9, a task that had not started waits for its secrets, an
   );
 });
 
-test("L3: a task that is no longer assigned after a kill -9 is forgotten without having been prepared", async (t) => {
+test("L3: a task that is no longer assigned after a kill -9 is forgotten without being prepared", async (t) => {
   const { prepared, world } = noting();
   await world.serving();
   const ready = needing(["s1"], { desiredState: TaskState.READY });

@@ -1,5 +1,5 @@
-// A node's driver plugins as its manager sees them: one whose executable is gone when the agent starts anew, while tasks of it
-// run, and one that says something new of itself.
+// A node's driver plugins as its manager sees them: one whose executable is missing when the agent restarts while its tasks
+// run, and one whose fingerprint changes.
 import test from "ava";
 import { unreachableMsMax } from "../../actors/agent/agent-tasks.ts";
 import { Any, DriverSpec, GenericRuntimeSpec, TaskSpec, TaskState } from "../../proto/gen/messages.ts";
@@ -16,7 +16,7 @@ const spec = TaskSpec.create({
   }),
 });
 
-/** Between two looks of a session at the description, as machines/agent/agent-session.ts has it. */
+/** Interval at which a session checks the description, as in machines/agent/agent-session.ts. */
 const lookMs = 20_000;
 
 const calm = {
@@ -32,7 +32,7 @@ const calm = {
   networkFailure: 0,
 };
 
-/** An agent with a task on its plugin, which was killed and started again without the plugin's executable. */
+/** An agent with a task on its plugin, killed and restarted without the plugin's executable. */
 async function withoutPlugin(options: { readonly isPluginAlive: boolean }) {
   const world = new World();
   const { clock, random, trace } = world.simulation;
@@ -53,7 +53,7 @@ async function withoutPlugin(options: { readonly isPluginAlive: boolean }) {
   return { world, drivers, putBack: () => (isHere = true) };
 }
 
-test("a task whose driver was taken away goes on and is stopped by its process, and the node says what is missing", async (t) => {
+test("a task whose driver was removed continues and is stopped through its process, and the node reports what is missing", async (t) => {
   const { drivers, world } = await withoutPlugin({ isPluginAlive: true });
   t.deepEqual(drivers.running(), ["t1"]);
   t.is(world.statesOf("t1").at(-1), TaskState.RUNNING);
@@ -65,7 +65,7 @@ test("a task whose driver was taken away goes on and is stopped by its process, 
   t.deepEqual(drivers.running(), []);
 });
 
-test("a task whose driver cannot be asked counts as running, and is stopped once the driver is put back", async (t) => {
+test("a task whose driver does not answer counts as running, and is stopped once the driver is restored", async (t) => {
   const { drivers, putBack, world } = await withoutPlugin({ isPluginAlive: false });
   t.is(world.statesOf("t1").at(-1), TaskState.RUNNING);
   world.assignAll(task("t1", { spec, desiredState: TaskState.SHUTDOWN }));
@@ -82,7 +82,7 @@ test("a task whose driver cannot be asked counts as running, and is stopped once
   t.deepEqual(drivers.running(), []);
 });
 
-test("an agent that is to stop everything gives up a task whose driver never serves, and a later one finds it", async (t) => {
+test("an agent that must stop everything abandons a task whose driver never serves, and a later agent finds it", async (t) => {
   const { drivers, putBack, world } = await withoutPlugin({ isPluginAlive: false });
   void world.agent.shutdown(true);
   await world.pass(unreachableMsMax - 5_000);
@@ -99,7 +99,7 @@ test("an agent that is to stop everything gives up a task whose driver never ser
   t.deepEqual(drivers.running(), []);
 });
 
-test("an agent that is to end while it still reads its data leaves no plugin's process behind", async (t) => {
+test("an agent stopped while it still reads its data leaves no plugin process behind", async (t) => {
   for (let ms = 0; ms < 30; ms++) {
     const world = new World();
     const { clock, random, trace } = world.simulation;
@@ -111,13 +111,17 @@ test("an agent that is to end while it still reads its data leaves no plugin's p
     void world.agent.shutdown(true);
     await world.until(() => world.agent.state().kind === "stopped");
     for (let after = 0; after < 30; after++) {
-      t.is(drivers.machine.livePlugins, 0, `${after} ms after the end of one that was told to end after ${ms} ms`);
+      t.is(
+        drivers.machine.livePlugins,
+        0,
+        `${after} ms after the end of an agent that was told to stop after ${ms} ms`,
+      );
       await world.pass(1);
     }
   }
 });
 
-test("the process of a plugin that was taken away and has no tasks is ended", async (t) => {
+test("the process of a removed plugin without tasks is ended", async (t) => {
   const world = new World();
   const { clock, random, trace } = world.simulation;
   const drivers = new SimDrivers(clock, random.fork("drivers"), trace, calm, null);
@@ -136,7 +140,7 @@ test("the process of a plugin that was taken away and has no tasks is ended", as
   );
 });
 
-test("what a driver says of itself reaches the manager while the session lives, however often it changes", async (t) => {
+test("changes of a driver's fingerprint reach the manager during the session, however many there are", async (t) => {
   const world = new World();
   const { clock, random, trace } = world.simulation;
   const drivers = new SimDrivers(clock, random.fork("drivers"), trace, calm, null);

@@ -1,4 +1,4 @@
-// Which roots the certificate that a node holds vouches for, whatever the clocks of its machine and its manager show.
+// Which roots a node's certificate authenticates, whatever the clocks of its machine and its manager show.
 import test from "ava";
 import { KeptIdentity } from "../../actors/agent/agent-identity.ts";
 import * as pki from "../../runtime/pki/index.ts";
@@ -33,7 +33,7 @@ for (const [title, offMs] of [
   ["has expired", -100 * 24 * hourMs],
   ["is valid now", 0],
 ] as const) {
-  test(`a certificate that ${title} vouches for the root that issued it, and for no other`, async (t) => {
+  test(`a certificate that ${title} authenticates the root that issued it, and no other`, async (t) => {
     const now = Date.now();
     const { identity, rootPem } = await heldBy(now, now + offMs);
     t.true(identity.vouchesFor(rootPem));

@@ -1,4 +1,4 @@
-// The session chart alone: one event in, state and effects out; and what is decided about managers.
+// The session chart alone: one event in, state and effects out; and the choice of managers.
 import test from "ava";
 import fc from "fast-check";
 import { initialTransition, transition, type SnapshotFrom } from "xstate";
@@ -25,7 +25,7 @@ function after(...events: readonly AgentSessionEvent[]): Step {
   return { state, effects: effects as unknown as Step["effects"] };
 }
 
-/** The chart's own effects; timers and announcements are asked for by name where they matter. */
+/** The chart's own effects; timers and announcements are requested by name where they matter. */
 const names = ({ effects }: Step): readonly string[] =>
   effects.map(({ type }) => type).filter((type) => !type.startsWith("xstate.") && type !== "announce");
 const delays = ({ effects }: Step): readonly unknown[] =>
@@ -46,7 +46,7 @@ const assignments = (complete: boolean, appliesTo: string, resultsIn: string): A
   resultsIn,
 });
 
-test("A1: nothing is opened beside the session before its first message", (t) => {
+test("A1: no other stream opens before the session's first message", (t) => {
   const opening = after(wanted, reached);
   t.true(opening.state.matches({ engaged: "registering" }));
   t.deepEqual(names(opening), ["openSession"]);
@@ -56,11 +56,11 @@ test("A1: nothing is opened beside the session before its first message", (t) =>
   t.is(serving.state.context.sessionId, "s1");
 });
 
-test("A1: a manager that is silent for the registration timeout has failed", (t) => {
+test("A1: a manager that is silent for the registration timeout counts as failed", (t) => {
   t.deepEqual(delays(after(wanted, reached)), [5_000]);
 });
 
-test("A2: a message that does not continue the one before it ends the session unapplied", (t) => {
+test("A2: a message that does not continue the previous one ends the session unapplied", (t) => {
   const serving = [wanted, reached, message("s1")];
   t.deepEqual(names(after(...serving, assignments(true, "", "1"), assignments(false, "1", "2"))), ["applyAssignments"]);
   for (const bad of [[assignments(false, "1", "2")], [assignments(true, "", "1"), assignments(false, "9", "10")]]) {
@@ -81,7 +81,7 @@ test("A3, A4: a failure ends the connection and keeps the session's id", (t) => 
   t.like(end.state.context, { sessionId: "s1", reason: "gone", addr: "" });
 });
 
-test("waits grow as SwarmKit's do and begin anew after a registration", (t) => {
+test("delays grow as SwarmKit's do and reset after a registration", (t) => {
   const bounds: number[] = [];
   let [state] = transition(agentSessionMachine, after().state, wanted);
   for (let at = 0; at < 8; at += 1) {
@@ -98,14 +98,14 @@ test("waits grow as SwarmKit's do and begin anew after a registration", (t) => {
   t.is(state.context.backoffMs, 100);
 });
 
-test("heartbeats follow the period that the manager hands out, unless it hands out none", (t) => {
+test("heartbeats follow the manager's period, or a default if it sends none", (t) => {
   const serving = [wanted, reached, message("s1")];
   t.deepEqual(delays(after(...serving, { type: "heartbeat.answered", periodMs: 700 })), [700]);
   t.deepEqual(delays(after(...serving, { type: "heartbeat.answered", periodMs: 0 })), [5_000]);
   t.deepEqual(delays(after(...serving, { type: "heartbeat.answered", periodMs: 1 })), [100]);
 });
 
-test("a changed description registers again at once, a same one changes nothing", (t) => {
+test("a changed description registers again at once, and an unchanged one does nothing", (t) => {
   const serving = [wanted, reached, message("s1"), { type: "identity.changed" }] as const;
   t.deepEqual(names(after(...serving)), ["compareDescription"]);
   t.deepEqual(names(after(...serving, { type: "description.same" })), []);
@@ -130,7 +130,7 @@ const manager = (nodeId: string, weight: number): KnownManager => ({
   unreached: 0,
 });
 
-test("the heavier manager is chosen nearly always, one without weight only for want of a better", (t) => {
+test("the manager with the higher weight is chosen nearly always, and one without weight only if there is no other", (t) => {
   const managers = [manager("a", 0), manager("b", 200), manager("c", -10)];
   t.is(chooseManager(managers, 0.5)?.nodeId, "b");
   t.is(chooseManager(managers, 0)?.nodeId, "a");
@@ -138,14 +138,14 @@ test("the heavier manager is chosen nearly always, one without weight only for w
   t.is(chooseManager([], 0.5), null);
 });
 
-test("weights move half way with each experience and stay within bounds", (t) => {
+test("weights move halfway with each experience and stay within bounds", (t) => {
   const [a] = observeManager([manager("a", 10)], manager("a", 0), -10);
   t.is(a?.weight, 0);
   t.is(observeManager([manager("a", 256)], manager("a", 0), 1_000)[0]?.weight, 256);
   t.is(observeManager([manager("a", 3)], manager("a", 0), 10)[0]?.weight, 7);
 });
 
-test("G1: whatever managers list, the agent is never left without one", (t) => {
+test("G1: whatever managers list, the agent always keeps one", (t) => {
   const peer = fc.record({
     nodeId: fc.constantFrom("a", "b", "c"),
     addr: fc.constantFrom("", "x:1", "y:1"),
@@ -166,7 +166,7 @@ test("G1: whatever managers list, the agent is never left without one", (t) => {
   t.pass();
 });
 
-test("G2: of managers that cannot be reached every one is tried before any is tried again, until there is a session", (t) => {
+test("G2: each unreachable manager is tried once before any is tried again, until there is a session", (t) => {
   const weights = fc.array(fc.integer({ min: -256, max: 256 }), { minLength: 2, maxLength: 7 });
   const rolls = fc.array(fc.double({ min: 0, max: 0.999_999, noNaN: true }), { minLength: 21, maxLength: 21 });
   fc.assert(
@@ -188,10 +188,10 @@ test("G2: of managers that cannot be reached every one is tried before any is tr
   const failed = noteUnreached([manager("a", 200), manager("b", 0)], manager("a", 0));
   t.is(chooseManager(failed, 0.5)?.nodeId, "b");
   const listed = failed.map(({ nodeId, addr, weight }) => ({ nodeId, addr, weight }));
-  t.is(chooseManager(replaceManagers(failed, listed), 0.5)?.nodeId, "a", "a session ends the count");
+  t.is(chooseManager(replaceManagers(failed, listed), 0.5)?.nodeId, "a", "a session resets the count");
 });
 
-test("managers that are no longer listed are forgotten, the others keep what is known of them", (t) => {
+test("managers that are no longer listed are forgotten, and the others keep their weights", (t) => {
   const next = replaceManagers(
     [manager("a", 100), manager("b", 100)],
     [

@@ -1,4 +1,4 @@
-// The task chart alone: which states are passed, what is reported, and what a stop or a removal does at each point.
+// The task chart alone: the states passed, the reports, and the effect of a stop or a removal at each point.
 import test from "ava";
 import { initialTransition, transition, type SnapshotFrom } from "xstate";
 import { planAssignments } from "../../machines/agent/agent-assignments.ts";
@@ -63,7 +63,7 @@ const exited = (code: number): AgentTaskEvent => ({
 });
 const refused: AgentTaskEvent = { type: "run.refused", reason: "no" };
 
-test("a task that ends by itself passes every state", (t) => {
+test("a task that exits by itself passes every state", (t) => {
   const all = [TaskState.ACCEPTED, TaskState.PREPARING, TaskState.READY, TaskState.STARTING, TaskState.RUNNING];
   const done = life({}, absent, prepared, started, exited(0));
   t.deepEqual(states(done), [...all, TaskState.COMPLETE]);
@@ -78,7 +78,7 @@ test("a task that ends by itself passes every state", (t) => {
   });
 });
 
-test("K2: a task rests below its desired state and goes on when that rises", (t) => {
+test("K2: a task rests below its desired state and continues when that rises", (t) => {
   t.is(life({ desired: TaskState.NEW }, absent).state.value, "accepted");
   t.is(life({ desired: TaskState.READY }, absent, prepared).state.value, "ready");
   t.is(
@@ -91,31 +91,31 @@ test("K2: a task rests below its desired state and goes on when that rises", (t)
   t.is(lowered.state.context.desired, TaskState.RUNNING);
 });
 
-test("K4: what is wrong before the start rejects, what goes wrong from it on fails", (t) => {
+test("K4: an error before the start rejects the task, and one from then on fails it", (t) => {
   t.is(states(life({}, refused)).at(-1), TaskState.REJECTED);
   t.is(states(life({}, absent, refused)).at(-1), TaskState.REJECTED);
   t.is(states(life({}, absent, prepared, refused)).at(-1), TaskState.FAILED);
 });
 
-test("K3: a task that had been started is found or has failed, and is not started again", (t) => {
+test("K3: a task that had been started is recovered or fails, and is not started again", (t) => {
   for (const before of [TaskState.STARTING, TaskState.RUNNING]) {
     t.deepEqual(life({ before }, absent).acts, ["look"]);
     t.is(states(life({ before }, absent)).at(-1), TaskState.FAILED);
     t.deepEqual(life({ before }, { type: "run.found", pid: 9 }).state.value, { up: "running" });
     t.is(states(life({ before }, exited(0))).at(-1), TaskState.COMPLETE);
   }
-  // Not started before, as far as the record says, yet there: the crash came between the start and the record.
+  // Running although the record has no start: the crash came between the start and the record.
   t.deepEqual(life({ before: TaskState.PREPARING }, { type: "run.found", pid: 9 }).state.value, { up: "running" });
   t.is(life({ before: TaskState.PREPARING }, absent).state.value, "preparing");
 });
 
-test("a task in a terminal state is not even looked for", (t) => {
+test("a task in a terminal state is not recovered", (t) => {
   const ended = life({ before: TaskState.COMPLETE });
   t.is(ended.state.value, "ended");
   t.deepEqual(ended.reports, []);
 });
 
-test("a stop ends a task in every state, and a start under way is waited for", (t) => {
+test("a stop ends a task in every state, after a start in progress has finished", (t) => {
   for (const events of [[absent], [absent, prepared, started]]) {
     const stopping = life({}, ...events, stop);
     t.is(stopping.state.value, "stopping");
@@ -124,7 +124,7 @@ test("a stop ends a task in every state, and a start under way is waited for", (
   }
   t.is(life({}, absent, prepared, stop).state.value, "starting");
   t.is(life({}, absent, prepared, stop, started).state.value, "stopping");
-  // Its exit arrives as well: the stop has caused it, and it is not reported twice.
+  // Its exit is reported too: the stop caused it, and it is not reported twice.
   const both = life({}, absent, prepared, started, stop, exited(143), stopped, exited(143));
   t.deepEqual(states(both).slice(-1), [TaskState.SHUTDOWN]);
   t.false(both.acts.includes("reportUnexpected"));
@@ -150,7 +150,7 @@ test("K1, K5: a removal ends what runs, forgets, and reports nothing more", (t) 
 
 const told = (state: TaskState, message = "", err = "") => ({ state, message, err });
 
-test("K1: a report that is not higher than the newest is no news, unless a health check says it", (t) => {
+test("K1: a report that is not higher than the newest is dropped, unless it comes from a health check", (t) => {
   t.true(isNews(told(TaskState.STARTING), told(TaskState.RUNNING)));
   t.false(isNews(told(TaskState.RUNNING), told(TaskState.RUNNING, "started")));
   t.false(isNews(told(TaskState.FAILED), told(TaskState.RUNNING)));
@@ -165,7 +165,7 @@ const missed: AgentTaskEvent = { type: "health.missed", reason: "refused" };
 const lost: AgentTaskEvent = { type: "health.lost", reason: "3 checks failed" };
 const checked = { isChecked: true };
 
-test("K6: a task with a health check is STARTING until it passes, and says what fails meanwhile", (t) => {
+test("K6: a task with a health check is STARTING until the check passes, and reports what fails meanwhile", (t) => {
   const waits = life(checked, absent, prepared, started, missed);
   t.deepEqual(waits.state.value, { up: "proving" });
   t.deepEqual(waits.acts.slice(-2), ["awaitExit", "check"]);
@@ -174,12 +174,12 @@ test("K6: a task with a health check is STARTING until it passes, and says what 
   t.deepEqual(runs.state.value, { up: "running" });
   t.is(states(runs).at(-1), TaskState.RUNNING);
   const over = life(checked, absent, prepared, started, exited(0));
-  t.is(states(over).at(-1), TaskState.COMPLETE, "one that has done its work was well enough");
+  t.is(states(over).at(-1), TaskState.COMPLETE, "a task that has completed its work was healthy enough");
   t.is(over.acts.at(-1), "endCheck");
   t.is(life(checked, absent, prepared, started, stop).state.value, "stopping");
 });
 
-test("K6: an unhealthy task is stopped and has failed, whenever it became so and however it exits", (t) => {
+test("K6: an unhealthy task is stopped and fails, whenever it became unhealthy and however it exits", (t) => {
   for (const events of [[], [passed]]) {
     const failing = life(checked, absent, prepared, started, ...events, lost);
     t.is(failing.state.value, "failing");
@@ -200,7 +200,7 @@ test("K6: an unhealthy task is stopped and has failed, whenever it became so and
   }
 });
 
-test("K6: a later agent goes on checking what runs, proves what was not proven, and ends what was unhealthy", (t) => {
+test("K6: a later agent continues the checks of running tasks, including unproven ones, and ends unhealthy ones", (t) => {
   const found: AgentTaskEvent = { type: "run.found", pid: 9 };
   t.deepEqual(life({ ...checked, before: TaskState.STARTING }, found).state.value, { up: "proving" });
   const running = life({ ...checked, before: TaskState.RUNNING }, found);
@@ -231,7 +231,7 @@ test("a failed run's report keeps code, signal and output", (t) => {
   );
 });
 
-test("a message's changes are sorted by kind, and a complete one removes what it does not name", (t) => {
+test("a message's changes are sorted by kind, and a complete message removes what it does not list", (t) => {
   const change = (assignment: Partial<Assignment>, action: Action = Action.UPDATE) =>
     AssignmentChange.create({ assignment: Assignment.create(assignment), action });
   const changes = [

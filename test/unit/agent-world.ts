@@ -57,18 +57,18 @@ export interface Report {
   readonly status: TaskStatus;
 }
 
-/** What the manager does; tests change it while the world runs. */
+/** The manager's behaviour; tests change it while the world runs. */
 export interface Script {
   rootPem: string;
   issuerRoot: string;
   validitySeconds: number;
   periodMs: number;
   managers: readonly WeightedPeer[];
-  /** Throws to refuse. */
+  /** Throws to reject. */
   onSession: (request: SessionRequest) => void;
   onReport: (request: UpdateTaskStatusRequest) => void;
   node: (nodeId: string) => Node | null;
-  /** Roots, besides its own, to which a certificate leads, as during a rotation. */
+  /** Roots, besides its own, to which a certificate chains, as during a rotation. */
   crossRoots: readonly string[];
 }
 
@@ -83,9 +83,9 @@ export class World {
   heartbeats = 0;
   readonly script: Script;
   readonly machine: SimMachine;
-  /** What looks at the node's ports find. */
+  /** Results of checks of the node's ports. */
   probe: () => Promise<ProbeOutcome> = async () => ({ kind: "passed" });
-  /** Of each life of the agent; null: it has none. */
+  /** For each life of the agent; null: it has none. */
   plugins: ((clock: ProcessClock) => AgentPlugins) | null = null;
   /** How long its disk takes to read a record. */
   readMs = 0;
@@ -162,7 +162,7 @@ export class World {
   async until(condition: () => boolean, withinMs = 60_000): Promise<void> {
     const end = await this.clock.run({ until: condition, untilMs: this.clock.now() + withinMs });
     if (end !== "until")
-      throw new Error(`not within ${withinMs} ms; the agent is ${JSON.stringify(this.agent?.state())}`);
+      throw new Error(`timed out after ${withinMs} ms; the agent is ${JSON.stringify(this.agent?.state())}`);
   }
 
   async pass(ms: number): Promise<void> {

@@ -40,7 +40,7 @@ test("an agent joins with its token and describes its node to the manager", asyn
   t.is(world.sessions.length, 1);
 });
 
-test("C7: an agent whose clock is off joins as one node: at once with a clock that is behind, else when that is set right", async (t) => {
+test("C7: an agent with a wrong clock joins as one node: at once if the clock is behind, else when it is corrected", async (t) => {
   const dayMs = 86_400_000;
   const behind = new World();
   behind.node.jumpClock(-dayMs);
@@ -87,7 +87,7 @@ test("a malformed token contacts nobody", async (t) => {
   t.deepEqual(world.agent.state(), { kind: "failed", reason: "invalid join token" });
 });
 
-test("a join to a manager that is not there fails after five tries and says where", async (t) => {
+test("a join to a manager that is not running fails after five attempts and names the address", async (t) => {
   const world = new World();
   world.manager.crash();
   world.node.start();
@@ -99,7 +99,7 @@ test("a join to a manager that is not there fails after five tries and says wher
   );
 });
 
-test("a task goes through its states in order, one call each, and is stopped when that is desired", async (t) => {
+test("a task goes through its states in order with one call each, and stops when requested", async (t) => {
   const world = await new World().serving();
   let most = 0;
   world.script.onReport = ({ updates }) => (most = Math.max(most, updates.length));
@@ -133,7 +133,7 @@ test("a task goes through its states in order, one call each, and is stopped whe
   );
 });
 
-test("a task whose desired state is READY waits, and starts when more is desired", async (t) => {
+test("a task whose desired state is READY waits, and starts when that rises", async (t) => {
   const world = await new World().serving();
   world.assignAll(task("t1", { desiredState: TaskState.READY }));
   await world.pass(5_000);
@@ -141,7 +141,7 @@ test("a task whose desired state is READY waits, and starts when more is desired
   t.deepEqual(world.machine.running(), []);
   world.assign({ type: Kind.INCREMENTAL, appliesTo: "1", resultsIn: "2", changes: [change(task("t1"))] });
   await world.until(() => world.statesOf("t1").includes(TaskState.RUNNING));
-  // A desired state never falls.
+  // A desired state never decreases.
   world.assign({
     type: Kind.INCREMENTAL,
     appliesTo: "2",
@@ -152,14 +152,14 @@ test("a task whose desired state is READY waits, and starts when more is desired
   t.deepEqual(world.machine.running(), ["t1"]);
 });
 
-test("containers are rejected in words that say what the node can run", async (t) => {
+test("containers are rejected with a message that says what the node can run", async (t) => {
   const world = await new World().serving();
   world.assignAll(task("t1", { spec: TaskSpec.create({ container: ContainerSpec.create({ image: "alpine" }) }) }));
   await world.until(() => world.statesOf("t1").includes(TaskState.REJECTED));
   t.is(world.lastReport("t1").err, "unsupported runtime: this node runs tasks of kind exec, not containers");
 });
 
-test("tasks that a complete set does not list are ended and forgotten", async (t) => {
+test("tasks missing from a complete set are ended and forgotten", async (t) => {
   const world = await new World().serving();
   world.assignAll(task("t1"), task("t2"));
   await world.until(() => world.machine.running().length === 2);
@@ -172,7 +172,7 @@ test("tasks that a complete set does not list are ended and forgotten", async (t
   );
 });
 
-test("a task that the manager believes to run, but that this node has never seen, has failed", async (t) => {
+test("a task that the manager believes to run, but that this node has never seen, fails", async (t) => {
   const world = await new World().serving();
   world.assignAll(task("t1", { status: TaskStatus.create({ state: TaskState.RUNNING }) }));
   await world.until(() => world.statesOf("t1").includes(TaskState.FAILED));
@@ -180,7 +180,7 @@ test("a task that the manager believes to run, but that this node has never seen
   t.deepEqual(world.machine.running(), []);
 });
 
-test("after a kill -9 the agent finds its tasks, starts none twice and reports them in its new session", async (t) => {
+test("after a kill -9 the agent recovers its tasks, starts none twice and reports them in its new session", async (t) => {
   const world = await new World().serving();
   world.assignAll(task("t1"), task("t2", { desiredState: TaskState.READY }));
   await world.until(
@@ -207,7 +207,7 @@ for (const { was, ends } of [
   { was: TaskState.RUNNING, ends: [TaskState.FAILED] },
   { was: TaskState.COMPLETE, ends: [] },
 ])
-  test(`L3: an agent whose disk is an older one does not start again what its manager knows to be in state ${was}`, async (t) => {
+  test(`L3: an agent with an older disk does not restart a task that its manager has in state ${was}`, async (t) => {
     const world = await new World().serving();
     world.assignAll(task("t1", { desiredState: TaskState.READY }));
     await world.until(() => world.statesOf("t1").includes(TaskState.READY));
@@ -233,7 +233,7 @@ for (const { was, ends } of [
     );
   });
 
-test("L3: after a kill -9 nothing is started that was not, before a manager has said that it is still assigned", async (t) => {
+test("L3: after a kill -9, unstarted tasks do not start before a manager confirms their assignment", async (t) => {
   const world = await new World().serving();
   const hanging = world.machine.driver.bind(world.machine);
   world.machine.driver = (kind, clock) => ({ ...hanging(kind, clock), prepare: () => new Promise(() => {}) });
@@ -252,7 +252,7 @@ test("L3: after a kill -9 nothing is started that was not, before a manager has 
   t.deepEqual(world.machine.running(), ["t1"]);
 });
 
-test("a session that ends is rebuilt with its id, and every task's newest state is told again", async (t) => {
+test("an ended session is rebuilt with its id, and every task's newest state is reported again", async (t) => {
   const world = await new World().serving();
   world.assignAll(task("t1"));
   await world.until(() => world.statesOf("t1").includes(TaskState.RUNNING));
@@ -281,7 +281,7 @@ test("a manager that was away for a while is found again, whatever the tasks did
   t.deepEqual(world.statesOf("t1"), [TaskState.RUNNING]);
 });
 
-test("a status that the manager does not want is dropped, one that fails is told again in the next session", async (t) => {
+test("a status that the manager rejects is dropped, and one whose call fails is reported again in the next session", async (t) => {
   const world = await new World().serving();
   let refusals = 1;
   world.script.onReport = ({ updates }) => {
@@ -297,11 +297,11 @@ test("a status that the manager does not want is dropped, one that fails is told
   t.deepEqual(
     states,
     [...states].sort((a, b) => a - b),
-    "states never fall",
+    "states never decrease",
   );
 });
 
-test("an assignments message that skips one makes the agent ask for everything anew", async (t) => {
+test("a gap in the assignment messages makes the agent request everything again", async (t) => {
   const world = await new World().serving();
   world.assignAll(task("t1"));
   await world.until(() => world.statesOf("t1").includes(TaskState.RUNNING));
@@ -311,7 +311,7 @@ test("an assignments message that skips one makes the agent ask for everything a
   t.deepEqual(world.machine.running(), ["t1"]);
 });
 
-test("a manager that hands out no heartbeat period does not get a flood", async (t) => {
+test("a manager that sends no heartbeat period is not flooded", async (t) => {
   const world = new World();
   world.script.periodMs = 0;
   await world.serving();
@@ -333,7 +333,7 @@ test("ROTATE makes the agent renew its certificate without disturbing its sessio
 test("a certificate is renewed between 50 and 80 % of its lifetime", async (t) => {
   const world = new World();
   world.script.periodMs = 600_000;
-  // With the hour that it is dated back: 11 hours.
+  // Including the hour by which it is backdated: 11 hours.
   world.script.validitySeconds = 10 * 3_600;
   await world.serving();
   const hour = 3_600_000;
@@ -344,14 +344,14 @@ test("a certificate is renewed between 50 and 80 % of its lifetime", async (t) =
   t.is(world.sessions.length, 1);
 });
 
-test("a root to which the node's certificate does not lead is ignored", async (t) => {
+test("a root to which the node's certificate does not chain is ignored", async (t) => {
   const world = await new World().serving();
   world.tell({ RootCA: new TextEncoder().encode("SIMULATED ROOT 2\n") });
   await world.pass(30_000);
   t.is(world.sessions.length, 1);
 });
 
-test("a new root to which the certificate leads is kept, and the manager is told in the same session", async (t) => {
+test("a new root to which the certificate chains is kept and reported to the manager in the same session", async (t) => {
   const world = await new World().serving();
   world.script.crossRoots = ["SIMULATED ROOT 2\n"];
   world.script.rootPem = "SIMULATED ROOT 2\n";
@@ -377,7 +377,7 @@ test("a new root is kept although the node's clock was set to before its certifi
   t.is(text(trusted), "SIMULATED ROOT 2\n");
 });
 
-test("a renewal that leads to a root which the node has missed fetches that root", async (t) => {
+test("a renewal that chains to a root which the node has missed fetches that root", async (t) => {
   const world = await new World().serving();
   world.script.crossRoots = ["SIMULATED ROOT 2\n"];
   world.script.rootPem = "SIMULATED ROOT 2\n";
@@ -401,7 +401,7 @@ test("the managers list is kept, pruned and never emptied", async (t) => {
   await world.pass(1_000);
   world.sessions[0]?.sink.end(new RpcError(Status.ABORTED, "again"));
   await world.until(() => world.sessions.length === 2);
-  // The only manager is now said to be elsewhere: the old place is not dialled again.
+  // The only manager is now listed elsewhere: the old address is not dialled again.
   world.tell({ managers: [peer("10.0.0.9:2377")] });
   await world.pass(1_000);
   world.sessions[1]?.sink.end(new RpcError(Status.ABORTED, "again"));
@@ -411,7 +411,7 @@ test("the managers list is kept, pruned and never emptied", async (t) => {
   t.regex(state.kind === "connecting" ? state.reason : "", /10\.0\.0\.9:2377/);
 });
 
-test("G2: an agent that reaches no manager tries each one before it tries any again", async (t) => {
+test("G2: an agent that reaches no manager tries each one before it repeats any", async (t) => {
   const world = await new World().serving();
   const dead = ["10.0.0.7:2377", "10.0.0.8:2377", "10.0.0.9:2377"];
   world.tell({ managers: dead.map((addr) => peer(addr)) });
@@ -427,7 +427,7 @@ test("G2: an agent that reaches no manager tries each one before it tries any ag
   for (const round of [0, 3, 6]) t.deepEqual(tried.slice(round, round + 3).toSorted(), dead, tried.join());
 });
 
-test("a clean shutdown leaves no task behind and tells the manager nothing", async (t) => {
+test("a clean shutdown leaves no task behind and reports nothing to the manager", async (t) => {
   const world = await new World().serving();
   world.assignAll(task("t1"), task("t2"));
   await world.until(() => world.machine.running().length === 2);

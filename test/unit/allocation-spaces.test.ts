@@ -1,4 +1,4 @@
-// Numbers, addresses, subnets and ids that are given out: never twice, never lost.
+// Allocated numbers, addresses, subnets and ids: never twice, never lost.
 import test from "ava";
 import fc from "fast-check";
 import { AddressSpace } from "../../machines/allocation/addresses.ts";
@@ -17,7 +17,7 @@ const operations = fc.array(
   { maxLength: 400, size: "max" },
 );
 
-test("numbers behave as a set of taken ones, whatever the size", (t) => {
+test("a number space behaves like a set of used numbers, whatever its size", (t) => {
   fc.assert(
     fc.property(fc.integer({ min: 1, max: 1_100 }), operations, (size, steps) => {
       const space = new NumberSpace(size);
@@ -43,7 +43,7 @@ test("numbers behave as a set of taken ones, whatever the size", (t) => {
   );
 });
 
-test("a number just freed is the last to be given again, and a full space of sixteen million is seen as full at once", (t) => {
+test("a freed number is the last to be allocated again, and a full space of sixteen million is detected at once", (t) => {
   const space = new NumberSpace(8);
   for (let number = 0; number < 5; number += 1) space.take();
   space.release(2);
@@ -67,14 +67,14 @@ function takeAll(space: AddressSpace): readonly string[] {
   return taken;
 }
 
-test("the network's own address, its broadcast, its gateway and what is reserved are never given", (t) => {
+test("the network address, the broadcast address, the gateway and reserved addresses are never allocated", (t) => {
   const space = new AddressSpace([config("10.1.2.0/29", { gateway: "10.1.2.1", reserved: { printer: "10.1.2.3" } })]);
   t.deepEqual(takeAll(space), ["10.1.2.2/29", "10.1.2.4/29", "10.1.2.5/29", "10.1.2.6/29"]);
   t.is(space.room, 0);
   t.deepEqual(takeAll(new AddressSpace([config("10.1.2.4/31")])), ["10.1.2.4/31", "10.1.2.5/31"]);
 });
 
-test("addresses come from the range; others of the subnet can be asked for", (t) => {
+test("addresses come from the range; others of the subnet can be requested", (t) => {
   const space = new AddressSpace([config("10.1.0.0/16", { range: "10.1.5.0/30", gateway: "10.1.0.1" })]);
   t.deepEqual(takeAll(space), ["10.1.5.0/16", "10.1.5.1/16", "10.1.5.2/16", "10.1.5.3/16"]);
   t.deepEqual(space.takeExactly("10.1.9.9"), { address: "10.1.9.9/16" });
@@ -86,7 +86,7 @@ test("addresses come from the range; others of the subnet can be asked for", (t)
   t.is(space.take(), "10.1.5.1/16");
 });
 
-test("a second subnet is used once the first is full, and IPv6 addresses are given too", (t) => {
+test("a second subnet is used once the first is full, and IPv6 addresses are allocated too", (t) => {
   const space = new AddressSpace([config("10.1.0.0/30", { gateway: "10.1.0.1" }), config("fd00::/64")]);
   t.deepEqual([space.take(), space.take(), space.take()], ["10.1.0.2/30", "fd00::1/64", "fd00::2/64"]);
   t.deepEqual(space.takeExactly("fd00::1:0:0:9"), { address: "fd00::1:0:0:9/64" });
@@ -95,7 +95,7 @@ test("a second subnet is used once the first is full, and IPv6 addresses are giv
   t.is(space.holders, 3);
 });
 
-test("what is claimed is never given, and what is released can be given again, to the last address", (t) => {
+test("claimed addresses are never allocated, and released ones can be allocated again, to the last address", (t) => {
   const steps = fc.array(fc.tuple(fc.constantFrom("take", "claim", "release"), fc.nat(63)), {
     maxLength: 200,
     size: "max",
@@ -130,7 +130,7 @@ const cidr = (text: string): Prefix => parseCidr(text) as Prefix;
 const show = (prefix: Prefix | null): string | null =>
   prefix === null ? null : `${addressAt(prefix, 0)}/${prefix.length}`;
 
-test("default subnets come one after the other, around what is in use", (t) => {
+test("default subnets come one after the other, skipping those in use", (t) => {
   const space = new SubnetSpace();
   const defaults = { pools: ["10.0.0.0/14", "172.20.0.0/15"], length: 16 };
   t.true(space.claim("own", cidr("10.1.128.0/17")));
@@ -146,7 +146,7 @@ test("default subnets come one after the other, around what is in use", (t) => {
   t.is(show(space.take("h", defaults)), "10.1.0.0/16");
 });
 
-test("subnets never overlap, and all that are given back can be given again", (t) => {
+test("subnets never overlap, and all returned ones can be allocated again", (t) => {
   const steps = fc.array(
     fc.record({ owner: fc.nat(12), asks: fc.option(fc.tuple(fc.nat(255), fc.integer({ min: 20, max: 30 }))) }),
     { maxLength: 80, size: "max" },
@@ -183,7 +183,7 @@ test("subnets never overlap, and all that are given back can be given again", (t
   );
 });
 
-test("VXLAN ids are given from 4096 on, each once, and late again", (t) => {
+test("VXLAN ids are allocated from 4096 on, each once, and reused late", (t) => {
   const space = new VxlanSpace();
   t.true(space.claim("pinned", 4097));
   t.false(space.claim("other", 4097));
@@ -222,7 +222,7 @@ test("IPv4 offsets are read as the general parser reads them", (t) => {
   );
 });
 
-test("IPv6 addresses are written as RFC 5952 says", (t) => {
+test("IPv6 addresses are written as RFC 5952 specifies", (t) => {
   const written = ["::", "::1", "fd00::", "fd00::1:0:0:9", "2001:db8:0:1:1:1:1:1", "1:0:0:2::", "1:2:3:4:5:6:7:8"];
   for (const text of written)
     t.is(addressAt({ family: 6, value: parseAddress(text)?.value ?? 0n, length: 0 }, 0), text);

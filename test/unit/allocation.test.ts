@@ -1,4 +1,4 @@
-// What is given to whom, over any history: nothing twice, nothing lost.
+// Allocations over any history: nothing twice, nothing lost.
 import test from "ava";
 import fc from "fast-check";
 import { Allocation, type Plans } from "../../machines/allocation/allocation.ts";
@@ -28,7 +28,7 @@ const poolLength = 28;
 /** Without network, broadcast and gateway. */
 const roomOfSubnet = 2 ** (32 - poolLength) - 3;
 
-/** A store of plain maps, with an allocator that decides and writes at once, but for writes that get lost. */
+/** A store of plain maps, with an allocator that decides and writes at once, except for lost writes. */
 class World {
   readonly networks = new Map<string, Network>();
   readonly services = new Map<string, Service>();
@@ -112,7 +112,7 @@ class World {
     for (let rounds = 0; rounds < 6; rounds += 1) this.round(() => false);
   }
 
-  /** By network: all that the store says is held. */
+  /** By network: every address that an object in the store holds. */
   held(): ReadonlyMap<string, readonly string[]> {
     const held = new Map<string, string[]>();
     const add = (networkId: string, address: string): void => {
@@ -128,7 +128,7 @@ class World {
     return held;
   }
 
-  /** The first thing that is wrong; null when nothing is. */
+  /** The first violation; null if there is none. */
   fault(): string | null {
     for (const [id, addresses] of this.held())
       if (new Set(addresses).size < addresses.length)
@@ -140,16 +140,16 @@ class World {
         const prefix = parseCidr(subnet) as Prefix;
         if (!containsAddress(prefix, parseAddress(gateway)!)) return `gateway ${gateway} is not in ${subnet}`;
         if (subnets.some((other) => containsRange(other, prefix) || containsRange(prefix, other)))
-          return `${subnet} is another network's too`;
+          return `${subnet} also belongs to another network`;
         subnets.push(prefix);
       }
       ids.push(...vxlanIdsOf(driverState));
     }
-    if (new Set(ids).size < ids.length) return `a VXLAN id is given twice: ${ids.join(" ")}`;
+    if (new Set(ids).size < ids.length) return `a VXLAN id is allocated twice: ${ids.join(" ")}`;
     const ports: string[] = [];
     for (const { endpoint } of this.services.values())
       for (const { protocol, publishedPort } of endpoint?.ports ?? []) ports.push(`${protocol}/${publishedPort}`);
-    return new Set(ports).size < ports.length ? `a port is given twice: ${ports.join(" ")}` : null;
+    return new Set(ports).size < ports.length ? `a port is allocated twice: ${ports.join(" ")}` : null;
   }
 }
 
@@ -182,7 +182,7 @@ function serviceOf(id: string, networks: readonly string[], ports: readonly numb
 }
 
 const name = fc.constantFrom(...names);
-/** Services name networks; an id that a removed network had is never another's. */
+/** Services name networks; the id of a removed network is never reused. */
 const target = fc.constantFrom("net-a", "net-b", "net-c");
 const step = fc.oneof(
   fc.record({
@@ -261,7 +261,7 @@ function perform(world: World, each: Step): void {
   }
 }
 
-test("whatever happens in whatever order, nothing is held twice, and what is given up can be given again", (t) => {
+test("in any order of events nothing is held twice, and released addresses can be allocated again", (t) => {
   fc.assert(
     fc.property(fc.array(step, { minLength: 40, maxLength: 160, size: "max" }), (steps) => {
       const world = new World();
@@ -274,7 +274,7 @@ test("whatever happens in whatever order, nothing is held twice, and what is giv
       for (const id of world.services.keys()) world.service(id, null);
       for (const id of world.nodes.keys()) world.node(id, null);
       for (const id of world.networks.keys()) world.network(id, null);
-      // Four subnets fit into the pool; each has room for so many tasks.
+      // Four subnets fit into the pool; each has capacity for this many tasks.
       for (const id of ["w", "x", "y", "z"]) {
         world.network(id, netOf(id, "", 0));
         world.service(id, serviceOf(id, [id], [], true));
@@ -292,7 +292,7 @@ test("whatever happens in whatever order, nothing is held twice, and what is giv
   );
 });
 
-/** Nodes on which a task of the network runs, and which have no address in it. */
+/** Nodes that run a task of the network and have no address in it. */
 function strandedNodes(world: World): readonly string[] {
   const stranded = new Set<string>();
   for (const { networks, nodeId, status } of world.tasks.values()) {
@@ -312,7 +312,7 @@ const crowding = fc.oneof(
   fc.record({ kind: fc.constant("round" as const), losses: fc.array(fc.boolean(), { minLength: 1, maxLength: 8 }) }),
 );
 
-test("however full a network is, each node to which a task comes has an address left there", (t) => {
+test("however full a network is, each node that gets a task still gets an address in it", (t) => {
   const crowd = fc.array(crowding, { minLength: 20, maxLength: 100, size: "max" });
   fc.assert(
     fc.property(fc.constantFrom(28, 29), fc.integer({ min: 1, max: 6 }), crowd, (length, nodes, steps) => {

@@ -1,4 +1,4 @@
-// What networks, services, nodes and tasks are given by a leader.
+// What a leader allocates to networks, services, nodes and tasks.
 import test from "ava";
 import { Allocation } from "../../machines/allocation/allocation.ts";
 import { causes } from "../../machines/allocation/waiting.ts";
@@ -63,7 +63,7 @@ function published(decision: ReturnType<Allocation["decideEndpoint"]>): readonly
   return decision.kind === "blocked" ? decision.reason : decision.kind;
 }
 
-/** As the allocator does: decides, and follows what is stored. */
+/** As the allocator does: decides, and follows the store. */
 function allocate(allocation: Allocation, wanted: Service): Service {
   const decision = allocation.decideEndpoint(wanted);
   if (decision.kind !== "endpoint") return wanted;
@@ -72,7 +72,7 @@ function allocate(allocation: Allocation, wanted: Service): Service {
   return stored;
 }
 
-test("ports that nobody chose come one after the other from the dynamic range, for each protocol", (t) => {
+test("unrequested ports are assigned in sequence from the dynamic range, for each protocol", (t) => {
   const ports = emptyAllocation();
   const web = allocate(
     ports,
@@ -100,7 +100,7 @@ test("a dynamic port stays when the spec changes around it, and goes with its ta
   t.deepEqual(published(ports.decideEndpoint(none)), []);
 });
 
-test("a port of another service is refused with its owner, and given once that has gone", (t) => {
+test("a port of another service is rejected with its owner, and allocated once that is removed", (t) => {
   const ports = emptyAllocation();
   allocate(ports, service("web", [port(80, 8080)]));
   const rival = service("api", [port(80, 8080)]);
@@ -109,14 +109,14 @@ test("a port of another service is refused with its owner, and given once that h
   t.deepEqual(published(ports.decideEndpoint(rival)), [8080]);
 });
 
-test("when the range is used up the reason says so", (t) => {
+test("when the range is exhausted the reason says so", (t) => {
   const ports = emptyAllocation();
   const all = Array.from({ length: dynamicPorts.last - dynamicPorts.first + 1 }, (_, at) => port(at + 1));
   allocate(ports, service("all", all));
   t.is(published(ports.decideEndpoint(service("web", [port(80)]))), "no port between 30000 and 32767 is free");
 });
 
-test("a port that some service publishes on its nodes is given to none that asks for any, until it is free", (t) => {
+test("a port that some service publishes in host mode is not assigned to a service that requests any, until it is free", (t) => {
   const ports = emptyAllocation();
   const host = { publishMode: PortConfig_PublishMode.HOST };
   allocate(ports, service("a", [port(80, 30_000, host)]));
@@ -131,7 +131,7 @@ test("a port that some service publishes on its nodes is given to none that asks
   t.true(ports.takeOpened().includes(causes.ports));
 });
 
-test("ports on the node itself are nobody else's business", (t) => {
+test("host-mode ports never conflict with other services", (t) => {
   const ports = emptyAllocation();
   const host = { publishMode: PortConfig_PublishMode.HOST };
   t.deepEqual(published(ports.decideEndpoint(service("a", [port(80, 8080, host)]))), [8080]);
@@ -171,7 +171,7 @@ const engine = NodeDescription.create({
   }),
 });
 
-/** Past the ledger, which refuses what cannot be allocated: older clusters may have such services. */
+/** Bypasses the ledger, which rejects what cannot be allocated: older clusters may have such services. */
 async function seedService(
   cluster: TestCluster,
   id: string,
@@ -197,7 +197,7 @@ function attachmentsOf(node: Node | undefined): readonly string[] {
   return (node?.attachments ?? []).map((one) => `${one.network?.id} ${one.addresses.join(" ")}`);
 }
 
-test("the ingress network and one overlay get what a stock manager gives them", async (t) => {
+test("the ingress network and one overlay get the same as from a stock manager", async (t) => {
   const cluster = await networkedCluster(["n1"], network("net", { driverConfig: Driver.create({ name: "overlay" }) }));
   const picture = (id: string): object => {
     const { driverState, ipam } = cluster.store.get("network", id)!;
@@ -242,7 +242,7 @@ test("a service gets a virtual IP in each network and its tasks an address in ea
   t.deepEqual(attachmentsOf(cluster.store.get("node", "n1")), ["ingress 10.0.0.2/24"]);
 });
 
-test("a task that cannot go on says why, once, and goes on when it can", async (t) => {
+test("a blocked task reports the reason once, and continues when it can", async (t) => {
   const cluster = await networkedCluster(["n1"]);
   await seedService(cluster, "web", 2, on("net"));
   const [task] = cluster.tasks();
@@ -251,7 +251,7 @@ test("a task that cannot go on says why, once, and goes on when it can", async (
   t.is(cluster.orchestration.explainTask(task!)[0]?.waitingFor, "network net does not exist");
   const version = cluster.store.version;
   await cluster.changeNode("n1", {});
-  t.is(cluster.store.version, version + 1, "nothing is said again");
+  t.is(cluster.store.version, version + 1, "nothing is written again");
   cluster.seed(
     "network",
     Network.create({
@@ -267,7 +267,7 @@ test("a task that cannot go on says why, once, and goes on when it can", async (
   t.is(cluster.tasks()[0]?.status?.err, "");
 });
 
-test("a service's tasks carry the ports that were allocated, and a removed service frees them", async (t) => {
+test("a service's tasks carry the allocated ports, and a removed service frees them", async (t) => {
   const cluster = await networkedCluster(["n1"]);
   const endpoint = EndpointSpec.create({ ports: [port(80, 8080)] });
   await cluster.addService("web", 1, container, { endpoint });
@@ -305,7 +305,7 @@ test("changed ports replace the tasks that have the old ones", async (t) => {
   t.true(wanted.every((task) => task.status?.state === TaskState.RUNNING));
 });
 
-test("a full network says so on each task and in why, and gives what is freed to those who waited longest", async (t) => {
+test("a full network is reported on each task and in why, and freed addresses go to the longest-waiting tasks", async (t) => {
   const small = network("net", {
     ipam: IPAMOptions.create({ configs: [IPAMConfig.create({ subnet: "10.7.0.0/29" })] }),
   });
@@ -320,7 +320,7 @@ test("a full network says so on each task and in why, and gives what is freed to
   t.is(cluster.orchestration.explainTask(waiting()[0]!)[0]?.waitingFor, waiting()[0]?.status?.err);
   const version = cluster.store.version;
   await cluster.run(60_000);
-  t.is(cluster.store.version, version, "nothing is tried or said again while nothing is freed");
+  t.is(cluster.store.version, version, "nothing is attempted or reported again until an address is freed");
   const [first] = waiting();
   const running = cluster.tasks().find((task) => task.status?.state === TaskState.RUNNING)!;
   await cluster.report(running, TaskState.FAILED);
@@ -328,7 +328,7 @@ test("a full network says so on each task and in why, and gives what is freed to
   t.true((cluster.store.get("task", first!.id)?.status?.state ?? 0) > TaskState.NEW);
 });
 
-/** Tasks on nodes that have no address in a network of theirs: an engine rejects them. */
+/** Tasks on nodes without an address in one of the tasks' networks: an engine rejects them. */
 function stranded(cluster: TestCluster): readonly string[] {
   const stranded: string[] = [];
   for (const { id, networks, nodeId, status } of cluster.store.all("task")) {
@@ -346,14 +346,14 @@ function narrow(subnet: string): Network {
   return network("net", { ipam: IPAMOptions.create({ configs: [IPAMConfig.create({ subnet })] }) });
 }
 
-/** How many tasks run, and what the others say. */
+/** How many tasks run, and the others' messages. */
 function told(cluster: TestCluster, serviceId = "web"): readonly [number, readonly string[]] {
   const tasks = cluster.tasks(serviceId).filter((task) => task.desiredState <= TaskState.RUNNING);
   const waiting = tasks.filter(({ status }) => status?.state !== TaskState.RUNNING);
   return [tasks.length - waiting.length, waiting.map(({ status }) => status?.err ?? "")];
 }
 
-test("no task comes to a node for which its network has no address left: replicas", async (t) => {
+test("no task is placed on a node for which its network has no address left: replicas", async (t) => {
   const cluster = await networkedCluster(["n1", "n2", "n3"], narrow("10.7.0.0/29"));
   await cluster.addService("web", 3, on("net"), dnsrr);
   await cluster.run(5_000);
@@ -361,7 +361,7 @@ test("no task comes to a node for which its network has no address left: replica
   t.deepEqual(told(cluster), [2, ["network net has no free address left in 10.7.0.0/29 beside what nodes need"]]);
 });
 
-test("no task comes to a node for which its network has no address left: a global service", async (t) => {
+test("no task is placed on a node for which its network has no address left: a global service", async (t) => {
   const ids = ["n1", "n2", "n3", "n4", "n5", "n6", "n7", "n8"];
   const cluster = await networkedCluster(ids, narrow("10.7.0.0/28"));
   await cluster.addService("web", 0, on("net"), global);
@@ -382,7 +382,7 @@ test("a virtual IP leaves nodes the addresses that they need", async (t) => {
   t.is(vips("api"), 1);
 });
 
-test("a task goes on when a node is removed for which its address was kept", async (t) => {
+test("a task continues when removing a node frees the address reserved for it", async (t) => {
   const cluster = await networkedCluster(["n1", "n2", "n3"], narrow("10.7.0.0/29"));
   await cluster.addService("stuck", 2, { ...on("net"), placement: onlySsd }, dnsrr);
   await cluster.addService("web", 1, on("net"), dnsrr);
@@ -401,7 +401,7 @@ test("a task goes on when a node is removed for which its address was kept", asy
   t.deepEqual(told(cluster), [1, []]);
 });
 
-test("the next leader finds everything as it was given and goes on from there", async (t) => {
+test("the next leader finds every allocation and continues from there", async (t) => {
   const cluster = await networkedCluster(["n1"], network("net"));
   const more = { endpoint: EndpointSpec.create({ ports: [port(80)] }) };
   await cluster.addService("web", 2, on("net"), more);
@@ -416,7 +416,7 @@ test("the next leader finds everything as it was given and goes on from there", 
   t.deepEqual(cluster.picture("api"), ["1:RUNNING@n1"]);
 });
 
-test("networks of a service that change are told apart: kept virtual IPs stay, dropped ones are free", async (t) => {
+test("when a service's networks change, kept virtual IPs stay and dropped ones are freed", async (t) => {
   const cluster = await networkedCluster(["n1"], network("a"), network("b"), network("c"));
   const vips = (): readonly string[] =>
     (cluster.store.get("service", "web")?.endpoint?.virtualIps ?? []).map((vip) => `${vip.networkId} ${vip.addr}`);
@@ -439,7 +439,7 @@ test("networks of a service that change are told apart: kept virtual IPs stay, d
   t.deepEqual(cluster.picture(), ["1:RUNNING@n1"]);
 });
 
-test("a service that asks for DNS round robin has no virtual IP, and one on the engine's own network none with an address", async (t) => {
+test("a service with DNS round robin has no virtual IP, and one on the engine's own network has none with an address", async (t) => {
   const host = network("host", { driverConfig: Driver.create({ name: "host" }) });
   const cluster = await networkedCluster(["n1"], network("net"), host);
   await cluster.addService("web", 1, on("net"), {
@@ -496,7 +496,7 @@ test("subnet, range, gateway, ids and options of a network are honoured", async 
   t.is(cluster.store.get("service", "web")?.endpoint?.virtualIps[0]?.addr, "192.168.50.128/24");
 });
 
-test("of two networks that want the same, the second waits, says why through its tasks, and gets it when the first goes", async (t) => {
+test("of two networks with the same subnet, the second waits, reports why on its tasks, and gets it when the first is removed", async (t) => {
   const wanting = (id: string): Network =>
     network(id, { ipam: IPAMOptions.create({ configs: [IPAMConfig.create({ subnet: "10.8.0.0/24" })] }) });
   const cluster = await networkedCluster(["n1"], wanting("first"), wanting("second"));
@@ -520,7 +520,7 @@ test("of two networks that want the same, the second waits, says why through its
   t.deepEqual(cluster.picture(), ["1:RUNNING@n1"]);
 });
 
-test("a removed network's subnet and id are nobody's while a task that is still stopping has an address of it", async (t) => {
+test("a removed network's subnet and id stay reserved while a stopping task has an address of it", async (t) => {
   const cluster = await networkedCluster(["n1"], network("net"));
   await cluster.addService("web", 1, on("net"));
   cluster.stops = () => false;
@@ -540,7 +540,7 @@ test("a removed network's subnet and id are nobody's while a task that is still 
   t.like(cluster.store.get("network", "rival")?.driverState, { name: "overlay" });
 });
 
-test("an ingress network that is full leaves the next node without an address, which says so", async (t) => {
+test("a full ingress network leaves the next node without an address, and the node reports it", async (t) => {
   const cluster = await testCluster([]);
   const ingress = ingressNetwork("ingress");
   const ipam = IPAMOptions.create({ configs: [IPAMConfig.create({ subnet: "10.9.0.0/30" })] });

@@ -2,7 +2,7 @@ import test from "ava";
 import { AnswerPace } from "../../actors/dispatcher/answer-pace.ts";
 import { SimClock } from "../../runtime/sim/clock.ts";
 
-test("a turn's first answers are given at once, the others in order and no more than 32 in each later turn", async (t) => {
+test("a turn's first answers are sent at once, the others in order and no more than 32 in each later turn", async (t) => {
   const clock = new SimClock();
   const pace = new AnswerPace(clock, "answer");
   const answers = Array.from({ length: 100 }, () => pace.give());
@@ -29,7 +29,7 @@ test("a turn's first answers are given at once, the others in order and no more 
   );
 });
 
-test("who asks while others wait comes after them; who asks once nobody does is answered at once", async (t) => {
+test("a caller queues behind those already waiting, and is answered at once when nobody waits", async (t) => {
   const clock = new SimClock();
   const pace = new AnswerPace(clock, "answer");
   for (let index = 0; index < 40; index += 1) void pace.give();
@@ -37,7 +37,7 @@ test("who asks while others wait comes after them; who asks once nobody does is 
   const before = pace.give();
   t.true(before instanceof Promise);
   clock.step();
-  t.is(pace.give(), "answer", "the turn has room for it: the eight and one that waited were given");
+  t.is(pace.give(), "answer", "the turn has capacity for it: only the eight and one waiting were answered");
   void Promise.resolve(before).then(() => (given += 1));
   await Promise.resolve();
   await Promise.resolve();

@@ -1,4 +1,4 @@
-// Secrets and configs that a node holds are those that its tasks need, whatever happens to tasks, secrets and configs.
+// A node holds exactly the secrets and configs that its tasks need, through any history of tasks, secrets and configs.
 import fc from "fast-check";
 import test from "ava";
 import { AssignmentSet, concernsNode, type AssignmentSource } from "../../machines/dispatcher/assignment-diff.ts";
@@ -56,9 +56,9 @@ type Step =
   | { readonly kind: "task removed"; readonly id: string }
   | { readonly kind: "volume"; readonly id: string; readonly state: PublishState; readonly secret: string }
   | { readonly kind: "volume removed"; readonly id: string }
-  /** The node is told what was noted. */
+  /** Sends the recorded changes to the node. */
   | { readonly kind: "flush" }
-  /** A fresh stream: the node forgets what it had. */
+  /** A fresh stream: the node forgets its state. */
   | { readonly kind: "reopened" };
 
 const some = (ids: readonly string[]) => fc.subarray([...ids]);
@@ -69,7 +69,7 @@ const step: fc.Arbitrary<Step> = fc.oneof(
       kind: fc.constant("task made" as const),
       id: fc.constantFrom(...taskIds),
       nodeId: fc.constantFrom(node, node, node, "n2"),
-      // One that is nowhere is among them.
+      // One of them does not exist.
       secrets: some([...secretIds, "missing"]),
       configs: some(configIds),
       references: some(["s1", "c1", "s3"]),
@@ -129,7 +129,7 @@ function makeTask({ configs, id, nodeId, references, secrets }: Extract<Step, { 
   });
 }
 
-/** The store, one stream of a node and the node itself, which takes the changes one after the other. */
+/** The store, one stream of a node and the node itself, which applies the changes one after the other. */
 class World {
   readonly tasks = new Map<string, Task>();
   readonly volumes = new Map<string, Volume>();
@@ -151,7 +151,7 @@ class World {
   #set = new AssignmentSet(node, this.#source, () => {});
   #notedTasks = new Set<string>();
   #notedVolumes = new Set<string>();
-  /** Volumes whose secrets the node was told to have. */
+  /** Volumes for which the node was sent secrets. */
   readonly #mounted = new Map<string, string>();
   /** `secret/s1`, as the node has them. */
   known = new Set<string>();
@@ -172,7 +172,7 @@ class World {
       if (name !== null && action === Action.REMOVE) held.delete(name);
       else if (name !== null) held.add(name);
       const task = action === Action.UPDATE ? (assignment?.task ?? null) : null;
-      // Whatever a message is cut into: what a task needs is there when it comes.
+      // However a message is split, a task arrives after its dependencies.
       if (task !== null && (task.status?.state ?? 0) <= TaskState.RUNNING)
         for (const needed of this.needsOf(task)) if (!held.has(needed)) throw new Error(`${task.id} without ${needed}`);
     }
@@ -190,7 +190,7 @@ class World {
     return all.filter((name) => this.secrets.has(name.slice(7)) || this.configs.has(name.slice(7)));
   }
 
-  /** What the node must know: what its tasks that are not over need, and its volumes. */
+  /** What the node must have: the dependencies of its unfinished tasks, and its volumes. */
   needed(): Set<string> {
     const names = new Set<string>();
     for (const task of this.tasks.values()) {
@@ -204,14 +204,14 @@ class World {
 
   #put(task: Task, old: Task | null): void {
     this.tasks.set(task.id, task);
-    // As the router does: only what might matter is looked at.
+    // As the router does: only relevant changes are processed.
     if (concernsNode(old, task)) this.#notedTasks.add(task.id);
   }
 
   do(step: Step): void {
     switch (step.kind) {
       case "task made":
-        // An id is never given to a second task.
+        // An id is never reused for a second task.
         if (!this.#made.has(step.id)) this.#put(makeTask(step), null);
         this.#made.add(step.id);
         return;
@@ -260,7 +260,7 @@ class World {
     this.#take(changes);
   }
 
-  /** Of a volume, as of a task, what it holds is settled when the node first gets it. */
+  /** A volume's dependencies, like a task's, are fixed when the node first gets it. */
   #mount({ id, publishStatus, spec }: Volume): void {
     const state = publishStatus[0]?.state;
     if (state === PublishState.PENDING_UNPUBLISH) this.#mounted.delete(id);
@@ -283,7 +283,7 @@ function bytes(text: string): Uint8Array {
   return new TextEncoder().encode(text);
 }
 
-test("a node knows exactly the secrets and configs that its tasks and volumes need, each before its first user", (t) => {
+test("a node has exactly the secrets and configs that its tasks and volumes need, each before its first user", (t) => {
   fc.assert(
     fc.property(fc.array(step, { maxLength: 60 }), (steps) => {
       const world = new World();
@@ -294,7 +294,7 @@ test("a node knows exactly the secrets and configs that its tasks and volumes ne
       }
       world.flush();
       t.deepEqual([...world.known].toSorted(), [...world.needed()].toSorted());
-      // When all is over, nothing is left.
+      // At the end, nothing is left.
       for (const id of taskIds) world.do({ kind: "task removed", id });
       for (const id of volumeIds) world.do({ kind: "volume removed", id });
       world.flush();
@@ -304,7 +304,7 @@ test("a node knows exactly the secrets and configs that its tasks and volumes ne
   );
 });
 
-test("a node keeps a task's secrets as long as the task runs, whatever else is said of it meanwhile", (t) => {
+test("a node keeps a task's secrets while the task runs, whatever else changes meanwhile", (t) => {
   const resourceReferences = [ResourceReference.create({ resourceId: "s1", resourceType: ResourceType.SECRET })];
   const spec = TaskSpec.create({ container: ContainerSpec.create({ image: "x" }), resourceReferences });
   let task = Task.create({ id: "t1", nodeId: node, spec, serviceAnnotations: Annotations.create({ name: "web" }) });

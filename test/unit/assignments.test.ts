@@ -1,4 +1,4 @@
-// What a node is told of its tasks and their dependencies, and in which messages.
+// The messages that tell a node its tasks and their dependencies.
 import test from "ava";
 import { createActor } from "xstate";
 import {
@@ -96,7 +96,7 @@ function status(of: Task, state: TaskState): Task {
   return Task.patch(of, { status: TaskStatus.create({ state }) });
 }
 
-test("the complete set has all tasks of the node from ASSIGNED on, finished ones too, each once", (t) => {
+test("the complete set has all tasks of the node from ASSIGNED on, including finished ones, each once", (t) => {
   const { complete } = world(
     task("new", { state: TaskState.NEW }),
     task("pending", { state: TaskState.PENDING }),
@@ -108,12 +108,12 @@ test("the complete set has all tasks of the node from ASSIGNED on, finished ones
   t.deepEqual(complete(), ["+task assigned", "+task running", "+task failed"]);
 });
 
-test("a task is sent with the status that is stored, for a restarted node resumes from it", (t) => {
+test("a task is sent with its stored status, because a restarted node resumes from it", (t) => {
   const { set } = world(task("t1", { state: TaskState.RUNNING }));
   t.is(set.complete()[0]?.assignment?.task?.status?.state, TaskState.RUNNING);
 });
 
-test("a status that the node reported itself is not sent back to it; a new desired state is", (t) => {
+test("a status that the node itself reported is not sent back to it; a new desired state is", (t) => {
   const first = task("t1");
   const { complete, change } = world(first);
   complete();
@@ -135,7 +135,7 @@ test("any change of a task that is still ASSIGNED is sent", (t) => {
   t.deepEqual(change(status(first, TaskState.ASSIGNED)), ["+task t1"]);
 });
 
-test("a task is removed from the node only when it left the store, by its id alone", (t) => {
+test("a task is removed from the node only when it has left the store, by its id alone", (t) => {
   const first = task("t1", { state: TaskState.RUNNING });
   const { complete, change, remove, set } = world(first);
   complete();
@@ -145,7 +145,7 @@ test("a task is removed from the node only when it left the store, by its id alo
   t.deepEqual(names(set.changes(["never-seen"], [])), []);
 });
 
-test("a secret comes with its first user and goes after its last", (t) => {
+test("a secret comes with its first user and is removed after its last", (t) => {
   const a = task("a", { secrets: ["s1"], configs: ["c1"] });
   const b = task("b", { secrets: ["s1", "s2"] });
   const { complete, change, remove } = world(a);
@@ -156,12 +156,12 @@ test("a secret comes with its first user and goes after its last", (t) => {
   t.deepEqual(remove("b"), ["-task b", "-secret s1", "-secret s2"]);
 });
 
-test("a finished task brings no secrets along", (t) => {
+test("a finished task brings no secrets", (t) => {
   const { complete } = world(task("t1", { state: TaskState.FAILED, secrets: ["s1"] }));
   t.deepEqual(complete(), ["+task t1"]);
 });
 
-test("a secret that one task gives up and another takes in one batch stays", (t) => {
+test("a secret that one task releases and another acquires in one batch stays", (t) => {
   const a = task("a", { secrets: ["s1"] });
   const { complete, set, task: tasks } = world(a);
   complete();
@@ -170,7 +170,7 @@ test("a secret that one task gives up and another takes in one batch stays", (t)
   t.deepEqual(names(set.changes(["a", "b"], [])), ["+secret s1", "-task a", "+task b"]);
 });
 
-test("a missing secret, and one whose value only a driver knows, are left out; the task is still sent", (t) => {
+test("a missing secret, and one whose value only a driver has, are omitted; the task is still sent", (t) => {
   const tables = world(task("t1", { secrets: ["gone", "driven"] }));
   tables.secret.set(
     "driven",
@@ -180,7 +180,7 @@ test("a missing secret, and one whose value only a driver knows, are left out; t
   t.deepEqual(tables.remove("t1"), ["-task t1"]);
 });
 
-test("a task that would crash the engine is refused once and never sent", (t) => {
+test("a task that would crash the engine is rejected once and never sent", (t) => {
   const poison = Task.patch(task("bad"), { serviceAnnotations: null });
   const { complete, change, remove, refused } = world(poison, task("good"));
   t.deepEqual(complete(), ["+task good"]);
@@ -189,7 +189,7 @@ test("a task that would crash the engine is refused once and never sent", (t) =>
   t.deepEqual(refused, ["bad: neither the service nor the task has a name"]);
 });
 
-test("a volume is sent when it is published for the node, and taken back before the controller unpublishes it", (t) => {
+test("a volume is sent when it is published for the node, and removed before the controller unpublishes it", (t) => {
   const { set, volume: volumes } = world();
   const spec = VolumeSpec.create({
     driver: Driver.create({ name: "csi" }),
@@ -208,7 +208,7 @@ test("a volume is sent when it is published for the node, and taken back before 
   t.deepEqual(publish(PublishState.PENDING_UNPUBLISH), ["-secret s1"]);
 });
 
-test("the router's quick look lets pass what a stream might have to say, and drops the flood of reports", (t) => {
+test("the router's quick check passes what may concern a stream, and drops the flood of reports", (t) => {
   const assigned = task("t1");
   const accepted = status(assigned, TaskState.ACCEPTED);
   const running = status(assigned, TaskState.RUNNING);
@@ -217,11 +217,11 @@ test("the router's quick look lets pass what a stream might have to say, and dro
   t.false(concernsNode(null, task("t1", { state: TaskState.PENDING })));
   t.false(concernsNode(assigned, accepted));
   t.false(concernsNode(accepted, running));
-  t.true(concernsNode(running, status(running, TaskState.FAILED)), "its secrets may go");
+  t.true(concernsNode(running, status(running, TaskState.FAILED)), "its secrets may be removed");
   t.true(concernsNode(running, Task.patch(running, { desiredState: TaskState.SHUTDOWN })));
 });
 
-test("messages are chained without a gap, and a node that does not read is not written to", (t) => {
+test("messages are chained without a gap, and nothing is written to a node that does not read", (t) => {
   const written: string[] = [];
   let collected = 0;
   const machine = assignmentsMachine.provide({

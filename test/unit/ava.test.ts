@@ -11,7 +11,7 @@ test("a test's file is found by its title, and the longest path wins", (t) => {
   });
 });
 
-test("a title of no file is nobody's", (t) => {
+test("a title that matches no file has no file", (t) => {
   t.is(placeOfTitle("Exited because no new tests completed", files), null);
   t.is(placeOfTitle("taskless › starts", files), null);
 });

@@ -63,7 +63,7 @@ function request(fields: Partial<IssueNodeCertificateRequest>): IssueNodeCertifi
   return IssueNodeCertificateRequest.create(fields);
 }
 
-test("a first start makes one cluster with tokens, three keys of each kind and a drained manager node", async (t) => {
+test("a first start creates one cluster with tokens, three keys of each kind and a drained manager node", async (t) => {
   const { manager, cluster, store } = await world(t);
   const { rootCa, networkBootstrapKeys, defaultAddressPool, subnetSize, VXLANUDPPort, spec } = cluster();
   t.is(spec?.annotations?.name, "default");
@@ -77,7 +77,7 @@ test("a first start makes one cluster with tokens, three keys of each kind and a
       [16, 16, 16],
     );
   }
-  // No two alike, in whichever subsystem: engines tell new keys by their times alone.
+  // All unequal, across subsystems: engines tell new keys apart only by their times.
   t.deepEqual(
     networkBootstrapKeys.map(({ lamportTime }) => lamportTime),
     [1, 2, 3, 4, 5, 6],
@@ -96,13 +96,13 @@ test("a first start makes one cluster with tokens, three keys of each kind and a
   t.is(store.version, version);
 });
 
-test("of two leaders that find no cluster, one makes it and the other is content", async (t) => {
+test("of two leaders that find no cluster, one creates it and the other accepts it", async (t) => {
   const { env, store } = testManager();
   await Promise.all([0, 1].map(() => bootstrapCluster(env, authority, { advertise: "192.0.2.1:2377" })));
   t.is(store.count("cluster"), 1);
 });
 
-test("a node joins with a token, waits, and gets a certificate for its very request", async (t) => {
+test("a node joins with a token, waits, and gets a certificate for exactly its request", async (t) => {
   const { ca, clock, cluster, token, store, manager } = await world(t);
   const wanted = await csr();
   const { availability, nodeId, nodeMembership } = {
@@ -127,7 +127,7 @@ test("a node joins with a token, waits, and gets a certificate for its very requ
   t.true(read.kind === "certificate" && read.verify(rootPem, clock.now()));
 });
 
-test("the token decides the role, and a wrong one is refused before the request is looked at", async (t) => {
+test("the token determines the role, and a wrong one is rejected before the request is read", async (t) => {
   const { ca, cluster, store, token } = await world(t, { signing: false });
   const managerToken = cluster().rootCa?.joinTokens?.manager ?? "";
   const asManager = await ca.nodeCa.IssueNodeCertificate(request({ csr: await csr(), token: managerToken }), call());
@@ -145,7 +145,7 @@ test("the token decides the role, and a wrong one is refused before the request 
   t.is(store.version, version);
 });
 
-test("who asks to be a manager by a worker's token is refused, and no node is made of it", async (t) => {
+test("a request for the manager role with a worker's token is rejected and creates no node", async (t) => {
   const { ca, cluster, store, token } = await world(t, { signing: false });
   const { version } = store;
   const asManager = async (joinToken: string) =>
@@ -162,7 +162,7 @@ test("who asks to be a manager by a worker's token is refused, and no node is ma
   t.is(store.get("node", nodeId)?.role, NodeRole.MANAGER);
 });
 
-test("a node with a certificate renews it without a token, with the role that it has by now", async (t) => {
+test("a node with a certificate renews it without a token, with its current role", async (t) => {
   const { ca, cluster, token, store, manager } = await world(t);
   const first = await csr();
   const { nodeId } = await ca.nodeCa.IssueNodeCertificate(request({ csr: first, token: token() }), call());
@@ -185,7 +185,7 @@ test("a node with a certificate renews it without a token, with the role that it
   );
 });
 
-test("A3: a node that renews all the time is refused beyond its budget, before its request is looked at; others are not", async (t) => {
+test("A3: a node that renews constantly is rejected beyond its budget, before its request is read; others are not", async (t) => {
   const { ca, cluster, proposals, clock, store, seed } = await world(t, { signing: false });
   seed("node", Node.create({ id: "n1" }), Node.create({ id: "n2" }));
   const csrOfNode = await csr();
@@ -207,11 +207,11 @@ test("A3: a node that renews all the time is refused beyond its budget, before i
   t.like(await renew("n1", bytes.encode("no request")), { code: Status.UNAVAILABLE });
   t.is(await renew("n2"), null);
   clock.advance(10_000);
-  t.is(await renew("n1"), null, "the budget grows");
+  t.is(await renew("n1"), null, "the budget refills");
   t.is(store.get("node", "n1")?.certificate?.csr.length, csrOfNode.length);
 });
 
-test("a removed node's certificate gets it nothing", async (t) => {
+test("a removed node's certificate grants it nothing", async (t) => {
   const { ca, cluster, seed } = await world(t, { signing: false });
   seed("cluster", Cluster.patch(cluster(), { blacklistedCertificates: { n1: BlacklistedCertificate.create({}) } }));
   const identity = { nodeId: "n1", role: "swarm-worker" as const, organization: cluster().id };
@@ -223,7 +223,7 @@ test("a removed node's certificate gets it nothing", async (t) => {
   });
 });
 
-test("the status of nobody is refused, and a caller that gives up waits no longer", async (t) => {
+test("a status request for an unknown node is rejected, and a caller that cancels stops waiting", async (t) => {
   const { ca, token } = await world(t, { signing: false });
   const status = (nodeId: string, signal?: AbortSignal) =>
     refusalOf(() => ca.nodeCa.NodeCertificateStatus(NodeCertificateStatusRequest.create({ nodeId }), call({}, signal)));
@@ -236,7 +236,7 @@ test("the status of nobody is refused, and a caller that gives up waits no longe
   t.is((await waiting)?.code, Status.CANCELLED);
 });
 
-test("the root is handed out as it is stored, and there is no unlock key", async (t) => {
+test("the root is returned as stored, and there is no unlock key", async (t) => {
   const { ca, cluster } = await world(t, { signing: false });
   const { certificate } = await ca.ca.GetRootCACertificate(GetRootCACertificateRequest.create({}), call());
   t.deepEqual(certificate, cluster().rootCa?.caCert);
@@ -267,7 +267,7 @@ test("a hundred nodes that join together are signed with a few writes", async (t
   t.true(manager.proposals.length - before <= 3);
 });
 
-test("a new leader's signer finishes what was asked of the old one", async (t) => {
+test("a new leader's signer finishes the old one's requests", async (t) => {
   const { ca, token, store, manager, env } = await world(t, { signing: false });
   const { nodeId } = await ca.nodeCa.IssueNodeCertificate(request({ csr: await csr(), token: token() }), call());
   const signer = startCertificateSigner(env, authority);
@@ -277,7 +277,7 @@ test("a new leader's signer finishes what was asked of the old one", async (t) =
   t.is(env.host.find(`certificate/${nodeId}`), undefined);
 });
 
-test("a write that comes between signing and storing makes the signer sign again", async (t) => {
+test("a write between signing and storing makes the signer sign again", async (t) => {
   let interfere: (() => void) | null = null;
   const meddling: CertificateAuthority = {
     ...pki,
@@ -302,7 +302,7 @@ test("a write that comes between signing and storing makes the signer sign again
   t.is(text.decode(certificate()?.csr), text.decode(newer));
 });
 
-test("what cannot be written is signed again after the delay", async (t) => {
+test("a certificate that cannot be written is signed again after the delay", async (t) => {
   const { ca, token, store, manager, clock } = await world(t);
   const { nodeId } = await ca.nodeCa.IssueNodeCertificate(request({ csr: await csr(), token: token() }), call());
   manager.leaderless = true;
@@ -316,7 +316,7 @@ test("what cannot be written is signed again after the delay", async (t) => {
   t.is(state(), IssuanceStatus_State.ISSUED);
 });
 
-test("a stored request that is no request ends as FAILED with its reason", async (t) => {
+test("a stored request that is malformed ends as FAILED with its reason", async (t) => {
   const { seed, store, manager } = await world(t);
   seed(
     "node",
@@ -353,7 +353,7 @@ test("a node that is to rotate keeps its certificate until it asks, then gets a 
 
 const facts = { hostname: "m", advertise: "[fd00::1]:2377", version: "0.1.0", architecture: "x86_64", os: "linux" };
 
-test("a manager signs its own certificate, keeps it while it is good and renews it in time", async (t) => {
+test("a manager signs its own certificate, keeps it while it is valid and renews it in time", async (t) => {
   const { env, store, clock, cluster } = await world(t, { signing: false });
   const first = await ensureManagerCertificate(env, authority, null, facts);
   t.true(first.isNew);
@@ -374,7 +374,7 @@ test("a manager signs its own certificate, keeps it while it is good and renews 
   t.is(store.get("node", "manager2")?.role, NodeRole.MANAGER);
 });
 
-test("a manager that starts before the cluster waits for it", async (t) => {
+test("a manager that starts before the cluster exists waits for it", async (t) => {
   const { env } = testManager();
   const waiting = whenCluster(env);
   await bootstrapCluster(env, authority, { advertise: "192.0.2.1:2377" });
@@ -385,7 +385,7 @@ test("a manager that starts before the cluster waits for it", async (t) => {
   t.is((await never)?.code, Status.CANCELLED);
 });
 
-test("network keys are rotated every twelve hours, three of each kind at all times", async (t) => {
+test("network keys are rotated every twelve hours, with three of each kind at all times", async (t) => {
   const { env, clock, cluster, manager } = await world(t, { signing: false });
   const keys = startKeyManager(env);
   t.teardown(() => keys.stop());
@@ -403,7 +403,7 @@ test("network keys are rotated every twelve hours, three of each kind at all tim
   t.is(cluster().encryptionKeyLamportClock, 8);
 });
 
-test("a node that becomes ready between does not lose its status to the signer", async (t) => {
+test("a node that becomes ready meanwhile does not lose its status to the signer", async (t) => {
   const { ca, token, store, manager, seed } = await world(t);
   const { nodeId } = await ca.nodeCa.IssueNodeCertificate(request({ csr: await csr(), token: token() }), call());
   const status = NodeStatus.create({ state: NodeStatus_State.READY });

@@ -1,4 +1,4 @@
-// What tells a handler that its caller is gone: it does what an AbortSignal does.
+// The signal of a caller's disconnect to a handler behaves like an AbortSignal.
 import test from "ava";
 import fc from "fast-check";
 import { CallerSignal } from "../../edges/grpc/caller-signal.ts";
@@ -6,7 +6,7 @@ import type { CallSignal } from "../../runtime/rpc.ts";
 
 type Step = { readonly kind: "add" | "remove"; readonly listener: number } | { readonly kind: "abort" };
 
-/** Which listeners are called, in order; the last of them takes the first away. */
+/** Which listeners are called, in order; the last of them removes the first. */
 function called(signal: CallSignal, abort: () => void, steps: readonly Step[]): unknown[] {
   const calls: unknown[] = [];
   const listeners = [0, 1, 2].map((each) => (): void => {
@@ -23,7 +23,7 @@ function called(signal: CallSignal, abort: () => void, steps: readonly Step[]): 
   return calls;
 }
 
-test("a caller's signal calls whom an AbortSignal would call", (t) => {
+test("a caller's signal calls the same listeners as an AbortSignal", (t) => {
   const listener = fc.nat({ max: 2 });
   const step: fc.Arbitrary<Step> = fc.oneof(
     { weight: 4, arbitrary: fc.record({ kind: fc.constant("add" as const), listener }) },

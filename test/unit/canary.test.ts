@@ -1,5 +1,5 @@
-// What nobody may see who did not ask for it: join tokens, unlock keys and the keys of roots, networks and registrations, in everything that
-// is shown of the cluster, of its past and of its changes.
+// Secrets that only an explicit request may show: join tokens, unlock keys and the keys of roots, networks and registrations,
+// searched for in every view of the cluster, of its past and of its changes.
 import test from "ava";
 import { connectUnix } from "../../edges/grpc/client.ts";
 import {
@@ -31,10 +31,10 @@ import { served } from "../support/served.ts";
 
 const latin = new TextDecoder("latin1");
 
-/** Whatever form a secret may be printed in. */
+/** Every form in which a secret may be printed. */
 function formsOf(secret: Uint8Array | string): readonly string[] {
   const bytes = Buffer.from(secret);
-  // Of a PEM the body counts, which no line break divides.
+  // For a PEM only the body counts, without line breaks.
   const text = bytes.toString("latin1");
   const lines = text.includes("-----BEGIN")
     ? text.split("\n").filter((line) => line.length >= 40 && !line.includes("-----"))
@@ -42,7 +42,7 @@ function formsOf(secret: Uint8Array | string): readonly string[] {
   return [...lines, bytes.toString("hex"), bytes.toString("base64").replaceAll("=", ""), [...bytes].join(",")];
 }
 
-/** Everything of a cluster object that is no business of whoever looks at it. */
+/** Every secret of a cluster object. */
 function secretsOf({ networkBootstrapKeys, rootCa, unlockKeys }: Cluster): readonly string[] {
   const found = [
     rootCa?.joinTokens?.worker ?? "",
@@ -55,7 +55,7 @@ function secretsOf({ networkBootstrapKeys, rootCa, unlockKeys }: Cluster): reado
   return found.filter(({ length }) => length > 0).flatMap(formsOf);
 }
 
-test("tokens and keys are in no answer, event, listing or history, but where they are asked for", async (t) => {
+test("tokens and keys are in no answer, event, listing or history, except where they are requested", async (t) => {
   const { manager, muster, socket } = await served(t);
   const timer = setInterval(() => manager.clock.advance(1), 1);
   t.teardown(() => clearInterval(timer));
@@ -181,7 +181,7 @@ test("tokens and keys are in no answer, event, listing or history, but where the
     const found = shown.find((text) => text.includes(secret));
     t.is(found, undefined, secret);
   }
-  // And there they are, for who asks for them.
+  // The explicit requests do return them.
   const { worker, manager: managers } = present().rootCa?.joinTokens ?? { worker: "", manager: "" };
   t.deepEqual((await muster("token", "worker")).lines, [worker]);
   t.deepEqual((await muster("token", "manager")).lines, [managers]);

@@ -1,4 +1,4 @@
-// What a chaos run judges by: the record of writes, its options, and the clock that it steps.
+// How a chaos run judges: the record of writes, its options, and the clock that it steps.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
@@ -11,7 +11,7 @@ import { WriteRecord } from "../chaos/write-record.ts";
 const listed = (contents: Readonly<Record<string, string>>): ReadonlyMap<string, string> =>
   new Map(Object.entries(contents));
 
-test("an acknowledged write that is missing, old or undone is a problem", (t) => {
+test("an acknowledged write that is missing, outdated or undone is a problem", (t) => {
   const record = new WriteRecord();
   record.acknowledged("a", "v1");
   record.acknowledged("a", "v2");
@@ -23,7 +23,7 @@ test("an acknowledged write that is missing, old or undone is a problem", (t) =>
   t.regex(record.problems(listed({ a: "v2" })).join(), /^a exists but should be absent .*absent acknowledged\]$/);
 });
 
-test("a refused write must not be there, and one without an answer may be", (t) => {
+test("a rejected write must not be listed, and one without an answer may be", (t) => {
   const record = new WriteRecord();
   record.refused("a", "v1", "no space");
   t.deepEqual(record.problems(listed({})), []);
@@ -39,11 +39,11 @@ test("a refused write must not be there, and one without an answer may be", (t) 
   t.deepEqual(record.counts, { acknowledged: 2, refused: 1, unknown: 2 });
 });
 
-test("what nobody wrote is a problem", (t) => {
+test("content that nobody wrote is a problem", (t) => {
   t.deepEqual(new WriteRecord().problems(listed({ a: "v1" })), ["a exists but should be absent [never written]"]);
 });
 
-test("options of a chaos run", (t) => {
+test("a chaos run parses its options", (t) => {
   t.deepEqual(chaosOptions([]), { faults: 40, seed: 1, only: [] });
   const args = ["--faults", "300", "--seed", "7", "--only", "delay,wiped nats"];
   t.deepEqual(chaosOptions(args), { faults: 300, seed: 7, only: ["delay", "wiped nats"] });
@@ -53,13 +53,13 @@ test("options of a chaos run", (t) => {
 
 const clockTest = clockMissing() === null ? test : test.skip;
 
-clockTest("a stepped clock is one process's wall clock, and its monotonic clock goes on", async (t) => {
+clockTest("a stepped clock affects one process's wall clock, and not its monotonic clock", async (t) => {
   const script = "setInterval(() => console.log(Date.now(), Math.round(performance.now())), 20)";
   const child = spawn(process.execPath, ["-e", script], { stdio: ["ignore", "pipe", "inherit"] });
   t.teardown(() => child.kill("SIGKILL"));
   const lines = createInterface({ input: child.stdout });
   const next = async (): Promise<{ readonly aheadMs: number; readonly monotonicMs: number }> => {
-    // The line that is on its way may be of the time before a step.
+    // A line already in transit may be from before a step.
     await once(lines, "line");
     const [line] = (await once(lines, "line")) as [string];
     const [wall = 0, monotonicMs = 0] = line.split(" ").map(Number);
@@ -71,7 +71,7 @@ clockTest("a stepped clock is one process's wall clock, and its monotonic clock 
   for (const hours of [5, -7, 0]) {
     await setClock(pid, (hours * hourMs) / 1_000);
     const { aheadMs } = await next();
-    // A busy machine takes its time with a line.
+    // A busy machine may take long for a line.
     t.true(Math.abs(aheadMs - hours * hourMs) < hourMs / 2, `${hours} h: ${aheadMs} ms ahead`);
   }
   const after = await next();

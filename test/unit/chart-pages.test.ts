@@ -2,7 +2,7 @@ import { readFileSync, readdirSync } from "node:fs";
 import test from "ava";
 import { chartPages } from "../../cli/chart-pages.ts";
 
-test("docs/machines shows the charts as they are", async (t) => {
+test("docs/machines shows the current charts", async (t) => {
   const folder = new URL("../../docs/machines/", import.meta.url);
   const pages = await chartPages();
   t.deepEqual(readdirSync(folder).toSorted(), [...pages.keys()].toSorted(), "run npm run charts");

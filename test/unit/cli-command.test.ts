@@ -36,7 +36,7 @@ test("node ls prints Docker's columns and marks the manager that answers", async
   t.like(json[0], { ID: "manager1", Self: true, ManagerStatus: "Leader" });
 });
 
-test("a mistyped flag is answered with the flags that are close to it", async (t) => {
+test("an error about a mistyped flag suggests similar flags", async (t) => {
   const { muster } = await served(t);
   for (const [args, sentence] of [
     [
@@ -54,7 +54,7 @@ test("a mistyped flag is answered with the flags that are close to it", async (t
   }
 });
 
-test("nodes are found by id, host name, unique prefix and self", async (t) => {
+test("nodes are found by id, hostname, unique prefix and self", async (t) => {
   const { muster, manager } = await served(t);
   manager.seed("node", readyNode("n1aa", "alpha"), readyNode("n1ab", "beta"));
   const idOf = async (...args: string[]) => {
@@ -70,7 +70,7 @@ test("nodes are found by id, host name, unique prefix and self", async (t) => {
   t.is((JSON.parse(whole) as unknown[]).length, 1);
 });
 
-test("node update drains and labels; node rm wants --force for one that is up", async (t) => {
+test("node update drains and labels; node rm needs --force for one that is up", async (t) => {
   const { muster, manager } = await served(t);
   manager.seed("node", readyNode("n1", "alpha"));
   t.is((await muster("node", "update", "--availability", "drain", "--label-add", "zone=eu", "alpha")).status, 0);
@@ -84,7 +84,7 @@ test("node update drains and labels; node rm wants --force for one that is up", 
   t.is(manager.store.get("node", "n1"), undefined);
 });
 
-test("where the manager is may be said behind any command: it is none of the command's own flags", async (t) => {
+test("the manager's address may follow any command: it is not one of the command's own flags", async (t) => {
   const { muster, socket, manager } = await served(t);
   const plugins = [PluginDescription.create({ type: "Driver", name: "exec" })];
   const description = NodeDescription.create({ engine: EngineDescription.create({ plugins }) });
@@ -100,7 +100,7 @@ test("where the manager is may be said behind any command: it is none of the com
     t.regex((await ask(noun, "update", "-H", socket, "default"))[0] ?? "", /say what to change/);
 });
 
-test("flags are understood as Docker understands them: joined, short with '=', and said twice", async (t) => {
+test("flags are parsed as Docker parses them: joined, short with '=', and repeated", async (t) => {
   const { muster, manager } = await served(t);
   const portsOf = (name: string) =>
     manager.store.byName("service", name)?.spec?.endpoint?.ports.map(({ publishedPort }) => publishedPort);
@@ -131,7 +131,7 @@ test("flags are understood as Docker understands them: joined, short with '=', a
   }
 });
 
-test("token prints just the token, and --rotate makes the old one void", async (t) => {
+test("token prints just the token, and --rotate invalidates the old one", async (t) => {
   const { muster, manager } = await served(t);
   const stored = () => [...manager.store.all("cluster")][0]?.rootCa?.joinTokens;
   const before = stored();
@@ -177,7 +177,7 @@ test("tasks are listed and found by slot", async (t) => {
   t.is(why[1], "  waiting for: a node");
   t.true(why.includes("  woken by:    node.ready"));
   t.deepEqual((await muster("why", "web")).lines[1], "  waiting for: nothing: it is where it should be");
-  // Two nodes of one name: none is meant more than the other. A node and a service of one name: the service is.
+  // Two nodes with one name are ambiguous. Of a node and a service with one name, the service wins.
   manager.seed("node", readyNode("n8", "twin"), readyNode("n9", "twin"), readyNode("n7", "web"));
   const twin = await muster("why", "twin");
   t.deepEqual(twin.remarks, ["muster: twin is ambiguous (2 matches found: node n8, node n9): use an id"]);
@@ -188,7 +188,7 @@ test("tasks are listed and found by slot", async (t) => {
   );
 });
 
-test("events prints a line for each change until the manager goes", async (t) => {
+test("events prints a line for each change until the manager exits", async (t) => {
   const { musterWith, muster, manager } = await served(t);
   const seen: string[] = [];
   const first = Promise.withResolvers<void>();
@@ -214,7 +214,7 @@ test("events prints a line for each change until the manager goes", async (t) =>
   t.true((event["Version"] as number) > 0);
 });
 
-test("every machine of the system is among the charts, and each can be drawn", async (t) => {
+test("the charts include every machine of the system, and each can be drawn", async (t) => {
   const sources = readdirSync(join(top, "machines"), { recursive: true, encoding: "utf8" });
   const files = sources.filter(
     (file) =>
@@ -223,7 +223,7 @@ test("every machine of the system is among the charts, and each can be drawn", a
   const charts = await allCharts();
   t.deepEqual([...new Set(charts.map(({ file }) => file))], files.toSorted());
   for (const { name, machine, summary } of charts) {
-    t.not(summary, "", `${name} says what it is in its header`);
+    t.not(summary, "", `${name} describes itself in its header`);
     const drawing = toMermaid(machine);
     t.true(drawing.startsWith("stateDiagram-v2\n"), name);
     for (const state of Object.keys(machine.root.states)) t.true(drawing.includes(`"${state}`), `${name} ${state}`);
@@ -263,7 +263,7 @@ test("help is printed for the command, each noun and each verb", async (t) => {
   }
 });
 
-test("durations, sizes and cores are read as Docker reads them", (t) => {
+test("durations, sizes and cores are parsed as Docker parses them", (t) => {
   t.like(parseDuration("1m30.5s", "x"), { seconds: 90, nanos: 500_000_000 });
   t.like(parseDuration("100ms", "x"), { seconds: 0, nanos: 100_000_000 });
   t.like(parseDuration("-5s", "x"), { seconds: -5 });
@@ -291,7 +291,7 @@ test("durations, sizes and cores are read as Docker reads them", (t) => {
   for (const bad of ["x", "1x", "-1"]) t.throws(() => parseBytes(bad, "x"), { instanceOf: UsageError }, bad);
 });
 
-test("times are told as Docker tells them", (t) => {
+test("times are formatted as Docker formats them", (t) => {
   const told = (seconds: number) => humanDuration(seconds * 1_000);
   t.deepEqual([0, 1, 59, 60, 119, 120, 3_600, 7_200, 172_800].map(told), [
     "Less than a second",
@@ -306,12 +306,12 @@ test("times are told as Docker tells them", (t) => {
   ]);
 });
 
-test("columns are as wide as their widest cell and three blanks, ten at least", (t) => {
+test("columns are as wide as their widest cell plus three spaces, with a minimum of ten", (t) => {
   t.is(formatTable(["ID", "NAME"], [["abcdefghijkl", "x"]]), "ID             NAME\nabcdefghijkl   x");
   t.is(formatTable(["ID", "NAME"], [["a", "x"]]), "ID        NAME\na         x");
 });
 
-test("the managers started here are known, the last one first, until they end", (t) => {
+test("the managers started here are remembered, the last one first, until they exit", (t) => {
   const state = mkdtempSync(join(tmpdir(), "muster-state-"));
   t.teardown(() => rmSync(state, { recursive: true, force: true }));
   const script = `
@@ -331,7 +331,7 @@ test("the managers started here are known, the last one first, until they end", 
   t.true(existsSync(join(state, "muster", "host")));
 });
 
-test("bin/muster finds its Node and ends with the command's status", (t) => {
+test("bin/muster finds its Node and exits with the command's status", (t) => {
   const ran = spawnSync(join(top, "bin", "muster"), ["frobnicate"], { encoding: "utf8" });
   t.is(ran.status, 125);
   t.is(ran.stderr, "muster: 'frobnicate' is not a muster command: see 'muster --help'\n");

@@ -35,13 +35,13 @@ test("verbs, flags and words of flags are completed", async (t) => {
   t.deepEqual(await complete("nothing", "x"), []);
 });
 
-test("a flag that is there is not offered again, one that may be repeated is", async (t) => {
+test("a flag that is present is not offered again, unless it may be repeated", async (t) => {
   const { complete } = await stage(t);
   t.deepEqual(await complete("node", "update", "--role", "worker", "--ro"), ["--rotate-certificate"]);
   t.deepEqual(await complete("node", "update", "--label-add", "a=b", "--label-a"), ["--label-add"]);
 });
 
-test("nodes of one hostname are completed by their ids, since the hostname would be refused", async (t) => {
+test("nodes with the same hostname are completed by their ids, since the hostname would be rejected", async (t) => {
   const { complete, manager } = await stage(t);
   manager.seed("node", readyNode("n2", "beta"), readyNode("n3", "beta"));
   t.deepEqual(await complete("node", "ps", "a"), ["alpha"]);
@@ -58,7 +58,7 @@ test("names of objects come from the manager", async (t) => {
   t.deepEqual(await complete("network", "rm", ""), ["back", "ingress"]);
   t.deepEqual(await complete("service", "create", "--network", "b"), ["back"]);
   t.deepEqual(await complete("service", "logs", "--tail", "5", "we"), ["web"]);
-  t.deepEqual(await complete("network", "create", ""), [], "a new name is nobody's");
+  t.deepEqual(await complete("network", "create", ""), [], "a new name cannot be completed");
 });
 
 test("files are left to the shell", async (t) => {
@@ -67,22 +67,22 @@ test("files are left to the shell", async (t) => {
   t.deepEqual(await complete("service", "create", "-dp", "80:80", "-te", "A=1", "--network", "b"), ["back"]);
   t.deepEqual(await complete("service", "create", "-dp80:80", "-eA=p", "--network", "b"), ["back"]);
   t.deepEqual(await complete("secret", "create", "key", ""), [":files"]);
-  t.deepEqual(await complete("service", "create", "bb:1", "sh", ""), [":files"], "somebody else's command line");
+  t.deepEqual(await complete("service", "create", "bb:1", "sh", ""), [":files"], "another program's command line");
 });
 
-test("without a manager there are no names, and no complaint", (t) => {
+test("without a manager there are no names and no error", (t) => {
   const args = ["completion", "words", "--", "--host", "/nowhere/control.sock", "service", "inspect", ""];
   const ran = spawnSync(`${top}bin/muster`, args, { encoding: "utf8" });
   t.deepEqual([ran.status, ran.stdout, ran.stderr], [0, "", ""]);
 });
 
-test("completion prints a script for each shell it knows", async (t) => {
+test("completion prints a script for each supported shell", async (t) => {
   const { muster } = await stage(t);
   for (const shell of ["bash", "zsh", "fish"]) t.regex((await muster("completion", shell)).lines[0] ?? "", /^#/);
   t.is((await muster("completion", "tcsh")).status, 125);
 });
 
-/** Whether a shell of that name is here. */
+/** Whether a shell of that name is installed. */
 function has(shell: string): boolean {
   return spawnSync(shell, ["-c", "exit 0"]).status === 0;
 }
@@ -90,7 +90,7 @@ function has(shell: string): boolean {
 const inBash = has("bash") ? test : test.skip;
 const inFish = has("fish") ? test : test.skip;
 
-/** What a shell prints for the script. Not execFileSync: the manager that is asked lives in this process. */
+/** A shell's output for the script. Not execFileSync: the manager under test runs in this process. */
 async function printed(shell: string, args: readonly string[], script: string, socket: string): Promise<string[]> {
   const env = { ...process.env, PATH: `${top}bin:${process.env["PATH"]}`, MUSTER_HOST: `unix://${socket}` };
   const { stdout } = await promisify(execFile)(shell, [...args, "-c", script], { env, encoding: "utf8" });
@@ -115,7 +115,7 @@ inFish("a real fish completes with it", async (t) => {
 });
 
 for (const shell of ["bash", "zsh", "fish"]) {
-  (has(shell) ? test : test.skip)(`${shell} reads its script without a complaint`, (t) => {
+  (has(shell) ? test : test.skip)(`${shell} reads its script without an error`, (t) => {
     const dir = mkdtempSync(join(tmpdir(), "muster-completion-"));
     t.teardown(() => rmSync(dir, { recursive: true }));
     const file = join(dir, "script");

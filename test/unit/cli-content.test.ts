@@ -11,7 +11,7 @@ async function stage(t: ExecutionContext): Promise<Served & { readonly file: str
 }
 
 for (const noun of ["secret", "config"] as const) {
-  test(`${noun} create takes content from a file, with labels and a template driver`, async (t) => {
+  test(`${noun} create reads content from a file, with labels and a template driver`, async (t) => {
     const { muster, manager, file } = await stage(t);
     const flags = ["-l", "team=a", "--label", "b", "--template-driver", "golang"];
     const { lines, remarks } = await muster(noun, "create", ...flags, "key", file);
@@ -58,7 +58,7 @@ for (const noun of ["secret", "config"] as const) {
     t.like(await muster(noun, "ls", "--filter", "size=1"), { status: 125 });
   });
 
-  test(`${noun} inspect finds by name, id and prefix; rm refuses what is in use`, async (t) => {
+  test(`${noun} inspect finds by name, id and prefix; rm rejects one in use`, async (t) => {
     const { muster, manager, file } = await stage(t);
     await muster(noun, "create", "key", file);
     const id = manager.store.byName(noun, "key")?.id ?? "";

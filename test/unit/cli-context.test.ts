@@ -1,4 +1,4 @@
-// Which manager a command asks: --host, --context, the environment, the context in use, or the one started last here.
+// Which manager a command calls: --host, --context, the environment, the context in use, or the one started last here.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -16,7 +16,7 @@ interface Ran {
   readonly err: string;
 }
 
-/** A user of their own, and their command. */
+/** A user with a home folder, and their command. */
 function user(t: ExecutionContext) {
   const home = mkdtempSync(join(tmpdir(), "muster-context-"));
   t.teardown(() => rmSync(home, { recursive: true, force: true }));
@@ -38,7 +38,7 @@ function user(t: ExecutionContext) {
   return { home, muster, started };
 }
 
-/** A cluster that tells itself apart by the name of its service. */
+/** A cluster recognisable by the name of its service. */
 async function cluster(t: ExecutionContext, name: string): Promise<string> {
   const { muster, socket } = await served(t);
   await muster("service", "create", "-d", "--name", name, "bb:1");
@@ -47,7 +47,7 @@ async function cluster(t: ExecutionContext, name: string): Promise<string> {
 
 const list = "service ls --format {{.Name}}";
 
-test("of several clusters here the one started last answers, and says so", async (t) => {
+test("of several clusters here the last started one answers, and a note says so", async (t) => {
   const { muster, started } = user(t);
   t.like(await muster(list), { status: 1, out: "" }, "none was started");
   const [first, second] = [await cluster(t, "first"), await cluster(t, "second")];
@@ -60,7 +60,7 @@ test("of several clusters here the one started last answers, and says so", async
     several.err,
     `note: 2 clusters run here; ${second}, started last, answers. Choose with --host ${first}, or with 'muster context use'\n`,
   );
-  // One that is named is asked without a word, and another never takes its place.
+  // A named one is called without a note, and another never takes its place.
   t.deepEqual(await muster(`${list} --host ${first}`), { status: 0, out: "first\n", err: "" });
   started("unix:///gone/control.sock", first);
   const gone = await muster(list);

@@ -22,7 +22,7 @@ test("a listing is printed by a template of Docker's names", async (t) => {
   t.like(JSON.parse((await ls("{{json .}}"))[0] ?? ""), { Name: "db", Mode: "replicated", Image: "bb:2" });
 });
 
-test("table TEMPLATE puts Docker's headings above", async (t) => {
+test("table TEMPLATE prints Docker's headings above", async (t) => {
   const { muster } = await withServices(t);
   t.deepEqual((await muster("service", "ls", "--format", String.raw`table {{.Name}}\t{{.Replicas}}`)).lines, [
     "NAME      REPLICAS",
@@ -33,7 +33,7 @@ test("table TEMPLATE puts Docker's headings above", async (t) => {
   t.deepEqual(ps.lines, ["DESIRED STATE   CURRENT STATE"]);
 });
 
-test("a template that cannot be read is a usage error, one that does not fit the object is not", async (t) => {
+test("an invalid template is a usage error, and one that does not fit the object is not", async (t) => {
   const { muster } = await withServices(t);
   t.deepEqual(await muster("service", "ls", "--format", "{{.Name"), {
     status: 125,
@@ -59,7 +59,7 @@ test("inspect shows Docker's object, SwarmKit's with wire, and parts by template
   t.is(await inspect("-f", "{{.Spec.TaskTemplate.ContainerSpec.Hostname}}|{{.spec.annotations.name}}", "web"), "|web");
 });
 
-test("of several objects those that are there are shown and removed, and each that is not has its sentence", async (t) => {
+test("of several objects the existing ones are shown or removed, and each missing one is reported", async (t) => {
   const { muster, manager } = await withServices(t);
   const shown = await muster("service", "inspect", "--format", "{{.Spec.Name}}", "no", "web", "nor");
   t.deepEqual(shown, {
@@ -137,7 +137,7 @@ test("events are printed by a template of Docker's names; one that does not fit 
   t.like(await bad, { status: 1 });
 });
 
-test("events in JSON have the names of the templates, times and commands as text", async (t) => {
+test("events in JSON have the names of the templates, with times and commands as text", async (t) => {
   const { musterWith, muster } = await served(t);
   const lines: string[] = [];
   void musterWith((line) => void lines.push(line), "events", "--filter", "type=service", "--format", "json");
@@ -158,7 +158,7 @@ test("events in JSON have the names of the templates, times and commands as text
   t.like(Spec.TaskTemplate.GenericSpec, { Kind: "exec", Exec: { Command: "/bin/sleep", Args: ["60"], Env: ["A=1"] } });
 });
 
-test("info sums the cluster up, by Docker's names where it has them", async (t) => {
+test("info summarises the cluster, with Docker's names where Docker has them", async (t) => {
   const { muster, manager } = await withServices(t);
   manager.seed("node", readyNode("n1", "alpha"));
   const service = manager.store.byName("service", "web");
@@ -206,12 +206,12 @@ test("a table that is too wide loses its empty columns, and never a part of an e
   const [quiet = "", fine = ""] = formatTable(headings, [rows[0]?.with(6, "") ?? []], 80).split("\n");
   t.regex(quiet, /^ID +NAME +IMAGE +NODE +DESIRED STATE +CURRENT STATE$/);
   t.true(textWidth(fine) <= 80, fine);
-  // Nothing is dropped where there is room, or no terminal.
+  // Nothing is dropped if it fits or there is no terminal.
   for (const width of [null, 500]) t.regex(formatTable(headings, rows, width), /ERROR +PORTS$/m);
   t.regex(formatTable(headings, [], 20), /PORTS$/);
 });
 
-test("a table whose headings alone are too wide moves its columns together, then cuts its headings", (t) => {
+test("a table whose headings alone are too wide narrows its column gaps, then cuts its headings", (t) => {
   const widthsAt = (headings: readonly string[], row: readonly string[]): readonly string[] => {
     const lines = formatTable(headings, [row], 80).split("\n");
     t.true(textWidth(lines[0] ?? "") <= 80, lines[0]);
@@ -237,7 +237,7 @@ test("a table whose headings alone are too wide moves its columns together, then
   t.true(task[1]?.endsWith(error));
 });
 
-test("the tables of a plan fit the terminal, and the reasons in them are whole", async (t) => {
+test("the tables of a plan fit the terminal, and their reasons stay whole", async (t) => {
   const { muster, manager } = await served(t, { width: 80 });
   manager.seed("node", readyNode("a-node-with-a-long-id", "a-node-with-a-very-long-hostname"));
   const { lines } = await muster("service", "plan", "create", "--name", "a-service-with-a-long-name", "nginx");
@@ -245,7 +245,7 @@ test("the tables of a plan fit the terminal, and the reasons in them are whole",
   t.regex(step, /^at once +create +a-servi… +a-node-… +the service is new; .*could take it$/);
 });
 
-test("wide characters take two columns, joined ones one, and what steers a terminal none of it", (t) => {
+test("wide characters take two columns, joined ones one, and control sequences none", (t) => {
   t.is(textWidth("日本"), 4);
   t.is(textWidth("e\u0301"), 1);
   t.is(textWidth("👩‍👩‍👧"), 2);

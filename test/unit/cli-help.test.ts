@@ -7,7 +7,7 @@ import { run } from "../../cli/run.ts";
 import { processShell } from "../../cli/shell.ts";
 import { shellWords } from "../../cli/values.ts";
 
-/** The words of the muster command in a line, which may have a pipe before or behind it. */
+/** The words of a muster command in a line, which may have a pipe before or after it. */
 function words(line: string): readonly string[] {
   const from = line.indexOf("muster ");
   const all = shellWords(line.slice(from), "example");
@@ -23,14 +23,14 @@ async function printed(...args: readonly string[]) {
   return { status, text: lines.join("\n"), remarks };
 }
 
-test("each command says what it does, what each flag means, and has an example", async (t) => {
+test("each command has a description, an explanation of each flag, and an example", async (t) => {
   for (const { command, name } of await allCommands()) {
     const { examples, flags, summary } = command.describe(name);
     t.regex(summary, /^[A-Z].*\.$/s, name);
     t.true(examples.length > 0, `${name} has an example in cli/help/examples.ts`);
     for (const flag of flags) {
-      t.truthy(flag.help, `${name} --${flag.name} says what it means`);
-      if (flag.takesValue) t.truthy(flag.value, `${name} --${flag.name} says what its value is`);
+      t.truthy(flag.help, `${name} --${flag.name} has an explanation`);
+      if (flag.takesValue) t.truthy(flag.value, `${name} --${flag.name} describes its value`);
     }
   }
 });
@@ -46,12 +46,12 @@ test("each line of the examples can be typed", async (t) => {
   }
 });
 
-test("docs/cli.md shows the commands as they are", async (t) => {
+test("docs/cli.md shows the current commands", async (t) => {
   const page = readFileSync(new URL("../../docs/cli.md", import.meta.url), "utf8");
   t.is(page, await reference(), "run npm run reference");
 });
 
-test("help is the same from either side, for the whole, a noun and a command", async (t) => {
+test("--help and help print the same, for the whole, a noun and a command", async (t) => {
   for (const verb of [["service"], ["service", "create"], ["service", "plan"], ["service", "plan", "scale"], ["up"]]) {
     const before = await printed("help", ...verb);
     const after = await printed(...verb, "--help");
@@ -66,7 +66,7 @@ test("help is the same from either side, for the whole, a noun and a command", a
   t.like(await printed("help", "node", "ls", "nothing"), { status: 125 });
 });
 
-test("the help of a command ends in its examples", async (t) => {
+test("the help of a command ends with its examples", async (t) => {
   const { text } = await printed("node", "update", "--help");
   t.regex(
     text,
@@ -74,7 +74,7 @@ test("the help of a command ends in its examples", async (t) => {
   );
 });
 
-test("Docker's other words for ls and rm are known", async (t) => {
+test("Docker's aliases of ls and rm work", async (t) => {
   const { text } = await printed("service", "list", "--help");
   t.regex(text, /^Usage: muster service list/);
   t.regex((await printed("stack", "up", "--help")).text, /^Usage: muster stack up/);
@@ -84,7 +84,7 @@ test("Docker's other words for ls and rm are known", async (t) => {
   t.like(await printed("service", "constructor"), { status: 125 });
 });
 
-test("a command line is checked without anything being done", async (t) => {
+test("a command line is checked without executing anything", async (t) => {
   const found = await commandAt(["service", "rm"]);
   t.throws(() => found?.found.command.check("service rm", []), { instanceOf: UsageError });
   t.throws(() => found?.found.command.check("service rm", ["--nothing", "a"]), { instanceOf: UsageError });

@@ -1,4 +1,4 @@
-// What an interrupt of a waiting command ends: the waiting, and nothing else.
+// An interrupt of a waiting command ends only the waiting.
 import { spawn } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -11,7 +11,7 @@ import { served, taskOf } from "../support/served.ts";
 
 const main = fileURLToPath(new URL("../../cli/main.ts", import.meta.url));
 
-/** Runs the command as a process, interrupts it when it has written what it waits for, and says how it ended. */
+/** Runs the command as a process, interrupts it once it has printed the awaited text, and returns its outcome. */
 async function interrupted(t: ExecutionContext, args: readonly string[], isWaiting: (output: string) => boolean) {
   const child = spawn(process.execPath, [main, ...args], { stdio: ["ignore", "pipe", "pipe"] });
   t.teardown(() => child.kill("SIGKILL"));
@@ -28,7 +28,7 @@ async function interrupted(t: ExecutionContext, args: readonly string[], isWaiti
   return { ...(await closed), lines: output.trimEnd().split("\n") };
 }
 
-test("an interrupt leaves the service as it is on its way, and says how to look at it", async (t) => {
+test("an interrupt leaves the service's update in progress, and says how to check it", async (t) => {
   const { manager, socket } = await served(t);
   const { lines, ...ended } = await interrupted(
     t,
@@ -43,12 +43,12 @@ test("an interrupt leaves the service as it is on its way, and says how to look 
   t.is(manager.store.byName("service", "web")?.spec?.replicated?.replicas, 2);
 });
 
-test("an interrupt of a stack's deployment leaves all its services on their way", async (t) => {
+test("an interrupt of a stack's deployment leaves the updates of all its services in progress", async (t) => {
   const { manager, socket } = await served(t);
   const file = join(tempDir(t, "interrupt"), "compose.yml");
   const monitored = "{image: 'bb:1', deploy: {update_config: {monitor: 10ms}}}";
   writeFileSync(file, `services:\n  one: ${monitored}\n  two: {image: 'bb:1'}\n`);
-  // While it waits it says only what has come so far: one of the two has.
+  // While it waits it reports only what has happened so far: one of the two has converged.
   const watching = manager.store.watch(() => {
     const one = manager.store.byName("service", "shop_one");
     if (one === undefined) return;

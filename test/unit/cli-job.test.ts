@@ -33,7 +33,7 @@ function spec(flags: JobValues, words: readonly string[] = ["busybox"]): Service
   return jobSpec(flags, words, noLookups);
 }
 
-test("a job runs once unless told otherwise, and all at once unless told otherwise", (t) => {
+test("by default a job runs once, with all tasks at once", (t) => {
   t.like(spec({}).replicatedJob, { totalCompletions: 1, maxConcurrent: 1 });
   t.like(spec({ total: "6" }).replicatedJob, { totalCompletions: 6, maxConcurrent: 6 });
   t.like(spec({ replicas: "6", "max-concurrent": "2" }).replicatedJob, { totalCompletions: 6, maxConcurrent: 2 });
@@ -41,7 +41,7 @@ test("a job runs once unless told otherwise, and all at once unless told otherwi
   t.is(spec({}).update, null, "a job may have no update config");
 });
 
-test("a job may be of a driver plugin, whose configuration says what is run", async (t) => {
+test("a job may run on a driver plugin, whose configuration says what to run", async (t) => {
   const { manager, muster } = await served(t);
   const file = join(mkdtempSync(join(tmpdir(), "muster-job-")), "config.yaml");
   t.teardown(() => rmSync(dirname(file), { recursive: true, force: true }));
@@ -68,7 +68,7 @@ test("a job may be of a driver plugin, whose configuration says what is run", as
   t.regex(await refused("--detach=false", "--schedule", "@daily", "bb:1"), /no end to --wait for/);
 });
 
-test("what steers a job becomes labels, beside its own", (t) => {
+test("a job's settings become labels, beside its own", (t) => {
   const flags: JobValues = {
     name: "backup",
     label: ["own=label"],
@@ -106,7 +106,7 @@ for (const [what, flags] of [
   ["an overlap policy without a schedule", { overlap: "allow" }],
   ["waiting for a schedule", { schedule: "@daily", wait: true }],
 ] as const) {
-  test(`${what}: told that it makes no sense`, (t) => {
+  test(`${what} is rejected as contradictory`, (t) => {
     t.throws(() => spec(flags), { instanceOf: UsageError });
   });
 }
@@ -125,7 +125,7 @@ function taskIn(slot: number, state: TaskState, fields: Partial<Task> = {}): Tas
   });
 }
 
-test("a job is waited for until all is done, and no longer once it has failed or is halted", (t) => {
+test("a job is awaited until all tasks are done, or until it has failed or is paused", (t) => {
   const service = newService("job", spec({ total: "2", "restart-condition": "none" }), 0);
   const { COMPLETE, FAILED, RUNNING } = TaskState;
   const none = { spec: service.spec?.task ?? null };
@@ -145,7 +145,7 @@ test("a job is waited for until all is done, and no longer once it has failed or
   t.like(jobConvergence(schedule, [], nodes), { kind: "converged" });
 });
 
-test("the iterations of a job are told from its tasks, the newest first", (t) => {
+test("a job's iterations are listed from its tasks, newest first", (t) => {
   const { COMPLETE, FAILED, RUNNING } = TaskState;
   const next = { jobIteration: Version.create({ index: 1 }) };
   const rows = iterationRows(

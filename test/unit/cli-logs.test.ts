@@ -1,4 +1,4 @@
-// How lines of task output are printed: as Docker's command line does.
+// Lines of task output are printed as Docker's command line prints them.
 import test from "ava";
 import { lineText, originText, outputOf, timestampText, type LineFormat } from "../../cli/log-lines.ts";
 import { LogAttr, LogContext, LogMessage, LogStream, TaskState, Timestamp } from "../../proto/gen/messages.ts";
@@ -39,7 +39,7 @@ test("times come first, then the task, then details, then the line", (t) => {
   );
 });
 
-test("raw lines are as they were written; with details the ids are among them", (t) => {
+test("raw lines are printed unchanged; with details they include the ids", (t) => {
   t.is(text({ raw: true }), "hello\n");
   t.is(
     text({ raw: true, details: true }),
@@ -47,7 +47,7 @@ test("raw lines are as they were written; with details the ids are among them", 
   );
 });
 
-test("a task that is gone is called by its service and id", (t) => {
+test("a removed task is named by its service and id", (t) => {
   t.is(originText(id, { ...origin, slot: null }, { ...plain, noTaskIds: true }), "web.abcdefghijkl@host1");
 });
 
@@ -56,7 +56,7 @@ test("standard error goes to standard error", (t) => {
   t.is(outputOf(LogStream.LOG_STREAM_STDERR), "err");
 });
 
-test("what cannot be read, and flags that make no sense, are said in one sentence", async (t) => {
+test("unreadable logs and contradictory flags are reported in one sentence", async (t) => {
   const { manager, muster } = await served(t);
   await muster("service", "create", "-d", "--name", "web", "--tty", "nginx");
   manager.seed("node", readyNode("n1", "host1"));

@@ -22,7 +22,7 @@ import { readyNode, served, taskOf } from "../support/served.ts";
 
 const main = fileURLToPath(new URL("../../cli/main.ts", import.meta.url));
 
-test("network create makes an overlay network as Docker's command line does", async (t) => {
+test("network create creates an overlay network as Docker's command line does", async (t) => {
   const { muster, manager } = await served(t);
   const flags =
     "-d overlay --attachable --internal --ipv6 --scope swarm --subnet 10.9.0.0/16 --ip-range=10.9.8.0/24" +
@@ -46,9 +46,14 @@ const refused = test.macro((t, flags: NetworkFlags, sentence: RegExp) => {
   t.regex(t.throws(() => networkSpec("n", flags), { instanceOf: UsageError }).message, sentence);
 });
 
-test("a subnet that is none", refused, { subnet: ["10.0.0.0"] }, /--subnet takes a range/);
-test("subnets that overlap", refused, { subnet: ["10.0.0.0/8,10.1.0.0/16"] }, /10.1.0.0\/16 overlaps --subnet 10.0/);
-test("a gateway outside", refused, { subnet: ["10.0.0.0/24"], gateway: ["10.0.1.1"] }, /no --subnet holds --gateway/);
+test("an invalid subnet", refused, { subnet: ["10.0.0.0"] }, /--subnet takes a range/);
+test("overlapping subnets", refused, { subnet: ["10.0.0.0/8,10.1.0.0/16"] }, /10.1.0.0\/16 overlaps --subnet 10.0/);
+test(
+  "a gateway outside of the subnet",
+  refused,
+  { subnet: ["10.0.0.0/24"], gateway: ["10.0.1.1"] },
+  /no --subnet holds --gateway/,
+);
 test("a gateway without a subnet", refused, { gateway: ["10.0.1.1"] }, /no --subnet holds --gateway 10.0.1.1/);
 test(
   "two gateways",
@@ -64,9 +69,9 @@ test(
 );
 test("a scope of one engine", refused, { scope: "local" }, /--scope takes swarm only/);
 test("a network without IPv4", refused, { ipv4: false }, /--ipv4=false: every network/);
-test("a network of settings alone", refused, { "config-only": true }, /--config-only makes a network of one engine/);
+test("a config-only network", refused, { "config-only": true }, /--config-only makes a network of one engine/);
 
-test("network ls hides what stands for each engine's own network, inspect and rm find by name and prefix", async (t) => {
+test("network ls hides the objects for each engine's own network; inspect and rm find by name and prefix", async (t) => {
   const { muster, manager } = await served(t);
   await muster("network", "create", "back");
   const id = manager.store.byName("network", "back")?.id ?? "";
@@ -93,11 +98,11 @@ test("network ls hides what stands for each engine's own network, inspect and rm
   t.is(shown.Id, id);
   t.deepEqual((await muster("network", "rm", "nothing")).remarks, ["muster: network nothing not found"]);
   t.deepEqual(await muster("network", "rm", "-f", "nothing", "back"), { status: 0, lines: ["back"], remarks: [] });
-  t.is((await muster("network", "rm", "--force", "host")).status, 1, "forced is only what is not there");
+  t.is((await muster("network", "rm", "--force", "host")).status, 1, "--force only ignores missing ones");
   t.is(manager.store.get("network", id), undefined);
 });
 
-test("a network in use is not removed, and an invalid one is refused, in the cluster's words", async (t) => {
+test("a network in use is not removed, and an invalid one is rejected, in the cluster's words", async (t) => {
   const { muster, manager } = await served(t);
   await muster("network", "create", "back");
   const id = manager.store.byName("network", "back")?.id ?? "";
@@ -118,7 +123,7 @@ test("a network in use is not removed, and an invalid one is refused, in the clu
   t.regex((await muster("network", "create", "bad name")).remarks[0] ?? "", /must be valid as a DNS name component/);
 });
 
-test("network inspect --verbose shows who is on a network, with which addresses", async (t) => {
+test("network inspect --verbose shows the tasks on a network with their addresses", async (t) => {
   const { muster, manager } = await served(t);
   const named = (name: string) => manager.store.byName("network", name) as Network;
   await muster("network", "create", "back");
@@ -166,7 +171,7 @@ test("network inspect --verbose shows who is on a network, with which addresses"
   t.false("Services" in (await shown("back"))[0]);
 });
 
-/** Runs a command as a process, which asks on its standard input. */
+/** Runs a command as a process, which prompts on its standard input. */
 async function asked(t: ExecutionContext, socket: string, args: readonly string[], answer: string) {
   const child = spawn(process.execPath, [main, "--host", socket, ...args]);
   t.teardown(() => child.kill("SIGKILL"));
@@ -180,7 +185,7 @@ async function asked(t: ExecutionContext, socket: string, args: readonly string[
   return { ended, out, err };
 }
 
-test("network rm asks before it removes the ingress network, forced or not", async (t) => {
+test("network rm prompts before it removes the ingress network, forced or not", async (t) => {
   const { muster, manager, socket } = await served(t);
   await muster("network", "create", "back");
   const hasIngress = () => manager.store.byName("network", "ingress") !== undefined;
@@ -198,7 +203,7 @@ test("network rm asks before it removes the ingress network, forced or not", asy
   t.false(hasIngress());
 });
 
-test("network prune removes what neither a service nor a task uses, and asks before", async (t) => {
+test("network prune removes networks used by neither a service nor a task, after a prompt", async (t) => {
   const { muster, manager, socket } = await served(t);
   const remaining = () =>
     Array.from(manager.store.all("network"), ({ spec }) => spec?.annotations?.name ?? "").toSorted();

@@ -11,7 +11,7 @@ import {
 import { snapshotName } from "../../runtime/store/snapshots.ts";
 import { readyNode, served, taskOf } from "../support/served.ts";
 
-/** The log of a test answers by the manager's clock. */
+/** A test's log answers by the manager's clock. */
 async function ticking(t: ExecutionContext): ReturnType<typeof served> {
   const world = await served(t);
   const timer = setInterval(() => world.manager.clock.advance(1), 1);
@@ -71,7 +71,7 @@ async function cluster(t: ExecutionContext): Promise<World> {
   return world;
 }
 
-test("every command that reads shows with --at what it showed then", async (t) => {
+test("every reading command with --at shows what it showed then", async (t) => {
   const world = await cluster(t);
   const { manager, muster } = world;
   const { version } = manager.store;
@@ -92,7 +92,7 @@ test("every command that reads shows with --at what it showed then", async (t) =
   t.deepEqual(await shown(world, "--at", then), before);
 });
 
-test("a picture says of when it is, and one of a moment that cannot be shown says why", async (t) => {
+test("output of the past states its time, and an unavailable time is explained", async (t) => {
   const world = await cluster(t);
   const { manager, muster, retained } = world;
   const { version } = manager.store;
@@ -117,7 +117,7 @@ test("a picture says of when it is, and one of a moment that cannot be shown say
   await refused("2020-01-01T00:00:00Z", /nothing is kept of that time: the oldest version in the log is \d+, of \d{4}/);
 });
 
-test("what changes something, or follows, does not take --at; nor does the past let itself be changed", async (t) => {
+test("commands that change something or follow do not accept --at, and the past cannot be changed", async (t) => {
   const { muster } = await cluster(t);
   t.is((await muster("service", "rm", "--at", "3", "web")).status, 125);
   t.is((await muster("service", "create", "--at", "3", "bb:1")).status, 125);

@@ -1,4 +1,4 @@
-// `service plan` and `service rebalance` from the command line, on a manager that is served.
+// `service plan` and `service rebalance` from the command line, against a served manager.
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
@@ -16,7 +16,7 @@ import {
 } from "../../proto/gen/messages.ts";
 import { readyNode, served, type Served } from "../support/served.ts";
 
-/** `web` with four tasks that have run on node1 for long, and node2, which has nothing. */
+/** `web` with four tasks that have run on node1 for long, and an empty node2. */
 async function lopsided({ manager, muster }: Served): Promise<Service> {
   const { env, store } = manager;
   const seconds = Math.floor(env.clock.now() / 1_000) - 3_600;
@@ -41,7 +41,7 @@ async function lopsided({ manager, muster }: Served): Promise<Service> {
   return service;
 }
 
-test("service plan takes the flags of service create and of service update, and does nothing", async (t) => {
+test("service plan accepts the flags of service create and of service update, and changes nothing", async (t) => {
   const on = await served(t);
   const { manager, muster } = on;
   await lopsided(on);
@@ -59,7 +59,7 @@ test("service plan takes the flags of service create and of service update, and 
   t.is(manager.store.version, version);
 });
 
-test("service plan reads a driver's configuration as service create and update do, and refuses what update refuses", async (t) => {
+test("service plan reads a driver's configuration as service create and update do, and rejects what update rejects", async (t) => {
   const on = await served(t);
   await lopsided(on);
   const file = join(mkdtempSync(join(tmpdir(), "muster-plan-")), "config.yaml");
@@ -81,7 +81,7 @@ test("service plan reads a driver's configuration as service create and update d
   t.regex(await asked("update", "--rollback", "--replicas", "3", "web"), /not be combined with --rollback: --replicas/);
 });
 
-test("service plan shows what would wait, and prints one JSON object where that is asked for", async (t) => {
+test("service plan shows what would wait, and prints one JSON object on request", async (t) => {
   const on = await served(t);
   const { muster } = on;
   await lopsided(on);
@@ -94,7 +94,7 @@ test("service plan shows what would wait, and prints one JSON object where that 
   t.like(plan, { removed: 3, kept: 1, name: "web" });
 });
 
-test("service plan refuses what the command would refuse", async (t) => {
+test("service plan rejects what the command would reject", async (t) => {
   const on = await served(t);
   const { muster } = on;
   await lopsided(on);
@@ -106,7 +106,7 @@ test("service plan refuses what the command would refuse", async (t) => {
   t.is((await muster("service", "plan", "--help")).status, 0);
 });
 
-test("service rebalance shows moves before they are made, and switches by labels", async (t) => {
+test("service rebalance shows moves before they are made, and is switched by labels", async (t) => {
   const on = await served(t);
   const { manager, muster } = on;
   await lopsided(on);

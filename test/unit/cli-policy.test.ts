@@ -99,7 +99,7 @@ const wrong: readonly (readonly [string, string])[] = [
   [`${head}  - 1`, "p.yaml:4: spec must be a mapping"],
 ];
 
-test("what cannot be is refused with file, line and key", (t) => {
+test("an invalid policy is rejected with file, line and key", (t) => {
   for (const [text, message] of wrong) {
     const error = t.throws(() => readPolicies(text, "p.yaml"), { instanceOf: UserError }, text);
     t.true(error.message.includes(message), `${error.message}\n  wanted: ${message}`);
@@ -161,7 +161,7 @@ test("policies are applied, listed, shown, explained and removed", async (t) => 
     (await explained("10.0.0.99", "db", "icmp/8/0"))[1],
     "  entering db.1 on m1: refused by policy front/db, ingress rule 2",
   );
-  // The tier passes what none of its policies decides.
+  // The tier passes on what none of its policies decides.
   t.is(
     (await explained("10.0.0.99", "db", "udp/53"))[1],
     "  entering db.1 on m1: allowed by profile muster.allow, ingress rule 1",
@@ -175,7 +175,7 @@ test("policies are applied, listed, shown, explained and removed", async (t) => 
   t.regex((await muster("policy", "rm", "db")).remarks[0] ?? "", /policy db not found/);
 });
 
-test("a policy that names a port that nobody has is warned of, and explained", async (t) => {
+test("a policy that names an unpublished port causes a warning, which explain repeats", async (t) => {
   const { muster } = await lab(t);
   const naming = (port: string): string => `
 kind: NetworkPolicy
@@ -204,7 +204,7 @@ spec:
   );
   t.false(
     explained.lines.some((line) => line.includes("policy db, egress")),
-    "it is not about what leaves web",
+    "it does not concern traffic that leaves web",
   );
   const right = await muster("policy", "apply", "-f", written(t, naming("sql").replace("udp", "tcp")));
   t.deepEqual(right.remarks, []);
@@ -226,7 +226,7 @@ metadata: { name: closed }
 spec: { selector: "node == 'm1'", ingress: [{ action: deny }] }
 `;
 
-test("what would cut a manager off is refused without --force, and the failsafe ports hold with it", async (t) => {
+test("a policy that would cut a manager off is rejected without --force, and the failsafe ports stay open with it", async (t) => {
   const { muster } = await lab(t);
   const file = written(t, cutting);
   const refused = await muster("policy", "apply", "-f", file);
@@ -243,7 +243,7 @@ test("what would cut a manager off is refused without --force, and the failsafe 
   t.regex((await muster("policy", "explain", "n2", "m1", "tcp/80")).lines[0] ?? "", /refused$/);
 });
 
-test("a manager that is known by a name is looked for at what the name stands for, and somewhere where nobody knows", async (t) => {
+test("a manager known by a hostname is checked at the name's addresses, and at any address if it does not resolve", async (t) => {
   const all = await lab(t);
   const letting = (net: string): string => `${cutting}---
 kind: NetworkPolicy
@@ -262,14 +262,14 @@ spec:
   t.regex((await applied(letting("192.0.2.10"))).remarks[0] ?? "", /m1\.example:2377 \(2001:db8::10\): host endpoint/);
   t.is((await applied(letting("192.0.2.0/24, 2001:db8::/64"))).status, 0);
   t.is((await all.muster("policy", "rm", "managers", "closed", "HostEndpoint/m1-all", "--force")).status, 0);
-  // What others see of it is better than nothing.
+  // Its address as others see it is better than nothing.
   all.manager.seed("manager", Manager.create(named));
   t.regex((await applied(cutting)).remarks[0] ?? "", /m1\.example:2377 \(192\.0\.2\.10\): host endpoint/);
   all.manager.seed("node", nodeOf("m1", "m1", {}, ""));
   t.regex((await applied(cutting)).remarks[0] ?? "", /m1\.example:2377 \(203\.0\.113\.1\): host endpoint/);
 });
 
-test("a host endpoint whose policy lets nodes in is taken", async (t) => {
+test("a host endpoint whose policy lets nodes in is accepted", async (t) => {
   const { muster } = await lab(t);
   const file = written(
     t,
@@ -290,7 +290,7 @@ spec:
   t.regex(removal.remarks[0] ?? "", /could not reach the manager/);
 });
 
-test("Control refuses payloads that are no policy, whoever sends them", async (t) => {
+test("Control rejects payloads that are not policies, whoever sends them", async (t) => {
   const { muster } = await lab(t);
   await muster("extension", "create", "NetworkPolicy");
   const { remarks, status } = await muster(
@@ -306,7 +306,7 @@ test("Control refuses payloads that are no policy, whoever sends them", async (t
   t.regex(remarks[0] ?? "", /invalid payload: expected a muster\.v1\.NetworkPolicy/);
 });
 
-test("the status tells what each node says of its dataplane, and so does the node; why tells what it waits for", async (t) => {
+test("status and node inspect show each node's report on its dataplane; why says what it waits for", async (t) => {
   const { muster, manager } = await lab(t);
   const report = DataplaneReport.create({
     state: "in-sync",
@@ -375,7 +375,7 @@ test("the status tells what each node says of its dataplane, and so does the nod
     (await why("db.1")).some((line) => line.includes("network policy")),
     "a node without a dataplane",
   );
-  // It goes with the node.
+  // Removed with the node.
   t.is((await muster("node", "rm", "--force", "n2")).status, 0);
   t.is(manager.store.get("resource", "n2"), undefined);
 });

@@ -1,4 +1,4 @@
-// How a service's way to where it should be is shown and awaited.
+// How a service's progress towards its wanted state is shown and awaited.
 import test from "ava";
 import { convergence } from "../../cli/convergence.ts";
 import { overallLine, progressLines, redrawn } from "../../cli/service/service-bars.ts";
@@ -56,7 +56,7 @@ test("each of a few tasks has a line with its state and a bar", (t) => {
   t.is(progressLines({ service: serviceWith({ replicas: "30" }), tasks, nodes: [] }, 1, 30).length, 1, "too many");
 });
 
-test("a global service has a line for each node, a job says what is complete and what is active", (t) => {
+test("a global service has a line for each node, and a job shows completed and active tasks", (t) => {
   const everywhere = serviceWith({ mode: "global" });
   const one = taskOf(everywhere, 0, "n1", TaskState.STARTING);
   t.regex(
@@ -79,7 +79,7 @@ test("a global service has a line for each node, a job says what is complete and
   t.is(lines[5], "4/4: ");
 });
 
-test("a rollback under way says so, and lines are drawn over those before", (t) => {
+test("a rollback in progress is labelled, and lines are redrawn over the previous ones", (t) => {
   const status = UpdateStatus.create({ state: UpdateStatus_UpdateState.ROLLBACK_STARTED });
   t.is(
     overallLine(serviceWith({}, { updateStatus: status }), 0, 1),
@@ -89,7 +89,7 @@ test("a rollback under way says so, and lines are drawn over those before", (t) 
   t.is(redrawn(2, ["y"], 80), "\r\x1b[2Ay\x1b[K\n\x1b[J");
 });
 
-test("tasks are watched for the monitoring time, and one that fails meanwhile begins it anew", async (t) => {
+test("tasks are watched for the monitoring time, which restarts when one fails", async (t) => {
   const { musterWith, manager } = await served(t);
   const seen: string[] = [];
   const args = ["service", "create", "--name", "web", "--update-monitor", "5s", "bb:1"];
@@ -131,7 +131,7 @@ test("an update that was rolled back is a failure, with the reason", async (t) =
   );
 });
 
-test("an update that was rolled back before anybody looked is told with its reason", async (t) => {
+test("an update that was rolled back before the first check is reported with its reason", async (t) => {
   const { muster, musterWith, manager } = await served(t);
   await muster("service", "create", "-d", "--name", "web", "bb:1");
   const current = () => manager.store.byName("service", "web") as Service;
@@ -148,7 +148,7 @@ test("an update that was rolled back before anybody looked is told with its reas
   );
 });
 
-test("an update that was completed without all of its tasks ends the waiting, and says how many run", async (t) => {
+test("an update completed without all of its tasks ends the waiting, and reports how many run", async (t) => {
   const { muster, musterWith, manager } = await served(t);
   await muster("service", "create", "-d", "--name", "web", "--replicas", "2", "bb:1");
   const seen: string[] = [];
@@ -168,7 +168,7 @@ test("an update that was completed without all of its tasks ends the waiting, an
   ]);
 });
 
-test("of several services that are scaled, each is waited for, though another fails", async (t) => {
+test("of several scaled services, each is awaited, even if another fails", async (t) => {
   const { muster, manager } = await served(t);
   for (const name of ["a", "b"])
     await muster("service", "create", "-d", "--restart-condition=none", "--update-monitor=1ms", "--name", name, "bb:1");
@@ -193,7 +193,7 @@ test("--quiet waits in silence", async (t) => {
   t.deepEqual(await waiting, { status: 0, lines: [service.id], remarks: [] });
 });
 
-test("a slot that is over and gets no successor is the end of waiting", (t) => {
+test("a finished slot without a successor ends the waiting", (t) => {
   const judge = (service: Service, ...tasks: Task[]) => convergence(service, tasks, [], false);
   const failed = (service: Service, n: number, state: TaskState = TaskState.FAILED): Task =>
     taskOf(service, 1, "n1", state, {
@@ -207,7 +207,7 @@ test("a slot that is over and gets no successor is the end of waiting", (t) => {
     kind: "failed",
     reason: "task web.1.t1 is over and its restart policy lets none follow: exit 1",
   });
-  t.is(judge(never).kind, "moving", "nothing has been tried yet");
+  t.is(judge(never).kind, "moving", "nothing has been attempted yet");
   const some = serviceWith({ "restart-max-attempts": "1" });
   t.is(judge(some, failed(some, 1)).kind, "moving");
   t.is(judge(some, failed(some, 1), failed(some, 2)).kind, "failed");
@@ -219,7 +219,7 @@ test("a slot that is over and gets no successor is the end of waiting", (t) => {
   t.is(judge(always, failed(always, 1), failed(always, 2)).kind, "moving");
 });
 
-test("what ended on a node that a global service has left is not the end of waiting", (t) => {
+test("a task that ended on a node which a global service has left does not end the waiting", (t) => {
   const service = serviceWith({ mode: "global", "restart-condition": "none" });
   const left = taskOf(service, 0, "left", TaskState.FAILED, { id: "old", desiredState: TaskState.SHUTDOWN });
   const [open, paused] = [readyNode("open", "alpha"), readyNode("left", "beta")];
@@ -264,7 +264,7 @@ test("inspect --pretty shows a service for people, in Docker's sections", async 
     " Image:           bb:1",
     " Args:            sleep 9",
     "  Memory:         64MiB",
-    "Endpoint Mode:    vip",
+    "an update's outcome is shown beside its time",
   ]) {
     t.true(lines.includes(line), `${line}\n--\n${lines.join("\n")}`);
   }
@@ -302,7 +302,7 @@ test("service ls filters, and sorts numbers as numbers", async (t) => {
   t.is((await muster("service", "ls", "-f", "colour=red")).status, 125);
 });
 
-test("--host of service create is a line of /etc/hosts, -H the manager; flags take their truth in words", async (t) => {
+test("--host of service create is a line of /etc/hosts, and -H the manager; boolean flags accept words", async (t) => {
   const { muster, manager, socket } = await served(t);
   const flags = ["--detach=true", "--init=false", "--host", "db:10.0.0.1", "-H", socket, "--name", "web"];
   const ran = await muster("service", "create", ...flags, "bb:1");

@@ -6,7 +6,7 @@ import { Annotations, Resource } from "../../proto/gen/messages.ts";
 import { tempDir } from "../fixtures/muster.ts";
 import { served } from "../support/served.ts";
 
-test("a kind is registered, gets objects, and goes when they have gone", async (t) => {
+test("a kind is registered, gets objects, and is removed after them", async (t) => {
   const { muster, manager } = await served(t);
   const dir = tempDir(t, "resource");
   const file = join(dir, "policy");
@@ -45,7 +45,7 @@ test("a kind is registered, gets objects, and goes when they have gone", async (
   t.is(manager.store.count("extension"), 0);
 });
 
-test("a resource's labels and content change each by itself; its name and what is left out stay", async (t) => {
+test("a resource's labels and content change separately; its name and omitted fields stay", async (t) => {
   const { muster, manager } = await served(t);
   const file = join(tempDir(t, "resource"), "content");
   writeFileSync(file, "new");
@@ -61,7 +61,7 @@ test("a resource's labels and content change each by itself; its name and what i
   t.deepEqual(stored()?.annotations?.labels, { b: "2", c: "3" });
 });
 
-test("what the cluster keeps for itself is listed to who asks for it", async (t) => {
+test("the cluster's internal objects are listed on request", async (t) => {
   const { muster, manager } = await served(t);
   await muster("extension", "create", "policy");
   await muster("resource", "create", "policy", "p", "--type", "x");
@@ -74,7 +74,7 @@ test("what the cluster keeps for itself is listed to who asks for it", async (t)
   t.deepEqual(await names("--kind", scheduleKind), ["record"]);
 });
 
-test("what is not there, or not registered, is said in one sentence", async (t) => {
+test("a missing or unregistered object is reported in one sentence", async (t) => {
   const { muster } = await served(t);
   t.regex((await muster("resource", "create", "nothing", "p")).remarks.join(), /Kind nothing is not registered/);
   t.regex((await muster("resource", "inspect", "p")).remarks.join(), /resource p not found/);

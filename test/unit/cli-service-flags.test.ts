@@ -1,5 +1,5 @@
-// The small languages in the values of a service's flags, and what updates make of what is there. That the specs are those
-// of Docker's own client is shown in test/interop/service-cli.test.ts; here is what Docker's client cannot show.
+// The value syntax of a service's flags, and how updates change existing values. test/interop/service-cli.test.ts shows that
+// the specs equal those of Docker's own client; this file covers what Docker's client cannot show.
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -26,7 +26,7 @@ import {
   PortConfig_PublishMode,
 } from "../../proto/gen/messages.ts";
 
-/** Every flag of `docker service create --help` and `docker service update --help` of Docker 28, but for --help itself. */
+/** Every flag of `docker service create --help` and `docker service update --help` of Docker 28, except --help itself. */
 const dockerCreate =
   "cap-add cap-drop config constraint container-label credential-spec detach dns dns-option dns-search endpoint-mode " +
   "entrypoint env env-file generic-resource group health-cmd health-interval health-retries health-start-interval " +
@@ -52,7 +52,7 @@ const dockerUpdate =
 
 const spec = (flags: CreateValues, ...words: string[]) => newSpec({ name: "web", ...flags }, ["bb:1", ...words]);
 
-test("no flag of Docker's is missing", (t) => {
+test("every flag of Docker's exists", (t) => {
   t.deepEqual(
     dockerCreate.split(" ").filter((flag) => !Object.hasOwn(createFlags, flag)),
     [],
@@ -143,7 +143,7 @@ for (const [flags, words, kind = UsageError] of refusals) {
   });
 }
 
-test("a value in CSV keeps what its quotes hold together", (t) => {
+test("a CSV value keeps together what it quotes", (t) => {
   t.deepEqual(csvFields(`a=b,"c=d,e",f`, "x"), ["a=b", "c=d,e", "f"]);
   t.deepEqual(csvFields(`"a""b",`, "x"), [`a"b`, ""]);
   t.throws(() => csvFields(`a"b`, "x"), { instanceOf: UsageError });
@@ -155,7 +155,7 @@ test("a value in CSV keeps what its quotes hold together", (t) => {
   );
 });
 
-test("a command line is cut into words as a shell cuts it", (t) => {
+test("a command line is split into words as a shell does it", (t) => {
   t.deepEqual(shellWords(`sh -c "a  b" 'c "d"' e\\ f ""`, "x"), ["sh", "-c", "a  b", 'c "d"', "e f", ""]);
   t.deepEqual(shellWords(`a"b c"d`, "x"), ["ab cd"]);
   t.deepEqual(shellWords("  ", "x"), []);
@@ -175,7 +175,7 @@ test("durations and sizes are written as Docker writes them", (t) => {
   t.deepEqual([bytesText(0), bytesText(64 * 1024 ** 2), bytesText(1_500_000_000)], ["0B", "64MiB", "1.397GiB"]);
 });
 
-test("ports come in ranges, and one target may have a range in front", (t) => {
+test("ports may be ranges, and one target may have a range in front", (t) => {
   const pairs = (text: string) => parsePublish(text).map((port) => [port.publishedPort, port.targetPort]);
   t.deepEqual(pairs("8000-8002:80-82"), [
     [8000, 80],
@@ -188,7 +188,7 @@ test("ports come in ranges, and one target may have a range in front", (t) => {
   ]);
 });
 
-test("a port has a name, in the case in which it is written, and one that is there is given one", (t) => {
+test("a port's name keeps its case, and an existing port can get a name", (t) => {
   const [port] = parsePublish("NAME=Sql,mode=HOST,target=5432,published=5433");
   t.like(port, { name: "Sql", targetPort: 5_432, publishedPort: 5_433, publishMode: PortConfig_PublishMode.HOST });
   const before = parsePublish("5433:5432");
@@ -199,12 +199,12 @@ test("a port has a name, in the case in which it is written, and one that is the
   t.deepEqual(
     portsAfter(parsePublish("name=sql,target=5432,published=5433"), ["5433:5432"], []).map(({ name }) => name),
     ["sql"],
-    "a port that is added without a name keeps the one that it has",
+    "a port that is added without a name keeps its existing one",
   );
   t.throws(() => parsePublish("name=a b,target=1"), { message: /--publish: invalid name 'a b'/ });
 });
 
-test("a port taken away and given again is there, and the short form takes a host port away too", (t) => {
+test("a port removed and added again exists, and the short form removes a host port too", (t) => {
   const before = [...parsePublish("8080:80"), ...parsePublish("mode=host,target=81,published=8081")];
   t.deepEqual(
     portsAfter(before, ["8080:80"], ["80"]).map(({ publishedPort }) => publishedPort),
@@ -219,7 +219,7 @@ test("a port taken away and given again is there, and the short form takes a hos
   t.is(portsAfter(before, [], ["mode=host,target=81"])[0]?.publishMode, PortConfig_PublishMode.INGRESS);
 });
 
-test("newer kinds of mounts are known, and one target has one mount", (t) => {
+test("newer kinds of mounts are supported, and one target has one mount", (t) => {
   const bind = parseMount("type=bind,source=./x,target=/t,readonly,bind-recursive=readonly,bind-create-src");
   t.true(bind.source.startsWith("/") && bind.source.endsWith("/x"));
   t.like(bind.bindOptions, { readonlyforcerecursive: true, createmountpoint: true });
@@ -230,7 +230,7 @@ test("newer kinds of mounts are known, and one target has one mount", (t) => {
   t.throws(() => mountsAfter([], ["target=/a", "type=tmpfs,target=/a"], []), { instanceOf: UserError });
 });
 
-test("capabilities are one set, written one way", (t) => {
+test("capabilities form one set in one notation", (t) => {
   t.deepEqual(newCapabilities(["chown", "CAP_CHOWN"], ["sys_time", "chown"]), {
     capabilityAdd: ["CAP_CHOWN"],
     capabilityDrop: ["CAP_SYS_TIME"],
@@ -241,7 +241,7 @@ test("capabilities are one set, written one way", (t) => {
   t.deepEqual(capabilitiesAfter(neither, ["chown"], []).capabilityAdd, ["CAP_CHOWN"]);
 });
 
-test("of two values for one variable the later counts, and a file's come first", (t) => {
+test("of two values for one variable the later wins, and a file's come first", (t) => {
   const folder = mkdtempSync(join(tmpdir(), "muster-env-"));
   t.teardown(() => rmSync(folder, { recursive: true }));
   const file = join(folder, "env");
@@ -255,7 +255,7 @@ test("of two values for one variable the later counts, and a file's come first",
   t.throws(() => newEnvironment({ "env-file": [file] }), { message: /'not a name' is not the name of a variable/ });
 });
 
-test("a service of processes has its secrets and configs by name, and says to its nodes' manager what to send", (t) => {
+test("a service of processes gets its secrets and configs by name, and its nodes' manager learns what to send", (t) => {
   const lookups: Lookups = { network: (name) => name, secret: (name) => `id-${name}`, config: (name) => `id-${name}` };
   const flags = { name: "p", driver: "exec", secret: ["a", "source=b,target=c"], config: ["k"] } as const;
   const made = newSpec({ ...flags, secret: [...flags.secret], config: [...flags.config] }, ["sleep", "1"], lookups);
@@ -274,7 +274,7 @@ test("a service of processes has its secrets and configs by name, and says to it
   t.deepEqual(sent(after), ["id-a", "id-d"]);
 });
 
-test("a process has only variables that have values, and takes settings of its own kind", (t) => {
+test("a process has only variables with values, and accepts settings of its own kind", (t) => {
   const flags = { name: "p", driver: "exec", env: ["A=1", "UNSET_IN_HERE"], user: "nobody", workdir: "/w" } as const;
   const before = newSpec({ ...flags, env: [...flags.env] }, ["sleep", "1"]);
   const exec = (of: typeof before) => ExecSpec.decode(of.task?.generic?.payload?.value ?? new Uint8Array());
@@ -290,7 +290,7 @@ test("a process has only variables that have values, and takes settings of its o
   t.throws(() => changedSpec(before, unread), { message });
 });
 
-test("processes and tasks of drivers are told their name servers by the flags of containers", (t) => {
+test("name servers of processes and driver tasks are set with the flags of containers", (t) => {
   const flags: CreateValues = { name: "p", driver: "exec", dns: ["192.0.2.1"], "dns-search": ["x.test"] };
   const process = newSpec(flags, ["true"]);
   const dnsOf = (of: typeof process, codec: Pick<typeof DriverSpec, "decode">) =>
@@ -309,7 +309,7 @@ test("processes and tasks of drivers are told their name servers by the flags of
   t.like(dnsOf(changedSpec(driven, { replicas: "2" }), DriverSpec), { nameservers: ["192.0.2.1"] });
 });
 
-test("what is looked up is what is written into the spec", (t) => {
+test("names are resolved before they are written into the spec", (t) => {
   const lookups: Lookups = {
     network: (text) => `id-of-${text}`,
     secret: (name) => `secret-${name}`,
@@ -343,7 +343,7 @@ test("the login goes to the registry that the image names", (t) => {
   t.deepEqual(decoded("other.example.org/x"), {});
 });
 
-test("an update refuses what does not fit the service's mode", (t) => {
+test("an update rejects what does not fit the service's mode", (t) => {
   const everywhere = spec({ mode: "global" });
   const job = spec({ mode: "replicated-job", replicas: "2" });
   for (const flags of [{ replicas: "2" }, { "max-concurrent": "1" }, { "replicas-max-per-node": "1" }]) {
@@ -356,7 +356,7 @@ test("an update refuses what does not fit the service's mode", (t) => {
   });
 });
 
-test("an update without flags changes nothing, whatever the service was made with", (t) => {
+test("an update without flags changes nothing, whatever flags created the service", (t) => {
   const before = spec({
     env: ["A=1"],
     publish: ["8080:80", "79"],

@@ -34,7 +34,7 @@ function serviceNamed(store: { byName(table: "service", name: string): Service |
   return service;
 }
 
-test("service create makes a container service as Docker's command line does", async (t) => {
+test("service create creates a container service as Docker's command line does", async (t) => {
   const { muster, manager } = await served(t);
   const ran = await muster(
     "service",
@@ -89,7 +89,7 @@ test("service create makes a container service as Docker's command line does", a
   t.like(spec?.endpoint?.ports[0], { targetPort: 80, publishedPort: 8080, publishMode: PortConfig_PublishMode.HOST });
 });
 
-test("service create --driver exec makes a service of plain processes", async (t) => {
+test("service create --driver exec creates a service of plain processes", async (t) => {
   const { muster, manager } = await served(t);
   const ran = await muster(
     "service",
@@ -116,7 +116,7 @@ test("service create --driver exec makes a service of plain processes", async (t
   t.is(exec.stopGracePeriod?.seconds, 3);
 });
 
-test("what the server refuses is one sentence and status 1; what cannot be read is status 125", async (t) => {
+test("an error of the server is one sentence with status 1; a usage error has status 125", async (t) => {
   const { muster, manager } = await served(t);
   const { version } = manager.store;
   t.deepEqual(await muster("service", "create", "--name", "a.b", "bb:1"), {
@@ -145,7 +145,7 @@ test("what the server refuses is one sentence and status 1; what cannot be read 
   t.is(manager.store.version, version);
 });
 
-test("an unknown service, and a socket where nobody listens, are one sentence each", async (t) => {
+test("an unknown service, and a socket without a listener, are reported in one sentence each", async (t) => {
   const { muster } = await served(t);
   t.deepEqual(await muster("service", "inspect", "nothing"), {
     status: 1,
@@ -195,7 +195,7 @@ test("service ps shows each slot's newest attempt and the older ones beneath it"
   t.regex(lines[0] ?? "", /^ID +NAME +IMAGE +NODE +DESIRED STATE +CURRENT STATE +ERROR +PORTS$/);
   t.regex(lines[1] ?? "", /^new +web\.1 +bb:1 +alpha +Running +Running about a minute ago$/);
   t.regex(lines[2] ?? "", /^old + \\_ web\.1 +bb:1 +alpha +Shutdown +Failed +"task: non-zero exit \(1\)"$/);
-  // The tree belongs in the table alone: scripts split what a template or JSON prints.
+  // The tree belongs only in the table: scripts split the output of templates and JSON.
   t.deepEqual((await muster("service", "ps", "--format", "{{.Name}}", "web")).lines, ["web.1", "web.1"]);
   const json = (await muster("service", "ps", "--format", "json", "web")).lines;
   t.deepEqual(
@@ -204,7 +204,7 @@ test("service ps shows each slot's newest attempt and the older ones beneath it"
   );
 });
 
-test("service create waits until all replicas run, and says why they do not yet", async (t) => {
+test("service create waits until all replicas run, and reports why they do not yet", async (t) => {
   const { musterWith, manager } = await served(t);
   const seen: string[] = [];
   const waiting = musterWith(
@@ -239,7 +239,7 @@ test("service create waits until all replicas run, and says why they do not yet"
   t.is(remarks.at(-1), "verify: Service converged");
 });
 
-test("a service that is removed while it is waited for is a failure", async (t) => {
+test("removing a service while it is awaited is a failure", async (t) => {
   const { muster, manager } = await served(t);
   const waiting = muster("service", "create", "--name", "web", "bb:1");
   await until(() => manager.store.byName("service", "web") !== undefined);
@@ -249,7 +249,7 @@ test("a service that is removed while it is waited for is a failure", async (t) 
   t.regex(remarks.at(-1) ?? "", /removed|not found/);
 });
 
-test("service update changes what it names, again when another writer came between", async (t) => {
+test("service update changes only what it names, and retries if another writer intervened", async (t) => {
   const { muster, manager } = await served(t);
   await muster(
     "service",
@@ -297,7 +297,7 @@ test("service update changes what it names, again when another writer came betwe
   t.is(serviceNamed(manager.store, "web").id, before.id);
 });
 
-test("a driver that no node has, and managers as the only place, are warned of", async (t) => {
+test("a driver that no node has, and a placement on managers only, cause warnings", async (t) => {
   const { muster, manager } = await served(t);
   const create = async (...args: readonly string[]) => (await muster("service", "create", "-d", ...args)).remarks;
   t.deepEqual(await create("--name", "lone", "--driver", "exec", "/bin/true"), [
@@ -333,27 +333,27 @@ test("a driver that no node has, and managers as the only place, are warned of",
   t.deepEqual((await muster("service", "update", "-d", "--label-add", "a=b", "inner")).remarks, []);
 });
 
-test("service scale and rm take several services", async (t) => {
+test("service scale and rm accept several services", async (t) => {
   const { muster, manager } = await served(t);
   for (const name of ["a", "b"]) await muster("service", "create", "-d", "--name", name, "bb:1");
   t.deepEqual((await muster("service", "scale", "-d", "a=3", "b=0")).lines, ["a scaled to 3", "b scaled to 0"]);
   t.is(serviceNamed(manager.store, "a").spec?.replicated?.replicas, 3);
   await muster("service", "create", "-d", "--name", "everywhere", "--mode", "global", "bb:1");
   const some = await muster("service", "scale", "-d", "none=2", "a=4", "everywhere=2", "b=1");
-  t.deepEqual(some.lines, ["a scaled to 4", "b scaled to 1"], "one that fails does not keep the others from it");
+  t.deepEqual(some.lines, ["a scaled to 4", "b scaled to 1"], "a failing one does not stop the others");
   t.is(some.status, 1);
   t.is(some.remarks.length, 1);
   t.regex(some.remarks[0] ?? "", /service none not found\nmuster: scale can only be used with replicated/);
   t.is(serviceNamed(manager.store, "a").spec?.replicated?.replicas, 4);
   const none = await muster("service", "scale", "-d", "a=1", "b=many");
-  t.deepEqual([none.status, none.lines], [125, []], "what cannot be read changes nothing");
+  t.deepEqual([none.status, none.lines], [125, []], "a usage error changes nothing");
   t.deepEqual(none.remarks, ["muster: invalid number of replicas 'many' in 'b=many': expected a whole number"]);
   await muster("service", "rm", "everywhere");
   t.deepEqual((await muster("service", "rm", "a", "b")).lines, ["a", "b"]);
   t.is(manager.store.count("service"), 0);
 });
 
-test("ports are read in both of Docker's forms", (t) => {
+test("ports are parsed in both of Docker's forms", (t) => {
   const ports = (...publish: string[]) => newSpec({ name: "web", publish } as CreateValues, ["bb"]).endpoint?.ports;
   t.like(ports("8080:80/udp")?.[0], { publishedPort: 8080, targetPort: 80, protocol: PortConfig_Protocol.UDP });
   t.like(ports(":80")?.[0], { publishedPort: 0, targetPort: 80 });
@@ -363,7 +363,7 @@ test("ports are read in both of Docker's forms", (t) => {
   }
 });
 
-test("a made-up name is a valid one", (t) => {
+test("a generated name is valid", (t) => {
   for (const image of ["example.org:5000/Team/web_app:v1.2", "/usr/bin/python3.11", "-", "a".repeat(200)]) {
     t.regex(newSpec({} as CreateValues, [image]).annotations?.name ?? "", /^[a-zA-Z0-9][a-zA-Z0-9-]{0,61}[a-zA-Z0-9]$/);
   }
@@ -386,7 +386,7 @@ test("an update with no flags changes nothing of a spec", (t) => {
   t.true(isSameMessage(changedSpec(spec, {}), spec));
 });
 
-test("a service has converged when what runs is what is wanted, and no sooner", (t) => {
+test("a service has converged only when exactly the wanted tasks run", (t) => {
   const spec = newSpec({ name: "web", replicas: "2" }, ["bb"]);
   const service = Service.create({ id: "s", spec, specVersion: Version.create({}) });
   const judge = (tasks: readonly Task[], of = service) => convergence(of, tasks, [], false);
@@ -409,7 +409,7 @@ test("a service has converged when what runs is what is wanted, and no sooner", 
   t.is(judge([running(1), running(2)], Service.patch(service, { updateStatus: updating })).kind, "moving");
 });
 
-test("what the manager calls completed is waited for no longer, though some tasks failed or ended", (t) => {
+test("an update that the manager calls completed is awaited no longer, even if some tasks failed or ended", (t) => {
   const spec = newSpec({ name: "web", replicas: "2", "update-max-failure-ratio": "0.5" }, ["bb"]);
   const at = (seconds: number) => Timestamp.create({ seconds });
   const completed = UpdateStatus.create({ state: UpdateStatus_UpdateState.COMPLETED, completedAt: at(100) });
@@ -421,7 +421,7 @@ test("what the manager calls completed is waited for no longer, though some task
   const runs = task(1, TaskState.RUNNING, 90);
   const failed = task(2, TaskState.FAILED, 90, over);
   const one = { kind: "converged", done: 1, wanted: 2, isProven: true } as const;
-  t.deepEqual(judge([runs, failed, task(2, TaskState.READY, 95)]), one, "its successor was on its way before");
+  t.deepEqual(judge([runs, failed, task(2, TaskState.READY, 95)]), one, "its successor was already on its way");
   t.deepEqual(judge([runs, task(2, TaskState.PREPARING, 101)]), one, "it came later; the one before is forgotten");
   t.deepEqual(judge([runs, task(2, TaskState.RUNNING, 90)]), { ...one, done: 2 });
   t.like(judge([runs, task(2, TaskState.PREPARING, 90)]), { kind: "moving", done: 1, wanted: 2 }, "the update scaled");
@@ -433,7 +433,7 @@ test("what the manager calls completed is waited for no longer, though some task
   const back = UpdateStatus.patch(completed, { state: UpdateStatus_UpdateState.ROLLBACK_COMPLETED });
   const isBack = Service.patch(oneShot, { updateStatus: back });
   t.deepEqual(judge([ended], isBack, true), { ...one, done: 0, wanted: 1 });
-  t.is(judge([ended], isBack, false).kind, "failed", "nobody asked for it");
+  t.is(judge([ended], isBack, false).kind, "failed", "nobody requested it");
 });
 
 async function until(condition: () => boolean): Promise<void> {

@@ -25,7 +25,7 @@ const main = fileURLToPath(new URL("../../cli/main.ts", import.meta.url));
 
 interface Stage extends Served {
   readonly folder: string;
-  /** Writes files of the project, the folder's name in front. */
+  /** Writes files of the project; returns the folder's path. */
   write(name: string, text: string): string;
   service(name: string): Service;
 }
@@ -72,7 +72,7 @@ configs:
   settings: {content: "a = 1"}
 `;
 
-test("stack deploy makes networks, secrets, configs and services, in this order, with the stack's name and labels", async (t) => {
+test("stack deploy creates networks, secrets, configs and services, in this order, with the stack's name and labels", async (t) => {
   const { muster, manager, service, write } = await stage(t);
   write("key.txt", "hidden");
   const file = write("compose.yaml", shop);
@@ -124,7 +124,7 @@ test("deploying the same files again writes nothing at all", async (t) => {
   t.is(manager.store.version, before);
 });
 
-test("a changed file updates what changed, and --prune removes what is gone", async (t) => {
+test("a changed file updates what changed, and --prune removes dropped services", async (t) => {
   const { muster, manager, service, write } = await stage(t);
   write("key.txt", "hidden");
   const file = write("compose.yaml", shop);
@@ -145,11 +145,11 @@ test("a changed file updates what changed, and --prune removes what is gone", as
   t.is(manager.store.byName("service", "shop_db"), undefined);
 });
 
-test("an image that was pinned, a forced restart and a login survive a deployment", async (t) => {
+test("a pinned image, a forced restart and a login survive a deployment", async (t) => {
   const { muster, service, write } = await stage(t);
   const file = write("compose.yaml", "services: {web: {image: 'nginx:1'}}");
   await muster("stack", "deploy", "-d", "-c", file, "s");
-  // Nobody logged in to this registry: an empty login.
+  // Nobody is logged in to this registry: an empty login.
   await muster("stack", "deploy", "-d", "--with-registry-auth", "-c", file, "s");
   const pinned = `nginx:1@sha256:${"a".repeat(64)}`;
   await muster("service", "update", "-d", "--force", "--image", pinned, "s_web");
@@ -165,7 +165,7 @@ test("an image that was pinned, a forced restart and a login survive a deploymen
   t.is(service("s_web").spec?.task?.container?.image, "nginx:1");
 });
 
-test("a mistake anywhere leaves the cluster as it was", async (t) => {
+test("a mistake anywhere leaves the cluster unchanged", async (t) => {
   const { muster, manager, write } = await stage(t);
   const file = write("compose.yaml", shop.replace("file: key.txt", "external: true"));
   const before = manager.store.version;
@@ -175,7 +175,7 @@ test("a mistake anywhere leaves the cluster as it was", async (t) => {
   t.is(manager.store.version, before);
 });
 
-test("other content under the name of a secret or a config is refused, with what to do", async (t) => {
+test("different content under the name of a secret or a config is rejected, with what to do", async (t) => {
   const { muster, manager, write } = await stage(t);
   write("key.txt", "hidden");
   const file = write("compose.yaml", shop);
@@ -195,7 +195,7 @@ test("other content under the name of a secret or a config is refused, with what
   t.is(manager.store.byName("secret", "shop_key")?.spec?.annotations?.labels["new"], "1");
 });
 
-test("stack rm removes services, then secrets, configs and networks, and nothing of others", async (t) => {
+test("stack rm removes services, then secrets, configs and networks, and nothing of other stacks", async (t) => {
   const { muster, manager, write } = await stage(t);
   write("key.txt", "hidden");
   const file = write("compose.yaml", shop);
@@ -217,7 +217,7 @@ test("stack rm removes services, then secrets, configs and networks, and nothing
   t.deepEqual((await muster("stack", "rm", "shop")).remarks, ["nothing found in stack: shop"]);
 });
 
-test("stack rm ends although a node with a task of the stack is lost", async (t) => {
+test("stack rm ends even if a node with a task of the stack is lost", async (t) => {
   const { muster, manager, write } = await stage(t);
   const file = write("compose.yaml", "services: {web: {image: nginx:1, networks: [back]}}\nnetworks: {back: }\n");
   await muster("stack", "deploy", "-d", "-c", file, "shop");
@@ -234,7 +234,7 @@ test("stack rm ends although a node with a task of the stack is lost", async (t)
   t.is(manager.store.byName("network", "shop_back"), undefined);
 });
 
-test("stack ls, services and ps list what is of a stack", async (t) => {
+test("stack ls, services and ps list the parts of a stack", async (t) => {
   const { muster, manager, write } = await stage(t);
   write("key.txt", "hidden");
   await muster("stack", "deploy", "-d", "-c", write("compose.yaml", shop), "shop");
@@ -259,7 +259,7 @@ test("stack ls, services and ps list what is of a stack", async (t) => {
   t.is(manager.store.byName("service", "one_a")?.spec?.task?.networks.length, 1);
 });
 
-test("external networks are used under their own names, and must be there", async (t) => {
+test("external networks are used under their own names, and must exist", async (t) => {
   const { muster, manager, write, service } = await stage(t);
   const file = write(
     "compose.yaml",
@@ -276,7 +276,7 @@ test("external networks are used under their own names, and must be there", asyn
   t.is(service("s_a").spec?.task?.networks[0]?.target, "net1");
 });
 
-test("x-muster makes a service of plain processes", async (t) => {
+test("x-muster creates a service of plain processes", async (t) => {
   const { muster, write, service } = await stage(t);
   const text = (more: string): string =>
     `services: {a: {command: sleep 600, environment: {A: 1}, working_dir: /tmp, dns: 192.0.2.1, x-muster: {driver: exec}${more}}}`;
@@ -321,10 +321,10 @@ networks: { back: {} }
     [["db", "a"]],
   );
   t.like(endpoint?.ports[0], { name: "sql", targetPort: 5_432, publishedPort: 5_433 });
-  t.is(service("s_b").spec?.task?.networks.length, 0, "without 'networks' it has its node's");
+  t.is(service("s_b").spec?.task?.networks.length, 0, "without 'networks' it uses its node's");
 });
 
-test("a service of plain processes has the file's health check, or one that only x-muster knows", async (t) => {
+test("a service of plain processes gets the file's health check, or one that only x-muster has", async (t) => {
   const { muster, write, service } = await stage(t);
   const deploy = async (own: string, more: string) => {
     const text = `services: {a: {command: sleep 600, x-muster: {driver: exec${own}}${more}}}`;
@@ -354,7 +354,7 @@ test("a service of plain processes has the file's health check, or one that only
     t.regex((await deploy(own, more)).said, message);
 });
 
-test("a service of plain processes is granted secrets and configs, which its nodes are sent", async (t) => {
+test("a service of plain processes is granted secrets and configs, which its nodes receive", async (t) => {
   const { muster, write, service } = await stage(t);
   const text = [
     "services: {a: {command: sleep 600, x-muster: {driver: exec}, secrets: [p], configs: [{source: c, target: /etc/c}]}}",
@@ -381,7 +381,7 @@ test("a service of plain processes is granted secrets and configs, which its nod
   t.regex((await muster("stack", "deploy", "-d", "-c", write("c.yaml", text), "s")).lines.join(), /Unchanged service/);
 });
 
-test("what a cluster has no use for is named once and does no harm", async (t) => {
+test("options without meaning in a cluster are named once and ignored", async (t) => {
   const { muster, write } = await stage(t);
   const text =
     "services:\n  a: {image: bb, build: ., privileged: true, ports: ['127.0.0.1:80:80']}\n  b: {image: bb, build: .}\n";
@@ -393,7 +393,7 @@ test("what a cluster has no use for is named once and does no harm", async (t) =
   ]);
 });
 
-test("names that no stack can have, and commands without files, are refused", async (t) => {
+test("invalid stack names, and commands without files, are rejected", async (t) => {
   const { muster } = await stage(t);
   t.like(await muster("stack", "deploy", "s"), { status: 125 });
   t.like(await muster("stack", "deploy", "-c", "x", " "), { status: 1 });
@@ -404,7 +404,7 @@ test("names that no stack can have, and commands without files, are refused", as
   t.like(await muster("stack", "deploy", "--resolve-image", "often", "-c", "x", "s"), { status: 125 });
 });
 
-test("a Compose file comes from standard input, and stack config prints what may be deployed again", async (t) => {
+test("a Compose file comes from standard input, and stack config prints one that can be deployed again", async (t) => {
   const folder = tempDir(t, "stdin");
   const run = (input: string, ...args: readonly string[]): string =>
     execFileSync(process.execPath, [main, ...args], {
@@ -422,7 +422,7 @@ test("a Compose file comes from standard input, and stack config prints what may
   });
 });
 
-test("stack config finds what stack deploy refuses without asking the cluster", async (t) => {
+test("stack config reports what stack deploy rejects without asking the cluster", async (t) => {
   const { muster, write } = await stage(t);
   const wrong: readonly (readonly [text: string, error: RegExp])[] = [
     [
@@ -452,7 +452,7 @@ test("stack config finds what stack deploy refuses without asking the cluster", 
   t.is((await muster("stack", "config", "-c", write("c.yaml", optional))).status, 0);
 });
 
-test("a network that differs from the file is said, and stays", async (t) => {
+test("a network that differs from the file causes a warning, and stays", async (t) => {
   const { muster, manager, write } = await stage(t);
   const text = (ipam: string): string =>
     `services: {a: {image: bb, networks: [n]}}\nnetworks: {n: {ipam: {config: [{${ipam}}]}}}`;

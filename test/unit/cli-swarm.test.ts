@@ -1,4 +1,4 @@
-// What the command line makes of the cluster's settings, and how far a rotation of the root is shown to be.
+// How the command line edits the cluster's settings and displays the progress of a root rotation.
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -22,7 +22,7 @@ import * as pki from "../../runtime/pki/index.ts";
 
 const bytes = new TextEncoder();
 
-test("an external CA is written as Docker's client takes it, and refused in its words", (t) => {
+test("an external CA is parsed as by Docker's client, and rejected in its words", (t) => {
   const folder = mkdtempSync(join(tmpdir(), "muster-cli-"));
   t.teardown(() => rmSync(folder, { recursive: true, force: true }));
   const [good, bad] = [join(folder, "good.pem"), join(folder, "bad.pem")];
@@ -42,7 +42,7 @@ test("an external CA is written as Docker's client takes it, and refused in its 
     t.throws(() => parseExternalCa(text), { instanceOf: UsageError, message });
 });
 
-test("settings that are not given stay, and those of an external CA are for the root that is wanted with it", (t) => {
+test("omitted settings stay, and those of an external CA apply to the root requested with it", (t) => {
   const spec = ClusterSpec.create({ caConfig: CAConfig.create({ forceRotate: 3 }) });
   t.is(withSettings(spec, {}), spec);
   const next = withSettings(spec, {
@@ -62,7 +62,7 @@ test("settings that are not given stay, and those of an external CA are for the 
   t.deepEqual(external.caConfig?.externalCas[0]?.caCert, root);
 });
 
-test("the bars of a rotation show who has renewed, and who trusts the new root only after the switch", async (t) => {
+test("the bars of a rotation show which nodes have renewed, and which trust the new root only after the switch", async (t) => {
   const [old, next] = await Promise.all([0, 1].map(() => pki.createRoot({ nowMs: Date.now() })));
   const rootOf = (pem = ""): Uint8Array => bytes.encode(pem);
   const node = (id: string, trusts = "", issuer = ""): Node => {
@@ -88,7 +88,7 @@ test("the bars of a rotation show who has renewed, and who trusts the new root o
   const [, renewed, trusting] = rotationLines(during);
   t.is(renewed, `  rotated TLS certificates:  [${"=".repeat(24)}>${" ".repeat(25)}] 1/2 nodes`);
   t.is(trusting, `  rotated CA certificates:   [${" ".repeat(50)}] 0/2 nodes`);
-  // As `docker info` has it: the root that is to follow, and that it is not there yet.
+  // As in `docker info`: the root to come, and that it is not yet in use.
   const shown = clusterObject(rotating) as { TLSInfo: { TrustRoot: string }; RootRotationInProgress: boolean };
   t.is(shown.TLSInfo.TrustRoot, to);
   t.true(shown.RootRotationInProgress);

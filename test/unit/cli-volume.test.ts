@@ -1,4 +1,4 @@
-// muster volume, and what Control answers about volumes.
+// muster volume, and Control's answers about volumes.
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import test from "ava";
@@ -26,7 +26,7 @@ import { volumeSpec } from "../support/csi.ts";
 import { call, refusalOf } from "../support/manager.ts";
 import { served } from "../support/served.ts";
 
-test("volume create takes Docker's flags, and prints the name", async (t) => {
+test("volume create accepts Docker's flags and prints the name", async (t) => {
   const { manager, muster } = await served(t);
   const file = join(tempDir(t, "secret"), "key");
   writeFileSync(file, "hush");
@@ -58,7 +58,7 @@ test("volume create takes Docker's flags, and prints the name", async (t) => {
   );
 });
 
-test("volume create says what is wrong with its flags", async (t) => {
+test("volume create reports what is wrong with its flags", async (t) => {
   const { muster } = await served(t);
   t.like(await muster("volume", "create", "data"), { status: 125 });
   t.like(await muster("volume", "create", "-d", "fast", "--type", "tape", "data"), { status: 125 });
@@ -70,7 +70,7 @@ test("volume create says what is wrong with its flags", async (t) => {
   });
 });
 
-test("volume ls has Docker's columns and states, inspect Docker's object, update and rm change it", async (t) => {
+test("volume ls has Docker's columns and states, inspect Docker's object, and update and rm change it", async (t) => {
   const { manager, muster } = await served(t);
   for (const name of ["a", "b"]) await muster("volume", "create", "-d", "fast", "--type", "mount", name);
   const made = manager.store.byName("volume", "b") as Volume;
@@ -105,7 +105,7 @@ test("volume ls has Docker's columns and states, inspect Docker's object, update
   t.true(manager.store.byName("volume", "a")?.pendingDelete);
 });
 
-test("Control refuses volumes in SwarmKit's words", async (t) => {
+test("Control rejects volumes in SwarmKit's words", async (t) => {
   const { control } = world();
   const create = (spec: VolumeSpec | null) =>
     refusalOf(() => control.CreateVolume(CreateVolumeRequest.create({ spec }), call()));

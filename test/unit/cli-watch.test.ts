@@ -5,7 +5,7 @@ import { selectorOf, type Names } from "../../cli/watch-filters.ts";
 import { NodeRole, SelectBy, TaskState } from "../../proto/gen/messages.ts";
 import { readyNode, served, taskOf, type Ran } from "../support/served.ts";
 
-/** Runs `muster watch` until it has printed so many lines; what it prints on standard error ends it too. */
+/** Runs `muster watch` until it has printed this many lines; output on standard error ends it too. */
 async function watched(
   world: Awaited<ReturnType<typeof served>>,
   lines: number,
@@ -27,7 +27,7 @@ async function watched(
   return seen;
 }
 
-/** The log of a test answers by the manager's clock. */
+/** A test's log answers by the manager's clock. */
 async function ticking(t: ExecutionContext): ReturnType<typeof served> {
   const world = await served(t);
   const timer = setInterval(() => world.manager.clock.advance(1), 2);
@@ -40,7 +40,7 @@ async function refused(t: ExecutionContext, ...args: readonly string[]): Promise
   return muster("watch", ...args);
 }
 
-test("watch prints what followed a version, with the version of each line", async (t) => {
+test("watch prints all changes after a version, each with its version", async (t) => {
   const world = await ticking(t);
   const { manager, muster } = world;
   await muster("service", "create", "-d", "--name", "web", "bb:1");
@@ -81,7 +81,7 @@ test("watch prints what followed a version, with the version of each line", asyn
   t.like(JSON.parse(one[0] ?? ""), { version: from + 3, kind: "task", action: "create", object: { slot: 2 } });
 });
 
-test("watch goes on from a time, and from so long ago", async (t) => {
+test("watch resumes from a time, and from a relative time", async (t) => {
   const world = await ticking(t);
   const { manager } = world;
   manager.seed("node", readyNode("n1", "alpha"));
@@ -94,7 +94,7 @@ test("watch goes on from a time, and from so long ago", async (t) => {
   t.regex(lines[1] ?? "", / n1 alpha /);
 });
 
-test("watch says what the manager says of it, and what cannot be understood", async (t) => {
+test("watch prints the manager's errors, and reports what it cannot parse", async (t) => {
   const selector = await refused(t, "node", "--filter", "service=x");
   t.deepEqual(selector.remarks, [
     "there is no service x now: 'x' is taken for its id",
@@ -112,7 +112,7 @@ test("watch says what the manager says of it, and what cannot be understood", as
 
 const names: Names = { id: (noun, text) => Promise.resolve(`${noun}/${text}`) };
 
-test("filters are written as the selectors that they are", async (t) => {
+test("filters are written as their selectors", async (t) => {
   const fields = async (filter: string) => SelectBy.toJson(await selectorOf(filter, names));
   t.deepEqual(await fields("id-prefix=ab"), { idPrefix: "ab" });
   t.deepEqual(await fields("name=a=b"), { name: "a=b" });
@@ -132,7 +132,7 @@ test("filters are written as the selectors that they are", async (t) => {
   }
 });
 
-test("a moment is a version, a time or so long ago", (t) => {
+test("a moment is a version, a time or a relative time", (t) => {
   const now = Date.UTC(2026, 0, 1, 12);
   t.deepEqual(parseMoment("17", now), { version: 17 });
   t.like(parseMoment("2026-01-01T11:00:00.5Z", now), { time: { seconds: now / 1_000 - 3_600, nanos: 5e8 } });

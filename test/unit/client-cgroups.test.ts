@@ -24,7 +24,7 @@ function optionsFor(root: string) {
   return { warnings, options: { clock: new SystemClock(), log, cpus: "0-3", root, kill: () => {} } };
 }
 
-test("version 2: controllers are handed down from the root to the share, and each task has a scope", async (t) => {
+test("version 2: controllers are enabled from the root down to the share, and each task has a scope", async (t) => {
   const root = rootWith(t, {
     "cgroup.controllers": "cpuset cpu io memory pids",
     "cgroup.subtree_control": "cpu memory",
@@ -34,7 +34,7 @@ test("version 2: controllers are handed down from the root to the share, and eac
   t.is(await cgroups?.make("a1", "web"), join(root, "nomad.slice/share/a1.web.scope"));
   t.true(existsSync(join(root, "nomad.slice/share/a1.web.scope")));
   const read = (path: string): string => readFileSync(join(root, path), "utf8");
-  t.is(read("cgroup.subtree_control"), "+cpuset +io +pids", "what is handed down already is left alone");
+  t.is(read("cgroup.subtree_control"), "+cpuset +io +pids", "controllers already enabled are left alone");
   for (const group of ["nomad.slice", "nomad.slice/share", "nomad.slice/reserve"])
     t.is(read(`${group}/cgroup.subtree_control`), "+cpuset +cpu +io +memory +pids");
   t.is(read("nomad.slice/share/cpuset.cpus"), "0-3");
@@ -55,14 +55,14 @@ test("version 1: the share has processors and memory before a task can join it",
   for (const controller of ["freezer", "memory", "cpu"]) t.false(existsSync(join(root, controller, "nomad/a1.web")));
 });
 
-test("a node that may not make them says which drivers lack them, once", async (t) => {
-  // A file stands where the folder of the slice would be.
+test("a node that may not create them reports once which drivers lack them", async (t) => {
+  // A file is in the place of the slice's folder.
   const root = rootWith(t, { "cgroup.controllers": "cpu", "nomad.slice": "" });
   const { options, warnings } = optionsFor(root);
   t.is(await clientCgroups(options), null);
   t.is(warnings.length, 1);
   t.regex(warnings[0] ?? "", /raw_exec cannot start/);
-  t.is(await clientCgroups(optionsFor(rootWith(t, {})).options), null, "a node without any has nothing to say");
+  t.is(await clientCgroups(optionsFor(rootWith(t, {})).options), null, "a node without any has nothing to report");
 });
 
 test("CC1, version 2: processes left in a task's scope are killed before it is removed", async (t) => {
@@ -73,9 +73,9 @@ test("CC1, version 2: processes left in a task's scope are killed before it is r
   const ended = cgroups?.end("a1", "web");
   const kill = join(scope, "cgroup.kill");
   await until("the scope's kill file", () => existsSync(kill) && readFileSync(kill, "utf8") === "1");
-  // The kernel's files go with their folder; these do not.
+  // The kernel removes its files with their folder; these stay.
   rmSync(join(scope, "cgroup.procs"));
-  await until("the scope's removal", () => {
+  await until("the scope to be removed", () => {
     rmSync(kill, { force: true });
     return !existsSync(scope);
   });

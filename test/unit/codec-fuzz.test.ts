@@ -1,5 +1,5 @@
-// Codecs against bytes from strangers: whatever they are, decoding ends with a message or an error, and what was read is
-// written again as it was, unknown fields included.
+// Codecs against untrusted bytes: decoding always ends with a message or an error, and a decoded message is encoded unchanged,
+// including unknown fields.
 import test from "ava";
 import fc from "fast-check";
 import type { Codec } from "../../proto/codec.ts";
@@ -12,7 +12,7 @@ const codecs = Object.values(messages as unknown as Readonly<Record<string, unkn
 );
 const documented = codecs.filter(({ typeName }) => /^(?:docker\.swarmkit|muster)\./.test(typeName));
 
-/** What it decodes to; null when that fails, which is always by an Error. */
+/** The decoded message; null if decoding fails, which is always by an Error. */
 function decoded(codec: Codec<object>, bytes: Uint8Array): object | null {
   try {
     return codec.decode(bytes);
@@ -22,7 +22,7 @@ function decoded(codec: Codec<object>, bytes: Uint8Array): object | null {
   }
 }
 
-/** As `t.deepEqual`, which would take most of the time here. */
+/** Like `t.deepEqual`, which would take most of the time here. */
 function same(actual: Uint8Array, expected: Uint8Array, what: string): void {
   if (Buffer.compare(actual, expected) !== 0)
     throw new Error(`${what}: ${Buffer.from(actual).toString("hex")} is not ${Buffer.from(expected).toString("hex")}`);
@@ -36,11 +36,11 @@ const strangers: readonly (readonly number[])[] = [
   [0xfd, 0xff, 0x07, 1, 2, 3, 4],
 ];
 
-test("there are codecs to look at", (t) => {
+test("there are codecs to test", (t) => {
   t.true(documented.length > 250);
 });
 
-test("arbitrary bytes decode to a message or an error, and what they decode to is written and read again alike", (t) => {
+test("arbitrary bytes decode to a message or an error, and a decoded message survives a round trip", (t) => {
   fc.assert(
     fc.property(fc.constantFrom(...codecs), fc.uint8Array({ maxLength: 80 }), (codec, bytes) => {
       const message = decoded(codec, bytes);
@@ -54,7 +54,7 @@ test("arbitrary bytes decode to a message or an error, and what they decode to i
   t.pass();
 });
 
-test("each message survives being written and read, whole and as a copy, with what this version does not know", (t) => {
+test("each message survives encoding and decoding, whole and as a copy, with fields unknown to this version", (t) => {
   for (const codec of documented) {
     fc.assert(
       fc.property(arbitraryMessage(codec.typeName, { depth: 2 }), fc.constantFrom(...strangers), (bytes, stranger) => {
@@ -71,7 +71,7 @@ test("each message survives being written and read, whole and as a copy, with wh
   t.pass();
 });
 
-test("a valid message that is cut short or has a flipped byte decodes to a message or an error", (t) => {
+test("a valid message that is truncated or has a flipped bit decodes to a message or an error", (t) => {
   const big = ["Service", "Task", "Node", "Cluster", "Network", "Volume"].map((name) => `docker.swarmkit.v1.${name}`);
   for (const codec of codecs.filter(({ typeName }) => big.includes(typeName))) {
     fc.assert(
@@ -88,19 +88,19 @@ test("a valid message that is cut short or has a flipped byte decodes to a messa
   t.pass();
 });
 
-test("half a surrogate pair is written as what every decoder takes", (t) => {
+test("half a surrogate pair is encoded as a character that every decoder accepts", (t) => {
   const { Annotations } = messages;
   for (const text of ["\ud800", "a\udc00b", `${"x".repeat(50)}\ud800`]) {
     t.is(Annotations.decode(Annotations.encode(Annotations.create({ name: text }))).name, text.toWellFormed());
   }
 });
 
-test("bytes that are no UTF-8 are no text", (t) => {
+test("bytes that are not UTF-8 are not a string", (t) => {
   t.throws(() => messages.Annotations.decode(Uint8Array.from([0x0a, 3, 0xed, 0xa0, 0x80])));
   t.throws(() => messages.Annotations.decode(Uint8Array.from([0x0a, 2, 0xc3, 0x28])));
 });
 
-test("lengths that are not there are refused at once, however large they claim to be", (t) => {
+test("lengths beyond the data are rejected at once, however large they claim to be", (t) => {
   const { Service } = messages;
   for (const length of [[0x7f], [0xff, 0x7f], [0xff, 0xff, 0xff, 0xff, 0x07], [0xff, 0xff, 0xff, 0xff, 0x0f]]) {
     t.throws(() => Service.decode(Uint8Array.from([0x1a, ...length])));

@@ -21,7 +21,7 @@ interface Loaded {
   readonly folder: string;
 }
 
-/** Loads a project from texts; the first is the Compose file, as are all whose names end in `.yaml` and begin with `c`. */
+/** Loads a project from strings; Compose files are the first and all whose names begin with `c` and end in `.yaml`. */
 function load(t: ExecutionContext, files: Readonly<Record<string, string>>, env: Record<string, string> = {}): Loaded {
   const folder = tempDir(t, "compose");
   for (const [name, text] of Object.entries(files)) {
@@ -54,7 +54,7 @@ test(
   /c\.yaml:4: services\.a\.imagee is not a key .* did you mean 'image'\?$/,
 );
 test(
-  "an unknown key that is like none",
+  "an unknown key that resembles none",
   refused,
   a("zzzzzzzz: x"),
   /services\.a\.zzzzzzzz is not a key of a Compose file$/,
@@ -65,9 +65,19 @@ test(
   "service: {}",
   /c\.yaml:1: service is not a key .* did you mean 'services'\?/,
 );
-test("a list for a text", refused, a("hostname: [x]"), /c\.yaml:4: services\.a\.hostname must be a text, not a list/);
-test("a text for a mapping", refused, a("deploy: x"), /services\.a\.deploy must be empty or a mapping, not 'x'/);
-test("a service that is none", refused, "services:\n  a: 5", /c\.yaml:2: services\.a must be a mapping, not 5/);
+test(
+  "a list instead of a string",
+  refused,
+  a("hostname: [x]"),
+  /c\.yaml:4: services\.a\.hostname must be a text, not a list/,
+);
+test(
+  "a string instead of a mapping",
+  refused,
+  a("deploy: x"),
+  /services\.a\.deploy must be empty or a mapping, not 'x'/,
+);
+test("an invalid service", refused, "services:\n  a: 5", /c\.yaml:2: services\.a must be a mapping, not 5/);
 test(
   "a choice",
   refused,
@@ -75,28 +85,33 @@ test(
   /c\.yaml:5: services\.a\.deploy\.mode must be one of replicated, /,
 );
 test(
-  "a number too large",
+  "a number that is too large",
   refused,
   a("ports:\n  - {target: 70000}"),
   /ports\[0\]\.target must be a whole number from 1/,
 );
-test("a port that is none", refused, a("ports: ['x:80']"), /ports\[0\] must be \[PUBLISHED:\]TARGET/);
-test("a volume that is none", refused, a("volumes: ['a:b:c:d']"), /volumes\[0\] must be \[SOURCE:\]TARGET/);
-test("a needed key", refused, a("volumes: [{target: /x}]"), /volumes\[0\] needs 'type'/);
-test("two keys of one name", refused, a("image: b2"), /c\.yaml:\d+: .*unique/i);
-test("a broken flow", refused, "services: [", /c\.yaml:1: /);
+test("an invalid port", refused, a("ports: ['x:80']"), /ports\[0\] must be \[PUBLISHED:\]TARGET/);
+test("an invalid volume", refused, a("volumes: ['a:b:c:d']"), /volumes\[0\] must be \[SOURCE:\]TARGET/);
+test("a required key", refused, a("volumes: [{target: /x}]"), /volumes\[0\] needs 'type'/);
+test("a duplicate key", refused, a("image: b2"), /c\.yaml:\d+: .*unique/i);
+test("a broken flow collection", refused, "services: [", /c\.yaml:1: /);
 test("a list as file", refused, "- a", /a Compose file is a mapping/);
-test("an anchor that is not there", refused, a("hostname: *x"), /c\.yaml:4: /);
-test("a variable without end", refused, a("hostname: '${X'"), /c\.yaml:4: services\.a\.hostname has a '\$\{' without/);
-test("a variable that must be", refused, a("hostname: '${X:?say it}'"), /needs the variable X: say it/);
-test("a lone dollar", refused, a("hostname: 'a$'"), /'\$' that begins no variable: write \$\$/);
-test("a quote without end", refused, a(`command: 'a "b'`), /services\.a\.command has a quote without its end/);
-test("a name of blanks", refused, "services:\n  'a b': {image: x}", /services\."a b" has a name of other characters/);
-test("a missing file of variables", refused, a("env_file: none.env"), /cannot read the environment file .*none\.env/);
-test("a circle of extends", refused, a("extends: a"), /services\.a\.extends goes round in a circle/);
-test("extends of nothing", refused, a("extends: {service: b}"), /names the service 'b', which is not there/);
+test("an unknown anchor", refused, a("hostname: *x"), /c\.yaml:4: /);
 test(
-  "aliases upon aliases",
+  "an unterminated variable",
+  refused,
+  a("hostname: '${X'"),
+  /c\.yaml:4: services\.a\.hostname has a '\$\{' without/,
+);
+test("a required variable", refused, a("hostname: '${X:?say it}'"), /needs the variable X: say it/);
+test("a lone dollar", refused, a("hostname: 'a$'"), /'\$' that begins no variable: write \$\$/);
+test("an unterminated quote", refused, a(`command: 'a "b'`), /services\.a\.command has a quote without its end/);
+test("a name of blanks", refused, "services:\n  'a b': {image: x}", /services\."a b" has a name of other characters/);
+test("a missing environment file", refused, a("env_file: none.env"), /cannot read the environment file .*none\.env/);
+test("circular extends", refused, a("extends: a"), /services\.a\.extends goes round in a circle/);
+test("extends of an unknown service", refused, a("extends: {service: b}"), /names the service 'b', which is not there/);
+test(
+  "exponential aliases",
   refused,
   `x-a: &a [1,2,3,4,5,6,7,8,9,10]\n${Array.from("bcdefg")
     .map((name, at) => `x-${name}: &${name} [${Array.from({ length: 10 }, () => `*${"abcdef".charAt(at)}`).join(",")}]`)
@@ -104,7 +119,7 @@ test(
   /aliases make more than|is more than|Excessive/i,
 );
 
-test("variables: defaults, errors, replacements, dollars, one within the other", (t) => {
+test("variables: defaults, errors, replacements, dollars, nesting", (t) => {
   const held: Record<string, string> = { A: "1", E: "" };
   const missing: string[] = [];
   const variables = { get: (name: string) => held[name], missing: (name: string) => void missing.push(name) };
@@ -127,7 +142,7 @@ test("variables: defaults, errors, replacements, dollars, one within the other",
   }
 });
 
-test("interpolation ends with a text or its own error, whatever is written", (t) => {
+test("interpolation ends with a string or its own error, whatever the input", (t) => {
   const part = fc.constantFrom("$", "{", "}", "$$", "${", "A", ":-", "-", "?", ":+", " ", "B_1", "é");
   fc.assert(
     fc.property(fc.array(part, { maxLength: 12 }), (parts) => {
@@ -142,7 +157,7 @@ test("interpolation ends with a text or its own error, whatever is written", (t)
   t.pass();
 });
 
-test("any YAML is a tree or a mistake with its line", (t) => {
+test("any YAML is a tree or an error with its line", (t) => {
   const part = fc.constantFrom(
     "a",
     ": ",
@@ -177,7 +192,7 @@ test("any YAML is a tree or a mistake with its line", (t) => {
   t.pass();
 });
 
-test("files of variables: quotes, comments, export, several lines, names alone", (t) => {
+test("environment files: quotes, comments, export, several lines, names alone", (t) => {
   const text = [
     "# comment",
     "A=1",
@@ -215,7 +230,7 @@ test("files of variables: quotes, comments, export, several lines, names alone",
   t.regex(line('A="1\n2"\nC="3" 4'), /^x\.env:3: C has '4' behind its closing quote/);
 });
 
-test("env_file lies beneath environment, of several the later wins, and what need not be there may be missing", (t) => {
+test("environment overrides env_file, of several files the later wins, and optional files may be missing", (t) => {
   const { plain } = load(
     t,
     {
@@ -240,7 +255,7 @@ test("env_file lies beneath environment, of several the later wins, and what nee
   });
 });
 
-test(".env beside the first file sets variables, the environment wins, what is not set is said once", (t) => {
+test(".env beside the first file sets variables, the environment wins, and an unset variable is reported once", (t) => {
   const { plain, warnings } = load(
     t,
     { "c.yaml": a("hostname: $A-$B-$C-$C"), ".env": "A=file\nB=file\n" },
@@ -306,7 +321,7 @@ test("files are merged by Compose's rules", (t) => {
   });
 });
 
-test("!reset takes away, !override replaces whole", (t) => {
+test("!reset removes a value, !override replaces it entirely", (t) => {
   const { plain } = load(t, {
     "c1.yaml": a("ports: [80]\nuser: u\nlabels: {x: 1}\ndns: [1.1.1.1]"),
     "c2.yaml": a("ports: !reset []\nuser: !reset null\nlabels: !override {y: 2}\ndns: !override [2.2.2.2]"),
@@ -314,7 +329,7 @@ test("!reset takes away, !override replaces whole", (t) => {
   t.deepEqual(plain["services"]?.["a"], { image: "bb", labels: { y: "2" }, dns: ["2.2.2.2"] });
 });
 
-test("extends takes from this file and from others, include brings whole projects", (t) => {
+test("extends copies from this file and from others, include adds whole projects", (t) => {
   const { plain, folder } = load(t, {
     "c.yaml":
       "include: [sub/more.yaml]\nservices:\n  a: {extends: b, user: own}\n  b: {extends: {file: sub/base.yaml, service: x}, image: bb}\n",
@@ -332,13 +347,13 @@ test("extends takes from this file and from others, include brings whole project
   t.regex(t.throws(() => load(t, round)).message, /c2\.yml:1: include goes round in a circle/);
 });
 
-test("services of profiles are there when their profile is", (t) => {
+test("services with profiles exist when a profile of theirs is active", (t) => {
   const file = { "c.yaml": `${a("")}\n  p: {image: bb, profiles: [debug]}\n` };
   t.deepEqual(Object.keys(load(t, file).plain["services"] ?? {}), ["a"]);
   t.deepEqual(Object.keys(load(t, file, { COMPOSE_PROFILES: "x, debug" }).plain["services"] ?? {}), ["a", "p"]);
 });
 
-test("octal numbers, merge keys and anchors are read as Docker reads them", (t) => {
+test("octal numbers, merge keys and anchors are parsed as Docker parses them", (t) => {
   const { plain } = load(t, {
     "c.yaml":
       "x-b: &b {image: bb, labels: {a: 1}}\nservices:\n  a:\n    <<: *b\n    user: x\n    configs: [{source: c, mode: 0440}, {source: d, mode: 0o400}]\n",
@@ -348,7 +363,7 @@ test("octal numbers, merge keys and anchors are read as Docker reads them", (t) 
   t.like(service?.["configs"], [{ mode: 0o440 }, { mode: 0o400 }]);
 });
 
-test("services are made behind what they depend on, and a circle ends", (t) => {
+test("services are created after their dependencies, and a cycle terminates", (t) => {
   const tree = parseYaml(
     "s: {a: {depends_on: {z: , y: }}, y: {depends_on: {z: }}, z: {depends_on: {b: }}, b: {}, c: {depends_on: {d: }}, d: {depends_on: {c: }}}",
     "f",
@@ -356,7 +371,7 @@ test("services are made behind what they depend on, and a circle ends", (t) => {
   t.deepEqual(inOrderOfDependence(new View(tree, "").children("s")), ["b", "z", "y", "a", "d", "c"]);
 });
 
-test("services are made several at once, each once what it depends on is there; a failure ends it", async (t) => {
+test("services are created concurrently, each once its dependencies exist; a failure stops it", async (t) => {
   const names = Array.from({ length: 40 }, (_, at) => `s${at}: {}`).join(", ");
   const tree = parseYaml(
     `s: {a: {depends_on: {b: }}, b: {}, c: {depends_on: {d: }}, d: {depends_on: {c: }}, ${names}}`,
@@ -386,7 +401,7 @@ test("services are made several at once, each once what it depends on is there; 
   );
 });
 
-/** What may stand in the place of a value. */
+/** Possible values of any field. */
 const values = fc.letrec<{ value: unknown }>((tie) => ({
   value: fc.oneof(
     { maxDepth: 3, depthSize: "small" },
@@ -417,7 +432,7 @@ const values = fc.letrec<{ value: unknown }>((tie) => ({
   ),
 })).value;
 
-test("any service is a spec or a mistake with its place", (t) => {
+test("any service is a spec or an error with its place", (t) => {
   const folder = tempDir(t, "fuzz");
   const file = join(folder, "c.yaml");
   const service = fc.dictionary(fc.constantFrom(...Object.keys(serviceShape.keys)), values, { maxKeys: 3 });

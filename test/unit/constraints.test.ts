@@ -14,7 +14,7 @@ const bare = Node.create({ id: "bare" });
 const meets = (text: string, on: NodeMessage = node): boolean =>
   meetsPlacement(Placement.create({ constraints: [text] }), on);
 
-test("each key is compared with what the node is, without regard to case", (t) => {
+test("each key is compared with the node's property, ignoring case", (t) => {
   const holding = [
     "node.id==node1",
     "node.hostname == HOST-NODE1",
@@ -40,7 +40,7 @@ test("the name of a label keeps its case, and a missing label is the empty strin
   t.false(meets("node.platform.os==linux", bare));
 });
 
-test("an unknown key holds nowhere, not even with !=", (t) => {
+test("an unknown key never matches, not even with !=", (t) => {
   t.false(meets("node.color==red"));
   t.false(meets("node.color!=red"));
   t.false(meets("node.labels.!=red"));
@@ -57,14 +57,14 @@ test("an address is compared with one address or with a range", (t) => {
   t.true(meets("node.ip==10.1.2.3", readyNode("n", { addr: "::ffff:10.1.2.3" })));
 });
 
-test("all constraints must hold, none at all holds, and one that does not parse holds nowhere", (t) => {
+test("all constraints must match, an empty list matches, and an unparsable one never does", (t) => {
   t.true(meetsPlacement(null, node));
   t.true(meetsPlacement(Placement.create({ constraints: ["node.role==manager", "node.labels.zone==eu-1"] }), node));
   t.false(meetsPlacement(Placement.create({ constraints: ["node.role==manager", "node.labels.zone==eu-2"] }), node));
   t.false(meets("node.role"));
 });
 
-test("a constraint that is none is refused in SwarmKit's words", (t) => {
+test("an invalid constraint is rejected in SwarmKit's words", (t) => {
   const message = (text: string): string | null => {
     const outcome = parseConstraint(text);
     return outcome.kind === "invalid" ? outcome.message : null;

@@ -1,4 +1,4 @@
-// From tasks of container services to what the docker driver is asked for, and what the driver makes of that.
+// From tasks of container services to requests to the docker driver, and from there to the engine.
 import test from "ava";
 import { dnsOf } from "../../actors/agent/driver-task-config.ts";
 import { containerOf } from "../../drivers/docker/container.ts";
@@ -78,7 +78,7 @@ function refused(spec: Partial<ContainerSpec>, more: Partial<TaskContainer> = {}
   return plan.kind === "refused" ? plan.reason : "";
 }
 
-/** Through the driver's own schema, as agent and plugin do it: the body of the container's creation. */
+/** Through the driver's own schema, as agent and plugin do it: the body of the request that creates the container. */
 function made(spec: Partial<ContainerSpec>, more: Partial<TaskContainer> = {}) {
   const { config, spec: common } = planned(spec, more);
   const outcome = encodeConfig(objectSpec(taskFields), config, environmentScope({}));
@@ -107,7 +107,7 @@ function network(driver: string, name: string): NetworkAttachment {
   });
 }
 
-test("what a container service says of its containers reaches the engine in the engine's words", (t) => {
+test("a container service's settings reach the engine in the engine's words", (t) => {
   const body = made(
     {
       image: "reg.example/app@sha256:0123",
@@ -227,7 +227,7 @@ test("what a container service says of its containers reaches the engine in the 
   t.like(Mounts[2], { Type: "tmpfs", Target: "/tmp", TmpfsOptions: { SizeBytes: 4096, Mode: 0o1777 } });
 });
 
-test("what nobody said is left to the image and the engine", (t) => {
+test("unset values are left to the image and the engine", (t) => {
   const plan = planned({});
   t.deepEqual(Object.keys(plan.config).sort(), ["image", "labels", "memory_swap", "refresh"]);
   const { Cmd, Entrypoint, Healthcheck, HostConfig, Hostname } = made({}) as Record<string, object | undefined>;
@@ -235,7 +235,7 @@ test("what nobody said is left to the image and the engine", (t) => {
   t.like(HostConfig, { NetworkMode: "default", Memory: 0, MemorySwap: 0, CpuShares: 0, Init: null });
 });
 
-test("environment, user, grace and limits are the task's, and files have a container's places", (t) => {
+test("environment, user, grace period and limits are the task's, and files are at a container's paths", (t) => {
   const file = (name: string): FileTarget => FileTarget.create({ name, uid: "0", gid: "0", mode: 0o444 });
   const plan = planned(
     {
@@ -269,7 +269,7 @@ test("environment, user, grace and limits are the task's, and files have a conta
   t.deepEqual(plan.limits, { nanoCpus: 5e8, memoryBytes: 2 ** 20, memoryReservedBytes: 2 ** 19, oomScoreAdj: 0 });
 });
 
-test("in networks of the cluster the node makes what a container has of them, ports included, and the engine nothing", (t) => {
+test("in networks of the cluster the node creates a container's network setup, including ports, and the engine nothing", (t) => {
   const ports = [PortConfig.create({ targetPort: 80, publishedPort: 8080, publishMode: PublishMode.HOST })];
   const networks = [network("overlay", "one"), network("overlay", "two")];
   t.true(areOfCluster(networks));
@@ -283,7 +283,7 @@ test("in networks of the cluster the node makes what a container has of them, po
   t.is(planned({}, { networks: [network("bridge", "mine")], ports }).config["network_mode"], "mine");
 });
 
-test("CT1: what a node of ours cannot make is refused with a sentence", (t) => {
+test("CT1: features that a node of ours lacks are rejected with a sentence", (t) => {
   const mixed = [network("overlay", "wide"), network("bridge", "mine")];
   t.regex(refused({}, { networks: mixed }), /in the network mine of its node and in one of the cluster/);
   t.regex(

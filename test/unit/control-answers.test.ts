@@ -1,5 +1,5 @@
-// What Control answers, as a transcript that can be read: test/model/control-answers.txt. REWRITE=1 writes it anew, and the
-// difference is what gets looked at; whether a stock manager says the same is asked in test/interop.
+// Control's answers as a readable transcript: test/model/control-answers.txt. REWRITE=1 rewrites it, and the diff is reviewed;
+// test/interop checks whether a stock manager answers the same.
 import { readFileSync, writeFileSync } from "node:fs";
 import test from "ava";
 import { servedControl } from "../support/control.ts";
@@ -7,10 +7,10 @@ import { sideAt } from "../support/control-side.ts";
 import { controlSteps } from "../support/control-steps.ts";
 
 const transcript = new URL("../model/control-answers.txt", import.meta.url);
-/** Characters of a request that are shown: data of secrets is long. */
+/** Displayed characters of a request: data of secrets is long. */
 const shownMax = 160;
 
-test("Control answers each request as it did when its answers were last looked at", async (t) => {
+test("Control answers each request as at the last review", async (t) => {
   const lines: string[] = [];
   for (const { title, steps } of controlSteps) {
     lines.push(`# ${title}`, "");

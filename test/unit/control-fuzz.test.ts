@@ -1,5 +1,5 @@
-// Control against messages from strangers: whatever a request says, it is answered, or refused with a status that says whose
-// fault it is; no handler breaks, and what was stored can be read again.
+// Control against untrusted messages: any request is answered, or rejected with a status that says whose fault it is; no
+// handler throws, and everything stored can be read again.
 import test from "ava";
 import fc from "fast-check";
 import { bootstrapCluster } from "../../actors/manager/bootstrap.ts";
@@ -34,7 +34,7 @@ import { call } from "../support/manager.ts";
 
 type Handler = (request: unknown, context: ReturnType<typeof call>) => unknown;
 
-/** A cluster with one object of each kind, and the texts that mean something in it: ids and names. */
+/** A cluster with one object of each kind, and the strings that mean something in it: ids and names. */
 async function populated() {
   const made = world();
   const { control, env, manager, store } = made;
@@ -63,7 +63,7 @@ async function populated() {
       desiredState: TaskState.RUNNING,
     }),
   );
-  /** A request of each method that is accepted, or would be but for its version: what is arbitrary is put on top of it. */
+  /** An accepted request of each method, or one that only lacks a version: arbitrary fields are laid over it. */
   const accepted = (name: string): object => {
     const [, verb = "", noun = ""] = /^([A-Z][a-z]+)(\w+)$/.exec(name) ?? [];
     const field = noun.charAt(0).toLowerCase() + noun.slice(1);
@@ -91,7 +91,7 @@ async function populated() {
   };
 }
 
-/** What is somebody else's fault than ours. */
+/** Statuses that blame the caller. */
 const answers = new Set<number>([
   Status.INVALID_ARGUMENT,
   Status.NOT_FOUND,
@@ -105,11 +105,11 @@ const answers = new Set<number>([
 
 const methods = ControlService.methods as unknown as Readonly<Record<string, MethodDescriptor<unknown, unknown>>>;
 
-/** Requests for each method. RUNS=1000 looks further. */
+/** Requests for each method. RUNS=1000 searches further. */
 const numRuns = Number(process.env["RUNS"] ?? 60);
 
 for (const [name, method] of Object.entries(methods)) {
-  test(`${name} answers whatever it is asked`, async (t) => {
+  test(`${name} answers any request`, async (t) => {
     const { accepted, control, store, texts } = await populated();
     const handler = (control as unknown as Readonly<Record<string, Handler>>)[name] as Handler;
     await fc.assert(
@@ -117,7 +117,7 @@ for (const [name, method] of Object.entries(methods)) {
         arbitraryMessage(method.request.typeName, { texts, depth: 5 }),
         fc.boolean(),
         async (bytes, isOnTop) => {
-          // Messages that stand one behind the other are one message: the later fields win.
+          // Concatenated messages are one message: the later fields win.
           const base = isOnTop ? method.request.encode(method.request.create(accepted(name))) : new Uint8Array();
           try {
             const response = await handler(method.request.decode(Buffer.concat([base, bytes])), call());
@@ -129,7 +129,7 @@ for (const [name, method] of Object.entries(methods)) {
               error.message === "" ||
               /undefined|\[object|NaN\b|Cannot read/.test(error.message.replaceAll(/'[^']*'/g, ""))
             )
-              throw new Error(`a text that tells of our own: ${error.message}`);
+              throw new Error(`a message that reveals an internal error: ${error.message}`);
           }
         },
       ),
@@ -142,7 +142,7 @@ for (const [name, method] of Object.entries(methods)) {
   });
 }
 
-/** Every filter there is, empty. */
+/** Every filter, empty. */
 const withNothing = {
   names: [],
   idPrefixes: [],
@@ -161,7 +161,7 @@ const withNothing = {
   kind: "",
 };
 
-/** Kinds whose names, prefixes and ids are alternatives of each other: one more of them finds more. */
+/** Filters by name, prefix and id are alternatives: adding one finds more. */
 const alternatives = new Set(["ListSecrets", "ListConfigs", "ListResources"]);
 
 function isWithin(part: ReadonlySet<string>, whole: ReadonlySet<string>): boolean {
@@ -169,7 +169,7 @@ function isWithin(part: ReadonlySet<string>, whole: ReadonlySet<string>): boolea
 }
 
 for (const name of Object.keys(methods).filter((each) => each.startsWith("List") && each !== "ListServiceStatuses")) {
-  test(`${name} finds no more with one filter more, and no less with one more value in a filter`, async (t) => {
+  test(`${name} finds no more with an additional filter, and no less with an additional value in a filter`, async (t) => {
     const { control, texts } = await populated();
     const method = methods[name] as MethodDescriptor<unknown, unknown>;
     const handler = (control as unknown as Readonly<Record<string, Handler>>)[name] as Handler;

@@ -72,7 +72,7 @@ test("every method of the Control service has a handler", (t) => {
   for (const name of Object.keys(ControlService.methods)) t.is(typeof control[name as "GetNode"], "function", name);
 });
 
-test("a created service is answered with its id and version, and can be read at once", async (t) => {
+test("a create returns the service with its id and version, and it can be read at once", async (t) => {
   const { control, store } = world();
   const service = await createdService(control, spec("web"));
   t.regex(service.id, /^[0-9a-z]{25}$/);
@@ -83,7 +83,7 @@ test("a created service is answered with its id and version, and can be read at 
   t.is(read.service?.spec?.task?.restart, null);
 });
 
-test("defaults are shown when asked for, and not stored", async (t) => {
+test("defaults are shown on request, and not stored", async (t) => {
   const { control, store } = world();
   const { id } = await createdService(control, spec("web"));
   const { service } = await control.GetService(
@@ -96,7 +96,7 @@ test("defaults are shown when asked for, and not stored", async (t) => {
   t.is(store.get("service", id)?.spec?.update, null);
 });
 
-test("a name that is taken in other letters conflicts, and nothing is changed", async (t) => {
+test("a name that differs only in case conflicts, and nothing is changed", async (t) => {
   const { control, store } = world();
   await createdService(control, spec("web"));
   const { version } = store;
@@ -130,7 +130,7 @@ test("without a leader a write is UNAVAILABLE, and a read is answered", async (t
   t.deepEqual((await control.ListServices(ListServicesRequest.create({}), call())).services, []);
 });
 
-test("an update keeps the spec before it, and rolls back to it and forth again", async (t) => {
+test("an update keeps the previous spec, and rolls back to it and forward again", async (t) => {
   const { control } = world();
   const first = await createdService(control, spec("web", 1, "bb:1"));
   const { service: second } = await control.UpdateService(updateOf(first, { spec: spec("web", 1, "bb:2") }), call());
@@ -164,7 +164,7 @@ test("an update of an old version is out of sequence", async (t) => {
   });
 });
 
-test("mode and name cannot be changed, and there must be something to roll back to", async (t) => {
+test("mode and name cannot be changed, and a rollback needs a previous spec", async (t) => {
   const { control } = world();
   const service = await createdService(control, spec("web"));
   const refusal = (fields: Partial<UpdateServiceRequest>) =>
@@ -178,7 +178,7 @@ test("mode and name cannot be changed, and there must be something to roll back 
   t.is(back?.code, Status.FAILED_PRECONDITION);
 });
 
-test("networks that a service has beside its tasks, as old clients wrote them, can change only by moving to the tasks", async (t) => {
+test("a service-level network list, as old clients wrote it, can change only by moving to the tasks", async (t) => {
   const { control } = world();
   const targets: string[] = [];
   for (const name of ["front", "back"]) {
@@ -201,7 +201,7 @@ test("networks that a service has beside its tasks, as old clients wrote them, c
       `${networks.length} networks`,
     );
   }
-  // All else may change, and so may they once the tasks have networks of their own.
+  // Everything else may change, and so may they once the tasks have their own networks.
   await update(ServiceSpec.patch(legacy, { replicated: { replicas: 2 } }));
   const task = TaskSpec.patch(legacy.task ?? TaskSpec.create(), { networks: [front, back] });
   const moved = ServiceSpec.patch(legacy, { task, networks: [] });
@@ -214,7 +214,7 @@ test("networks that a service has beside its tasks, as old clients wrote them, c
   );
 });
 
-test("of two services that want one ingress port at once, one is refused", async (t) => {
+test("of two services that request one ingress port at once, one is rejected", async (t) => {
   const { control } = world();
   const network = NetworkSpec.create({ annotations: Annotations.create({ name: "ingress" }), ingress: true });
   await control.CreateNetwork(CreateNetworkRequest.create({ spec: network }), call());
@@ -248,7 +248,7 @@ test("an ingress port needs an ingress network, a host port does not", async (t)
   await createdService(control, published(HOST));
 });
 
-test("services are found by name prefix, label and runtime; filters must all agree", async (t) => {
+test("services are found by name prefix, label and runtime; all filters must match", async (t) => {
   const { control } = world();
   await createdService(control, spec("web1"));
   await createdService(control, spec("web2"));
@@ -296,7 +296,7 @@ test("only wanted tasks on nodes that are not down count as running", async (t) 
   );
 });
 
-test("tasks are listed by service, node, desired state, computed name and being up to date", async (t) => {
+test("tasks are listed by service, node, desired state, computed name and whether they are up to date", async (t) => {
   const { control, seed } = world();
   const service = await createdService(control, spec("web"));
   const task = (id: string, fields: Partial<Task>) =>
@@ -330,7 +330,7 @@ test("tasks are listed by service, node, desired state, computed name and being 
   t.is((await refusalOf(() => ids({ desiredStates: [7 as TaskState] })))?.code, Status.INVALID_ARGUMENT);
 });
 
-test("a node is drained by an update, and promoting or demoting what cannot be is refused", async (t) => {
+test("a node is drained by an update, and an impossible promotion or demotion is rejected", async (t) => {
   const { control, seed, store } = world();
   seed(
     "node",
@@ -360,7 +360,7 @@ test("a node is drained by an update, and promoting or demoting what cannot be i
   seed("manager", Manager.create({ id: "m2", alive: true }), Manager.create({ id: "m1", alive: false }));
   const demoted = await update("m1", { desiredRole: NodeRole.WORKER });
   t.is(demoted.node?.spec?.desiredRole, NodeRole.WORKER);
-  t.is(demoted.node?.role, NodeRole.MANAGER, "a worker it is once the leader says so");
+  t.is(demoted.node?.role, NodeRole.MANAGER, "it becomes a worker once the leader says so");
 });
 
 test("manager status is computed from the manager's record, and nodes are filtered by role", async (t) => {
@@ -378,7 +378,7 @@ test("manager status is computed from the manager's record, and nodes are filter
   t.is(node?.managerStatus, null);
 });
 
-test("removing a node refuses its certificate, orphans its tasks and ends its session in one transaction", async (t) => {
+test("removing a node blocks its certificate, orphans its tasks and ends its session in one transaction", async (t) => {
   const { control, env, seed, store } = world();
   await bootstrapCluster(env, pki, { advertise: "192.0.2.1:2377" });
   seed("node", workerNode("n1", { certificate: Certificate.create({}) }));
@@ -412,7 +412,7 @@ test("a manager cannot be removed while it is one", async (t) => {
   t.regex(refusal?.message ?? "", /must be demoted to worker before removal/);
 });
 
-test("a manager that could not start after it joined takes itself out, unless no other one lives", async (t) => {
+test("a manager that could not start after it joined removes itself, unless no other is alive", async (t) => {
   const { control, seed, store } = world();
   seed("node", workerNode("m1"));
   seed("manager", Manager.create({ id: "m1", alive: true }), Manager.create({ id: "m2", alive: false }));
@@ -433,7 +433,7 @@ test("a manager that could not start after it joined takes itself out, unless no
   t.is(store.get("manager", "m1"), undefined);
 });
 
-test("a cluster is shown without keys, and a rotation replaces only the secret of the token asked for", async (t) => {
+test("a cluster is shown without keys, and a rotation replaces only the requested token's secret", async (t) => {
   const { control, env, store } = world();
   await bootstrapCluster(env, pki, { advertise: "192.0.2.1:2377" });
   const [stored] = [...store.all("cluster")];
@@ -459,7 +459,7 @@ test("a cluster is shown without keys, and a rotation replaces only the secret o
   );
 });
 
-test("secret data goes in and never comes out; only labels change; what is used stays", async (t) => {
+test("secret data goes in and never comes out; only labels change; secrets in use stay", async (t) => {
   const { control, store } = world();
   const secretSpec = SecretSpec.create({ annotations: Annotations.create({ name: "pw" }), data: Uint8Array.of(1, 2) });
   const { secret } = await control.CreateSecret(CreateSecretRequest.create({ spec: secretSpec }), call());
@@ -490,7 +490,7 @@ test("secret data goes in and never comes out; only labels change; what is used 
   );
 });
 
-test("of a config only labels can be updated, and its data stays", async (t) => {
+test("only labels of a config can be updated, and its data stays", async (t) => {
   const { control, store } = world();
   const configSpec = ConfigSpec.create({ annotations: Annotations.create({ name: "c" }), data: Uint8Array.of(7) });
   const { config } = await control.CreateConfig(CreateConfigRequest.create({ spec: configSpec }), call());
@@ -511,7 +511,7 @@ test("of a config only labels can be updated, and its data stays", async (t) => 
   t.deepEqual([...(store.get("config", config?.id ?? "")?.spec?.data ?? [])], [7]);
 });
 
-test("resources need a registered kind, and an extension stays while there are some", async (t) => {
+test("resources need a registered kind, and an extension stays while it has some", async (t) => {
   const { control } = world();
   const resource = CreateResourceRequest.create({ annotations: Annotations.create({ name: "r" }), kind: "policy" });
   t.is((await refusalOf(() => control.CreateResource(resource, call())))?.message, "Kind policy is not registered");
@@ -527,7 +527,7 @@ test("resources need a registered kind, and an extension stays while there are s
   });
 });
 
-test("P10: of a resource and the removal of its extension at once, one is refused", async (t) => {
+test("P10: of concurrent creation of a resource and removal of its extension, one is rejected", async (t) => {
   const { control, store } = world();
   const { extension } = await control.CreateExtension(
     CreateExtensionRequest.create({ annotations: Annotations.create({ name: "policy" }) }),
@@ -536,7 +536,7 @@ test("P10: of a resource and the removal of its extension at once, one is refuse
   const removal = RemoveExtensionRequest.create({ extensionId: extension?.id ?? "" });
   const resource = (name: string) =>
     CreateResourceRequest.create({ annotations: Annotations.create({ name }), kind: "policy" });
-  // Both look before either has written.
+  // Both read before either has written.
   const [made, removed] = await Promise.all([
     refusalOf(() => control.CreateResource(resource("r"), call())),
     refusalOf(() => control.RemoveExtension(removal, call())),

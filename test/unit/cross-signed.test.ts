@@ -1,4 +1,4 @@
-// A manager's certificate in the middle of a root rotation, as SwarmKit makes them; the certificates are OpenSSL's.
+// A manager's certificate during a root rotation, as SwarmKit creates them; OpenSSL creates these.
 import { execFileSync, spawnSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import type { AddressInfo } from "node:net";
@@ -16,7 +16,7 @@ interface Certificates {
   readonly oldRoot: string;
   readonly newRoot: string;
   readonly strangeRoot: string;
-  /** Leaf of the new root, then the new root's name and key signed by the old one, without an authority key id. */
+  /** A leaf of the new root, then the new root's name and key signed by the old one, without an authority key id. */
   readonly chain: string;
   readonly key: string;
 }
@@ -122,7 +122,7 @@ async function connect(t: ExecutionContext, { chain, key }: Certificates, rootPe
   }
 }
 
-/** What a manager that trusts `rootPem` makes of a client with the chain; null: one of its own. */
+/** How a manager that trusts `rootPem` sees a client with the chain; null: as a member. */
 async function rejection(t: ExecutionContext, made: Certificates, rootPem: string): Promise<string | null> {
   const server = await pki.createRoot();
   const { csrPem, keyPem } = await pki.createKeyAndCsr();
@@ -137,7 +137,7 @@ async function rejection(t: ExecutionContext, made: Certificates, rootPem: strin
     nowMs: Date.now(),
   });
   return new Promise((resolve, reject) => {
-    // Trusts nobody at first: what it is told later counts.
+    // Trusts nobody at first: the roots set later count.
     const credentials = { certificatePem, keyPem, rootPem: server.certificatePem };
     void listenTls(
       { host: "127.0.0.1", port: 0, credentials, admission: createAdmission(telemetry().ports) },
@@ -164,7 +164,7 @@ async function rejection(t: ExecutionContext, made: Certificates, rootPem: strin
 const withOpenssl = spawnSync("openssl", ["version"]).status === 0 ? test : test.skip;
 
 withOpenssl(
-  "a chain through a cross-certificate is trusted by who knows the old root, and by who knows the new one",
+  "a chain through a cross-certificate is trusted by holders of the old root, and of the new one",
   async (t) => {
     const made = certificates(t, "swarm-manager");
     t.is(await connect(t, made, made.oldRoot), "connected");
@@ -172,19 +172,19 @@ withOpenssl(
   },
 );
 
-withOpenssl("a root of the same name that signed nothing of it trusts nobody", async (t) => {
+withOpenssl("a root of the same name that signed none of it is not trusted", async (t) => {
   const made = certificates(t, "swarm-manager");
   t.regex(await connect(t, made, made.strangeRoot), /its certificate is not trusted/);
 });
 
-withOpenssl("a cross-signed certificate for another name is refused", async (t) => {
+withOpenssl("a cross-signed certificate for another name is rejected", async (t) => {
   const made = certificates(t, "swarm-worker");
   t.regex(await connect(t, made, made.oldRoot), /its certificate is not trusted/);
   t.regex(await connect(t, made, made.newRoot), /its certificate is not trusted/);
 });
 
 withOpenssl(
-  "a node with a chain through a cross-certificate is one of the cluster for a manager of either root",
+  "a node with a chain through a cross-certificate belongs to the cluster for a manager of either root",
   async (t) => {
     const made = certificates(t, "swarm-worker");
     t.is(await rejection(t, made, made.oldRoot), null);
@@ -193,7 +193,7 @@ withOpenssl(
   },
 );
 
-/** Root and leaf, made by a manager whose clock is off. */
+/** Root and leaf, created by a manager with a wrong clock. */
 async function madeAt(role: "swarm-manager" | "swarm-worker", nowMs: number): Promise<Certificates> {
   const root = await pki.createRoot({ nowMs });
   const { csrPem, keyPem } = await pki.createKeyAndCsr();
@@ -211,7 +211,7 @@ async function madeAt(role: "swarm-manager" | "swarm-worker", nowMs: number): Pr
   return { oldRoot: newRoot, newRoot, strangeRoot, chain, key: keyPem };
 }
 
-test("certificates that a clock which was ahead has dated are trusted by nodes and managers of their root alone", async (t) => {
+test("certificates dated by a clock that was ahead are trusted only by nodes and managers of their root", async (t) => {
   const aheadMs = Date.now() + 4 * 3_600_000;
   const manager = await madeAt("swarm-manager", aheadMs);
   t.is(await connect(t, manager, manager.newRoot), "connected");
@@ -223,7 +223,7 @@ test("certificates that a clock which was ahead has dated are trusted by nodes a
   t.regex(await connect(t, worker, worker.newRoot), /its certificate is not trusted/);
 });
 
-test("an expired certificate is trusted by nobody", async (t) => {
+test("an expired certificate is never trusted", async (t) => {
   const longAgoMs = Date.now() - 91 * 86_400_000;
   const manager = await madeAt("swarm-manager", longAgoMs);
   t.regex(await connect(t, manager, manager.newRoot), /its certificate is not trusted/);

@@ -1,4 +1,4 @@
-// The frames and messages on a dataplane driver's pipes: golden vectors, any cutting of the bytes, and what cannot be.
+// The frames and messages on a dataplane driver's pipes: golden vectors, any split of the bytes, and invalid input.
 import test from "ava";
 import { FrameError, FrameReader, frameOf } from "../../edges/dataplane/frames.ts";
 import { FromDataplane, ToDataplane } from "../../proto/gen/felix.ts";
@@ -113,7 +113,7 @@ const toMain: Readonly<Record<string, object>> = {
 const bytes = (hex: string): Buffer => Buffer.from(hex, "hex");
 
 for (const [hex, json] of Object.entries(toDriver)) {
-  test(`main's ${hex.slice(0, 24)} is read and written as others do`, (t) => {
+  test(`main's ${hex.slice(0, 24)} is read and written as other implementations do`, (t) => {
     const message = ToDataplane.decode(bytes(hex));
     t.deepEqual(ToDataplane.toJson(message), ToDataplane.toJson(ToDataplane.fromJson(json)));
     t.deepEqual(ToDataplane.decode(ToDataplane.encode(ToDataplane.fromJson(json))), message);
@@ -121,20 +121,20 @@ for (const [hex, json] of Object.entries(toDriver)) {
 }
 
 for (const [hex, json] of Object.entries(toMain)) {
-  test(`a driver's ${hex.slice(0, 24)} is read and written as others do`, (t) => {
+  test(`a driver's ${hex.slice(0, 24)} is read and written as other implementations do`, (t) => {
     t.deepEqual(FromDataplane.toJson(FromDataplane.decode(bytes(hex))), json as never);
     t.is(Buffer.from(FromDataplane.encode(FromDataplane.fromJson(json))).toString("hex"), hex);
   });
 }
 
-test("an ICMP type of zero is told from none", (t) => {
+test("an ICMP type of zero differs from none", (t) => {
   const hex = "3a1e0a0e0a0764656661756c741203706f6c120c0a0a1a06120469636d7040007807";
   const [rule] = ToDataplane.decode(bytes(hex)).activePolicyUpdate?.policy?.inboundRules ?? [];
   t.is(rule?.icmpType, 0);
   t.is(rule?.icmpTypeCode, null);
 });
 
-test("a frame has its length in eight bytes, the lowest first, and the length counts the body alone", (t) => {
+test("a frame has its length in eight bytes, little-endian, and the length counts only the body", (t) => {
   t.is(frameOf(new Uint8Array(27)).subarray(0, 8).toString("hex"), "1b00000000000000");
   t.is(frameOf(new Uint8Array(27)).length, 35);
   t.is(frameOf(new Uint8Array(0)).toString("hex"), "0000000000000000");
@@ -143,7 +143,7 @@ test("a frame has its length in eight bytes, the lowest first, and the length co
 const bodies = Object.keys(toDriver).map(bytes);
 const stream = Buffer.concat([...bodies, Buffer.alloc(0)].map(frameOf));
 
-test("frames are put together from any two pieces, from single bytes, and from one piece", (t) => {
+test("frames are assembled from any two pieces, from single bytes, and from one piece", (t) => {
   const expected = [...bodies, Buffer.alloc(0)];
   for (let cut = 0; cut <= stream.length; cut++) {
     const reader = new FrameReader();
@@ -157,7 +157,7 @@ test("frames are put together from any two pieces, from single bytes, and from o
   );
 });
 
-test("a large frame that comes byte by byte costs no object for each byte", (t) => {
+test("a large frame that arrives byte by byte costs no object for each byte", (t) => {
   const reader = new FrameReader();
   const frame = frameOf(new Uint8Array(200_000).fill(7));
   const found = [...frame].flatMap((byte) => reader.push(Uint8Array.of(byte)));
@@ -166,7 +166,7 @@ test("a large frame that comes byte by byte costs no object for each byte", (t) 
   t.true(found[0]?.every((byte) => byte === 7));
 });
 
-test("F1: a length over the limit is refused before anything is set aside for it, and so is all that follows", (t) => {
+test("F1: a length over the limit is rejected before memory is allocated for it, and so is all that follows", (t) => {
   for (const length of [2n ** 40n, 2n ** 64n - 1n, 1_001n]) {
     const reader = new FrameReader(1_000);
     const header = Buffer.alloc(8);
@@ -177,7 +177,7 @@ test("F1: a length over the limit is refused before anything is set aside for it
   t.is(new FrameReader(1_000).push(frameOf(new Uint8Array(1_000))).length, 1);
 });
 
-test("a stream that ends inside a frame is known to", (t) => {
+test("a stream that ends inside a frame is recognised", (t) => {
   for (const cut of [1, 7, 8, 9]) {
     const reader = new FrameReader();
     reader.push(stream.subarray(0, cut));

@@ -1,4 +1,4 @@
-// What a driver is told, and in which order, while what it should know keeps changing and it takes messages as it likes.
+// What a driver is sent, and in which order, while the wanted state keeps changing and it reads at its own pace.
 import test from "ava";
 import { fc } from "../support/dataplane.ts";
 import { Outbox } from "../../machines/dataplane/outbox.ts";
@@ -16,7 +16,7 @@ function drain(outbox: Outbox, driver: ModelDriver, limit = Infinity): void {
   }
 }
 
-test("O1 O2 O3: however changes and messages are mixed, the driver ends with what is wanted, in the protocol's order", (t) => {
+test("O1 O2 O3: in any mix of changes and messages, the driver ends in the wanted state, in the protocol's order", (t) => {
   fc.assert(
     fc.property(
       fc.array(fc.tuple(fc.array(arbitraryDelta, { maxLength: 6 }), fc.nat({ max: 5 }), fc.boolean()), {
@@ -51,7 +51,7 @@ test("O1 O2 O3: however changes and messages are mixed, the driver ends with wha
 
 const put = (object: Extract<DataplaneDelta, { kind: "put" }>["object"]): DataplaneDelta => ({ kind: "put", object });
 
-test("what comes and goes before the driver takes it is not told at all", (t) => {
+test("an object that comes and goes before the driver reads is not sent at all", (t) => {
   const outbox = new Outbox("current");
   outbox.resync();
   const driver = new ModelDriver();
@@ -65,7 +65,7 @@ test("what comes and goes before the driver takes it is not told at all", (t) =>
   t.is(outbox.next(), null);
 });
 
-test("a thousand changes of one set wait as one message, and one with more changes than members as the whole", (t) => {
+test("a thousand changes of one set wait as one message, and one with more changes than members as the whole set", (t) => {
   const outbox = new Outbox("current");
   outbox.resync();
   outbox.apply(put(setOf("s1", ["10.0.0.1", "10.0.0.2", "10.0.0.3"])));

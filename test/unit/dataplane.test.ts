@@ -1,4 +1,4 @@
-// The actor of a dataplane driver over drivers that do as told: what they get first, what after a death, what they report.
+// The actor of a dataplane driver over scripted drivers: their first input, their input after a death, and their reports.
 import test from "ava";
 import { DataplaneActor, type DataplaneOptions } from "../../actors/agent/dataplane.ts";
 import type { Body } from "../../machines/dataplane/generation.ts";
@@ -23,7 +23,7 @@ class FakeDriver implements DataplaneProcess {
   readonly pid = 1;
   readonly told: Body[] = [];
   readonly listener: DataplaneListener;
-  /** How many messages it takes before it is full. */
+  /** How many messages it accepts before it is full. */
   room = Infinity;
   graceMs: number | null = null;
 
@@ -93,7 +93,7 @@ async function world(options: Partial<DataplaneOptions> = {}, room = Infinity) {
 
 const first = [setOf("s", ["10.0.0.1"]), policyOf("p", ["s"]), endpointOf("w", [])];
 
-test("D1 D3: no driver before all is known; then settings, everything in order, InSync, and changes", async (t) => {
+test("D1 D3: no driver starts before all is known; then come settings, everything in order, InSync, and changes", async (t) => {
   const { actor, drivers, driver, run } = await world();
   for (const object of first.toReversed()) actor.apply({ kind: "put", object });
   await run(1_000);
@@ -115,7 +115,7 @@ test("D1 D3: no driver before all is known; then settings, everything in order, 
   t.is(driver(0).kinds.at(-1), "ipsetDeltaUpdate");
 });
 
-test("A1: what a driver does not take is merged, and told as it is when it takes it", async (t) => {
+test("A1: messages that a driver does not read are merged, and sent with the current state when it does", async (t) => {
   const { actor, driver, run } = await world({}, 2);
   for (const object of first) actor.apply({ kind: "put", object });
   actor.ready();
@@ -144,7 +144,7 @@ test("A1: what a driver does not take is merged, and told as it is when it takes
   t.deepEqual(driver(0).told.find((body) => body.ipsetDeltaUpdate)?.ipsetDeltaUpdate?.addedMembers, ["10.2.0.99"]);
 });
 
-test("D2 D4: a driver that dies, breaks, or hangs is replaced after a wait that grows, and its successor is told all", async (t) => {
+test("D2 D4: a driver that dies, breaks, or hangs is replaced after a growing delay, and its successor gets everything", async (t) => {
   const { actor, drivers, driver, run } = await world();
   actor.apply({ kind: "put", object: setOf("s", ["10.0.0.1"]) });
   actor.ready();
@@ -159,13 +159,13 @@ test("D2 D4: a driver that dies, breaks, or hangs is replaced after a wait that 
   driver(1).listener.onBroken("cannot read its messages");
   t.is(driver(1).graceMs, 4_000);
   await run(60_000);
-  t.is(drivers.length, 2, "the one before is not gone");
+  t.is(drivers.length, 2, "the one before has not exited");
   driver(1).listener.onExit("signal SIGKILL");
   await run(900);
   t.is(drivers.length, 2);
   await run(1_200);
   t.is(drivers.length, 3);
-  // It reports, and then does not.
+  // It reports, and then stops reporting.
   await run(61_000);
   driver(2).says({
     processStatusUpdate: ProcessStatusUpdate.create({ isoTimestamp: "2026-01-01T00:00:00Z", uptime: 1 }),
@@ -177,10 +177,10 @@ test("D2 D4: a driver that dies, breaks, or hangs is replaced after a wait that 
   t.is(driver(2).graceMs, 4_000);
   driver(2).listener.onExit("signal SIGTERM");
   await run(1_100);
-  t.is(drivers.length, 4, "after one that held, the wait is the first one again");
+  t.is(drivers.length, 4, "after one that held, the delay is the first one again");
 });
 
-test("G2: a driver of 2016 is told the cluster's failsafe ports in its own form", async (t) => {
+test("G2: a driver of 2016 gets the cluster's failsafe ports in its own form", async (t) => {
   const settings = { FailsafeInboundHostPorts: "tcp:22,udp:68,tcp:2377", FailsafeOutboundHostPorts: "udp:53" };
   const { actor, driver, run } = await world({ generation: "2016", settings });
   actor.ready();
@@ -191,7 +191,7 @@ test("G2: a driver of 2016 is told the cluster's failsafe ports in its own form"
   });
 });
 
-test("new settings start another driver as soon as the one before is gone; the same ones do not", async (t) => {
+test("changed settings start another driver as soon as the previous one exits; unchanged ones do not", async (t) => {
   const { actor, drivers, driver, run } = await world();
   actor.ready();
   await run(1);
@@ -203,7 +203,7 @@ test("new settings start another driver as soon as the one before is gone; the s
   t.is(driver(0).graceMs, 4_000);
   actor.apply({ kind: "put", object: setOf("s", []) });
   await run(1_000);
-  t.is(driver(0).told.length, 2, "a driver that is being ended is told nothing");
+  t.is(driver(0).told.length, 2, "a driver that is being ended is sent nothing");
   driver(0).listener.onExit("exit code 1");
   await run(1);
   t.is(drivers.length, 2);
@@ -211,7 +211,7 @@ test("new settings start another driver as soon as the one before is gone; the s
   t.deepEqual(driver(1).kinds, ["configUpdate", "ipsetUpdate", "inSync"]);
 });
 
-test("A2: statuses are kept and taken back; reports without id, without status or unknown are left out", async (t) => {
+test("A2: statuses are stored and withdrawn; reports without id, without status or unknown are skipped", async (t) => {
   const { actor, driver, run, statuses } = await world();
   actor.ready();
   await run(1);
@@ -230,7 +230,7 @@ test("A2: statuses are kept and taken back; reports without id, without status o
   t.is(actor.statuses.size, 0);
   driver(0).says({ workloadEndpointStatusUpdate: WorkloadEndpointStatusUpdate.create({ id, status }) });
   driver(0).listener.onExit("exit code 1");
-  t.is(actor.statuses.size, 0, "what a dead driver said holds no more");
+  t.is(actor.statuses.size, 0, "a dead driver's reports are void");
   t.is(statuses.at(-1)?.[1], null);
 });
 

@@ -1,4 +1,4 @@
-// Managers that become workers, and workers that are managers again.
+// Managers that become workers, and workers that become managers again.
 import test, { type ExecutionContext } from "ava";
 import { initialTransition } from "xstate";
 import { startDemotions } from "../../actors/manager/demotions.ts";
@@ -67,7 +67,7 @@ function world(t: ExecutionContext) {
   return { ...all, lead, change, turn, terms: () => terms, role: (id: string) => store.get("node", id)?.role };
 }
 
-test("a demoted manager is one until it has ended, and a worker then", async (t) => {
+test("a demoted manager stays a manager until its process has exited, and is a worker then", async (t) => {
   const { change, lead, role, seed, store, turn } = world(t);
   lead();
   await change("m1", NodeRole.WORKER);
@@ -87,7 +87,7 @@ test("a demoted manager is one until it has ended, and a worker then", async (t)
   });
 });
 
-test("one that does not end is a worker after the grace, also with another leader and after a failed write", async (t) => {
+test("one that does not exit is a worker after the grace period, also with another leader and after a failed write", async (t) => {
   const { change, lead, manager, role, turn } = world(t);
   await change("m1", NodeRole.WORKER);
   const first = lead();
@@ -104,7 +104,7 @@ test("one that does not end is a worker after the grace, also with another leade
   t.is(role("m1"), NodeRole.WORKER);
 });
 
-test("who is promoted again in time stays a manager, and a demoted one is one at once", async (t) => {
+test("one promoted again in time stays a manager, and a demoted one becomes one at once", async (t) => {
   const { change, lead, role, seed, store, turn } = world(t);
   lead();
   await change("m1", NodeRole.WORKER);
@@ -122,13 +122,13 @@ test("who is promoted again in time stays a manager, and a demoted one is one at
   t.is(role("m1"), NodeRole.MANAGER);
 });
 
-test("of all managers one stays, whether they are demoted one after the other or at the same time", async (t) => {
+test("one manager always remains, whether they are demoted one after the other or at the same time", async (t) => {
   const { change, lead, role, store, turn } = world(t);
   lead();
-  // Both are asked for before either is decided.
+  // Both are requested before either is decided.
   const [one, other] = [refusalOf(() => change("m1", NodeRole.WORKER)), refusalOf(() => change("m2", NodeRole.WORKER))];
   t.deepEqual([(await one)?.message, (await other)?.message], [undefined, "update out of sequence"]);
-  // It still is one of them, but has been told to go.
+  // It still is one of them, but has been told to leave.
   t.is(
     (await refusalOf(() => change("m2", NodeRole.WORKER)))?.message,
     "attempting to demote the last manager of the swarm",
@@ -138,12 +138,12 @@ test("of all managers one stays, whether they are demoted one after the other or
   t.is(store.get("node", "m2")?.spec?.desiredRole, NodeRole.MANAGER);
 });
 
-test("a manager that was taken for dead and runs again meanwhile is not made a worker at once", async (t) => {
+test("a manager that was presumed dead and runs again meanwhile is not made a worker at once", async (t) => {
   const { change, lead, role, seed, store, turn } = world(t);
   lead();
   seed("manager", Manager.create({ id: "m1", alive: false }));
   const demotion = change("m1", NodeRole.WORKER);
-  // What the one who was asked does not know yet.
+  // A fact that the queried one does not have yet.
   seed("manager", Manager.create({ id: "m1", alive: true }));
   await demotion;
   await turn();
@@ -151,13 +151,13 @@ test("a manager that was taken for dead and runs again meanwhile is not made a w
   t.true(store.get("manager", "m1")?.alive);
 });
 
-test("a leader makes no worker of itself, whatever its record says: it gives up the lead, and the next one does", async (t) => {
+test("a leader never makes itself a worker, whatever its record says: it steps down, and the next one does", async (t) => {
   const { change, lead, role, seed, terms, turn } = world(t);
   seed("manager", Manager.create({ id: "m1", alive: false }));
   const first = lead("m1");
   await change("m1", NodeRole.WORKER);
   await turn(demotionTimes.graceMs - 1);
-  t.is(terms(), 0, "it has its time to end");
+  t.is(terms(), 0, "it has its time to exit");
   await turn(1);
   t.is(terms(), 1);
   first.stop();
@@ -167,7 +167,7 @@ test("a leader makes no worker of itself, whatever its record says: it gives up 
   t.is(role("m1"), NodeRole.WORKER);
 });
 
-test("a manager is made a worker by nobody while nobody leads", async (t) => {
+test("no manager is made a worker while there is no leader", async (t) => {
   const { change, lead, role, seed, turn } = world(t);
   seed("manager", Manager.create({ id: "m1", alive: false }));
   await change("m1", NodeRole.WORKER);
@@ -178,7 +178,7 @@ test("a manager is made a worker by nobody while nobody leads", async (t) => {
   t.is(role("m1"), NodeRole.WORKER);
 });
 
-test("a demoted manager does not list itself again while it ends", async (t) => {
+test("a demoted manager does not list itself again while it exits", async (t) => {
   const { drop, env, seed, store, turn } = world(t);
   const node = managerNode("manager1");
   seed("node", Node.patch(node, { spec: NodeSpec.create({ desiredRole: NodeRole.WORKER }) }));
@@ -189,7 +189,7 @@ test("a demoted manager does not list itself again while it ends", async (t) => 
   t.is(store.get("manager", "manager1"), undefined);
 });
 
-test("the certificate of a demoted manager opens what workers may use, and nothing more", (t) => {
+test("the certificate of a demoted manager grants a worker's access, and nothing more", (t) => {
   const peer = {
     identity: { nodeId: "m1", role: "swarm-manager", organization: "o" },
     local: false,
@@ -209,7 +209,7 @@ test("the certificate of a demoted manager opens what workers may use, and nothi
   t.is(authorize("manager", caller, { ...membership, isDemoted: () => false }), peer);
 });
 
-test("the chart of a demotion begins with the end of a manager that is gone already", (t) => {
+test("the chart of a demotion starts at the end for a manager that is already gone", (t) => {
   const [snapshot] = initialTransition(demotionMachine, { nodeId: "m1", isGone: true });
   t.is(snapshot.value, "recording");
 });
