@@ -1,4 +1,4 @@
-// What names mean for a task: machines/discovery/names.ts and answer.ts.
+// How names resolve for a task: machines/discovery/names.ts and answer.ts.
 import test from "ava";
 import fc from "fast-check";
 import { answerTo, type Answer } from "../../machines/discovery/answer.ts";
@@ -51,24 +51,24 @@ const tasks = (...addresses: string[]): Answer => ({ kind: "addresses", ttlS: ta
 
 for (const [title, name, answer] of [
   ["a service's name is its virtual address", "web", virtual("10.0.1.2")],
-  ["its alias as well", "www", virtual("10.0.1.2")],
+  ["its alias too", "www", virtual("10.0.1.2")],
   ["whatever the case of its letters", "WeB.", virtual("10.0.1.2")],
   ["with the network's name behind it", "web.back", virtual("10.0.1.2")],
-  ["and with that of another network it is the world's", "web.front", { kind: "elsewhere" }],
-  ["a service without a virtual address is its tasks", "db", tasks("10.0.1.7", "10.0.1.8")],
-  ["tasks.NAME is the tasks that are ready and reached", "tasks.web", tasks("10.0.1.3", "10.0.1.4")],
-  ["so is tasks.ALIAS", "tasks.www.back", tasks("10.0.1.3", "10.0.1.4")],
+  ["with another network's name after it, it is forwarded", "web.front", { kind: "elsewhere" }],
+  ["a service without a virtual address resolves to its tasks", "db", tasks("10.0.1.7", "10.0.1.8")],
+  ["tasks.NAME resolves to the ready, reachable tasks", "tasks.web", tasks("10.0.1.3", "10.0.1.4")],
+  ["tasks.ALIAS does too", "tasks.www.back", tasks("10.0.1.3", "10.0.1.4")],
   ["a task's name is its address", "web.2.bbbbbbbbbbbbbbbbbbbbbbbbb", tasks("10.0.1.4")],
-  ["the first letters of its id are, too", "aaaaaaaaaaaa", tasks("10.0.1.3")],
+  ["the first letters of its id are too", "aaaaaaaaaaaa", tasks("10.0.1.3")],
   ["and its host's name", "store", tasks("10.0.1.7")],
   ["and its own alias", "spare", tasks("10.0.1.8")],
   ["a task that is not ready has no name", "web.4.ddddddddddddddddddddddddd", { kind: "elsewhere" }],
-  ["nor has one that is not reached", "web.3.ccccccccccccccccccccccccc", { kind: "elsewhere" }],
-  ["other names are the world's", "example.org", { kind: "elsewhere" }],
+  ["nor has an unreachable one", "web.3.ccccccccccccccccccccccccc", { kind: "elsewhere" }],
+  ["other names are forwarded", "example.org", { kind: "elsewhere" }],
 ] as const)
   test(`${title}: ${name}`, (t) => t.deepEqual(asked(name), answer));
 
-test("a name that is known has nothing of another type, and nobody else is asked for it", (t) => {
+test("a known name has no records of other types, and such queries are not forwarded", (t) => {
   t.deepEqual(asked("web", "AAAA"), { kind: "empty" });
   t.deepEqual(asked("web", "MX"), { kind: "empty" });
   t.deepEqual(asked("web", "ANY"), virtual("10.0.1.2"));
@@ -98,12 +98,12 @@ test("the first of a task's networks that has a name answers", (t) => {
   t.deepEqual(asked("db", "A", ["front"]), { kind: "elsewhere" });
 });
 
-test("of an internal network no question goes out", (t) => {
+test("queries from an internal network are not forwarded", (t) => {
   t.deepEqual(asked("example.org", "A", ["back"], true), { kind: "unknown" });
   t.deepEqual(asked("4.3.2.1.in-addr.arpa", "PTR", ["back"], true), { kind: "unknown" });
 });
 
-test("an address is its task's name, in the task's own networks", (t) => {
+test("an address resolves to its task's name, in the task's own networks", (t) => {
   const pointer = asked("3.1.0.10.in-addr.arpa", "PTR");
   t.deepEqual(pointer, { kind: "pointers", ttlS: taskTtlS, names: ["web.1.aaaaaaaaaaaaaaaaaaaaaaaaa.back"] });
   t.deepEqual(asked("99.1.0.10.IN-ADDR.ARPA.", "PTR"), { kind: "unknown" });
@@ -112,7 +112,7 @@ test("an address is its task's name, in the task's own networks", (t) => {
   t.deepEqual(asked("3.1.0.999.in-addr.arpa", "PTR"), { kind: "elsewhere" });
 });
 
-test("a task never gets an address of a network that it is not in, whatever it asks for", (t) => {
+test("a task never gets an address of a network that it is not in, whatever it queries", (t) => {
   const words = fc.constantFrom(
     "web",
     "www",
@@ -144,7 +144,7 @@ test("a task never gets an address of a network that it is not in, whatever it a
   );
 });
 
-test("agents of one machine listen at addresses of their own, none of which is reserved or a cloud's", (t) => {
+test("each agent of a machine listens on its own addresses, none of which is reserved or a cloud's", (t) => {
   const seen = new Set<string>();
   for (let number = 0; number < 65_536; number += 251) {
     const { 4: address, 6: other } = nameServerAddresses(number.toString(16).padStart(8, "0").slice(-4).padEnd(8, "0"));
@@ -155,12 +155,12 @@ test("agents of one machine listen at addresses of their own, none of which is r
   t.true(seen.size > 500);
 });
 
-test("a node says why its tasks cannot ask it, and else nothing", (t) => {
+test("a node says why its tasks cannot query it, and otherwise nothing", (t) => {
   t.deepEqual(namesLabels(""), {});
   t.deepEqual(namesLabels("EADDRINUSE"), { "muster.names.reason": "EADDRINUSE" });
 });
 
-test("a task's resolver asks its agent, for names of one label first of all", (t) => {
+test("a task's resolver queries its agent, for single-label names first", (t) => {
   const none = { servers: [], searches: [], options: [] };
   t.deepEqual(taskResolver(none, "169.254.1.1"), { servers: ["169.254.1.1"], searches: [], options: ["ndots:0"] });
   const asked = { servers: ["1.1.1.1"], searches: ["corp"], options: ["ndots:2", "rotate"] };

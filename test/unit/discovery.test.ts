@@ -105,7 +105,7 @@ function machine(failure = 0) {
 
 const at = (...addresses: string[]): NameReply => ({ kind: "addresses", ttlS: 60, addresses });
 
-test("tasks are answered and led as long as there are any, and what becomes known counts at once", async (t) => {
+test("tasks get answers and routes while any exist, and changes apply at once", async (t) => {
   const { ask, boot, network, pass, records, tell } = machine();
   const { discovery } = boot();
   await discovery.load([]);
@@ -127,7 +127,7 @@ test("tasks are answered and led as long as there are any, and what becomes know
   t.deepEqual([ask("web"), network.names.addresses.size, network.names.tables, records.size], [null, 0, [], 0]);
 });
 
-test("who is no task of this node is refused, and each task's other questions go to its own servers", async (t) => {
+test("a caller that is not a task of this node is refused, and each task's other queries go to its own servers", async (t) => {
   const { ask, boot, pass, tell } = machine();
   const { discovery } = boot();
   discovery.networksAre([taskNetwork(3), taskNetwork(9), taskNetwork(7, true)]);
@@ -140,7 +140,7 @@ test("who is no task of this node is refused, and each task's other questions go
   t.deepEqual(ask("web", "10.0.1.7"), at("10.0.1.2"));
 });
 
-test("DI3: a task that asks before its network is known waits for that, and not for ever", async (t) => {
+test("DI3: a task that queries before its network is known waits for a bounded time", async (t) => {
   const { ask, boot, pass, tell } = machine();
   const { discovery } = boot();
   discovery.networksAre([taskNetwork(3)]);
@@ -163,7 +163,7 @@ test("DI3: a task that asks before its network is known waits for that, and not 
   t.deepEqual(other.ask("web"), { kind: "forward", servers: [] });
 });
 
-test("DI1, DI2: a later life takes up what there is, or takes it away", async (t) => {
+test("DI1, DI2: a later life takes over existing state or removes it", async (t) => {
   for (const isKept of [true, false]) {
     const { ask, boot, network, pass, records, tell } = machine();
     const first = boot();
@@ -182,7 +182,7 @@ test("DI1, DI2: a later life takes up what there is, or takes it away", async (t
   }
 });
 
-test("what fails is tried again until it holds, and that it fails is said", async (t) => {
+test("failures are retried until they succeed, and reported", async (t) => {
   const { ask, boot, network, pass, tell } = machine(1);
   const { discovery } = boot();
   discovery.networksAre([taskNetwork(3)]);
@@ -198,7 +198,7 @@ test("what fails is tried again until it holds, and that it fails is said", asyn
   t.deepEqual(network.names.leadsTo("10.0.1.2"), ["10.0.1.3"]);
 });
 
-test("NV2: what cannot be taken away is tried again, of this life and of an earlier one", async (t) => {
+test("NV2: failed removals are retried, of this life and of an earlier one", async (t) => {
   for (const isOfEarlierLife of [false, true]) {
     const { boot, network, pass, records } = machine(1);
     const { clock, discovery } = boot();
@@ -209,14 +209,14 @@ test("NV2: what cannot be taken away is tried again, of this life and of an earl
       await boot().discovery.load([]);
     } else discovery.networksAre([]);
     await pass(3_000);
-    t.is(records.size, 1, "something may be left");
+    t.is(records.size, 1, "something may remain");
     network.heal();
     await pass(60_000);
     t.deepEqual([network.names.addresses.size, network.names.tables, records.size], [0, [], 0]);
   }
 });
 
-test("whenever tasks come and go, and whenever the agent dies on the way, the next one leaves what there is to be", async (t) => {
+test("whenever tasks come and go and the agent dies, the next agent leaves the right state", async (t) => {
   for (let afterMs = 1; afterMs < 60; afterMs += 3) {
     const { boot, network, pass, records, tell } = machine();
     const first = boot();
@@ -234,7 +234,7 @@ test("whenever tasks come and go, and whenever the agent dies on the way, the ne
   }
 });
 
-test("an agent that ends lets go of its socket, and leaves the rules", async (t) => {
+test("an agent that stops closes its socket and leaves the rules", async (t) => {
   const { ask, boot, network, pass, tell } = machine();
   const { discovery } = boot();
   discovery.networksAre([taskNetwork(3)]);

@@ -8,13 +8,13 @@ import { createTelemetry } from "../../runtime/telemetry/telemetry.ts";
 
 const mebi = 1024 * 1024;
 
-test("what has to stay free is a hundredth of the disk, within bounds, and never more than an eighth", (t) => {
+test("the required free space is one percent of the disk, within bounds, and at most an eighth", (t) => {
   const full = (sizeMebi: number): number => roomLimits(sizeMebi * mebi).fullBytes / mebi;
   t.deepEqual([40, 160, 1_000, 5_000, 1_000_000].map(full), [5, 16, 16, 50, 128]);
   t.is(roomLimits(160 * mebi).scarceBytes, 64 * mebi);
 });
 
-test("F2: what is full stays so until half as much again is free, and what is scarce likewise", (t) => {
+test("F2: a full disk stays full until half as much again is free, and likewise a scarce one", (t) => {
   const limits = roomLimits(160 * mebi);
   const walk = (freeMebis: readonly number[]): RoomKind[] => {
     let before: RoomKind = "ample";
@@ -37,14 +37,14 @@ test("F2: what is full stays so until half as much again is free, and what is sc
   ]);
 });
 
-test("whoever is refused is told how much is free and how much has to be", (t) => {
+test("a rejection says how much space is free and how much is required", (t) => {
   t.regex(
     fullSentence({ kind: "full", freeBytes: 3.7 * mebi, writableBytes: 0, limits: roomLimits(160 * mebi) }),
     /^the log's disk is full: 3 MB are free, and below 16 MB nothing is written/,
   );
 });
 
-test("a reserve as large as what has to stay free is kept on the disk", async (t) => {
+test("a reserve file as large as the required free space is kept on the disk", async (t) => {
   const folder = mkdtempSync(join(tmpdir(), "muster-room-"));
   t.teardown(() => rmSync(folder, { recursive: true }));
   const telemetry = await createTelemetry({ service: "test", level: "silent", otlpEndpoint: undefined });

@@ -1,4 +1,4 @@
-// When a dispatcher calls a node DOWN, and when it had better not.
+// When a dispatcher declares a node DOWN, and when it must not.
 import test from "ava";
 import { massDown } from "../../machines/dispatcher/dispatcher.ts";
 import { sessionTimes } from "../../machines/dispatcher/session.ts";
@@ -58,7 +58,7 @@ test("a node whose connection broke is DOWN within seven seconds, unless it come
   t.is(resumed.id(), back.sessionId);
 });
 
-test("a manager that is cut off resumes a session only once the log has heard: the agent may have been elsewhere since", async (t) => {
+test("a manager that was cut off resumes a session only after the log answers: the agent may have been elsewhere since", async (t) => {
   let settled = true;
   const world = setUp(t, { settled: () => settled });
   const { breakOff, sessionId } = await join(world, "n1");
@@ -67,14 +67,14 @@ test("a manager that is cut off resumes a session only once the log has heard: t
   settled = false;
   const back = open(world, "n1", sessionId);
   await world.run(60_000);
-  t.is(back.stream.messages.length, 0, "nothing is served from a replica that may be of the past");
+  t.is(back.stream.messages.length, 0, "nothing is served from a possibly outdated replica");
   t.regex(world.dispatcher.explain("n1")[0]?.waitingFor ?? "", /commit of the node's registration/);
   world.manager.leaderless = false;
   await world.run(2_500);
   t.is(back.id(), sessionId);
 });
 
-test("while the log is away sessions stay, nobody is DOWN, and a registration waits for it", async (t) => {
+test("while the log is away sessions stay, no node goes DOWN, and a registration waits for it", async (t) => {
   let settled = true;
   const world = setUp(t, { settled: () => settled });
   await join(world, "n1");
@@ -91,12 +91,12 @@ test("while the log is away sessions stay, nobody is DOWN, and a registration wa
   t.is(waiting.stream.messages.length, 1);
   settled = true;
   await world.run(14_000);
-  t.is(world.stateOf("n1"), NodeStatus_State.READY, "not before a whole grace period has passed in health");
+  t.is(world.stateOf("n1"), NodeStatus_State.READY, "not before a whole healthy grace period has passed");
   await world.run(3_000);
   t.is(world.stateOf("n1"), NodeStatus_State.DOWN);
 });
 
-test("why names missed heartbeats before the node is suspected", async (t) => {
+test("why reports missed heartbeats before the node is suspected", async (t) => {
   const world = setUp(t);
   await join(world, "n1");
   const why = () => world.dispatcher.explain("n1")[0];
@@ -109,7 +109,7 @@ test("why names missed heartbeats before the node is suspected", async (t) => {
   });
 });
 
-test("a node that others called DOWN is READY again while its session lives", async (t) => {
+test("a node that other managers declared DOWN is READY again while its session lives", async (t) => {
   const world = setUp(t);
   await join(world, "n1");
   const node = world.store.get("node", "n1") as Node;
@@ -133,7 +133,7 @@ test("a removed node loses its session and its record", async (t) => {
   t.is(world.store.get("session", "n1"), undefined);
 });
 
-test("when most nodes vanish at once nobody is DOWN until the hold is over; a single one is not held", async (t) => {
+test("when most nodes vanish at once none goes DOWN until the hold ends; a single one is not held", async (t) => {
   const nodes = Array.from({ length: 10 }, (_, at) => `n${at}`);
   const world = setUp(t, { nodes });
   const sessions = await Promise.all(nodes.map(async (nodeId) => ({ nodeId, ...(await join(world, nodeId)) })));
@@ -152,12 +152,12 @@ test("when most nodes vanish at once nobody is DOWN until the hold is over; a si
   t.true(stay.every(({ nodeId }) => world.stateOf(nodeId) === NodeStatus_State.READY));
 });
 
-test("a manager that was stopped for long gives its nodes a grace to be heard before it declares any DOWN", async (t) => {
+test("a manager that was stopped for long gives its nodes a grace period before it declares any DOWN", async (t) => {
   const world = setUp(t);
   const { clock } = world;
   const { sessionId } = await join(world, "n1");
   await world.run(5_000);
-  // What a stopped process sees when it goes on: its clock has jumped, and its timers are due before it reads a byte.
+  // The view of a process after a stop: its clock has jumped, and its timers fire before it reads a byte.
   const [now, monotonic] = [clock.now.bind(clock), clock.monotonic.bind(clock)];
   clock.now = () => now() + 60_000;
   clock.monotonic = () => monotonic() + 60_000;
@@ -172,7 +172,7 @@ test("a manager that was stopped for long gives its nodes a grace to be heard be
 });
 
 for (const hours of [-30, 30]) {
-  test(`a clock that is set by ${hours} hours changes nothing about a node, nor hides that one is gone`, async (t) => {
+  test(`setting a clock by ${hours} hours changes no node's state, and hides no missing node`, async (t) => {
     const world = setUp(t, { nodes: ["n1", "n2"] });
     const { clock } = world;
     const stays = await join(world, "n1");
@@ -187,11 +187,11 @@ for (const hours of [-30, 30]) {
     }
     t.is(world.stateOf("n2"), NodeStatus_State.DOWN);
     const since = world.dispatcher.explain("n1")[0]?.since?.seconds ?? 0;
-    t.true(Math.abs(since * 1_000 - clock.now()) < 60_000, "what is shown is by the clock as it is now");
+    t.true(Math.abs(since * 1_000 - clock.now()) < 60_000, "the displayed time follows the current clock");
   });
 }
 
-test("a hold ends when the nodes come back, and nothing has moved", async (t) => {
+test("a hold ends when the nodes come back, with no change of state", async (t) => {
   const nodes = Array.from({ length: 10 }, (_, at) => `n${at}`);
   const world = setUp(t, { nodes });
   const sessions = await Promise.all(nodes.map(async (nodeId) => ({ nodeId, ...(await join(world, nodeId)) })));
@@ -202,7 +202,7 @@ test("a hold ends when the nodes come back, and nothing has moved", async (t) =>
   t.true(nodes.every((id) => world.stateOf(id) === NodeStatus_State.READY));
 });
 
-test("a hold holds although some come back, and who was heard in it is not given up at its end (D2, D4)", async (t) => {
+test("a hold continues although some nodes come back, and a node heard during it is not declared DOWN at its end (D2, D4)", async (t) => {
   const nodes = ["n0", "n1", "n2", "n3", "n4"];
   const world = setUp(t, { nodes });
   const [stays, trickles, ...gone] = await Promise.all(
@@ -216,12 +216,12 @@ test("a hold holds although some come back, and who was heard in it is not given
   t.regex(world.dispatcher.explain("n2")[0]?.waitingFor ?? "", /4 of 5 nodes are missing at once/);
   await beat(world, "n1", trickles.sessionId);
   await live(world, 17_000, stays);
-  t.deepEqual(down(), [], "three are missing, which is few, but of the same fault");
+  t.deepEqual(down(), [], "three are missing: below the limit, but from the same fault");
   await live(world, 12_000, stays);
-  t.deepEqual(down(), ["n2", "n3", "n4"], "the one that is slow is not gone");
+  t.deepEqual(down(), ["n2", "n3", "n4"], "the slow one is not missing");
 });
 
-test("nodes that other managers miss count: two of them with two of the own are a mass (D2)", async (t) => {
+test("nodes missed by other managers count: two of theirs and two of its own are a mass failure (D2)", async (t) => {
   const nodes = ["n0", "n1", "n2", "n3", "n4", "n5"];
   const world = setUp(t, { nodes });
   const [stays, ...gone] = await Promise.all(
@@ -241,11 +241,11 @@ test("nodes that other managers miss count: two of them with two of the own are 
   t.regex(world.dispatcher.explain("n1")[0]?.waitingFor ?? "", /4 of 6 nodes are missing at once/);
 });
 
-test("what this manager's own process was late by is no silence of a node's (D5)", async (t) => {
+test("delays of this manager's own process do not count as a node's silence (D5)", async (t) => {
   const world = setUp(t);
   const { clock } = world;
   await join(world, "n1");
-  // A starved process: each of its looks comes 2.5 s late, which is no pause.
+  // A starved process: each check comes 2.5 s late, which is not a pause.
   const setTimeout_ = clock.setTimeout.bind(clock);
   clock.setTimeout = (callback, ms) => setTimeout_(callback, ms === 1_000 ? 3_500 : ms);
   await world.run(30_000);
@@ -256,7 +256,7 @@ test("what this manager's own process was late by is no silence of a node's (D5)
   t.is(world.stateOf("n1"), NodeStatus_State.DOWN);
 });
 
-test("an overloaded manager waits five minutes for a node before it declares it DOWN, and no longer (D6)", async (t) => {
+test("an overloaded manager waits at most five minutes for a node before it declares it DOWN (D6)", async (t) => {
   const world = setUp(t);
   const { clock } = world;
   await join(world, "n1");
@@ -266,10 +266,10 @@ test("an overloaded manager waits five minutes for a node before it declares it 
   t.is(world.stateOf("n1"), NodeStatus_State.READY);
   t.regex(world.dispatcher.explain("n1")[0]?.waitingFor ?? "", /this manager is overloaded: it was late by \d+\.\d s/);
   await world.run(15_000);
-  t.is(world.stateOf("n1"), NodeStatus_State.DOWN, "although it is as late as before");
+  t.is(world.stateOf("n1"), NodeStatus_State.DOWN, "although it is still as late");
 });
 
-test("a node that reports is alive, though no heartbeat comes through", async (t) => {
+test("a node that reports is alive, even without heartbeats", async (t) => {
   const world = setUp(t);
   const { sessionId } = await join(world, "n1");
   for (let waited = 0; waited < 60_000; waited += 10_000) {

@@ -1,4 +1,4 @@
-// What a dispatcher sends its nodes and takes from them: assignments, and reports of tasks and volumes.
+// Traffic between a dispatcher and its nodes: assignments, and reports of tasks and volumes.
 import test from "ava";
 import {
   type AssignmentsMessage,
@@ -20,7 +20,7 @@ import { Status } from "../../runtime/rpc.ts";
 import { collectedStream, refusalOf } from "../support/manager.ts";
 import { setUp, from, join, open, task, report } from "../support/dispatcher-world.ts";
 
-test("a commit that concerns many nodes reaches each of them, and so does what comes while they are told", async (t) => {
+test("a commit that concerns many nodes reaches each of them, and so do changes during the distribution", async (t) => {
   const names = Array.from({ length: 100 }, (_, at) => `n${at}`);
   const world = setUp(t, { nodes: names });
   const streams = new Map(names.map((name) => [name, collectedStream<AssignmentsMessage>()]));
@@ -31,14 +31,14 @@ test("a commit that concerns many nodes reaches each of them, and so does what c
   const idsOf = (name: string): (string | undefined)[] =>
     (streams.get(name)?.messages ?? []).flatMap(({ changes }) => changes.map(({ assignment }) => assignment?.task?.id));
   world.seed("task", ...names.map((name) => task(`first-${name}`, name)));
-  // As long as one batch is gathered, and not until all of them are told.
+  // Only for the time of one batch, not until all of them have it.
   await world.run(4);
   world.seed("task", ...names.map((name) => task(`second-${name}`, name)));
   await world.run(100);
   for (const name of names) t.deepEqual(idsOf(name), [`first-${name}`, `second-${name}`]);
 });
 
-test("assignments start with everything and go on with what changes, in one message a batch", async (t) => {
+test("assignments start with everything and continue with changes, in one message per batch", async (t) => {
   const world = setUp(t);
   world.seed("task", task("t1", "n1"), task("other", "n2"));
   const { sessionId } = await join(world, "n1");
@@ -68,7 +68,7 @@ test("assignments start with everything and go on with what changes, in one mess
     world.seed("task", task(`late${at}`, "n1"));
     await world.run(20);
   }
-  t.is(stream.messages.length, 2, "a node that does not read is not written to");
+  t.is(stream.messages.length, 2, "nothing is written to a node that does not read");
   stream.buffered = 0;
   await world.run(100);
   t.deepEqual(
@@ -108,7 +108,7 @@ test("a task that would crash an engine is REJECTED with the reason instead of s
   t.regex(status?.err ?? "", /neither the service nor the task has a name/);
 });
 
-test("a report waits for the log without its node, only the newest of a task, and bears the manager that took it", async (t) => {
+test("a report waits for the log without delaying its node, only a task's newest is kept, and it names the manager that received it", async (t) => {
   const world = setUp(t);
   world.seed("task", task("t1", "n1"));
   const { sessionId } = await join(world, "n1");
@@ -126,7 +126,7 @@ test("a report waits for the log without its node, only the newest of a task, an
   t.truthy(status?.appliedAt);
 });
 
-test("reports of all nodes share a proposal; states never fall; what is unknown or empty is skipped", async (t) => {
+test("reports of all nodes share a proposal; states never decrease; unknown or empty ones are skipped", async (t) => {
   const world = setUp(t);
   world.seed("task", task("a", "n1"), task("b", "n2"), task("done", "n1", TaskState.COMPLETE));
   const [first, second] = [await join(world, "n1"), await join(world, "n2")];
@@ -151,7 +151,7 @@ test("reports of all nodes share a proposal; states never fall; what is unknown 
   t.is(world.proposals.length, before + 1);
 });
 
-test("where reports come thick, a task's states within a tenth of a second are one write; a lone report waits no longer for it", async (t) => {
+test("under many reports, a task's states within a tenth of a second are one write; a lone report is not delayed", async (t) => {
   const world = setUp(t);
   const ids = Array.from({ length: 100 }, (_, at) => `t${at}`);
   world.seed("task", ...ids.map((id) => task(id, "n1")));
@@ -175,10 +175,10 @@ test("where reports come thick, a task's states within a tenth of a second are o
   t.is(stateOf("t0"), TaskState.COMPLETE);
   await tell(TaskState.COMPLETE, "t1");
   await world.run(25);
-  t.is(stateOf("t1"), TaskState.COMPLETE, "the batch before was small");
+  t.is(stateOf("t1"), TaskState.COMPLETE, "the previous batch was small");
 });
 
-test("a report of another node's task is denied as a whole", async (t) => {
+test("a report of another node's task is rejected as a whole", async (t) => {
   const world = setUp(t);
   world.seed("task", task("mine", "n1"), task("theirs", "n2"));
   const { sessionId } = await join(world, "n1");
@@ -196,7 +196,7 @@ test("a report of another node's task is denied as a whole", async (t) => {
   t.is(world.proposals.length, before);
 });
 
-test("a volume that the node let go of is the controller's to unpublish", async (t) => {
+test("a volume released by the node is unpublished by the controller", async (t) => {
   const world = setUp(t);
   const { sessionId } = await join(world, "n1");
   world.seed(
@@ -214,7 +214,7 @@ test("a volume that the node let go of is the controller's to unpublish", async 
   t.is(world.store.get("volume", "v1")?.publishStatus[0]?.state, PublishState.PENDING_UNPUBLISH);
 });
 
-test("P6: volumes that a node lets go of again and again are written as fast as its budget allows", async (t) => {
+test("P6: volumes that a node releases repeatedly are written only at the rate of its budget", async (t) => {
   const world = setUp(t);
   const { sessionId } = await join(world, "n1");
   const pending = VolumePublishStatus.create({ nodeId: "n1", state: PublishState.PENDING_NODE_UNPUBLISH });
@@ -240,7 +240,7 @@ test("P6: volumes that a node lets go of again and again are written as fast as 
     updates.filter(({ id }) => world.store.get("volume", id)?.publishStatus[0]?.state === pending.state);
   const { length } = left();
   t.true(length > 50 && length < 100, `${length} of 100`);
-  // As an agent does: it reports again what was refused.
+  // As an agent does: it repeats rejected reports.
   for (let again = 0; again < 600 && left().length > 0; again += 1) {
     await world.run(1_000);
     await report();
@@ -248,7 +248,7 @@ test("P6: volumes that a node lets go of again and again are written as fast as 
   t.deepEqual(left(), []);
 });
 
-test("D1, D2: a description that is too large is refused, and one that changes all the time is not written each time", async (t) => {
+test("D1, D2: a description that is too large is rejected, and one that changes constantly is not written each time", async (t) => {
   const world = setUp(t);
   const { sessionId } = await join(world, "n1");
   const described = (at: number, bytes: number): NodeDescription =>

@@ -1,4 +1,4 @@
-// Sessions of nodes: how they begin, are resumed, taken over and ended.
+// Sessions of nodes: how they start, resume, move and end.
 import test from "ava";
 import {
   type AssignmentsMessage,
@@ -54,7 +54,7 @@ test("a thousand nodes that join together share few proposals", async (t) => {
   t.true(world.proposals.length <= 2, `${world.proposals.length} proposals`);
 });
 
-test("calls without a session get the codes and texts of a real manager", async (t) => {
+test("calls without a session get a real manager's codes and texts", async (t) => {
   const world = setUp(t);
   const { handlers } = world.dispatcher;
   const heartbeat = (sessionId: string) => () => handlers.Heartbeat(HeartbeatRequest.create({ sessionId }), from("n1"));
@@ -75,7 +75,7 @@ test("calls without a session get the codes and texts of a real manager", async 
   t.deepEqual(await refusalOf(heartbeat("x")), { code: Status.ABORTED, message: "dispatcher is stopped" });
 });
 
-test("heartbeats hand out the cluster's period with its jitter, never nothing", async (t) => {
+test("heartbeats return the cluster's period with jitter, never zero", async (t) => {
   const world = setUp(t);
   const { sessionId } = await join(world, "n1");
   const periods = await Promise.all(Array.from({ length: 200 }, () => beat(world, "n1", sessionId)));
@@ -92,7 +92,7 @@ test("heartbeats hand out the cluster's period with its jitter, never nothing", 
   );
 });
 
-test("a session that is resumed as it was writes nothing; with another description or address it does", async (t) => {
+test("resuming a session unchanged writes nothing; with another description or address it does", async (t) => {
   const world = setUp(t);
   const { sessionId, breakOff } = await join(world, "n1");
   breakOff();
@@ -106,7 +106,7 @@ test("a session that is resumed as it was writes nothing; with another descripti
   await world.run(20);
   t.is(changed.id(), sessionId);
   t.is(world.store.get("node", "n1")?.description?.hostname, "renamed");
-  t.is(same.stream.ended?.code, Status.ABORTED, "the newest stream of a session is the one that counts");
+  t.is(same.stream.ended?.code, Status.ABORTED, "a session's newest stream wins");
 });
 
 test("the newest of two registrations wins, and the older stream ends at once", async (t) => {
@@ -128,7 +128,7 @@ test("the newest of two registrations wins, and the older stream ends at once", 
   t.true((await beat(world, "n1", second.sessionId)) > 0);
 });
 
-test("three registrations more than the first are let in within eight seconds", async (t) => {
+test("within eight seconds, three registrations are accepted after the first", async (t) => {
   const world = setUp(t);
   for (let at = 0; at < 4; at += 1) await join(world, "n1");
   t.deepEqual(await refusalOf(() => open(world, "n1")), {
@@ -139,7 +139,7 @@ test("three registrations more than the first are let in within eight seconds", 
   await t.notThrowsAsync(() => join(world, "n1"));
 });
 
-test("two live machines with one identity are noticed, one that restarted is not", async (t) => {
+test("two live machines with one identity are reported, and a restarted one is not", async (t) => {
   const world = setUp(t);
   const restarted = await join(world, "n2");
   restarted.breakOff();
@@ -149,7 +149,7 @@ test("two live machines with one identity are noticed, one that restarted is not
   t.regex(world.dispatcher.explain("n1")[0]?.tried[0] ?? "", /two live machines seem to hold this identity/);
 });
 
-test("a registration with another manager ends the session here, by the log or by the hint, and an older hint does not", async (t) => {
+test("a registration with another manager ends the session here, through the log or the hint; an older hint does not", async (t) => {
   const world = setUp(t);
   const { stream, sessionId } = await join(world, "n1");
   const hint = (version: number) =>
@@ -169,13 +169,13 @@ test("a registration with another manager ends the session here, by the log or b
   world.seed("session", Session.create({ id: "n2", sessionId: "other", managerId: "m2" }));
   t.is(second.stream.ended?.message, "session invalid");
   await world.run(60_000);
-  t.is(world.stateOf("n2"), NodeStatus_State.READY, "who lost the node does not declare it DOWN");
+  t.is(world.stateOf("n2"), NodeStatus_State.READY, "the manager that lost the node does not declare it DOWN");
 });
 
-/** What another manager called a session. */
+/** Another manager's session id. */
 const old = "0123456789abcdefghijklmno";
 
-test("a session is taken over from another manager under a new id, by which that one knows that the node has moved", async (t) => {
+test("a session that moves from another manager gets a new id, by which that manager recognises the move", async (t) => {
   const world = setUp(t);
   world.seed("session", Session.create({ id: "n1", sessionId: old, managerId: "m2" }));
   const { id } = open(world, "n1", old);
@@ -188,11 +188,11 @@ test("a session is taken over from another manager under a new id, by which that
   for (const next of ["next", "next but one"]) {
     world.seed("session", Session.create({ id: "n2", sessionId: next, managerId: "m2", takenFrom: sessionId }));
     t.is(stream.ended?.message, "session invalid");
-    t.deepEqual(world.dispatcher.explain("n2")[0]?.tried, [], "no other holds its identity");
+    t.deepEqual(world.dispatcher.explain("n2")[0]?.tried, [], "no other node has its identity");
   }
 });
 
-test("an agent that comes back under another manager's id gets nothing from memory, though this replica says it never left", async (t) => {
+test("an agent that returns with another manager's id gets nothing from memory, even if this replica says that it never left", async (t) => {
   const world = setUp(t);
   const { breakOff, sessionId } = await join(world, "n1");
   breakOff();
@@ -209,14 +209,14 @@ test("an agent that comes back under another manager's id gets nothing from memo
   t.is(world.store.get("session", "n1")?.takenFrom, old);
 });
 
-test("what is no session id is not written to the log, whatever an agent says", async (t) => {
+test("an invalid session id from an agent is never written to the log", async (t) => {
   const world = setUp(t);
   const { id } = open(world, "n1", "x".repeat(100_000));
   await world.run(20);
   t.like(world.store.get("session", "n1"), { sessionId: id(), takenFrom: "" });
 });
 
-test("an agent that gave up before it heard of its new session finds that one again, however often", async (t) => {
+test("an agent that gave up before it received its new session finds it again, however often", async (t) => {
   const world = setUp(t);
   world.seed("session", Session.create({ id: "n1", sessionId: old, managerId: "m2" }));
   world.manager.leaderless = true;
@@ -236,7 +236,7 @@ test("an agent that gave up before it heard of its new session finds that one ag
   t.is(again.id(), last.id());
 });
 
-test("a manager that restarts finds its sessions in the log and lets them be resumed without a write", async (t) => {
+test("a restarted manager finds its sessions in the log and resumes them without a write", async (t) => {
   const world = setUp(t);
   const { sessionId } = await join(world, "n1");
   await join(world, "n2");
@@ -259,7 +259,7 @@ test("a manager that restarts finds its sessions in the log and lets them be res
   t.is(world.stateOf("n2"), NodeStatus_State.DOWN);
 });
 
-test("a node that came back to a manager which had restarted has no more time than others when its stream breaks", async (t) => {
+test("a node that returned to a restarted manager gets no extra time when its stream breaks", async (t) => {
   const world = setUp(t);
   const { sessionId } = await join(world, "n1");
   world.dispatcher.stop();
@@ -274,7 +274,7 @@ test("a node that came back to a manager which had restarted has no more time th
   t.is(world.stateOf("n1"), NodeStatus_State.DOWN);
 });
 
-test("of several sessions of an earlier life, which come while the log is read, the last is waited for", async (t) => {
+test("of several sessions of an earlier life read from the log, the last is awaited", async (t) => {
   const world = setUp(t);
   world.seed(
     "node",
@@ -287,7 +287,7 @@ test("of several sessions of an earlier life, which come while the log is read, 
   t.is(world.stateOf("n1"), NodeStatus_State.DOWN);
 });
 
-test("all managers that live are listed, and a change of them or of the node is told once, a heartbeat's never", async (t) => {
+test("all live managers are listed; a change of them or of the node is sent once, and a heartbeat never", async (t) => {
   const world = setUp(t);
   const { stream } = await join(world, "n1");
   world.seed(
@@ -311,7 +311,7 @@ test("all managers that live are listed, and a change of them or of the node is 
   t.is(stream.messages.length, 3);
 });
 
-test("a dispatcher that stops tells its nodes to go elsewhere, and leaves their sessions in the log", async (t) => {
+test("a stopping dispatcher sends its nodes elsewhere, and leaves their sessions in the log", async (t) => {
   const world = setUp(t);
   const { stream } = await join(world, "n1");
   world.dispatcher.stop();

@@ -1,4 +1,4 @@
-// The name server on real sockets of the loopback device: packets, both transports, and what is forwarded.
+// The name server on real sockets of the loopback device: packets, both transports, and forwarding.
 import { createSocket } from "node:dgram";
 import { once } from "node:events";
 import { connect, createServer } from "node:net";
@@ -23,7 +23,7 @@ async function serve(
   return server.port;
 }
 
-/** A port that is free for UDP need not be for TCP: then another is tried. */
+/** A port that is free for UDP may be in use for TCP: then another is tried. */
 async function onFreePort<Result>(open: () => Promise<Result>): Promise<Result> {
   for (;;) {
     try {
@@ -105,7 +105,7 @@ function example({ name, type }: NameQuestion): NameReply {
   }
 }
 
-test("questions are answered over both transports, as they were asked", async (t) => {
+test("queries are answered on the transport that they used", async (t) => {
   const port = await serve(t, example);
   const reply = await overUdp(t, port, question("WeB"));
   const packet = dns.decode(reply) as DecodedPacket;
@@ -127,11 +127,11 @@ for (const [name, code] of [
   ["failed", "SERVFAIL"],
   ["refused", "REFUSED"],
 ] as const)
-  test(`what is ${name} is ${code}`, async (t) => {
+  test(`${name} gets ${code}`, async (t) => {
     t.deepEqual(shown(await overUdp(t, await serve(t, example), question(name))), { code, answers: [] });
   });
 
-test("what has no room in a packet is left out and said to be, and TCP has all of it", async (t) => {
+test("records that do not fit into a packet are omitted and flagged, and TCP has all of them", async (t) => {
   const port = await serve(t, example);
   const small = await overUdp(t, port, question("many"));
   t.true(small.length <= 512);
@@ -144,7 +144,7 @@ test("what has no room in a packet is left out and said to be, and TCP has all o
   t.deepEqual(shown(whole as Buffer).answers, many);
 });
 
-test("what cannot be read is malformed, what is no question is not answered", async (t) => {
+test("an unreadable packet gets a format error, and one that is not a query gets no answer", async (t) => {
   const port = await serve(t, example);
   const reply = await overUdp(t, port, question("web").subarray(0, 14));
   t.deepEqual([reply.length, reply.readUInt16BE(0), shown(reply).code], [12, 4711, "FORMERR"]);
@@ -164,10 +164,10 @@ test("what cannot be read is malformed, what is no question is not answered", as
   t.deepEqual(readQuestion(dns.encode({ type: "response", questions: [] })), { kind: "silence" });
 });
 
-test("no bytes make reading them throw, and a reply's number is the question's", (t) => {
+test("no bytes make the parser throw, and a reply has its query's id", (t) => {
   const packets = fc.oneof(
     fc.uint8Array({ maxLength: 600 }),
-    // Near to real ones: some bytes of a question are others.
+    // Close to real queries: some bytes are replaced.
     fc.array(fc.tuple(fc.nat(60), fc.nat(255)), { maxLength: 6 }).map((changes) => {
       const packet = question("web.1.abc.back", "AAAA", 1_400);
       for (const [at, value] of changes) packet[at % packet.length] = value;
@@ -184,7 +184,7 @@ test("no bytes make reading them throw, and a reply's number is the question's",
   );
 });
 
-test("a stream of messages is the same however it is cut", (t) => {
+test("a stream of messages is parsed the same however it is split", (t) => {
   const messages = fc.array(fc.uint8Array({ maxLength: 40 }), { maxLength: 5 });
   fc.assert(
     fc.property(messages, fc.array(fc.integer({ min: 1, max: 30 }), { minLength: 1 }), (all, cuts) => {
@@ -204,7 +204,7 @@ test("a stream of messages is the same however it is cut", (t) => {
   );
 });
 
-/** Answers each question with what `reply` makes of it; null: not at all. */
+/** Answers each query with the result of `reply`; null: no answer. */
 function upstream(t: ExecutionContext, reply: (question: Buffer) => Buffer | null): Promise<string> {
   return onFreePort(async () => {
     const udp = createSocket("udp4");
@@ -240,7 +240,7 @@ function says(data: string, code = 0): (question: Buffer) => Buffer {
   };
 }
 
-test("other names are asked of other servers, and the reply is the asker's own again", async (t) => {
+test("other names are forwarded, and the reply gets the asker's id again", async (t) => {
   const port = await serve(t, example, [await upstream(t, says("1.2.3.4"))]);
   const reply = await overUdp(t, port, question("example.org"));
   t.is(reply.readUInt16BE(0), 4711);
@@ -249,7 +249,7 @@ test("other names are asked of other servers, and the reply is the asker's own a
   t.deepEqual(shown(again as Buffer), { code: "NOERROR", answers: ["1.2.3.4"] });
 });
 
-test("a server that is silent, fails, lies about what it was asked or is not there is followed by the next", async (t) => {
+test("a server that is silent, fails, answers another question or is not there is followed by the next", async (t) => {
   const other = says("6.6.6.6");
   const bad = [await upstream(t, () => null), await upstream(t, says("", 2)), `${address}#1`, "no address"];
   const port = await serve(t, example, [...bad.slice(1), await upstream(t, says("1.2.3.4"))]);
@@ -265,13 +265,13 @@ test("a server that is silent, fails, lies about what it was asked or is not the
   t.deepEqual(shown(await overUdp(t, forged, question("example.org"))).answers, ["1.2.3.4"]);
 });
 
-test("when nobody knows, what the last one said is the answer, or that it failed", async (t) => {
+test("if no server knows, the last one's answer is returned, or a failure", async (t) => {
   const refused = await serve(t, example, [await upstream(t, says("", 5))]);
   t.is(shown(await overUdp(t, refused, question("example.org"))).code, "REFUSED");
   t.is(shown(await overUdp(t, await serve(t, example, []), question("example.org"))).code, "SERVFAIL");
 });
 
-test("a task that asks too much at once is told so, and others are answered", async (t) => {
+test("a task with too many pending queries is refused, and others are answered", async (t) => {
   const silent = await upstream(t, () => null);
   const port = await serve(t, example, [silent]);
   const socket = createSocket("udp4");
@@ -282,7 +282,7 @@ test("a task that asks too much at once is told so, and others are answered", as
   t.deepEqual(shown(await overUdp(t, port, question("web"))).answers, ["10.0.0.2"]);
 });
 
-test("an address that somebody has cannot be listened at", async (t) => {
+test("an address in use cannot be listened on", async (t) => {
   const port = await serve(t, example);
   const servers = createNameServers(() => []);
   await t.throwsAsync(servers.open({ address, port, answer: example, onLost: () => {} }), { message: /EADDRINUSE/ });

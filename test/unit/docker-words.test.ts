@@ -1,4 +1,4 @@
-// What somebody is told who types what Docker has and Muster has not.
+// Errors for commands that Docker has and Muster does not.
 import test from "ava";
 import { insteadOf } from "../../cli/docker-words.ts";
 import { commandAt, wordsAfter } from "../../cli/help/tree.ts";
@@ -11,7 +11,7 @@ async function told(...args: readonly string[]): Promise<readonly [number, strin
   return [status, remarks.join("\n")];
 }
 
-test("commands of one engine, and those that make no sense in a cluster, say what to do instead", async (t) => {
+test("commands of a single engine, and those without meaning in a cluster, say what to do instead", async (t) => {
   t.deepEqual(await told("network", "connect", "back", "web"), [
     125,
     "muster: there is no 'muster network connect': a task has its networks for its whole life: " +
@@ -36,7 +36,7 @@ test("commands of one engine, and those that make no sense in a cluster, say wha
   ]);
 });
 
-test("a mistyped word is answered with the commands that are close to it", async (t) => {
+test("an error about a mistyped word suggests similar commands", async (t) => {
   const wrong: readonly (readonly [words: string, meant: string])[] = [
     ["servce ls", "'service'"],
     ["ndoe ls", "'node'"],
@@ -50,12 +50,12 @@ test("a mistyped word is answered with the commands that are close to it", async
     t.is(status, 125);
     t.true(remark.includes(`: did you mean ${meant}? see 'muster `), remark);
   }
-  // Nothing is close: no guess.
+  // Nothing is similar: no suggestion.
   t.false((await told("zzz"))[1].includes("did you mean"));
   t.false((await told("x"))[1].includes("did you mean"));
 });
 
-test("what is said to be no command is none, and what is to be done instead is one", async (t) => {
+test("commands listed as missing do not exist, and their suggested replacements do", async (t) => {
   const nouns = [...((await wordsAfter([])) ?? new Map()).keys()];
   const dockers =
     "attach build compose container create exec image images inspect kill login logs ps rm run search start";

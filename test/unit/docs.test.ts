@@ -1,4 +1,4 @@
-// What the pages of docs/ say of this tree is so: the files that they name, the tests that parity names, the metrics.
+// The claims of docs/ about this tree are true: the files that they name, the tests in parity, the metrics.
 import { existsSync, readFileSync, readdirSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -12,12 +12,12 @@ const markdownIn = (folder: string): readonly string[] =>
     .filter((name) => name.endsWith(".md"))
     .map((name) => join(folder, name));
 
-/** Pages about the tree as it is now. References are about other systems; decisions tell what was so in their day. */
+/** Pages about the current tree. References describe other systems; decisions describe their own time. */
 const pages = ["README.md", ...markdownIn("docs")];
-/** Pages of which links must lead somewhere. */
+/** Pages whose links are checked. */
 const linking = [...pages, ...markdownIn("docs/adr"), ...markdownIn("docs/machines")];
 
-/** What stands in backticks, but for blocks of code. */
+/** Text in backticks, except code blocks. */
 function quoted(text: string): readonly string[] {
   const prose = text.replaceAll(/^( *)```[^\n]*\n.*?^\1```$/gms, "");
   return Array.from(prose.matchAll(/`([^`\n]+)`/g), ([, inside]) => inside as string);
@@ -28,7 +28,7 @@ const folders = readdirSync(top, { withFileTypes: true })
   .map(({ name }) => name);
 const isOfThisTree = new RegExp(`^(?:${folders.join("|")})/[\\w./*-]*$`);
 
-/** A `*` stands for any part of a name. */
+/** A `*` matches any part of a name. */
 function isThere(path: string): boolean {
   if (!path.includes("*")) return existsSync(join(top, path));
   const pattern = new RegExp(`^${basename(path).replaceAll(".", "\\.").replaceAll("*", "[^/]*")}$`);
@@ -40,20 +40,20 @@ function basename(path: string): string {
   return path.replace(/\/$/, "").split("/").at(-1) ?? "";
 }
 
-test("each file that a page names is there", (t) => {
-  /** What a page has its reader make. */
+test("each file that a page names exists", (t) => {
+  /** Files that a page makes its reader create. */
   const made = new Set(["drivers/shell/main.ts"]);
   let count = 0;
   for (const page of pages) {
     for (const path of quoted(read(page)).filter((each) => isOfThisTree.test(each) && !made.has(each))) {
       count += 1;
-      t.true(isThere(path), `${page} names ${path}, which is not there: say what is`);
+      t.true(isThere(path), `${page} names ${path}, which does not exist: correct the page`);
     }
   }
-  t.true(count > 50, "they are found at all");
+  t.true(count > 50, "too few were found");
 });
 
-test("each test that parity names is there, and each of its rows says where it is tested", (t) => {
+test("each test that parity names exists, and each of its rows says where it is tested", (t) => {
   const lines = read("docs/parity.md").split("\n");
   for (const line of lines.filter((each) => each.startsWith("| "))) {
     const cells = line.slice(2, -2).split(" | ");
@@ -62,7 +62,7 @@ test("each test that parity names is there, and each of its rows says where it i
       const files = [`test/${name}.test.ts`, `test/${name}.ts`, `test/${name}`];
       t.true(
         files.some((file) => existsSync(join(top, file))),
-        `docs/parity.md names the test ${name}, which is not there`,
+        `docs/parity.md names the test ${name}, which does not exist`,
       );
     }
     const isHead = /tested in$/i.test(cells.at(-1) ?? "");
@@ -71,7 +71,7 @@ test("each test that parity names is there, and each of its rows says where it i
   }
 });
 
-test("each weakness that the reference marks is at a row of parity, by the number of its section", (t) => {
+test("each weakness marked in the reference has a row of parity with its section number", (t) => {
   const marked = new Map<string, number>();
   let section = "";
   for (const line of read("docs/reference/swarm-manager-semantics.md").split("\n")) {
@@ -90,15 +90,15 @@ test("each weakness that the reference marks is at a row of parity, by the numbe
     const count = listed.get(number)?.length ?? 0;
     t.true(
       count >= marks,
-      `docs/parity.md has ${count} rows for ${marks} marks of §${number}: say what is done about each`,
+      `docs/parity.md has ${count} rows for ${marks} marks of §${number}: state what is done about each`,
     );
   }
   for (const number of listed.keys())
     t.true(marked.has(number), `docs/parity.md: the reference marks nothing in §${number}`);
-  t.true(marked.size > 20, "they are found at all");
+  t.true(marked.size > 20, "too few were found");
 });
 
-test("each link to a file of the tree leads to one, and to a heading that it has", (t) => {
+test("each link to a file of the tree leads to an existing file and heading", (t) => {
   const anchorsOf = (path: string): ReadonlySet<string> => {
     const headings = read(path).matchAll(/^#+ (.+)$/gm);
     return new Set(
@@ -118,15 +118,15 @@ test("each link to a file of the tree leads to one, and to a heading that it has
       const [path = "", anchor] = target.split("#");
       const file = path === "" ? page : resolve("/", dirname(page), path).slice(1);
       count += 1;
-      t.true(existsSync(join(top, file)), `${page} links to ${target}, which is not there`);
+      t.true(existsSync(join(top, file)), `${page} links to ${target}, which does not exist`);
       if (anchor !== undefined && file.endsWith(".md") && existsSync(join(top, file)))
         t.true(anchorsOf(file).has(anchor), `${page} links to ${target}: ${file} has no such heading`);
     }
   }
-  t.true(count > 100, "they are found at all");
+  t.true(count > 100, "too few were found");
 });
 
-test("docs/observability.md lists every metric that is written, and no other", (t) => {
+test("docs/observability.md lists every exported metric, and no other", (t) => {
   const written = new Map<string, string>();
   for (const folder of ["actors", "cli", "drivers", "edges", "machines", "node", "runtime"]) {
     for (const file of readdirSync(join(top, folder), { recursive: true, encoding: "utf8" })) {
@@ -142,11 +142,11 @@ test("docs/observability.md lists every metric that is written, and no other", (
     }),
   );
   for (const [name, path] of written)
-    t.true(listed.has(name), `${path} writes ${name}: say in docs/observability.md what it is`);
-  // What Node and the process are like is told by prom-client, under its own names.
+    t.true(listed.has(name), `${path} writes ${name}: describe it in docs/observability.md`);
+  // prom-client exports metrics about Node and the process, under its own names.
   const ours = [...listed].filter((name) => !/^muster_(?:process|nodejs)_/.test(name));
-  for (const name of ours) t.true(written.has(name), `docs/observability.md lists ${name}, which nobody writes`);
-  t.true(written.size > 50, "they are found at all");
+  for (const name of ours) t.true(written.has(name), `docs/observability.md lists ${name}, which no file writes`);
+  t.true(written.size > 50, "too few were found");
 });
 
 test("decisions are numbered without a gap, and each has its number, date and status", (t) => {
@@ -159,12 +159,12 @@ test("decisions are numbered without a gap, and each has its number, date and st
   }
 });
 
-test("test/interop/go/README.md says of every peer which tests use it", (t) => {
+test("test/interop/go/README.md names the tests that use each peer", (t) => {
   const files = readdirSync(join(top, "test"), { recursive: true, encoding: "utf8" })
     .map((file) => join("test", file))
     .filter((path) => path.endsWith(".ts") && !path.startsWith("test/interop/go/"));
   const sources = new Map([...files, "bench/main.ts", "bench/swarmkit.ts"].map((path) => [path, read(path)]));
-  /** The peers that a file asks for, itself or by what it imports. */
+  /** The peers that a file uses, directly or through its imports. */
   const peersOf = (path: string, seen = new Set<string>()): readonly string[] => {
     const text = sources.get(path);
     if (text === undefined || seen.has(path)) return [];
@@ -191,7 +191,7 @@ test("test/interop/go/README.md says of every peer which tests use it", (t) => {
           .filter((each) => isOfThisTree.test(each))
           .toSorted(),
         used.flatMap((user) => (user.peers.has(name) ? [user.path] : [])).toSorted(),
-        `who uses ${name}: say so in the last column of its row`,
+        `${name} is used by other tests than stated: correct the last column of its row`,
       );
     }
   }

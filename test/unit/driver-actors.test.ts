@@ -10,7 +10,7 @@ import { DriverMachine, type MachineHabits } from "../support/driver-machine.ts"
 
 const calm: MachineHabits = { dieAtLaunch: 0, dieBeforeStart: 0, dieAfterStart: 0, endsByItself: 0, refuses: 0 };
 
-/** One life of an agent: its plugin, and the tasks that were assigned to it. */
+/** One life of an agent: its plugin and its assigned tasks. */
 class Life {
   readonly plugin: DriverPluginActor;
   readonly tasks = new Map<string, DriverTaskActor>();
@@ -42,7 +42,7 @@ class Life {
     return new Life(ports, await knownPlugin(ports.disk, "sim"), onNews);
   }
 
-  /** As new, or with what an earlier life left. */
+  /** New, or with an earlier life's leftovers. */
   async take(id: string): Promise<void> {
     const record = await driverTaskRecord(this.#ports.disk, id);
     const options = { config: TaskConfig.create({ id }), plugin: this.plugin, record };
@@ -76,7 +76,7 @@ test("a task runs, is stopped and forgotten", async (t) => {
   t.is(machine.disk.size, 0);
 });
 
-test("T5: a start that hangs does not hold up a stop, and what comes of it late is destroyed", async (t) => {
+test("T5: a start that hangs does not delay a stop, and its late result is destroyed", async (t) => {
   const clock = new SimClock();
   const machine = new DriverMachine(clock, new SimRandom("hangs"), { ...calm, hangs: 1 });
   const heard: string[] = [];
@@ -89,7 +89,7 @@ test("T5: a start that hangs does not hold up a stop, and what comes of it late 
   t.deepEqual(heard, ["waiting", "waiting", "failed"]);
   life.tasks.get("a/b/1")?.destroy();
   await clock.run({ untilMs: clock.now() + 100_000 });
-  t.is(machine.tasks.get("a/b/1")?.starts, 1, "it was there after all");
+  t.is(machine.tasks.get("a/b/1")?.starts, 1, "it did start after all");
   t.false(machine.tasks.get("a/b/1")?.isAlive);
   t.deepEqual(
     [...machine.disk.keys()].filter((name) => name.startsWith(driverTaskRecords)),
@@ -97,7 +97,7 @@ test("T5: a start that hangs does not hold up a stop, and what comes of it late 
   );
 });
 
-test("D3: an agent that was killed finds its plugin and its task again, and configures nothing twice", async (t) => {
+test("D3: a killed agent recovers its plugin and its task, and configures nothing twice", async (t) => {
   const clock = new SimClock();
   const machine = new DriverMachine(clock, new SimRandom("again"), calm);
   const first = machine.life();
@@ -111,13 +111,13 @@ test("D3: an agent that was killed finds its plugin and its task again, and conf
   await clock.run({ untilMs: clock.now() + 1_000 });
   t.deepEqual(heard, ["waiting", "running"]);
   t.is(machine.launches, 1);
-  t.is(next.tasks.get("a/b/1")?.address, "a/b/1", "what its driver said at the start");
+  t.is(next.tasks.get("a/b/1")?.address, "a/b/1", "the driver's answer from the start");
   t.is(machine.configurations, 1);
   t.is(machine.tasks.get("a/b/1")?.starts, 1);
 });
 
-test("T1: whatever dies, no task is started twice, each ends once in a life, and nothing is left in the end", async (t) => {
-  // So that the claim is not empty: what must have happened on the way.
+test("T1: whatever dies, no task starts twice, each ends once per life, and nothing is left in the end", async (t) => {
+  // Keeps the claim from being vacuous: events that must have happened.
   const seen = { failed: 0, exited: 0, recovered: 0 };
   for (let seed = 0; seed < 30; seed += 1) {
     const clock = new SimClock();
@@ -151,7 +151,7 @@ test("T1: whatever dies, no task is started twice, each ends once in a life, and
       if (die < 0.3) machine.killPlugins();
       else if (die < 0.5) {
         now.kill();
-        // As a session ends: what it was told of is told again, to the next.
+        // As after a session's end: its reports are repeated to the next one.
         t.true(
           [...ends.values()].every((count) => count === 1),
           `seed ${seed}: ${JSON.stringify([...ends])}`,

@@ -1,4 +1,4 @@
-// What a manager refuses in a driver's configuration: nothing that the node could read.
+// Which driver configurations a manager rejects: those that the node could not read.
 import test from "ava";
 import { checkDriverConfig } from "../../actors/control/driver-config.ts";
 import { objectSpec, text as textField } from "../../edges/plugin/server/fields.ts";

@@ -1,4 +1,4 @@
-// What tasks of drivers mount: what may be asked for, and how the node brings it about.
+// Mounts of driver tasks: which are allowed, and how the node creates them.
 import { execFileSync } from "node:child_process";
 import {
   existsSync,
@@ -35,20 +35,20 @@ const volume = (source: string, options: Partial<Mount_VolumeOptions> = {}) =>
   Mount.create({ type: Mount_Type.VOLUME, source, target: "/v", volumeOptions: Mount_VolumeOptions.create(options) });
 
 const wrong: readonly (readonly [what: string, mount: Mount, problem: RegExp])[] = [
-  ["a target that leads out", bind("/srv", "../up"), /cannot be at "\.\.\/up"/],
+  ["a target outside the task", bind("/srv", "../up"), /cannot be at "\.\.\/up"/],
   ["no target", bind("/srv", "/"), /cannot be at/],
   ["a relative path", bind("srv", "/a"), /absolute path, not "srv"/],
   ["a volume of another driver", volume("data", { driverConfig: Driver.create({ name: "nfs" }) }), /not of nfs/],
   ["a volume's name with a slash", volume("a/b"), /cannot be called "a\/b"/],
   ["a part that leads out", volume("data", { subpath: "../x" }), /no part/],
-  ["memory with a source", Mount.create({ type: Mount_Type.TMPFS, source: "x", target: "/a" }), /no source/],
-  ["a cluster volume without a name", Mount.create({ type: Mount_Type.CLUSTER, target: "/a" }), /no cluster volume/],
+  ["a subpath that leads outside", Mount.create({ type: Mount_Type.TMPFS, source: "x", target: "/a" }), /no source/],
+  ["memory with a source", Mount.create({ type: Mount_Type.CLUSTER, target: "/a" }), /no cluster volume/],
   ["a named pipe", Mount.create({ type: Mount_Type.NPIPE, source: "x", target: "/a" }), /Windows/],
 ];
 for (const [what, mount, problem] of wrong)
-  test(`${what} is refused`, (t) => t.regex(mountsProblem([mount], []) ?? "", problem));
+  test(`${what} is rejected`, (t) => t.regex(mountsProblem([mount], []) ?? "", problem));
 
-test("two mounts at one place, and devices that are none, are refused", (t) => {
+test("two mounts at one target, and invalid devices, are rejected", (t) => {
   t.regex(mountsProblem([bind("/a", "/x/"), bind("/b", "/x")], []) ?? "", /duplicate mount point: \/x/);
   const device = (fields: Partial<DriverDevice>) => mountsProblem([], [DriverDevice.create(fields)]) ?? "";
   t.regex(device({ hostPath: "fuse" }), /absolute path, not "fuse"/);
@@ -57,7 +57,7 @@ test("two mounts at one place, and devices that are none, are refused", (t) => {
   t.is(device({ hostPath: "/dev/fuse", permissions: "rw" }), "");
 });
 
-test("cluster volumes are where their plugins put them, the rest as it was asked for", (t) => {
+test("cluster volumes are where their plugins mounted them, and other mounts as requested", (t) => {
   const bindOptions = Mount_BindOptions.create({
     propagation: Mount_BindOptions_Propagation.RSLAVE,
     createmountpoint: true,
@@ -125,7 +125,7 @@ const planned = (source: PlannedMount["source"]): PlannedMount => ({
   source,
 });
 
-test("a named volume outlives its tasks, one without a name is the task's own, and a path has to be there", async (t) => {
+test("a named volume outlives its tasks, one without a name is the task's own, and a path must exist", async (t) => {
   const { directory, home, top } = places(t);
   const mounts = [
     planned({ kind: "volume", name: "data", subpath: "" }),
@@ -142,7 +142,7 @@ test("a named volume outlives its tasks, one without a name is the task's own, a
   await t.throwsAsync(placeMounts([missing], { directory, home }), { message: /there is no .*missing on this node/ });
 });
 
-test("a part of a volume is never what a link in it leads to outside", async (t) => {
+test("a link inside a volume never leads a subpath outside", async (t) => {
   const { directory, home, top } = places(t);
   const data = join(top, "local-volumes", "data");
   mkdirSync(join(data, "inside"), { recursive: true });
@@ -155,7 +155,7 @@ test("a part of a volume is never what a link in it leads to outside", async (t)
 });
 
 const asRoot = process.getuid?.() === 0 ? test : test.skip;
-asRoot("memory is mounted with its size, and gone when the task has ended", async (t) => {
+asRoot("a tmpfs is mounted with its size, and removed when the task has ended", async (t) => {
   const { directory, home } = places(t);
   const memory = planned({ kind: "memory", bytes: 65_536, mode: 0o750 });
   const [path] = (await placeMounts([memory], { directory, home })) as [string];

@@ -1,4 +1,4 @@
-// Networks that drivers make: what they have made is taken away by them, whoever dies on the way and however often it takes.
+// Networks created by drivers are removed by them, whatever dies on the way and however many attempts it takes.
 import test from "ava";
 import { DriverNetworks } from "../../actors/agent/driver-network.ts";
 import type { DriverDescription, DriverPluginActor } from "../../actors/agent/driver-plugin.ts";
@@ -36,14 +36,14 @@ const description = {
   capabilities: DriverCapabilities.create({ networkIsolationModes: [Isolation.GROUP], mustCreateNetwork: true }),
 } as DriverDescription;
 
-/** Lives of an agent with one driver, which is slow; disk, network and what the driver made outlive each. */
+/** Lives of an agent with one slow driver; disk, network and the driver's networks outlive each. */
 function machine() {
   const clock = new SimClock();
   const random = new SimRandom("driver-networks");
   const network = new NetworkMachine(random, { failure: 0 });
   const records = new Map<string, Uint8Array>();
   const made = new Set<string>();
-  /** How many of the next calls to take a network away fail, and whether making one is refused. */
+  /** How many of the next removals of a network fail, and whether creating one is rejected. */
   const faults = { destroy: 0, create: false };
   const boot = () => {
     const own = clock.forProcess();
@@ -87,7 +87,7 @@ function machine() {
   return { clock, network, records, made, faults, boot, settled };
 }
 
-test("DW1: a driver that does not take a network away is asked until it does, and its task's is not forgotten before", async (t) => {
+test("DW1: a driver that fails to remove a network is retried until it succeeds, and its task is not forgotten before", async (t) => {
   const { boot, clock, faults, made, network, records, settled } = machine();
   const { ofDriver } = boot();
   await settled(ofDriver.make(plan, "web", description, []));
@@ -99,7 +99,7 @@ test("DW1: a driver that does not take a network away is asked until it does, an
   t.deepEqual([made.size, network.links.size, records.size], [0, 0, 0]);
 });
 
-test("DW1: whenever the agent dies on the way, the next one leaves nothing that a driver made", async (t) => {
+test("DW1: whenever the agent dies on the way, the next one leaves nothing that a driver created", async (t) => {
   const left = new Set<string>();
   for (let afterMs = 1; afterMs < 80; afterMs += 2) {
     const { boot, clock, made, network, records, settled } = machine();
@@ -113,10 +113,10 @@ test("DW1: whenever the agent dies on the way, the next one leaves nothing that 
     await settled(second.ofDriver.remove("t1"));
     t.deepEqual([made.size, network.links.size, records.size], [0, 0, 0], `${afterMs} ms`);
   }
-  t.true(left.size > 2, `the deaths were at different points: ${[...left].join(", ")}`);
+  t.true(left.size > 2, `the agents died at different points: ${[...left].join(", ")}`);
 });
 
-test("a driver that refuses to make a network has made none, and the task is told why at once", async (t) => {
+test("a driver that rejects a network has created none, and the task gets the reason at once", async (t) => {
   const { boot, faults, records, settled } = machine();
   faults.create = true;
   await t.throwsAsync(settled(boot().ofDriver.make(plan, "web", description, [])), { message: "no such image" });

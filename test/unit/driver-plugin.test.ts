@@ -32,7 +32,7 @@ const exited: DriverPluginEvent = { type: "process.exited", how: "signal SIGKILL
 const healthy: DriverPluginEvent = { type: "fingerprint.received", health: "healthy", description: "ready" };
 const serving = [wanted, spawned, connected, configured, healthy] as const;
 
-test("a plugin is started, shakes hands, is configured and says that it is healthy", (t) => {
+test("a plugin starts, shakes hands, is configured and reports healthy", (t) => {
   t.deepEqual(names(plugin(false, wanted)), ["launch"]);
   t.deepEqual(names(plugin(false, wanted, spawned)), []);
   t.deepEqual(names(plugin(false, wanted, spawned, connected)), ["configure"]);
@@ -41,7 +41,7 @@ test("a plugin is started, shakes hands, is configured and says that it is healt
   t.true(state.hasTag("healthy") && state.hasTag("serving"));
 });
 
-test("D3: one that an earlier agent left is looked for first, and configured as one that is known", (t) => {
+test("D3: a plugin left by an earlier agent is recovered first, and counts as configured", (t) => {
   t.deepEqual(names(plugin(true, wanted)), ["reattach"]);
   const { effects } = plugin(true, wanted, connected);
   t.deepEqual(effects.find(({ type }) => type === "configure")?.params, { isKnown: true });
@@ -49,7 +49,7 @@ test("D3: one that an earlier agent left is looked for first, and configured as 
   t.deepEqual(fresh.effects.find(({ type }) => type === "configure")?.params, { isKnown: false });
 });
 
-test("D2: health that is said again changes nothing, and other health does", (t) => {
+test("D2: repeated health reports change nothing, and changed ones do", (t) => {
   t.deepEqual(plugin(false, ...serving, healthy).effects, []);
   const unhealthy = plugin(false, ...serving, {
     type: "fingerprint.received",
@@ -60,7 +60,7 @@ test("D2: health that is said again changes nothing, and other health does", (t)
   t.false(unhealthy.state.hasTag("healthy"));
 });
 
-test("D1: one that fails while it runs is ended before another is started", (t) => {
+test("D1: a plugin that fails while it runs is ended before another is started", (t) => {
   const failed = plugin(false, wanted, spawned, connected, { type: "configure.failed", reason: "refused" });
   t.deepEqual(names(failed), ["endProcess"]);
   t.true(failed.state.matches({ restarting: "ending" }));
@@ -68,7 +68,7 @@ test("D1: one that fails while it runs is ended before another is started", (t) 
   t.true(ended.matches({ restarting: "waiting" }));
 });
 
-test("D4: the wait grows with each failure, up to its bound, and is forgotten by a process that holds", (t) => {
+test("D4: the delay grows with each failure up to its bound, and resets after a process that holds", (t) => {
   const failures = Array.from({ length: 8 }, (_, at) => at);
   let [state] = initialTransition(driverPluginMachine, { name: "p", isKnown: false });
   [state] = transition(driverPluginMachine, state, wanted);
@@ -89,7 +89,7 @@ test("D4: the wait grows with each failure, up to its bound, and is forgotten by
   t.is(state.context.backoffMs, 0);
 });
 
-test("a plugin that died is started again, and one that hangs is asked twice and ended", (t) => {
+test("a plugin that died is restarted, and one that hangs is asked twice and ended", (t) => {
   t.true(plugin(false, ...serving, exited).state.matches({ restarting: "waiting" }));
   let { state } = plugin(false, ...serving);
   const step = (event: DriverPluginEvent | { readonly type: string }): void => {
@@ -103,7 +103,7 @@ test("a plugin that died is started again, and one that hangs is asked twice and
   t.true(state.matches({ restarting: "ending" }));
 });
 
-test("T1: a start whose outcome nobody knows is cleared away, and never made again", (t) => {
+test("T1: a start with an unknown outcome is cleaned up, and never repeated", (t) => {
   t.deepEqual(names(task("new")), ["awaitPlugin"]);
   t.deepEqual(names(task("new", { type: "plugin.ready" })), ["startTask"]);
   const events: DriverTaskEvent[] = [{ type: "plugin.ready" }, { type: "call.lost", reason: "gone" }];
@@ -115,7 +115,7 @@ test("T1: a start whose outcome nobody knows is cleared away, and never made aga
   t.true(task("doubtful", { type: "plugin.ready" }).state.matches("clearing"));
 });
 
-test("T5: a start that hangs is not waited for by a stop beyond the task's time", (t) => {
+test("T5: a stop waits for a hanging start no longer than the task's grace period", (t) => {
   const stop: DriverTaskEvent = { type: "stop.wanted", signal: "SIGTERM", timeoutMs: 1_000 };
   const late = { type: "xstate.after.stopTimeout.driverTask.starting.unwanted" } as never;
   t.true(task("new", { type: "plugin.ready" }, stop).state.matches({ starting: "unwanted" }));
@@ -134,7 +134,7 @@ test("T5: a start that hangs is not waited for by a stop beyond the task's time"
   t.like(failed.effects[0]?.params, { kind: "failed", isRecoverable: false });
 });
 
-test("T3: a stop that is refused, or takes too long, becomes a kill", (t) => {
+test("T3: a stop that is rejected, or takes too long, becomes a kill", (t) => {
   const running: DriverTaskEvent[] = [{ type: "plugin.ready" }, { type: "task.started" }];
   const stop: DriverTaskEvent = { type: "stop.wanted", signal: "SIGTERM", timeoutMs: 3_000 };
   const stopping = task("new", ...running, stop);
@@ -147,7 +147,7 @@ test("T3: a stop that is refused, or takes too long, becomes a kill", (t) => {
   t.deepEqual(names(task("new", ...running, stop, late)), ["destroyTask"]);
 });
 
-test("T4: a stop that nobody could be asked for is carried out when the task is found again", (t) => {
+test("T4: a stop without a driver to call is carried out when the task is recovered", (t) => {
   const stop: DriverTaskEvent = { type: "stop.wanted", signal: "", timeoutMs: 0 };
   const found = task("started", stop, { type: "plugin.ready" }, { type: "task.recovered" });
   t.true(found.state.matches({ live: "stopping" }));

@@ -1,4 +1,4 @@
-// What is evicted from a node that changed, or from a volume that is drained, and that nothing else is.
+// Which tasks are evicted from a changed node or a drained volume, and that no others are.
 import test from "ava";
 import fc from "fast-check";
 import { initialTransition, transition } from "xstate";
@@ -103,7 +103,7 @@ function evicted(node: Node, tasks: readonly Task[], services: readonly Service[
 
 const zoneB = testNode("n", { spec: nodeSpec({ zone: "b" }) });
 
-test("every task whose constraints the node no longer meets goes, and none else", (t) => {
+test("every task whose constraints the node no longer meets is evicted, and no other", (t) => {
   const tasks = [
     task("a1", { constraints: ["node.labels.zone==a"] }),
     task("b1", { constraints: ["node.labels.zone==b"] }),
@@ -111,10 +111,10 @@ test("every task whose constraints the node no longer meets goes, and none else"
     task("any"),
     task("a2", { constraints: ["node.labels.zone==a"], state: ASSIGNED }),
   ];
-  t.deepEqual(evicted(zoneB, tasks), ["a1", "a2", "gpu"], "a resource that is gone does not end the search");
+  t.deepEqual(evicted(zoneB, tasks), ["a1", "a2", "gpu"], "a missing resource does not end the search");
 });
 
-test("what has ended, is to stop or is not on the node yet is left alone", (t) => {
+test("tasks that have ended, are to stop or are not on the node yet are left alone", (t) => {
   const where = { constraints: ["node.labels.zone==a"] };
   const tasks = [
     task("ended", { ...where, state: TaskState.FAILED }),
@@ -143,7 +143,7 @@ test("role, platform and engine labels count like a label of the node", (t) => {
   t.deepEqual(evicted(worker, tasks), ["engine", "linux", "managers"]);
 });
 
-test("the service's present placement counts, unless a rollout is carrying it out or is paused", (t) => {
+test("the service's current placement counts, unless a rollout is applying it or is paused", (t) => {
   const service = (constraint: string, state: UpdateStatus_UpdateState | null): Service =>
     Service.create({
       id: "s",
@@ -160,24 +160,28 @@ test("the service's present placement counts, unless a rollout is carrying it ou
     t.deepEqual(evicted(zoneB, old, [service("node.labels.zone==a", state)]), []);
   t.deepEqual(evicted(zoneB, old, [service("node.labels.zone==a", COMPLETED)]), ["t"]);
   const stale = [task("t", { serviceId: "s", constraints: ["node.labels.zone==a"] })];
-  t.deepEqual(evicted(zoneB, stale, [service("node.labels.zone==b", null)]), [], "it was left where it was on purpose");
+  t.deepEqual(evicted(zoneB, stale, [service("node.labels.zone==b", null)]), [], "it was left in place on purpose");
   t.deepEqual(evicted(zoneB, stale, [service("node.labels.zone==a", UPDATING)]), ["t"]);
-  t.deepEqual(evicted(zoneB, stale, [service("node.labels.zone==a", PAUSED)]), ["t"], "what it was made for has gone");
+  t.deepEqual(
+    evicted(zoneB, stale, [service("node.labels.zone==a", PAUSED)]),
+    ["t"],
+    "the requirement of its own spec is no longer met",
+  );
 });
 
-test("where resources became short the fewest go, and of equals the youngest", (t) => {
+test("when resources become short the fewest tasks are evicted, and of equals the youngest", (t) => {
   const node = (offer: Offer): Node => testNode("n", { description: offering(offer) });
   const small = [1, 2, 3, 4].map((at) => task(`t${at}`, { cpus: 1, madeMs: at }));
   t.deepEqual(evicted(node({ cpus: 4 }), small), []);
   t.deepEqual(evicted(node({ cpus: 2 }), small), ["t3", "t4"]);
   const mixed = [task("big", { cpus: 3, madeMs: 1 }), ...small.slice(0, 3)];
-  t.deepEqual(evicted(node({ cpus: 3 }), mixed), ["big"], "one makes as much room as three");
-  t.deepEqual(evicted(node({ cpus: 5 }), mixed), ["t3"], "all make enough room: the youngest goes");
+  t.deepEqual(evicted(node({ cpus: 3 }), mixed), ["big"], "one frees as much as three");
+  t.deepEqual(evicted(node({ cpus: 5 }), mixed), ["t3"], "all free enough: the youngest goes");
   const memory = [task("old", { memory: 4e9, madeMs: 1 }), task("young", { memory: 4e9, madeMs: 2 })];
   t.deepEqual(evicted(node({ memory: 6e9 }), memory), ["young"]);
 });
 
-test("what the node has less of is told apart by kind, and what makes room in two counts twice", (t) => {
+test("shortages are tracked by kind of resource, and a task that frees two kinds counts twice", (t) => {
   const node = testNode("n", { description: offering({ cpus: 1, generic: [discrete("gpu", 1)] }) });
   const tasks = [
     task("cpu", { cpus: 1, madeMs: 3 }),
@@ -188,7 +192,7 @@ test("what the node has less of is told apart by kind, and what makes room in tw
   t.deepEqual(evicted(node, tasks), ["both"]);
 });
 
-test("tasks that stop make room without anybody's being evicted", (t) => {
+test("stopping tasks free resources without an eviction", (t) => {
   const node = testNode("n", { description: offering({ cpus: 1 }) });
   t.deepEqual(evicted(node, [task("old", { cpus: 1, desired: SHUTDOWN }), task("new", { cpus: 1 })]), []);
 });
@@ -201,7 +205,7 @@ const partsOfThreeKinds = [
   { cpus: 0, memory: 0, gpu: 2, madeMs: 0 },
 ];
 
-test("the rest always fits, none of those evicted could have stayed, and the order of the tasks does not matter", (t) => {
+test("the remaining tasks always fit, no evicted task could have stayed, and the order of the tasks does not matter", (t) => {
   const tenants = fc.array(fc.record({ cpus: fc.nat(3), memory: fc.nat(3), gpu: fc.nat(2), madeMs: fc.nat(5) }), {
     maxLength: 9,
   });
@@ -227,12 +231,12 @@ test("the rest always fits, none of those evicted could have stayed, and the ord
       for (const id of gone)
         t.false(fits(new Set([...gone].filter((other) => other !== id))), `${id} could have stayed`);
     }),
-    // The example's tasks free equal parts of three kinds, whose sums differ in the last bit with the order of the kinds.
+    // The example's tasks free equal shares of three kinds, whose sums differ in the last bit with the order of the kinds.
     { numRuns: 200, examples: [[partsOfThreeKinds, 4, 3, 3]] },
   );
 });
 
-test("an evicted task spends no attempt, and the policy still has its say", (t) => {
+test("an eviction uses up no restart attempt, and the restart policy still applies", (t) => {
   const time = timestampOf(0);
   const gone = Task.patch(task("t1"), { status: evictionStatus("node", time) });
   t.true(wasEvicted(gone));
@@ -246,7 +250,7 @@ test("an evicted task spends no attempt, and the policy still has its say", (t) 
   t.false(shouldRestart(policy({ condition: RestartPolicy_RestartCondition.NONE }), []));
 });
 
-test("a label that changes moves the service's tasks, with the reason in the old ones", async (t) => {
+test("a label change moves the service's tasks, and the old ones have the reason", async (t) => {
   const cluster = await testCluster(["n1", "n2"]);
   await cluster.changeNode("n1", { spec: nodeSpec({ zone: "a" }) });
   const placement = Placement.create({ constraints: ["node.labels.zone==a"] });
@@ -267,7 +271,7 @@ test("a label that changes moves the service's tasks, with the reason in the old
   t.deepEqual(cluster.picture(), ["1:RUNNING@n2", "2:RUNNING@n2", "3:RUNNING@n2"]);
 });
 
-test("a change that was taken back before it was enforced evicts nobody", async (t) => {
+test("a change that was reverted before it was enforced evicts nothing", async (t) => {
   const cluster = await testCluster(["n1"]);
   const placement = Placement.create({ constraints: ["node.labels.zone==a"] });
   await cluster.changeNode("n1", { spec: nodeSpec({ zone: "a" }) });
@@ -287,12 +291,12 @@ test("a change that was taken back before it was enforced evicts nobody", async 
   });
   await cluster.changeNode("n1", { spec: nodeSpec({ zone: "b" }) });
   await cluster.run();
-  t.true(isChanged, "it had been decided");
+  t.true(isChanged, "the eviction had been decided");
   t.deepEqual(cluster.picture(), ["1:RUNNING@n1"]);
   t.is(cluster.tasks().length, 1);
 });
 
-test("a new leader enforces what the last one did not come to", async (t) => {
+test("a new leader enforces what its predecessor did not finish", async (t) => {
   const cluster = await testCluster(["n1", "n2"]);
   await cluster.changeNode("n1", { spec: nodeSpec({ zone: "a" }) });
   await cluster.addService("web", 1, { placement: Placement.create({ constraints: ["node.labels.zone==a"] }) });
@@ -304,7 +308,7 @@ test("a new leader enforces what the last one did not come to", async (t) => {
   t.is(cluster.tasks()[0]?.status?.state, REJECTED);
 });
 
-test("the tasks of a volume that is drained are rejected, and no others", async (t) => {
+test("the tasks of a drained volume are rejected, and no others", async (t) => {
   const cluster = await testCluster(["n1"]);
   await cluster.addService("web", 2);
   const [first, second] = cluster.tasks();
@@ -325,7 +329,7 @@ test("the tasks of a volume that is drained are rejected, and no others", async 
   t.is(cluster.store.get("task", second!.id)?.status?.state, RUNNING);
 });
 
-test("a task is not given to a node that has lost the label that it asks for", async (t) => {
+test("a task is not assigned to a node that has lost a required label", async (t) => {
   const cluster = await testCluster(["n1"]);
   await cluster.addService("web", 1, { placement: Placement.create({ constraints: ["node.labels.zone==a"] }) });
   const [waiting] = cluster.tasks();
@@ -343,7 +347,7 @@ test("a task is not given to a node that has lost the label that it asks for", a
   t.is(cluster.store.get("task", waiting!.id)?.nodeId, "");
 });
 
-test("the enforcer's chart looks again while a round was partial", (t) => {
+test("the enforcer's chart checks again after a partial round", (t) => {
   let [snapshot] = initialTransition(enforcerMachine);
   for (const [event, value] of [
     [{ type: "work.arrived" }, "gathering"],
@@ -358,7 +362,7 @@ test("the enforcer's chart looks again while a round was partial", (t) => {
   }
 });
 
-test("what a paused update left in its old place stays there, whoever leads and whatever else changes on the node", async (t) => {
+test("a task that a paused update left in its old place stays there, whoever leads and whatever else changes on the node", async (t) => {
   const cluster = await testCluster(["a", "b"]);
   await cluster.changeNode("a", { spec: nodeSpec({ zone: "a" }) });
   await cluster.changeNode("b", { spec: nodeSpec({ zone: "b" }) });

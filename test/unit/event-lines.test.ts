@@ -1,4 +1,4 @@
-// What `muster events` says of a change.
+// Lines of `muster events` about a change.
 import test from "ava";
 import { eventLine } from "../../cli/event-lines.ts";
 import {
@@ -10,7 +10,7 @@ import {
   WatchMessage_Event,
 } from "../../proto/gen/messages.ts";
 
-test("tasks have events, which say what became of them", (t) => {
+test("tasks have events that state their outcome", (t) => {
   const status = TaskStatus.create({ state: TaskState.FAILED, err: "task: non-zero exit (1)" });
   const task = Task.create({ id: "task1", slot: 2, status, serviceAnnotations: Annotations.create({ name: "web" }) });
   const event = WatchMessage_Event.create({ action: 2, object: Watched.create({ task }) });

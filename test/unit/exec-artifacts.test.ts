@@ -1,4 +1,4 @@
-// What is fetched for a task of the exec driver before it starts, from a server of the test's.
+// Artifacts of exec tasks, fetched from a test server before the start.
 import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import {
@@ -54,25 +54,22 @@ async function scene(t: ExecutionContext): Promise<Scene> {
 
 const none = { destination: "local/", checksum: null, mode: "any", headers: {} };
 
-asRoot(
-  "an archive is fetched, checked and unpacked as the task's user, and the task runs what was in it",
-  async (t) => {
-    const { archive, asked, folder, home, start, stdout, told, url } = await scene(t);
-    chmodSync(folder, 0o755);
-    chmodSync(join(home, "local"), 0o777);
-    const artifact = [{ ...none, source: `${url}/app.tar.gz`, checksum: sha256(archive), headers: { "x-key": "k" } }];
-    await (
-      await start({ command: "local/app/run", artifact }, { user: "nobody" })
-    ).exited;
-    t.is(stdout(), "fetched as nobody\n");
-    t.is(statSync(join(home, "local", "app", "run")).uid, 65_534);
-    t.deepEqual(asked, ["/app.tar.gz k"]);
-    t.deepEqual(told, [`fetching ${url}/app.tar.gz`]);
-    t.deepEqual(readdirSync(home), ["local"]);
-  },
-);
+asRoot("an archive is fetched, checked and unpacked as the task's user, and the task runs its program", async (t) => {
+  const { archive, asked, folder, home, start, stdout, told, url } = await scene(t);
+  chmodSync(folder, 0o755);
+  chmodSync(join(home, "local"), 0o777);
+  const artifact = [{ ...none, source: `${url}/app.tar.gz`, checksum: sha256(archive), headers: { "x-key": "k" } }];
+  await (
+    await start({ command: "local/app/run", artifact }, { user: "nobody" })
+  ).exited;
+  t.is(stdout(), "fetched as nobody\n");
+  t.is(statSync(join(home, "local", "app", "run")).uid, 65_534);
+  t.deepEqual(asked, ["/app.tar.gz k"]);
+  t.deepEqual(told, [`fetching ${url}/app.tar.gz`]);
+  t.deepEqual(readdirSync(home), ["local"]);
+});
 
-test("a file is laid where it is to be, and can be run; a redirection is followed", async (t) => {
+test("a file is written to its destination and can be executed; a redirect is followed", async (t) => {
   const { archive, home, start, stdout, url } = await scene(t);
   const artifact = [
     { ...none, source: `${url}/run`, mode: "file", destination: "bin/tools/it", checksum: sha256(program) },
@@ -85,7 +82,7 @@ test("a file is laid where it is to be, and can be run; a redirection is followe
   t.deepEqual(readFileSync(join(home, "local", "moved")), archive);
 });
 
-test("A1: what has another checksum, or cannot be fetched, refuses the task and leaves nothing", async (t) => {
+test("A1: an artifact with another checksum, or that cannot be fetched, rejects the task and leaves nothing", async (t) => {
   const { folder, home, start, url } = await scene(t);
   const allocation = join(folder, "alloc");
   const source = `${url}/app.tar.gz`;
@@ -109,7 +106,7 @@ test("A1: what has another checksum, or cannot be fetched, refuses the task and 
   }
 });
 
-asRoot("A2: an artifact comes nowhere that the task's user may not write to", async (t) => {
+asRoot("A2: an artifact is never written where the task's user may not write", async (t) => {
   const { folder, home, start, url } = await scene(t);
   chmodSync(folder, 0o755);
   symlinkSync(folder, join(home, "away"));
@@ -120,7 +117,7 @@ asRoot("A2: an artifact comes nowhere that the task's user may not write to", as
   t.false(existsSync(join(folder, "run")));
 });
 
-test("an artifact larger than its bound is given up", async (t) => {
+test("an artifact larger than its limit is abandoned", async (t) => {
   const { home, url } = await scene(t);
   const tools = findTools(process.env["PATH"] ?? "");
   const options = { home, user: null, tools, tell: () => {}, bytesMax: 10 };

@@ -1,4 +1,4 @@
-// The ends of processes that are no children of the exec driver: found, and cheaply waited for however many there are.
+// Exits of processes that are not children of the exec driver: detected cheaply, however many there are.
 import { spawn, type ChildProcess } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -25,7 +25,7 @@ async function sleeper(t: ExecutionContext): Promise<{ readonly child: ChildProc
   return { child, name: { pid, startTime, bootId: bootId() } };
 }
 
-test("of many tasks few are looked at each second, and one that is killed is missed at once", async (t) => {
+test("of many tasks few are checked each second, and a killed one is noticed at once", async (t) => {
   let looks = 0;
   let rounds = 0;
   const ends = new Ends(folder(t), silent, {
@@ -40,13 +40,13 @@ test("of many tasks few are looked at each second, and one that is killed is mis
   });
   const own = await sleeper(t);
   const ended: number[] = [];
-  // As many names of one process: what is counted are looks.
+  // Many names for one process: only the checks are counted.
   const waits = Array.from({ length: 400 }, (_, at) => ends.ended(own.name, `run-${at}`).then(() => ended.push(at)));
   const other = await sleeper(t);
   const killed = ends.ended(other.name, "killed");
   const [looksBefore, roundsBefore] = [looks, rounds];
-  await until("three looks around", () => rounds >= roundsBefore + 3);
-  t.true(looks - looksBefore <= (rounds - roundsBefore) * 32, `${looks - looksBefore} looks in ${rounds} rounds`);
+  await until("three rounds of checks", () => rounds >= roundsBefore + 3);
+  t.true(looks - looksBefore <= (rounds - roundsBefore) * 32, `${looks - looksBefore} checks in ${rounds} rounds`);
   other.child.kill("SIGKILL");
   await killed;
   t.deepEqual(ended, []);
@@ -54,7 +54,7 @@ test("of many tasks few are looked at each second, and one that is killed is mis
   await Promise.all(waits);
 });
 
-test("a process whose number was given out again is found to have ended", async (t) => {
+test("a process whose pid was reused counts as exited", async (t) => {
   const ends = new Ends(folder(t), silent);
   const { child, name } = await sleeper(t);
   const waits = Array.from({ length: 100 }, (_, at) => ends.ended(name, `run-${at}`));

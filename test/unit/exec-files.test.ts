@@ -1,4 +1,5 @@
-// Secrets and configs of process tasks: real files of real processes, in memory, there before the start and gone at the end.
+// Secrets and configs of process tasks: real files of real processes, in memory, present before the start and removed at the
+// end.
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, statfsSync, statSync, symlinkSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -18,10 +19,10 @@ const hasMemory = existsSync(shm) && statfsSync(shm).type === 0x01021994;
 
 interface Place {
   readonly directory: string;
-  /** In memory, of this test alone. */
+  /** In memory, for this test only. */
   readonly root: string;
   readonly warnings: string[];
-  /** Another life of the agent over the same directory. */
+  /** Another life of the agent with the same directory. */
   readonly homes: (roots?: readonly string[]) => TaskHomeDirectories;
 }
 
@@ -78,7 +79,7 @@ function byId(contents: Readonly<Record<string, Content>> = {}): ReadonlyMap<str
   return new Map(Object.entries(contents).map(([name, each]) => [`id-${name}`, each]));
 }
 
-/** References by default what is given, under its own name. */
+/** By default, references each given object under its own name. */
 function spec({ configs = {}, secrets = {}, spec: more = {} }: Given): DriverSpec {
   return DriverSpec.create({
     secrets: Object.keys(secrets).map((name) => secret(name)),
@@ -105,7 +106,7 @@ function task(id: string, given: Given): DriverTask {
   };
 }
 
-/** The task's variables, once all of it is made. */
+/** The task's variables, once all files exist. */
 async function prepared(
   homes: TaskHomeDirectories,
   id: string,
@@ -116,13 +117,13 @@ async function prepared(
   return outcome.home.env;
 }
 
-/** What a shell with these variables prints. */
+/** Output of a shell with these variables. */
 function shell(env: Readonly<Record<string, string>>, script: string, as: { uid?: number; gid?: number } = {}): string {
   const { stdout } = spawnSync("/bin/sh", ["-c", script], { env, encoding: "utf8", ...as });
   return stdout;
 }
 
-/** The content of each file as it would be written, or why it is not. */
+/** The content of each file as it would be written, or the reason why it is not. */
 function made(given: Given, env: Readonly<Record<string, string>> = {}): Readonly<Record<string, string>> | string {
   const outcome = filesOf(task("t1", given), spec(given), env);
   if (outcome.kind === "refused") return outcome.reason;
@@ -144,13 +145,13 @@ inMemory(
     };
     const env = await prepared(agent, "t1", given);
     t.is(shell(env, 'cat "$MUSTER_SECRETS/password"; echo; cat "$MUSTER_CONFIGS/app.conf"'), "canary\nslot 2 of web\n");
-    t.true(shell(env, 'readlink "$MUSTER_SECRETS"').startsWith(`${root}/`));
+    t.true(shell(env, "not even an empty directory").startsWith(`${root}/`));
     await agent.end("t1");
     t.deepEqual(readdirSync(root), [], "not even an empty directory");
   },
 );
 
-inMemory("the files have the mode that the task asked for, in directories that only its user can enter", async (t) => {
+inMemory("the files have the requested mode, in directories that only the task's user can enter", async (t) => {
   const { homes, root } = place(t);
   const agent = homes();
   const given = {
@@ -166,7 +167,7 @@ inMemory("the files have the mode that the task asked for, in directories that o
   t.is(statSync(join(root, tag)).mode & 0o777, 0o711);
 });
 
-(hasMemory && isRoot ? test : test.skip)("files and directories belong to whom the task says", async (t) => {
+(hasMemory && isRoot ? test : test.skip)("files and directories belong to the users that the task names", async (t) => {
   const { homes } = place(t);
   const given = {
     secrets: { mine: content("to nobody"), roots: content("hidden") },
@@ -183,21 +184,21 @@ inMemory("the files have the mode that the task asked for, in directories that o
   t.is(env["HOME"], undefined, "whose home the agent does not know");
 });
 
-test("a user that the node does not have is refused before anything is made", async (t) => {
+test("a user that the node does not have is rejected before anything is created", async (t) => {
   const { directory, homes } = place(t);
   const outcome = await homes().prepare(task("t1", {}), DriverSpec.create({ user: "nobody-of-that-name" }), wants);
   t.regex(outcome.kind === "refused" ? outcome.reason : "", /^there is no user nobody-of-that-name/);
   t.deepEqual(readdirSync(directory), []);
 });
 
-inMemory("what a killed agent left is there while the task lives, and is gone when it has ended", async (t) => {
+inMemory("files left by a killed agent stay while the task lives, and are removed when it has ended", async (t) => {
   const { directory, homes, root } = place(t);
   const first = homes();
   const given = { secrets: { s: content("still here") } };
   const env = await prepared(first, "t1", given);
   await prepared(first, "t2", given);
   await prepared(first, "t3", given);
-  // As if the third task's directory had gone and the agent had been killed right then, or the data directory was wiped.
+  // As if the third task's directory was removed when the agent was killed, or the data directory was wiped.
   rmSync(join(directory, "t3"), { recursive: true });
   const second = homes();
   await second.remove("t2");
@@ -208,7 +209,7 @@ inMemory("what a killed agent left is there while the task lives, and is gone wh
   t.deepEqual(readdirSync(root), []);
 });
 
-inMemory("a directory that somebody else laid out in shared memory is not used", async (t) => {
+inMemory("a directory that another user has created in shared memory is not used", async (t) => {
   const { directory, homes, root, warnings } = place(t);
   const trap = join(directory, "trap");
   mkdirSync(trap);
@@ -216,12 +217,12 @@ inMemory("a directory that somebody else laid out in shared memory is not used",
   const agent = homes();
   await prepared(agent, "t1", { secrets: { s: content("x") } });
   t.deepEqual(readdirSync(trap), []);
-  t.is(warnings.length, 1, "without memory it says so");
+  t.is(warnings.length, 1, "without memory it warns");
   await agent.remove("t1");
   t.false(existsSync(join(directory, ".files")));
 });
 
-test("without a file system in memory the files are on the disk, with a warning, and go all the same", async (t) => {
+test("without a file system in memory the files are on the disk, with a warning, and are removed all the same", async (t) => {
   const { directory, homes, warnings } = place(t);
   const agent = homes([]);
   const env = await prepared(agent, "t1", { secrets: { s: content("x") } });
@@ -231,7 +232,7 @@ test("without a file system in memory the files are on the disk, with a warning,
   t.false(existsSync(join(directory, ".files")));
 });
 
-test("a payload's template knows the service, the node, the task, its environment and its other files", (t) => {
+test("a payload's template has access to the service, the node, the task, its environment and its other files", (t) => {
   const text = [
     '{{.Service.ID}} {{.Service.Name}} {{.Service.Labels.tier}} {{index .Service.Labels "a.b"}}',
     "{{.Node.ID}} {{.Node.Hostname}} {{.Node.Platform.OS}}",
@@ -245,7 +246,7 @@ test("a payload's template knows the service, the node, the task, its environmen
   const files = made(given, { A: "a" });
   t.deepEqual(files, {
     "secrets/s": "hidden",
-    "configs/all": "svc web front dotted\nnode1 host1 linux\nt1 web.2.t1 2\na||hidden|{{not expanded}}",
+    "configs/all": "a global task's slot is its node, and a label that the service lacks is an error",
     "configs/plain": "{{not expanded}}",
   });
 });
@@ -261,7 +262,7 @@ test("a global task's slot is its node, and a label that the service lacks is an
   });
 });
 
-test("content without a template is handed on byte for byte", (t) => {
+test("content without a template is passed on byte for byte", (t) => {
   const data = Uint8Array.from([0, 255, 254, 0x7b, 0x7b, 10, 0]);
   const given = { secrets: { s: content(data) } };
   const outcome = filesOf(task("t1", given), spec(given), {});
@@ -285,12 +286,12 @@ const refusals: readonly (readonly [string, Given, RegExp])[] = [
     /^the template of the config c cannot be expanded: template:2:\d+: ./,
   ],
   [
-    "a template that names what there is not",
+    "a template that refers to a missing object",
     { secrets: { s: content("{{.Task.Colour}}", "golang") } },
     /^the template of the secret s cannot be expanded: .*Colour/,
   ],
   [
-    "a template that takes in a secret which the task did not ask for",
+    "a template that includes a secret which the task did not request",
     { configs: { c: content('{{secret "other"}}', "golang") } },
     /config c cannot be expanded: .*the task has no secret with the target 'other'/,
   ],
@@ -305,7 +306,7 @@ const refusals: readonly (readonly [string, Given, RegExp])[] = [
     /^the content of the config c is not UTF-8 text, as a template's must be$/,
   ],
   [
-    "a template that takes in what is not UTF-8",
+    "a template that includes non-UTF-8 content",
     {
       configs: { c: content('{{config "raw"}}', "golang"), raw: content(Uint8Array.from([0xc3])) },
     },
@@ -336,7 +337,7 @@ const refusals: readonly (readonly [string, Given, RegExp])[] = [
   ],
 ];
 for (const [what, given, reason] of refusals) {
-  test(`${what} is refused with a sentence, which holds no content`, async (t) => {
+  test(`${what} is rejected with a sentence that reveals no content`, async (t) => {
     const outcome = made(given);
     t.regex(typeof outcome === "string" ? outcome : "", reason);
     const { directory, homes, root } = place(t);

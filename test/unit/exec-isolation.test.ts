@@ -1,4 +1,4 @@
-// How tasks of the exec driver are kept apart from their node: real processes in namespaces of their own.
+// Isolation of exec tasks from their node: real processes in namespaces of their own.
 import { spawn } from "node:child_process";
 import { mkdirSync, readFileSync, readlinkSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -23,7 +23,7 @@ const asRoot = process.getuid?.() === 0 ? test : test.skip;
 const status = (text: string, key: string): string => new RegExp(`^${key}:[ \\t]*(.*)$`, "m").exec(text)?.[1] ?? "";
 const look = "cat /proc/self/status; readlink /proc/self/ns/ipc /proc/self/ns/pid; ls -d /proc/[0-9]* | wc -l";
 
-asRoot("a task has processes and System V objects of its own, few capabilities, and no way to more", async (t) => {
+asRoot("a task has its own processes and System V objects, few capabilities, and no way to get more", async (t) => {
   const { start, stdout } = execLab(t);
   const run = await start(
     sh(`${look}; unshare -U true || echo refused; mount -t tmpfs x /mnt || echo refused; sleep 60`),
@@ -38,7 +38,7 @@ asRoot("a task has processes and System V objects of its own, few capabilities, 
   t.is(status(text, "NoNewPrivs"), "1");
   t.is(status(text, "Seccomp"), "2");
   for (const kind of ["ipc", "pid"]) t.false(text.includes(readlinkSync(`/proc/self/ns/${kind}`)), kind);
-  // The task, its shell and what counts them: none of the node's.
+  // The task, its shell and the counting commands: none of the node's.
   t.true(Number(text.split("\n").find((line) => /^\d+$/.test(line))) < 10, text);
 
   const inside = terminal(run, ["sh", "-c", `${look}; kill -0 ${process.pid} 2>/dev/null || echo unseen`]);
@@ -55,7 +55,7 @@ asRoot("a task has processes and System V objects of its own, few capabilities, 
 });
 
 asRoot(
-  "nothing that a task has started outlives it, and another process of the driver finds and ends it",
+  "no process that a task has started outlives it, and another process of the driver finds and ends it",
   async (t) => {
     const { folder, plugin, request, start, stdout } = execLab(t);
     const asked = request({});
@@ -72,26 +72,23 @@ asRoot(
   },
 );
 
-asRoot(
-  "a command that is run later is in the task's network, though that is named by a path of the node's",
-  async (t) => {
-    const { start } = execLab(t);
-    const holder = spawn("unshare", ["--net", "sleep", "60"], { stdio: "ignore" });
-    t.teardown(() => holder.kill("SIGKILL"));
-    await until("its network", () => readFileSync(`/proc/${holder.pid}/comm`, "utf8") === "sleep\n");
-    const path = `/proc/${holder.pid}/ns/net`;
-    const networkIsolationSpec = NetworkIsolationSpec.create({ mode: Mode.GROUP, path });
-    for (const filesystem of ["host", "private"]) {
-      const run = await start({ ...sh("sleep 60"), filesystem }, { networkIsolationSpec, user: "nobody" });
-      const inside = terminal(run, ["readlink", "/proc/self/ns/net"]);
-      t.is((await inside.session.exited).exitCode, 0);
-      t.is(inside.text().trim(), readlinkSync(path));
-      t.is(readlinkSync(`/proc/${run.state.main.pid}/ns/net`), readlinkSync(path));
-    }
-  },
-);
+asRoot("a command run later is in the task's network, even if a node path names it", async (t) => {
+  const { start } = execLab(t);
+  const holder = spawn("unshare", ["--net", "sleep", "60"], { stdio: "ignore" });
+  t.teardown(() => holder.kill("SIGKILL"));
+  await until("its network", () => readFileSync(`/proc/${holder.pid}/comm`, "utf8") === "sleep\n");
+  const path = `/proc/${holder.pid}/ns/net`;
+  const networkIsolationSpec = NetworkIsolationSpec.create({ mode: Mode.GROUP, path });
+  for (const filesystem of ["host", "private"]) {
+    const run = await start({ ...sh("sleep 60"), filesystem }, { networkIsolationSpec, user: "nobody" });
+    const inside = terminal(run, ["readlink", "/proc/self/ns/net"]);
+    t.is((await inside.session.exited).exitCode, 0);
+    t.is(inside.text().trim(), readlinkSync(path));
+    t.is(readlinkSync(`/proc/${run.state.main.pid}/ns/net`), readlinkSync(path));
+  }
+});
 
-asRoot("a command in a task that is killed leaves nothing that would keep the task from ending", async (t) => {
+asRoot("a command in a killed task leaves nothing that would keep the task from ending", async (t) => {
   const { start } = execLab(t);
   const run = await start(sh("sleep 60"));
   const killed = terminal(run, ["sh", "-c", "trap '' TERM HUP; echo up; sleep 61"]);
@@ -102,19 +99,22 @@ asRoot("a command in a task that is killed leaves nothing that would keep the ta
   t.is((await run.exited).exitCode, 143);
 });
 
-asRoot("another user has no capabilities but those that it adds, and adds none that would make it root", async (t) => {
-  const { start, stdout } = execLab(t);
-  await (
-    await start({ ...sh(look), cap_add: ["net_bind_service"] }, { user: "nobody" })
-  ).exited;
-  t.is(status(stdout(), "CapEff"), "0000000000000400");
-  t.is(status(stdout(), "CapAmb"), "0000000000000400");
-  t.regex(status(stdout(), "Uid"), /^65534\s+65534/);
-  t.is(status(stdout(), "Groups").trim(), "");
-  await t.throwsAsync(start({ cap_add: ["SETUID"] }, { user: "nobody" }), { message: /cap_add: .*SETUID/ });
-  await t.throwsAsync(start({ cap_add: ["SYS_ADMIN"] }), { message: /does not allow SYS_ADMIN/ });
-  await t.throwsAsync(start({ cap_add: ["FLY"] }), { message: /no capability FLY/ });
-});
+asRoot(
+  "another user has no capabilities except those that the task adds, none of which would make it root",
+  async (t) => {
+    const { start, stdout } = execLab(t);
+    await (
+      await start({ ...sh(look), cap_add: ["net_bind_service"] }, { user: "nobody" })
+    ).exited;
+    t.is(status(stdout(), "CapEff"), "0000000000000400");
+    t.is(status(stdout(), "CapAmb"), "0000000000000400");
+    t.regex(status(stdout(), "Uid"), /^65534\s+65534/);
+    t.is(status(stdout(), "Groups").trim(), "");
+    await t.throwsAsync(start({ cap_add: ["SETUID"] }, { user: "nobody" }), { message: /cap_add: .*SETUID/ });
+    await t.throwsAsync(start({ cap_add: ["SYS_ADMIN"] }), { message: /does not allow SYS_ADMIN/ });
+    await t.throwsAsync(start({ cap_add: ["FLY"] }), { message: /no capability FLY/ });
+  },
+);
 
 test("capabilities are Nomad's default list within what the operator allows", (t) => {
   const none = { allow: null, add: [], drop: [], isRoot: true };
@@ -126,7 +126,7 @@ test("capabilities are Nomad's default list within what the operator allows", (t
 });
 
 asRoot(
-  "files of its own: the node's programs for reading, its directories and volumes, and nothing else",
+  "a task has its own files: the node's programs read-only, its directories and volumes, and nothing else",
   async (t) => {
     const { folder, home, start, stdout } = execLab(t);
     for (const name of ["data", "seed", "secret"]) mkdirSync(join(folder, name));
@@ -171,7 +171,7 @@ asRoot(
   },
 );
 
-asRoot("what cannot be done fails the start with a sentence, and nothing runs", async (t) => {
+asRoot("an impossible setting fails the start with a sentence, and nothing runs", async (t) => {
   const { folder, start } = execLab(t);
   const mounts = [Mount.create({ taskPath: "volumes/gone", hostPath: join(folder, "gone") })];
   await t.throwsAsync(start({ ...sh("echo ran"), filesystem: "private" }, { mounts }), {
@@ -180,7 +180,7 @@ asRoot("what cannot be done fails the start with a sentence, and nothing runs", 
   t.is(readFileSync(join(folder, "stdout"), "utf8"), "");
 });
 
-asRoot("unveil shows a task only the paths that it names, with the rights that it names", async (t) => {
+asRoot("unveil shows a task only the paths that it names, with their rights", async (t) => {
   const { folder, start, stdout } = execLab(t);
   for (const name of ["read", "write", "hidden"]) mkdirSync(join(folder, name), { mode: 0o777 });
   for (const name of ["read", "write", "hidden"]) writeFileSync(join(folder, name, "file"), name);
@@ -198,7 +198,7 @@ asRoot("unveil shows a task only the paths that it names, with the rights that i
   await t.throwsAsync(start({ unveil: ["r:/nowhere/at/all"] }), { message: /there is no \/nowhere/ });
 });
 
-test("a task weakens only what its operator lets it", async (t) => {
+test("a task weakens its isolation only as far as its operator allows", async (t) => {
   const strict = execLab(t);
   const wrong = [
     [{ seccomp: "unconfined" }, /allow_unconfined/],
@@ -227,7 +227,7 @@ test("a task weakens only what its operator lets it", async (t) => {
   t.true(loose.stdout().includes(readlinkSync("/proc/self/ns/pid")));
 });
 
-test("a node that lacks what isolation needs says so, and is not well", (t) => {
+test("a node that lacks a requirement of isolation reports it and is unhealthy", (t) => {
   const tools = findTools(process.env["PATH"] ?? "");
   t.is(lacking(configDefault, tools), null);
   t.regex(lacking(configDefault, { ...tools, perl: null }) ?? "", /needs perl.*isolation = "none"/);
@@ -235,7 +235,7 @@ test("a node that lacks what isolation needs says so, and is not well", (t) => {
   t.throws(() => new SealingPlan("mips"), { message: /cannot be isolated on mips/ });
 });
 
-/** What a program answers to a call: as the kernel runs it. */
+/** The seccomp program's answer to a call, evaluated as the kernel does. */
 function judged(program: Uint8Array, audit: number, call: number, argument = 0): string {
   const view = Buffer.from(program);
   const data = new Map([
@@ -258,7 +258,7 @@ function judged(program: Uint8Array, audit: number, call: number, argument = 0):
   throw new Error("the program has no end");
 }
 
-test("the seccomp profile refuses namespaces, mounts and modules, knows one architecture, and no newer calls", (t) => {
+test("the seccomp profile rejects namespaces, mounts and modules, allows one architecture, and no newer calls", (t) => {
   const [x64, arm64] = [0xc000_003e, 0xc000_00b7];
   for (const [name, audit, clone, calls] of [
     ["x64", x64, 56, [165, 272, 308, 175, 246, 321, 250, 425, 429]],

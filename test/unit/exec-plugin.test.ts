@@ -50,18 +50,18 @@ test("a task has its arguments, its environment, its directory and its output", 
   t.is(stdout(), `a b|${home}|\n`);
 });
 
-test("variables that no shell could have reach a task, and commands in it", async (t) => {
+test("variables with names that shells do not accept reach a task, and commands in it", async (t) => {
   const { start, stdout } = lab(t);
   const run = await start({ command: "sh", args: ["-c", "env; sleep 60"] }, { env: { "a.b": "x y", C: "z" } });
   await until("its output", () => stdout().includes("\nC=z\n") || stdout().startsWith("C=z\n"));
-  // A shell drops them again for what it starts: here it is asked what it was given itself.
+  // A shell drops them again for its children: here it prints its own environment.
   t.true(readFileSync(`/proc/${run.state.main.pid}/environ`, "utf8").split("\0").includes("a.b=x y"));
   const inside = terminal(run, ["env"]);
   await inside.session.exited;
   t.true(inside.text().split("\r\n").includes("a.b=x y"));
 });
 
-test("a command is found in the task's own directory before it is on its PATH", async (t) => {
+test("a command in the task's own directory takes precedence over its PATH", async (t) => {
   const { start, home, stdout } = lab(t);
   writeFileSync(join(home, "local", "sleep"), "#!/bin/sh\necho mine\n", { mode: 0o755 });
   await (
@@ -70,7 +70,7 @@ test("a command is found in the task's own directory before it is on its PATH", 
   t.is(stdout(), "mine\n");
 });
 
-test("what is wrong with a task is said before anything starts", async (t) => {
+test("an invalid task is reported before anything starts", async (t) => {
   const { start, folder } = lab(t);
   const link = join(folder, "link");
   symlinkSync(join(folder, "stdout"), link);
@@ -89,20 +89,20 @@ test("what is wrong with a task is said before anything starts", async (t) => {
   for (const [config, task, message] of cases) await t.throwsAsync(start(config, task), { message });
 });
 
-test("exit codes and signals are told apart", async (t) => {
+test("exit codes and signals are reported separately", async (t) => {
   const { start } = lab(t);
   t.like(await (await start(sh("exit 3"))).exited, { exitCode: 3, signal: 0 });
   t.like(await (await start(sh("kill -USR1 $$"))).exited, { exitCode: 138, signal: 10 });
 });
 
-test("a signal reaches the command alone", async (t) => {
+test("a signal reaches only the command", async (t) => {
   const { start, stdout } = lab(t);
   const run = await start(sh("trap 'echo heard; exit 4' USR1; sleep 30 & echo $!; wait"));
   await until("its trap is set", () => stdout() !== "");
   run.signal("USR1");
   t.is((await run.exited).exitCode, 4);
   t.is(stdout().split("\n")[1], "heard");
-  // What it left behind went with it.
+  // Its leftover processes ended with it.
   t.false(
     existsSync(`/proc/${stdout().split("\n")[0]}/cmdline`) &&
       readFileSync(`/proc/${stdout().split("\n")[0]}/cmdline`, "utf8").includes("sleep"),
@@ -124,13 +124,13 @@ test("output waits in its FIFO while nobody reads it, and the task lives", async
   t.is((await run.exited).signal, 15);
 });
 
-test("another process of the driver finds a task with its end, and refuses what is no state", async (t) => {
+test("another process of the driver recovers a task with its exit, and rejects an invalid state", async (t) => {
   const { start, plugin, request } = lab(t);
   const run = await start(sh("sleep 0.3; exit 9"));
   const state: unknown = JSON.parse(JSON.stringify(run.state));
   const found = plugin().recover(request({}), state);
   t.is((await found.exited).exitCode, 9);
-  // Also when it has ended before.
+  // Also if it has already exited.
   t.is((await plugin().recover(request({}), state).exited).exitCode, 9);
   run.destroy();
   for (const bad of [null, {}, { ...(state as object), main: { pid: 1 } }])
@@ -145,7 +145,7 @@ test("X1: a start whose answer was lost finds the task that it started", async (
   t.deepEqual(second.state.main, first.state.main);
   await second.stop("SIGTERM", 5_000);
   t.is((await first.exited).signal, 15);
-  // Also where it has ended meanwhile.
+  // Also if it has exited meanwhile.
   const third = await plugin().start(wanted);
   t.is((await third.exited).signal, 15);
   first.destroy();
@@ -154,7 +154,7 @@ test("X1: a start whose answer was lost finds the task that it started", async (
   ).exited;
 });
 
-test("a task begins though its driver was killed in the middle of its start", async (t) => {
+test("a task starts although its driver was killed during the start", async (t) => {
   const { folder } = lab(t);
   const [fifo, runFile] = [join(folder, "fifo"), join(folder, "run")];
   execFileSync("mkfifo", [fifo]);
@@ -163,7 +163,7 @@ test("a task begins though its driver was killed in the middle of its start", as
   closeSync(reader);
   const run = openSync(runFile, "w");
   const [stdout, stderr] = ["stdout", "stderr"].map((name) => openSync(join(folder, name), "w"));
-  // The command itself ends by a broken pipe as any other does.
+  // The command itself is ended by a broken pipe like any other.
   const command = ["/bin/sh", "-c", "echo begun; kill -PIPE $$"];
   const child = spawn("/bin/sh", taskArguments([], command), { stdio: ["ignore", stdout, stderr, run, pipe] });
   await new Promise((resolve) => child.once("exit", resolve));
@@ -172,7 +172,7 @@ test("a task begins though its driver was killed in the middle of its start", as
   t.is(parseRunFacts(readFileSync(runFile, "latin1")).exitCode, 141);
 });
 
-test("a terminal has the size it is given, echoes, and ends with its command", async (t) => {
+test("a terminal has the requested size, echoes, and ends with its command", async (t) => {
   const { start } = lab(t);
   const run = await start(sh("sleep 60"));
   const both = terminal(run, ["/bin/sh", "-c", "echo hello stdout; echo hello stderr >&2; exit 43"]);
@@ -202,7 +202,7 @@ test("a terminal has the size it is given, echoes, and ends with its command", a
   t.not((await killed.session.exited).exitCode, 0);
 });
 
-test("the input of a command without a terminal ends where it is closed", async (t) => {
+test("closing the input of a command without a terminal ends it", async (t) => {
   const { start } = lab(t);
   const run = await start(sh("sleep 60"));
   const texts = { stdout: "", stderr: "" };
@@ -221,7 +221,7 @@ test("the input of a command without a terminal ends where it is closed", async 
   t.deepEqual(texts, { stdout: "in", stderr: "end\n" });
 });
 
-test("a command whose output nobody takes waits", async (t) => {
+test("a command whose output nobody reads waits", async (t) => {
   const { start } = lab(t);
   const run = await start(sh("sleep 60"));
   let taken = 0;
@@ -237,7 +237,7 @@ test("a command whose output nobody takes waits", async (t) => {
   });
   await until("the first bytes", () => taken > 0);
   await new Promise((resolve) => setTimeout(resolve, 500));
-  t.true(taken < 1_000_000, `${taken} bytes were taken`);
+  t.true(taken < 1_000_000, `${taken} bytes were read`);
   const timer = setInterval(() => resume(), 1);
   await session.exited;
   clearInterval(timer);
@@ -257,14 +257,14 @@ test("volumes are links in the task's directory", async (t) => {
     await start(sh("cat data/db/file"), { mounts })
   ).exited;
   t.is(stdout(), "content\ncontent\n");
-  // A link that the task has laid leads nobody out of its directory.
+  // A link created by the task leads nobody out of its directory.
   symlinkSync(folder, join(home, "way"));
   const outside = [Mount.create({ hostPath: "/tmp", taskPath: "/way/there" })];
   await t.throwsAsync(start(sh("true"), { mounts: outside }), { message: /way is no directory/ });
   t.false(existsSync(join(folder, "there")));
 });
 
-test("statistics are of the task's own processes", async (t) => {
+test("statistics cover exactly the task's own processes", async (t) => {
   const { start } = lab(t);
   const run = await start(sh(`x=$(head -c 3000000 /dev/zero | tr '\\0' a); while :; do :; done`));
   run.stats();
@@ -300,7 +300,7 @@ const busybox = ["/bin/busybox", "/usr/bin/busybox"].find((path) => existsSync(p
   t.is(inside.text(), "/bin\r\n");
 });
 
-asRoot("a task joins the network that its host made for it", async (t) => {
+asRoot("a task joins the network that its host created for it", async (t) => {
   const { start, stdout } = lab(t);
   const holder = spawn("unshare", ["--net", "sleep", "60"], { stdio: "ignore" });
   t.teardown(() => holder.kill("SIGKILL"));
@@ -312,62 +312,56 @@ asRoot("a task joins the network that its host made for it", async (t) => {
   await (
     await start(sh("tail -n +3 /proc/net/dev | wc -l"), { networkIsolationSpec })
   ).exited;
-  t.is(stdout().trim(), "1", "the loopback interface alone");
+  t.is(stdout().trim(), "1", "only the loopback interface");
 });
 
 const dns = DNSConfig.create({ servers: ["192.0.2.1"], searches: ["x.test"], options: ["ndots:2"] });
 const resolver = "nameserver 192.0.2.1\nsearch x.test\noptions ndots:2\n";
 
-asRoot(
-  "a task with name servers of its own has them in its resolv.conf, and the node and other tasks have the node's",
-  async (t) => {
-    // Of tasks that are not isolated, or they could not mount.
-    const { start, stdout, home } = lab(t, { isolation: "none" });
-    const own = readFileSync("/etc/resolv.conf", "utf8");
-    mkdirSync(join(home, "place"));
-    const run = await start(
-      sh("cat /etc/resolv.conf; pwd; mount -t tmpfs mine place; touch place/seen; echo ready; sleep 60"),
-      { dns, env: { "a.b": "x y" } },
-    );
-    await until("its output", () => stdout().endsWith("ready\n"));
-    t.is(stdout(), `${resolver}${home}\nready\n`);
-    t.true(readFileSync(`/proc/${run.state.main.pid}/environ`, "utf8").split("\0").includes("a.b=x y"));
-    // Commands in it see what it sees: what it has mounted as well, which the node does not.
-    const inside = terminal(run, ["sh", "-c", "cat /etc/resolv.conf; ls place; pwd"]);
-    await inside.session.exited;
-    t.is(inside.text().replaceAll("\r", ""), `${resolver}seen\n${home}\n`);
-    t.deepEqual(readdirSync(join(home, "place")), []);
-    t.is(readFileSync("/etc/resolv.conf", "utf8"), own);
-    const mounts = readFileSync(`/proc/${run.state.main.pid}/mounts`, "utf8");
-    t.is(mounts.match(/^muster-resolver \/etc\/resolv.conf /gm)?.length, 1);
-    t.notRegex(readFileSync("/proc/self/mounts", "utf8"), /muster-resolver/);
-    const other = await start(sh("cat /etc/resolv.conf >&2; exit 3"));
-    t.is((await other.exited).exitCode, 3);
-    t.is(readFileSync(join(home, "..", "..", "stderr"), "utf8"), own);
-  },
-);
+asRoot("a task's own name servers are in its resolv.conf, and the node and other tasks keep the node's", async (t) => {
+  // Tasks without isolation, or they could not mount.
+  const { start, stdout, home } = lab(t, { isolation: "none" });
+  const own = readFileSync("/etc/resolv.conf", "utf8");
+  mkdirSync(join(home, "place"));
+  const run = await start(
+    sh("cat /etc/resolv.conf; pwd; mount -t tmpfs mine place; touch place/seen; echo ready; sleep 60"),
+    { dns, env: { "a.b": "x y" } },
+  );
+  await until("its output", () => stdout().endsWith("ready\n"));
+  t.is(stdout(), `${resolver}${home}\nready\n`);
+  t.true(readFileSync(`/proc/${run.state.main.pid}/environ`, "utf8").split("\0").includes("a.b=x y"));
+  // Commands in the task see the same as the task: also its mounts, which the node does not see.
+  const inside = terminal(run, ["sh", "-c", "cat /etc/resolv.conf; ls place; pwd"]);
+  await inside.session.exited;
+  t.is(inside.text().replaceAll("\r", ""), `${resolver}seen\n${home}\n`);
+  t.deepEqual(readdirSync(join(home, "place")), []);
+  t.is(readFileSync("/etc/resolv.conf", "utf8"), own);
+  const mounts = readFileSync(`/proc/${run.state.main.pid}/mounts`, "utf8");
+  t.is(mounts.match(/^muster-resolver \/etc\/resolv.conf /gm)?.length, 1);
+  t.notRegex(readFileSync("/proc/self/mounts", "utf8"), /muster-resolver/);
+  const other = await start(sh("cat /etc/resolv.conf >&2; exit 3"));
+  t.is((await other.exited).exitCode, 3);
+  t.is(readFileSync(join(home, "..", "..", "stderr"), "utf8"), own);
+});
 
-asRoot(
-  "a task that asks for search domains alone keeps the node's name servers, as the user that it names",
-  async (t) => {
-    const { start, stdout, folder, home } = lab(t);
-    execFileSync("chmod", ["755", folder, join(folder, "alloc"), home]);
-    const searches = DNSConfig.create({ searches: ["y.test"] });
-    const run = await start(sh("id -un; cat /etc/resolv.conf"), { dns: searches, user: "nobody" });
-    t.is((await run.exited).exitCode, 0);
-    const servers = readFileSync("/etc/resolv.conf", "utf8").match(/^nameserver .*$/gm) ?? [];
-    t.deepEqual(stdout().trim().split("\n"), ["nobody", ...servers, "search y.test"]);
-  },
-);
+asRoot("a task that sets only search domains keeps the node's name servers, as the user that it names", async (t) => {
+  const { start, stdout, folder, home } = lab(t);
+  execFileSync("chmod", ["755", folder, join(folder, "alloc"), home]);
+  const searches = DNSConfig.create({ searches: ["y.test"] });
+  const run = await start(sh("id -un; cat /etc/resolv.conf"), { dns: searches, user: "nobody" });
+  t.is((await run.exited).exitCode, 0);
+  const servers = readFileSync("/etc/resolv.conf", "utf8").match(/^nameserver .*$/gm) ?? [];
+  t.deepEqual(stdout().trim().split("\n"), ["nobody", ...servers, "search y.test"]);
+});
 
 (isRoot && busybox !== undefined ? test : test.skip)(
-  "a root of a task's own has its resolv.conf, by whatever link",
+  "a task's own root has its resolv.conf, through whatever link",
   async (t) => {
     const { start, home, stdout } = lab(t);
     const root = join(home, "root");
     mkdirSync(join(root, "bin"), { recursive: true });
     mkdirSync(join(root, "etc"));
-    // As images have it: it leads to nothing of the node.
+    // As in images: it leads to nothing of the node.
     symlinkSync("/run/systemd/resolve/stub-resolv.conf", join(root, "etc", "resolv.conf"));
     for (const name of ["sh", "cat"]) copyFileSync(busybox as string, join(root, "bin", name));
     const config = { ...sh("cat /etc/resolv.conf"), chroot: "root" };
@@ -384,7 +378,7 @@ function memory(bytes: number): Partial<TaskConfig> {
   return { resources: Resources.create({ linuxResources: LinuxResources.create({ memoryLimitBytes: bytes }) }) };
 }
 
-withLimits("a task that uses more memory than it may is killed, and that is told", async (t) => {
+withLimits("a task that exceeds its memory limit is killed, and reported so", async (t) => {
   const { start, told } = lab(t);
   const run = await start(sh("exec tail /dev/zero"), memory(16 * 1024 * 1024));
   t.deepEqual(await run.exited, { exitCode: 137, signal: 9, oomKilled: true });
@@ -406,7 +400,7 @@ withLimits("a process that left the task's session ends with the task, and its c
   for (const folder of run.state.cgroup?.own ?? []) t.false(existsSync(folder));
 });
 
-test("run files that nobody has asked about for long are forgotten when a driver starts", async (t) => {
+test("run files that nobody has read for long are removed when a driver starts", async (t) => {
   const { folder, plugin } = lab(t);
   mkdirSync(join(folder, "state"));
   for (const name of ["old", "new"]) writeFileSync(join(folder, "state", name), "exit 0\n");
@@ -415,7 +409,7 @@ test("run files that nobody has asked about for long are forgotten when a driver
   t.deepEqual(readdirSync(join(folder, "state")), ["new"]);
 });
 
-test("cgroups of version 2 are written and read as the kernel has them", (t) => {
+test("cgroups of version 2 are written and read in the kernel's format", (t) => {
   const { folder } = lab(t);
   const cgroups = {
     version: 2,
@@ -459,19 +453,19 @@ test("cgroups of version 2 are written and read as the kernel has them", (t) => 
   });
   t.is(oomKills(made), 3);
   t.deepEqual(membersOfCgroup(made), [12, 345]);
-  // The group that a host has made for the task is used as it is, and stays.
+  // A group that a host has created for the task is used unchanged, and stays.
   const given = join(folder, "scope");
   mkdirSync(given);
   for (const name of ["cgroup.procs", "memory.max"]) writeFileSync(join(given, name), "");
   const scope = makeCgroup(cgroups, "other", limits, given) as TaskCgroup;
   t.deepEqual(scope, { version: 2, folders: { unified: given }, own: [] });
   t.is(readFileSync(join(given, "memory.max"), "utf8"), "1048576");
-  // What a handle names that is not below our parent is not removed.
+  // A path in a handle that is not below our parent is not removed.
   t.deepEqual(removeCgroup({ ...scope, own: [given] }), []);
   t.true(existsSync(given));
 });
 
-test("a run file is read as far as it was written, and signals by name and number", (t) => {
+test("a truncated run file is read as far as it was written, and signals by name and number", (t) => {
   const stat = "12 (a b) S 1 12 12 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 777 0 0";
   t.deepEqual(parseRunFacts(`leader ${stat}\nboot b\nmain ${stat}\nexi`), {
     leader: { pid: 12, startTime: 777, bootId: "b" },

@@ -1,4 +1,4 @@
-// The driver's side of a command with a terminal: when it has which size.
+// The driver's side of a command with a terminal: its size over time.
 import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -17,7 +17,7 @@ import { call } from "../support/manager.ts";
 const setup = ExecTaskStreamingRequest_Setup.create({ taskId: "t1", command: ["sh"], tty: true });
 const sized = (height: number, width: number) => ExecTaskStreamingRequest_TerminalSize.create({ height, width });
 
-/** The size that a command began with, and those that it was given later. */
+/** The size that a command started with, and its later sizes. */
 async function sizes(...messages: readonly Partial<ExecTaskStreamingRequest>[]) {
   let first: TerminalSize | null = null;
   const later: TerminalSize[] = [];
@@ -42,7 +42,7 @@ async function sizes(...messages: readonly Partial<ExecTaskStreamingRequest>[]) 
   return { first, later };
 }
 
-test("a size that comes with the first message is there when the command begins, and is not set again", async (t) => {
+test("a size in the first message is set before the command starts, and is not set again", async (t) => {
   const ttySize = sized(31, 77);
   t.deepEqual(await sizes({ setup, ttySize }, { ttySize }, { ttySize: sized(40, 132) }), {
     first: { rows: 31, columns: 77 },
@@ -50,18 +50,18 @@ test("a size that comes with the first message is there when the command begins,
   });
 });
 
-test("without one a terminal begins with 24 rows of 80, and takes what comes", async (t) => {
+test("without a size a terminal starts with 24 rows of 80 columns, and accepts changes", async (t) => {
   t.deepEqual(await sizes({ setup }, { ttySize: sized(24, 80) }), {
     first: { rows: 24, columns: 80 },
     later: [{ rows: 24, columns: 80 }],
   });
 });
 
-test("a size that is asked for before the terminal has its first one is the size that it keeps", async (t) => {
+test("a size requested before the terminal has its first one is the size that it keeps", async (t) => {
   const folder = mkdtempSync(join(tmpdir(), "muster-terminal-"));
   t.teardown(() => rmSync(folder, { recursive: true, force: true }));
   const tools = findTools(process.env["PATH"] ?? "");
-  // A machine on which the first size is set late: without -F, the size is that of the command's own terminal.
+  // A machine that sets the first size late: without -F, the size is that of the command's own terminal.
   const stty = join(folder, "stty");
   writeFileSync(stty, `#!/bin/sh\n[ "$1" = -F ] || sleep 0.5\nexec ${tools.stty} "$@"\n`);
   chmodSync(stty, 0o755);
@@ -70,7 +70,7 @@ test("a size that is asked for before the terminal has its first one is the size
     [],
     { prefix: [], env: { PATH: process.env["PATH"] ?? "" }, directory: "/" },
     {
-      // The command begins after the first size; the other may still be on its way.
+      // The command starts after the first size; the other may still be on its way.
       command: [
         "/bin/sh",
         "-c",

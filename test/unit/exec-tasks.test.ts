@@ -1,4 +1,4 @@
-// Tasks of processes, from their short form to what the exec driver starts on a real plugin; and what an older agent left.
+// Process tasks, from their short form to what the exec driver starts on a real plugin; and state left by an older agent.
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -65,7 +65,7 @@ async function node(t: ExecutionContext): Promise<Node> {
   const facts = { architecture: "x86_64", os: "linux", nanoCpus: 2e9, memoryBytes: 2 ** 32, engineVersion: "1" };
   const lives: Life[] = [];
   t.teardown(async () => {
-    // Before what it starts is ended: a plugin that dies is started again.
+    // Before its processes are ended: a plugin that dies is restarted.
     for (const { driver, plugin } of lives) {
       driver.close();
       plugin.release();
@@ -103,7 +103,7 @@ async function run(driver: PluginDriver, of: DriverTask): Promise<number> {
   return started.pid;
 }
 
-test("words of a command and values of its environment are what they are, though a driver's configuration has expressions", async (t) => {
+test("words of a command and values of its environment are literal, although a driver's configuration has expressions", async (t) => {
   const world = await node(t);
   const { driver } = await world.life();
   const volumes = [{ source: "v", target: "/data", path: world.folder }];
@@ -126,7 +126,7 @@ test("words of a command and values of its environment are what they are, though
   t.is(rest.at(-2), join(world.folder, "allocs", "t1", "web"));
 });
 
-test("a process is found again with its pid by an agent that comes after one that was killed, and stopped by its signal", async (t) => {
+test("an agent that follows a killed one recovers a process with its pid, and stops it by its signal", async (t) => {
   const world = await node(t);
   const before = await world.life();
   const spec = { ...sh("trap 'echo bye; exit 7' INT; echo up; while :; do sleep 0.1; done"), stopSignal: "INT" };
@@ -149,7 +149,7 @@ test("a process is found again with its pid by an agent that comes after one tha
   await after.plugin.end();
 });
 
-test("what is wrong with a process is said by its driver's name, and nothing of it is left", async (t) => {
+test("an invalid process is reported under its driver's name, and nothing of it is left", async (t) => {
   const world = await node(t);
   const { driver } = await world.life();
   const refusals: readonly (readonly [Partial<ExecSpec>, RegExp])[] = [
@@ -170,7 +170,7 @@ test("what is wrong with a process is said by its driver's name, and nothing of 
   t.deepEqual(existsSync(join(world.folder, "allocs")) ? readdirSync(join(world.folder, "allocs")) : [], []);
 });
 
-test("the short form of a driver's configuration leaves out what nobody said", (t) => {
+test("the short form of a driver's configuration omits unset fields", (t) => {
   const spec = execAsDriver(ExecSpec.create({ command: "sleep", args: ["${x}"], dir: "/srv", user: "me" }));
   t.deepEqual(JSON.parse(spec.config), { command: "sleep", args: ["$${x}"], work_dir: "/srv" });
   t.is(spec.user, "me");

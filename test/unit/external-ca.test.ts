@@ -16,7 +16,7 @@ import { startTestCa } from "../fixtures/cfssl.ts";
 import { refusalOf } from "../support/manager.ts";
 import { bytes, cfssl, ensureManagerCertificate, facts, rootWorld, text, worker } from "../support/roots.ts";
 
-test("an external CA signs for nodes from the first one set on, with the names that were asked for", async (t) => {
+test("an external CA signs for nodes as soon as one is set, with the requested names", async (t) => {
   const { cluster, env, external, own, run, seed, store, update } = await rootWorld(t);
   const root = { certificatePem: text.decode(cluster().rootCa?.caCert), keyPem: text.decode(cluster().rootCa?.caKey) };
   const ca = await startTestCa(t, { root, trusts: own.rootPem });
@@ -46,11 +46,11 @@ test("an external CA signs for nodes from the first one set on, with the names t
     subject: { CN: "node1", names: [{ O: cluster().id, OU: "swarm-worker" }] },
     certificate_request: csrPem,
   });
-  // It asked with the manager's certificate.
+  // It called with the manager's certificate.
   t.deepEqual(ca.callers, ["swarm-manager"]);
 });
 
-test("the root can go to an external CA, which then is needed, and come back from it", async (t) => {
+test("the root can move to an external CA, which is then required, and back", async (t) => {
   const { cluster, env, external, own, hold, held, seed, update, run } = await rootWorld(t);
   const ca = await startTestCa(t, { trusts: own.rootPem });
   const outside = { signingCaCert: bytes.encode(ca.rootPem) };
@@ -58,11 +58,11 @@ test("the root can go to an external CA, which then is needed, and come back fro
   t.regex(withoutCert?.message ?? "", /corresponding to the desired CA certificate$/);
   const begun = await update({ ...outside, externalCas: [cfssl(ca.url, ca.rootPem)] });
   t.is(begun.rootCa?.rootRotation?.caKey.length, 0);
-  // While it is to follow, it must not be taken away.
+  // It must not be removed while it is to follow.
   const dropped = await refusalOf(() => update({ externalCas: [] }));
   t.regex(dropped?.message ?? "", /corresponding to the next CA certificate$/);
 
-  // This manager asks through its node object, and the leader's signer asks the CA.
+  // This manager asks through its node object, and the leader's signer calls the CA.
   const signer = startCertificateSigner(env, pki, external);
   t.teardown(() => signer.stop());
   const rotation = startRootRotation(env, pki);
@@ -104,7 +104,7 @@ test("the root can go to an external CA, which then is needed, and come back fro
   t.true((back.rootCa?.rootRotation?.caKey.length ?? 0) > 0);
 });
 
-test("an external CA that answers nonsense signs nothing, and each address says why", async (t) => {
+test("an external CA that answers nonsense signs nothing, and each address reports why", async (t) => {
   const { external, own } = await rootWorld(t);
   const ca = await startTestCa(t, { trusts: own.rootPem });
   const node = {

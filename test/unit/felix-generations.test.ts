@@ -1,5 +1,6 @@
-// Generations of Felix's protocol that differ where no unknown field helps, against codecs made from their wire tables:
-// what a main of 3.32 says reaches our driver, and what our main says reaches a driver of 3.32 or of 2016.
+// Generations of Felix's protocol that differ where unknown fields do not help, against codecs generated from their wire
+// tables:
+// messages of a main of 3.32 reach our driver, and those of our main reach a driver of 3.32 or of 2016.
 import test from "ava";
 import { readSettings } from "../../drivers/nftables/config.ts";
 import { Desired } from "../../drivers/nftables/desired.ts";
@@ -14,7 +15,7 @@ import { endpointOf } from "../support/dataplane.ts";
 
 const wire = felix332();
 
-/** The longest name that Kubernetes allows: its length takes two bytes, which are no text. */
+/** The longest name that Kubernetes allows: its length takes two bytes, which are not valid text. */
 const longName = "n".repeat(253);
 const web = { name: longName, namespace: "shop", kind: "NetworkPolicy" };
 const everywhere = { name: "every", kind: "GlobalNetworkPolicy" };
@@ -43,7 +44,7 @@ const workload = (...policies: readonly object[]): object => ({
   },
 });
 
-test("a main of 3.32 names the policies of a tier by messages, and describes and removes them by the same", (t) => {
+test("a main of 3.32 names the policies of a tier by messages, and defines and removes them by the same", (t) => {
   const { take, problem } = node();
   const script = take(
     { active_policy_update: { id: web, policy: { ...allowRule, tier: "default" } } },
@@ -51,7 +52,7 @@ test("a main of 3.32 names the policies of a tier by messages, and describes and
     workload(web, everywhere),
   );
   t.is(problem(), null);
-  // Both policies have the rules that they were given, in both directions, and none drops for want of a description.
+  // Both policies have their rules in both directions, and none drops for lack of a definition.
   t.is(script.match(/^add rule .* pi-\S+ .*return$/gm)?.length, 2, script);
   take({ active_policy_remove: { id: web } });
   t.regex(problem() ?? "", new RegExp(`policy NetworkPolicy shop/${longName} `));
@@ -59,7 +60,7 @@ test("a main of 3.32 names the policies of a tier by messages, and describes and
   t.is(problem(), null);
 });
 
-test("policies of 3.32 that differ in kind or namespace alone are different ones", (t) => {
+test("policies of 3.32 that differ only in kind or namespace are distinct", (t) => {
   const { take, problem } = node();
   take(
     { active_policy_update: { id: { ...web, name: "p" }, policy: allowRule } },
@@ -70,7 +71,7 @@ test("policies of 3.32 that differ in kind or namespace alone are different ones
   t.regex(problem() ?? "", /policy KubernetesNetworkPolicy shop\/p is not described/);
 });
 
-test("staged policies decide nothing, in the words of either generation", (t) => {
+test("staged policies decide nothing, in either generation's notation", (t) => {
   const { take, problem } = node();
   take(workload({ name: "p", kind: "StagedGlobalNetworkPolicy" }));
   t.is(problem(), null);
@@ -82,20 +83,20 @@ test("staged policies decide nothing, in the words of either generation", (t) =>
   t.is(ruleset.problemAt({ kind: "workload", key: "cali1" }), null);
 });
 
-test("an endpoint with a policy that nobody described, or whose name cannot be read, has a problem and is closed", (t) => {
+test("an endpoint with an undefined or unreadable policy has a problem and is closed", (t) => {
   const { take, problem } = node();
   take(workload(web));
   t.regex(problem() ?? "", /is not described by main/);
   const desired = new Desired(readSettings({}).settings);
   const ruleset = new Ruleset(desired);
-  // Field 2 with a length beyond the end: no name of 3.31, and no message.
+  // Field 2 with a length beyond the end: neither a name of 3.31 nor a message.
   const tiers = [TierInfo.create({ name: "default", ingressPolicies: [Uint8Array.of(0x12, 0x7f)] })];
   desired.take(ToDataplane.create(body.workload("w", { name: "cali1", ipv4Nets: ["10.0.0.1/32"], tiers })));
   ruleset.next(null);
   t.regex(ruleset.problemAt({ kind: "workload", key: "cali1" }) ?? "", /cannot be read/);
 });
 
-test("a status has the endpoint as main described it, fields of later versions included", (t) => {
+test("a status has the endpoint as main described it, including fields of later versions", (t) => {
   const described = wire.encode("ToDataplane", {
     workload_endpoint_update: {
       id: { orchestrator_id: "k8s", workload_id: "w", endpoint_id: "eth0" },
@@ -133,7 +134,7 @@ const id = (tier: string, name: string): PolicyID => PolicyID.create({ tier, nam
 const heardBy332 = (told: Body | null): Record<string, unknown> =>
   wire.decode("ToDataplane", ToDataplane.encode(ToDataplane.create(told ?? {})));
 
-test("drivers of 3.32 are told policies by its messages, each under one id wherever it is named", (t) => {
+test("drivers of 3.32 get policies as its messages, each with the same id everywhere", (t) => {
   const policy = Policy.create({ inboundRules: [allow] });
   const tiers = [
     TierInfo.create({ name: "edge", ingressPolicies: tierEntries(["p"]), egressPolicies: tierEntries(["q"]) }),
@@ -160,14 +161,14 @@ test("drivers of 3.32 are told policies by its messages, each under one id where
   });
 });
 
-test("a policy that goes to another tier is another one to a driver of 3.32: taking the one back leaves the other", (t) => {
+test("a policy that moves to another tier is another one for a driver of 3.32: removing the one leaves the other", (t) => {
   const ids = [id("a", "b.c"), id("a.b", "c"), id("b", "c")].map((each) =>
     JSON.stringify(heardBy332(removalOf({ kind: "policy", id: each }, "3.32"))),
   );
   t.is(new Set(ids).size, 3);
 });
 
-test("G2: drivers of 2016 are told failsafe ports as bare TCP ports, in whatever case the setting is", (t) => {
+test("G2: drivers of 2016 get failsafe ports as bare TCP ports, in whatever case the setting is", (t) => {
   const settings = {
     InterfacePrefix: "mst",
     FailsafeInboundHostPorts: "tcp:22,udp:68, tcp:2377,4000,tcp:10.0.0.0/8:99",

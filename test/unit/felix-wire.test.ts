@@ -1,4 +1,4 @@
-// proto/felix against the wire tables of three generations of Felix: each of their fields is there, by its number and type.
+// proto/felix against the wire tables of three generations of Felix: it has each of their fields, with its number and type.
 import test from "ava";
 import protobuf from "protobufjs";
 import { wireTable } from "../fixtures/felix-wire.ts";
@@ -19,15 +19,15 @@ const eitherOf = ["felix.TierInfo 2", "felix.TierInfo 3"];
 for (const generation of ["2.0", "v3.26", "v3.32"]) {
   const table = wireTable(generation);
 
-  test(`every field of Felix ${generation} is known by its number and type`, (t) => {
+  test(`every field of Felix ${generation} exists with its number and type`, (t) => {
     for (const [message, fields] of Object.entries(table.messages)) {
-      if (message === "felix.SyncRequest") continue; // of a gRPC service that drivers have no part in
+      if (message === "felix.SyncRequest") continue; // of a gRPC service that drivers do not use
       const type = root.lookupType(message);
       for (const [number, described] of Object.entries(fields)) {
         const [name, wanted] = described.split(" | ") as [string, string];
         const field = type.fieldsById[Number(number)];
         t.truthy(field, `${message} ${number}`);
-        // What a later generation renamed, or made a list, has the same bytes.
+        // A field that a later generation renamed, or made a list, has the same bytes.
         if (generation !== "2.0") t.is(camel(field?.name ?? ""), camel(name), `${message} ${number}`);
         const expected = eitherOf.includes(`${message} ${number}`) ? "bytes" : wanted;
         t.is(field === undefined ? "" : typeName(field), expected, `${message} ${number}`);

@@ -1,4 +1,4 @@
-// Records as files: whole or absent, in the order of the calls, and for this user alone.
+// Records as files: whole or absent, in the order of the calls, and only for this user.
 import { mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -14,7 +14,7 @@ function folder(t: ExecutionContext): string {
 const bytes = (text: string): Uint8Array => new TextEncoder().encode(text);
 const text = (data: Uint8Array | null): string | null => (data === null ? null : new TextDecoder().decode(data));
 
-test("a record is there for the next life, and nobody else can read it", async (t) => {
+test("a record survives into the next life, and nobody else can read it", async (t) => {
   const directory = folder(t);
   const disk = await FileDisk.open(directory);
   await disk.save("identity", bytes("secret"));
@@ -32,7 +32,7 @@ test("D3: of many changes of one name the last one stays", async (t) => {
   t.is(await disk.load("a"), null);
 });
 
-test("D1: what a crash left half written is neither listed nor kept", async (t) => {
+test("D1: a file half written at a crash is neither listed nor kept", async (t) => {
   const directory = folder(t);
   await FileDisk.open(directory);
   writeFileSync(join(directory, ".tmp-task.t1"), "half");
@@ -42,7 +42,7 @@ test("D1: what a crash left half written is neither listed nor kept", async (t) 
   t.deepEqual(readdirSync(directory), ["task.t2"]);
 });
 
-test("a name that would leave the directory is refused", async (t) => {
+test("a name that would leave the directory is rejected", async (t) => {
   const disk = await FileDisk.open(folder(t));
   for (const name of ["../x", "a/b", "", ".tmp-a"]) t.throws(() => disk.save(name, bytes("")), { message: /D1/ }, name);
 });

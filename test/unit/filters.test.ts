@@ -35,13 +35,13 @@ import {
 } from "../../proto/gen/messages.ts";
 import { containerSpec, inState, pendingTask, readyNode } from "../support/scheduling.ts";
 
-/** The verdict of a node that runs `others` already. */
+/** The verdict on a node that already runs `others`. */
 function verdict(task: Task, node: Node = readyNode("n1"), others: readonly Task[] = []): Verdict {
   const set = new NodeSet();
   set.put(node);
   for (const other of others) set.follow(inState(other, TaskState.RUNNING, { nodeId: node.id }));
   const info = set.find(node.id);
-  if (info === undefined) throw new Error("the node is not there");
+  if (info === undefined) throw new Error("the node does not exist");
   return judge(demandOf(task), info);
 }
 
@@ -54,7 +54,7 @@ const discrete = (kind: string, value: number): GenericResource =>
 const named = (kind: string, value: string): GenericResource =>
   GenericResource.create({ namedResourceSpec: NamedGenericResource.create({ kind, value }) });
 
-test("only a READY and ACTIVE node takes new tasks", (t) => {
+test("only a READY and ACTIVE node gets new tasks", (t) => {
   t.is(verdict(pendingTask("t")), Verdict.fits);
   for (const state of [NodeStatus_State.UNKNOWN, NodeStatus_State.DOWN, NodeStatus_State.DISCONNECTED]) {
     t.is(verdict(pendingTask("t"), readyNode("n", { state })), Verdict.notReady);
@@ -64,7 +64,7 @@ test("only a READY and ACTIVE node takes new tasks", (t) => {
   }
 });
 
-test("reservations are taken from what tasks that have not ended leave over", (t) => {
+test("reservations use what unfinished tasks leave free", (t) => {
   const half = withSpec(reserving({ nanoCpus: 2e9 }));
   t.is(verdict(half, readyNode("n"), [half]), Verdict.fits);
   t.is(verdict(half, readyNode("n"), [half, pendingTask("u", { spec: half.spec })]), Verdict.resources);
@@ -85,7 +85,7 @@ test("reservations are taken from what tasks that have not ended leave over", (t
   t.is(judge(demandOf(half), info), Verdict.fits);
 });
 
-test("generic resources are counted, or given out by name", (t) => {
+test("generic resources are counted, or assigned by name", (t) => {
   const wantsTwo = withSpec(reserving({ generic: [discrete("gpu", 2)] }));
   t.is(verdict(wantsTwo), Verdict.resources);
   t.is(verdict(wantsTwo, readyNode("n", { generic: [discrete("gpu", 2)] })), Verdict.fits);
@@ -106,7 +106,7 @@ test("generic resources are counted, or given out by name", (t) => {
   t.deepEqual(stock?.choose([{ kind: "gpu", count: 2 }]), [named("gpu", "a"), named("gpu", "b")]);
 });
 
-test("drivers of volumes, networks and logs must be there, if need be as the latest of their name", (t) => {
+test("drivers of volumes, networks and logs must exist, with or without the tag latest", (t) => {
   const mount = (name: string): Task =>
     withSpec({
       container: ContainerSpec.create({
@@ -140,7 +140,7 @@ test("drivers of volumes, networks and logs must be there, if need be as the lat
   );
 });
 
-test("a task of a driver goes where the driver is, and a container only where an engine is", (t) => {
+test("a driver's task goes where the driver is, and a container only where an engine is", (t) => {
   const agent = readyNode("n", { plugins: ["Driver/exec"] });
   const exec = pendingTask("t", { spec: TaskSpec.create({ generic: GenericRuntimeSpec.create({ kind: "exec" }) }) });
   t.is(verdict(exec, agent), Verdict.fits);
@@ -170,7 +170,7 @@ test("platforms match by either name of an architecture, and an empty part match
   t.is(verdict(on(["arm64", ""]), readyNode("n", { platform: ["aarch64", "linux"] })), Verdict.fits);
 });
 
-test("a published host port is taken once on a node, for each protocol", (t) => {
+test("a published host port is used once on a node, for each protocol", (t) => {
   const port = (
     publishedPort: number,
     publishMode: PortConfig_PublishMode = PortConfig_PublishMode.HOST,
@@ -187,7 +187,7 @@ test("a published host port is taken once on a node, for each protocol", (t) => 
   t.is(verdict(pendingTask("t", port(0)), readyNode("n"), [pendingTask("other", port(0))]), Verdict.fits);
 });
 
-test("at most so many replicas of a service are on a node, those that are to stop not counted", (t) => {
+test("a node has at most the maximum replicas of a service, not counting those that are to stop", (t) => {
   const one = withSpec({ placement: Placement.create({ maxReplicas: 1 }) });
   t.is(verdict(one, readyNode("n"), [pendingTask("u")]), Verdict.maxReplicas);
   t.is(verdict(one, readyNode("n"), [pendingTask("u", { desiredState: TaskState.SHUTDOWN })]), Verdict.fits);
@@ -205,7 +205,7 @@ test("a cluster volume that does not exist is on no node", (t) => {
   );
 });
 
-test("the first filter that says no is charged with the node", (t) => {
+test("a node is charged to the first filter that rejects it", (t) => {
   const choosy = withSpec({
     ...reserving({ nanoCpus: 9e9 }),
     placement: Placement.create({ constraints: ["node.role==manager"] }),
@@ -215,7 +215,7 @@ test("the first filter that says no is charged with the node", (t) => {
   t.is(verdict(choosy, readyNode("n", { cpus: 16 })), Verdict.constraint);
 });
 
-test("an explanation names the filters by how many nodes they cost, in SwarmKit's words", (t) => {
+test("an explanation sorts the filters by the number of nodes that they excluded, in SwarmKit's words", (t) => {
   const tally = new Tally();
   t.is(tally.text(), "no suitable node");
   tally.set(0, Verdict.notReady);
@@ -243,7 +243,7 @@ test("an explanation names the filters by how many nodes they cost, in SwarmKit'
   );
 });
 
-test("a task on a network goes where networks are made, and to no agent for the routing mesh; both are said", (t) => {
+test("a task on a network goes where networks exist, and one on the routing mesh to no agent; both are reported", (t) => {
   const network = (ingress: boolean): Network =>
     Network.create({
       id: "net",
@@ -272,7 +272,7 @@ test("a task on a network goes where networks are made, and to no agent for the 
   t.regex(said(onNetwork(false), "unable"), /cannot create networks for tasks: the agent does not run as root$/);
   t.regex(said(onNetwork(true), "able"), /no routing mesh: .*mode=host$/);
 
-  // Containers as well, where there is an engine for them; a stock engine has the mesh.
+  // Containers too, where there is an engine for them; a stock engine has the mesh.
   const container = (ingress: boolean): Task =>
     pendingTask("t", { networks: [NetworkAttachment.create({ network: network(ingress) })] });
   const docker = readyNode("docker", { plugins: ["Driver/docker", "Driver/exec", "Network/overlay", "Volume/local"] });

@@ -1,4 +1,4 @@
-// Connections are handed on when they have said something, and closed when they do not.
+// Connections are handed over when they have sent something, and closed when they do not.
 import { once } from "node:events";
 import { connect, createServer, type AddressInfo, type Socket } from "node:net";
 import test, { type ExecutionContext } from "ava";
@@ -25,7 +25,7 @@ async function listening(t: ExecutionContext, timeoutMs: number) {
   return { client, firstBytes, server, spoken, someoneSpoke };
 }
 
-test("a connection is handed on once, with all that it said still to be read", async (t) => {
+test("a connection is handed over once, with all of its bytes still to be read", async (t) => {
   const { client, firstBytes, spoken, someoneSpoke } = await listening(t, 60_000);
   client.write("hello");
   await someoneSpoke;
@@ -37,15 +37,15 @@ test("a connection is handed on once, with all that it said still to be read", a
   t.is(spoken.length, 1);
 });
 
-test("a connection that says nothing is closed after a while", async (t) => {
+test("a silent connection is closed after a while", async (t) => {
   const { client, spoken } = await listening(t, 50);
   await once(client.resume(), "close");
   t.deepEqual(spoken, []);
 });
 
-test("a connection that has said nothing yet is closed with the listener", async (t) => {
+test("a silent connection is closed with the listener", async (t) => {
   const { client, firstBytes, server, spoken } = await listening(t, 60_000);
-  // The server may hear of the connection later than its client.
+  // The server may see the connection later than its client.
   if ((await connections(server)) === 0) await once(server, "connection");
   firstBytes.close();
   await once(client.resume(), "close");

@@ -21,7 +21,7 @@ const event = fc.oneof(
   },
 ) as fc.Arbitrary<JsonWatcherEvent>;
 
-test("FM1: over any events the table of a watcher comes to what its chart comes to", (t) => {
+test("FM1: over any events a watcher's table and chart give the same results", (t) => {
   const flat = flattened(jsonWatcherMachine);
   const seen = new Set<string>();
   fc.assert(
@@ -30,7 +30,7 @@ test("FM1: over any events the table of a watcher comes to what its chart comes 
       let [snapshot] = initialTransition(jsonWatcherMachine);
       let state = flat.initial;
       for (const each of events) {
-        // Nobody asks XState after the end either.
+        // XState is not called after the end either.
         if (state.isDone) break;
         const [next, actions] = transition(jsonWatcherMachine, snapshot, each);
         const [reached, effects] = flat.step(state, each);
@@ -63,18 +63,18 @@ const parts = setup({
   delays: { soon: 1 },
 });
 for (const [what, machine] of [
-  ["a state in a state", parts.createMachine({ initial: "a", states: { a: { initial: "b", states: { b: {} } } } })],
+  ["a nested state", parts.createMachine({ initial: "a", states: { a: { initial: "b", states: { b: {} } } } })],
   ["a timer", parts.createMachine({ initial: "a", states: { a: { after: { soon: "b" } }, b: {} } })],
-  ["a transition of its own accord", parts.createMachine({ initial: "a", states: { a: { always: "b" }, b: {} } })],
+  ["an eventless transition", parts.createMachine({ initial: "a", states: { a: { always: "b" }, b: {} } })],
   ["a state that enters itself", parts.createMachine({ initial: "a", states: { a: { on: { x: { target: "a" } } } } })],
-  ["an entry at the beginning", parts.createMachine({ initial: "a", states: { a: { entry: "act" } } })],
-  ["a context made anew", parts.createMachine({ initial: "a", context: () => ({}), states: { a: {} } })],
+  ["an entry action in the initial state", parts.createMachine({ initial: "a", states: { a: { entry: "act" } } })],
+  ["a replaced context", parts.createMachine({ initial: "a", context: () => ({}), states: { a: {} } })],
   [
-    "a value worked out on its own",
+    "a dynamically computed value",
     parts.createMachine({ initial: "a", states: { a: { on: { x: { actions: "one" } } } } }),
   ],
 ] as unknown as readonly (readonly [string, AnyStateMachine])[]) {
-  test(`FM2: ${what} is refused`, (t) => {
+  test(`FM2: ${what} is rejected`, (t) => {
     t.throws(() => flattened(machine), { message: /FM2/ });
   });
 }

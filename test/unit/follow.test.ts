@@ -1,4 +1,4 @@
-// Which snapshots a replica that follows the log begins with.
+// Which snapshots a replica that follows the log starts from.
 import test from "ava";
 import { startFollowing } from "../../runtime/store/follow.ts";
 import { MarkKeeper } from "../../runtime/store/log-mark.ts";
@@ -9,7 +9,7 @@ import { TestLog } from "../support/retained.ts";
 import { memoryMark } from "../support/mark.ts";
 import { put, replicaOf, service, Writer } from "./store-kit.ts";
 
-/** A writer whose records after the third are the branch's own. */
+/** A writer whose records after the third belong to a branch. */
 function written(branch: string, records: number): Writer {
   const writer = new Writer();
   for (let at = 1; at <= records; at += 1) {
@@ -49,7 +49,7 @@ async function followed(log: Writer, snapshots: readonly Writer[], first = 1, se
   return { broken, services, snapshots: [...kept.stored.keys()] };
 }
 
-test("F6: a log that lacks what the manager has seen is refused before anything of it is applied", async (t) => {
+test("F6: a log that lacks records seen by the manager is rejected before any of it is applied", async (t) => {
   const lost = await followed(written("kept", 5), [], 1, written("kept", 8));
   t.regex(
     lost.broken.join(),
@@ -61,12 +61,12 @@ test("F6: a log that lacks what the manager has seen is refused before anything 
   t.deepEqual(other.services, []);
 });
 
-test("F6: a log that has what the manager has seen is followed, also where its place was purged", async (t) => {
+test("F6: a log that has the records seen by the manager is followed, also if their position was purged", async (t) => {
   t.is((await followed(written("kept", 8), [], 1, written("kept", 8))).services.length, 8);
   t.is((await followed(written("kept", 8), [written("kept", 6)], 7, written("kept", 3))).services.length, 8);
 });
 
-test("F5: a snapshot of records that the log has lost is passed over, and is gone for everybody", async (t) => {
+test("F5: a snapshot of records that the log has lost is skipped and deleted", async (t) => {
   const log = written("kept", 8);
   const told = await followed(log, [written("s", 2), written("lost", 5)]);
   t.deepEqual(told.broken, []);
@@ -82,12 +82,12 @@ test("F5: a snapshot of the log is loaded, whether its own last record is still 
   }
 });
 
-test("F5: where the log begins behind a snapshot, what its first record names as its predecessor tells", async (t) => {
+test("F5: if the log starts after a snapshot, its first record's predecessor decides", async (t) => {
   const told = await followed(written("kept", 8), [written("lost", 5)], 6);
   t.deepEqual([told.broken, told.services, told.snapshots], [[], [], []]);
 });
 
-test("F5: where the snapshots cannot be asked for, a log that begins at the replica's next record is followed, and no other", async (t) => {
+test("F5: while snapshots are unavailable, only a log that starts at the replica's next record is followed", async (t) => {
   for (const [first, version] of [
     [1, 8],
     [3, 0],
@@ -113,11 +113,11 @@ test("F5: where the snapshots cannot be asked for, a log that begins at the repl
     await clock.run({ untilMs: clock.now() + 60_000 });
     follower.stop();
     t.deepEqual([broken, replica.version], [[], version], `first ${first}`);
-    t.true(asked >= 3, "the snapshots were asked for more than once");
+    t.true(asked >= 3, "the snapshots were requested more than once");
   }
 });
 
-test("F5: a hole in the log is closed by a snapshot, however long the snapshots cannot be asked for", async (t) => {
+test("F5: a gap in the log is closed by a snapshot, however long the snapshots are unavailable", async (t) => {
   const { env, clock } = testManager();
   const log = written("kept", 8);
   const kept = new TestLog(log.records, env.clock);
@@ -168,7 +168,7 @@ function following(records: Uint8Array[], snapshots: readonly Writer[] = []) {
   return { kept, replica, follower, broken, run };
 }
 
-test("F4: a replica that has applied another record than the log holds stops when it is told that it has caught up", async (t) => {
+test("F4: a replica that has applied another record than the log has stops when it is told that it has caught up", async (t) => {
   const ahead = written("lost", 5);
   const { kept, replica, broken, run } = following([...ahead.records]);
   await run(100);
@@ -181,7 +181,7 @@ test("F4: a replica that has applied another record than the log holds stops whe
   t.regex(broken[0] ?? "", /another record there than the one that was applied/);
 });
 
-test("F1: a replica that was away for longer than the history goes on from a snapshot", async (t) => {
+test("F1: a replica that was away for longer than the history continues from a snapshot", async (t) => {
   const whole = written("kept", 9);
   const { follower, kept, replica, broken, run } = following(whole.records.slice(0, 2));
   let times = 0;
@@ -203,7 +203,7 @@ test("F1: a replica that was away for longer than the history goes on from a sna
   t.deepEqual([times, follower.isCaughtUp()], [2, true]);
 });
 
-test("who waits for the end of a log that ends before what was applied stops, and does not wait for ever", async (t) => {
+test("a reader that waits for the end of a log which ends before its applied records stops instead of waiting forever", async (t) => {
   const { kept, replica, broken, follower, run } = following([...written("kept", 5).records]);
   await run(100);
   t.is(replica.version, 5);

@@ -1,4 +1,4 @@
-// Requests over HTTP/2 that are not gRPC, sent by Node's own client, which is one of those that send them.
+// Requests over HTTP/2 that are not gRPC, sent by Node's own client, as real ones are.
 import { connect as connectHttp2, constants, type ClientHttp2Session, type ClientHttp2Stream } from "node:http2";
 import { once } from "node:events";
 import { connect } from "node:net";
@@ -9,7 +9,7 @@ import { temporaryFolder, world } from "../support/grpc-world.ts";
 interface Answer {
   readonly fields: Readonly<Record<string, unknown>>;
   readonly body: string;
-  /** Why the server reset the stream; 0 when it did not, or asked for no more. */
+  /** Why the server reset the stream; 0 if it did not, or stopped reading without an error. */
   readonly code: number | undefined;
 }
 
@@ -23,21 +23,21 @@ async function session(t: ExecutionContext): Promise<ClientHttp2Session> {
   return opened;
 }
 
-/** Collects what comes, from now on; resolves when the stream is closed. */
+/** Collects what arrives from now on; resolves when the stream is closed. */
 async function answerOf(stream: ClientHttp2Stream): Promise<Answer> {
   const fields: Record<string, unknown> = {};
   let body = "";
   stream.on("response", (given) => Object.assign(fields, given));
   stream.setEncoding("utf8").on("data", (text: string) => (body += text));
   stream.on("error", () => {});
-  await new Promise((resolve) => stream.once("close", resolve)); // not `once`, which rejects when it fails
+  await new Promise((resolve) => stream.once("close", resolve)); // not `once`, which rejects on an error
   return { fields, body, code: stream.rstCode };
 }
 
 const sentence = "this is a gRPC API: expected POST with the content type application/grpc\n";
 const post = { ":method": "POST", "content-type": "text/plain" };
 
-test("a request that is not gRPC is answered with an HTTP error and a sentence", async (t) => {
+test("a request that is not gRPC gets an HTTP error and a sentence", async (t) => {
   const client = await session(t);
   const got = await answerOf(client.request({ ":method": "GET" }, { endStream: true }));
   t.like(got.fields, { ":status": 405, allow: "POST", "content-length": String(sentence.length) });
@@ -50,14 +50,14 @@ test("a request that is not gRPC is answered with an HTTP error and a sentence",
   t.is(head.body, "");
 });
 
-test("X1: it is answered when it is complete, and not at all when its end is malformed", async (t) => {
+test("X1: it is answered when it is complete, and not at all if its end is malformed", async (t) => {
   const client = await session(t);
   const slow = client.request(post);
   const answer = answerOf(slow);
   let isAnswered = false;
   slow.once("response", () => (isAnswered = true));
   slow.write("half");
-  // What was sent before on the same connection has been read by then.
+  // Everything sent earlier on the same connection has been read by then.
   await new Promise<void>((resolve, reject) => client.ping((error) => (error === null ? resolve() : reject(error))));
   t.false(isAnswered);
   slow.end("the rest");
@@ -68,7 +68,7 @@ test("X1: it is answered when it is complete, and not at all when its end is mal
   t.deepEqual(short.fields, {});
 });
 
-test("X2: a long one is answered before its end, and asked for no more", async (t) => {
+test("X2: a long one is answered before its end, and its rest is not read", async (t) => {
   const client = await session(t);
   const long = client.request(post);
   const answer = answerOf(long);

@@ -1,16 +1,16 @@
-// Which rules an agent adds to a packet filter that drops what is forwarded, by what `iptables -S FORWARD` prints.
+// Rules that an agent adds to a packet filter that drops forwarded packets, by the output of `iptables -S FORWARD`.
 import test from "ava";
 import { missingRules } from "../../node/task-network/forwarding.ts";
 
 const engine = "-A FORWARD -j DOCKER-USER\n-A FORWARD -o docker0 -j DOCKER\n";
 const words = (listed: string): readonly string[] => missingRules(listed).map((rule) => rule.join(" "));
 
-test("a filter that lets everything through is left as it is, and so is none at all", (t) => {
+test("a filter that accepts everything is left unchanged, and so is a missing one", (t) => {
   t.deepEqual(words(`-P FORWARD ACCEPT\n${engine}`), []);
   t.deepEqual(words(""), []);
 });
 
-test("one that drops lets tasks send, be answered, and be reached by published ports and from other nodes, each said once", (t) => {
+test("one that drops lets tasks send, get answers, and be reached by published ports and from other nodes, each added once", (t) => {
   const all = words(`-P FORWARD DROP\n${engine}`);
   t.deepEqual(all, [
     "-i mst+ -j ACCEPT",

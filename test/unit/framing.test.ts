@@ -17,7 +17,7 @@ function reader(messageBytesMax = 1024) {
   };
 }
 
-test("messages come out as they went in, however the bytes are cut", (t) => {
+test("messages survive any split of their bytes", (t) => {
   fc.assert(
     fc.property(
       fc.array(fc.uint8Array({ maxLength: 300 }), { maxLength: 6 }),
@@ -50,7 +50,7 @@ test("a message larger than the first allocation arrives whole", (t) => {
   t.true(messages[0]?.equals(message));
 });
 
-test("F1: a message over the limit is refused by its length alone", (t) => {
+test("F1: a message over the limit is rejected by its length alone", (t) => {
   const { messages, reader: frames } = reader(100);
   t.is(frames.push(frameHeader(101)), "too-large");
   t.is(messages.length, 0);
@@ -58,14 +58,14 @@ test("F1: a message over the limit is refused by its length alone", (t) => {
   t.is(reader(100).reader.push(Uint8Array.of(0, 0xff, 0xff, 0xff, 0xff)), "too-large");
 });
 
-test("F2: a message does not keep the buffer alive that it arrived in", (t) => {
+test("F2: a message does not keep its receive buffer alive", (t) => {
   const received: Uint8Array[] = [];
   const frames = new FrameReader(1024, { onFrame: (message) => void received.push(message) });
   frames.push(Buffer.concat([frame(Buffer.from("abc")), Buffer.alloc(60_000).fill(0, 0, 0)]).subarray(0, 8));
   t.is(received[0]?.buffer.byteLength, 3);
 });
 
-test("a compressed message is refused", (t) => {
+test("a compressed message is rejected", (t) => {
   t.is(reader().reader.push(Uint8Array.of(1, 0, 0, 0, 0)), "compressed");
 });
 
@@ -80,7 +80,7 @@ test("a stream cut within a header or a message is not between messages", (t) =>
   t.true(frames.isBetweenMessages);
 });
 
-test("a status text survives its encoding, and is ASCII on the way", (t) => {
+test("a status text survives its encoding, and is ASCII in transit", (t) => {
   fc.assert(
     fc.property(fc.string({ unit: "grapheme" }), (text) => {
       const encoded = encodeStatusMessage(text);
@@ -107,7 +107,7 @@ test("deadlines are written with at most 8 digits", (t) => {
   t.is(formatTimeout(1e9), "1000000S");
 });
 
-test("a status that is no number from 0 to 16 is UNKNOWN", (t) => {
+test("a status that is not a number from 0 to 16 is UNKNOWN", (t) => {
   t.is(parseStatus("5"), 5);
   for (const text of ["", "17", "-1", "x", "1.5"]) t.is(parseStatus(text), 2, text);
 });

@@ -1,4 +1,4 @@
-// What is told of a global service while it is on its way: counts, reasons and progress.
+// Reports on a global service in progress: counts, reasons and progress.
 import test from "ava";
 import { convergence } from "../../cli/convergence.ts";
 import { countTasks } from "../../machines/orchestration/service-status.ts";
@@ -32,7 +32,7 @@ function nodeSpec(availability: NodeSpec_Availability, zone = "a"): NodeSpec {
   return NodeSpec.create({ annotations: Annotations.create({ labels: { zone } }), availability });
 }
 
-/** Five nodes: two that run a task, one that cannot, one that is not meant, one that is drained. */
+/** Five nodes: two that run a task, one that cannot, one that does not match, one that is drained. */
 async function mixedCluster(): Promise<TestCluster> {
   const nodes = ["n1", "n2", "windows", "elsewhere", "drained"];
   const cluster = await testCluster(nodes);
@@ -63,7 +63,7 @@ function judge(cluster: TestCluster): ReturnType<typeof convergence> {
   return convergence(service, cluster.tasks(), cluster.store.all("node"), false);
 }
 
-test("a service names the nodes that have no task and why, and those whose task waits", async (t) => {
+test("a service names the nodes without a task and why, and those whose task waits", async (t) => {
   const cluster = await mixedCluster();
   const [head, late, ...others] = cluster.orchestration.explainService("web");
   t.is(head?.waitingFor, "tasks: 2 of 3 nodes run a task");
@@ -73,7 +73,7 @@ test("a service names the nodes that have no task and why, and those whose task 
   t.deepEqual(others, []);
 });
 
-test("nodes that wait for the same are told together, and paused and lost ones are named", async (t) => {
+test("nodes that wait for the same thing are grouped, and paused and lost ones are named", async (t) => {
   const cluster = await testCluster(["n1", "n2", "n3"]);
   await cluster.changeNode("n3", { spec: nodeSpec(PAUSE) });
   cluster.alive.clear();
@@ -88,7 +88,7 @@ test("nodes that wait for the same are told together, and paused and lost ones a
   t.deepEqual(told(cluster.orchestration.explainService("web")), ["a node that it is for: there is none"]);
 });
 
-test("a service of which every node runs its task waits for nothing", async (t) => {
+test("a service whose task runs on every node waits for nothing", async (t) => {
   const cluster = await testCluster(["n1", "n2"]);
   await cluster.addService("web", 0, {}, global);
   t.deepEqual(told(cluster.orchestration.explainService("web")), ["nothing: 2 of 2 nodes run a task"]);
@@ -107,7 +107,7 @@ test("nodes are counted, also while a task waits for its turn and when a node is
   t.deepEqual(counts(cluster), [1, 3], "nobody knows whether it still runs");
 });
 
-test("progress counts the nodes that the service is for, and names the one that holds it up", async (t) => {
+test("progress counts the service's matching nodes, and names the one that blocks it", async (t) => {
   const cluster = await mixedCluster();
   t.deepEqual(judge(cluster), {
     kind: "moving",
@@ -120,7 +120,7 @@ test("progress counts the nodes that the service is for, and names the one that 
   t.is(judge(cluster).kind, "converged");
 });
 
-test("progress begins before the first task is there, and a paused node keeps nobody waiting", async (t) => {
+test("progress starts before the first task exists, and a paused node blocks nobody", async (t) => {
   const cluster = await mixedCluster();
   const service = cluster.store.get("service", "web") as Service;
   t.like(convergence(service, [], cluster.store.all("node"), false), { kind: "moving", done: 0, wanted: 3 });

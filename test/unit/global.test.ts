@@ -64,13 +64,13 @@ function onNode(cluster: TestCluster, nodeId: string): readonly Task[] {
 
 const zoneA = { placement: Placement.create({ constraints: ["node.labels.zone==a"] }) };
 
-test("a global service has one task on each node, made for that node and without a slot", async (t) => {
+test("a global service has one task on each node, created for that node and without a slot", async (t) => {
   const cluster = await globalCluster(["n1", "n2", "n3"]);
   t.deepEqual(cluster.picture(), ["0:RUNNING@n1", "0:RUNNING@n2", "0:RUNNING@n3"]);
   t.is(cluster.tasks()[0]?.status?.state, TaskState.RUNNING);
 });
 
-test("the tasks of all nodes take one proposal for each step", async (t) => {
+test("the tasks of all nodes share one proposal for each step", async (t) => {
   const nodes = Array.from({ length: 50 }, (_, at) => `n${at}`);
   const cluster = await testCluster(nodes);
   cluster.alive.clear();
@@ -87,7 +87,7 @@ test("a node that joins gets its task, and the others keep theirs", async (t) =>
   t.is(onNode(cluster, "n1")[0]?.id, first?.id);
 });
 
-test("a node that has never said what it is gets no task until it registers", async (t) => {
+test("a node without a description gets no task until it registers", async (t) => {
   const cluster = await globalCluster(["n1"]);
   await cluster.addNode("n2", { description: null, status: NodeStatus.create({ state: NodeStatus_State.UNKNOWN }) });
   t.deepEqual(cluster.picture(), ["0:RUNNING@n1"]);
@@ -95,7 +95,7 @@ test("a node that has never said what it is gets no task until it registers", as
   t.deepEqual(cluster.picture(), ["0:RUNNING@n1", "0:RUNNING@n2"]);
 });
 
-test("a drained node's task is shut down, and made anew when the node is active again", async (t) => {
+test("a drained node's task is shut down, and replaced when the node is active again", async (t) => {
   const cluster = await globalCluster(["n1", "n2"]);
   await cluster.changeNode("n2", { spec: nodeSpec(DRAIN) });
   t.deepEqual(cluster.picture(), ["0:RUNNING@n1"]);
@@ -105,7 +105,7 @@ test("a drained node's task is shut down, and made anew when the node is active 
   t.is(onNode(cluster, "n2").length, 2);
 });
 
-test("a task that must not be restarted is made anew after a drain all the same", async (t) => {
+test("a task that must not be restarted is still replaced after a drain", async (t) => {
   const restart = RestartPolicy.create({ condition: RestartPolicy_RestartCondition.NONE });
   const cluster = await globalCluster(["n1"], { restart });
   await cluster.changeNode("n1", { spec: nodeSpec(DRAIN) });
@@ -138,7 +138,7 @@ test("a node that is only UNKNOWN or DISCONNECTED keeps its task", async (t) => 
   t.is(cluster.tasks()[0]?.id, task?.id);
 });
 
-test("a paused node keeps its task, gets none, has none restarted and none updated", async (t) => {
+test("a paused node keeps its task, gets no new one, and has none restarted or updated", async (t) => {
   const cluster = await globalCluster(["n1", "n2"]);
   await cluster.changeNode("n1", { spec: nodeSpec(PAUSE) });
   await cluster.addNode("n3", { spec: nodeSpec(PAUSE) });
@@ -156,7 +156,7 @@ test("a paused node keeps its task, gets none, has none restarted and none updat
   t.is(onNode(cluster, "n1").at(-1)?.spec?.forceUpdate, 1);
 });
 
-test("only nodes that meet the constraints have a task, and a label takes it away or brings it", async (t) => {
+test("only nodes that meet the constraints have a task, and a label adds or removes it", async (t) => {
   const cluster = await testCluster(["n1", "n2"]);
   await cluster.changeNode("n1", { spec: nodeSpec(ACTIVE, { zone: "a" }) });
   await cluster.addService("web", 0, zoneA, global);
@@ -174,7 +174,7 @@ test("only nodes that meet the constraints have a task, and a label takes it awa
   t.deepEqual(cluster.picture(), ["0:RUNNING@n1"]);
 });
 
-test("the tasks of a node that is removed are deleted", async (t) => {
+test("the tasks of a removed node are deleted", async (t) => {
   const cluster = await globalCluster(["n1", "n2"]);
   await cluster.report(onNode(cluster, "n2")[0]!, TaskState.FAILED);
   await cluster.run(2 * delayMs);
@@ -185,7 +185,7 @@ test("the tasks of a node that is removed are deleted", async (t) => {
   t.deepEqual(cluster.picture(), ["0:RUNNING@n1"]);
 });
 
-test("a removed service leaves nothing, and what was made for it at that moment neither", async (t) => {
+test("a removed service leaves nothing, including tasks created for it at that moment", async (t) => {
   const cluster = await globalCluster(["n1", "n2"]);
   await cluster.addNode("n3");
   await cluster.removeService("web");
@@ -193,7 +193,7 @@ test("a removed service leaves nothing, and what was made for it at that moment 
   t.is(cluster.tasks().length, 0);
 });
 
-test("a failed task is followed on its own node after the restart delay", async (t) => {
+test("a failed task is replaced on its own node after the restart delay", async (t) => {
   const cluster = await globalCluster(["n1", "n2"]);
   await cluster.report(onNode(cluster, "n1")[0]!, TaskState.FAILED);
   await cluster.run(delayMs - 1_000);
@@ -202,7 +202,7 @@ test("a failed task is followed on its own node after the restart delay", async 
   t.deepEqual(cluster.picture(), ["0:RUNNING@n1", "0:RUNNING@n2"]);
 });
 
-test("attempts are counted for each node alone, and a new leader goes on counting", async (t) => {
+test("attempts are counted for each node separately, and a new leader continues the count", async (t) => {
   const restart = RestartPolicy.create({
     condition: RestartPolicy_RestartCondition.ANY,
     maxAttempts: 2,
@@ -222,7 +222,7 @@ test("attempts are counted for each node alone, and a new leader goes on countin
   t.is(onNode(cluster, "n1").length, 3);
   await cluster.report(onNode(cluster, "n2").at(-1)!, TaskState.FAILED);
   await cluster.run();
-  t.deepEqual(cluster.picture(), ["0:RUNNING@n2"], "n2 has attempts of its own");
+  t.deepEqual(cluster.picture(), ["0:RUNNING@n2"], "n2 has its own attempts");
 });
 
 test("an update goes from node to node, as many at a time as the update config says", async (t) => {
@@ -245,7 +245,7 @@ test("an update goes from node to node, as many at a time as the update config s
   t.deepEqual(wanted.map((task) => task.nodeId).sort(), ["n1", "n2", "n3", "n4", "n5"]);
 });
 
-test("a node that can never take the task says why, and does not hold up an update of the others", async (t) => {
+test("a node that can never run the task says why, and does not delay an update of the others", async (t) => {
   const placement = Placement.create({ platforms: [Platform.create({ os: "linux" })] });
   const cluster = await testCluster(["n1", "n2"]);
   for (const [id, os] of [
@@ -282,7 +282,7 @@ test("a spec that no longer fits goes no further than the first node", async (t)
   t.deepEqual(cluster.picture(), ["0:PENDING@n1", "0:RUNNING@n2", "0:RUNNING@n3"]);
 });
 
-test("a start-first update never has fewer running than there are nodes, and ends with one on each", async (t) => {
+test("a start-first update never has fewer running tasks than nodes, and ends with one on each", async (t) => {
   const update = UpdateConfig.create({
     parallelism: 1,
     order: UpdateConfig_UpdateOrder.START_FIRST,
@@ -304,7 +304,7 @@ test("a start-first update never has fewer running than there are nodes, and end
   t.is(cluster.store.get("service", "web")?.updateStatus?.state, UpdateStatus_UpdateState.COMPLETED);
 });
 
-test("a node that comes back while an update is paused gets the task it had, a new one that of the service", async (t) => {
+test("a node that returns during a paused update gets the task it had, and a new one gets the service's", async (t) => {
   const cluster = await globalCluster(["n1", "n2"]);
   const service = cluster.store.get("service", "web") as Service;
   const spec = withTask({ forceUpdate: 1 })(service.spec as ServiceSpec);
@@ -322,7 +322,7 @@ test("a node that comes back while an update is paused gets the task it had, a n
   );
 });
 
-test("a change of leader makes no task twice, whatever was under way", async (t) => {
+test("a change of leader creates no task twice, whatever was in progress", async (t) => {
   const cluster = await testCluster(["n1", "n2", "n3"]);
   await cluster.addService("web", 0, {}, global);
   for (let change = 0; change < 5; change += 1) {
@@ -335,7 +335,7 @@ test("a change of leader makes no task twice, whatever was under way", async (t)
   t.is(cluster.picture().length, 8);
 });
 
-test("after all nodes were lost and came back there is one task on each, and no more", async (t) => {
+test("after all nodes were lost and came back each has exactly one task", async (t) => {
   const cluster = await globalCluster(["n1", "n2", "n3"]);
   for (const id of ["n1", "n2", "n3"]) await cluster.killNode(id);
   cluster.changeLeader();
@@ -346,9 +346,9 @@ test("after all nodes were lost and came back there is one task on each, and no 
     t.is(
       cluster.picture().find((line) => line.endsWith(id)),
       `0:READY@${id}`,
-      "what ran before is not known to have ended",
+      "the earlier task is not known to have ended",
     );
-    // It came back with its tasks running, and hears that they are to stop.
+    // It came back with its tasks running, and is told to stop them.
     for (const task of onNode(cluster, id)) {
       if (task.desiredState === TaskState.SHUTDOWN) await cluster.report(task, TaskState.SHUTDOWN);
     }
@@ -359,7 +359,7 @@ test("after all nodes were lost and came back there is one task on each, and no 
   t.is(running.length, 3);
 });
 
-test("the ledger lets a service have one wanted task of a spec version on a node", async (t) => {
+test("the ledger allows a service one wanted task of a spec version on a node", async (t) => {
   const cluster = await globalCluster(["n1"]);
   const [task] = cluster.tasks();
   const twin = (fields: Partial<Task>): Operation =>
@@ -399,7 +399,7 @@ test("the ledger lets a service have one wanted task of a spec version on a node
   );
 });
 
-test("the orchestrator decides once more when something happened while it wrote", (t) => {
+test("the orchestrator decides once more if something happened while it wrote", (t) => {
   let [snapshot, actions] = initialTransition(globalMachine, { serviceId: "s" });
   const step = (event: Parameters<typeof transition<typeof globalMachine>>[2]): void => {
     [snapshot, actions] = transition(globalMachine, snapshot, event);

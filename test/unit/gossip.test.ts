@@ -39,7 +39,7 @@ const nodeMade = (id: string, seconds: number, addr: string, fields: Partial<Nod
 const addresses = (node: Node, elders: readonly Node[], known: readonly string[] = []): string[] =>
   seedsFor(node, elders, new Set(known)).map(({ peer }) => peer?.addr ?? "");
 
-test("an engine is introduced to two of the eldest engines that are up, never to itself or to a host it knows", (t) => {
+test("an engine is introduced to two of the oldest engines that are up, never to itself or to a host it knows", (t) => {
   const nodes = [
     nodeMade("d", 40, "192.0.2.4"),
     nodeMade("a", 10, "192.0.2.1"),
@@ -62,7 +62,7 @@ test("an engine is introduced to two of the eldest engines that are up, never to
   t.deepEqual(addresses(nodeMade("twin", 50, "192.0.2.1"), elders), ["192.0.2.2:1", "[fd00::3]:1"]);
 });
 
-test("any two engines are introduced so that a chain of introductions joins them", (t) => {
+test("any two engines are connected by a chain of introductions", (t) => {
   const nodes = Array.from({ length: 9 }, (_, at) => nodeMade(`n${at}`, 100 - at, `192.0.2.${at}`));
   const elders = eldest(nodes);
   const reached = new Set<string>([elders[0]?.status?.addr ?? ""]);
@@ -108,7 +108,7 @@ function setUp(t: ExecutionContext) {
 
 const alone = [`192.0.2.99:2377 ${managerWeight}`];
 
-test("of two engines that register at the same time one is told of the other, and later neither is", async (t) => {
+test("of two engines that register at the same time one is introduced to the other, and later neither is", async (t) => {
   const { open, run, beat } = setUp(t);
   const [first, second] = [open("n1"), open("n2")];
   await run(50);
@@ -123,7 +123,7 @@ test("of two engines that register at the same time one is told of the other, an
   t.deepEqual([first.listed(), second.listed()], [alone, alone]);
 });
 
-test("a node that takes no part in the gossip is told of managers alone, and so is the first that does", async (t) => {
+test("a node without gossip is introduced only to managers, and so is the first one with it", async (t) => {
   const { open, run } = setUp(t);
   const first = open("n1");
   await run(50);

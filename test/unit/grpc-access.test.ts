@@ -1,4 +1,4 @@
-// Who may call what, for every method and every kind of caller: when a call begins, and once it is under way.
+// Who may call what, for every method and every kind of caller: at the start of a call, and during it.
 // Labels are those of edges/grpc.
 import test, { type ExecutionContext } from "ava";
 import { accessByPath, type Access } from "../../edges/grpc/roles.ts";
@@ -11,14 +11,14 @@ import { identityOf, until, userIdentityOf } from "../support/grpc-world.ts";
 type World = Awaited<ReturnType<typeof accessWorld>>;
 
 interface Kind {
-  /** A connection of such a caller, which `change` makes what it is, where it is not so from the start. */
+  /** A connection of such a caller; if it does not start as one, `change` turns it into one. */
   readonly connect: (world: World) => Promise<RpcChannel>;
   readonly change?: (world: World) => void;
-  /** What it may call, in the end. */
+  /** What it may call in the end. */
   readonly may: readonly Access[];
-  /** The same while it was not yet that; everything where it is not said. */
+  /** The same before the change; by default everything. */
   readonly mightBefore?: readonly Access[];
-  /** With what the others are refused. */
+  /** The error of all other calls. */
   readonly refusal: RegExp;
 }
 
@@ -34,7 +34,7 @@ const asManager = async ({ channel, root }: World) =>
 const asUser =
   (role: Role) =>
   async (world: World): Promise<RpcChannel> => {
-    // Whoever comes back after a change finds the user as the change has left it.
+    // A caller that reconnects after a change finds the user as the change left it.
     if (!world.isMade("ada")) world.user("ada", { role, mark: "mark" });
     return world.channel(await userIdentityOf({ root: world.root, name: "ada", mark: "mark" }));
   };
@@ -79,7 +79,7 @@ const kinds: Readonly<Record<string, Kind>> = {
     mightBefore: ["anyone", ...roles],
     refusal: isVoid,
   },
-  "an admin who has another password": {
+  "an admin with a changed password": {
     connect: asUser("admin"),
     change: ({ user }) => user("ada", { role: "admin", mark: "another" }),
     may: ["anyone"],
@@ -93,7 +93,7 @@ const kinds: Readonly<Record<string, Kind>> = {
     mightBefore: ["anyone", ...roles],
     refusal: /client certificate not accepted: CERT_HAS_EXPIRED/,
   },
-  "nobody, without certificate": {
+  "an anonymous caller, without certificate": {
     connect: ({ channel }) => channel(null),
     may: ["anyone"],
     refusal: /no client certificates in request/,
@@ -104,7 +104,7 @@ const kinds: Readonly<Record<string, Kind>> = {
     may: everyone,
     refusal: /never/,
   },
-  "who opened the control socket": {
+  "a caller of the control socket": {
     connect: ({ local }) => local(),
     may: ["anyone", "manager-or-local", ...roles],
     refusal: /no client certificates in request/,
@@ -150,7 +150,7 @@ function isOf(call: Pick<Call, "access">, { may }: Kind): boolean {
   return may.includes(call.access);
 }
 
-test("every method of the table is tried, and there is no other", (t) => {
+test("every method of the table is tested, and there is no other", (t) => {
   t.deepEqual(methods.map(({ path }) => path).toSorted(), [...accessByPath.keys()].toSorted());
 });
 
@@ -158,7 +158,7 @@ async function beginsAsItMay(t: ExecutionContext, kind: Kind): Promise<void> {
   const world = await accessWorld(t);
   const channel = await kind.connect(world);
   kind.change?.(world);
-  // The change has ended that connection: whoever is refused comes back.
+  // The change has ended that connection: a rejected caller reconnects.
   const again = kind.change === undefined ? channel : await kind.connect(world);
   const calls = methods.map((method) => start(again, method));
   for (const call of calls.filter((each) => !isOf(each, kind))) {
@@ -179,7 +179,7 @@ async function endsAsItMust(t: ExecutionContext, kind: Kind): Promise<void> {
   channel.onClosed(() => (isClosed = true));
   const open = methods.filter(({ access }) => before.includes(access));
   const calls = open.map((method) => start(channel, method));
-  // A neighbour, to whom nothing has happened.
+  // A neighbour, which nothing has happened to.
   const other = await world.channel(
     await identityOf({ root: world.root, nodeId: "other", nowMs: Date.now() + hourMs }),
   );
@@ -188,7 +188,7 @@ async function endsAsItMust(t: ExecutionContext, kind: Kind): Promise<void> {
   t.true(calls.every(({ outcome }) => outcome === "open"));
 
   kind.change?.(world);
-  // Nothing more goes out, whatever the handlers still have to say.
+  // Nothing more is sent, whatever the handlers still write.
   for (const sinks of world.sinks.values()) for (const sink of sinks) sink.write({});
   for (const call of calls) {
     const error = await call.ended;
@@ -204,12 +204,11 @@ async function endsAsItMust(t: ExecutionContext, kind: Kind): Promise<void> {
 
 for (const [name, kind] of Object.entries(kinds)) {
   if (!name.endsWith("certificate has expired"))
-    test(`G1: ${name} begins what it may, of all methods, and nothing else`, (t) => beginsAsItMay(t, kind));
-  if (kind.change !== undefined)
-    test(`G3: what was open ends, of all methods, for ${name}`, (t) => endsAsItMust(t, kind));
+    test(`G1: ${name} can start exactly its permitted methods`, (t) => beginsAsItMay(t, kind));
+  if (kind.change !== undefined) test(`G3: open calls of all methods end for ${name}`, (t) => endsAsItMust(t, kind));
 }
 
-test("G1: with a certificate of a former root, or one that has expired, nothing begins", async (t) => {
+test("G1: with a certificate of a former root, or an expired one, no call starts", async (t) => {
   const world = await accessWorld(t);
   const stranger = await identityOf({ root: await createRoot(), role: "swarm-manager" });
   const late = await identityOf({ root: world.root, role: "swarm-manager", nowMs: Date.now() - 2 * hourMs - 60_000 });
@@ -224,7 +223,7 @@ test("G1: with a certificate of a former root, or one that has expired, nothing 
   t.deepEqual(world.begun, []);
 });
 
-test("G3: what was open ends, of all methods, when its root is trusted no more, and nothing else does", async (t) => {
+test("G3: open calls of all methods end when their root is no longer trusted, and no others do", async (t) => {
   const world = await accessWorld(t);
   const next = await createRoot();
   const former = await asManager(world);
@@ -249,7 +248,7 @@ test("G3: what was open ends, of all methods, when its root is trusted no more, 
   t.is(world.aborted(), methods.length);
 });
 
-test("K2: a clock that is set back prolongs no connection, and one that is set forward ends it at its next call", async (t) => {
+test("K2: setting a clock back prolongs no connection, and setting it forward ends it at its next call", async (t) => {
   const world = await accessWorld(t);
   const heartbeat = methods.find(({ path }) => path.endsWith("/Heartbeat")) as (typeof methods)[0];
   const back = start(await asWorker(world), heartbeat);
@@ -271,7 +270,7 @@ test("K2: a clock that is set back prolongs no connection, and one that is set f
   t.is(world.begun.length, 2);
 });
 
-test("K1: a node that is a manager again, or has become one, connects anew; until then it is what it was", async (t) => {
+test("K1: a node that becomes a manager, for the first time or again, reconnects; until then its rights are unchanged", async (t) => {
   const world = await accessWorld(t);
   world.demote("m");
   const channel = await asManager(world);
@@ -286,7 +285,7 @@ test("K1: a node that is a manager again, or has become one, connects anew; unti
   await until(() => again.received === 1);
 });
 
-test("K2: connections that are gone leave no timer behind", async (t) => {
+test("K2: closed connections leave no timer behind", async (t) => {
   const world = await accessWorld(t);
   const channel = await asWorker(world);
   await until(() => world.clock.waiting === 1);
@@ -295,7 +294,7 @@ test("K2: connections that are gone leave no timer behind", async (t) => {
   t.pass();
 });
 
-test("a peer that does not read is cut all the same", async (t) => {
+test("a peer that does not read is disconnected all the same", async (t) => {
   const world = await accessWorld(t);
   const channel = await asWorker(world);
   const session = methods.find(({ path }) => path.endsWith("/Session")) as (typeof methods)[0];

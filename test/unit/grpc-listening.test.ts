@@ -1,4 +1,4 @@
-// Where the server listens and how it begins and ends: addresses, credentials, the control socket.
+// Where the server listens and how it starts and stops: addresses, credentials, the control socket.
 import { once } from "node:events";
 import { statSync, writeFileSync } from "node:fs";
 import { connect as connectHttp2 } from "node:http2";
@@ -35,7 +35,7 @@ import {
   collect,
 } from "../support/grpc-world.ts";
 
-test("a closing server lets a unary call finish within the grace, and ends streams at once", async (t) => {
+test("a closing server lets a unary call finish within the grace period, and ends streams at once", async (t) => {
   const { worker, handlers, server } = await world(t);
   const channel = await worker();
   const stream = collect<SessionMessage>();
@@ -50,7 +50,7 @@ test("a closing server lets a unary call finish within the grace, and ends strea
   t.is(server.connectionCount, 0);
 });
 
-test("G2: new credentials serve new connections while old ones go on", async (t) => {
+test("G2: new credentials serve new connections while old ones continue", async (t) => {
   const { worker, channel, server, handlers, root } = await world(t);
   const old = await worker();
   const { messages, receiver } = collect<SessionMessage>();
@@ -64,10 +64,10 @@ test("G2: new credentials serve new connections while old ones go on", async (t)
   await until(() => messages.length === 2);
   const fresh = await channel(await identityOf({ root: nextRoot }), nextRoot.certificatePem);
   await t.notThrowsAsync(fresh.unary(Heartbeat, HeartbeatRequest.create()));
-  await refused(t, worker(), Status.UNAVAILABLE); // it trusts the old root only
+  await refused(t, worker(), Status.UNAVAILABLE); // it trusts only the old root
 });
 
-test("a client without a root verifies nothing, with one it verifies issuer and name", async (t) => {
+test("a client without a root verifies nothing, and with one it verifies issuer and name", async (t) => {
   const { port, root } = await world(t);
   const target = { host: "127.0.0.1", port, timeoutMs: 5_000 };
   const blind = await connectTls({ ...target, serverName: "swarm-ca" });
@@ -105,7 +105,7 @@ test("a manager that is not there, or does not answer, is UNAVAILABLE", async (t
   await refused(t, connectUnix(join(temporaryFolder(t), "absent.sock")), Status.UNAVAILABLE);
 });
 
-test("a port in use is told in one sentence", async (t) => {
+test("a port in use is reported in one sentence", async (t) => {
   const { port, manager, root } = await world(t);
   const { ports } = telemetry();
   const second = createGrpcServer({ telemetry: ports });
@@ -126,7 +126,7 @@ test("a port in use is told in one sentence", async (t) => {
   });
 });
 
-test("L3: the control socket is its owner's alone, and its callers are local", async (t) => {
+test("L3: only its owner can use the control socket, and its callers are local", async (t) => {
   const { server, handlers } = await world(t);
   const path = join(temporaryFolder(t), "control.sock");
   await server.listenUnix(path);
@@ -136,11 +136,11 @@ test("L3: the control socket is its owner's alone, and its callers are local", a
   await t.notThrowsAsync(channel.unary(ListNodes, ListNodesRequest.create()));
   await channel.unary(GetRootCACertificate, GetRootCACertificateRequest.create());
   t.deepEqual(handlers.calls[0]?.peer, { identity: null, local: true, address: "" });
-  // Being local makes nobody a node.
+  // A local caller is not thereby a node.
   await refused(t, channel.unary(Heartbeat, HeartbeatRequest.create()), Status.PERMISSION_DENIED);
 });
 
-test("L4: the control socket understands TLS as well, as Docker's clients speak it there, and those are local too", async (t) => {
+test("L4: the control socket also accepts TLS, as Docker's clients speak it there, and those are local too", async (t) => {
   const { server, handlers } = await world(t);
   const path = join(temporaryFolder(t), "control.sock");
   await server.listenUnix(path);
@@ -164,7 +164,7 @@ test("L4: the control socket understands TLS as well, as Docker's clients speak 
   t.true(handlers.calls.every(({ peer }) => peer.local));
 });
 
-/** All that the server sends until it closes. */
+/** Everything that the server sends until it closes. */
 async function answerTo(socket: Socket, request: string): Promise<string> {
   socket.on("error", () => {});
   socket.write(request);
@@ -194,14 +194,14 @@ test("L5: an HTTP/1 request is answered with Docker's JSON error, on the control
   t.notRegex(await answerTo(connectSocket({ path }), "EHLO there\r\n"), /HTTP/);
 });
 
-test("a connection to the control socket that says nothing ends with the server", async (t) => {
+test("a silent connection to the control socket ends with the server", async (t) => {
   const { server } = await world(t);
   const path = join(temporaryFolder(t), "control.sock");
   await server.listenUnix(path);
   const silent = connectSocket({ path });
   t.teardown(() => silent.destroy());
   await once(silent, "connect");
-  // Accepted by the kernel is not yet accepted by the server: somebody who is served came after it.
+  // Accepted by the kernel is not yet accepted by the server: a caller that is served came after it.
   const channel = await connectUnix(path);
   await channel.unary(ListNodes, ListNodesRequest.create());
   channel.close();
@@ -211,7 +211,7 @@ test("a connection to the control socket that says nothing ends with the server"
   t.pass();
 });
 
-test("the socket file of a dead process is replaced, one in use or another file is not", async (t) => {
+test("the socket file of a dead process is replaced, and one in use or another file is not", async (t) => {
   const folder = temporaryFolder(t);
   const path = join(folder, "control.sock");
   const script = `require("net").createServer().listen(${JSON.stringify(path)}, () => process.kill(process.pid, "SIGKILL"))`;

@@ -1,4 +1,4 @@
-// Calls whose streams the peer refuses (RFC 9113 §8.7): they never ran, so our client sends them again.
+// Calls whose streams the peer refuses (RFC 9113 §8.7): they never ran, so our client retries them.
 import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
 import { constants, createServer, type ServerHttp2Session, type ServerHttp2Stream } from "node:http2";
@@ -49,7 +49,7 @@ async function refusing(t: ExecutionContext, refusals: number, answer: Uint8Arra
   return { channel, requests, seen: () => seen, sessions };
 }
 
-test("K3: a call whose stream was refused is sent again, whole, and answered once", async (t) => {
+test("K3: a call whose stream was refused is retried whole and answered once", async (t) => {
   const { channel, requests, seen } = await refusing(t, 2, HeartbeatResponse.encode(HeartbeatResponse.create({})));
   const request = HeartbeatRequest.create({ sessionId: "s1" });
   await channel.unary(Heartbeat, request, { timeoutMs: 60_000 });
@@ -60,7 +60,7 @@ test("K3: a call whose stream was refused is sent again, whole, and answered onc
   );
 });
 
-test("K3: a server stream that was refused is sent again", async (t) => {
+test("K3: a refused server stream is retried", async (t) => {
   const { channel, seen } = await refusing(t, 1, SessionMessage.encode(SessionMessage.create({ sessionId: "s1" })));
   const { ended, messages, receiver } = collect<SessionMessage>();
   channel.serverStream(Session, SessionRequest.create({}), receiver);
@@ -72,13 +72,13 @@ test("K3: a server stream that was refused is sent again", async (t) => {
   t.is(seen(), 2);
 });
 
-test("K3: a peer that goes on refusing ends the call with UNAVAILABLE after six streams", async (t) => {
+test("K3: a peer that keeps refusing ends the call with UNAVAILABLE after six streams", async (t) => {
   const { channel, seen } = await refusing(t, Number.POSITIVE_INFINITY, new Uint8Array());
   await refused(t, channel.unary(Heartbeat, HeartbeatRequest.create({})), Status.UNAVAILABLE);
   t.is(seen(), 6);
 });
 
-test("K3: the deadline and a cancellation end a call that waits to be sent again", async (t) => {
+test("K3: the deadline and a cancellation end a call that waits for its retry", async (t) => {
   const { channel, seen } = await refusing(t, Number.POSITIVE_INFINITY, new Uint8Array());
   await refused(t, channel.unary(Heartbeat, HeartbeatRequest.create({}), { timeoutMs: 1 }), Status.DEADLINE_EXCEEDED);
   const { messages, ended, receiver } = collect<SessionMessage>();
@@ -88,12 +88,12 @@ test("K3: the deadline and a cancellation end a call that waits to be sent again
   call.cancel();
   const afterwards = seen();
   await new Promise((resolve) => setTimeout(resolve, 500));
-  t.true(seen() <= afterwards + 1, "a call that was cancelled is not sent again, but for what was on its way");
+  t.true(seen() <= afterwards + 1, "a cancelled call is not retried, except for what was on its way");
   t.is(await Promise.race([ended, Promise.resolve("nothing")]), "nothing");
   t.is(messages.length, 0);
 });
 
-test("K3: a connection that is going away is not asked again", async (t) => {
+test("K3: a connection that is going away is not used again", async (t) => {
   const { channel, sessions, seen } = await refusing(t, Number.POSITIVE_INFINITY, new Uint8Array());
   await until(() => sessions.size === 1);
   for (const session of sessions) session.goaway(constants.NGHTTP2_NO_ERROR, 0);

@@ -49,7 +49,7 @@ test("every method of every service has a row that says who may call it", (t) =>
   t.deepEqual(methodsOf("manager-or-local").toSorted(), ["Lock/GetLock", "Lock/Unlock"]);
 });
 
-test("R3: users are admitted to what each role is meant for, and to nothing that nodes have", (t) => {
+test("R3: users have access to what each role allows, and to nothing of the nodes", (t) => {
   const methodsOf = (access: Access): readonly string[] =>
     [...accessByPath]
       .filter(([, found]) => found === access)
@@ -105,7 +105,7 @@ test("R3: users are admitted to what each role is meant for, and to nothing that
   }
 });
 
-test("G1: without a certificate only what anyone may call is answered", async (t) => {
+test("G1: without a certificate only public methods are answered", async (t) => {
   const { channel, handlers } = await world(t);
   const anonymous = await channel(null);
   const response = await anonymous.unary(GetRootCACertificate, GetRootCACertificateRequest.create());
@@ -129,7 +129,7 @@ test("G1: without a certificate only what anyone may call is answered", async (t
   t.is(handlers.calls.length, 1);
 });
 
-test("G1: a worker is refused what only managers may call, and a manager is not", async (t) => {
+test("G1: a worker is denied methods for managers, and a manager is not", async (t) => {
   const { worker, channel, manager } = await world(t);
   const text = `${denied}Permission denied: remote certificate not part of OUs: [swarm-manager]`;
   await refused(t, (await worker()).unary(ListNodes, ListNodesRequest.create()), Status.PERMISSION_DENIED, text);
@@ -137,14 +137,14 @@ test("G1: a worker is refused what only managers may call, and a manager is not"
   await t.notThrowsAsync((await channel(manager)).unary(ListNodes, ListNodesRequest.create()));
 });
 
-test("G1: a certificate of another organization is refused", async (t) => {
+test("G1: a certificate of another organization is rejected", async (t) => {
   const { root, channel } = await world(t);
   const foreign = await channel(await identityOf({ root, organization: "org2" }));
   const text = `${denied}Permission denied: remote certificate not part of organization: org1`;
   await refused(t, foreign.unary(Heartbeat, HeartbeatRequest.create()), Status.PERMISSION_DENIED, text);
 });
 
-test("R1: a removed node is refused, and is nobody where anyone may call", async (t) => {
+test("R1: a removed node is rejected, and is anonymous for public methods", async (t) => {
   const { worker, handlers } = await world(t, { removed: new Set(["w1"]) });
   const channel = await worker();
   await refused(
@@ -157,7 +157,7 @@ test("R1: a removed node is refused, and is nobody where anyone may call", async
   t.is(handlers.calls[0]?.peer.identity, null);
 });
 
-test("a certificate of another CA, or an expired one, is refused whatever is called", async (t) => {
+test("a certificate of another CA, or an expired one, is rejected for every method", async (t) => {
   const { channel, root } = await world(t);
   const impostor = await identityOf({ root: await createRoot() });
   const expired = await identityOf({ root, nowMs: Date.now() - 7_200_000 });
@@ -214,7 +214,7 @@ test("a client that offers h2 gets it", async (t) => {
   t.is(socket.alpnProtocol, "h2");
 });
 
-test("TLS below 1.2 is refused", async (t) => {
+test("TLS below 1.2 is rejected", async (t) => {
   const { port } = await world(t);
   const socket = connectTlsSocket({
     host: "127.0.0.1",

@@ -1,4 +1,4 @@
-// Streams of messages in either direction: their order, their ends, and what holds them back.
+// Streams of messages in either direction: their order, their ends, and their flow control.
 import { once } from "node:events";
 import { connect as connectHttp2 } from "node:http2";
 import { connect as connectTlsSocket } from "node:tls";
@@ -31,7 +31,7 @@ import {
   collect,
 } from "../support/grpc-world.ts";
 
-test("a server stream tells its messages in order, then its end", async (t) => {
+test("a server stream delivers its messages in order, then its end", async (t) => {
   const { worker } = await world(t);
   const channel = await worker();
   const short = collect<SessionMessage>();
@@ -75,7 +75,7 @@ test("a stream without messages yet sends its headers at once", async (t) => {
   t.like(headers as object, { ":status": 200, "content-type": "application/grpc" });
 });
 
-test("C2: a cancelled stream aborts its handler's signal, and its receiver hears nothing more", async (t) => {
+test("C2: a cancelled stream aborts its handler's signal, and its receiver gets nothing more", async (t) => {
   const { worker, handlers } = await world(t);
   const channel = await worker();
   const { messages, receiver, ended } = collect<SessionMessage>();
@@ -90,7 +90,7 @@ test("C2: a cancelled stream aborts its handler's signal, and its receiver hears
   t.is(await Promise.race([ended, Promise.resolve("nothing")]), "nothing");
 });
 
-test("C2: a call that ends well never aborts its signal", async (t) => {
+test("C2: a call that ends normally never aborts its signal", async (t) => {
   const { worker, handlers } = await world(t);
   const channel = await worker();
   await channel.unary(UpdateTaskStatus, UpdateTaskStatusRequest.create());
@@ -145,7 +145,7 @@ test("a client stream may be answered before it ends", async (t) => {
   await t.notThrowsAsync(channel.unary(Heartbeat, HeartbeatRequest.create()));
 });
 
-test("a slow handler of a client stream holds its sender back instead of buffering", async (t) => {
+test("a slow handler of a client stream blocks its sender instead of buffering", async (t) => {
   const { worker, handlers } = await world(t);
   const stream = (await worker()).clientStream(PublishLogs);
   stream.write(PublishLogsMessage.create({ subscriptionId: "wait" }));
@@ -195,7 +195,7 @@ test("a cancelled client stream ends its handler's messages with an error", asyn
   await until(() => handlers.aborted.includes("logs"));
 });
 
-test("a sink knows what its peer has not taken, and large messages arrive whole", async (t) => {
+test("a sink knows what its peer has not read, and large messages arrive whole", async (t) => {
   const { worker, handlers } = await world(t);
   const { messages, receiver } = collect<AssignmentsMessage>();
   const channel = await worker();
@@ -206,14 +206,14 @@ test("a sink knows what its peer has not taken, and large messages arrive whole"
   t.is(sink.bufferedBytes(), 0);
   sink.write(AssignmentsMessage.create({ resultsIn: "y".repeat(12 * 1024 * 1024) }));
   t.true(sink.bufferedBytes() > 8 * 1024 * 1024);
-  // A heartbeat is answered while the large message is under way.
+  // A heartbeat is answered while the large message is in transit.
   await channel.unary(Heartbeat, HeartbeatRequest.create());
   await until(() => messages.length === 51);
   t.is(messages[50]?.resultsIn.length, 12 * 1024 * 1024);
   await until(() => sink.bufferedBytes() === 0);
 });
 
-test("an engine that reopens a stream a thousand times is not cut off", async (t) => {
+test("an engine that reopens a stream a thousand times is not disconnected", async (t) => {
   const { worker } = await world(t);
   const channel = await worker();
   for (let at = 0; at < 1_500; at += 1)

@@ -1,4 +1,4 @@
-// Users' certificates on the gRPC port: what is forged, what the request decides, and what each role is not shown.
+// Users' certificates on the gRPC port: forged ones, permissions that depend on the request, and what each role cannot see.
 // Labels are those of edges/grpc and runtime/pki/user.ts.
 import { createServer, type TLSSocket } from "node:tls";
 import test from "ava";
@@ -55,7 +55,7 @@ import { identityOf, until, userIdentityOf } from "../support/grpc-world.ts";
 
 const methodOf = (name: string) => methods.find(({ path }) => path.endsWith(`/${name}`)) as (typeof methods)[0];
 
-test("R3: a user's certificate of another CA, or of another cluster, opens nothing", async (t) => {
+test("R3: a user's certificate of another CA, or of another cluster, grants nothing", async (t) => {
   const world = await accessWorld(t);
   world.user("ada", { role: "admin", mark: "mark" });
   const forged = await userIdentityOf({ root: await createRoot(), name: "ada", mark: "mark" });
@@ -76,7 +76,7 @@ test("R3: a user's certificate of another CA, or of another cluster, opens nothi
   t.deepEqual(world.begun, []);
 });
 
-test("R3: a user who is called as a node is counts as no node, and a node that is called as a user as no user", async (t) => {
+test("R3: a user with a node's name is not a node, and a node with a user's name is not a user", async (t) => {
   const world = await accessWorld(t);
   world.user("m", { role: "read-only", mark: "mark" });
   const user = await world.channel(await userIdentityOf({ root: world.root, name: "m", mark: "mark" }));
@@ -85,14 +85,14 @@ test("R3: a user who is called as a node is counts as no node, and a node that i
   world.user("w", { role: "admin", mark: "" });
   const worker = await world.channel(await identityOf({ root: world.root, nodeId: "w" }));
   t.is((await start(worker, methodOf("ListNodes")).ended)?.code, Status.PERMISSION_DENIED);
-  // A removed node of that name ends nothing of the user's.
+  // Removing a node of that name ends nothing of the user's.
   const open = start(user, methodOf("Watch"));
   await until(() => open.received === 1);
   world.remove("m");
   t.is(open.outcome, "open");
 });
 
-test("R3: where a certificate is renewed, a user has no node's identity", async (t) => {
+test("R3: for certificate renewal, a user has no node's identity", async (t) => {
   const world = await accessWorld(t);
   world.user("ada", { role: "admin", mark: "mark" });
   const channel = await world.channel(await userIdentityOf({ root: world.root, name: "ada", mark: "mark" }));
@@ -104,7 +104,7 @@ test("R3: where a certificate is renewed, a user has no node's identity", async 
   t.deepEqual(world.peers[1], { ...peer, user: "user-ada", role: "admin" });
 });
 
-test("a user has so many connections, and displaces with more of them none but their own", async (t) => {
+test("a user has a limited number of connections, and further ones displace only their own", async (t) => {
   const world = await accessWorld(t, { userConnectionsMax: 2, knownMax: 4 });
   world.user("ada", { role: "read-only", mark: "mark" });
   const identity = await userIdentityOf({ root: world.root, name: "ada", mark: "mark" });
@@ -117,7 +117,7 @@ test("a user has so many connections, and displaces with more of them none but t
   t.is(world.server.connectionCount, 3);
 });
 
-test("US3: users who change themselves are answered, and all else that they have open ends", async (t) => {
+test("US3: a user's change of their own account is answered, and everything else that they have open ends", async (t) => {
   const changes = ["SetUserPassword", "ResetUser", "GrantUser", "DisableUser", "RemoveUser"];
   for (const name of changes) {
     const world = await accessWorld(t);
@@ -134,12 +134,12 @@ test("US3: users who change themselves are answered, and all else that they have
     t.is(own.outcome, "open");
     world.answer();
     t.is(await own.ended, null, name);
-    // The connection is over with it.
+    // The connection ends with it.
     await until(() => world.server.connectionCount === 0);
   }
 });
 
-test("US3: a change of somebody else, by a node or with a certificate that expires ends unanswered", async (t) => {
+test("US3: a change of another user, by a node or with an expired certificate ends unanswered", async (t) => {
   const world = await accessWorld(t);
   world.user("ada", { role: "admin", mark: "mark" });
   const user = await world.channel(await userIdentityOf({ root: world.root, name: "ada", mark: "mark" }));
@@ -155,9 +155,9 @@ test("US3: a change of somebody else, by a node or with a certificate that expir
 });
 
 for (const name of ["swarm-manager", "swarm-ca"] as const) {
-  test(`U1: the certificate of a user who is called ${name} makes no manager, by OpenSSL or by the second look`, async (t) => {
+  test(`U1: the certificate of a user named ${name} makes nobody a manager, by OpenSSL or by the second check`, async (t) => {
     const root = await createRoot();
-    // Not valid yet: where OpenSSL refuses it for that, the certificate is looked at again.
+    // Not valid yet: if OpenSSL rejects it for that, the certificate is checked again.
     for (const nowMs of [Date.now(), Date.now() + 7_200_000]) {
       const { certificatePem, keyPem } = await userIdentityOf({ root, name, mark: "mark", nowMs });
       const sockets = new Set<TLSSocket>();
@@ -189,13 +189,13 @@ const callOf = (role: Role | null): CallContext => ({
 
 type AnyMethod = MethodDescriptor<unknown, unknown>;
 
-/** What a user of that role gets of a unary method, which answers with that. */
+/** The answer of a unary method that a user of that role gets. */
 async function answerOf(method: unknown, role: Role | null, request: unknown, response: unknown): Promise<unknown> {
   const served = forUsers(method as AnyMethod, { kind: "unary", run: () => Promise.resolve(response) });
   return served.kind === "unary" ? served.run(request, callOf(role)) : null;
 }
 
-/** What a user of that role is sent on a stream; or throws. */
+/** The messages of a stream that a user of that role gets; or throws. */
 function sentOf(method: unknown, role: Role | null, request: unknown, message: unknown): unknown {
   const sent: unknown[] = [];
   const handler: ServedMethod["handler"] = { kind: "server-stream", run: (_, sink) => sink.write(message) };
@@ -205,7 +205,7 @@ function sentOf(method: unknown, role: Role | null, request: unknown, message: u
   return sent[0];
 }
 
-test("US1: a read-only user looks at a rollout, and an operator steers it", async (t) => {
+test("US1: a read-only user reads a rollout, and an operator controls it", async (t) => {
   const { ControlRollout } = OperatorService.methods;
   for (const action of Object.values(ControlRolloutRequest_Action)) {
     const request = ControlRolloutRequest.create({ service: "web", action });
@@ -220,7 +220,7 @@ test("US1: a read-only user looks at a rollout, and an operator steers it", asyn
   }
 });
 
-test("US1: a read-only user sees what a task uses, and runs and signals nothing", (t) => {
+test("US1: a read-only user sees a task's resource usage, and runs and signals nothing", (t) => {
   const { Call } = TaskAccessService.methods;
   const stats = TaskStatsWish.create({ intervalMs: 1_000 });
   const requests = [
@@ -238,7 +238,7 @@ test("US1: a read-only user sees what a task uses, and runs and signals nothing"
   }
 });
 
-test("US1: what may not be asked of now may not be asked of the past", async (t) => {
+test("US1: a request that is denied for now is denied for the past", async (t) => {
   const { ReadAt } = OperatorService.methods;
   const ask = (role: Role | null, method: string) =>
     answerOf(ReadAt, role, ReadAtRequest.create({ version: 1, method }), ReadAtResponse.create({ version: 1 }));
@@ -294,7 +294,7 @@ const cluster = Cluster.create({
 const bytesOf = <T>(codec: { encode(message: T): Uint8Array }, message: unknown): string =>
   Buffer.from(codec.encode(message as T)).toString("latin1");
 
-test("RD2: a read-only user is shown no values in which passwords stand, and operators are", (t) => {
+test("RD2: a read-only user sees no values that may contain passwords, and operators do", (t) => {
   const services = [
     service,
     generic("exec", "", ExecSpec.encode(ExecSpec.create({ command: "run", env: [`PASSWORD=${secret}`] }))),
@@ -316,12 +316,12 @@ test("RD2: a read-only user is shown no values in which passwords stand, and ope
   t.deepEqual(shown.services[0]?.spec?.task?.logDriver?.options, { password: notShown });
   for (const role of ["operator", "admin"] as const)
     t.is(bytesOf(ListServicesResponse, shownTo(role, response)), before);
-  t.is(bytesOf(ListServicesResponse, response), before, "what others are sent is what it was");
-  // The store's objects are found again.
+  t.is(bytesOf(ListServicesResponse, response), before, "other callers get what they got before");
+  // The store's objects are unchanged.
   t.is(shownTo("read-only", ListServicesResponse.create({ services: [service] })).services[0], shown.services[0]);
 });
 
-test("RD2: nor of volumes, of what is watched, and of what once was", (t) => {
+test("RD2: nor those of volumes, of watched changes, and of the past", (t) => {
   const volume = VolumeSpec.create({ driver });
   t.false(bytesOf(VolumeSpec, shownTo("read-only", volume)).includes(secret));
   const watched = WatchMessage.create({
@@ -359,7 +359,7 @@ test("RD2: nor of volumes, of what is watched, and of what once was", (t) => {
   t.true(bytesOf(HistoryResponse, shownTo("operator", history)).includes(secret));
 });
 
-test("RD3: nobody below an admin is shown join tokens", (t) => {
+test("RD3: only an admin sees join tokens", (t) => {
   const response = GetClusterResponse.create({ cluster });
   for (const role of ["read-only", "operator"] as const) {
     const shown = shownTo(role, response);
@@ -371,7 +371,7 @@ test("RD3: nobody below an admin is shown join tokens", (t) => {
   t.is(cluster.rootCa?.joinTokens?.manager, "SWMTKN-m");
 });
 
-test("US2: what is read of the past is shown as what is read of now", async (t) => {
+test("US2: reads of the past are redacted like reads of the present", async (t) => {
   const { ReadAt } = OperatorService.methods;
   const { ListServices } = ControlService.methods;
   const past = ReadAtResponse.create({
@@ -388,7 +388,7 @@ test("US2: what is read of the past is shown as what is read of now", async (t) 
   t.is(await asked(null), past);
 });
 
-test("US2: through the server, a read-only user's answers and streams come without values, and a node's whole", async (t) => {
+test("US2: through the server, a read-only user's answers and streams come without values, and a node's are whole", async (t) => {
   const world = await accessWorld(t);
   world.user("ada", { role: "read-only", mark: "mark" });
   const event = WatchMessage.create({

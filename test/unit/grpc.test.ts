@@ -1,4 +1,4 @@
-// Calls as client and server see them: what arrives, what is refused with which status, and when a call is over.
+// Calls as client and server see them: what arrives, what is rejected with which status, and when a call is over.
 import { once } from "node:events";
 import { connect as connectHttp2 } from "node:http2";
 import { connect as connectTlsSocket } from "node:tls";
@@ -35,7 +35,7 @@ test("a handler sees who calls, from where and in which trace", async (t) => {
   t.is(handlers.calls[0]?.traceparent, traceparent);
 });
 
-test("what a handler refuses with arrives as it was said", async (t) => {
+test("a handler's error arrives unchanged", async (t) => {
   const { worker } = await world(t);
   await refused(
     t,
@@ -45,7 +45,7 @@ test("what a handler refuses with arrives as it was said", async (t) => {
   );
 });
 
-test("what a handler breaks on is logged, and only INTERNAL is told", async (t) => {
+test("a handler's exception is logged, and only INTERNAL is returned", async (t) => {
   const { worker, errors } = await world(t);
   await refused(
     t,
@@ -67,7 +67,7 @@ test("calls are counted by method and status", async (t) => {
   t.is(counts.get(`muster_grpc_calls_total ${Heartbeat.path} 3`), 1);
 });
 
-/** One call made of raw bytes; what comes back of headers and trailers together. */
+/** One call of raw bytes; the result has headers and trailers together. */
 async function raw(
   t: ExecutionContext,
   port: number,
@@ -108,7 +108,7 @@ test("malformed calls get the status that says what is wrong", async (t) => {
   t.like(await raw(t, port, {}, empty), { ":status": 200, "grpc-status": "0" });
   t.like(await raw(t, port, { ":path": "/no.such.Service/Method" }, empty), { "grpc-status": "12" });
   t.like(await raw(t, port, {}, Buffer.from([0, 0, 0, 0, 2, 0x0f, 0xff])), { "grpc-status": "3" }); // not protobuf
-  t.like(await raw(t, port, {}, Buffer.from([0, 0, 0, 0, 9, 1])), { "grpc-status": "3" }); // cut short
+  t.like(await raw(t, port, {}, Buffer.from([0, 0, 0, 0, 9, 1])), { "grpc-status": "3" }); // truncated
   t.like(await raw(t, port, {}, Buffer.from([1, 0, 0, 0, 0])), { "grpc-status": "12" }); // compressed
   t.like(await raw(t, port, {}, Buffer.alloc(0)), { "grpc-status": "12" }); // no request
   t.like(await raw(t, port, {}, Buffer.alloc(10)), { "grpc-status": "12" }); // two requests
@@ -117,7 +117,7 @@ test("malformed calls get the status that says what is wrong", async (t) => {
   t.like(await raw(t, port, { ":method": "GET" }, Buffer.alloc(0)), { ":status": 405 });
 });
 
-test("F1: a message over the limit is refused without taking it in, and the connection goes on", async (t) => {
+test("F1: a message over the limit is rejected without reading it, and the connection continues", async (t) => {
   const { worker, handlers } = await world(t);
   const channel = await worker();
   await refused(
@@ -128,7 +128,7 @@ test("F1: a message over the limit is refused without taking it in, and the conn
   t.is(handlers.calls.length, 0);
   const report = UpdateTaskStatusRequest.create({ sessionId: "x".repeat(3 * 1024 * 1024) });
   await t.notThrowsAsync(channel.unary(UpdateTaskStatus, report));
-  // A heartbeat has no use for as much.
+  // A heartbeat never needs as much.
   await refused(
     t,
     channel.unary(Heartbeat, HeartbeatRequest.create({ sessionId: "x".repeat(64 * 1024) })),
@@ -146,7 +146,7 @@ test("a deadline ends the call on both sides", async (t) => {
   );
   await until(() => handlers.aborted.length === 1);
   t.true(handlers.calls[0]?.signal.aborted);
-  // By the server's own clock too, for a client that only asks for it.
+  // Also by the server's own clock, for a client that only sends the header.
   const body = frame(HeartbeatRequest.encode(HeartbeatRequest.create({ sessionId: "wait" })));
   let answer: Record<string, unknown> | null = null;
   const identity = await identityOf({ root });

@@ -1,4 +1,4 @@
-// Configurations by a plugin's schema: the golden vectors of docs/reference/nomad-driver-protocol.md §3.6, then what is refused.
+// Configurations by a plugin's schema: the golden vectors of docs/reference/nomad-driver-protocol.md §3.6, then invalid ones.
 import { readFileSync } from "node:fs";
 import test from "ava";
 import {
@@ -23,7 +23,7 @@ import {
   type ConfigInput,
 } from "../../runtime/hclspec/index.ts";
 
-/** Expressions and their values as hex, or `error`; the interop test asks the libraries for the same. */
+/** Expressions and their values as hex, or `error`; the interop test compares them with the libraries. */
 const expressions = JSON.parse(
   readFileSync(new URL("../fixtures/hcl-expressions.json", import.meta.url), "utf8"),
 ) as readonly (readonly [string, string])[];
@@ -43,7 +43,7 @@ const vault = otherwise(
   "{ enabled = true }",
 );
 
-/** A single key, what is written, and the bytes. */
+/** A single key, its source text, and the bytes. */
 const vectors: readonly (readonly [Record<string, Spec> | Spec, ConfigInput, string])[] = [
   [{ s: attr("string") }, { s: "hi" }, "81a173a26869"],
   [{ s: attr("string") }, {}, "81a173c0"],
@@ -143,7 +143,7 @@ test("configurations are encoded byte for byte as Nomad encodes them", (t) => {
   }
 });
 
-test("templates are filled in from the environment, and their escapes stand for themselves", (t) => {
+test("templates are expanded from the environment, and their escapes are literal", (t) => {
   const scope = environmentScope({ NOMAD_TASK_NAME: "web", "meta.color": "red", "odd-name": "x" });
   const read = (s: string): unknown => {
     const outcome = encodeConfig(object({ s: attr("any") }), { s }, scope);
@@ -162,7 +162,7 @@ test("templates are filled in from the environment, and their escapes stand for 
   });
 });
 
-test("everything wrong with a configuration is told, each with its path", (t) => {
+test("every error in a configuration is reported with its path", (t) => {
   const spec = object({
     image: attr("string", "image", true),
     count: attr("number"),
@@ -197,7 +197,7 @@ test("everything wrong with a configuration is told, each with its path", (t) =>
   ]);
 });
 
-test("kinds that do not become each other are refused", (t) => {
+test("inconvertible kinds are rejected", (t) => {
   const refused: readonly (readonly [string, ConfigInput])[] = [
     ["number", "0x10"],
     ["number", true],
@@ -220,7 +220,7 @@ test("kinds that do not become each other are refused", (t) => {
   }
 });
 
-test("a schema that makes no sense is the plugin's fault, and said so", (t) => {
+test("an invalid schema is reported as the plugin's fault", (t) => {
   for (const spec of [
     object({ a: Spec.create() }),
     object({ a: attr("lizt(string)") }),
@@ -254,7 +254,7 @@ test("literals are expressions with functions and no variables", (t) => {
   t.throws(() => evaluate("x"), { message: /no variable named "x"/ });
 });
 
-test("expressions have the values that Nomad's libraries give them", (t) => {
+test("expressions evaluate to the values that Nomad's libraries give", (t) => {
   for (const [text, expected] of expressions) {
     const outcome = encodeConfig(object({ x: literal(text) }), {});
     // The object around the value is a map of one key.
@@ -264,7 +264,7 @@ test("expressions have the values that Nomad's libraries give them", (t) => {
   t.true(expressions.length > 150);
 });
 
-test("loops within loops visit no more elements than an agent has time for", (t) => {
+test("nested loops visit no more elements than an agent has time for", (t) => {
   const ten = "[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]";
   const nested = (depth: number): string => (depth === 0 ? "1" : `[for x${depth} in ${ten} : ${nested(depth - 1)}]`);
   t.notThrows(() => evaluate(nested(4)));
@@ -273,7 +273,7 @@ test("loops within loops visit no more elements than an agent has time for", (t)
   t.throws(() => evaluate(`[[]]${"[*]".repeat(10_000)}`), { message: /nested too deeply/ });
 });
 
-test("what Go writes is read, and what is cut short is not", (t) => {
+test("data written by Go is read, and truncated data is rejected", (t) => {
   const bytes = (hex: string): Uint8Array => Buffer.from(hex, "hex");
   t.deepEqual(unpack(bytes("82a161d1012ca162da000378797a")), { a: 300, b: "xyz" });
   t.is(unpack(bytes("cfffffffffffffffff")), 2n ** 64n - 1n);

@@ -1,4 +1,4 @@
-// Health checks of tasks that are no containers: the chart on virtual time, what is asked, and how it ends for the task.
+// Health checks of tasks that are not containers: the chart on virtual time, the checks, and the outcome for the task.
 import { createServer } from "node:http";
 import { once } from "node:events";
 import { connect, createServer as createTcpServer, type AddressInfo } from "node:net";
@@ -48,7 +48,7 @@ const bytes = (text: string) => new TextEncoder().encode(text);
 const every10s = { interval: seconds(10), timeout: seconds(3), retries: 3 };
 const overTcp = HealthCheck.create({ ...every10s, tcp: HealthTcp.create({ port: 80 }) });
 
-/** One check on virtual time; `looks` are the moments of the looks, in seconds from the start. */
+/** One check on virtual time; `looks` are the times of the checks, in seconds from the start. */
 class Bench {
   readonly clock = new SimClock();
   readonly news: HealthNews[] = [];
@@ -106,14 +106,14 @@ class Bench {
   }
 }
 
-test("what is not said is as in Docker", (t) => {
+test("unset values have Docker's defaults", (t) => {
   const times = { intervalMs: 30_000, timeoutMs: 30_000, retries: 3, startPeriodMs: 0, startIntervalMs: 5_000 };
   t.deepEqual(healthTimes(HealthCheck.create()), times);
   t.deepEqual(healthTimes(HealthCheck.create({ interval: seconds(0), timeout: seconds(0) })), times);
   t.is(healthTimes(HealthCheck.create({ interval: Duration.create({ nanos: 5e6 }) })).intervalMs, 5);
 });
 
-test("H1, H2: the first look comes after an interval, and so many failures in a row are the end", async (t) => {
+test("H1, H2: the first check comes after an interval, and this many failures in a row make a task unhealthy", async (t) => {
   const bench = new Bench(overTcp);
   await bench.pass(35);
   t.deepEqual(bench.looks, [10, 20, 30]);
@@ -134,7 +134,7 @@ test("H1, H2: the first look comes after an interval, and so many failures in a 
   ]);
 });
 
-test("H3: what begins within the start period counts for nothing, and is looked at more often", async (t) => {
+test("H3: checks that begin within the start period do not count, and are more frequent", async (t) => {
   const bench = new Bench(HealthCheck.patch(overTcp, { startPeriod: seconds(23), startInterval: seconds(4) }));
   bench.outcome = refused;
   await bench.pass(60);
@@ -146,7 +146,7 @@ test("H3: what begins within the start period counts for nothing, and is looked 
   );
   const well = new Bench(HealthCheck.patch(overTcp, { startPeriod: seconds(23), startInterval: seconds(4) }));
   await well.pass(30);
-  t.deepEqual(well.looks, [4, 14, 24], "once it is well the interval is the usual one");
+  t.deepEqual(well.looks, [4, 14, 24], "once healthy, the interval is the usual one");
   const begun = new Bench(
     HealthCheck.patch(overTcp, { startPeriod: seconds(5), startInterval: seconds(4), retries: 1 }),
   );
@@ -159,7 +159,7 @@ test("H3: what begins within the start period counts for nothing, and is looked 
   );
 });
 
-test("a look that takes too long has failed and is ended", async (t) => {
+test("a check that takes too long fails and is ended", async (t) => {
   const bench = new Bench(overTcp, true);
   bench.outcome = "hangs";
   await bench.pass(50);
@@ -168,7 +168,7 @@ test("a look that takes too long has failed and is ended", async (t) => {
   t.like(bench.news[0], { kind: "unhealthy", reason: "3 checks failed in a row, the last: took longer than 3 s" });
 });
 
-test("nothing is told, and nothing looked at, once it is stopped", async (t) => {
+test("nothing is reported or checked once it is stopped", async (t) => {
   const bench = new Bench(overTcp);
   bench.outcome = "hangs";
   await bench.pass(11);
@@ -179,7 +179,7 @@ test("nothing is told, and nothing looked at, once it is stopped", async (t) => 
   t.deepEqual(bench.news, []);
 });
 
-test("the task's own address is looked at where it has one", async (t) => {
+test("the check connects to the task's own address if it has one", async (t) => {
   const http = HealthHttp.create({ port: 8080, path: "/ready?x=1", host: "shop.example" });
   const bench = new Bench(HealthCheck.create({ ...every10s, retries: 1, http }));
   bench.address = "fd00::5";
@@ -213,7 +213,7 @@ test("a command is run by the task's driver, with the check's timeout", async (t
   });
 });
 
-test("H4: a driver that is not there counts neither way", async (t) => {
+test("H4: a check without a driver counts neither way", async (t) => {
   const bench = new Bench(HealthCheck.create({ ...every10s, retries: 1, command: ["true"] }));
   bench.exec = () => Promise.reject(new RpcError(Status.UNAVAILABLE, "the plugin is gone"));
   await bench.pass(35);
@@ -234,7 +234,7 @@ test("commands that a driver does not end do not pile up", async (t) => {
   });
 });
 
-test("a check reads as people wrote it", (t) => {
+test("a check is printed as people write it", (t) => {
   t.is(healthWords(HealthCheck.create({ command: ["/bin/sh", "-c", "curl -f x | grep y"] })), "curl -f x | grep y");
   t.is(healthWords(HealthCheck.create({ command: ["pg_isready", "-q"] })), "pg_isready -q");
   t.is(healthWords(HealthCheck.create({ http: HealthHttp.create({ port: 80, host: "a.b" }) })), "GET a.b:80/");
@@ -250,7 +250,7 @@ async function listening(t: ExecutionContext, server: ReturnType<typeof createTc
   return (server.address() as AddressInfo).port;
 }
 
-test("real looks: statuses, hosts, bodies and connections", async (t) => {
+test("real checks: statuses, hosts, bodies and connections", async (t) => {
   const hosts: string[] = [];
   const server = createServer((request, response) => {
     hosts.push(request.headers.host ?? "");
@@ -273,7 +273,7 @@ test("real looks: statuses, hosts, bodies and connections", async (t) => {
   t.deepEqual(await systemProbes.tcp({ address: "127.0.0.1", port }, signal), passed);
 });
 
-test("real looks at what does not listen, does not speak HTTP, or never answers", async (t) => {
+test("real checks of a target that does not listen, does not speak HTTP, or never answers", async (t) => {
   const free = createTcpServer();
   const port = await listening(t, free);
   free.close();
@@ -310,7 +310,7 @@ function checkedTask(check: HealthCheck) {
   return task("t1", { spec: TaskSpec.create({ generic: GenericRuntimeSpec.create({ kind: "exec", payload }) }) });
 }
 
-test("a task is STARTING until its check passes, tells why it does not, and fails when it is unhealthy", async (t) => {
+test("a task is STARTING until its check passes, reports why it does not, and fails when it is unhealthy", async (t) => {
   const world = await new World().serving();
   world.probe = async () => refused;
   world.assignAll(checkedTask(overTcp));
@@ -330,7 +330,7 @@ test("a task is STARTING until its check passes, tells why it does not, and fail
   t.deepEqual(new Set(world.statesOf("t1")), new Set(world.statesOf("t1").toSorted((a, b) => a - b)));
 });
 
-test("an agent that starts anew goes on: what ran is RUNNING, what was STARTING has still to pass", async (t) => {
+test("a restarted agent continues: a RUNNING task stays so, and a STARTING one has still to pass", async (t) => {
   const world = await new World().serving();
   world.assignAll(checkedTask(overTcp));
   await world.pass(15_000);
@@ -355,7 +355,7 @@ test("an agent that starts anew goes on: what ran is RUNNING, what was STARTING 
   t.is(other.machine.running().length, 1);
 });
 
-test("a driver that runs no commands in its tasks gets none that is checked by one", async (t) => {
+test("a driver that cannot run commands in its tasks gets no task with a command check", async (t) => {
   const plugin = { description: { capabilities: DriverCapabilities.create() } };
   const options = { kind: "plain", plugin, plugins: {}, networks: null } as unknown as PluginDriverOptions;
   const driver = new PluginDriver({ telemetry: {} } as unknown as DriverPluginPorts, options);
@@ -367,7 +367,7 @@ test("a driver that runs no commands in its tasks gets none that is checked by o
   });
 });
 
-test("R3: of several reports of one state that wait only the newest is sent", async (t) => {
+test("R3: of several queued reports of one state only the newest is sent", async (t) => {
   const reports = new StatusReports(() => t.fail());
   const sent: string[] = [];
   const answered = Promise.withResolvers<void>();
@@ -380,7 +380,7 @@ test("R3: of several reports of one state that wait only the newest is sent", as
   t.deepEqual(sent, ["starting", "answered 503", "started"]);
 });
 
-test("S45, L8: the simulation notices a task that runs unproven or unwell", (t) => {
+test("S45, L8: the simulation notices a task that runs unproven or unhealthy", (t) => {
   const task = Task.patch(checkedTask(overTcp), {
     status: TaskStatus.create({ state: TaskState.RUNNING }),
     desiredState: TaskState.RUNNING,
@@ -397,7 +397,7 @@ test("S45, L8: the simulation notices a task that runs unproven or unwell", (t) 
   t.is(
     findUnwell(store, drivers(false), () => false),
     null,
-    "a node that is away can do nothing about it",
+    "a disconnected node can do nothing about it",
   );
   t.is(
     findUnwell(store, drivers(true), () => true),

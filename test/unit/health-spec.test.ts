@@ -1,4 +1,4 @@
-// How a health check of a task that is no container is asked for, checked, shown, and explained while it is waited for.
+// How a health check of a non-container task is requested, validated, shown, and explained while it has not passed.
 import test from "ava";
 import { UsageError } from "../../cli/command.ts";
 import { driverPayload } from "../../cli/service/service-driver.ts";
@@ -34,7 +34,7 @@ const inContainer = (flags: CreateValues = {}) => newSpec({ name: "a", ...flags 
 const checkOf = (spec: ServiceSpec) => healthOf(spec.task);
 const seconds = (count: number) => Duration.create({ seconds: count });
 
-test("flags say what is checked and when, of a driver's tasks and of processes", (t) => {
+test("flags set what is checked and when, for driver tasks and processes", (t) => {
   for (const make of [onDriver, asProcess]) {
     t.is(checkOf(make()), null);
     const times = {
@@ -106,7 +106,7 @@ test("a container's check is its engine's: a command, as before", (t) => {
   t.deepEqual(inContainer({ "health-cmd": "x" }).task?.container?.healthcheck?.test, ["CMD-SHELL", "x"]);
 });
 
-test("an update changes what it names, replaces what is looked at, or takes the check away", (t) => {
+test("an update changes what it names, replaces the check's target, or removes the check", (t) => {
   const before = onDriver({ "health-http": ":80/a", "health-retries": "2" });
   const after = (flags: UpdateValues) => checkOf(changedSpec(before, flags));
   t.deepEqual(after({}), checkOf(before));
@@ -134,7 +134,7 @@ const flaws: readonly (readonly [Partial<HealthCheck>, RegExp])[] = [
 const driven = (health: HealthCheck) =>
   TaskSpec.create({ generic: driverPayload("mock", DriverSpec.create({ config: "{}", health })) });
 
-test("what a manager refuses names the field", (t) => {
+test("a manager's error names the field", (t) => {
   for (const [fields, message] of flaws) {
     const refusal = checkTaskSpec(driven(HealthCheck.create(fields)));
     t.regex(refusal?.message ?? "", message);
@@ -145,7 +145,7 @@ test("what a manager refuses names the field", (t) => {
   t.regex(checkTaskSpec(asProcess({ "health-tcp": ":0" }).task as TaskSpec)?.message ?? "", /port 0/);
 });
 
-test("inspect --pretty shows the check with what is the default", (t) => {
+test("inspect --pretty shows the check with its defaults", (t) => {
   const service = Service.create({ id: "s", spec: onDriver({ "health-http": ":80/a", "health-interval": "1500ms" }) });
   t.regex(
     prettyService(service, new Map(), 0),
@@ -153,7 +153,7 @@ test("inspect --pretty shows the check with what is the default", (t) => {
   );
 });
 
-test("the history tells what of a check has changed", (t) => {
+test("the history shows what has changed in a check", (t) => {
   const before = Service.create({ id: "s", spec: asProcess({ "health-tcp": ":80" }) });
   const spec = changedSpec(before.spec as ServiceSpec, { "health-retries": "9" });
   const { fields } = differenceOf("service", before, Service.patch(before, { spec }));
@@ -170,7 +170,7 @@ const node = Node.create({
 });
 const view = { node: () => node, nodeName: () => "one", slot: () => [], nowMs: 0 } as unknown as ExplainView;
 
-test("why names the check while it is waited for, what it found, and that an unhealthy task is being stopped", (t) => {
+test("why names the pending check and its result, and says that an unhealthy task is being stopped", (t) => {
   const spec = driven(HealthCheck.create({ http: HealthHttp.create({ port: 80 }), startPeriod: seconds(20) }));
   const task = (state: TaskState, message: string, err = "") =>
     Task.create({

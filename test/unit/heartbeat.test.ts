@@ -10,14 +10,14 @@ test("B1: every period is within the jitter of the cluster's", (t) => {
       fc.double({ min: 0, max: 1, maxExcluded: true, noNaN: true }),
       (nowMs, periodMs, chance) => {
         const next = nextHeartbeatMs(nowMs, periodMs, chance);
-        // A clock of 2e12 ms has a quarter of a microsecond.
+        // A clock of 2e12 ms has a resolution of a quarter of a microsecond.
         t.true(Math.abs(next - periodMs) <= jitterMs(periodMs) + 0.001, `${next} for ${periodMs}`);
       },
     ),
   );
 });
 
-test("B2: nodes are asked to come on common ticks, and on all of the jitter's", (t) => {
+test("B2: nodes are scheduled on common ticks, and on all of the jitter's", (t) => {
   const due = new Map<number, number>();
   for (let node = 0; node < 1_000; node += 1) {
     const nowMs = 1_750_000_000_000 + node * 0.731;

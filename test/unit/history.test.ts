@@ -47,7 +47,7 @@ import { until } from "../fixtures/until.ts";
 import { call, collectedStream } from "../support/manager.ts";
 import { readyNode, served, taskOf } from "../support/served.ts";
 
-/** The log of a test answers by the manager's clock. */
+/** A test's log answers by the manager's clock. */
 async function ticking(t: ExecutionContext): ReturnType<typeof served> {
   const world = await served(t);
   const timer = setInterval(() => world.manager.clock.advance(1), 1);
@@ -63,7 +63,7 @@ function web({ manager }: World): Service {
   return service;
 }
 
-/** Lines without times of day and ids of processes. */
+/** Lines without times of day and process ids. */
 function plain(lines: readonly string[]): readonly string[] {
   return lines.map((line) =>
     line
@@ -91,7 +91,7 @@ async function changed(world: World): Promise<void> {
   await muster("service", "rm", "web");
 }
 
-test("the history of a service tells its changes, who asked, and what its tasks did", async (t) => {
+test("the history of a service shows its changes, who requested them, and what its tasks did", async (t) => {
   const world = await ticking(t);
   await changed(world);
   const told = await world.muster("history", "service", "web");
@@ -122,7 +122,7 @@ test("the history of a service tells its changes, who asked, and what its tasks 
   t.true(slot.lines.includes("    error added: exit 3"));
 });
 
-test("a task's history tells who sent it a signal or ran something in it, though nothing of it changed", async (t) => {
+test("a task's history shows who signalled it or ran a command in it, although nothing of it changed", async (t) => {
   const world = await ticking(t);
   const { manager, muster } = world;
   await muster("service", "create", "-d", "--name", "web", "bb:1");
@@ -140,7 +140,7 @@ test("a task's history tells who sent it a signal or ran something in it, though
   t.regex(told, / task web\.1\S* asked by user-ada from 192\.0\.2\.9 with Muster\.Signal SIGHUP, written by /);
 });
 
-test("only a part of a history is told by time and number, and what was left out is said", async (t) => {
+test("a history can be limited by time and number, and states what was omitted", async (t) => {
   const world = await ticking(t);
   const { manager, muster } = world;
   const begin = manager.clock.now();
@@ -164,7 +164,7 @@ test("only a part of a history is told by time and number, and what was left out
   t.regex(crossed.remarks.join("\n"), /'since' is after 'until'/);
 });
 
-test("a name that was used again tells both apart by their ids; nothing known of that name is said", async (t) => {
+test("a reused name shows both objects with their ids; an unknown name is reported", async (t) => {
   const world = await ticking(t);
   const { muster } = world;
   const ids: string[] = [];
@@ -184,7 +184,7 @@ test("a name that was used again tells both apart by their ids; nothing known of
   t.regex((await muster("history", "things", "db")).remarks.join("\n"), /there is no history of 'things'/);
 });
 
-test("a history begins with what is kept, and says so", async (t) => {
+test("a history starts with the retained part, and says so", async (t) => {
   const world = await ticking(t);
   const { manager, muster, retained } = world;
   await muster("service", "create", "-d", "--name", "web", "bb:1");
@@ -200,7 +200,7 @@ test("a history begins with what is kept, and says so", async (t) => {
   t.true(told.lines.includes("    image bb:1 → bb:2"));
 });
 
-test("what is followed goes on where the past ends, without a gap or a repetition", async (t) => {
+test("a followed history continues after the past without a gap or a repetition", async (t) => {
   const world = await ticking(t);
   const { manager, muster, socket } = world;
   await muster("service", "create", "-d", "--name", "web", "bb:0");
@@ -248,7 +248,7 @@ const spec = ServiceSpec.create({
   task: TaskSpec.create({ container }),
 });
 
-test("fields are told by the words that flags have, lists by what came and went", (t) => {
+test("fields have the names of flags, and lists show what was added and removed", (t) => {
   const before = Service.create({ id: "s", spec });
   const after = Service.create({
     id: "s",
@@ -295,7 +295,7 @@ test("fields are told by the words that flags have, lists by what came and went"
   });
 });
 
-test("content, keys and tokens are never told, only that they changed", (t) => {
+test("content, keys and tokens are never shown, only that they changed", (t) => {
   const canary = "the canary sings";
   const data = Buffer.from(canary);
   const annotations = Annotations.create({ name: "key" });
@@ -328,7 +328,7 @@ test("content, keys and tokens are never told, only that they changed", (t) => {
   for (const hidden of [canary, data.toString("base64"), data.join(",")]) t.false(text.includes(hidden));
 });
 
-test("a node tells when it was lost and found, with the reason", (t) => {
+test("a node's history shows when it was lost and found, with the reason", (t) => {
   const down = NodeStatus.create({ state: NodeStatus_State.DOWN, message: "heartbeat failure" });
   const { fields } = differenceOf("node", readyNode("n1", "a"), Node.patch(readyNode("n1", "a"), { status: down }));
   t.deepEqual(
@@ -340,7 +340,7 @@ test("a node tells when it was lost and found, with the reason", (t) => {
   );
 });
 
-test("enums, byte counts and pairs of a spec are told in words", (t) => {
+test("enums, byte counts and pairs of a spec are shown in words", (t) => {
   const told = (kind: "service" | "volume", object: Service & Volume): readonly string[] =>
     differenceOf(kind, null, object).fields.map(({ field, new: now }) => `${field} ${now}`);
   const volume = Volume.create({

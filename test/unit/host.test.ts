@@ -42,7 +42,7 @@ function newHost(): { host: Host; clock: SimClock; crashes: string[] } {
   return { host: new Host({ clock, telemetry, onCrash: (id) => crashes.push(id) }), clock, crashes };
 }
 
-test("an inspector sees the transitions of actors started before and after it, and none once it is gone (H3)", (t) => {
+test("an inspector sees the transitions of actors started before and after it, and none once it is removed (H3)", (t) => {
   const { host } = newHost();
   const before = host.start(lampMachine, "lamp/before", undefined);
   const seen: Inspection[] = [];
@@ -63,7 +63,7 @@ test("an inspector sees the transitions of actors started before and after it, a
   t.is(seen.length, count);
 });
 
-test("an actor whose effect throws is reported, is gone, and its id is free (H1, H2)", (t) => {
+test("an actor whose effect throws is reported and removed, and its id is free (H1, H2)", (t) => {
   const { host, crashes } = newHost();
   const { actor } = host.start(lampMachine, "lamp/1", undefined);
   t.throws(() => host.start(lampMachine, "lamp/1", undefined), { message: /H2/ });
@@ -81,7 +81,7 @@ test("an event that no state handles does not stop an actor", (t) => {
   t.deepEqual(crashes, []);
 });
 
-test("many actors live beside one another: each has its own timers, and its end is nobody else's", (t) => {
+test("actors are independent: each has its own timers, and the end of one does not affect others", (t) => {
   const { host, clock } = newHost();
   const kettles = Array.from({ length: 200 }, (_, at) => host.start(kettleMachine, `kettle/${at}`, undefined));
   const seen: string[] = [];
@@ -98,7 +98,7 @@ test("many actors live beside one another: each has its own timers, and its end 
   t.true(kettles.every(({ actor }) => actor.getSnapshot().status === "stopped"));
 });
 
-test("as many actors as a system takes share it, and one that has lost all of them is not used again (Y1, Y2)", (t) => {
+test("a fixed number of actors share a system, and one that has lost all of them is not reused (Y1, Y2)", (t) => {
   const systems = new ActorSystems(new SimClock(), (id) => t.fail(id));
   const entered = Array.from({ length: 130 }, () => systems.enter());
   t.is(new Set(entered).size, 3);

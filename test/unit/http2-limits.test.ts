@@ -1,4 +1,4 @@
-// What one connection may cost the server: bytes that it keeps, header lists, frames that carry nothing, answers nobody reads.
+// What one connection may cost the server: retained bytes, header lists, frames without content, unread answers.
 import { duplexPair } from "node:stream";
 import test from "ava";
 import { ByteBudget } from "../../edges/grpc/admission/byte-budget.ts";
@@ -104,14 +104,14 @@ const begin = (streamId: number, block: Buffer = request): Buffer =>
   frame(FrameType.HEADERS, endHeaders, streamId, block);
 const data = (streamId: number, bytes: number): Buffer => frame(FrameType.DATA, 0, streamId, Buffer.alloc(bytes));
 
-/** Codes of the resets that were sent, by stream. */
+/** Codes of sent resets, by stream. */
 function resets(served: { sent(type: number): readonly Sent[] }): [number, number][] {
   return served.sent(FrameType.RST_STREAM).map(({ streamId, payload }) => [streamId, payload.readUInt32BE(0)]);
 }
 const goAway = (served: { sent(type: number): readonly Sent[] }): number | null =>
   served.sent(FrameType.GOAWAY)[0]?.payload.readUInt32BE(4) ?? null;
 
-test("S2: no window reopens for what is kept of an unfinished message, and both do when it is used up", async (t) => {
+test("S2: no window reopens for retained bytes of an unfinished message, and both do when it is consumed", async (t) => {
   const served = serve({ limits: anonymousLimits });
   await served.send(begin(1), data(1, 16 * kib), data(1, 16 * kib), data(1, 15 * kib));
   t.deepEqual(served.sent(FrameType.WINDOW_UPDATE), []);
@@ -126,17 +126,17 @@ test("S2: no window reopens for what is kept of an unfinished message, and both 
   );
 });
 
-test("a stream that sends more than its window is reset, also where the connection's has room", async (t) => {
+test("a stream that exceeds its window is reset, even if the connection's window is open", async (t) => {
   const served = serve({ limits: { ...knownLimits, streamWindowBytes: 65_535 } });
   await served.send(begin(1), ...Array.from({ length: 5 }, () => data(1, 16 * kib)));
   t.deepEqual(resets(served)[0], [1, ErrorCode.FLOW_CONTROL_ERROR]);
 });
 
-test("a connection that sends more than its window ends, also where its streams have room", async (t) => {
+test("a connection that exceeds its window ends, even if its streams' windows are open", async (t) => {
   const limits = { ...knownLimits, streamWindowBytes: 1024 * kib, connectionWindowBytes: 65_535 };
   const served = serve({ limits });
   await served.send(begin(1));
-  // Reads nothing, so that no window opens again.
+  // Reads nothing, so that no window reopens.
   served.streams[0]?.pause();
   await served.send(data(1, 16 * kib), data(1, 16 * kib), data(1, 16 * kib), data(1, 16 * kib - 1));
   t.is(goAway(served), null);
@@ -144,7 +144,7 @@ test("a connection that sends more than its window ends, also where its streams 
   t.is(goAway(served), ErrorCode.FLOW_CONTROL_ERROR);
 });
 
-test("a request whose content is not as long as it says is reset", async (t) => {
+test("a request whose content does not have the declared length is reset", async (t) => {
   const promising = (bytes: number): Buffer => Buffer.concat([request, literal("content-length", String(bytes))]);
   const endStream = 1;
   const served = serve();
@@ -162,12 +162,12 @@ test("a request whose content is not as long as it says is reset", async (t) => 
   ]);
 });
 
-test("N3: when unfinished messages have used up the connection's window, the largest goes and the others go on", async (t) => {
+test("N3: when unfinished messages have used up the connection's window, the largest is reset and the others continue", async (t) => {
   const served = serve({ limits: anonymousLimits });
   await served.send(begin(1), begin(3), data(1, 16 * kib), data(1, 16 * kib), data(3, 16 * kib), data(3, 8 * kib));
   t.deepEqual(resets(served), [[1, ErrorCode.ENHANCE_YOUR_CALM]]);
   t.is(goAway(served), null);
-  // What it held has been given back, so that the other stream can be completed.
+  // Its bytes have been released, so that the other stream can complete.
   t.is(
     served
       .sent(FrameType.WINDOW_UPDATE)
@@ -177,7 +177,7 @@ test("N3: when unfinished messages have used up the connection's window, the lar
   );
 });
 
-test("B1: when all connections hold more than their budget, the one that holds the most ends", async (t) => {
+test("B1: when all connections hold more than their budget, the largest one ends", async (t) => {
   const budget = new ByteBudget(40 * kib);
   const [small, large, third] = [serve({ budget }), serve({ budget }), serve({ budget })];
   await small.send(begin(1), data(1, 8 * kib));
@@ -194,7 +194,7 @@ test("B1: when all connections hold more than their budget, the one that holds t
   t.is(budget.bytes, 0);
 });
 
-test("bytes held for a paused stream are in the budget too, and come back when it goes on", async (t) => {
+test("bytes held for a paused stream count in the budget too, and are released when it resumes", async (t) => {
   const budget = new ByteBudget(1024 * kib);
   const served = serve({ budget });
   served.kept[0] = 0;
@@ -206,7 +206,7 @@ test("bytes held for a paused stream are in the budget too, and come back when i
   t.is(budget.bytes, 0);
 });
 
-test("more streams than an anonymous peer may have are refused, and each counts for some bytes", async (t) => {
+test("streams beyond an anonymous peer's limit are refused, and each counts for some bytes", async (t) => {
   const budget = new ByteBudget(1024 * kib);
   const served = serve({ limits: anonymousLimits, budget });
   const { concurrentStreamsMax: most, streamCostBytes } = anonymousLimits;
@@ -221,7 +221,7 @@ test("more streams than an anonymous peer may have are refused, and each counts 
   t.is(budget.bytes, (most - 1) * streamCostBytes);
 });
 
-test("window updates of a byte, priorities and unknown frames are a flood too", async (t) => {
+test("window updates of one byte, priorities and unknown frames are a flood too", async (t) => {
   const one = Buffer.from([0, 0, 0, 1]);
   const floods: readonly Buffer[] = [
     frame(FrameType.WINDOW_UPDATE, 0, 0, one),
@@ -235,11 +235,11 @@ test("window updates of a byte, priorities and unknown frames are a flood too", 
   }
 });
 
-test("Q1: of a header list over its limit no more text is judged than the limit, however often a field is named", (t) => {
+test("Q1: of a header list over its limit no more text is checked than the limit, however often a field is repeated", (t) => {
   const headers = new RequestHeaders();
   let judged = 0;
   const value = "x".repeat(4_000);
-  // The value is asked for by whoever judges it, and once by whoever counts its bytes.
+  // The checker reads the value, and the byte counter reads it once.
   const field = {
     name: "x-long",
     get value() {
@@ -252,10 +252,10 @@ test("Q1: of a header list over its limit no more text is judged than the limit,
   t.true(judged < 16_000 + 2 * Math.ceil(headerListBytesMax / 4_000) + 2, `${judged}`);
 });
 
-test("header lists over their limit cost as many resets as they are worth, and end the connection", async (t) => {
+test("header lists over their limit cost a proportional number of resets, and end the connection", async (t) => {
   const long = Buffer.concat([
     request,
-    // A field of 4,000 bytes enters the table once, and is named 4,000 times by a byte each.
+    // A field of 4,000 bytes enters the table once, and is referenced 4,000 times by a byte each.
     Buffer.concat([Buffer.from([0x40]), text("x-long"), Buffer.from([0x7f, 0xa1, 0x1e]), Buffer.alloc(4_000, 0x61)]),
     Buffer.alloc(4_000, 0x80 | 62),
   ]);
@@ -268,7 +268,7 @@ test("header lists over their limit cost as many resets as they are worth, and e
   t.is(goAway(served), ErrorCode.ENHANCE_YOUR_CALM);
 });
 
-test("a peer that does not read its acknowledgements is cut off", async (t) => {
+test("a peer that does not read its acknowledgements is disconnected", async (t) => {
   const limits = { ...anonymousLimits, rates: { ...anonymousLimits.rates, pings: { burst: 1e6, perSecond: 1 } } };
   const served = serve({ limits, reads: false });
   const pings = Buffer.concat(Array.from({ length: 1_000 }, () => frame(FrameType.PING, 0, 0, Buffer.alloc(8))));
@@ -276,7 +276,7 @@ test("a peer that does not read its acknowledgements is cut off", async (t) => {
   t.true(served.socket.destroyed);
 });
 
-test("what a sink holds for a peer that does not read is bounded, for itself and with the connection's other streams", async (t) => {
+test("data held by a sink for a peer that does not read is bounded, alone and with the connection's other streams", async (t) => {
   const served = serve({ limits: { ...knownLimits, queuedBytesMax: 3 * 1024 * kib } });
   await served.send(begin(1), begin(3), begin(5));
   const piece = new Uint8Array(1024 * kib);
@@ -303,7 +303,7 @@ test("what a sink holds for a peer that does not read is bounded, for itself and
   first.write(null);
   first.write(null);
   second.write(null);
-  // Full, but nothing of its own waits behind it.
+  // Full, although none of its own data is queued behind it.
   t.is(served.connection.queuedBytes, 3 * 1024 * kib);
   first.write(null);
   t.false(served.streams[1]?.isClosed);
@@ -317,7 +317,7 @@ test("what a sink holds for a peer that does not read is bounded, for itself and
   );
 });
 
-test("T1: a peer whose kind has used up its time is read again when time has come back", async (t) => {
+test("T1: a peer whose class has used up its time is read again when time is available", async (t) => {
   let now = 0;
   const paused: string[] = [];
   const time = new TimeShare(

@@ -1,4 +1,4 @@
-// HTTP/2 against what its peers may send: vectors, every way of cutting the bytes, garbage, and floods.
+// HTTP/2 against what its peers may send: vectors, every split of the bytes, garbage, and floods.
 import { duplexPair, type Duplex } from "node:stream";
 import test from "ava";
 import fc from "fast-check";
@@ -35,7 +35,7 @@ interface Served {
   readonly bodies: string[];
   /** Frames that the server has sent, as type and payload. */
   frames(): { readonly type: number; readonly payload: Buffer }[];
-  /** Error code of the GOAWAY; null when none came. */
+  /** Error code of the GOAWAY; null if none arrived. */
   goAway(): number | null;
   closed(): boolean;
 }
@@ -86,7 +86,7 @@ function serve(): Served {
   };
 }
 
-/** A header block of literals that are not indexed. */
+/** A header block of literals without indexing. */
 function block(fields: Readonly<Record<string, string>>): Buffer {
   const text = (value: string): Buffer => Buffer.concat([Buffer.from([value.length]), Buffer.from(value)]);
   return Buffer.concat(Object.entries(fields).flatMap(([name, value]) => [Buffer.from([0]), text(name), text(value)]));
@@ -142,7 +142,7 @@ test("HPACK evicts from a small table as in RFC 7541 C.5", (t) => {
   ]);
 });
 
-test("requests are the same however their bytes are cut, header blocks in any number of frames", async (t) => {
+test("requests are parsed the same however their bytes are split, with header blocks in any number of frames", async (t) => {
   await fc.assert(
     fc.asyncProperty(
       fc.array(fc.nat(400), { maxLength: 20 }),
@@ -254,7 +254,7 @@ test("floods end with ENHANCE_YOUR_CALM: pings, settings, empty data, rapid rese
   );
 });
 
-test("a client that sends more than its window, or breaks framing, is told so", async (t) => {
+test("a client that exceeds its window, or breaks framing, gets an error", async (t) => {
   const violation = async (...bytes: readonly Buffer[]): Promise<number | null> => {
     const served = serve();
     served.client.write(Buffer.concat([preface, settings, ...bytes]));
@@ -280,9 +280,9 @@ interface Asked {
   readonly connection: ClientConnection;
   /** The peer's end of the wire. */
   readonly server: Duplex;
-  /** Frames that the client has sent behind its preface. */
+  /** Frames that the client has sent after its preface. */
   frames(): { readonly type: number; readonly streamId: number; readonly flags: number; readonly payload: Buffer }[];
-  /** Starts a call; its log grows with what becomes of it. */
+  /** Starts a call; its log grows with its events. */
   ask(path: string): { readonly log: string[]; readonly stream: Http2Stream | null };
 }
 
@@ -332,7 +332,7 @@ function ask(): Asked {
   };
 }
 
-test("a client's requests decode to what they say, the repeated ones in a few bytes", async (t) => {
+test("a client's requests decode to their content, and repeated ones take few bytes", async (t) => {
   const asked = ask();
   const paths = [
     "/a/One",
@@ -362,7 +362,7 @@ test("a client's requests decode to what they say, the repeated ones in a few by
   asked.connection.destroy();
 });
 
-test("a peer with a small table is sent literals, after being told that its table is empty", async (t) => {
+test("a peer with a small table gets literals, after a notice that its table is empty", async (t) => {
   const asked = ask();
   asked.ask("/a/One");
   await turns();
@@ -379,7 +379,7 @@ test("a peer with a small table is sent literals, after being told that its tabl
   asked.connection.destroy();
 });
 
-test("L2: calls beyond what the peer takes wait in order, and one that is cancelled meanwhile never begins", async (t) => {
+test("L2: calls beyond the peer's limit wait in order, and one cancelled meanwhile never starts", async (t) => {
   const asked = ask();
   asked.server.write(frame(FrameType.SETTINGS, 0, 0, hex("0003 00000001")));
   await turns();
@@ -400,7 +400,7 @@ test("L2: calls beyond what the peer takes wait in order, and one that is cancel
   asked.connection.destroy();
 });
 
-test("L3: after a GOAWAY the calls that the peer takes go on, the others end as refused, and nothing begins", async (t) => {
+test("L3: after a GOAWAY the accepted calls continue, the others end as refused, and none starts", async (t) => {
   const asked = ask();
   asked.server.write(settings);
   const taken = asked.ask("/a/Taken");
@@ -416,7 +416,7 @@ test("L3: after a GOAWAY the calls that the peer takes go on, the others end as 
   asked.connection.destroy();
 });
 
-test("a request larger than the peer's windows goes on as they open, and ends once", async (t) => {
+test("a request larger than the peer's windows continues as they open, and ends once", async (t) => {
   const asked = ask();
   asked.server.write(settings);
   await turns();

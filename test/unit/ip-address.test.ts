@@ -1,4 +1,4 @@
-// IP addresses: what is one and what is none, beside Node's own reading of them.
+// IP addresses: which strings are valid, compared with Node's own parser.
 import { isIP } from "node:net";
 import test from "ava";
 import fc from "fast-check";
@@ -6,7 +6,7 @@ import { containsRange, parseAddress, parseCidr } from "../../runtime/ip-address
 
 const pieces = ["0", "1", "ff", "abcd", "12345", "::", ":", ".", "1.2.3.4", "255", "256", "01", "g", "A"];
 
-test("an address is what Node takes for one, whichever signs stand in it", (t) => {
+test("an address is valid if Node accepts it, whichever characters it has", (t) => {
   const texts = fc.array(fc.constantFrom(...pieces), { minLength: 1, maxLength: 12 }).map((parts) => parts.join(""));
   const groups = fc.array(fc.constantFrom("0", "ff", "1.2.3.4", "", ""), { minLength: 1, maxLength: 9 });
   const either = fc.oneof(
@@ -23,14 +23,14 @@ test("an address is what Node takes for one, whichever signs stand in it", (t) =
   );
 });
 
-test("an IPv4 address stands at the end of an IPv6 address only", (t) => {
+test("an IPv4 address is allowed only at the end of an IPv6 address", (t) => {
   t.is(parseAddress("::ffff:1.2.3.4")?.value, 0xffff_0102_0304n);
   t.is(parseAddress("1:2:3:4:5:6:1.2.3.4")?.family, 6);
   for (const text of ["1.2.3.4::", "1.2.3.4::1", "1:1.2.3.4::1.2.3.4", "::1.2.3.4:1"]) t.is(parseAddress(text), null);
   t.is(parseCidr("1.2.3.4::/64"), null);
 });
 
-test("a prefix has its bits behind the length cleared, and contains what begins as it does", (t) => {
+test("a prefix has its host bits cleared, and contains the addresses that begin with it", (t) => {
   t.deepEqual(parseCidr("10.1.2.3/8"), { family: 4, value: 0x0a00_0000n, length: 8 });
   const outer = parseCidr("fd00::/8");
   const inner = parseCidr("fd00:1::/32");

@@ -1,4 +1,4 @@
-// Jobs from their specs to their ends: every actor of the orchestration, a real replica, nodes that behave.
+// Jobs from their specs to completion: every actor of the orchestration, a real replica, nodes that behave.
 import test from "ava";
 import { jobLabel } from "../../machines/orchestration/jobs/labels.ts";
 import { taskName } from "../../machines/list-filters.ts";
@@ -50,7 +50,7 @@ function counts(cluster: TestCluster): string {
   return `${running}/${desired} (${completed})`;
 }
 
-test("a replicated job fills its slots from 0, no more at once than it may, until all are done", async (t) => {
+test("a replicated job fills its slots from 0, never more at once than allowed, until all are done", async (t) => {
   const cluster = await testCluster(["n1", "n2"]);
   await addJob(cluster, slots(2, 5));
   t.deepEqual(jobPicture(cluster), ["0:RUNNING@n1", "1:RUNNING@n2"]);
@@ -69,7 +69,7 @@ test("a replicated job fills its slots from 0, no more at once than it may, unti
     jobPicture(cluster).map((line) => line.split("@")[0]),
     ["0:COMPLETE", "1:COMPLETE", "2:COMPLETE", "3:COMPLETE", "4:COMPLETE"],
   );
-  t.is(counts(cluster), "0/0 (5)", "a finished job shows what it has completed, and wants nothing");
+  t.is(counts(cluster), "0/0 (5)", "a finished job shows its completed tasks, and wants none");
   t.is(cluster.orchestration.explainService("job")[0]?.waitingFor, "nothing: the job has succeeded, 5 of 5 done");
 });
 
@@ -82,7 +82,7 @@ test("slot 0 of a job is named like the other slots", async (t) => {
   );
 });
 
-test("a slot that fails is tried again after the delay, as often as its policy says, and then given up", async (t) => {
+test("a failed slot is retried after the delay, as often as its policy allows, and then abandoned", async (t) => {
   const cluster = await testCluster(["n1", "n2"]);
   cluster.outcome = (task) => (task.slot === 0 ? TaskState.FAILED : TaskState.COMPLETE);
   await addJob(cluster, slots(1, 3), policy(2));
@@ -90,7 +90,7 @@ test("a slot that fails is tried again after the delay, as often as its policy s
   await cluster.run(10_000);
   const tries = cluster.tasks("job").filter(({ slot }) => slot === 0);
   t.is(tries.length, 3);
-  t.is(counts(cluster), "0/0 (2)", "the other slots were done all the same");
+  t.is(counts(cluster), "0/0 (2)", "the other slots completed anyway");
   const [why] = cluster.orchestration.explainService("job");
   t.is(why?.waitingFor, "nothing: the job has failed, 2 of 3 done and 1 given up");
   cluster.changeLeader();
@@ -107,10 +107,10 @@ test("attempts of one slot are not charged to another, nor to its next iteration
   await updateJob(cluster, (spec) => spec);
   await cluster.run(10_000);
   const ofNext = cluster.tasks("job").filter((task) => task.jobIteration?.index === 1);
-  t.is(ofNext.length, 4, "an update that changes nothing does the work again");
+  t.is(ofNext.length, 4, "an update that changes nothing repeats the work");
 });
 
-test("a job treats any as on-failure, and none as never again", async (t) => {
+test("a job treats any as on-failure, and none as no retry", async (t) => {
   const cluster = await testCluster(["n1"]);
   cluster.outcome = () => TaskState.COMPLETE;
   await addJob(cluster, slots(1, 1), policy(0, RestartPolicy_RestartCondition.ANY));
@@ -126,7 +126,7 @@ test("a job treats any as on-failure, and none as never again", async (t) => {
   t.is(cluster.tasks("job").filter((task) => task.jobIteration?.index === 1).length, 1);
 });
 
-test("an update does the work again, and waits for what the last iteration still runs", async (t) => {
+test("an update repeats the work, and waits for the running tasks of the last iteration", async (t) => {
   const cluster = await testCluster(["n1"]);
   await addJob(cluster, slots(2, 4));
   cluster.stops = () => false;
@@ -145,11 +145,11 @@ test("an update does the work again, and waits for what the last iteration still
   t.is(
     cluster.tasks("job").filter((task) => task.jobIteration?.index === 1).length,
     2,
-    "what does not stop is waited for no longer than a minute",
+    "a task that does not stop is awaited for a minute at most",
   );
 });
 
-test("of earlier iterations nothing stays in slots and on nodes that are no more", async (t) => {
+test("nothing of earlier iterations stays in removed slots and nodes", async (t) => {
   const cluster = await testCluster(["n1", "n2"]);
   cluster.outcome = () => TaskState.COMPLETE;
   await addJob(cluster, slots(5, 5));
@@ -166,13 +166,13 @@ test("of earlier iterations nothing stays in slots and on nodes that are no more
     );
 });
 
-test("a lost node's slot is done elsewhere, and a success that comes late counts once", async (t) => {
+test("a lost node's slot is done elsewhere, and a late success counts once", async (t) => {
   const cluster = await testCluster(["n1", "n2"]);
   await addJob(cluster, slots(1, 1));
   const [task] = cluster.tasks("job");
   await cluster.killNode(task!.nodeId);
   t.deepEqual(jobPicture(cluster), [`0:RUNNING@${task!.nodeId === "n1" ? "n2" : "n1"}`]);
-  // The node is back and says that the work had been done.
+  // The node is back and reports that the work was done.
   await cluster.report(task!, TaskState.COMPLETE);
   await cluster.run(1_000);
   t.is(counts(cluster), "0/0 (1)");
@@ -180,7 +180,7 @@ test("a lost node's slot is done elsewhere, and a success that comes late counts
   t.is(cluster.tasks("job").length, 2);
 });
 
-test("a paused job starts nothing and forgets nothing, a stopped one ends what runs, a resumed one goes on", async (t) => {
+test("a paused job starts nothing and forgets nothing, a stopped one ends its tasks, and a resumed one continues", async (t) => {
   const cluster = await testCluster(["n1"]);
   await addJob(cluster, slots(2, 4));
   const [first] = cluster.tasks("job");
@@ -205,7 +205,7 @@ test("a paused job starts nothing and forgets nothing, a stopped one ends what r
   );
 });
 
-test("what never is to be tried again has not failed by being stopped, drained or lost, and is done when that is over", async (t) => {
+test("a task without retries that is stopped, drained or lost has not failed, and completes afterwards", async (t) => {
   const never = policy(0, RestartPolicy_RestartCondition.NONE);
   const explanation = (cluster: TestCluster): string =>
     cluster.orchestration.explainService("job")[0]?.waitingFor ?? "";
@@ -235,7 +235,7 @@ test("what never is to be tried again has not failed by being stopped, drained o
   t.deepEqual(jobPicture(cluster), [first?.nodeId === "n1" ? "0:RUNNING@n2" : "0:RUNNING@n1"]);
 });
 
-test("a job with a time to live goes when that is over after its end, also under another leader", async (t) => {
+test("a job with a time to live is removed when that has passed since its end, also under another leader", async (t) => {
   const cluster = await testCluster(["n1"]);
   cluster.outcome = () => TaskState.COMPLETE;
   await addJob(cluster, { ...slots(1, 1), ...withLabels({ [jobLabel.ttl]: "30s" })(jobSpec()) });
@@ -249,7 +249,7 @@ test("a job with a time to live goes when that is over after its end, also under
   t.is(cluster.store.count("task"), 0);
 });
 
-test("a job that failed in each slot keeps no more history than the cluster says, and what it needs", async (t) => {
+test("a job that failed in each slot keeps only the configured history and what it needs", async (t) => {
   const cluster = await testCluster(["n1"]);
   cluster.seed(
     "cluster",
@@ -267,12 +267,12 @@ test("a job that failed in each slot keeps no more history than the cluster says
       .filter(({ slot }) => slot > 0)
       .map((task) => task.status?.state),
     [TaskState.COMPLETE, TaskState.COMPLETE],
-    "R2: what is done stays, or it would be done again",
+    "R2: completed tasks stay, or they would be repeated",
   );
   t.true(cluster.tasks("job").length <= 4, `${cluster.tasks("job").length} tasks`);
 });
 
-test("a global job runs once on each node that it asks for, also on one that joins later", async (t) => {
+test("a global job runs once on each matching node, also on one that joins later", async (t) => {
   const cluster = await testCluster(["n1", "n2"]);
   cluster.outcome = () => TaskState.COMPLETE;
   const placement = Placement.create({ constraints: ["node.labels.disk!=none"] });
@@ -300,12 +300,12 @@ test("a global job's attempts are counted by node, and end there", async (t) => 
   t.deepEqual([on("n1"), on("n2")], [3, 1]);
 });
 
-test("a global job's task waits on a node that is silent, leaves one that is drained, and comes back to it", async (t) => {
+test("a global job's task stays on a silent node, leaves a drained one, and comes back to it", async (t) => {
   const cluster = await testCluster(["n1", "n2"]);
   await addJob(cluster, everywhere);
   await cluster.killNode("n1");
   await cluster.run(10_000);
-  t.deepEqual(jobPicture(cluster), ["0:RUNNING@n1", "0:RUNNING@n2"], "J7: nobody else can do it");
+  t.deepEqual(jobPicture(cluster), ["0:RUNNING@n1", "0:RUNNING@n2"], "J7: no other node can do it");
   cluster.alive.add("n1");
   await cluster.changeNode("n1", { status: NodeStatus.create({ state: NodeStatus_State.READY }) });
   await cluster.changeNode("n2", { spec: NodeSpec.create({ availability: NodeSpec_Availability.DRAIN }) });
@@ -325,7 +325,7 @@ test("a global job's task waits on a node that is silent, leaves one that is dra
   );
 });
 
-test("a global job is done without a node that stays silent, and what the node did meanwhile counts when it is back", async (t) => {
+test("a global job completes without a node that stays silent, and the node's work counts when it is back", async (t) => {
   const cluster = await testCluster(["n1", "n2"]);
   const explanation = (): string => cluster.orchestration.explainService("job")[0]?.waitingFor ?? "";
   await addJob(cluster, everywhere);
@@ -347,7 +347,7 @@ test("a global job is done without a node that stays silent, and what the node d
   t.is(cluster.tasks("job").filter(({ status }) => status?.state === TaskState.RUNNING).length, 0);
 });
 
-test("a global job's task that a silent node did not finish is stopped when it is back, and done again there", async (t) => {
+test("a global job's task that a silent node did not finish is stopped when it is back, and repeated there", async (t) => {
   const cluster = await testCluster(["n1"]);
   await addJob(cluster, everywhere);
   await cluster.killNode("n1");
@@ -371,7 +371,7 @@ test("a removed job leaves nothing", async (t) => {
   t.deepEqual(
     cluster.tasks("job").map(({ nodeId }) => nodeId),
     ["n3"],
-    "what a lost node may still run is known until it says",
+    "a lost node's possibly running tasks are remembered until it reports",
   );
   t.deepEqual(
     [...cluster.env.host.ids()].filter((id) => id.startsWith("job/")),
@@ -388,7 +388,7 @@ test("a removed job leaves nothing of tasks that never had a node", async (t) =>
   t.is(cluster.store.count("task"), 0);
 });
 
-test("a thousand slots are worked off with never more than allowed at once", async (t) => {
+test("a thousand slots are completed with never more than allowed at once", async (t) => {
   const cluster = await testCluster(["n1"]);
   let most = 0;
   const watch = cluster.store.watch(() => {

@@ -4,7 +4,7 @@ import { isSameToken, makeJoinToken, parseJoinToken, rootMatches } from "../../r
 
 const root = Buffer.from("-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n");
 
-test("a token has SwarmKit's shape: 50 digits that pin the root and 25 of secret", (t) => {
+test("a token has SwarmKit's format: 50 digits that pin the root and 25 of secret", (t) => {
   const token = makeJoinToken(root, new Uint8Array(16));
   t.regex(token, /^SWMTKN-1-[0-9a-z]{50}-0{25}$/);
   t.is(makeJoinToken(root, new Uint8Array(16).fill(0xff)).slice(-25), "f5lxx1zz5pnorynqglhzmsp33"); // 2^128 - 1 in base 36
@@ -33,7 +33,7 @@ test("a version 2 token says whether it requires FIPS", (t) => {
   t.is(parseJoinToken(`SWMTKN-1-1-${digest}-${secret}`).kind, "invalid");
 });
 
-test("text that is no token is invalid", (t) => {
+test("a string that is not a token is invalid", (t) => {
   const good = makeJoinToken(root, new Uint8Array(16));
   const bad = [
     "",
@@ -46,17 +46,17 @@ test("text that is no token is invalid", (t) => {
     `${good}\n`,
   ];
   for (const text of bad) t.is(parseJoinToken(text).kind, "invalid", text);
-  // 50 digits can say more than 256 bits hold.
+  // 50 digits can represent more than 256 bits.
   t.is(parseJoinToken(`SWMTKN-1-${"z".repeat(50)}-${"0".repeat(25)}`).kind, "invalid");
 });
 
-test("tokens are the same only when every character is", (t) => {
+test("tokens are equal only if every character is", (t) => {
   const token = makeJoinToken(root, new Uint8Array(16));
   t.true(isSameToken(token, `${token}`));
   t.false(isSameToken(token, `${token.slice(0, -1)}1`));
   t.false(isSameToken(token, ""));
 });
 
-test("a secret of another length is refused", (t) => {
+test("a secret of another length is rejected", (t) => {
   t.throws(() => makeJoinToken(root, new Uint8Array(15)), { instanceOf: RangeError });
 });

@@ -34,7 +34,7 @@ function seeded({ seed }: TestManager): void {
   );
 }
 
-/** Drivers that print the command on one output and the task on the other; the second task's ends with 3. */
+/** Drivers that print the command on one stream and the task on the other; the second task's exits with 3. */
 function drivers() {
   const closed: string[] = [];
   let abandoned = 0;
@@ -59,7 +59,7 @@ function drivers() {
   return { taskAccess, closed, abandoned: () => abandoned };
 }
 
-/** What the newer clients do: begins it, and asks for the results by their ids until they are there. */
+/** As newer clients do: starts it, and polls for the results by id until they are there. */
 async function ran({ ask }: Client, params: object, version = 7): Promise<Reply[]> {
   const begun = await ask({ type: "Action", version, request: "Run", params });
   const entities = ((version === 7 ? begun["actions"] : begun["results"]) as Reply[]).map(({ action }) => ({
@@ -73,7 +73,7 @@ async function ran({ ask }: Client, params: object, version = 7): Promise<Reply[
   }
 }
 
-test("commands are run in each unit of an application by a shell, whose input is closed", async (t) => {
+test("commands run in each unit of an application in a shell, whose input is closed", async (t) => {
   const { taskAccess, closed } = drivers();
   const { connect, manager } = await jsonWorld(t, { taskAccess });
   seeded(manager);
@@ -88,7 +88,7 @@ test("commands are run in each unit of an application by a shell, whose input is
   t.deepEqual(closed, ["t1", "t2"]);
 });
 
-test("a command has an id at once, is listed and watched while it runs, goes on without its connection, and is cancelled", async (t) => {
+test("a command has an id at once, is listed and watched while it runs, survives its connection, and can be cancelled", async (t) => {
   const { taskAccess, abandoned } = drivers();
   const { connect, manager, feed, settle } = await jsonWorld(t, { taskAccess });
   seeded(manager);
@@ -111,7 +111,7 @@ test("a command has an id at once, is listed and watched while it runs, goes on 
   });
   t.deepEqual(await action("ListOperations", { units: ["web/1"] }), { results: [], truncated: false });
   resources.stopAll();
-  t.is(abandoned(), 0, "another may ask for it");
+  t.is(abandoned(), 0, "another caller may ask for it");
   const results = await other({ type: "Action", version: 7, request: "Cancel", params: { entities } });
   t.like(results["results"], [{ status: "cancelled" }]);
   await settle();
@@ -121,7 +121,7 @@ test("a command has an id at once, is listed and watched while it runs, goes on 
   t.like(feed.find("action", "2"), { status: "cancelled" });
 });
 
-test("of finished operations so many are kept and no more, and of commands under way there are only so many", async (t) => {
+test("the number of retained finished operations, and of running commands, is limited", async (t) => {
   const { connect, manager, feed } = await jsonWorld(t, drivers());
   seeded(manager);
   const client = connect("V1");
@@ -147,7 +147,7 @@ test("a client of 1.x gets the output as base64", async (t) => {
   t.like(Results, [{ UnitId: "web/1", Code: 3, Stderr: Buffer.from("t2").toString("base64"), Error: "" }]);
 });
 
-test("one unit that cannot does not fail the others, and what is too much output is cut", async (t) => {
+test("one failing unit does not fail the others, and excess output is truncated", async (t) => {
   const { connect, manager } = await jsonWorld(t, drivers());
   seeded(manager);
   const client = connect("V1");
@@ -158,7 +158,7 @@ test("one unit that cannot does not fail the others, and what is too much output
   t.like(refused, { status: "failed", message: "it cannot" });
 });
 
-test("what does not end in time is given up", async (t) => {
+test("a command that does not end in time is abandoned", async (t) => {
   const { taskAccess, abandoned } = drivers();
   const { connect, manager, settle } = await jsonWorld(t, { taskAccess });
   seeded(manager);
@@ -170,7 +170,7 @@ test("what does not end in time is given up", async (t) => {
   t.is(abandoned(), 1);
 });
 
-test("who may only look runs nothing, and nothing runs on machines or nowhere", async (t) => {
+test("a user with read access runs nothing, and nothing runs on machines or on an empty target", async (t) => {
   const { connect, manager } = await jsonWorld(t, drivers());
   seeded(manager);
   const run = { type: "Action", version: 7, request: "Run" };

@@ -1,4 +1,4 @@
-// Who may ask for what: every request of every type, by whoever may log in, against one table.
+// Who may request what: every request of every type, by every kind of user, against one table.
 import { readFileSync } from "node:fs";
 import test from "ava";
 import { authorize, Registry } from "../../edges/juju/dispatch.ts";
@@ -35,10 +35,10 @@ const identities: readonly Identity[] = [
 ];
 const nameOf = (identity: Identity): string => (identity.kind === "user" ? identity.role : identity.kind);
 
-/** Requests whose name says that they change something; all others only look. */
+/** Requests whose name says that they change something; all others only read. */
 const changes =
   /^(Add|Authorise|Cancel|Consume|Deploy|Destroy|Enqueue|Ensure|Expose|Merge|Provision|Remove|Resolve|Run|Scale|Service(Add|Deploy|Destroy|Expose|Set|Unexpose|Unset|Update)|Set|Unexpose|Unset|Update)/;
-/** They only say so of themselves, or only of what their connection has. */
+/** Their names suggest a change, but they affect only their own connection. */
 const harmless = new Set(["SetAgentAlive"]);
 
 function callOf(facade: Facade, request: string, version: number, identity: Identity): Call {
@@ -76,7 +76,7 @@ function refusalOf(facade: Facade, asked: Call): string | null {
 
 const who: readonly Identity[] = [...identities, { kind: "user", name: "bob", role: "admin" }];
 
-test("users reach users' types as far as their role goes, agents reach agents' types, and neither the other's", async (t) => {
+test("users can call users' types within their role, agents agents' types, and neither the other's", async (t) => {
   const { facades } = await jsonWorld(t);
   let asked = 0;
   for (const facade of facades) {
@@ -100,7 +100,7 @@ test("users reach users' types as far as their role goes, agents reach agents' t
   t.true(asked > 300, String(asked));
 });
 
-test("what changes something asks for more than looking", async (t) => {
+test("changing requests need a higher role than reading ones", async (t) => {
   const { facades } = await jsonWorld(t);
   for (const facade of facades) {
     for (const [request, { needs, allows }] of Object.entries(facade.methods)) {
@@ -111,7 +111,7 @@ test("what changes something asks for more than looking", async (t) => {
   }
 });
 
-test("whoever may see little learns of no name that it may not see", async (t) => {
+test("a user with little access learns no name that they may not see", async (t) => {
   const { facades, seed } = await jsonWorld(t);
   seed("node", workerNode("n1"), workerNode("n2"));
   for (const facade of facades.filter(({ admits }) => admits !== undefined)) {
@@ -127,7 +127,7 @@ test("whoever may see little learns of no name that it may not see", async (t) =
   }
 });
 
-test("before login each request of each type is denied in the same words, those that do not exist too", async (t) => {
+test("before login each request of each type is denied in the same words, including unknown ones", async (t) => {
   const { facades } = await jsonWorld(t);
   const { connect } = await connected(t, { facades });
   const client = await connect();
@@ -149,7 +149,7 @@ test("before login each request of each type is denied in the same words, those 
   }
 });
 
-test("a controller's connection is offered what belongs to the controller, and told so of the rest", async (t) => {
+test("a controller connection is offered the controller's facades, and the error for others says so", async (t) => {
   const { facades } = await jsonWorld(t);
   const registry = new Registry(facades);
   const session = { identity: identities[2] as Identity, scope: "controller" as const };
@@ -164,7 +164,7 @@ test("a controller's connection is offered what belongs to the controller, and t
   );
 });
 
-test("each may change the own password, a node that of what runs on it, a manager that of every node", async (t) => {
+test("every user can change their own password, a node those of its tasks, and a manager those of all nodes", async (t) => {
   const { connect, store, seed } = await jsonWorld(t);
   seed("node", Node.patch(workerNode("boss"), { role: NodeRole.MANAGER }), workerNode("n1"), workerNode("n2"));
   seed("user", User.create({ id: "user-ada", role: UserRole.USER_ROLE_READ_ONLY }));
@@ -217,7 +217,7 @@ test("each may change the own password, a node that of what runs on it, a manage
   });
 });
 
-test("docs/json-api.md lists the facades and their versions as they are", async (t) => {
+test("docs/json-api.md lists the actual facades and versions", async (t) => {
   const { facades } = await jsonWorld(t);
   const registry = new Registry(facades);
   const identity = identities[2] as Identity;

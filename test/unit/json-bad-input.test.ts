@@ -1,5 +1,5 @@
-// What bad input gets at the JSON API, line by line as the issue lists it, on a real port with every facade that a manager
-// has: the answer of the reference, the server alive after it, and nothing left of it.
+// Effects of bad input at the JSON API, line by line as docs/json-api.md lists it, on a real port with every facade of a
+// manager: the reference's answer, the server alive after it, and nothing left of it.
 import { readFileSync } from "node:fs";
 import test, { type ExecutionContext } from "ava";
 import fc from "fast-check";
@@ -58,7 +58,7 @@ const slow: Facade = {
   },
 };
 
-/** That message ends its connection with that code. */
+/** That message closes its connection with that code. */
 async function ends(t: ExecutionContext, { arrive }: Scene, message: string | Buffer, code: number): Promise<void> {
   const client = await arrive();
   client.socket.send(message);
@@ -169,7 +169,7 @@ const lines: Readonly<Record<string, (t: ExecutionContext, scene: Scene) => Prom
     const clients = await Promise.all(Array.from({ length: 20 }, () => connect()));
     for (const reply of await Promise.all(clients.map((each) => each.login())))
       t.deepEqual(reply, refusal(1, "try again", "try again"));
-    t.is(derived.passwords, before, "who is turned away costs no work");
+    t.is(derived.passwords, before, "a rejected client costs no work");
     for (const { socket } of clients) socket.close();
     clock.advance(60_000);
   },
@@ -247,12 +247,12 @@ const lines: Readonly<Record<string, (t: ExecutionContext, scene: Scene) => Prom
     await client.ask(ask(2, "Client", "WatchAll"));
     client.send(ask(3, "Slow", "Hold"));
     await until("the request", () => scene.waiting.requests === 1);
-    // As if nobody were there any more: nothing that comes is answered.
+    // As if the peer had vanished: nothing that arrives is answered.
     client.socket.pause();
     scene.clock.advance(pingMs + 1);
     scene.clock.advance(pongMs + 1);
     client.socket.resume();
-    t.is(await client.closed, 1006, "cut off, without a goodbye");
+    t.is(await client.closed, 1006, "cut off, without a close frame");
   },
 
   async "a client that stops reading"(t, scene) {
@@ -263,7 +263,7 @@ const lines: Readonly<Record<string, (t: ExecutionContext, scene: Scene) => Prom
     const good = await scene.arrive();
     for (let id = 2; id < 10; id += 1) t.deepEqual(await good.ask(ping(id)), pong(id));
     good.socket.close();
-    await until("that it is cut off", async () => {
+    await until("the client to be cut off", async () => {
       scene.clock.advance(1_000);
       return scene.listener.connections === 0;
     });
@@ -286,9 +286,9 @@ async function scene(t: ExecutionContext): Promise<Scene> {
   return { ...world, arrive: () => loggedIn("user-ada"), agent: () => loggedIn(`machine-${machineId("n1")}`) };
 }
 
-/** Nobody is connected, nothing is asked, and no chart of a connection or watcher is left. */
+/** No connection, no request, and no chart of a connection or watcher remains. */
 async function nothingIsLeft({ env, listener, waiting }: World): Promise<void> {
-  await until("that nothing is left", () => {
+  await until("everything to be released", () => {
     const charts = [...env.host.ids()].filter((id) => /^json-(?:connection|watcher)\//.test(id));
     if (listener.connections > 0 || waiting.requests > 0 || charts.length > 0)
       throw new Error(`${listener.connections} connections, ${waiting.requests} requests, ${charts.join(" ")}`);
@@ -307,7 +307,7 @@ for (const [line, tries] of Object.entries(lines)) {
   });
 }
 
-test("docs/json-api.md says of each line what it gets", (t) => {
+test("docs/json-api.md states the effect of each line", (t) => {
   const page = readFileSync(new URL("../../docs/json-api.md", import.meta.url), "utf8");
   const [, section = ""] = page.split("\n## What bad input gets\n");
   const told = [...(section.split("\n## ")[0] ?? "").matchAll(/^\| ([^|]+?) \|/gm)].map(([, line]) => line);
@@ -343,7 +343,7 @@ const samples: readonly object[] = [
   { RequestId: 2, Type: "ServiceUnitsWatcher", Id: "1", Request: "Next" },
 ];
 
-/** Changes a value somewhere below: to another, to nothing, or under another name. */
+/** Changes a nested value: to another, to nothing, or under another name. */
 function mutated(value: unknown, path: readonly number[], to: unknown, how: "set" | "drop" | "rename"): unknown {
   const [at = 0, ...rest] = path;
   if (typeof value !== "object" || value === null) return to;
@@ -359,7 +359,7 @@ function mutated(value: unknown, path: readonly number[], to: unknown, how: "set
   return { ...others, [isLeaf && how === "rename" ? key.toUpperCase() : key]: next };
 }
 
-test("fuzz: of requests that are nearly right each is answered once and none goes wrong inside, or the connection ends and leaves nothing", async (t) => {
+test("fuzz: each nearly valid request is answered once without an internal error, or the connection ends and leaves nothing", async (t) => {
   const made = await scene(t);
   const request = fc
     .tuple(
@@ -382,7 +382,7 @@ test("fuzz: of requests that are nearly right each is answered once and none goe
       );
       requests.forEach((each, at) => {
         const key = Object.keys(Object(each) as object).find((name) => /^request-?id$/i.test(name));
-        // Ids apart, so that each answer is known.
+        // Distinct ids, so that each answer can be matched.
         const renamed = key === undefined ? each : { ...(each as object), [key]: 100 + at };
         client.send(JSON.stringify(renamed));
       });

@@ -112,7 +112,7 @@ test("an empty cluster has empty objects and lists", async (t) => {
   t.deepEqual(status["relations"], []);
 });
 
-test("patterns leave what they match, with its application and machine", async (t) => {
+test("patterns select their matches, with application and machine", async (t) => {
   const { connect, manager } = await jsonWorld(t);
   seeded(manager);
   const { ask } = connect("V1");
@@ -122,7 +122,7 @@ test("patterns leave what they match, with its application and machine", async (
   t.deepEqual(Object.keys(status["applications"] as Reply), ["web"]);
 });
 
-test("an all-watcher tells the whole state, then only what differs, and is stopped with the words that clients know", async (t) => {
+test("an all-watcher sends the whole state, then only differences, and is stopped with the words that clients know", async (t) => {
   const { connect, manager, settle, env } = await jsonWorld(t);
   seeded(manager);
   const { ask } = connect("V1");
@@ -147,7 +147,7 @@ test("an all-watcher tells the whole state, then only what differs, and is stopp
       ["unit", "change", "web/1"],
       ["application", "change", "web"],
     ],
-    "web/0 is as it was",
+    "web/0 is unchanged",
   );
   const pending = failureOf(next);
   await new Promise(setImmediate);
@@ -159,7 +159,7 @@ test("an all-watcher tells the whole state, then only what differs, and is stopp
   t.deepEqual([...env.host.ids()], []);
 });
 
-test("an old client whose server ends is told in its own words", async (t) => {
+test("an old client gets its own error when its server stops", async (t) => {
   const { connect } = await jsonWorld(t);
   const { ask, resources } = connect("V0");
   const { AllWatcherId: id } = (await ask({ type: "Client", request: "WatchAll" })) as { AllWatcherId: string };
@@ -229,7 +229,7 @@ test("a client deploys, scales, exposes, constrains, annotates and removes", asy
   t.is(spec(), undefined);
 });
 
-test("a machine is drained and taken back by its annotation", async (t) => {
+test("an annotation drains a machine and activates it again", async (t) => {
   const { connect, store, manager } = await jsonWorld(t);
   seeded(manager);
   const { ask } = connect("V1");
@@ -252,7 +252,7 @@ test("a machine is drained and taken back by its annotation", async (t) => {
   t.like(await set("asleep"), { results: [{ error: { code: "not valid" } }] });
 });
 
-test("a client of 1.x does the same with its own words", async (t) => {
+test("a client of 1.x does the same with its own requests", async (t) => {
   const { connect, store } = await jsonWorld(t);
   const { ask } = connect("V0");
   const client = (request: string, params: unknown) => ask({ type: "Client", request, params });
@@ -274,7 +274,7 @@ test("a client of 1.x does the same with its own words", async (t) => {
   t.is(store.count("service"), 0);
 });
 
-test("a failed unit is resolved, a sound one is not; named units are removed, and the number falls", async (t) => {
+test("a failed unit is resolved, a healthy one is not; named units are removed, and the scale decreases", async (t) => {
   const { connect, store, manager } = await jsonWorld(t);
   seeded(manager);
   manager.seed("task", task("web", 1, {}, TaskState.FAILED));
@@ -288,7 +288,7 @@ test("a failed unit is resolved, a sound one is not; named units are removed, an
   t.is(store.byName("service", "web")?.spec?.replicated?.replicas, 1);
 });
 
-test("what cannot be done is not supported, and what is wrong says so", async (t) => {
+test("unsupported requests say so, and wrong ones say why", async (t) => {
   const { connect, manager } = await jsonWorld(t);
   seeded(manager);
   const { ask } = connect("V0");
@@ -306,7 +306,7 @@ test("what cannot be done is not supported, and what is wrong says so", async (t
   t.is(await code("Nothing", {}), "not implemented");
 });
 
-test("a reader may look and not touch, an operator not remove machines", async (t) => {
+test("a reader may only read, and an operator may not remove machines", async (t) => {
   const { connect, manager } = await jsonWorld(t);
   seeded(manager);
   const reader = connect("V0", { kind: "user", name: "r", role: "read-only" });
@@ -326,7 +326,7 @@ test("a reader may look and not touch, an operator not remove machines", async (
   t.is(manager.store.get("node", "n1"), undefined);
 });
 
-/** What a client knows, made of the deltas alone. */
+/** A client's state, built from the deltas alone. */
 class Fold {
   readonly entities = new Map<string, Reply>();
   apply(answer: string): void {
@@ -412,7 +412,7 @@ function take(manager: TestManager, each: Step): void {
   }
 }
 
-test("F4: the first answer and all deltas after it, folded, are what is there: over random histories", (t) => {
+test("F4: over random histories, the first answer and all later deltas, folded, equal the current state", (t) => {
   fc.assert(
     fc.property(fc.array(step, { maxLength: 60 }), (steps) => {
       const manager = testManager();
@@ -444,7 +444,7 @@ test("F4: the first answer and all deltas after it, folded, are what is there: o
   );
 });
 
-/** What a status shows of names and words, sorted. */
+/** The names and values of a status, sorted. */
 function status(feed: Feed): unknown {
   const { machines, applications, units, relations } = feed.view();
   const said = [
@@ -456,7 +456,7 @@ function status(feed: Feed): unknown {
   return said.toSorted();
 }
 
-test("however much changes while a client does not ask, it is told each entity once, and the feed keeps no more", (t) => {
+test("however much changes between a client's requests, it gets each entity once, and the feed retains no more", (t) => {
   const manager = testManager();
   seeded(manager);
   const feed = new Feed(manager);

@@ -21,7 +21,7 @@ const events: readonly JsonConnectionEvent[] = [
   { type: "server.stopping" },
 ];
 
-test("JC1, JC3: nobody is let in whose login was not accepted while it was checked, and what is left is released once", (t) => {
+test("JC1, JC3: a client is let in only if its login is accepted while it is checked, and leftovers are released once", (t) => {
   fc.assert(
     fc.property(fc.array(fc.constantFrom(...events), { maxLength: 30 }), (history) => {
       let [snapshot] = initialTransition(jsonConnectionMachine);
@@ -35,7 +35,7 @@ test("JC1, JC3: nobody is let in whose login was not accepted while it was check
         if (names.includes("welcome")) t.true(checking && event.type === "login.accepted");
         if (next.hasTag("authenticated") && !wasIn) t.true(names.includes("welcome"));
         if (event.type === "request.asked" && !names.includes("refuseRequest"))
-          t.false(next.matches("open"), "a request that the chart is asked about is refused");
+          t.false(next.matches("open"), "a request before the login completes is rejected");
         if (names.includes("checkLogin")) checking = true;
         if (event.type === "login.refused" || event.type === "login.accepted") checking = false;
         released += names.filter((name) => name === "release").length;
@@ -48,13 +48,13 @@ test("JC1, JC3: nobody is let in whose login was not accepted while it was check
   );
 });
 
-test("each state of an open connection ends by itself or waits for what its peer must do", (t) => {
+test("each state of an open connection ends by itself or waits for its peer", (t) => {
   const chart = jsonConnectionMachine.config.states ?? {};
   t.deepEqual(Object.keys(chart), ["handshake", "open", "closing", "unanswered", "ended", "cut", "closed"]);
   for (const name of ["handshake", "closing"] as const) t.true("after" in (chart[name] ?? {}), name);
 });
 
-test("LR1: refused logins of an address are few, accepted ones many, and both come back with time", (t) => {
+test("LR1: an address has few rejected logins, and many accepted ones, and both budgets refill over time", (t) => {
   const rate = new LoginRate();
   for (let n = 0; n < refusalsPerMinute; n += 1) {
     t.true(rate.admits("a", 0));
@@ -71,7 +71,7 @@ test("LR1: refused logins of an address are few, accepted ones many, and both co
   t.true(other.admits("a", 11), "a clock that was set back locks nobody out");
 });
 
-test("LR2: only so many addresses are remembered", (t) => {
+test("LR2: the number of remembered addresses is limited", (t) => {
   const rate = new LoginRate();
   for (let n = 0; n < addressesMax + 500; n += 1) rate.admits(String(n), n);
   t.is(rate.size, addressesMax);

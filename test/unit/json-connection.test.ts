@@ -27,7 +27,7 @@ const login = {
   params: { "auth-tag": "user-ada", credentials: password },
 };
 
-/** Requests that end when the test says so, and some that go wrong. */
+/** Requests that end on the test's command, and some that fail. */
 function slow() {
   const held: (() => void)[] = [];
   let stopped = 0;
@@ -128,7 +128,7 @@ async function bare() {
   return { connection, wire, seen, peer, tell, loggedIn, settled, held, stopped, clock, manager };
 }
 
-test("JC2: who does not finish the handshake, or does not log in, is ended", async (t) => {
+test("JC2: a client that does not finish the handshake, or does not log in, is disconnected", async (t) => {
   const first = await bare();
   first.clock.advance(handshakeMs + 1);
   t.is(first.seen.cut, 0, "there is no socket to cut yet");
@@ -142,7 +142,7 @@ test("JC2: who does not finish the handshake, or does not log in, is ended", asy
   t.is(second.seen.closed, 1008);
 });
 
-test("JC2: a peer that does not answer pings is cut off, one that does is not", async (t) => {
+test("JC2: a peer that does not answer pings is cut off, and one that does is not", async (t) => {
   const { loggedIn, clock, seen, connection } = await bare();
   await loggedIn();
   for (let round = 1; round <= 3; round += 1) {
@@ -154,7 +154,7 @@ test("JC2: a peer that does not answer pings is cut off, one that does is not", 
   t.deepEqual([seen.cut, seen.closed], [1, null]);
 });
 
-test("JC2, C2: nothing is read of a peer that takes nothing, and it is cut off", async (t) => {
+test("JC2, C2: a peer that reads nothing is not read from, and is cut off", async (t) => {
   const { loggedIn, clock, seen, peer, tell, settled } = await bare();
   await loggedIn();
   peer.unsent = unsentBytesMax + 1;
@@ -164,12 +164,12 @@ test("JC2, C2: nothing is read of a peer that takes nothing, and it is cut off",
   clock.advance(writeMs / 2);
   peer.unsent -= 1_000;
   clock.advance(writeMs / 2);
-  t.is(seen.cut, 0, "it took a little");
+  t.is(seen.cut, 0, "it read a little");
   clock.advance(writeMs + 2_000);
   t.is(seen.cut, 1);
 });
 
-test("C2: a peer that takes it all again is read again", async (t) => {
+test("C2: a peer that reads everything again is read again", async (t) => {
   const { loggedIn, clock, seen, peer, tell, settled } = await bare();
   await loggedIn();
   peer.unsent = unsentBytesMax + 1;
@@ -183,7 +183,7 @@ test("C2: a peer that takes it all again is read again", async (t) => {
   t.deepEqual([seen.cut, seen.closed], [0, null]);
 });
 
-test("more than can be kept ends the connection at once", async (t) => {
+test("more than the buffer's limit ends the connection at once", async (t) => {
   const { loggedIn, seen, peer, tell, settled } = await bare();
   await loggedIn();
   peer.unsent = unsentBytesFatal + 1;
@@ -192,7 +192,7 @@ test("more than can be kept ends the connection at once", async (t) => {
   t.is(seen.cut, 1);
 });
 
-test("C1, C2: replies come when they are ready; so many requests are under way and no more", async (t) => {
+test("C1, C2: replies are sent when they are ready; the number of requests in progress is limited", async (t) => {
   const { loggedIn, seen, tell, settled, held, connection } = await bare();
   await loggedIn();
   for (let id = 1; id < outstandingMax; id += 1) tell(ask(id, "Hold"));
@@ -213,7 +213,7 @@ test("C1, C2: replies come when they are ready; so many requests are under way a
   t.is(new Set(seen.replies.map((reply) => reply["request-id"])).size, outstandingMax + 1);
 });
 
-test("an id that is used again while it is outstanding gets both answers", async (t) => {
+test("an id reused while it is outstanding gets both answers", async (t) => {
   const { loggedIn, seen, tell, settled, held } = await bare();
   await loggedIn();
   tell(ask(7, "Hold"));
@@ -227,7 +227,7 @@ test("an id that is used again while it is outstanding gets both answers", async
   ]);
 });
 
-test("JC3: when the connection ends, what its requests left standing is stopped once, and nothing more is sent", async (t) => {
+test("JC3: when the connection ends, its requests' leftovers are stopped once, and nothing more is sent", async (t) => {
   const { loggedIn, seen, tell, settled, held, stopped, connection } = await bare();
   await loggedIn();
   tell(ask(2, "Watch"));
@@ -244,7 +244,7 @@ test("JC3: when the connection ends, what its requests left standing is stopped 
   t.is(seen.replies.length, before);
 });
 
-test("what goes wrong inside is told without details, what a handler refuses with them", async (t) => {
+test("an internal error is reported without details, and a handler's error with them", async (t) => {
   const { loggedIn, seen, tell, settled } = await bare();
   await loggedIn();
   tell(ask(2, "Throw"));
@@ -335,7 +335,7 @@ for (const [what, message, code] of [
   ["binary", Buffer.from("{}"), 1002],
   ["17 MB", "x".repeat(17_000_000), 1009],
 ] as const) {
-  test(`${what} ends that connection and no other`, async (t) => {
+  test(`${what} ends only that connection`, async (t) => {
     const { connect, addUser, listener } = await jsonWorld(t, { facades: [pinger] });
     await addUser("ada");
     const [bad, good] = [await connect(), await connect()];
@@ -357,7 +357,7 @@ test("messages of 4 MiB are read", async (t) => {
   t.deepEqual(await client.ask({ ...ask(2, "Echo"), params: { text } }), { "request-id": 2, response: { text } });
 });
 
-test("a client that stops reading costs bounded memory and holds nobody up", async (t) => {
+test("a client that stops reading costs bounded memory and delays nobody", async (t) => {
   const { facade } = slow();
   const { connect, addUser, clock, listener } = await jsonWorld(t, { facades: [facade, pinger] });
   await addUser("ada");
@@ -369,14 +369,14 @@ test("a client that stops reading costs bounded memory and holds nobody up", asy
   for (let id = 2; id < 50; id += 1)
     t.deepEqual(await good.ask(ask(id, "Ping", "Pinger")), { "request-id": id, response: {} });
   t.true(deaf.socket.bufferedAmount > 0, "the server has stopped reading");
-  await until("the end of the connection that nobody reads", () => {
+  await until("the unread connection to end", () => {
     clock.advance(1_000);
     return listener.connections === 1;
   });
   t.pass();
 });
 
-test("a manager that ends says so to every client", async (t) => {
+test("a stopping manager notifies every client", async (t) => {
   const { connect, addUser, listener } = await jsonWorld(t);
   await addUser("ada");
   const client = await connect();

@@ -1,4 +1,4 @@
-// Control as JSON: what Juju has no word for is asked for as the muster command asks for it.
+// Control as JSON: objects that Juju lacks are requested as the muster command requests them.
 import test from "ava";
 import { objectsMax } from "../../edges/juju/facades/control.ts";
 import type { Identity } from "../../edges/juju/facade.ts";
@@ -19,7 +19,7 @@ const asker =
   (method: string, request: object): Promise<Reply> =>
     connect(shape, identity).ask({ type: "Muster", version: 1, request: "Control", params: { method, request } });
 
-test("networks, secrets, configs, volumes, policies and whole specs are made, shown, changed and removed", async (t) => {
+test("networks, secrets, configs, volumes, policies and whole specs are created, shown, changed and removed", async (t) => {
   const world = await jsonWorld(t);
   const { store } = world;
   const ask = asker(world, operator);
@@ -62,13 +62,13 @@ test("networks, secrets, configs, volumes, policies and whole specs are made, sh
   t.like(
     await failureOf(() => ask("UpdateService", update)),
     { message: "update out of sequence" },
-    "by a version that is old",
+    "with an old version",
   );
   await ask("RemoveService", { serviceId: service.id });
   t.is(store.byName("service", "job"), undefined);
 });
 
-test("MC1: what is spelt wrong or of another type is refused with where it stands, and nothing is done", async (t) => {
+test("MC1: a misspelt field or a wrong type is rejected with its position, and nothing is done", async (t) => {
   const world = await jsonWorld(t);
   const ask = asker(world, operator);
   const before = world.manager.proposals.length;
@@ -87,14 +87,14 @@ test("MC1: what is spelt wrong or of another type is refused with where it stand
   }
   for (const request of [{ spec: 7 }, { spec: [] }, { spec: { task: { container: { env: "A=1" } } } }])
     t.is((await failureOf(() => ask("CreateService", request)))?.code, "bad request");
-  t.is((await failureOf(() => ask("CreateService", { spec: null })))?.code, "bad request", "as Control refuses it");
+  t.is((await failureOf(() => ask("CreateService", { spec: null })))?.code, "bad request", "as Control rejects it");
   t.is((await failureOf(() => ask("Nothing", {})))?.code, "not implemented");
   t.is((await failureOf(() => ask("constructor", {})))?.code, "not implemented");
   t.is((await failureOf(() => ask("GetService", { serviceId: "nobody" })))?.code, "not found");
   t.is(world.manager.proposals.length, before);
 });
 
-test("each method of Control asks for a role, and who may look changes nothing", async (t) => {
+test("each method of Control needs a role, and a reader changes nothing", async (t) => {
   const world = await jsonWorld(t);
   world.manager.seed("node", workerNode("n1"));
   const allowed = async (identity: Identity): Promise<readonly string[]> => {
@@ -111,7 +111,7 @@ test("each method of Control asks for a role, and who may look changes nothing",
   t.deepEqual(all, Object.keys(ControlService.methods));
 });
 
-test("the older shape has it too; an answer of too many objects is refused; it is written in the name of who asked", async (t) => {
+test("the older shape has it too; an answer of too many objects is rejected; changes are recorded under the caller's name", async (t) => {
   const world = await jsonWorld(t);
   const { manager } = world;
   await asker(world, operator, "V0")("CreateNetwork", { spec: { annotations: { name: "net" } } });

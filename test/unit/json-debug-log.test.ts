@@ -8,7 +8,7 @@ import { clusterOf } from "../../actors/manager/bootstrap.ts";
 const basic = (user: string, secret = password): string =>
   `Basic ${Buffer.from(`${user}:${secret}`).toString("base64")}`;
 
-test("debug-log's first message says whether it begins; whoever may not, or asks for nonsense, is told so and closed", async (t) => {
+test("debug-log's first message reports success; a denied or invalid request gets an error and is closed", async (t) => {
   const { connect, addUser, env, port } = await jsonWorld(t, { facades: "all" });
   await addUser("ada");
   const log = `/model/${modelUuid(clusterOf(env)?.id ?? "")}/log`;
@@ -27,7 +27,7 @@ test("debug-log's first message says whether it begins; whoever may not, or asks
   t.like((await opened("/model/x/log", basic("user-ada"))).first, { error: { code: "model not found" } });
 });
 
-test("lines are chosen by unit, stream and level, with stars for anything", async (t) => {
+test("lines are selected by unit, stream and level, with stars as wildcards", async (t) => {
   const meant = (query: string) => {
     const { isMeant } = readFilter(query);
     return ["unit-web-0", "unit-web-1", "unit-db-0"].flatMap((tag) =>

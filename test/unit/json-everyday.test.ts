@@ -1,4 +1,5 @@
-// What Juju's own command asks for beyond status: each request as its Go client of 3.6 writes it, and what that reads of the answer.
+// Requests of Juju's own command beyond status: each as its Go client of 3.6 writes it, and the fields of the answer that it
+// reads.
 import test from "ava";
 import {
   Annotations,
@@ -36,7 +37,7 @@ const unit = (name: string, slot: number): Task =>
     status: TaskStatus.create({ state: TaskState.RUNNING }),
   });
 
-test("the state of models is told under the key that clients read", async (t) => {
+test("the state of models is under the key that clients read", async (t) => {
   const { connect, manager, feed } = await jsonWorld(t);
   manager.seed("node", workerNode("n1"));
   manager.seed("service", replicated("web", 1));
@@ -60,7 +61,7 @@ test("architectures have Juju's names", async (t) => {
   t.regex((machines as Record<string, { hardware: string }>)[machineId("n1")]?.hardware ?? "", /^arch=amd64\b/);
 });
 
-test("what is not offered has another code than the one at which Go clients advise to install another client", async (t) => {
+test("an unsupported call's error code is not the one at which Go clients advise installing another client", async (t) => {
   const { connect } = await jsonWorld(t);
   const refused = (type: string, version: number, request: string) =>
     failureOf(() => connect("V1").ask({ type, version, request }));
@@ -78,7 +79,7 @@ test("what is not offered has another code than the one at which Go clients advi
   });
 });
 
-test("the model's configuration is set, shown and unset; what the cluster says of itself is not", async (t) => {
+test("the model's configuration is set, shown and unset; the cluster's own description is not", async (t) => {
   const { connect } = await jsonWorld(t);
   const ask = (request: string, params: object = {}) =>
     connect("V1").ask({ type: "ModelConfig", version: 3, request, params });
@@ -98,7 +99,7 @@ test("the model's configuration is set, shown and unset; what the cluster says o
   t.is((await failureOf(() => reader.ask(set)))?.code, "unauthorized access");
 });
 
-test("constraints of the model are what applications are deployed with that do not say otherwise, by 2.9's facade and 3.x's", async (t) => {
+test("model constraints are the defaults of deployed applications, by 2.9's facade and 3.x's", async (t) => {
   const { connect, store } = await jsonWorld(t);
   const { ask } = connect("V1");
   const client = (request: string, params: object = {}) => ask({ type: "Client", version: 2, request, params });
@@ -125,7 +126,7 @@ test("constraints of the model are what applications are deployed with that do n
 
   for (const wrong of [{ spaces: ["a"] }, { mem: -1 }, { tags: ["a b"] }])
     t.not(await failureOf(() => client("SetModelConstraints", { constraints: wrong })), null, JSON.stringify(wrong));
-  t.deepEqual(await client("GetModelConstraints"), { constraints }, "what is refused changes nothing");
+  t.deepEqual(await client("GetModelConstraints"), { constraints }, "a rejected request changes nothing");
   t.deepEqual(await config("SetModelConstraints", { constraints: { "cpu-cores": 1 } }), {});
   t.deepEqual(await client("GetModelConstraints"), { constraints: { cores: 1 } }, "a set replaces all of them");
   await old.ask({ type: "Client", request: "SetEnvironmentConstraints", params: { Constraints: {} } });
@@ -138,7 +139,7 @@ test("constraints of the model are what applications are deployed with that do n
   t.is((await failureOf(() => operator.ask(setting)))?.code, "unauthorized access");
 });
 
-test("access to the controller is given and taken: whoever is superuser is an admin", async (t) => {
+test("access to the controller is granted and revoked: superuser means admin", async (t) => {
   const { connect, store } = await jsonWorld(t);
   const { ask } = connect("V1");
   await ask({
@@ -162,7 +163,7 @@ test("access to the controller is given and taken: whoever is superuser is an ad
   t.deepEqual((await change("grant", "superuser", "user-admin"))[0], "operation is blocked");
 });
 
-test("a unit that was asked for and is not there yet is waited for when it is to go", async (t) => {
+test("removing a requested unit that does not exist yet waits for it", async (t) => {
   const { connect, manager, store, settle } = await jsonWorld(t);
   manager.seed("node", workerNode("n1"));
   const { ask } = connect("V1");
@@ -177,12 +178,12 @@ test("a unit that was asked for and is not there yet is waited for when it is to
   t.deepEqual(await gone, { results: [{ info: { "destroyed-storage": [], "detached-storage": [] } }] });
   t.is(store.get("service", id)?.spec?.replicated?.replicas, 1);
   t.is(store.get("task", `${id}2`), undefined);
-  // Nobody asked for this one.
+  // Nobody requested this one.
   const never = app("DestroyUnit", { units: [{ "unit-tag": "unit-web-7" }] });
   t.like(await never, { results: [{ error: { code: "not found" } }] });
 });
 
-test("the names of new units are right also when their tasks are there before the answer", async (t) => {
+test("the names of new units are right even if their tasks exist before the answer", async (t) => {
   const { connect, manager, store } = await jsonWorld(t);
   manager.seed("node", workerNode("n1"));
   const { ask } = connect("V1");

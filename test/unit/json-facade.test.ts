@@ -5,7 +5,7 @@ import { RequestError } from "../../edges/juju/request-error.ts";
 import { Resources, resourcesMax } from "../../edges/juju/resources.ts";
 import { camelCased, keyed, verbatim } from "../../edges/juju/results.ts";
 
-test("params are found whatever case and hyphens the client writes, and null is absent", (t) => {
+test("params are found whatever their case and hyphens, and null is absent", (t) => {
   const params = Params.of({ AuthTag: "user-a", "model-count": 3, Patterns: null, Deep: { OwnerTag: "x" } });
   t.is(params.text("auth-tag"), "user-a");
   t.is(params.integer("ModelCount"), 3);
@@ -15,22 +15,22 @@ test("params are found whatever case and hyphens the client writes, and null is 
   t.false(params.has("patterns"));
 });
 
-test("of a thing under two names the one that says something counts", (t) => {
+test("of one parameter under two names the non-empty one counts", (t) => {
   t.is(Params.of({ "auth-tag": "", AuthTag: "user-a" }).text("auth-tag"), "user-a");
   t.is(Params.of({ Tag: "machine-1", AuthTag: "" }).text("auth-tag", "tag"), "machine-1");
 });
 
 for (const [what, read] of [
-  ["a number for a text", () => Params.of({ name: 1 }).text("name")],
-  ["a fraction for a whole number", () => Params.of({ n: 1.5 }).integer("n")],
+  ["a number for a string", () => Params.of({ name: 1 }).text("name")],
+  ["a fraction for an integer", () => Params.of({ n: 1.5 }).integer("n")],
   ["a number beyond 2^53", () => Params.of({ n: 2 ** 53 }).integer("n")],
-  ["a text for a flag", () => Params.of({ on: "yes" }).flag("on")],
+  ["a string for a flag", () => Params.of({ on: "yes" }).flag("on")],
   ["an object for a list", () => Params.of({ all: {} }).texts("all")],
   ["a list with a number", () => Params.of({ all: [1] }).texts("all")],
   ["a list for an object", () => Params.of({ o: [] }).object("o")],
   ["a list for the params", () => Params.of([])],
 ] as const) {
-  test(`${what} is refused as a bad request`, (t) => {
+  test(`${what} is rejected as a bad request`, (t) => {
     t.is(t.throws(read, { instanceOf: RequestError })?.code, "bad request");
   });
 }
@@ -60,7 +60,7 @@ test("results are written in the shape of the request; keys that are data stay",
   });
 });
 
-test("J1: ids of watchers count up, are never used twice, and are of one type", (t) => {
+test("J1: ids of watchers increase, are never reused, and belong to one type", (t) => {
   const resources = new Resources();
   const stopped: string[] = [];
   const standing = (name: string) => ({ stop: () => void stopped.push(name) });
@@ -73,7 +73,7 @@ test("J1: ids of watchers count up, are never used twice, and are of one type", 
   t.is(resources.add("AllWatcher", standing("c")), "3");
 });
 
-test("J2: what stands when the connection ends is stopped, and so is what comes after", (t) => {
+test("J2: watchers are stopped when the connection ends, and so are later ones", (t) => {
   const resources = new Resources();
   const stopped: string[] = [];
   resources.add("AllWatcher", { stop: () => void stopped.push("a") });
@@ -83,7 +83,7 @@ test("J2: what stands when the connection ends is stopped, and so is what comes 
   t.is(resources.count, 0);
 });
 
-test("a connection can have so many watchers and no more", (t) => {
+test("the number of watchers of a connection is limited", (t) => {
   const resources = new Resources();
   let stopped = 0;
   for (let n = 0; n < resourcesMax; n += 1) resources.add("AllWatcher", { stop: () => void (stopped += 1) });
@@ -91,7 +91,7 @@ test("a connection can have so many watchers and no more", (t) => {
   t.is(stopped, 1);
 });
 
-test("a role may do what lesser ones may", (t) => {
+test("a role includes the rights of lower ones", (t) => {
   t.true(isAtLeast("admin", "operator"));
   t.true(isAtLeast("operator", "operator"));
   t.false(isAtLeast("read-only", "operator"));
