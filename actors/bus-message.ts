@@ -1,10 +1,10 @@
-/** What handlers of the bus read their messages with. Another version of Muster may send what this one cannot read. */
+/** Decodes the messages that handlers receive from the bus. Another version of Muster may send what this one cannot decode. */
 import { decodedOrNull, type WireCodec } from "../proto/codec.ts";
 import { BusRefusals } from "../runtime/bus-refusals.ts";
 import type { BusMessage } from "../runtime/ports.ts";
 import type { Environment } from "./environment.ts";
 
-/** Null for bytes that are no such message; they are counted as `malformed`. */
+/** Null for bytes that cannot be decoded; they are counted as `malformed`. */
 export function busMessage<Message>(
   { clock, telemetry }: Pick<Environment, "clock" | "telemetry">,
   codec: WireCodec<Message>,

@@ -1,6 +1,6 @@
 /**
- * The Control service, as every manager answers it: reads from its own replica, writes through the leader's ledger, and
- * answers a write only once its own replica has it. What is allowed is decided in `machines/validation/`.
+ * The Control service of every manager: reads come from its own replica; writes go through the leader's ledger, and are
+ * answered once its own replica has them. `machines/validation/` decides what is allowed.
  */
 import { clusterHandlers } from "./control/clusters.ts";
 import { configHandlers } from "./control/configs.ts";

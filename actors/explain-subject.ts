@@ -1,4 +1,4 @@
-/** What is asked about with `why`: a task, service, node, network or volume of a store, and what it waits for. */
+/** Finds the subject of a `why` call (a task, service, node, network or volume) and explains what it is waiting for. */
 import { volumeName } from "../machines/volumes/csi/stages.ts";
 import { explainNodeDataplane, explainTaskPolicy } from "../machines/explain/explain-dataplane.ts";
 import { explainNetwork, explainNodeNetworks, nameOfNetwork } from "../machines/explain/explain-network.ts";
@@ -23,7 +23,7 @@ type Subject =
   | { readonly kind: "network"; readonly object: Network; readonly name: string }
   | { readonly kind: "volume"; readonly object: Volume; readonly name: string };
 
-/** Who knows more than the store says. */
+/** Sources of reasons that are not in the store. */
 export interface Explainers {
   explainNode(node: Node): readonly Reason[];
   explainTask(task: Task): readonly Reason[] | Promise<readonly Reason[]>;
@@ -62,7 +62,7 @@ function ambiguous(text: string, matches: readonly Subject[]): RpcError {
 /** By id, then by name, then by unique prefix of an id; `web.2` also means the newest task of that slot. */
 function find(store: Store, text: string): Subject {
   if (text === "")
-    throw new RpcError(Status.INVALID_ARGUMENT, "say which task, service, node, network or volume: its id or name");
+    throw new RpcError(Status.INVALID_ARGUMENT, "specify the id or name of a task, service, node, network or volume");
   const named: Subject[] = [];
   let slot: Subject | null = null;
   const prefixed: Subject[] = [];
@@ -70,10 +70,10 @@ function find(store: Store, text: string): Subject {
     if (subject.object.id === text) return subject;
     if (subject.name === text) named.push(subject);
     if (subject.object.id.startsWith(text)) prefixed.push(subject);
-    // Tasks come in order of creation, so the last one is the newest.
+    // Tasks are listed in order of creation, so the last one is the newest.
     if (subject.kind === "task" && subject.name.startsWith(`${text}.`)) slot = subject;
   }
-  // A service and its network often share a name: the kind that comes first is meant.
+  // A service and its network often share a name: the first kind wins.
   const alike = named.filter(({ kind }) => kind === named[0]?.kind);
   if (alike.length > 1) throw ambiguous(text, alike);
   const found = named[0] ?? slot;
@@ -81,7 +81,7 @@ function find(store: Store, text: string): Subject {
   if (prefixed.length > 1) throw ambiguous(text, prefixed);
   const only = prefixed[0];
   if (only === undefined)
-    throw new RpcError(Status.NOT_FOUND, `no task, service, node, network or volume is called ${text}`);
+    throw new RpcError(Status.NOT_FOUND, `no task, service, node, network or volume has the id or name ${text}`);
   return only;
 }
 

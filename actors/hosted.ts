@@ -1,23 +1,25 @@
 /**
- * Machines of which a process runs many: the effects are provided once for all of its actors and find their owner by the
- * actor that calls. Providing them for each actor would build the whole chart anew each time: 32 KiB and 2.3 ms for an
- * actor instead of 6 KiB and 0.3 ms (measured with `agentSessionMachine`).
+ * Machines of which a process runs many instances: the effects are provided once for all actors, and find their owner by the
+ * calling actor. Providing them per actor would rebuild the whole chart each time: 32 KiB and 2.3 ms per actor instead of 6 KiB
+ * and 0.3 ms (measured with `agentSessionMachine`).
  */
 import type { AnyStateMachine, InputFrom } from "xstate";
 import { assert } from "../runtime/assert.ts";
 import type { Host, HostedActor } from "../runtime/host.ts";
 
-/** Effects by name; each gets the action's params, and its owner's `self` as `this`. */
+/** Effects by name; each gets the action's params, with its owner's `self` as `this`. */
 export type Effects = Readonly<Record<string, (this: never, params: never) => void>>;
 
-/** Draws a wait: uniform below the bound (milliseconds) that the chart gives. */
+/** Draws a delay, uniform below the chart's bound (milliseconds). */
 export type Draw = (boundMs: number) => number;
 
 export interface Owner {
   readonly effects: Effects;
-  /** Whose they are, where one set of functions serves many owners: an idle node's session would take 0.7 kB more with its own. */
+  /**
+   * `this` of the effects, when owners share one set of functions: own functions would cost an idle node's session 0.7 kB more.
+   */
   readonly self?: object;
-  /** For the delays that are drawn; absent when the machine has none. */
+  /** For randomized delays; absent when the machine has none. */
   readonly draw?: Draw;
 }
 
@@ -29,7 +31,7 @@ interface ActionArgs {
   readonly self: object;
 }
 
-/** `effects`: names of all effects of the machine but `reportUnexpected`. `drawn`: its delays that are bounds of a draw. */
+/** `effects`: names of all effects of the machine except `reportUnexpected`. `drawn`: its randomized delays. */
 export function hosted<Machine extends AnyStateMachine>(
   machine: Machine,
   effects: readonly string[],

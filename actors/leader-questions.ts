@@ -1,6 +1,6 @@
 /**
- * What only the leader's orchestration knows, for callers of any manager: asked straight where this manager leads, else
- * over the bus of whoever does. Nothing is written by a question, so one without an answer is simply not answered.
+ * Answers from the leader's orchestration, for callers of any manager: asked directly if this manager leads, else over the bus.
+ * Questions write nothing, so an unanswered one needs no clean-up.
  */
 import {
   Failure,
@@ -18,20 +18,20 @@ import * as subjects from "../runtime/subjects.ts";
 import { busMessage } from "./bus-message.ts";
 import type { Environment, Running } from "./environment.ts";
 
-/** What the leader's duties can tell. Each may throw RpcError. */
+/** What the leader's duties can answer. Each method may throw RpcError. */
 export interface LeaderKnowledge {
   explainTask(id: string): readonly Reason[];
-  /** Empty when there is no such service. */
+  /** Empty when the service does not exist. */
   explainService(id: string): readonly Reason[];
-  /** Empty when there is no such volume. */
+  /** Empty when the volume does not exist. */
   explainVolume(id: string): readonly Reason[];
   planService(request: PlanServiceRequest): PlanServiceResponse;
   planRebalance(request: PlanRebalanceRequest): PlanRebalanceResponse;
 }
 
-/** In milliseconds: longer than the largest plan takes, shorter than a person waits, or a caller (25 s). */
+/** In milliseconds: longer than the largest plan takes, shorter than a person or a caller waits (25 s). */
 export const askTimeoutMs = 3_000;
-/** Below NATS's default `max_payload` of 1 MiB, with room for headers. */
+/** Below NATS's default `max_payload` of 1 MiB, minus space for headers. */
 const bytesMax = 1024 * 1024 - 4_096;
 
 export type Asked =
@@ -40,9 +40,9 @@ export type Asked =
   | { readonly kind: "unanswered"; readonly reason: string; readonly wokenBy: string };
 
 export interface LeaderPort {
-  /** What this manager's own duties know; null while it does not lead. */
+  /** This manager's own duties; null while it does not lead. */
   own(): LeaderKnowledge | null;
-  /** Node id of the present leader as far as this manager has heard; null: of none. */
+  /** Node id of the current leader as far as this manager knows; null when unknown. */
   leader(): string | null;
 }
 
@@ -59,7 +59,7 @@ export async function askLeader(
   if (data.length > bytesMax) {
     const failure = Failure.create({
       code: Status.RESOURCE_EXHAUSTED,
-      message: `the question has more than ${bytesMax} bytes`,
+      message: `the question is larger than ${bytesMax} bytes`,
     });
     return { kind: "answered", answer: LeaderAnswer.create({ failure }) };
   }
@@ -70,24 +70,33 @@ export async function askLeader(
       return decodeAnswer(outcome.data);
     case "no-responders":
       return leader === null
-        ? unanswered("no manager leads, so nobody decides", "a manager that takes the lease, which is seconds away")
+        ? unanswered(
+            "no manager leads, so nothing is decided",
+            "a manager that takes the lease, usually within seconds",
+          )
         : unanswered(
-            `leader ${leader} has not begun its duties yet`,
-            "the end of its bootstrap, which follows at once",
+            `leader ${leader} has not started its duties yet`,
+            "the end of its bootstrap, which takes a moment",
           );
     case "timeout":
       return leader === null
-        ? unanswered("no manager leads, so nobody decides", "a manager that takes the lease, which is seconds away")
+        ? unanswered(
+            "no manager leads, so nothing is decided",
+            "a manager that takes the lease, usually within seconds",
+          )
         : unanswered(
-            `leader ${leader} has not answered within ${askTimeoutMs / 1_000} s`,
-            "its answer, or another leader's: ask again",
+            `leader ${leader} did not answer within ${askTimeoutMs / 1_000} s`,
+            "an answer from it or from another leader: try again",
           );
     case "closed":
-      return unanswered("this manager has no link to the bus, so it cannot ask the leader", "the return of the link");
+      return unanswered(
+        "this manager is disconnected from the bus and cannot ask the leader",
+        "a restored connection to the bus",
+      );
   }
 }
 
-/** A leader's duty: answers what the other managers ask. */
+/** A leader's duty: answers the questions of the other managers. */
 export function answerQuestions(
   env: Pick<Environment, "bus" | "clock" | "managerId" | "telemetry">,
   knowledge: LeaderKnowledge,
@@ -95,13 +104,13 @@ export function answerQuestions(
   const subscription = env.bus.subscribe(subjects.leaderAsk, (message) => {
     const asked = busMessage(env, LeaderQuestion, message);
     if (asked === null) {
-      const failure = Failure.create({ code: Status.INVALID_ARGUMENT, message: "the question cannot be decoded" });
+      const failure = Failure.create({ code: Status.INVALID_ARGUMENT, message: "cannot decode the question" });
       message.respond(LeaderAnswer.encode(LeaderAnswer.create({ leader: env.managerId, failure })));
       return;
     }
     let data = LeaderAnswer.encode(answer(env.managerId, knowledge, asked));
     if (data.length > bytesMax) {
-      const text = `the leader's answer has more than ${bytesMax} bytes: ask the leader itself (${env.managerId})`;
+      const text = `the leader's answer is larger than ${bytesMax} bytes: ask the leader directly (${env.managerId})`;
       const failure = Failure.create({ code: Status.RESOURCE_EXHAUSTED, message: text });
       data = LeaderAnswer.encode(LeaderAnswer.create({ leader: env.managerId, failure }));
     }
@@ -134,7 +143,7 @@ function answer(leader: string, knowledge: LeaderKnowledge, question: LeaderQues
     if (question.planRebalance !== null) {
       return LeaderAnswer.create({ leader, planRebalance: knowledge.planRebalance(question.planRebalance) });
     }
-    throw new RpcError(Status.UNIMPLEMENTED, "the leader does not know this question: it may be of an older version");
+    throw new RpcError(Status.UNIMPLEMENTED, "the leader does not support this question: it may run an older version");
   } catch (error) {
     if (!(error instanceof RpcError)) throw error;
     return LeaderAnswer.create({ leader, failure: Failure.create({ code: error.code, message: error.message }) });
@@ -149,11 +158,11 @@ function decodeAnswer(data: Uint8Array): Asked {
   try {
     return { kind: "answered", answer: LeaderAnswer.decode(data) };
   } catch {
-    return unanswered("the leader's answer cannot be decoded", "the same version of Muster on all managers");
+    return unanswered("cannot decode the leader's answer", "the same version of Muster on all managers");
   }
 }
 
-/** What the leader said, or the error that the caller of this manager gets. `of`: the field of the answer that was asked for. */
+/** The leader's answer, or throws its error for the caller of this manager. `of`: the requested field of the answer. */
 export function demandAnswer<Name extends "planService" | "planRebalance">(
   asked: Asked,
   of: Name,
@@ -162,7 +171,7 @@ export function demandAnswer<Name extends "planService" | "planRebalance">(
   const { answer: given } = asked;
   if (given.failure !== null) throw new RpcError(statusOf(given.failure.code), given.failure.message);
   const wanted = given[of];
-  if (wanted === null) throw new RpcError(Status.INTERNAL, `leader ${given.leader} answered something else`);
+  if (wanted === null) throw new RpcError(Status.INTERNAL, `leader ${given.leader} answered a different question`);
   return wanted;
 }
 

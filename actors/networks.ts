@@ -1,4 +1,4 @@
-/** The Networks service, on every manager: tells each node that follows here who is in the networks of its tasks, and where. */
+/** The Networks service of every manager: streams to each follower node which tasks are in its tasks' networks, and where. */
 import { NetworkFeed } from "../machines/networks/network-feed.ts";
 import { NetworkGraph } from "../machines/networks/network-graph.ts";
 import { networkPiecesOf } from "../machines/networks/network-pieces.ts";
@@ -16,7 +16,7 @@ export function createNetworks(env: Environment, isCurrent: () => boolean): Netw
   const { store } = env;
   const views = createNodeViews(env, {
     gauge: "muster_network_followers",
-    help: "Nodes that this manager tells who is in the networks of their tasks.",
+    help: "Nodes to which this manager streams the members of their tasks' networks.",
     isCurrent,
     piecesOf: networkPiecesOf,
     calculate: () => {

@@ -1,53 +1,52 @@
 /**
- * What a manager calculates for each node that follows here, from this process's replica, and streams to it. While nobody
- * follows, nothing is calculated and nothing kept.
+ * What a manager calculates for each follower node from this process's replica, and streams to it. Without followers, nothing
+ * is calculated or stored.
  *
- * PL1: a node is told nothing older than what it was told before, by whatever manager, unless nobody
- *      has that any more.
- * PL2: what a node does not read makes nothing grow: its view keeps only that something changed.
+ * PL1: a node never gets a view older than its last one, from whichever manager, unless nobody has that version any more.
+ * PL2: a node that does not read uses no growing memory: its view only records that something changed.
  */
 import type { TimerHandle } from "../runtime/ports.ts";
 import { RpcError, Status, type CallContext, type Sink } from "../runtime/rpc.ts";
 import type { Environment, Running } from "./environment.ts";
 
-/** Between two updates of a node, in milliseconds: Felix's own pace. What happens meanwhile is one update. */
+/** Minimum interval between two updates of a node, in milliseconds (Felix's own interval). Changes in between are merged. */
 const paceMs = 10;
-/** What may wait for a node to read it, in bytes; beyond, its changes are merged instead of sent. */
+/** Maximum unread bytes per node; beyond it, changes are merged instead of sent. */
 const unreadBytesMax = 256 * 1024;
-/** Between two looks whether the node has read, or the replica caught up, in milliseconds. */
+/** Interval of checking whether the node has read or the replica has caught up, in milliseconds. */
 const lookMs = 50;
-/** After so long, in milliseconds, nobody has what the node was told: the log was lost and begun anew. */
+/** After this time, in milliseconds, the node's version is taken for lost: the log was lost and restarted. */
 const behindMsMax = 30_000;
 
-/** What one follower was told and has yet to be told. */
+/** One follower's pending changes. */
 interface View<Update> {
-  /** What changed since the last time, up to that version of the replica; null when nothing did. */
+  /** Changes since the last call, up to this version of the replica; null when nothing changed. */
   take(version: number): Update | null;
 }
 
-/** Fed with what happens, for as long as somebody follows. */
+/** Fed with changes while there are followers. */
 interface Calculation<Update, Of extends View<Update>> {
-  /** `onDirty`: when there is something to take, once until it is taken. */
+  /** `onDirty`: called when there are changes to take, once until they are taken. */
   follow(nodeId: string, onDirty: () => void): Of;
   unfollow(view: Of): void;
   stop(): void;
 }
 
 export interface NodeViewsOptions<Update, Of extends View<Update>> {
-  /** Name of the gauge of how many follow, and what it says. */
+  /** Name and help text of the gauge that counts followers. */
   readonly gauge: string;
   readonly help: string;
   /** Whether this manager's replica has caught up with the log. */
   readonly isCurrent: () => boolean;
   calculate(): Calculation<Update, Of>;
-  /** In sizes that a stream can carry. */
+  /** Splits an update into messages small enough for a stream. */
   piecesOf(update: Update): readonly Update[];
 }
 
 export interface NodeViews<Update> extends Running {
-  /** Tells the calling node until it goes; `known`: the version of what it was told last. */
+  /** Streams updates to the calling node until it disconnects; `known`: the version of its last update. */
   follow(known: number, sink: Sink<Update>, call: CallContext): void;
-  /** Id of the node that calls; throws for who is none. */
+  /** Id of the calling node; throws when the caller is not a node. */
   callerOf(call: CallContext): string;
 }
 
@@ -61,8 +60,8 @@ export function createNodeViews<Update, Of extends View<Update>>(
   let isStopped = false;
 
   function callerOf({ peer: { identity } }: CallContext): string {
-    if (isStopped) throw new RpcError(Status.UNAVAILABLE, "the manager is stopped");
-    if (identity === null) throw new RpcError(Status.PERMISSION_DENIED, "this is told to nodes only");
+    if (isStopped) throw new RpcError(Status.UNAVAILABLE, "the manager is stopping");
+    if (identity === null) throw new RpcError(Status.PERMISSION_DENIED, "permission denied: this call is for nodes");
     return identity.nodeId;
   }
 
@@ -112,7 +111,7 @@ export function createNodeViews<Update, Of extends View<Update>>(
     };
     const stop = (): void => {
       end();
-      sink.end(new RpcError(Status.UNAVAILABLE, "the manager is stopped"));
+      sink.end(new RpcError(Status.UNAVAILABLE, "the manager is stopping"));
     };
     streams.add(stop);
     call.signal.addEventListener("abort", end, { once: true });

@@ -1,6 +1,6 @@
 /**
- * The Operator service: what the muster command asks beyond SwarmKit's API. It only passes on what others know, and asks
- * the leader for what only the leader knows.
+ * The Operator service: the muster command's calls beyond SwarmKit's API. It forwards them to their sources, and to the leader
+ * what only the leader can answer.
  */
 import {
   Certificate,
@@ -39,21 +39,21 @@ export interface OperatorSources {
   /** Asks the leader. */
   ask(question: Partial<LeaderQuestion>): Promise<Asked>;
   explainNode(node: Node): readonly Reason[];
-  /** The state of the node's session; empty where another manager, or none, holds it. */
+  /** State of the node's session; empty when this manager does not hold it. */
   sessionState(nodeId: string): string;
   readonly log: Log;
   readonly history: HistoryPort;
-  /** The present leader; null when none is known. */
+  /** The current leader; null when unknown. */
   leader(): { readonly id: string; readonly epoch: number } | null;
-  /** host:port that workers use. */
+  /** host:port for workers. */
   readonly addr: string;
-  /** What this NATS server cannot promise, in sentences. */
+  /** Guarantees that this NATS server lacks, in sentences. */
   warnings(): readonly string[];
-  /** What is wrong with this manager, causes first. */
+  /** This manager's troubles, causes first. */
   troubles(): readonly Trouble[];
-  /** Whether a no-op went through log and replica lately, and how many milliseconds ago (-1: never). */
+  /** Whether a no-op recently went through log and replica, and how many milliseconds ago (-1: never). */
   health(): { readonly healthy: boolean; readonly progressAgeMs: number };
-  /** Sessions of nodes that this manager holds. */
+  /** Number of node sessions that this manager holds. */
   sessions(): number;
 }
 
@@ -81,13 +81,13 @@ export function createOperator(
     }
     const { failure, why, leader } = asked.answer;
     if (why !== null) return why.reasons;
-    const reason = failure === null ? "it answered something else" : failure.message;
+    const reason = failure === null ? "it answered a different question" : failure.message;
     return [Reason.create({ waitingFor: `an answer of leader ${leader}: ${reason}`, since })];
   }
 
   return {
     handlers: {
-      // What keeps this manager from its work is told first: whatever else is waited for waits for its end.
+      // This manager's troubles come first: all other reasons depend on them.
       async Why({ subject }) {
         const found = await explainSubject(store, subject, {
           explainNode: (node) => sources.explainNode(node),
@@ -129,7 +129,7 @@ export function createOperator(
           if (node.certificate?.status?.state !== IssuanceStatus_State.ISSUED) {
             throw new RpcError(
               Status.FAILED_PRECONDITION,
-              `node ${nodeId} has no certificate, or is renewing it already`,
+              `node ${nodeId} has no certificate, or is already renewing it`,
             );
           }
           const certificate = Certificate.patch(node.certificate, {
@@ -166,7 +166,7 @@ export function createOperator(
   };
 }
 
-/** What the task's status says, as far as this manager's replica knows. */
+/** The messages of the task's status in this manager's replica. */
 function lastWords({ status }: Task): readonly string[] {
   return [status?.message ?? "", status?.err ?? ""].filter((text) => text !== "");
 }

@@ -1,9 +1,9 @@
-/** Who is behind a change: what the log keeps of whoever asked a manager for it, or of the part of a manager that decided it. */
+/** The origin of a change, as recorded in the log: the caller that requested it, or the part of a manager that decided it. */
 import { Caller, LocalProcess, type Origin } from "../proto/gen/messages.ts";
 import type { CallContext } from "../runtime/rpc.ts";
 import type { Environment } from "./environment.ts";
 
-/** Longer texts are cut: the log's records have a budget for what they say of callers. */
+/** Longer texts are truncated: the log's records have a budget for callers. */
 const textMax = 64;
 
 /** `/docker.swarmkit.v1.Control/UpdateService` → `Control.UpdateService`. */
@@ -12,7 +12,7 @@ function methodName(path: string): string {
   return `${service}.${method}`.slice(0, textMax);
 }
 
-/** Null for a call that came over no wire. */
+/** Null for a call from within this process. */
 export function callerOf({ peer, method }: Partial<Pick<CallContext, "peer" | "method">>): Caller | null {
   if (peer === undefined || method === undefined) return null;
   const { identity, address, process, user } = peer;
@@ -20,13 +20,13 @@ export function callerOf({ peer, method }: Partial<Pick<CallContext, "peer" | "m
     method: methodName(method),
     nodeId: (identity?.nodeId ?? "").slice(0, textMax),
     address: address.slice(0, textMax),
-    // Only where there is no certificate and no process: the budget is for either.
+    // Set only without a certificate and a process: the budget covers one of them.
     ...(user === undefined ? {} : { user: user.slice(0, textMax) }),
     process: process === undefined ? null : LocalProcess.create({ ...process }),
   });
 }
 
-/** The same environment for a part of the manager, under whose name it writes. */
+/** The same environment for one part of the manager, which writes under its name. */
 export function writingAs<Env extends Pick<Environment, "proposer">>(env: Env, origin: Origin): Env {
   const { proposer } = env;
   return { ...env, proposer: { propose: (proposal) => proposer.propose({ ...proposal, origin }) } };

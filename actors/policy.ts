@@ -1,6 +1,6 @@
 /**
- * The Policy service, on every manager: calculates for each node that follows here what its dataplane is to know, and keeps what
- * nodes report of theirs.
+ * The Policy service of every manager: calculates the dataplane's policy for each follower node, and stores nodes' reports on
+ * their dataplanes.
  */
 import { PolicyFeed } from "../machines/policy/feed.ts";
 import { PolicyGraph } from "../machines/policy/graph.ts";
@@ -24,11 +24,11 @@ import type { ObjectChange } from "../runtime/store/store.ts";
 import type { Environment, Running } from "./environment.ts";
 import { createNodeViews } from "./node-views.ts";
 
-/** How long a report looks for the ledger, in milliseconds. */
+/** Timeout for writing a report to the ledger, in milliseconds. */
 const reportTimeoutMs = 10_000;
-/** Of a report: some 5,000 endpoints. It fits into a record of the log. */
+/** Maximum size of a report: about 5,000 endpoints. It fits into one log record. */
 const reportBytesMax = 512 * 1_024;
-/** A node whose thousand tasks start reports 100 kB a few times; agents try again what is refused. */
+/** A node that starts a thousand tasks reports 100 kB a few times; agents retry refused reports. */
 const reportBudget = { bytesMax: 4 * reportBytesMax, bytesPerS: 64 * 1_024 };
 
 export interface PolicyActor extends Running {
@@ -41,7 +41,7 @@ export function createPolicy(env: Environment, isCurrent: () => boolean): Policy
   const budget = new WriteBudget(reportBudget);
   const views = createNodeViews(env, {
     gauge: "muster_policy_followers",
-    help: "Nodes whose network policy this manager calculates.",
+    help: "Nodes for which this manager calculates network policy.",
     isCurrent,
     piecesOf,
     calculate: () => {
@@ -70,7 +70,7 @@ export function createPolicy(env: Environment, isCurrent: () => boolean): Policy
     },
   });
 
-  /** Written only when it says something new: most of what happens on a node is no news to the cluster. */
+  /** Written only when it differs: most events on a node are not news to the cluster. */
   async function keep(nodeId: string, report: DataplaneReport): Promise<void> {
     const before = store.get("resource", nodeId);
     const payload = Any.create({
@@ -80,7 +80,7 @@ export function createPolicy(env: Environment, isCurrent: () => boolean): Policy
     if (before !== undefined && isSameMessage(before.payload?.value, payload.value)) return;
     const bytes = payload.value.length;
     if (bytes > reportBytesMax) {
-      const limit = `${bytes} bytes, of which ${reportBytesMax} are taken`;
+      const limit = `${bytes} bytes, limit ${reportBytesMax}`;
       throw new RpcError(
         Status.INVALID_ARGUMENT,
         `the report of node ${nodeId} on its dataplane is too large: ${limit}`,
@@ -89,7 +89,7 @@ export function createPolicy(env: Environment, isCurrent: () => boolean): Policy
     if (!budget.take(nodeId, bytes, env.clock.monotonic()))
       throw new RpcError(
         Status.RESOURCE_EXHAUSTED,
-        `node ${nodeId} reports too much of its dataplane: try again later`,
+        `node ${nodeId} exceeded the rate limit of dataplane reports: try again later`,
       );
     const resource =
       before === undefined
@@ -115,7 +115,7 @@ export function createPolicy(env: Environment, isCurrent: () => boolean): Policy
       Follow: ({ version }, sink, call) => views.follow(version, sink, call),
       Report: async (report, call) => {
         const nodeId = views.callerOf(call);
-        if (store.get("node", nodeId) === undefined) throw new RpcError(Status.NOT_FOUND, `no node ${nodeId}`);
+        if (store.get("node", nodeId) === undefined) throw new RpcError(Status.NOT_FOUND, `node ${nodeId} not found`);
         await keep(nodeId, report);
         return DataplaneReportAnswer.create({});
       },

@@ -1,6 +1,6 @@
 /**
- * SwarmKit's ResourceAllocator: an engine asks for an address for a container that no service owns (`docker run
- * --network`), and gives it back.
+ * SwarmKit's ResourceAllocator: an engine requests an address for a container that no service owns (`docker run --network`),
+ * and releases it.
  */
 import { timestampOf } from "../proto/time.ts";
 import { observedState } from "../machines/task.ts";
@@ -21,14 +21,14 @@ import { commit, creation, removal } from "./control/write.ts";
 import type { Environment } from "./environment.ts";
 
 /**
- * How long an answer waits for the address, in milliseconds. An engine gives a container up after 20 s and then gives
- * back only what it has an id of, so the id must have reached it by then.
+ * How long an answer waits for the address, in milliseconds. An engine abandons a container after 20 s and then releases only
+ * attachments whose id it has, so the id must have arrived by then.
  */
 const allocationMsMax = 5_000;
 
-/** For each node: a thousand containers at once, such as those of an engine that starts again, and then 16 a second. */
+/** Budget per node: a thousand containers in a burst, such as those of a restarting engine, and then 16 a second. */
 const attachBudget = { bytesMax: 1_024 * 1_024, bytesPerS: 16 * 1_024 };
-/** About what an attachment writes beside what was asked for, in bytes. */
+/** About what an attachment writes besides the request, in bytes. */
 const attachBytes = 1_024;
 
 type Allocated = { readonly kind: "allocated" | "later" } | { readonly kind: "refused"; readonly reason: string };
@@ -40,7 +40,7 @@ export function createResourceAllocator(env: Environment): {
   const random = env.random.fork("resource-allocator");
   const budget = new WriteBudget(attachBudget);
 
-  /** Until the task has its address, or its status says why it gets none. */
+  /** Waits until the task has its address, or its status says why it gets none. */
   function allocated(taskId: string, signal: CallSignal): Promise<Allocated> {
     return new Promise((resolve) => {
       const look = (): Allocated | null => {
@@ -56,14 +56,14 @@ export function createResourceAllocator(env: Environment): {
         signal.removeEventListener("abort", onAbort);
         resolve(outcome);
       };
-      const onAbort = (): void => end({ kind: "refused", reason: "the caller no longer waits" });
+      const onAbort = (): void => end({ kind: "refused", reason: "the caller cancelled" });
       const timer = clock.setTimeout(() => end({ kind: "later" }), allocationMsMax);
       const watching = store.watch(() => {
         const outcome = look();
         if (outcome !== null) end(outcome);
       });
       signal.addEventListener("abort", onAbort);
-      const outcome = signal.aborted ? { kind: "refused" as const, reason: "the caller no longer waits" } : look();
+      const outcome = signal.aborted ? { kind: "refused" as const, reason: "the caller cancelled" } : look();
       if (outcome !== null) end(outcome);
     });
   }
@@ -90,7 +90,7 @@ export function createResourceAllocator(env: Environment): {
         await commit(env, call, creation("task", task));
         const outcome = await allocated(id, call.signal);
         if (outcome.kind !== "refused") return AttachNetworkResponse.create({ attachmentId: id });
-        // Nobody else knows of it.
+        // No other party knows of the task.
         await commit(env, call, removal("task", id)).catch(ignoreGone);
         throw new RpcError(Status.FAILED_PRECONDITION, outcome.reason);
       },

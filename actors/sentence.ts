@@ -1,4 +1,4 @@
-/** What went wrong, in words for people: the text of an error, with the status's name where it came from a peer. */
+/** An error as text for people, with the gRPC status name if it came from a peer. */
 import { RpcError, Status } from "../runtime/rpc.ts";
 
 const names = new Map<number, string>(Object.entries(Status).map(([name, code]) => [code, name]));

@@ -1,4 +1,7 @@
-/** Hosts the chart of one call of a running task, at the manager that was asked: passes its answers on. Bytes: beside the chart. */
+/**
+ * Hosts the chart of one call to a running task, on the manager that the client called, and forwards its answers. Data bypasses
+ * the chart.
+ */
 import { taskCallMachine, type TaskCallEvent, type TaskCallFailure } from "../machines/task-call.ts";
 import { TaskAnswer, TaskQuestion, type TaskCallRequest, type TaskInput } from "../proto/gen/messages.ts";
 import type { HostedActor } from "../runtime/host.ts";
@@ -6,7 +9,7 @@ import { RpcError, Status, type Sink } from "../runtime/rpc.ts";
 import type { Environment } from "./environment.ts";
 import { hosted, type Owner } from "./hosted.ts";
 
-/** What may wait for whoever asked, in bytes, beside one message: then the node is asked to wait. */
+/** Maximum bytes waiting for the client, besides one message; beyond it the node has to wait. */
 const waitingBytesMax = 256 * 1024;
 
 export type QuestionOutcome = "known" | "unknown" | "unsure";
@@ -17,7 +20,7 @@ export interface TaskCallOptions {
   readonly nodeId: string;
   readonly request: TaskCallRequest;
   readonly sink: Sink<TaskAnswer>;
-  /** Passes a question on to the manager that has the node. */
+  /** Forwards a question to the manager on which the node listens. */
   readonly ask: (nodeId: string, question: TaskQuestion) => Promise<QuestionOutcome>;
   readonly onOver: (call: TaskCall) => void;
 }
@@ -28,7 +31,7 @@ export class TaskCall {
   readonly #env: Environment;
   readonly #options: TaskCallOptions;
   readonly #actor: HostedActor<typeof taskCallMachine>;
-  /** The newest answer and the newest input that went through; C1: an answer that comes twice counts once. */
+  /** Numbers of the newest answer and the newest accepted input; C1: a duplicate answer counts once. */
   #answered = 0;
   #taken = 0;
   #isOver = false;
@@ -69,20 +72,20 @@ export class TaskCall {
     return "taken";
   }
 
-  /** Resolves when the driver has it. */
+  /** Resolves when the driver has accepted the input. */
   async input(input: TaskInput): Promise<void> {
     if (this.#isOver) throw new RpcError(Status.NOT_FOUND, "the call has ended");
     if (input.number <= this.#taken) return;
     const done = Promise.withResolvers<void>();
     this.#inputs.push({ number: input.number, done });
     const outcome = await this.#ask({ input });
-    if (outcome !== "known") throw new RpcError(Status.UNAVAILABLE, "the task's node cannot be reached");
+    if (outcome !== "known") throw new RpcError(Status.UNAVAILABLE, "cannot reach the task's node");
     await done.promise;
   }
 
-  /** The manager ends. */
+  /** To be called when the manager stops. */
   stop(): void {
-    this.#close(new RpcError(Status.UNAVAILABLE, "the manager ends"));
+    this.#close(new RpcError(Status.UNAVAILABLE, "the manager is stopping"));
     this.#actor.stop();
   }
 
@@ -111,7 +114,7 @@ export class TaskCall {
       effects: {
         ask: () =>
           void this.#ask({ request: this.#options.request }).then((outcome) => {
-            // Whether it arrived is found out by the pulse.
+            // The pulse shows whether it arrived.
             this.send({ type: outcome === "unknown" ? "node.missing" : "node.asked" });
           }),
         lookForPulse: () =>
@@ -122,7 +125,7 @@ export class TaskCall {
         fail: ({ failure }: { failure: TaskCallFailure }) =>
           this.#close(new RpcError(Status.UNAVAILABLE, failures[failure])),
         forget: () => {
-          this.#close(new RpcError(Status.CANCELLED, "whoever asked has left"));
+          this.#close(new RpcError(Status.CANCELLED, "the caller is gone"));
           this.#env.clock.soon(() => {
             this.#actor.stop();
             this.#options.onOver(this);
@@ -134,6 +137,6 @@ export class TaskCall {
 }
 
 const failures: Readonly<Record<TaskCallFailure, string>> = {
-  unreachable: "the task's node does not listen to any manager, or its agent does not run tasks by drivers",
-  lost: "the task's node was lost while it answered",
+  unreachable: "the task's node is not connected to any manager, or its agent runs no drivers",
+  lost: "the task's node was lost during the call",
 };

@@ -1,10 +1,10 @@
 /**
- * The TaskAccess and TaskCalls services, on every manager: who asks here has its call here (`TaskCall`), and the nodes that
- * listen here are asked for whichever manager was asked. Between managers questions and answers are requests on the bus.
+ * The TaskAccess and TaskCalls services of every manager. The manager that a client calls holds the call (`TaskCall`); the
+ * manager on which the node listens forwards questions to it. Between managers, questions and answers are requests on the bus.
  *
- * TC1: an answer that nobody reads stops its node: its delivery is tried again until it is taken, and until then HTTP/2 keeps
- *      the node from sending more of that call.
- * TC2: who sends a task a signal or runs something in it is written down in the task's history, as who changes something is.
+ * TC1: an unread answer stops its node: delivery is retried until it is accepted, and until then HTTP/2 keeps the node from
+ *      sending more of that call.
+ * TC2: a signal or an exec is recorded with its caller in the task's history, as changes are.
  */
 import { taskCallTimes } from "../machines/task-call.ts";
 import {
@@ -29,17 +29,17 @@ import { busMessage } from "./bus-message.ts";
 import type { Environment, Running } from "./environment.ts";
 import { TaskCall, type AnswerVerdict, type QuestionOutcome } from "./task-call.ts";
 
-/** Calls that were asked of one manager and are under way. */
+/** Maximum number of calls in progress at one manager. */
 const callsMax = 1_000;
-/** Bytes of an input, and of an answer's output; a NATS message has room for more. */
+/** Maximum bytes of an input, and of an answer's output; a NATS message has space for more. */
 const inputBytesMax = 64 * 1024;
-/** Milliseconds that a manager may take to answer a delivery, and between two deliveries of what was not taken. */
+/** Timeout of a delivery, and delay before retrying one that was not accepted, in milliseconds. */
 const deliveryTimeoutMs = 2_000;
 const fullMs = 20;
 
 interface Listener {
   readonly sink: Sink<TaskQuestion>;
-  /** Calls that the node was asked, each with the manager that was. */
+  /** The node's calls, each with the manager that holds it. */
   readonly calls: Map<string, string>;
 }
 
@@ -72,20 +72,23 @@ export function createTaskCalls(env: Environment): TaskCalls {
 
   function nodeOf({ exec, signal, stats, taskId }: TaskCallRequest): string {
     if ([exec, signal, stats].filter((each) => each !== null).length !== 1)
-      throw new RpcError(Status.INVALID_ARGUMENT, "a call of a task is one of exec, signal and stats");
+      throw new RpcError(Status.INVALID_ARGUMENT, "specify exactly one of exec, signal and stats");
     if (exec !== null && exec.command.length === 0)
       throw new RpcError(Status.INVALID_ARGUMENT, "a command is required");
     if (signal !== null && signal.name === "") throw new RpcError(Status.INVALID_ARGUMENT, "a signal is required");
     if (stats !== null && stats.intervalMs < 100)
-      throw new RpcError(Status.INVALID_ARGUMENT, "samples are at least 100 ms apart");
+      throw new RpcError(Status.INVALID_ARGUMENT, "the interval between samples must be at least 100 ms");
     const task = store.get("task", taskId);
     if (task === undefined) throw new RpcError(Status.NOT_FOUND, `task ${taskId} not found`);
     if (task.status?.state !== TaskState.RUNNING || !isSubjectToken(task.nodeId))
-      throw new RpcError(Status.FAILED_PRECONDITION, `task ${taskId} does not run`);
+      throw new RpcError(Status.FAILED_PRECONDITION, `task ${taskId} is not running`);
     return task.nodeId;
   }
 
-  /** TC2: without the command, which may hold secrets. The call does not wait for it: it may be what mends a log that hangs. */
+  /**
+   * TC2: records no command, since it may contain secrets. The call does not wait for the write: it may be the repair of a
+   *      hanging log.
+   */
   function note({ exec, signal, taskId }: TaskCallRequest, { method = "", peer, traceparent }: CallContext): void {
     if (exec === null && signal === null) return;
     const asked = { peer, traceparent, method: `${method} ${signal?.name ?? "exec"}` };
@@ -97,7 +100,7 @@ export function createTaskCalls(env: Environment): TaskCalls {
     write.catch((error: unknown) =>
       env.telemetry.log.warn(
         { err: error, task: taskId, method },
-        "who asked a task for something was not written down",
+        "cannot record a signal or an exec in the task's history",
       ),
     );
   }
@@ -106,7 +109,7 @@ export function createTaskCalls(env: Environment): TaskCalls {
     const { signal } = context;
     const nodeId = nodeOf(request);
     if (calls.size >= callsMax)
-      throw new RpcError(Status.RESOURCE_EXHAUSTED, `this manager serves ${callsMax} calls of tasks already`);
+      throw new RpcError(Status.RESOURCE_EXHAUSTED, `this manager already serves ${callsMax} task calls`);
     const id = newId(ids);
     const call = new TaskCall(env, { id, nodeId, request, sink, ask, onOver: () => calls.delete(id) });
     calls.set(id, call);
@@ -118,8 +121,8 @@ export function createTaskCalls(env: Environment): TaskCalls {
 
   function listen(sink: Sink<TaskQuestion>, call: CallContext): void {
     const nodeId = callerOf(call);
-    // The newest stream counts: the one before is of a session that is over.
-    listeners.get(nodeId)?.sink.end(new RpcError(Status.ABORTED, "another stream of this node has come"));
+    // The newest stream wins: the earlier one belongs to a previous session.
+    listeners.get(nodeId)?.sink.end(new RpcError(Status.ABORTED, "replaced by a newer stream of this node"));
     const listener: Listener = { sink, calls: new Map() };
     listeners.set(nodeId, listener);
     const subscription = bus.subscribe(subjects.taskQuestion(nodeId), (message) => {
@@ -151,15 +154,15 @@ export function createTaskCalls(env: Environment): TaskCalls {
       for await (const each of answers) {
         callId = each.callId;
         const home = listener?.calls.get(callId);
-        if (home === undefined) throw new RpcError(Status.NOT_FOUND, "there is no such call");
-        if (!(await deliver(home, nodeId, each))) throw new RpcError(Status.CANCELLED, "nobody waits for it any more");
+        if (home === undefined) throw new RpcError(Status.NOT_FOUND, "call not found");
+        if (!(await deliver(home, nodeId, each))) throw new RpcError(Status.CANCELLED, "the caller is gone");
       }
     } finally {
       listener?.calls.delete(callId);
     }
   }
 
-  /** False when nobody waits for it. TC1 */
+  /** False when the caller is gone. TC1 */
   async function deliver(home: string, nodeId: string, answerOf: TaskAnswer): Promise<boolean> {
     const data = TaskAnswerDelivery.encode(TaskAnswerDelivery.create({ nodeId, answer: answerOf }));
     for (;;) {
@@ -174,7 +177,7 @@ export function createTaskCalls(env: Environment): TaskCalls {
     const subject = subjects.taskAnswered(home);
     const outcome = await bus.request(subject, data, { timeoutMs: deliveryTimeoutMs });
     if (outcome.kind === "no-responders") return "gone";
-    // The same again does no harm: answers have numbers.
+    // A duplicate is harmless: answers have numbers.
     const reply = outcome.kind === "reply" ? busMessage(env, TaskAnswerDeliveryReply, { ...outcome, subject }) : null;
     if (reply === null) return "full";
     const { verdict } = reply;
@@ -184,7 +187,7 @@ export function createTaskCalls(env: Environment): TaskCalls {
 
   function take(nodeId: string, of: TaskAnswer | null): AnswerVerdict {
     const call = of === null ? undefined : calls.get(of.callId);
-    // A node answers for its own tasks alone.
+    // A node may answer only for its own tasks.
     if (of === null || call === undefined || call.nodeId !== nodeId) return "gone";
     return call.take(of);
   }
@@ -202,9 +205,12 @@ export function createTaskCalls(env: Environment): TaskCalls {
       Call: begin,
       async Send(input) {
         if (input.data.length > inputBytesMax)
-          throw new RpcError(Status.INVALID_ARGUMENT, `an input has at most ${inputBytesMax} bytes`);
+          throw new RpcError(
+            Status.INVALID_ARGUMENT,
+            `input too large: ${input.data.length} bytes, limit ${inputBytesMax}`,
+          );
         const call = calls.get(input.callId);
-        if (call === undefined) throw new RpcError(Status.NOT_FOUND, "there is no such call at this manager");
+        if (call === undefined) throw new RpcError(Status.NOT_FOUND, "call not found on this manager");
         await call.input(input);
         return TaskInputResponse.create();
       },
@@ -219,12 +225,12 @@ export function createTaskCalls(env: Environment): TaskCalls {
     stop() {
       answers.unsubscribe();
       for (const call of calls.values()) call.stop();
-      for (const { sink } of listeners.values()) sink.end(new RpcError(Status.UNAVAILABLE, "the manager ends"));
+      for (const { sink } of listeners.values()) sink.end(new RpcError(Status.UNAVAILABLE, "the manager is stopping"));
     },
   };
 }
 
 function callerOf({ peer }: CallContext): string {
-  if (peer.identity === null) throw new RpcError(Status.PERMISSION_DENIED, "only a node may");
+  if (peer.identity === null) throw new RpcError(Status.PERMISSION_DENIED, "permission denied: this call is for nodes");
   return peer.identity.nodeId;
 }

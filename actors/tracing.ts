@@ -1,11 +1,11 @@
 /**
- * One trace from a request to the processes that it causes: spans named `<noun> <event>`, with ids as attributes.
+ * One trace from a request to the processes that it starts: spans named `<noun> <event>`, with ids as attributes.
  *
- * The context travels beside what happens, as a W3C `traceparent`: in a call's metadata, in a proposal and its transaction,
- * in a label of each task (`traceparentLabel`). Machines never see it.
+ * The context travels beside the payload as a W3C `traceparent`: in a call's metadata, in a proposal and its transaction, in a
+ * label of each task (`traceparentLabel`). Machines never see it.
  *
- * X1: tracing changes nothing but telemetry and that label: no await, no draw, no timer, no decision.
- * X2: where nobody records, a span costs one call, and no attribute is made; the context is still passed on.
+ * X1: tracing changes nothing but telemetry and that label: no await, no random draw, no timer, no decision.
+ * X2: without a collector, a span costs one call and builds no attributes; the context is still passed on.
  */
 import { SpanKind, SpanStatusCode, trace, type Attributes, type Link, type Span } from "@opentelemetry/api";
 import type { Clock, Telemetry } from "../runtime/ports.ts";
@@ -18,7 +18,7 @@ export interface TracePorts {
   readonly telemetry: Telemetry;
 }
 
-/** A child of what `traceparent` names; a trace of its own where that is empty. Not recording when nobody collects (X2). */
+/** A child of the span in `traceparent`; a new trace if it is empty. Not recording without a collector (X2). */
 export function startSpan(
   { clock, telemetry }: TracePorts,
   name: string,
@@ -28,14 +28,16 @@ export function startSpan(
   return telemetry.tracer.startSpan(name, { kind, startTime: clock.now() }, contextOf(traceparent));
 }
 
-/** The same where there is a trace to continue and somebody records it, else null: for what is no request by itself. */
+/**
+ * A child span if there is a trace to continue and somebody records it, else null: for work that is not a request by itself.
+ */
 export function continueSpan(ports: TracePorts, name: string, traceparent: string): Span | null {
   if (traceparent === "") return null;
   const span = startSpan(ports, name, traceparent);
   return span.isRecording() ? span : null;
 }
 
-/** Ends it now; with a failure when `error` is one. */
+/** Ends the span now; with status error when `error` is not null. */
 export function endSpan({ clock }: TracePorts, span: Span, error: unknown = null): void {
   if (error !== null) {
     span.setStatus({ code: SpanStatusCode.ERROR, message: typeof error === "string" ? error : sentence(error) });
@@ -44,7 +46,7 @@ export function endSpan({ clock }: TracePorts, span: Span, error: unknown = null
   span.end(clock.now());
 }
 
-/** Links to the spans that `traceparents` name; those that name none are left out. */
+/** Links to the spans in `traceparents`; invalid ones are skipped. */
 export function linksTo(traceparents: Iterable<string>): Link[] {
   const links: Link[] = [];
   for (const traceparent of traceparents) {
@@ -54,7 +56,7 @@ export function linksTo(traceparents: Iterable<string>): Link[] {
   return links;
 }
 
-/** What a caller did wrong or lost is no fault of the server: its span stays unset, as OpenTelemetry has it for gRPC. */
+/** Statuses that are the server's fault. For the others the span's status stays unset, as OpenTelemetry defines it for gRPC. */
 const faults: ReadonlySet<Status> = new Set([
   Status.UNKNOWN,
   Status.DEADLINE_EXCEEDED,
@@ -72,8 +74,8 @@ function endCall(ports: TracePorts, span: Span, error: unknown): void {
 }
 
 /**
- * The handler in a span of its own, whose context takes the place of the caller's. `attributes` is asked only while
- * somebody records: first without, then, when all went well, with the response.
+ * Runs the handler in its own span, whose context replaces the caller's. `attributes` is called only while somebody records:
+ * first without, then, on success, with the response.
  */
 export function traced<Request, Response>(
   ports: TracePorts,
@@ -93,7 +95,7 @@ export function traced<Request, Response>(
     };
     try {
       const answer = handler(request, inner);
-      // Beside the answer, which goes to the caller as it is (X1).
+      // The answer itself is passed to the caller unchanged (X1).
       if (answer instanceof Promise) answer.then(succeed, (error: unknown) => endCall(ports, span, error));
       else succeed(answer);
       return answer;

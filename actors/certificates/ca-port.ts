@@ -1,6 +1,6 @@
 /**
- * The certificate authority as actors see it. `runtime/pki/index.ts` as a whole is one (`import * as pki`); a simulation
- * hands in another, whose certificates are plain text and whose every byte comes from the seed.
+ * The certificate authority as actors see it. `runtime/pki/index.ts` implements it (`import * as pki`); a simulation uses
+ * another, whose certificates are plain text and whose bytes all come from the seed.
  */
 import type { ExternalCrossRequest } from "../../runtime/external-ca.ts";
 
@@ -17,7 +17,7 @@ export interface CertificateFactsRead {
   readonly notAfterMs: number;
   /** DER of the issuer's name. */
   readonly issuerSubjectDer: Uint8Array;
-  /** DER of the issuer's public key; null when neither chain nor root hold the issuer. */
+  /** DER of the issuer's public key; null when neither chain nor root contains the issuer. */
   readonly issuerPublicKeyDer: Uint8Array | null;
   /** True when the chain leads to the root and all of it is valid at `nowMs`. */
   verify(rootPem: string, nowMs: number): boolean;
@@ -37,7 +37,7 @@ export interface IssueRequest {
   readonly intermediatesPem?: string;
 }
 
-/** Who signs: DER of its name and of its public key, which together tell issuers apart. */
+/** DER of the issuer's name and public key, which together identify it. */
 export interface IssuerNameRead {
   readonly subjectDer: Uint8Array;
   readonly publicKeyDer: Uint8Array;
@@ -46,7 +46,7 @@ export interface IssuerNameRead {
 export type RootCheck =
   | {
       readonly kind: "root";
-      /** In the one form in which certificates are compared and told to nodes. */
+      /** In the normalized form in which certificates are compared and sent to nodes. */
       readonly certificatePem: string;
       readonly count: number;
       readonly notAfterMs: number;
@@ -60,30 +60,30 @@ export interface CertificateAuthority {
   createKeyAndCsr(): Promise<{ readonly keyPem: string; readonly csrPem: string }>;
   /** Never throws. */
   readCsr(pem: Uint8Array | string): CsrOutcome;
-  /** The PEM chain for the node. Rejects when the request is none, or root and key do not fit. */
+  /** The PEM chain for the node. Rejects when the request is invalid, or root and key do not match. */
   issue(request: IssueRequest): Promise<string>;
   describeCertificate(
     pem: string,
     rootPem?: string,
   ): CertificateFactsRead | { readonly kind: "malformed"; readonly reason: string };
-  /** Whether certificates can be a cluster's root, with the key where there is one. Never throws. */
+  /** Checks whether certificates can be a cluster's root, together with the key if there is one. Never throws. */
   checkRoot(certificatePem: string, keyPem: string | null, nowMs: number): RootCheck;
-  /** The first root, with the second one's signature. Throws when the latter's certificate and key do not fit. */
+  /** The first root, signed by the second. Throws when the second's certificate and key do not match. */
   crossSign(newRootPem: string, oldRootPem: string, oldKeyPem: string): string;
-  /** What an external CA is asked for instead. Throws when certificate and key do not fit. */
+  /** The equivalent request to an external CA. Throws when certificate and key do not match. */
   crossSignRequest(newRootPem: string, newKeyPem: string): ExternalCrossRequest;
-  /** Of the first certificate; null when there is none. Never throws. */
+  /** Issuer name of the first certificate; null when there is none. Never throws. */
   issuerName(rootPem: string): IssuerNameRead | null;
-  /** What follows the first certificate of a chain, each certificate as a text of its own. Never throws. */
+  /** The certificates after the first of a chain, each as its own PEM text. Never throws. */
   intermediatesOf(chainPem: string): readonly string[];
-  /** The certificates of a PEM text in one form; empty when there are none. Never throws. */
+  /** The certificates of a PEM text in normalized form; empty when there are none. Never throws. */
   normalizePem(pem: string): string;
   /** When to renew, in milliseconds since the epoch. `fraction` is uniform in [0, 1). */
   renewalInstant(validity: { readonly notBeforeMs: number; readonly notAfterMs: number }, fraction: number): number;
   makeJoinToken(rootPem: Uint8Array, secret: Uint8Array): string;
   parseJoinToken(text: string): { readonly kind: "token"; readonly digestHex: string } | { readonly kind: "invalid" };
-  /** In a time that does not depend on where the two differ. */
+  /** Compares in constant time. */
   isSameToken(left: string, right: string): boolean;
-  /** Bytes of a join token's secret. */
+  /** Length of a join token's secret in bytes. */
   readonly joinSecretBytes: number;
 }

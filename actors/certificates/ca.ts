@@ -1,11 +1,11 @@
 /**
- * The CA and NodeCA services, as every manager answers them: a request is written into the node's object, the leader's
- * signer does the rest, and whoever waits for a certificate waits on this manager's replica.
+ * The CA and NodeCA services of every manager: a request is written to the node's object, the leader's signer signs it, and
+ * callers wait for the certificate on this manager's replica.
  *
- * A1: the role that a joining node gets is decided by its token alone; of its request only the public key counts. Who asks to be
- *     a manager by a worker's token is refused, and no node is made of it. (Engines ask for no role.)
- * A2: who shows a valid certificate renews that node, whatever token it sends.
- * A3: a node renews as often as its budget allows: each renewal is a signature of the leader and two writes.
+ * A1: a joining node's role is decided by its token alone; only the public key of its request is used. A request to be a
+ *     manager with a worker's token is refused, and no node is created. (Engines request no role.)
+ * A2: a caller with a valid certificate renews that node's certificate, whatever token it sends.
+ * A3: a node renews as often as its budget allows: each renewal costs a signature of the leader and two writes.
  */
 import { isSettled, joiningNode, renewal } from "../../machines/certificates/issuance.ts";
 import { unlockKeyOf } from "../../machines/keys/unlock-key.ts";
@@ -37,13 +37,13 @@ export interface Ca extends Running {
   readonly nodeCa: ServiceHandlers<typeof NodeCAService>;
 }
 
-/** A3. Some 60 renewals at once, and one in 5 s from then on: a node renews every few weeks, and anew as the root rotates. */
+/** A3. About 60 renewals in a burst, then one every 5 s: a node renews every few weeks, and again when the root rotates. */
 const renewalBudget = { bytesMax: 256 * 1_024, bytesPerS: 1_024 };
-/** About what a renewal writes beside its request: the record of the node, and later the certificate, in bytes. */
+/** About what a renewal writes besides its request, in bytes: the node's record, and later the certificate. */
 const renewalBytes = 4 * 1_024;
 
 export interface CaOptions {
-  /** Called when the cluster's unlock key is given to somebody. */
+  /** Called when the cluster's unlock key is returned to a caller. */
   readonly onUnlockKeyGiven?: (unlockKey: Uint8Array) => void;
 }
 
@@ -70,7 +70,7 @@ export function createCa(env: Environment, authority: CertificateAuthority, opti
     return node;
   }
 
-  /** The role that the token grants; both are compared in full, whichever fits. */
+  /** The role that the token grants; always compares both tokens in full. */
   function roleOf(token: string, { rootCa }: Cluster): NodeRole | null {
     const tokens = rootCa?.joinTokens;
     if (tokens == null || tokens.worker === "" || tokens.manager === "") return null;
@@ -88,7 +88,7 @@ export function createCa(env: Environment, authority: CertificateAuthority, opti
     if (role !== NodeRole.MANAGER && request.role === NodeRole.MANAGER) {
       throw new RpcError(
         Status.INVALID_ARGUMENT,
-        "the token is a worker's: 'muster token manager' on a manager prints the one for managers",
+        "cannot join as a manager with a worker's token: 'muster token manager' on a manager prints the managers' token",
       );
     }
     const { csr, availability } = request;
@@ -101,7 +101,7 @@ export function createCa(env: Environment, authority: CertificateAuthority, opti
     return Object.hasOwn(cluster().blacklistedCertificates, nodeId);
   }
 
-  /** Resolves when the node is settled or gone; rejects when the caller gives up. */
+  /** Resolves when the node is settled or removed; rejects when the caller cancels. */
   function settled(nodeId: string, signal: CallSignal): Promise<void> {
     return new Promise((resolve, reject) => {
       const calls = waiting.get(nodeId) ?? new Set();
@@ -117,7 +117,7 @@ export function createCa(env: Environment, authority: CertificateAuthority, opti
       };
       const giveUp = (): void => {
         finish();
-        reject(new RpcError(Status.CANCELLED, "the caller no longer waits for the certificate"));
+        reject(new RpcError(Status.CANCELLED, "the caller cancelled its wait for the certificate"));
       };
       calls.add(wake);
       signal.addEventListener("abort", giveUp);
@@ -158,7 +158,7 @@ export function createCa(env: Environment, authority: CertificateAuthority, opti
             `Permission denied: node ${identity.nodeId} was removed from swarm`,
           );
         }
-        // The token first: who has none learns nothing about requests, and costs no signature check.
+        // The token is checked first: without one, a caller learns nothing about requests and costs no signature check.
         if (!isMember && roleOf(request.token, cluster()) === null) {
           throw new RpcError(Status.INVALID_ARGUMENT, "A valid join token is necessary to join this cluster");
         }
@@ -167,7 +167,7 @@ export function createCa(env: Environment, authority: CertificateAuthority, opti
         }
         const read = authority.readCsr(request.csr);
         if (read.kind === "refused") {
-          throw new RpcError(Status.INVALID_ARGUMENT, `the certificate request is not usable: ${read.reason}`);
+          throw new RpcError(Status.INVALID_ARGUMENT, `invalid certificate request: ${read.reason}`);
         }
         const node = isMember ? await renew(identity.nodeId, request.csr, call) : await join(request, call);
         return IssueNodeCertificateResponse.create({
@@ -183,7 +183,7 @@ export function createCa(env: Environment, authority: CertificateAuthority, opti
           const node = store.get("node", nodeId);
           if (node === undefined) throw new RpcError(Status.NOT_FOUND, "NotFound");
           if (isSettled(node)) {
-            // An engine crashes on an answer without status.
+            // An engine crashes on an answer without a status.
             const status = node.certificate?.status ?? IssuanceStatus.create({});
             return NodeCertificateStatusResponse.create({ status, certificate: node.certificate });
           }

@@ -1,6 +1,6 @@
 /**
- * The leader's signer: signs what nodes have asked for, in batches of one transaction each, so that a thousand nodes that
- * join together cost tens of appends, not a thousand.
+ * The leader's signer: signs nodes' requests in batches of one transaction each, so that a thousand nodes that join together
+ * cost tens of appends, not a thousand.
  */
 import { certificateMachine, type CertificateEvent } from "../../machines/certificates/certificate.ts";
 import { isUnsigned, issuanceState, roleName } from "../../machines/certificates/issuance.ts";
@@ -19,7 +19,7 @@ import type { Environment, Running } from "../environment.ts";
 import { noExternalCa, type ExternalCa } from "../../runtime/external-ca.ts";
 import { signNode } from "./node-signing.ts";
 
-/** Nodes in one transaction: some 3 kB each, so well below the largest record. */
+/** Maximum nodes per transaction: about 3 kB each, so well below the largest record. */
 const batchMax = 100;
 
 type Signed = { readonly node: Node; readonly pem: string };
@@ -44,7 +44,7 @@ export function startCertificateSigner(
     actions: {
       requestSignature: (_, { nodeId }) => {
         queue.push(nodeId);
-        // Requests that arrive in one burst belong into one batch.
+        // Requests of one burst are signed in one batch.
         if (!isSigning) env.clock.soon(() => void signQueue());
         isSigning = true;
       },
@@ -65,7 +65,7 @@ export function startCertificateSigner(
     const isRotating = issuanceState(node) === IssuanceStatus_State.ROTATE;
     if (live.has(node.id)) {
       if (isUnsigned(node)) tell(node.id, { type: "csr.received" });
-      // Managers sign for themselves: nobody asks here for what they were told to renew.
+      // Managers sign their own certificates, so no request arrives here after they are notified to renew.
       else if (!isRotating && isRotatingHere(node.id)) tell(node.id, { type: "certificate.stored" });
       return;
     }
@@ -102,12 +102,12 @@ export function startCertificateSigner(
     }
   }
 
-  /** Null when there is nothing to write; the actor has been told why. */
+  /** Null when there is nothing to write; the actor has been notified why. */
   async function sign(nodeId: string): Promise<Signed | null> {
     const node = store.get("node", nodeId);
     const cluster = [...store.all("cluster")][0];
     const csr = node?.certificate?.csr ?? new Uint8Array();
-    // The actor hears of the removal by itself.
+    // The actor is notified of the removal elsewhere.
     if (node === undefined) return null;
     if (cluster === undefined) {
       tell(nodeId, { type: "write.failed", reason: "there is no cluster object" });
@@ -124,13 +124,13 @@ export function startCertificateSigner(
       return { node, pem };
     } catch (error) {
       const reason = error instanceof Error ? error.message : String(error);
-      log.error({ node: nodeId, error: reason }, "certificate could not be signed");
+      log.error({ node: nodeId, error: reason }, "cannot sign a node's certificate");
       tell(nodeId, { type: "write.failed", reason });
       return null;
     }
   }
 
-  /** Null when it was written (but for conflicts, which are skipped), else why not. */
+  /** Null on success (conflicting operations are skipped), else the reason. */
   async function write(operations: readonly Operation[]): Promise<string | null> {
     const outcome = await env.proposer.propose({
       operations,

@@ -1,15 +1,14 @@
 /**
- * A manager's own certificate. It signs it itself, since it can read the root's key anyway; where only an external CA has
- * that key it asks as every node does, through its node object, and the leader's signer answers.
+ * A manager's own certificate. The manager signs it itself, since it can read the root's key; if only an external CA has that
+ * key, it requests one through its node object as every node does, and the leader's signer answers.
  *
- * M3: key and certificate are saved as one, before they are used or told of.
- * M4: whoever trusts the root before the present one still accepts this manager. A node that slept through the end of a
- *     rotation learns of the new root from a manager, which it must trust for that: so the chain keeps the certificate in
- *     which the one root vouches for the other until every node has said that it trusts the new one.
- * M5: what the node object says of the certificate is so already: it is told once the certificate is in use, since a
- *     rotation is over, and nodes trust nothing but the new root, as soon as all are said to have renewed. Only the first
- *     one of a life is told before, when nobody can be shown anything yet, and only if the roots are still those that it
- *     was judged by.
+ * M3: key and certificate are saved together, before they are used or announced.
+ * M4: a node that trusts the previous root still accepts this manager. A node that was away when a rotation ended learns of the
+ *     new root from a manager, which it must trust for that: so the chain keeps the cross-certificate of the two roots until
+ *     every node has reported that it trusts the new one.
+ * M5: the node object is updated only once the certificate is in use: a rotation ends, and nodes trust only the new root, as
+ *     soon as all nodes are recorded as renewed. Only the first certificate of a process is recorded before use, when nothing
+ *     is being served yet, and only if the roots are still those that it was checked against.
  */
 import { issuerOf, type Issuer } from "../../machines/certificates/issuer.ts";
 import { issuanceState } from "../../machines/certificates/issuance.ts";
@@ -38,13 +37,13 @@ import { sentence } from "../sentence.ts";
 
 const text = new TextEncoder();
 const untraced = { traceparent: "" };
-/** How long the leader's signer, and the external CA behind it, may take. Then the request is made anew. */
+/** Timeout for the leader's signer and the external CA behind it; then a new request is made. */
 const leaderTimeoutMs = 60_000;
 
-/** No node is behind by more: a rotation ends only when each has renewed, for which it must trust the root before. */
+/** No node lags further behind: a rotation ends only when every node has renewed, for which it must trust the previous root. */
 const olderIntermediatesMax = 2;
 
-/** What a manager keeps on its own disk; the key is nobody else's. */
+/** What a manager keeps on its own disk; the key never leaves it. */
 export interface ManagerIdentity {
   /** Leaf, then intermediates. */
   readonly certificatePem: string;
@@ -54,11 +53,11 @@ export interface ManagerIdentity {
 export interface ManagerCertificate extends ManagerIdentity {
   /** The root that every node trusts now. */
   readonly rootPem: string;
-  /** The roots of which client certificates may be: during a rotation also the one that follows. */
+  /** Roots whose client certificates are accepted: during a rotation also the next root. */
   readonly acceptedPem: string;
-  /** The cluster's id: what every certificate of it names as organization. */
+  /** The cluster's id, which is the organization of all its certificates. */
   readonly organization: string;
-  /** When to ask again for a new one, in milliseconds since the epoch: drawn from 50 to 80 % of its life. */
+  /** When to request a new one, in milliseconds since the epoch: drawn from 50 to 80 % of its lifetime. */
   readonly renewAtMs: number;
   /** True when certificate and key are new and must be saved. */
   readonly isNew: boolean;
@@ -66,7 +65,7 @@ export interface ManagerCertificate extends ManagerIdentity {
 
 type Signed = ManagerIdentity & { readonly csr: Uint8Array };
 
-/** What the present roots make of an identity; null when it cannot be used, or must not be any longer. */
+/** Checks a saved identity against the current roots; null when it cannot be used, or must be replaced. */
 function kept(
   env: Environment,
   authority: CertificateAuthority,
@@ -82,7 +81,7 @@ function kept(
   const name = authority.issuerName(issuer.rootPem);
   if (name === null || read.issuerPublicKeyDer === null) return null;
   if (!isSameBytes(read.issuerPublicKeyDer, name.publicKeyDer)) return null;
-  // Half of its life at least is left to it before a renewal is drawn, so a fresh draw here never skips one.
+  // A renewal is drawn from the second half of the lifetime at the earliest, so a fresh draw here never skips one.
   const renewAtMs = authority.renewalInstant(read, env.random.next());
   if (renewAtMs <= now) return null;
   return certificateOf(identity, cluster, issuer, renewAtMs, false);
@@ -101,13 +100,13 @@ function certificateOf(
 
 interface Obtained {
   readonly certificate: ManagerCertificate;
-  /** Creates this manager's node object or brings it up to date. */
+  /** Creates or updates this manager's node object. */
   tell(): Promise<void>;
-  /** Whether the roots are those by which the certificate was judged. */
+  /** Whether the roots are still those that the certificate was checked against. */
   isStillGood(): boolean;
 }
 
-/** What a certificate is judged by; empty while there is no root. */
+/** What a certificate is checked against; empty while there is no root. */
 function basisOf(env: Environment, authority: CertificateAuthority): string {
   const cluster = clusterOf(env);
   const issuer = cluster === undefined ? null : issuerOf(cluster, authority.normalizePem);
@@ -115,8 +114,8 @@ function basisOf(env: Environment, authority: CertificateAuthority): string {
 }
 
 /**
- * A certificate for this manager: the one it has while that is good, else a new one. Waits for the cluster object. Call it
- * again at `renewAtMs`, and when the root changes.
+ * Obtains a certificate for this manager: the saved one while it is valid, else a new one. Waits for the cluster object. Call
+ * it again at `renewAtMs`, and when the root changes.
  */
 export async function obtainManagerCertificate(
   env: Environment,
@@ -142,12 +141,12 @@ export async function obtainManagerCertificate(
   const older = olderIntermediates(env, authority, issuer, identity);
   const signed = { ...fresh, certificatePem: fresh.certificatePem + older.join("") };
   const read = authority.describeCertificate(signed.certificatePem, issuer.rootPem);
-  if (read.kind === "malformed") throw new Error(`the certificate just signed cannot be read: ${read.reason}`);
+  if (read.kind === "malformed") throw new Error(`cannot read the certificate just signed: ${read.reason}`);
   const renewAtMs = authority.renewalInstant(read, env.random.next());
   return obtained(certificateOf(signed, cluster, issuer, renewAtMs, true), signed.csr);
 }
 
-/** M4: what of the chain so far leads on to roots that some node still trusts. */
+/** M4: the cross-certificates of the previous chain that lead to roots that some node still trusts. */
 function olderIntermediates(
   env: Environment,
   authority: CertificateAuthority,
@@ -181,7 +180,7 @@ async function newIdentity(
   return { keyPem, csr, certificatePem: await signNode(cluster, request, authority, noExternalCa) };
 }
 
-/** As any other node: the request goes into the node object, the leader's signer answers there. */
+/** Requests as any other node: the request goes into the node object, and the leader's signer answers there. */
 async function signedByLeader(
   env: Environment,
   csr: Uint8Array,
@@ -220,7 +219,7 @@ async function signedByLeader(
       if (isAnswered()) end(null);
     });
     const timer = clock.setTimeout(
-      () => end(new Error("the leader could not get this manager's certificate signed: see its log")),
+      () => end(new Error("timed out waiting for the leader to sign this manager's certificate: see the leader's log")),
       leaderTimeoutMs,
     );
     signal?.addEventListener("abort", abort, { once: true });
@@ -234,24 +233,24 @@ async function signedByLeader(
 
 export interface ManagerCertificateParts {
   readonly facts: ManagerFacts;
-  /** What was saved last; null on a first start. */
+  /** The last saved identity; null on a first start. */
   load(): ManagerIdentity | null;
   /** Durable when it returns. M3 */
   save(identity: ManagerIdentity): void;
-  /** Calls the listener after somebody has set this machine's wall clock: the certificate may have expired, or not be valid yet. */
+  /** Calls the listener after this machine's wall clock was set: the certificate may have expired, or not be valid yet. */
   onClockJump(listener: () => void): void;
-  /** A certificate to serve with, the first and each one that differs from it in anything. */
+  /** Called with the first certificate to serve with, and with each one that differs from the last. */
   onCertificate(certificate: ManagerCertificate): void;
 }
 
-/** Keeps the manager's certificate for as long as it runs. */
+/** Obtains and renews the manager's certificate until stopped. */
 export function startManagerCertificate(
   env: Environment,
   authority: CertificateAuthority,
   parts: ManagerCertificateParts,
 ): Running {
   const stopping = new AbortController();
-  /** What the last certificate was judged by. */
+  /** What the last certificate was checked against. */
   let judgedBy = "";
   let isShown = false;
 
@@ -273,12 +272,13 @@ export function startManagerCertificate(
       const { signal } = stopping;
       const obtained = await obtainManagerCertificate(env, authority, parts.load(), parts.facts, signal);
       const { certificate } = obtained;
-      // Before anybody is told: telling may end the rotation, and the next certificate's chain is then made of this one's. M3, M4
+      // Save before announcing: the announcement may end the rotation, and the next certificate's chain is built from this one.
+      // M3, M4
       if (certificate.isNew) parts.save(certificate);
       // M5
       if (!isShown) {
         await obtained.tell();
-        if (!obtained.isStillGood()) throw new Error("the root changed meanwhile");
+        if (!obtained.isStillGood()) throw new Error("the root certificate changed meanwhile");
       }
       if (signal.aborted) return;
       parts.onCertificate(certificate);
@@ -288,7 +288,7 @@ export function startManagerCertificate(
       send({ type: "certificate.obtained", renewInMs: certificate.renewAtMs - env.clock.now() });
     } catch (error) {
       if (stopping.signal.aborted) return;
-      env.telemetry.log.warn({ error: sentence(error) }, "the manager's certificate could not be renewed yet");
+      env.telemetry.log.warn({ error: sentence(error) }, "cannot renew the manager's certificate yet");
       send({ type: "certificate.failed", reason: sentence(error) });
     }
   }

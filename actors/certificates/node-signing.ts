@@ -1,4 +1,4 @@
-/** Signs for one node, with whoever signs in this cluster now: an external CA where one is set, else the cluster's own key. */
+/** Signs one node's certificate: by the external CA if one is set, else with the cluster's own key. */
 import { issuerOf } from "../../machines/certificates/issuer.ts";
 import { validitySecondsOf } from "../../machines/certificates/issuance.ts";
 import type { Cluster } from "../../proto/gen/messages.ts";
@@ -12,10 +12,7 @@ export interface SignRequest {
   readonly nowMs: number;
 }
 
-/**
- * The chain (PEM) for the node. Rejects with an Error, whose message is a sentence, when nobody could sign; the request
- * itself was checked before.
- */
+/** The PEM chain for the node. Rejects with an Error whose message is a sentence; the request itself was checked before. */
 export async function signNode(
   cluster: Cluster,
   { csr, nodeId, role, nowMs }: SignRequest,
@@ -31,15 +28,16 @@ export async function signNode(
     const leaf = await external.sign(externalUrls, rootPem, { kind: "node", node });
     const chain = authority.normalizePem(leaf) + intermediatesPem;
     const read = authority.describeCertificate(chain, issuer.trustedPem);
-    // A CA outside may be set up to sign whatever it likes; a node would fail over what it cannot use.
-    if (read.kind === "malformed") throw new Error(`the external CA's answer is no certificate: ${read.reason}`);
+    // An external CA may sign anything; a node would fail on a certificate that it cannot use.
+    if (read.kind === "malformed") throw new Error(`the external CA returned an invalid certificate: ${read.reason}`);
     if (read.nodeId !== nodeId || read.role !== role || read.organization !== organization)
-      throw new Error("the external CA signed a certificate with other names than were asked for");
+      throw new Error("the external CA signed a certificate with names other than requested");
     if (!read.verify(issuer.trustedPem, nowMs))
-      throw new Error("the external CA's certificate does not lead to the cluster's root");
+      throw new Error("the external CA's certificate does not chain to the cluster's root");
     return chain;
   }
-  if (keyPem === "") throw new Error("the root's key is with an external CA, and none is set that signs for this root");
+  if (keyPem === "")
+    throw new Error("an external CA holds the root's key, but no external CA is configured for this root");
   return authority.issue({
     csrPem: csr,
     rootCertificatePem: rootPem,

@@ -1,4 +1,4 @@
-/** The leader's rotation of the root certificate: hosts the chart, looks at nodes, writes nodes and the cluster object. */
+/** The leader's rotation of the root certificate: hosts the chart, watches nodes, writes nodes and the cluster object. */
 import { isIssuedBy } from "../../machines/certificates/issuer.ts";
 import {
   rootRotationLimits,
@@ -32,13 +32,13 @@ export function startRootRotation(env: Environment, authority: CertificateAuthor
   const random = env.random.fork("root-rotation");
   const left = telemetry.metrics.gauge(
     "muster_root_rotation_nodes_left",
-    "Nodes whose certificates are not of the root that is to follow; 0 outside a rotation.",
+    "Nodes that do not have a certificate of the next root yet; 0 outside a rotation.",
   );
   const unclaimed = new UnclaimedNodes(env);
   let stopped = false;
   /** The rotation whose nodes are counted; null outside one. */
   let present: { readonly rotation: RootRotation; readonly issuer: IssuerNameRead } | null = null;
-  /** Ids of nodes that have no certificate of the new root yet. */
+  /** Ids of nodes without a certificate of the new root. */
   const behind = new Set<string>();
 
   const clusterOf = (): Cluster | undefined => [...store.all("cluster")][0];
@@ -50,7 +50,7 @@ export function startRootRotation(env: Environment, authority: CertificateAuthor
     return waitedMs !== null && waitedMs < unclaimedTimes.holdsRotationMsMax;
   }
 
-  /** Whether another root is to follow than was known. */
+  /** Whether the next root has changed. */
   function look(): boolean {
     const rotation = clusterOf()?.rootCa?.rootRotation ?? null;
     if (rotation === null) {
@@ -64,7 +64,7 @@ export function startRootRotation(env: Environment, authority: CertificateAuthor
     const isNew = present === null || text.decode(present.rotation.caCert) !== pem;
     const issuer = authority.issuerName(pem);
     if (issuer === null) {
-      telemetry.log.error({}, "the root certificate that is to follow cannot be read; nothing is rotated");
+      telemetry.log.error({}, "cannot read the next root certificate; not rotating");
       return false;
     }
     present = { rotation, issuer };
@@ -79,7 +79,7 @@ export function startRootRotation(env: Environment, authority: CertificateAuthor
   const hosted = env.host.start(
     rootRotationMachine.provide({
       actions: {
-        // Not from within the chart's own step: an answer must find it in the state that asked.
+        // Deferred out of the chart's step: the answer must find it in the state that asked.
         tellNodes: () => env.clock.soon(() => void tellNodes()),
         switchRoot: () => env.clock.soon(() => void switchRoot()),
       },
@@ -110,7 +110,7 @@ export function startRootRotation(env: Environment, authority: CertificateAuthor
       if (operations.length === rootRotationLimits.batchMax) break;
     }
     if (operations.length === 0) return send({ type: "batch.told", told: 0 });
-    // What was written to a node meanwhile comes first: it is told in the next round.
+    // A concurrent write to a node wins; the node is notified in the next round.
     const outcome = await env.proposer.propose({
       operations,
       mode: ProposeRequest_Mode.EACH,
@@ -125,17 +125,17 @@ export function startRootRotation(env: Environment, authority: CertificateAuthor
     const cluster = clusterOf();
     const rootCa = cluster?.rootCa ?? null;
     const rotation = rootCa?.rootRotation ?? null;
-    // Changed meanwhile: `look` has heard of it, and the chart is elsewhere.
+    // Changed meanwhile: `look` has noticed it, and the chart is in another state.
     if (cluster === undefined || rootCa === null || rotation === null) return;
-    if (behind.size > 0) return send({ type: "write.failed", reason: "a node came with an older certificate" });
+    if (behind.size > 0) return send({ type: "write.failed", reason: "a node registered with an older certificate" });
     try {
-      // Compared with the version just read: a root that somebody else wants meanwhile is not overwritten.
+      // Conditional on the version just read, so that a concurrent change of the root is not overwritten.
       await commit(
         env,
         { traceparent: "" },
         replacement("cluster", Cluster.patch(cluster, { rootCa: switched(rootCa, rotation) })),
       );
-      telemetry.log.info({}, "the root certificate was rotated");
+      telemetry.log.info({}, "rotated the root certificate");
     } catch (error) {
       send({ type: "write.failed", reason: sentence(error) });
     }

@@ -1,4 +1,6 @@
-/** The leader's patience with nodes that never register (`machines/certificates/unclaimed.ts`): how long it has waited, and their end. */
+/**
+ * Tracks how long the leader has waited for nodes that never register, and removes them (`machines/certificates/unclaimed.ts`).
+ */
 import {
   hasRegistered,
   isUnclaimed,
@@ -10,10 +12,10 @@ import type { TimerHandle } from "../../runtime/ports.ts";
 import { proposeTimeoutMs, removal, restingOn } from "../control/write.ts";
 import type { Environment, Running } from "../environment.ts";
 
-/** Since when the leader has waited for which nodes. */
+/** When the leader began to wait for each unclaimed node. */
 export class UnclaimedNodes implements Running {
   readonly #env: Pick<Environment, "clock" | "store">;
-  /** By id of the node, on the monotonic clock. U2 */
+  /** By node id, on the monotonic clock. U2 */
   readonly #since = new Map<string, number>();
   readonly #watching: { unsubscribe(): void };
 
@@ -29,13 +31,13 @@ export class UnclaimedNodes implements Running {
     });
   }
 
-  /** Milliseconds; null for a node that has registered. */
+  /** Time waited in milliseconds; null for a node that has registered. */
   waitedMs(nodeId: string): number | null {
     const since = this.#since.get(nodeId);
     return since === undefined ? null : this.#env.clock.monotonic() - since;
   }
 
-  /** Unclaimed nodes for which it has waited so long at least. */
+  /** Unclaimed nodes waited for at least this long. */
   *waitedFor(leastMs: number): Iterable<Node> {
     const { store } = this.#env;
     for (const id of this.#since.keys()) {
@@ -55,7 +57,7 @@ export class UnclaimedNodes implements Running {
   }
 }
 
-/** Removes nodes that were unclaimed for too long, for as long as this manager leads. */
+/** Removes nodes that were unclaimed for too long, while this manager leads. */
 export function startUnclaimedRemoval(env: Environment): Running {
   const { clock, proposer, telemetry } = env;
   const unclaimed = new UnclaimedNodes(env);
@@ -65,7 +67,7 @@ export function startUnclaimedRemoval(env: Environment): Running {
   async function removeSome(): Promise<void> {
     const operations: Operation[] = [];
     for (const node of unclaimed.waitedFor(unclaimedTimes.keptMsMax)) {
-      // Whoever registers in this very moment stays.
+      // A node that registers concurrently stays.
       operations.push(restingOn(removal("node", node.id), "node", node));
       if (operations.length === unclaimedBatchMax) break;
     }
@@ -78,9 +80,9 @@ export function startUnclaimedRemoval(env: Environment): Running {
     if (outcome.kind === "committed")
       telemetry.log.info(
         { nodes: operations.length - outcome.skipped },
-        "nodes that asked for a certificate and never registered were removed",
+        "removed nodes that requested a certificate and never registered",
       );
-    else telemetry.log.warn({ error: outcome.message }, "nodes that never registered could not be removed yet");
+    else telemetry.log.warn({ error: outcome.message }, "cannot remove nodes that never registered yet");
   }
 
   function wait(): void {

@@ -1,11 +1,11 @@
-/** The leader's part of logins: passwords of agents go with the node or task that they are for. */
+/** The leader's part of logins: removes agents' passwords with their node or task. */
 import { commit, removal } from "../control/write.ts";
 import type { Environment, Running } from "../environment.ts";
 import { recordId, isLeftOver } from "./user-records.ts";
 
-/** In one transaction; the rest with the next. */
+/** Removals per transaction. */
 const batchMax = 100;
-/** A removal that was not taken is tried anew after this time, in milliseconds. */
+/** Delay before retrying a failed removal, in milliseconds. */
 const retryMs = 5_000;
 
 export function startAgentLogins(env: Environment): Running {
@@ -28,7 +28,7 @@ export function startAgentLogins(env: Environment): Running {
     try {
       await commit(env, { traceparent: "" }, ...present.map((id) => removal("user", id)));
     } catch {
-      // Somebody else may have removed one of them.
+      // One of them may have been removed concurrently.
       for (const id of ids) look(id);
       await new Promise<void>((resolve) => void clock.setTimeout(resolve, retryMs));
     }

@@ -1,7 +1,7 @@
 /**
- * What stands behind the JSON API's edge: the charts of its connections, and who may log in (`logins.ts`, JA1).
+ * The part behind the JSON API's edge: the charts of its connections, and logins (`logins.ts`, JA1).
  *
- * JA2: who is removed or disabled is told to every connection that logged in so.
+ * JA2: removing or disabling a login notifies every connection that uses it.
  * JA3: a login by certificate ends with the certificate (`edges/juju/connection.ts`, C3).
  */
 import { jsonConnectionMachine, type JsonConnectionEvent } from "../../machines/json/json-connection.ts";
@@ -32,7 +32,7 @@ export function startJsonApi(env: Environment, logins: Logins): JsonApi & Runnin
       if (table !== "user" && table !== "node" && table !== "task") continue;
       if (action !== "remove" && !(table === "user" && object.disabled)) continue;
       const id = table === "user" ? object.id : `${table}-${object.id}`;
-      // The record of an agent, or what it is the agent of.
+      // The agent's record, or its node or task.
       for (const each of Array.from(listeners.get(id) ?? [])) each.listener();
     }
   });
@@ -83,7 +83,7 @@ export function startJsonApi(env: Environment, logins: Logins): JsonApi & Runnin
     standing(name) {
       const identity = identityOf(store, name);
       const salt = store.get("user", recordId(name))?.password?.salt ?? new Uint8Array();
-      // Each password has a salt of its own.
+      // Each password has its own salt.
       return identity === null ? null : { identity, mark: salt.join() };
     },
 

@@ -1,6 +1,6 @@
 /**
- * The certificate of the JSON API's port. Clients check it against the cluster's root and against one fixed name, or the
- * address that they dialled; nodes' certificates have neither. Renewed in good time and when another root signs.
+ * The certificate of the JSON API's port. Clients verify it against the cluster's root and one fixed name, or the address that
+ * they dialled; nodes' certificates have neither. Renewed in time and when the root changes.
  */
 import { issuerOf } from "../../machines/certificates/issuer.ts";
 import {
@@ -11,18 +11,18 @@ import type { Environment, Running } from "../environment.ts";
 import { clusterOf } from "../manager/bootstrap.ts";
 import { sentence } from "../sentence.ts";
 
-/** What Juju's clients look for in every controller's certificate. */
+/** Server name that Juju's clients expect in every controller's certificate. */
 export const serverName = "juju-apiserver";
-/** As long as a node's. */
+/** The validity of a node's certificate. */
 const validityMs = 90 * 24 * 3_600_000;
 
 export interface JsonCertificate {
-  /** Leaf, what leads from it to an older root, and the root: clients fetch that out of the chain. */
+  /** Leaf, cross-certificates to an older root, and the root: clients extract the root from the chain. */
   readonly certificatePem: string;
   readonly keyPem: string;
-  /** The roots of which clients' certificates may be. */
+  /** Roots whose client certificates are accepted. */
   readonly acceptedPem: string;
-  /** The root that clients are to trust. */
+  /** Root that clients should trust. */
   readonly rootPem: string;
 }
 
@@ -40,18 +40,18 @@ export interface ServerAuthority {
 }
 
 export interface JsonCertificateParts {
-  /** Names and addresses at which clients dial, beside the fixed ones. */
+  /** Names and addresses that clients dial, besides the fixed ones. */
   readonly hosts: readonly string[];
   onCertificate(certificate: JsonCertificate): void;
-  /** Calls the listener after somebody has set this machine's wall clock: the certificate may have expired, or not be valid yet. */
+  /** Calls the listener after this machine's wall clock was set: the certificate may have expired, or not be valid yet. */
   onClockJump(listener: () => void): void;
-  /** None could be made; it is tried again. */
+  /** Called when no certificate could be issued; it is retried. */
   onFailed?(): void;
 }
 
 const isAddress = /^[\d.]+$|:/;
 
-/** Calls `onCertificate` with the first, and with each that follows, for as long as it runs. */
+/** Calls `onCertificate` with the first certificate and each later one until stopped. */
 export function startJsonCertificate(
   env: Environment,
   authority: ServerAuthority,
@@ -87,7 +87,9 @@ export function startJsonCertificate(
     try {
       if (signer === null) throw new Error("the cluster has no root certificate");
       if (signer.keyPem === "") {
-        throw new Error("only an external CA has the key of the cluster's root: it signs for nodes, not for this port");
+        throw new Error(
+          "only an external CA has the key of the cluster's root, and it signs for nodes, not for this port",
+        );
       }
       const nowMs = env.clock.now();
       const { certificatePem, keyPem, notAfterMs } = await authority.createServerIdentity({
@@ -110,7 +112,7 @@ export function startJsonCertificate(
       send({ type: "certificate.obtained", renewInMs: renewAtMs - nowMs });
     } catch (error) {
       if (stopped) return;
-      env.telemetry.log.warn({ error: sentence(error) }, "the JSON API's port has no certificate yet");
+      env.telemetry.log.warn({ error: sentence(error) }, "cannot obtain a certificate for the JSON API's port yet");
       parts.onFailed?.();
       send({ type: "certificate.failed", reason: sentence(error) });
     }

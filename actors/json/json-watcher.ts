@@ -1,6 +1,6 @@
 /**
- * Runs the charts of the JSON API's watchers, and carries their answers to whoever asked. There are thousands, and each
- * takes two events for every answer: they are no actors of the host, but go by the table that is made of the chart.
+ * Runs the charts of the JSON API's watchers and returns their answers. There are thousands, with two events per answer, so
+ * they are not actors of the host: a table made from the chart runs them.
  */
 import { flattened, type FlatEffect } from "../../machines/flat.ts";
 import { jsonWatcherMachine, type JsonWatcherEvent, type WatcherRefusal } from "../../machines/json/json-watcher.ts";
@@ -40,7 +40,7 @@ export function createJsonWatchers({ telemetry }: Pick<Environment, "telemetry">
           }
           case "awaitNews":
             waiting = news.wait(() => {
-              // What one answer has no room for is the next one's, where somebody waits for it.
+              // Changes that do not fit into one answer go into the next, if a caller is waiting.
               while (waiting !== null && news.has()) send({ type: "news.found" });
               noticeEnd();
             });
@@ -52,13 +52,13 @@ export function createJsonWatchers({ telemetry }: Pick<Environment, "telemetry">
           case "release":
             return news.release();
           default:
-            telemetry.log.debug({ effect: type, state: at.value }, "nothing is done for this effect of a watcher");
+            telemetry.log.debug({ effect: type, state: at.value }, "ignored an effect of a watcher");
         }
       }
 
       const coming: JsonWatcherEvent[] = [];
       let isActing = false;
-      /** One event after the other, those too that come of what one has it do. */
+      /** Handles one event at a time, including those that an effect sends. */
       function send(event: JsonWatcherEvent): void {
         coming.push(event);
         if (isActing) return;

@@ -1,8 +1,8 @@
 /**
- * The check of passwords, for the JSON API and for logins over gRPC: one for a process, so that whoever guesses is held to the same
- * bounds at both.
+ * Checks passwords for the JSON API and for logins over gRPC: one instance per process, so that password guessing has the same
+ * limits at both.
  *
- * JA1: a name that does not exist is refused as one with another password is, after the same work.
+ * JA1: a name that does not exist is refused like a wrong password, after the same work.
  */
 import { LoginRate } from "../../machines/json/login-rate.ts";
 import { timeMs } from "../../proto/time.ts";
@@ -15,9 +15,9 @@ import { identityOf, recordId } from "./user-records.ts";
 import { noteLogin } from "./users.ts";
 
 export interface Logins {
-  /** Looks at the user's record in the turn in which it is called, and again when the password is known to be right. */
+  /** Reads the user's record in the turn in which it is called, and again when the password has been verified. */
   check(attempt: LoginAttempt): Promise<LoginOutcome>;
-  /** Counts among the same tries. */
+  /** Shares the limits of `check`. */
   readonly register: JsonApi["register"];
 }
 
@@ -30,7 +30,7 @@ export function createLogins(env: Environment, passwords: Passwords): Logins {
     if (noting.has(name)) return;
     noting.add(name);
     noteLogin(env, name, address)
-      .catch((error: unknown) => env.telemetry.log.debug({ err: error, user: name }, "a login was not written down"))
+      .catch((error: unknown) => env.telemetry.log.debug({ err: error, user: name }, "cannot record a login"))
       .finally(() => noting.delete(name));
   }
 
@@ -50,7 +50,7 @@ export function createLogins(env: Environment, passwords: Passwords): Logins {
         if (error instanceof PasswordsBusy) return { kind: "busy" };
         throw error;
       }
-      // It may be gone by now.
+      // The user may have been removed meanwhile.
       const present = name === null || !isRight ? null : identityOf(store, name);
       if (present !== null) {
         const lastLogin = record?.lastLogin ?? null;

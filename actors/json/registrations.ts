@@ -1,4 +1,7 @@
-/** Who registers at the JSON API: proves a secret key once and chooses a password with it (`machines/json/registration.ts`). */
+/**
+ * Registers users at the JSON API: a user proves a secret key once and chooses a password with it
+ * (`machines/json/registration.ts`).
+ */
 import type { LoginRate } from "../../machines/json/login-rate.ts";
 import { isSameRegistration, secretKeyBytes, usableRegistration } from "../../machines/json/registration.ts";
 import { checkPassword } from "../../machines/validation/user.ts";
@@ -11,7 +14,7 @@ import { replacement, transact } from "../control/write.ts";
 import type { Environment } from "../environment.ts";
 import { passwordOf, recordId } from "./user-records.ts";
 
-/** The registration was used or replaced while this attempt was looked at. */
+/** The registration was used or replaced during this attempt. */
 class SpentError extends Error {
   override readonly name = "SpentError";
 }
@@ -22,7 +25,7 @@ export function createRegistrations(
   rate: LoginRate,
 ): (attempt: RegistrationAttempt) => Promise<RegistrationOutcome> {
   const { clock, store } = env;
-  // Who is not there costs the same work as who is.
+  // An unknown user costs the same work as a known one.
   const decoy = env.random.fork("registrations").bytes(secretKeyBytes);
 
   return async ({ name, address, open }) => {
@@ -53,7 +56,7 @@ export function createRegistrations(
       }
       if (error instanceof PasswordsBusy) return { kind: "busy" };
       if (!(error instanceof RpcError)) throw error;
-      env.telemetry.log.info({ err: error, user: id }, "a registration was not written down");
+      env.telemetry.log.info({ err: error, user: id }, "cannot record a registration");
       return { kind: "busy" };
     }
   };

@@ -1,9 +1,10 @@
 /**
- * The UserCertificates service: who drives managers from another machine gets the certificate for it here. Any manager signs, with
- * the root's key that it has in its replica; nothing but the login is written.
+ * The UserCertificates service: issues certificates to users who control managers from another machine. Any manager signs, with
+ * the root's key from its replica; only the login is written.
  *
- * UC1: a certificate is for the password that was shown, or that the user had when an admin asked; never for a later one.
- * UC2: what was sent is looked at, beyond its length, once the password is known to be right.
+ * UC1: a certificate is bound to the password that was shown, or that the user had when an admin requested it; never to a later
+ *      one.
+ * UC2: the request is parsed, beyond its length, only after the password has been verified.
  */
 import { issuerOf } from "../../machines/certificates/issuer.ts";
 import { checkUserCertificateSeconds, userCertificateSeconds } from "../../machines/certificates/user-certificate.ts";
@@ -37,7 +38,7 @@ interface Wish {
   readonly lifetimeSeconds: number;
 }
 
-/** Says nothing of whether the name exists. */
+/** Does not reveal whether the name exists. */
 const refusedSentence = "wrong user name or password, or the user is disabled";
 
 export function createUserCertificates(
@@ -58,7 +59,7 @@ export function createUserCertificates(
     demand(checkUserCertificateSeconds(lifetimeSeconds));
     const read = authority.readCsr(csr);
     if (read.kind === "refused")
-      throw new RpcError(Status.INVALID_ARGUMENT, `the certificate request is not usable: ${read.reason}`);
+      throw new RpcError(Status.INVALID_ARGUMENT, `invalid certificate request: ${read.reason}`);
     const cluster = clusterOf(env);
     const issuer = cluster === undefined ? null : issuerOf(cluster, authority.normalizePem);
     if (cluster === undefined || issuer === null)
@@ -67,7 +68,7 @@ export function createUserCertificates(
     if (keyPem === "") {
       throw new RpcError(
         Status.FAILED_PRECONDITION,
-        "users get no certificates in this cluster: only an external CA has the key of its root, and it signs for nodes",
+        "cannot issue certificates to users: only an external CA has the key of the cluster's root, and it signs for nodes",
       );
     }
     const nowMs = clock.now();
@@ -85,7 +86,7 @@ export function createUserCertificates(
     });
     telemetry.log.info(
       { user: name, peer: peer.address, by: peer.user ?? "", seconds: validitySeconds },
-      "a user's certificate was issued",
+      "issued a user's certificate",
     );
     return UserCertificateResponse.create({
       certificate: new TextEncoder().encode(certificate),
@@ -99,7 +100,7 @@ export function createUserCertificates(
     async Login({ name, password, csr, lifetimeSeconds }, { peer }) {
       const before = userOf(name);
       const mark = before === undefined ? null : passwordMark(before);
-      // In this same turn it takes the record that the mark is of (UC1).
+      // Reads, in this same turn, the record that the mark belongs to (UC1).
       const outcome = await logins.check({
         name: { kind: "user", name },
         password,
@@ -107,7 +108,7 @@ export function createUserCertificates(
         address: peer.address,
       });
       if (outcome.kind === "busy")
-        throw new RpcError(Status.RESOURCE_EXHAUSTED, "too many logins at the moment: try again in a minute");
+        throw new RpcError(Status.RESOURCE_EXHAUSTED, "too many logins: try again in a minute");
       const user = userOf(name);
       if (
         outcome.kind === "refused" ||
@@ -124,7 +125,10 @@ export function createUserCertificates(
       if (user === undefined) throw notFound("user", name);
       const mark = passwordMark(user);
       if (mark === null || certifiedRole(store, name, mark) === null)
-        throw new RpcError(Status.FAILED_PRECONDITION, `user ${name} is disabled: 'muster user enable ${name}' first`);
+        throw new RpcError(
+          Status.FAILED_PRECONDITION,
+          `user ${name} is disabled: enable it first with 'muster user enable ${name}'`,
+        );
       return issue(user, name, mark, { csr, lifetimeSeconds }, peer);
     },
   };

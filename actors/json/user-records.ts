@@ -1,4 +1,4 @@
-/** Who has a password, as the store keeps it: which record is whose, and what is in it. */
+/** Records of users and agents with a password: their ids and contents. */
 import { PasswordHash, UserRole, type User } from "../../proto/gen/messages.ts";
 import type { Identity, LoginName } from "../../runtime/json-api.ts";
 import { markOfSalt, type HashedPassword } from "../../runtime/passwords.ts";
@@ -24,7 +24,7 @@ const roles: { readonly [Each in UserRole]: Role | null } = {
   [UserRole.USER_ROLE_AGENT]: null,
 };
 
-/** Null when there is no such user or it is disabled, or what it is the agent of is gone. */
+/** Null when the user does not exist or is disabled, or the agent's node or task was removed. */
 export function identityOf(store: Store, name: LoginName): Identity | null {
   switch (name.kind) {
     case "user": {
@@ -39,12 +39,12 @@ export function identityOf(store: Store, name: LoginName): Identity | null {
   }
 }
 
-/** What a certificate of that user carries while it has this password; null for who has none. */
+/** The mark in certificates for the user's current password; null without a password. */
 export function passwordMark({ password }: User): string | null {
   return password === null || password.salt.length === 0 ? null : markOfSalt(password.salt);
 }
 
-/** The role of a user for whom a certificate with that mark was issued; null when it counts for nothing any more. */
+/** The role of a user with a certificate of that mark; null when the mark is no longer valid. */
 export function certifiedRole(store: Store, name: string, mark: string): Role | null {
   const identity = identityOf(store, { kind: "user", name });
   const record = store.get("user", recordId({ kind: "user", name }));
@@ -52,7 +52,7 @@ export function certifiedRole(store: Store, name: string, mark: string): Role | 
   return identity.role;
 }
 
-/** Whether it is the record of an agent whose node or task is gone. */
+/** Whether it is the record of an agent whose node or task was removed. */
 export function isLeftOver(store: Store, { id, role }: User): boolean {
   if (role !== UserRole.USER_ROLE_AGENT) return false;
   const [kind = "", ...rest] = id.split("-");

@@ -1,4 +1,4 @@
-/** The Users service: who may log in to the JSON API, as the muster command asks for it. Passwords go in and never come out. */
+/** The Users service: manages the users of the JSON API for the muster command. Passwords go in and never come out. */
 import {
   hasRoomForRegistration,
   newRegistration,
@@ -74,7 +74,7 @@ export function createUsers(
     if (!hasRoomForRegistration(store.all("user"), id, clock.now())) {
       throw new RpcError(
         Status.RESOURCE_EXHAUSTED,
-        `${registrationsMax} users have yet to register: wait for some of them, or remove some`,
+        `${registrationsMax} users have not registered yet: wait for some of them, or remove some`,
       );
     }
   }
@@ -102,7 +102,7 @@ export function createUsers(
         demand(registers ? checkNoPassword(password) : checkPassword(password));
         const refuseTaken = (): void => {
           if (store.get("user", idOf(name)) !== undefined)
-            throw new RpcError(Status.ALREADY_EXISTS, `user ${name} exists`);
+            throw new RpcError(Status.ALREADY_EXISTS, `user ${name} already exists`);
         };
         refuseTaken();
         const user = User.create({ id: idOf(name), role, displayName });
@@ -160,7 +160,7 @@ export function createUsers(
   };
 }
 
-/** Gives a user that is there another password, or the agent of a node or task its first or another. Throws RpcError. */
+/** Changes the password of an existing user, or sets that of the agent of a node or task. Throws RpcError. */
 export async function setPassword(
   env: UserEnvironment,
   passwords: Passwords,
@@ -180,10 +180,10 @@ export async function setPassword(
   });
 }
 
-/** The last login is written with this precision, in milliseconds: who logs in all the time writes no more often. */
+/** Precision of the last login, in milliseconds: limits the writes of a user who logs in all the time. */
 const lastLoginMs = 60_000;
 
-/** Writes down that the user has just logged in from there, if that is worth a write. */
+/** Records a login from that address, unless one was recorded recently. */
 export async function noteLogin(env: UserEnvironment, name: string, address: string): Promise<void> {
   const { clock, store } = env;
   const id = recordId({ kind: "user", name });

@@ -1,6 +1,6 @@
 /**
- * The data keys of one manager: hosts the chart by which it fetches what it lacks (machines/keys/key-fetch.ts) and, while it
- * leads, the one by which the key is changed (machines/keys/data-key.ts); and gives what it holds to other managers.
+ * The data keys of one manager: hosts the chart that fetches missing keys (machines/keys/key-fetch.ts) and, while it leads, the
+ * one that rotates the key (machines/keys/data-key.ts); and serves its keys to other managers.
  */
 import { dataKeyMachine, keyStep, type KeyStep } from "../../machines/keys/data-key.ts";
 import { keyFetchMachine } from "../../machines/keys/key-fetch.ts";
@@ -14,20 +14,20 @@ import type { Troubles } from "../../runtime/troubles.ts";
 import type { Environment, Running } from "../environment.ts";
 import { sentence } from "../sentence.ts";
 
-/** Asks the manager at an address (`host:port`) for the key of that id; shows it this manager's certificate. */
+/** Requests the key of that id from the manager at an address (`host:port`), with this manager's certificate. */
 export type FetchKeys = (address: string, keyId: string) => Promise<GetDataKeysResponse>;
 
 export interface DataKeyParts {
   readonly vault: Vault;
   readonly keyring: Keyring;
   readonly fetchKeys: FetchKeys;
-  /** Own host:port, which is not asked. */
+  /** Own host:port, which is never asked. */
   readonly addr: string;
-  /** Where else to ask, besides whom the log and the key file name: managers that the operator named. */
+  /** Further addresses to ask, besides those in the log and the key file: managers that the operator named. */
   readonly seeds: readonly string[];
-  /** The other managers refuse to give this one what the log is sealed under, again and again: the process is to end. */
+  /** Called when the other managers repeatedly refuse to give this one the log's keys: the process must exit. */
   readonly onDenied?: (reason: string) => void;
-  /** Where it says that the log cannot be read on; nowhere when absent. */
+  /** Where it raises that the log cannot be read; nowhere when absent. */
   readonly troubles?: Troubles;
 }
 
@@ -40,26 +40,26 @@ export function createDataKeys({ keyring }: DataKeyParts): ServiceHandlers<typeo
   return {
     GetDataKeys({ keyId }) {
       if (keyId !== "" && keyring.find(keyId) === undefined)
-        throw new RpcError(Status.NOT_FOUND, `this manager does not hold the data key ${keyId}`);
+        throw new RpcError(Status.NOT_FOUND, `this manager does not have data key ${keyId}`);
       const { keys, plainThrough } = keyring;
       return GetDataKeysResponse.create({ keys, plainThrough: Number.isFinite(plainThrough) ? plainThrough : 0 });
     },
   };
 }
 
-/** On every manager. */
+/** To be started on every manager. */
 export function startKeyFetch(env: Environment, parts: DataKeyParts): Running {
   const { store, telemetry } = env;
   const { keyring, vault } = parts;
   const missing = telemetry.metrics.gauge(
     "muster_data_keys_lacking",
-    "Data keys that this manager knows of and has not.",
+    "Data keys that this manager needs and does not have.",
   );
   let isStopped = false;
-  /** What was lacking at the last look: most records of managers change nothing of it. */
+  /** Missing keys at the last check: most records of managers do not change them. */
   let seen = "";
 
-  /** What the log cannot be read without, and what other living managers hold. */
+  /** Missing keys: those that the log needs, and those that other living managers have. */
   const lacking = (): readonly string[] => {
     const ids = new Set(keyring.lacking);
     for (const { alive, heldKeys } of store.all("manager")) {
@@ -68,7 +68,7 @@ export function startKeyFetch(env: Environment, parts: DataKeyParts): Running {
     return [...ids];
   };
 
-  /** Those that told of the key, then all that are known, the own address never. */
+  /** Managers that reported the key, then all registered ones, but never the own address. */
   const holders = (keyId: string): readonly string[] => {
     const managers = [...store.all("manager")];
     const told = managers.filter(({ heldKeys }) => heldKeys.some(({ id }) => id === keyId));
@@ -79,7 +79,7 @@ export function startKeyFetch(env: Environment, parts: DataKeyParts): Running {
   };
 
   const askAll = async (): Promise<{ reason: string; isDenied: boolean }> => {
-    let reason = "no other manager is known";
+    let reason = "no other manager is registered";
     let isDenied = false;
     for (const keyId of lacking()) {
       for (const address of holders(keyId)) {
@@ -99,12 +99,12 @@ export function startKeyFetch(env: Environment, parts: DataKeyParts): Running {
     if (unread === undefined) parts.troubles?.clear(Trouble_Kind.KEY_LACKING);
     if (lacking().length === 0) return { reason: "", isDenied: false };
     if (unread !== undefined) {
-      const said = `the log cannot be read on: it is sealed under data key ${unread}, which this manager does not have (${reason}): start a manager that has it, or put this manager's key file back from a copy`;
+      const said = `cannot read the log: it is sealed under data key ${unread}, which this manager does not have (${reason}): start a manager that has it, or restore this manager's key file from a copy`;
       parts.troubles?.raise({ kind: Trouble_Kind.KEY_LACKING, sentence: said, blocking: true });
     }
     telemetry.log.warn(
       { lacking: lacking(), reason },
-      "data keys are lacking; the log is read no further without them",
+      "data keys are missing; not reading the log any further without them",
     );
     return { reason, isDenied };
   };
@@ -122,7 +122,7 @@ export function startKeyFetch(env: Environment, parts: DataKeyParts): Running {
           const ids = lacking();
           seen = ids.join();
           missing.set(ids.length);
-          // The name of a key may have been damaged on its way; the record was read again since.
+          // The key's id may have been damaged in transit; the record was read again since.
           if (keyring.unread.length === 0) parts.troubles?.clear(Trouble_Kind.KEY_LACKING);
           self.send({ type: "keys.looked", lacking: ids });
         },
@@ -141,7 +141,7 @@ export function startKeyFetch(env: Environment, parts: DataKeyParts): Running {
     hosted.actor.send({ type: "keys.looked", lacking: ids });
   }
 
-  /** Whom to ask where nothing of the log can be read: the other managers, as last heard of. */
+  /** Saves the other managers' addresses, to be asked when nothing of the log can be read. */
   const rememberPeers = (): void => {
     const peers = [...store.all("manager")].map(({ addr }) => addr).filter((addr) => addr !== parts.addr);
     const known = vault.fields.peers;
@@ -149,13 +149,13 @@ export function startKeyFetch(env: Environment, parts: DataKeyParts): Running {
     try {
       vault.update({ peers });
     } catch (error) {
-      telemetry.log.warn({ error: String(error) }, "the addresses of the other managers could not be saved");
+      telemetry.log.warn({ error: String(error) }, "cannot save the addresses of the other managers");
     }
   };
 
   const changing = keyring.onChange(look);
   const watching = store.watch(({ changes }) => {
-    // Whatever comes was read.
+    // A commit arrives only if the log can be read.
     parts.troubles?.clear(Trouble_Kind.KEY_LACKING);
     if (!changes.some(({ table }) => table === "manager")) return;
     look();
@@ -172,7 +172,7 @@ export function startKeyFetch(env: Environment, parts: DataKeyParts): Running {
   };
 }
 
-/** On the leader alone. */
+/** To be started on the leader only. */
 export function startKeyRotation(env: Environment, { keyring, vault }: DataKeyParts): Running {
   const { store, telemetry } = env;
 
@@ -186,7 +186,7 @@ export function startKeyRotation(env: Environment, { keyring, vault }: DataKeyPa
       currentId: keyring.current?.id ?? "",
       clusterLock: fingerprint(unlockKeyOf(clusterOf(env)) ?? new Uint8Array()),
       ownLock: vault.lock,
-      // One that has not told yet that it lives counts as lacking everything.
+      // A manager that is not listed yet counts as missing every key.
       managers: isListed ? managers : [...managers, { id: env.managerId, keyIds: [] }],
     });
   };
@@ -197,16 +197,16 @@ export function startKeyRotation(env: Environment, { keyring, vault }: DataKeyPa
         makeKey: ({ self }) => {
           try {
             const { id } = keyring.make(fingerprint(unlockKeyOf(clusterOf(env)) ?? new Uint8Array()));
-            telemetry.log.info({ key: id }, "a new data key was made; it is used once every living manager has it");
+            telemetry.log.info({ key: id }, "created a new data key; it is used once every living manager has it");
             self.send({ type: "key.made" });
           } catch (error) {
-            telemetry.log.error({ error: String(error) }, "a new data key could not be saved");
+            telemetry.log.error({ error: String(error) }, "cannot save a new data key");
             self.send({ type: "key.failed", reason: String(error) });
           }
         },
         useKey: (_, { keyId }) => {
           keyring.use(keyId, store.version);
-          telemetry.log.info({ key: keyId }, "records are written under the new data key");
+          telemetry.log.info({ key: keyId }, "writing records under the new data key");
         },
         look: ({ self }) => self.send({ type: "keys.seen", step: step() }),
       },

@@ -1,4 +1,4 @@
-/** What an operator should know of the keys, in sentences: shown with the manager's status. */
+/** Warnings about keys, in sentences: shown with the manager's status. */
 import { lockState, unlockKeyOf } from "../../machines/keys/unlock-key.ts";
 import { newest } from "../../runtime/store/keyring.ts";
 import { fingerprint } from "../../runtime/store/seal.ts";
@@ -12,13 +12,11 @@ export function keyWarnings(
   const warnings: string[] = [];
   if (keyring.lacking.length > 0) {
     warnings.push(
-      `The log is read no further: its data key ${keyring.lacking.join(", ")} is lacking, and no manager that answers has it.`,
+      `Cannot read the log any further: data key ${keyring.lacking.join(", ")} is missing, and no reachable manager has it.`,
     );
   }
   if (vault.failure !== null) {
-    warnings.push(
-      `This manager's key file cannot be written (${vault.failure}): it is as it was, and what was to change in it waits.`,
-    );
+    warnings.push(`Cannot write this manager's key file (${vault.failure}): it is unchanged, and the change waits.`);
   }
   const managers = [...store.all("manager")];
   const key = newest(keyring.keys);
@@ -26,14 +24,14 @@ export function keyWarnings(
   if (key !== null && key.id !== keyring.current?.id && waitingFor.length > 0) {
     const names = waitingFor.map(({ id }) => store.get("node", id)?.description?.hostname || id);
     warnings.push(
-      `The log goes on under the old data key until every manager has the new one: ${names.join(", ")} lacks it.`,
+      `The log uses the old data key until every manager has the new one; still missing on: ${names.join(", ")}.`,
     );
   }
   for (const cluster of store.all("cluster")) {
     const handed = managers.map(({ handedLock }) => handedLock);
     if (lockState(vault.lock, fingerprint(unlockKeyOf(cluster) ?? new Uint8Array()), handed) === "unread") {
       warnings.push(
-        "Nobody has been given the unlock key yet, so this manager's keys are locked as before: run 'muster swarm unlock-key'.",
+        "The new unlock key takes effect on this manager after somebody has read it: run 'muster swarm unlock-key'.",
       );
     }
   }

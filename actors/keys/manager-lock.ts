@@ -1,6 +1,6 @@
 /**
- * Hosts the manager lock (machines/keys/manager-lock.ts): opens the key file, by the unlock key where it needs one, and keeps it
- * locked as the cluster wants it. Begins before anything else of a manager; the store joins when there is one.
+ * Hosts the manager lock (machines/keys/manager-lock.ts): opens the key file, with the unlock key if it needs one, and keeps it
+ * locked as the cluster requires. Starts before all other parts of a manager; the store is added later.
  */
 import { managerLockMachine } from "../../machines/keys/manager-lock.ts";
 import { lockState, parseUnlockKey, unlockKeyOf, type LockState } from "../../machines/keys/unlock-key.ts";
@@ -13,7 +13,7 @@ import type { Store } from "../../runtime/store/store.ts";
 import { openVault, type KeyFileDisk, type LockedVault, type Vault } from "../../runtime/store/vault.ts";
 import type { Running } from "../environment.ts";
 
-/** What everything but `Unlock` is answered by a locked manager. */
+/** The error of every call except `Unlock` on a locked manager. */
 export const lockedSentence =
   "this manager is locked: its keys are encrypted, and it needs the unlock key to start. Run 'muster swarm unlock' on its machine";
 
@@ -22,9 +22,9 @@ export interface ManagerLock extends Running {
   isLocked(): boolean;
   /** Null until the keys are in memory. */
   vault(): Vault | null;
-  /** Resolves when the keys are in memory. Rejects, with an Error in one sentence, when the file is damaged. */
+  /** Resolves when the keys are in memory. Rejects with an Error of one sentence when the file is damaged. */
   opened(): Promise<Vault>;
-  /** Keeps the file locked as that cluster object says, from now on. The vault must be open. */
+  /** Keeps the file locked as that cluster object requires from now on. The vault must be open. */
   follow(store: Store): void;
 }
 
@@ -38,7 +38,7 @@ export interface ManagerLockParts {
 export function startManagerLock({ host, random, telemetry, disk }: ManagerLockParts): ManagerLock {
   let locked: LockedVault | null = null;
   let vault: Vault | null = null;
-  /** Between `Unlock` and the chart's effect; in no event. */
+  /** Passed from `Unlock` to the chart's effect here, and never in an event. */
   let tried: Uint8Array = new Uint8Array();
   let verdict: "open" | "wrong key" | "broken" | null = null;
   let store: Store | null = null;
@@ -49,7 +49,7 @@ export function startManagerLock({ host, random, telemetry, disk }: ManagerLockP
     resolveOpen = resolve;
     rejectOpen = reject;
   });
-  // Whoever does not wait for it must not meet an unhandled rejection.
+  // Prevents an unhandled rejection when nobody awaits it.
   whenOpen.catch(() => {});
 
   const clusterOf = (): Cluster | undefined => {
@@ -57,7 +57,7 @@ export function startManagerLock({ host, random, telemetry, disk }: ManagerLockP
     return undefined;
   };
 
-  /** Null while no cluster is known. */
+  /** Null while there is no cluster object. */
   const stateOf = (): LockState | null => {
     const cluster = clusterOf();
     if (cluster === undefined || vault === null) return null;
@@ -86,15 +86,15 @@ export function startManagerLock({ host, random, telemetry, disk }: ManagerLockP
             vault = outcome.vault;
             self.send({ type: "file.opened" });
           } else if (outcome.kind === "wrong key") self.send({ type: "unlock.refused" });
-          else self.send({ type: "file.broken", reason: "the unlock key fits, but its contents are damaged" });
+          else self.send({ type: "file.broken", reason: "the unlock key is correct, but the contents are damaged" });
         },
         relock: ({ self }) => {
           try {
             vault?.relock(unlockKeyOf(clusterOf()));
-            telemetry.log.info({ locked: vault?.lock !== "" }, "the manager's key file was written anew for autolock");
+            telemetry.log.info({ locked: vault?.lock !== "" }, "rewrote the manager's key file for autolock");
             self.send({ type: "relock.done" });
           } catch (error) {
-            telemetry.log.error({ error: String(error) }, "the manager's key file cannot be written; it is as it was");
+            telemetry.log.error({ error: String(error) }, "cannot write the manager's key file; it is unchanged");
             self.send({ type: "relock.failed", reason: String(error) });
           }
         },
@@ -107,9 +107,9 @@ export function startManagerLock({ host, random, telemetry, disk }: ManagerLockP
         },
         announceLocked: () => {
           if (verdict === null) telemetry.log.warn({}, lockedSentence);
-          else telemetry.log.warn({}, "a wrong unlock key was given");
+          else telemetry.log.warn({}, "received a wrong unlock key");
         },
-        announceBroken: (_, { reason }) => rejectOpen(new Error(`the manager's key file cannot be used: ${reason}`)),
+        announceBroken: (_, { reason }) => rejectOpen(new Error(`cannot use the manager's key file: ${reason}`)),
       },
     }),
     "manager-lock",
@@ -139,13 +139,16 @@ export function startManagerLock({ host, random, telemetry, disk }: ManagerLockP
           throw new RpcError(Status.FAILED_PRECONDITION, "this manager is not locked");
         const key = parseUnlockKey(unlockKey);
         if (key === null)
-          throw new RpcError(Status.INVALID_ARGUMENT, "that is no unlock key: one begins with SWMKEY-1-");
+          throw new RpcError(Status.INVALID_ARGUMENT, "invalid unlock key: expected the prefix SWMKEY-1-");
         tried = key;
         hosted.actor.send({ type: "unlock.requested" });
         if (verdict === "wrong key")
           throw new RpcError(Status.PERMISSION_DENIED, "swarm could not be unlocked: invalid key provided");
         if (verdict === "broken")
-          throw new RpcError(Status.DATA_LOSS, "the unlock key fits, but what the key file contains is damaged");
+          throw new RpcError(
+            Status.DATA_LOSS,
+            "the unlock key is correct, but the contents of the key file are damaged",
+          );
         return UnlockResponse.create({});
       },
     },

@@ -1,4 +1,4 @@
-/** A call to a volume's storage plugin: with the volume's secrets, and its failure sorted. */
+/** Calls a volume's storage plugin with the volume's secrets, and classifies failures. */
 import type { Failing } from "../../machines/volumes/csi/calls.ts";
 import { secretsOf, withoutSecrets, type Secrets } from "../../machines/volumes/csi/requests.ts";
 import type { VolumeSecret } from "../../proto/gen/messages.ts";
@@ -13,7 +13,7 @@ export interface CallFailure {
   readonly failing: Failing;
 }
 
-/** The interface's codes for "no, and asking again is no use before something has changed". */
+/** CSI status codes that mean a retry is useless until something changes. */
 const refusals: ReadonlySet<Status> = new Set([
   Status.INVALID_ARGUMENT,
   Status.NOT_FOUND,
@@ -28,23 +28,20 @@ const refusals: ReadonlySet<Status> = new Set([
 
 export interface CallTarget {
   readonly plugins: CsiPlugins;
-  /** The plugin's. */
+  /** Name of the plugin. */
   readonly name: string;
   readonly secrets: readonly VolumeSecret[];
   secretData(id: string): Uint8Array | undefined;
 }
 
-/**
- * Asks the plugin, which `ask` is handed if it serves. Never rejects: a failure is told as an event, without the secrets.
- */
+/** Calls `ask` with the plugin if it is serving. Never rejects: a failure is returned as an event, with secrets removed. */
 export async function callPlugin<Answer>(
   { plugins, name, secrets: wanted, secretData }: CallTarget,
   ask: (plugin: CsiPlugin, secrets: Secrets) => Promise<Answer>,
 ): Promise<{ readonly answer: Answer } | CallFailure> {
   const plugin = plugins.find(name);
-  if (plugin === undefined) return failure("unclear", `storage plugin ${name} is not known here: it has no socket`);
-  if (!plugin.isServing)
-    return failure("unclear", `storage plugin ${name} cannot be reached from here: ${plugin.trouble}`);
+  if (plugin === undefined) return failure("unclear", `storage plugin ${name} has no socket on this machine`);
+  if (!plugin.isServing) return failure("unclear", `cannot reach storage plugin ${name} from here: ${plugin.trouble}`);
   const secrets = secretsOf(wanted, secretData);
   try {
     return { answer: await ask(plugin, secrets) };
@@ -54,7 +51,7 @@ export async function callPlugin<Answer>(
   }
 }
 
-/** What the plugin does not know cannot be there: that is as good as having it taken away. */
+/** Treats NOT_FOUND as success: what the plugin does not know is already removed. */
 export async function unlessUnknown<Answer>(taking: Promise<Answer>): Promise<void> {
   try {
     await taking;

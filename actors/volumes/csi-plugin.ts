@@ -1,4 +1,4 @@
-/** Hosts the link to one storage plugin: dials it, asks it who it is, and passes calls on to it. */
+/** Hosts the link to one storage plugin: dials it, identifies it and forwards calls. */
 import { csiTimes } from "../../machines/volumes/csi/calls.ts";
 import { csiPluginMachine, noFacts, type CsiPluginEvent, type PluginFacts } from "../../machines/volumes/csi-plugin.ts";
 import type { MethodDescriptor } from "../../proto/codec.ts";
@@ -26,7 +26,7 @@ import { sentence } from "../sentence.ts";
 const identity = CsiIdentityService.methods;
 const machine = hosted(csiPluginMachine, ["dial", "identify", "close", "announce"], ["retry"]);
 
-/** Which half of the interface is used: managers speak to controllers, agents to the plugin on their node. */
+/** The CSI service in use: managers call the controller, agents the plugin on their node. */
 export type CsiSide = "controller" | "node";
 
 export interface CsiPluginParts {
@@ -36,7 +36,7 @@ export interface CsiPluginParts {
   readonly random: Random;
   readonly telemetry: Telemetry;
   readonly sockets: CsiSockets;
-  /** It serves, again or for the first time. */
+  /** Called each time the plugin starts serving. */
   readonly onServing: () => void;
 }
 
@@ -44,7 +44,7 @@ export class CsiPlugin {
   readonly #parts: CsiPluginParts;
   readonly #actor: HostedActor<typeof csiPluginMachine>;
   #channel: RpcChannel | null = null;
-  /** Tells the links apart: what comes of one that was given up is not heard. */
+  /** Number of the current link; events of earlier links are ignored. */
   #links = 0;
   #stopped = false;
 
@@ -59,10 +59,10 @@ export class CsiPlugin {
           dial: () => void this.#dial(),
           identify: () => void this.#identify(),
           close: () => this.#close(),
-          // The chart serves once its step is done, and so not before this effect has returned.
+          // Deferred: the chart enters `serving` only after this effect has returned.
           announce: () => void Promise.resolve().then(() => this.#announce()),
         },
-        // Half of it is certain, so that managers that wait for one plugin do not come together.
+        // Half of the delay is fixed and half random, so that managers waiting for one plugin do not retry together.
         draw: (boundMs) => boundMs / 2 + parts.random.next() * (boundMs / 2),
       },
     );
@@ -72,7 +72,9 @@ export class CsiPlugin {
     return this.isServing ? this.#actor.actor.getSnapshot().context.facts : noFacts;
   }
 
-  /** What it said of itself last, though it may not be reached now; null: it has said nothing, or is no longer listed. */
+  /**
+   * The plugin's latest description, kept while it is unreachable; null before the first answer or when it is no longer listed.
+   */
   get lastFacts(): PluginFacts | null {
     const { context, value } = this.#actor.actor.getSnapshot();
     return value === "absent" || context.facts === noFacts ? null : context.facts;
@@ -82,11 +84,11 @@ export class CsiPlugin {
     return !this.#stopped && this.#actor.actor.getSnapshot().hasTag("serving");
   }
 
-  /** Why it does not serve, in words. */
+  /** Why it is not serving, for people. */
   get trouble(): string {
     const { context, value } = this.#actor.actor.getSnapshot();
-    if (value === "absent") return "it has no socket here";
-    return context.reason === "" ? "it is being connected" : context.reason;
+    if (value === "absent") return "it has no socket on this machine";
+    return context.reason === "" ? "connecting" : context.reason;
   }
 
   listed(isListed: boolean): void {
@@ -97,7 +99,7 @@ export class CsiPlugin {
   call<Request, Response>(method: MethodDescriptor<Request, Response>, request: Request): Promise<Response> {
     if (this.#channel === null || !this.isServing) {
       return Promise.reject(
-        new RpcError(Status.UNAVAILABLE, `storage plugin ${this.#parts.name} cannot be reached: ${this.trouble}`),
+        new RpcError(Status.UNAVAILABLE, `cannot reach storage plugin ${this.#parts.name}: ${this.trouble}`),
       );
     }
     return this.#channel.unary(method, request, { timeoutMs: csiTimes.callMs });
@@ -125,7 +127,7 @@ export class CsiPlugin {
       }
       this.#channel = channel;
       channel.onClosed(() => {
-        if (isCurrent()) this.#send({ type: "link.lost", reason: "it closed the connection" });
+        if (isCurrent()) this.#send({ type: "link.lost", reason: "the plugin closed the connection" });
       });
       this.#send({ type: "link.opened" });
     } catch (error) {
@@ -137,7 +139,7 @@ export class CsiPlugin {
     if (!this.isServing) return;
     const { name, onServing, telemetry } = this.#parts;
     const { pluginName, version } = this.facts;
-    telemetry.log.info({ plugin: name, pluginName, version }, "a storage plugin serves");
+    telemetry.log.info({ plugin: name, pluginName, version }, "storage plugin is serving");
     onServing();
   }
 
@@ -164,7 +166,7 @@ async function factsOf(channel: RpcChannel, side: CsiSide): Promise<PluginFacts>
   const ask = <Request, Response>(method: MethodDescriptor<Request, Response>, request: Request): Promise<Response> =>
     channel.unary(method, request, { timeoutMs: csiTimes.callMs });
   const { ready } = await ask(identity.Probe, CsiProbeRequest.create());
-  if (ready !== null && !ready.value) throw new RpcError(Status.UNAVAILABLE, "it says that it is not ready");
+  if (ready !== null && !ready.value) throw new RpcError(Status.UNAVAILABLE, "the plugin reports that it is not ready");
   const { name, vendorVersion } = await ask(identity.GetPluginInfo, CsiGetPluginInfoRequest.create());
   const facts: PluginFacts = { ...noFacts, pluginName: name, version: vendorVersion };
   if (side === "node") {

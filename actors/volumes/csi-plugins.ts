@@ -1,4 +1,4 @@
-/** The storage plugins of one process: a link to each that its sockets name, kept while it is named. */
+/** The storage plugins of one process: one link to each listed socket, for as long as it is listed. */
 import type { Host } from "../../runtime/host.ts";
 import type { Random, Subscription, Telemetry } from "../../runtime/ports.ts";
 import type { PluginFacts } from "../../machines/volumes/csi-plugin.ts";
@@ -12,9 +12,9 @@ export interface CsiPluginsParts {
   readonly random: Random;
   readonly telemetry: Telemetry;
   readonly sockets: CsiSockets;
-  /** A plugin serves, again or for the first time. Not called before the constructor has returned. */
+  /** Called each time a plugin starts serving, but never before the constructor has returned. */
   readonly onServing: (name: string) => void;
-  /** A plugin is no longer named. */
+  /** Called when a plugin is no longer listed. */
   readonly onUnlisted?: (name: string) => void;
 }
 
@@ -29,12 +29,12 @@ export class CsiPlugins implements Running {
     this.#look();
   }
 
-  /** Undefined: there has never been one of that name here. */
+  /** Undefined when no plugin of that name was ever listed here. */
   find(name: string): CsiPlugin | undefined {
     return this.#plugins.get(name);
   }
 
-  /** What the plugins that are named have said of themselves, also while they cannot be reached; by name. */
+  /** Descriptions of the listed plugins by name, including unreachable ones. */
   facts(): ReadonlyMap<string, PluginFacts> {
     const known = new Map<string, PluginFacts>();
     for (const [name, { lastFacts }] of this.#plugins) if (lastFacts !== null) known.set(name, lastFacts);

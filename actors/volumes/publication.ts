@@ -1,4 +1,4 @@
-/** Hosts one volume on one node: has its plugin attach and detach it, and writes what came of it. */
+/** Hosts one volume on one node: has its plugin attach and detach it, and writes the result. */
 import { publishRequest, unpublishRequest } from "../../machines/volumes/csi/requests.ts";
 import {
   driverOf,
@@ -42,9 +42,9 @@ export class PublicationActor {
   readonly #nodeId: string;
   readonly #parts: VolumeParts;
   readonly #actor: HostedActor<typeof publicationMachine>;
-  /** What the plugin calls the node, as last heard: a node that is removed takes it along. */
+  /** The plugin's id for the node, as last reported; kept because removing the node removes it from the store. */
   #pluginsNodeId: string | null = null;
-  /** What the plugin answered last. */
+  /** The plugin's latest publish context. */
   #context: Readonly<Record<string, string>> = {};
   #stopped = false;
 
@@ -113,7 +113,10 @@ export class PublicationActor {
     this.#send("answer" in outcome ? { type: "call.answered" } : outcome);
   }
 
-  /** `change` gets the volume's entry for this node; null: nothing is to be written; an entry, or "gone" for none. */
+  /**
+   * `change` gets the volume's entry for this node. It returns null to write nothing, an entry to replace it, or "gone" to
+   * remove it.
+   */
   async #write(change: (status: VolumePublishStatus) => VolumePublishStatus | "gone" | null): Promise<void> {
     try {
       await writeVolume(this.#env, this.#volumeId, (volume) => {
@@ -139,7 +142,7 @@ export class PublicationActor {
       if (nodeId === null)
         throw new RpcError(
           Status.UNAVAILABLE,
-          `node ${this.#nodeId} has not said what storage plugin ${driverOf(volume)} calls it: the plugin must run there too`,
+          `node ${this.#nodeId} has not reported its id in storage plugin ${driverOf(volume)}: the plugin must run there too`,
         );
       const request = publishRequest(volume, nodeId, plugin.facts.publishesReadOnly, secrets);
       this.#context = (await plugin.call(ControllerPublishVolume, request)).publishContext;
@@ -150,11 +153,12 @@ export class PublicationActor {
     await this.#call(async (volume, plugin, secrets) => {
       if (!plugin.facts.publishes) return;
       const nodeId = this.#pluginsNodeId;
-      // Nobody knows any more what the plugin calls a node that was removed; "every node" is the same when it is the last.
+      // The plugin's id of a removed node is lost. If this is the volume's last node, "unpublish from every node" does the
+      // same.
       if (nodeId === null && volume.publishStatus.length > 1)
         throw new RpcError(
           Status.UNAVAILABLE,
-          `node ${this.#nodeId} is gone, and with it what the plugin calls it: waiting until no other node has the volume`,
+          `node ${this.#nodeId} was removed, and the plugin's id for it is lost: waiting until no other node has the volume`,
         );
       await unlessUnknown(plugin.call(ControllerUnpublishVolume, unpublishRequest(volume, nodeId ?? "", secrets)));
     });
@@ -169,7 +173,7 @@ export class PublicationActor {
     this.#answer(await callPlugin(target, (plugin, secrets) => ask(volume, plugin, secrets)));
   }
 
-  /** U2: what nobody wants any more has another state by now, and stays as it is. */
+  /** U2: an entry that is no longer wanted has changed its state by now, and stays unchanged. */
   #writePublished(): Promise<void> {
     return this.#write((status) =>
       status.state === PublishState.PENDING_PUBLISH
@@ -194,7 +198,7 @@ export class PublicationActor {
     return this.#write((status) => (status.state === PublishState.PENDING_UNPUBLISH ? "gone" : null));
   }
 
-  /** Once for each reason: what is shown is not worth a write for each try. */
+  /** Writes each reason once: retries are not worth a write each. */
   async #complain(reason: string): Promise<void> {
     const { store } = this.#env;
     const known = publicationOf(store.get("volume", this.#volumeId), this.#nodeId);
@@ -208,7 +212,10 @@ export class PublicationActor {
         return replacement("volume", Volume.patch(volume, { publishStatus }));
       });
     } catch (error) {
-      this.#env.telemetry.log.debug({ err: error, volume: this.#volumeId }, "a complaint could not be written");
+      this.#env.telemetry.log.debug(
+        { err: error, volume: this.#volumeId },
+        "cannot write a volume's failure to the store",
+      );
     }
   }
 }

@@ -1,11 +1,11 @@
-/** How the leader writes cluster volumes: each change is decided anew on the object as it is. */
+/** How the leader writes cluster volumes: each change is decided on the current object. */
 import type { Operation, Volume } from "../../proto/gen/messages.ts";
 import { transact } from "../control/write.ts";
 import type { Environment } from "../environment.ts";
 
 const nothingToWrite = new Error("nothing to write");
 
-/** `decide` gets the object as it is; null: nothing is to be written (any more). Rejects with RpcError. */
+/** `decide` gets the current object and returns null when there is nothing to write. Rejects with RpcError. */
 export async function writeVolume(
   env: Environment,
   id: string,

@@ -1,4 +1,4 @@
-/** Hosts the life of one cluster volume: asks its plugin to make and delete it, and writes what came of it. */
+/** Hosts the lifecycle of one cluster volume: has its plugin create and delete it, and writes the result. */
 import { createRequest, deleteRequest, infoByName, infoOf } from "../../machines/volumes/csi/requests.ts";
 import { driverOf, volumeStage, type VolumeStage } from "../../machines/volumes/csi/stages.ts";
 import { volumeMachine, type VolumeContext, type VolumeEvent } from "../../machines/volumes/volume.ts";
@@ -21,10 +21,10 @@ const machine = hosted(
 );
 const { CreateVolume, DeleteVolume } = CsiControllerService.methods;
 
-/** Removed by force while it was decided what is next; looking again finds that out. */
-export const goneMeanwhile: CallFailure = { type: "call.failed", reason: "the volume is gone", failing: "unclear" };
+/** The volume was force-removed meanwhile; the next look at the store notices it. */
+export const goneMeanwhile: CallFailure = { type: "call.failed", reason: "the volume was removed", failing: "unclear" };
 
-/** On the leader, which has every secret. */
+/** Only for the leader, which has every secret. */
 export function targetOf(volume: Volume, plugins: CsiPlugins, store: Store): CallTarget {
   return {
     plugins,
@@ -36,7 +36,7 @@ export function targetOf(volume: Volume, plugins: CsiPlugins, store: Store): Cal
 
 export interface VolumeParts {
   readonly plugins: CsiPlugins;
-  /** Whether a task was given the volume and has not ended. */
+  /** Whether the volume is assigned to a task that has not terminated. */
   hasUsers(volumeId: string): boolean;
   /** Uniform in [0, 1). */
   chance(): number;
@@ -47,7 +47,7 @@ export class VolumeActor {
   readonly #id: string;
   readonly #parts: VolumeParts;
   readonly #actor: HostedActor<typeof volumeMachine>;
-  /** What the plugin answered last. */
+  /** The plugin's latest answer. */
   #made = VolumeInfo.create();
   #stopped = false;
 
@@ -80,7 +80,7 @@ export class VolumeActor {
     return String(this.#actor.actor.getSnapshot().value);
   }
 
-  /** The object or its users changed. */
+  /** To be called when the object or its users changed. */
   look(): void {
     this.#send({ type: "volume.changed", stage: this.#stage() });
   }
@@ -106,7 +106,7 @@ export class VolumeActor {
     this.#send("answer" in outcome ? { type: "call.answered" } : outcome);
   }
 
-  /** A rejected call is a failure that is tried again. */
+  /** A failed write is reported as an event and retried. */
   async #settle(writing: Promise<void>): Promise<void> {
     try {
       await writing;
@@ -137,7 +137,7 @@ export class VolumeActor {
         }
         const { volume: made } = await served.call(CreateVolume, createRequest(volume, secrets));
         if (made === null || made.volumeId === "")
-          throw new RpcError(Status.INTERNAL, "it said that it had made the volume, but not which");
+          throw new RpcError(Status.INTERNAL, "the plugin reported success but returned no volume id");
         this.#made = infoOf(made);
       }),
     );

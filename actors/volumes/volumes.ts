@@ -1,6 +1,6 @@
 /**
- * The leader's care for cluster volumes: an actor for the life of each, and one for each node that has, gets or gives one
- * up. Nothing is remembered from one leader to the next: each reads on start what it has to go on with.
+ * The leader's management of cluster volumes: one actor for the lifecycle of each, and one for each node that has, gets or
+ * releases one. Nothing is carried over from one leader to the next: each reads its state from the store on start.
  */
 import { lazyNodeNames } from "../../machines/node-names.ts";
 import { explainTaskVolumes, explainVolume, type CsiView } from "../../machines/volumes/csi/explain.ts";
@@ -15,13 +15,13 @@ import { PublicationActor } from "./publication.ts";
 import { VolumeActor, type VolumeParts } from "./volume.ts";
 
 export interface Volumes extends Running {
-  /** What the volume waits for; empty when there is none of that id. */
+  /** What the volume is waiting for; empty when no such volume exists. */
   explain(volumeId: string): readonly Reason[];
-  /** Which volumes are in a task's way, and why. */
+  /** Which volumes block a task, and why. */
   explainTask(task: Task): readonly Reason[];
 }
 
-/** For the leader only, once its replica has caught up: two at once would both ask the plugins. */
+/** For the leader only, after its replica has caught up: two instances would both call the plugins. */
 export function startVolumes(env: Environment, sockets: CsiSockets): Volumes {
   return new VolumesActor(env, sockets);
 }
@@ -36,7 +36,7 @@ class VolumesActor implements Volumes {
   readonly #env: Environment;
   readonly #parts: VolumeParts;
   readonly #cared = new Map<string, Cared>();
-  /** By volume: the tasks that were given it and have not ended. */
+  /** Tasks by volume id: those that have the volume assigned and have not terminated. */
   readonly #users = new Map<string, Set<string>>();
   readonly #unsubscribe: () => void;
   #stopped = false;
@@ -100,7 +100,7 @@ class VolumesActor implements Volumes {
           else this.#follow(change.object, touched, change.old);
           break;
         case "node":
-          // A node's description says what a plugin calls it, and a node that is gone gives nothing up any more.
+          // A node's description has the plugin's id for it, and a removed node has nothing left to release.
           if (change.action === "remove" || change.old?.description !== change.object.description)
             for (const [id, { publications }] of this.#cared) if (publications.has(change.object.id)) touched.add(id);
           break;
@@ -114,7 +114,7 @@ class VolumesActor implements Volumes {
     }
   }
 
-  /** Notes which volumes the task uses; those whose users begin or end are added to `touched`. */
+  /** Records which volumes the task uses; adds those whose set of users changed to `touched`. */
   #follow(task: Task | null, touched: Set<string>, old: Task | null = null): void {
     const taskId = task?.id ?? old?.id ?? "";
     const used = new Set(task !== null && isHeld(observedState(task)) ? task.volumes.map(({ id }) => id) : []);
@@ -154,7 +154,7 @@ class VolumesActor implements Volumes {
     }
   }
 
-  /** The object is gone: so is whatever was still to be done, as when it was removed by force. */
+  /** The object was removed, for example by force: its pending work ends with it. */
   #release(id: string): void {
     const cared = this.#cared.get(id);
     if (cared === undefined) return;

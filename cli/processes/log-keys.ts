@@ -17,7 +17,7 @@ export function keysOf(dataDir: DataDir, random: Random, unlockKey: string | und
     case "locked":
       return unlocked(dataDir, found.vault, unlockKey);
     case "broken":
-      throw unusable(dataDir, new Error(`the manager's key file cannot be used: ${found.reason}`));
+      throw unusable(dataDir, new Error(`cannot use the manager's key file: ${found.reason}`));
   }
 }
 

@@ -67,7 +67,9 @@ async function joinAsManager({ address, token }: ManagerInvitation, vault: Vault
       const certificatePem = await issued(channel, nodeId);
       const read = describeCertificate(certificatePem, rootPem);
       if (read.kind === "malformed" || read.role !== "swarm-manager")
-        throw new UserError("the token is a worker's: 'muster token manager' on a manager prints the one for managers");
+        throw new UserError(
+          "cannot join as a manager with a worker's token: 'muster token manager' on a manager prints the managers' token",
+        );
       vault.update({ nodeKey: keyPem, nodeCertificate: certificatePem, rootCertificate: rootPem });
       return nodeId;
     });

@@ -184,7 +184,7 @@ test("tasks are listed and found by slot", async (t) => {
   t.regex((await muster("why", "web")).lines[0] ?? "", /^service web /);
   t.regex(
     (await muster("why", "nobody")).remarks[0] ?? "",
-    /no task, service, node, network or volume is called nobody/,
+    /no task, service, node, network or volume has the id or name nobody/,
   );
 });
 

@@ -92,7 +92,7 @@ test("a leader that has not begun its duties is named", async (t) => {
   const { ask, roles } = pair(false);
   const { leader, follower } = await roles();
   const asked = await ask(follower, { why: WhyRequest.create({ subject: "task/t1" }) });
-  t.like(asked, { kind: "unanswered", reason: `leader ${leader.env.managerId} has not begun its duties yet` });
+  t.like(asked, { kind: "unanswered", reason: `leader ${leader.env.managerId} has not started its duties yet` });
 });
 
 test("a leader that is silent is waited for no longer than said", async (t) => {
