@@ -1,6 +1,6 @@
 /**
- * Where the rebuilding of an earlier state begins: the newest snapshot from before it, loaded a part at a time so that
- * this process's other work has its turn.
+ * Starts the rebuilding of an earlier state: loads the newest earlier snapshot in parts, so that other work of this process
+ * gets its turn.
  */
 import type { Blobs, Clock, Log, Telemetry } from "../../runtime/ports.ts";
 import { isOfLog } from "../../runtime/store/fitting.ts";
@@ -9,13 +9,13 @@ import { SnapshotError } from "../../runtime/store/snapshot.ts";
 import { listSnapshots, snapshotName } from "../../runtime/store/snapshots.ts";
 import { sleep } from "../../runtime/store/wait.ts";
 
-/** How long the log may take to tell its bounds, in milliseconds; and between two tries. */
+/** Timeout of reading the log's bounds, and delay between two attempts, in milliseconds. */
 const boundsTimeoutMs = 2_000;
 const retryMs = 250;
-/** Tries to find and load a snapshot before those that wait for it are turned away. */
+/** Attempts to find and load a snapshot before the waiting callers are refused. */
 const attemptsMax = 8;
 
-/** Where the past is kept, and what it takes to read it. */
+/** Where the history is stored, and what is needed to read it. */
 export interface PastParts {
   readonly log: Log;
   readonly blobs: Blobs;
@@ -29,20 +29,20 @@ export type Base =
   | { readonly kind: "compacted"; readonly oldest: number }
   | { readonly kind: "unreadable" };
 
-/** What can be rebuilt: the versions at which that can begin, newest first, and the last that is written. */
+/** The versions that can be rebuilt: where a rebuild can start, newest first, and the last written version. */
 export interface Extent {
   readonly bases: readonly number[];
-  /** Of the log. */
+  /** First version of the log. */
   readonly first: number;
   readonly last: number;
 }
 
-/** Null when log or blobs do not answer. */
+/** Null when the log or the blobs do not answer. */
 export async function extentOf({ log, blobs }: PastParts): Promise<Extent | null> {
   const bounds = await log.bounds(boundsTimeoutMs);
   if (bounds === null) return null;
   try {
-    // A snapshot must be continued by the log. Without any, the log itself begins with nothing.
+    // The log must continue the snapshot. Without a snapshot, the log must start from an empty state.
     const bases = (await listSnapshots(blobs)).filter(
       (sequence) => sequence >= bounds.first - 1 && sequence <= bounds.last,
     );
@@ -54,8 +54,8 @@ export async function extentOf({ log, blobs }: PastParts): Promise<Extent | null
 }
 
 /**
- * A replica at the version that `wanted` gives, or at an earlier one. `wanted` is asked once it is known what there is,
- * and again with each try; null: nobody wants any any more, which is what is answered then.
+ * Loads a replica at the version that `wanted` returns, or an earlier one. `wanted` is called with the extent once it is known,
+ * and again on each attempt; it returns null when nobody wants the replica any more, and then so does this.
  */
 export async function loadBase(parts: PastParts, wanted: (extent: Extent) => number | null): Promise<Base | null> {
   const { blobs, clock, telemetry } = parts;
@@ -75,15 +75,15 @@ export async function loadBase(parts: PastParts, wanted: (extent: Extent) => num
     if (sequence === 0) return { kind: "base", replica };
     try {
       const bytes = await blobs.get(snapshotName(sequence));
-      // A newer one has taken its place meanwhile.
+      // A newer snapshot has replaced it meanwhile.
       if (bytes === null) continue;
       if (!(await isOfLog(parts.log, clock, bytes, sequence, extent)))
-        throw new SnapshotError("it is of records that the log has lost");
+        throw new SnapshotError("it contains records that the log has lost");
       await loadSnapshot(replica, bytes, clock);
       return { kind: "base", replica };
     } catch (error) {
       if (!(error instanceof SnapshotError)) continue;
-      telemetry.log.error({ sequence, error: error.message }, "snapshot is not usable for looking back");
+      telemetry.log.error({ sequence, error: error.message }, "cannot use a snapshot for reading the history");
       unusable.add(sequence);
     }
   }

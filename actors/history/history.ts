@@ -1,4 +1,4 @@
-/** Looking back: reads at earlier versions and histories of objects, on every manager, one rebuild at a time. */
+/** Reads at earlier versions and histories of objects, on every manager, one rebuild at a time. */
 import type { HistoryRequest, HistoryResponse, ReadAtRequest, ReadAtResponse } from "../../proto/gen/messages.ts";
 import type { Blobs, Log } from "../../runtime/ports.ts";
 import type { CallContext, Sink } from "../../runtime/rpc.ts";
@@ -9,7 +9,7 @@ import { createReadAt } from "./read-at.ts";
 import { tellHistory } from "./tell.ts";
 import { Turns } from "./turns.ts";
 
-/** What the Operator service passes on. */
+/** Called by the Operator service. */
 export interface HistoryPort {
   readAt(request: ReadAtRequest, call: CallContext): Promise<ReadAtResponse>;
   tell(request: HistoryRequest, sink: Sink<HistoryResponse>, call: CallContext): void;
@@ -18,7 +18,7 @@ export interface HistoryPort {
 export interface HistoryParts {
   readonly log: Log;
   readonly blobs: Blobs;
-  /** Control over another environment; `leaderId`: who led then. */
+  /** Control over another environment; `leaderId`: the leader at that time. */
   controlAt(env: Environment, leaderId: string): ControlHandlers;
 }
 
@@ -30,7 +30,7 @@ export function createHistory(env: Environment, { log, blobs, controlAt }: Histo
   const followers = new Set<() => void>();
   const seconds = telemetry.metrics.histogram(
     "muster_history_seconds",
-    "From a question about the past to its answer.",
+    "Time to answer a request about the history, in seconds.",
   );
   const readAt = createReadAt(env, { ...parts, pasts, controlAt });
   return {
@@ -45,7 +45,7 @@ export function createHistory(env: Environment, { log, blobs, controlAt }: Histo
     tell: (request, sink, call) => tellHistory({ ...parts, env, turns, followers }, request, sink, call),
     stop() {
       pasts.stop();
-      // Each takes itself out.
+      // Each removes itself from the set.
       for (const end of followers) end();
     },
   };

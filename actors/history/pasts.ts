@@ -1,9 +1,9 @@
 /**
- * Earlier states of the cluster, rebuilt for whoever wants to read them, and kept a little while for the next read.
+ * Earlier states of the cluster, rebuilt for readers, and cached briefly for the next read.
  *
- * P1: a past that was handed out is read at once: it may be taken further with the next turn.
- * P2: at most `pastsMax` states are in memory beside the present one, together with at most `objectsMax` objects unless
- *     one alone has more.
+ * P1: a returned state must be read at once: it may be advanced in the next turn.
+ * P2: at most `pastsMax` states are in memory besides the current one, with at most `objectsMax` objects together unless one
+ *     alone has more.
  */
 import { RpcError, Status, type CallSignal } from "../../runtime/rpc.ts";
 import type { TimerHandle } from "../../runtime/ports.ts";
@@ -14,13 +14,13 @@ import { notKept, unreadable } from "./moment.ts";
 import { replayTo } from "./replay.ts";
 import type { Turns } from "./turns.ts";
 
-/** Two are enough to compare a before with an after. */
+/** Two suffice to compare before and after. */
 const pastsMax = 2;
-/** Some 200 MB. */
+/** About 200 MB. */
 const objectsMax = 200_000;
-/** After this long without a read a state is forgotten, in milliseconds: a command's reads come within one second. */
+/** Idle time after which a state is dropped, in milliseconds: a command's reads come within one second. */
 const keptMs = 20_000;
-/** Taking a kept state further is preferred to loading a snapshot while it is at most this many records. */
+/** Advancing a cached state by up to this many records is preferred to loading a snapshot. */
 const furtherMax = 50_000;
 
 interface Kept {
@@ -40,7 +40,7 @@ export class Pasts {
     this.#turns = turns;
   }
 
-  /** States in memory. */
+  /** Number of states in memory. */
   get size(): number {
     return this.#kept.length;
   }
@@ -64,7 +64,7 @@ export class Pasts {
   }
 
   async #rebuild(version: number): Promise<Replica> {
-    // Who was before us may have wanted the same.
+    // The caller before us may have wanted the same version.
     const found = this.#find(version);
     if (found !== null) return found;
     const replica = this.#takeEarlier(version) ?? (await this.#load(version));
@@ -74,16 +74,16 @@ export class Pasts {
         this.#keep(replica);
         return replica;
       case "gap":
-        throw new RpcError(Status.OUT_OF_RANGE, `version ${version} was dropped from the history just now`);
+        throw new RpcError(Status.OUT_OF_RANGE, `version ${version} was just removed from the retained history`);
       case "broken":
-        throw new RpcError(Status.DATA_LOSS, `the log cannot be read on from version ${replica.version}`);
+        throw new RpcError(Status.DATA_LOSS, `cannot read the log beyond version ${replica.version}`);
       case "silent":
       case "stopped":
         throw unreadable();
     }
   }
 
-  /** A kept state that is a little earlier; it is kept no longer, since it is changed now. */
+  /** Takes out a cached, slightly earlier state, since it will be changed. */
   #takeEarlier(version: number): Replica | null {
     let best: Kept | null = null;
     for (const kept of this.#kept) {
@@ -96,10 +96,10 @@ export class Pasts {
   }
 
   async #load(version: number): Promise<Replica> {
-    // Room for the one that is made (P2).
+    // Makes space for the new state (P2).
     while (this.#kept.length >= pastsMax) this.#forgetOldest();
     const base = await loadBase(this.#parts, ({ bases }) =>
-      // A snapshot does not tell who led; the record after it does.
+      // A snapshot does not contain the leader; the record after it does.
       this.#isStopped ? null : bases.some((each) => each < version) ? version - 1 : version,
     );
     if (base === null || base.kind === "unreadable") throw unreadable();

@@ -1,8 +1,8 @@
 /**
- * Answers a method that only reads as it would have answered at an earlier version: the same handlers, over a rebuilt
- * state and with a clock that stands still at that moment.
+ * Answers a read-only method as it would have been answered at an earlier version: the same handlers, over a rebuilt state and
+ * with a clock stopped at that moment.
  *
- * A1: nothing is written: only methods that read are let through, and what they run on has no way to the ledger.
+ * A1: nothing is written: only read-only methods are allowed, and their environment has no access to the ledger.
  * A2: no join token of the past is shown: one that was not rotated since would let nodes join today.
  */
 import { explainTaskVolumes, explainVolume, storedCsiView, type CsiView } from "../../machines/volumes/csi/explain.ts";
@@ -41,7 +41,7 @@ import type { Pasts } from "./pasts.ts";
 
 export interface ReadAtParts extends PastParts {
   readonly pasts: Pasts;
-  /** Control over another environment; `leaderId`: who led then. */
+  /** Control over another environment; `leaderId`: the leader at that time. */
   controlAt(env: Environment, leaderId: string): ControlHandlers;
 }
 
@@ -58,7 +58,7 @@ interface Reading {
   readonly answer: Answerer;
 }
 
-/** By HTTP/2 path: what may be read at an earlier version (A1). Join tokens are no matter of the past (A2). */
+/** Methods that may be called at an earlier version, by HTTP/2 path (A1). Join tokens are excluded (A2). */
 const readings: ReadonlyMap<string, Reading> = new Map([
   ...Object.entries(ControlService.methods as unknown as Readonly<Record<string, AnyMethod>>)
     .filter(([name]) => /^(?:Get|List)/.test(name))
@@ -95,7 +95,7 @@ const readings: ReadonlyMap<string, Reading> = new Map([
   ),
   reading(OperatorService.methods.ControlRollout, ({ env }, request, call) => {
     if (request.action !== ControlRolloutRequest.create({}).action) {
-      throw new RpcError(Status.INVALID_ARGUMENT, "a rollout of the past can only be looked at");
+      throw new RpcError(Status.INVALID_ARGUMENT, "cannot change a rollout at an earlier version: it is read-only");
     }
     return controlRollout(env, request, call);
   }),
@@ -108,7 +108,7 @@ function reading<Request, Response>(
   return [method.path, { method: method as unknown as AnyMethod, answer: answer as Answerer }];
 }
 
-/** What a node said and what was said of it; what its manager had in memory then is not kept. */
+/** The recorded status of a node; what its manager had in memory is not stored. */
 function whyNode({ status, meta }: Node): readonly Reason[] {
   if (status?.state === NodeStatus_State.READY) return [];
   const names = new Map<number, string>(Object.entries(NodeStatus_State).map(([name, number]) => [number, name]));
@@ -170,10 +170,10 @@ export function createReadAt(
 
   return async ({ version, time, method, request }, call) => {
     const moment = time === null ? { version: version ?? 0 } : { time };
-    if (time === null && version === null) throw new RpcError(Status.INVALID_ARGUMENT, "say which version or time");
+    if (time === null && version === null) throw new RpcError(Status.INVALID_ARGUMENT, "specify a version or a time");
     const found = method === "" ? null : readings.get(method);
     if (found === undefined) {
-      throw new RpcError(Status.INVALID_ARGUMENT, `${method} cannot be asked of the past: it does more than read`);
+      throw new RpcError(Status.INVALID_ARGUMENT, `cannot call ${method} at an earlier version: it is not read-only`);
     }
     const wanted = await versionOf({ ...parts, store: env.store }, moment);
     const replica = await parts.pasts.at(wanted, call.signal);
@@ -183,16 +183,16 @@ export function createReadAt(
     try {
       decoded = found.method.request.decode(request);
     } catch {
-      throw new RpcError(Status.INVALID_ARGUMENT, `malformed request of ${method}`);
+      throw new RpcError(Status.INVALID_ARGUMENT, `malformed request for ${method}`);
     }
     const response = await found.answer(environmentAt(replica), decoded, call);
-    // Whoever comes next may take the state further; an answer that waited for something may have seen that (P1).
+    // The next caller may advance the state, and an answer that waited may have seen that (P1).
     if (replica.version !== shown.version) throw unreadable();
     return ReadAtResponse.create({ ...shown, response: found.method.response.encode(response) });
   };
 }
 
-/** A1: time stands still and nothing can be written. */
+/** A1: the clock stands still and nothing can be written. */
 function pastEnvironment(env: Environment, store: Store, nowMs: number): Environment {
   const { clock } = env;
   return {
@@ -207,7 +207,7 @@ function pastEnvironment(env: Environment, store: Store, nowMs: number): Environ
     },
     proposer: {
       propose: () =>
-        Promise.resolve({ kind: "refused", code: ErrorCode.malformed, message: "the past cannot be changed" }),
+        Promise.resolve({ kind: "refused", code: ErrorCode.malformed, message: "cannot write to an earlier version" }),
     },
   };
 }

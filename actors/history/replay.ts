@@ -1,29 +1,29 @@
 /**
- * Applies records of the log to a replica of the past, up to a version or until its owner has enough for now. What comes
- * from the log waits here and is applied a few milliseconds at a time: a log that is read as fast as it comes would keep
- * everything else in this process waiting for it.
+ * Applies records of the log to a replica of an earlier state, up to a version or until its owner stops it. Records are queued
+ * here and applied a few milliseconds at a time: applying them as fast as the log delivers would block everything else in this
+ * process.
  *
- * R1: what waits is bounded: beyond it the log is not read, and later read on from there.
+ * R1: the queue is bounded: when it is full, reading stops and resumes later from there.
  */
 import type { Clock, Log, Subscription, TimerHandle } from "../../runtime/ports.ts";
 import { LogBreak } from "../../runtime/store/log-break.ts";
 import type { Replica } from "../../runtime/store/replica.ts";
 
-/** How long the log may hand over nothing, in milliseconds. */
+/** Maximum silence of the log, in milliseconds. */
 const silentMsMax = 5_000;
-/** Bytes of records that may wait; reading goes on when a quarter is left. Many times what one slice applies. */
+/** Maximum bytes of queued records; reading resumes when a quarter is left. Many times what one slice applies. */
 const waitingBytesMax = 4 * 1024 * 1024;
-/** What is applied in one go: until so many milliseconds have passed, or so many records where a clock stands still. */
+/** Length of one slice: this many milliseconds, or this many records where the clock stands still. */
 const sliceMs = 5;
 const sliceRecordsMax = 250;
 
 /**
- * `gap`: the next record is no longer kept. `broken`: the log does not fit together. `silent`: it does not answer.
- * `stopped`: `isEnough` said so.
+ * `gap`: the next record is no longer retained. `broken`: the log is inconsistent. `silent`: it does not answer. `stopped`:
+ * `isEnough` returned true.
  */
 export type Replayed = "reached" | "gap" | "broken" | "silent" | "stopped";
 
-/** Applies the records up to and including `to`. `isEnough` is asked after each. */
+/** Applies the records up to and including `to`. `isEnough` is called after each. */
 export function replayTo(
   parts: { readonly log: Log; readonly clock: Clock },
   replica: Replica,
@@ -41,13 +41,13 @@ class Replaying {
   readonly #to: number;
   readonly #isEnough: () => boolean;
   readonly #resolve: (outcome: Replayed) => void;
-  /** Those from `#from` on wait; the others are applied. */
+  /** Queued from `#from` on; the others are applied. */
   #waiting: Uint8Array[] = [];
   #from = 0;
   #bytes = 0;
-  /** The next sequence that is wanted of the log. */
+  /** The next sequence to read from the log. */
   #next: number;
-  /** Ends the reading that is under way; null while none is. */
+  /** Stops the current read; null when there is none. */
   #close: (() => void) | null = null;
   #slice: TimerHandle | null = null;
   #silence: TimerHandle | null = null;
@@ -78,14 +78,14 @@ class Replaying {
   }
 
   #read(): void {
-    /** False once this reading is to hand over nothing more. */
+    /** False once this read must deliver nothing more. */
     let isOpen = true;
     let reading: Subscription | null = null;
     const close = (): void => {
       if (!isOpen) return;
       isOpen = false;
       this.#close = null;
-      // Not while it hands over; and `read` may hand over before it has returned.
+      // Deferred: not during a delivery, and `read` may deliver before it has returned.
       this.#clock.soon(() => reading?.unsubscribe());
     };
     this.#close = close;

@@ -1,9 +1,10 @@
 /**
- * Tells the history of an object: rebuilds the oldest state that is wanted, applies the log to it up to now, and sends what
- * the story makes of it (`machines/history/story.ts`). With `follow` it then goes on with what this manager's replica sees.
+ * Streams the history of an object: rebuilds the oldest requested state, applies the log to it up to now, and sends the entries
+ * that the story makes of it (`machines/history/story.ts`). With `follow` it continues with the commits of this manager's
+ * replica.
  *
- * H1: the replay has its turn with the other rebuilds, and stops reading while its caller has too much before it.
- * H2: between the last record of the replay and the first live one nothing is missed: both are at one version when it changes over.
+ * H1: the replay takes its turn with the other rebuilds, and stops reading while its caller's buffer is full.
+ * H2: nothing is missed between the last replayed record and the first live one: both are at the same version at the switch.
  */
 import { nodeNames } from "../../machines/node-names.ts";
 import { Story, type Attribution } from "../../machines/history/story.ts";
@@ -27,30 +28,30 @@ import { unreadable } from "./moment.ts";
 import { replayTo } from "./replay.ts";
 import type { Turns } from "./turns.ts";
 
-/** Entries of one message, at most; and what a caller may have before it while more is read for it, in bytes. */
+/** Maximum entries per message, and maximum unread bytes while more is read for the caller. */
 const entriesPerMessage = 100;
 const bufferedBytesMax = 1024 * 1024;
-/** Between two looks at a caller that has too much before it, in milliseconds. */
+/** Interval of checking a caller whose buffer is full, in milliseconds. */
 const paceMs = 20;
-/** A follower that does not take this much is cut off, in bytes. */
+/** Maximum unread bytes of a follower; beyond it, it is cut off. */
 const followerBytesMax = 8 * 1024 * 1024;
-/** How long what follows is added up before a follower is told, in milliseconds. */
+/** Interval in which entries are collected before they are sent to a follower, in milliseconds. */
 const followEveryMs = 500;
-/** `last` is this at most: so many entries may wait in memory. */
+/** Maximum of `last`: this many entries may wait in memory. */
 const lastMax = 10_000;
-/** Those who follow at once; each is asked about every change. */
+/** Maximum concurrent followers; each is called on every change. */
 const followersMax = 200;
 
 export interface Telling extends PastParts {
   readonly env: Environment;
   readonly turns: Turns;
-  /** Who follows now. */
+  /** Current followers, each by its stop function. */
   readonly followers: Set<() => void>;
 }
 
 const unknown: Attribution = { caller: null, origin: Origin.ORIGIN_UNKNOWN };
 
-/** Returns at once; rejects nothing: what is wrong ends the stream. */
+/** Returns at once and never throws: an error ends the stream. */
 export function tellHistory(
   telling: Telling,
   request: HistoryRequest,
@@ -63,8 +64,8 @@ export function tellHistory(
     if (live === null) sink.end();
   };
   work().catch((error: unknown) => {
-    const known = error instanceof RpcError ? error : new RpcError(Status.INTERNAL, "the history could not be told");
-    if (known !== error) telling.telemetry.log.error({ err: error }, "a history could not be told");
+    const known = error instanceof RpcError ? error : new RpcError(Status.INTERNAL, "cannot read the history");
+    if (known !== error) telling.telemetry.log.error({ err: error }, "cannot read a history");
     sink.end(known);
   });
 }
@@ -80,12 +81,12 @@ function read({ store, managerId }: Environment, request: HistoryRequest): Asked
   if (kind === undefined) {
     throw new RpcError(
       Status.INVALID_ARGUMENT,
-      `there is no history of '${request.kind}': ask for ${toldKinds.join(", ")}`,
+      `no history of kind "${request.kind}": expected one of ${toldKinds.join(", ")}`,
     );
   }
   const text = kind === "node" && request.subject === "self" ? managerId : request.subject;
-  if (text === "") throw new RpcError(Status.INVALID_ARGUMENT, `say which ${kind}: its id or name`);
-  if (follow && until !== null) throw new RpcError(Status.INVALID_ARGUMENT, "what is followed has no end: no 'until'");
+  if (text === "") throw new RpcError(Status.INVALID_ARGUMENT, `specify the id or name of a ${kind}`);
+  if (follow && until !== null) throw new RpcError(Status.INVALID_ARGUMENT, "'follow' and 'until' exclude each other");
   if (since !== null && until !== null && timeMs(since) > timeMs(until)) {
     throw new RpcError(Status.INVALID_ARGUMENT, "'since' is after 'until'");
   }
@@ -94,7 +95,7 @@ function read({ store, managerId }: Environment, request: HistoryRequest): Asked
   return { kind, subject };
 }
 
-/** Sends all up to now; null when that is the end, else what follows goes on by itself. */
+/** Sends everything up to now; null when that is the end, else following continues on its own. */
 async function replay(
   telling: Telling,
   request: HistoryRequest,
@@ -105,10 +106,10 @@ async function replay(
   const { env, clock } = telling;
   const { store } = env;
   const from = await versionAt(telling, request.since);
-  // What is written later belongs to those who follow.
+  // Later writes belong to the followers.
   const to = request.until === null ? store.version : await versionAt(telling, request.until);
   const replica = await baseBefore(telling, Math.min(from, to));
-  // Names of nodes as they are at the time.
+  // Node names at the time of each entry.
   const names = { store: replica as Store };
   const story = new Story(
     {
@@ -132,9 +133,10 @@ async function replay(
       const outcome = await replayTo(telling, replica, target, isEnough);
       if (isGone()) return null;
       writer.take(story.flush());
-      if (outcome === "gap") throw new RpcError(Status.OUT_OF_RANGE, "the history was shortened just now: ask again");
+      if (outcome === "gap")
+        throw new RpcError(Status.OUT_OF_RANGE, "the retained history was just shortened: try again");
       if (outcome === "broken") {
-        throw new RpcError(Status.DATA_LOSS, `the log cannot be read on from version ${replica.version}`);
+        throw new RpcError(Status.DATA_LOSS, `cannot read the log beyond version ${replica.version}`);
       }
       if (outcome === "silent") throw unreadable();
       while (sink.bufferedBytes() > bufferedBytesMax && !isGone()) await sleep(clock, paceMs);
@@ -145,10 +147,10 @@ async function replay(
   writer.take(story.flush());
   writer.end();
   if (!story.hasSubject && !request.follow) {
-    throw new RpcError(Status.NOT_FOUND, `${kind} ${request.subject} not found, also not in the history that is kept`);
+    throw new RpcError(Status.NOT_FOUND, `${kind} ${request.subject} not found, nor in the retained history`);
   }
   if (!request.follow) return null;
-  // H2: no wait between here and the look at the versions above.
+  // H2: no await between here and the check of the versions above.
   names.store = store;
   follow(telling, story, sink, call);
   return "live";
@@ -160,7 +162,7 @@ function follow(
   sink: Sink<HistoryResponse>,
   { signal }: CallContext,
 ): void {
-  if (followers.size >= followersMax) throw new RpcError(Status.RESOURCE_EXHAUSTED, "too many follow histories");
+  if (followers.size >= followersMax) throw new RpcError(Status.RESOURCE_EXHAUSTED, "too many history followers");
   const watching = env.store.watch((commit) => takeCommit(story, commit));
   let timer = clock.setTimeout(look, followEveryMs);
   const end = (error?: RpcError): void => {
@@ -169,7 +171,7 @@ function follow(
     clock.clearTimeout(timer);
     sink.end(error, "drop");
   };
-  const stop = (): void => end(new RpcError(Status.UNAVAILABLE, "this manager is stopping"));
+  const stop = (): void => end(new RpcError(Status.UNAVAILABLE, "the manager is stopping"));
   followers.add(stop);
   signal.addEventListener("abort", () => end());
   function look(): void {
@@ -193,7 +195,7 @@ function takeCommit(story: Story, { version, time, writer = "", changes, causes 
   for (; at < changes.length; at += 1) story.take(commit, changes[at] as StoreChange, unknown);
 }
 
-/** The version at a time; of a time before all that is kept, 0. */
+/** The version at a time; 0 for a time before the retained history. */
 async function versionAt(parts: PastParts, time: Timestamp | null): Promise<number> {
   if (time === null) return 0;
   try {
@@ -204,7 +206,7 @@ async function versionAt(parts: PastParts, time: Timestamp | null): Promise<numb
   }
 }
 
-/** The newest state that can be rebuilt and is no later than `version`; the oldest of all if there is none. */
+/** The newest state at or before `version` that can be rebuilt; the oldest of all if there is none. */
 async function baseBefore(parts: PastParts, version: number): Promise<Replica> {
   const base = await loadBase(parts, ({ bases }: Extent) =>
     bases.some((each) => each <= version) ? version : (bases.at(-1) ?? 0),

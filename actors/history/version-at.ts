@@ -1,4 +1,4 @@
-/** Finds the version at which the cluster was at some time, by looking at a few records of the log. */
+/** Finds the version of the cluster at a given time, by reading a few records of the log. */
 import { isoOf } from "../../machines/orchestration/jobs/runs.ts";
 import { timeMs } from "../../proto/time.ts";
 import { FindVersionResponse, Timestamp } from "../../proto/gen/messages.ts";
@@ -6,7 +6,7 @@ import type { Clock, Log } from "../../runtime/ports.ts";
 import { RpcError, Status } from "../../runtime/rpc.ts";
 import { decodeRecord } from "../../runtime/store/record.ts";
 
-/** How long the log may take for each answer, in milliseconds. */
+/** Timeout of each answer of the log, in milliseconds. */
 const answerTimeoutMs = 5_000;
 
 function unreadable(): RpcError {
@@ -22,18 +22,18 @@ export function timeOf(log: Log, clock: Clock, sequence: number): Promise<Timest
       if (isOver) return;
       isOver = true;
       clock.clearTimeout(timer);
-      // `read` may hand over before it has returned.
+      // `read` may deliver before it has returned.
       clock.soon(() => reading.unsubscribe());
       answer();
     };
     const reading = log.read(sequence, {
       onRecord: (_, data) => {
         const outcome = decodeRecord(data);
-        // A message of others has no time: the next record tells until when nothing changed.
+        // A foreign message has no time: the next record shows until when nothing changed.
         if (outcome.kind === "decoded") end(() => resolve(outcome.record.transaction.time ?? Timestamp.create()));
       },
       onCaughtUp: (last) => {
-        // Nothing but such messages follows: nothing was written since.
+        // Only foreign messages follow: nothing was written since.
         if (last >= sequence) end(() => resolve(Timestamp.create({ seconds: Number.MAX_SAFE_INTEGER })));
       },
       onGap: () => end(() => resolve(null)),
@@ -46,8 +46,8 @@ function isLater(a: Timestamp, b: Timestamp): boolean {
 }
 
 /**
- * The last version written no later than `time`. Leaders' clocks may differ: around a change of leader, times may fall
- * along the log by as much. OUT_OF_RANGE when that version is no longer kept.
+ * The last version written at or before `time`. Leaders' clocks may differ: around a change of leader, times may decrease along
+ * the log by that difference. OUT_OF_RANGE when the version is no longer retained.
  */
 export async function findVersion(
   { log, clock }: { log: Log; clock: Clock },
@@ -55,13 +55,13 @@ export async function findVersion(
 ): Promise<FindVersionResponse> {
   const bounds = await log.bounds(answerTimeoutMs);
   if (bounds === null) throw unreadable();
-  // Below `low` everything was written by then, from `high` on nothing was.
+  // Everything below `low` was written by then, and nothing from `high` on.
   let [low, high] = [bounds.first, bounds.last + 1];
   let found: Timestamp | null = null;
   while (low < high) {
     const middle = Math.floor((low + high) / 2);
     const written = await timeOf(log, clock, middle);
-    // Purged meanwhile: what comes before it is gone too.
+    // Purged meanwhile, and so is everything before it.
     if (written === null) low = middle + 1;
     else if (isLater(written, time)) high = middle;
     else {
@@ -74,7 +74,7 @@ export async function findVersion(
     const when = oldest === null ? "" : `, of ${isoOf(timeMs(oldest))}`;
     throw new RpcError(
       Status.OUT_OF_RANGE,
-      `nothing is kept of that time: the oldest version in the log is ${bounds.first}${when}`,
+      `that time is before the retained history (oldest: version ${bounds.first}${when})`,
     );
   }
   return FindVersionResponse.create({ version: low - 1, time: found });

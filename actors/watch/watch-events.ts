@@ -1,4 +1,4 @@
-/** What a watcher is shown of a change: the objects of SwarmKit's kinds, without what never leaves a manager. */
+/** The events of a change that watchers receive: objects of SwarmKit's kinds, without the fields that never leave a manager. */
 import { redactedCluster, redactedSecret, withoutJoinTokens } from "../../machines/redaction.ts";
 import { WatchActionKind, Object as WatchedUnion, WatchMessage_Event } from "../../proto/gen/messages.ts";
 import type { ObjectChange } from "../../runtime/store/store.ts";
@@ -9,7 +9,7 @@ export const actionOf = {
   remove: WatchActionKind.WATCH_ACTION_REMOVE,
 } as const;
 
-/** Null for records that are Muster's own and no business of SwarmKit's API. */
+/** Null for Muster's own records, which SwarmKit's API does not have. */
 function shown(change: ObjectChange, which: "object" | "old"): WatchedUnion | null {
   switch (change.table) {
     case "cluster": {
@@ -37,7 +37,7 @@ function shown(change: ObjectChange, which: "object" | "old"): WatchedUnion | nu
   }
 }
 
-/** Null where there is nothing to show. */
+/** Null when there is no event. */
 export function eventOf(change: ObjectChange, includesOld: boolean): WatchMessage_Event | null {
   const object = shown(change, "object");
   if (object === null) return null;

@@ -1,6 +1,6 @@
 /**
- * Tells many watchers of each transaction. Those that asked the same are one audience: a change is matched once for it, and
- * all that get the same answer are handed one and the same message, so that the edge encodes it once.
+ * Sends each transaction to many watchers. Watchers with the same question form one audience: a change is matched once for it,
+ * and all that get the same answer share one message, so that the edge encodes it once.
  */
 import { WatchIndex } from "../../machines/watch/watch-index.ts";
 import { isWanted, type WatchedChange, type WatchFilter } from "../../machines/watch/watch-filter.ts";
@@ -9,7 +9,7 @@ import type { ObjectChange } from "../../runtime/store/store.ts";
 import { actionOf, eventOf } from "./watch-events.ts";
 import type { RecentCommit } from "./watch-recent.ts";
 
-/** What is asked: equal keys mean equal answers. */
+/** A watcher's question; equal keys mean equal answers. */
 export interface Question {
   readonly key: string;
   readonly filters: readonly WatchFilter[];
@@ -18,14 +18,14 @@ export interface Question {
 
 export interface Listener {
   readonly question: Question;
-  /** Takes a message, the same object as all others that get this answer. */
+  /** Receives a message, the same object as all others that get this answer. */
   tell(message: WatchMessage, version: number): void;
 }
 
 interface Audience {
   readonly question: Question;
   readonly listeners: Set<Listener>;
-  /** Places in the commit's changes of what it wants; refilled for each commit. */
+  /** Indexes of the commit's changes that it wants; refilled for each commit. */
   wanted: number[];
 }
 
@@ -38,7 +38,7 @@ export class Fanout {
     return this.#size;
   }
 
-  /** How many different questions there are. */
+  /** Number of different questions. */
   get audiences(): number {
     return this.#audiences.size;
   }
@@ -65,7 +65,7 @@ export class Fanout {
     this.#index.remove(audience);
   }
 
-  /** Returns how many messages were handed over. */
+  /** Returns the number of messages sent. */
   tell(commit: RecentCommit): number {
     if (this.#size === 0) return 0;
     const reached = this.#match(commit.changes);
@@ -78,7 +78,7 @@ export class Fanout {
       const message = answers.message(wanted, question.includesOld);
       if (message !== null) told.push({ message, audience });
     }
-    // Equal answers in one go: the edge remembers what it encoded last.
+    // Groups equal answers: the edge remembers what it encoded last.
     if (told.length > 1) told.sort((a, b) => answers.place(a.message) - answers.place(b.message));
     let handed = 0;
     for (const { message, audience } of told) {
@@ -95,7 +95,7 @@ export class Fanout {
     let place = 0;
     const onFound = (audience: Audience): void => {
       const { wanted } = audience;
-      // Several of its filters may fit.
+      // Several of its filters may match.
       if (wanted.at(-1) === place) return;
       if (wanted.length === 0) reached.push(audience);
       wanted.push(place);
@@ -107,7 +107,7 @@ export class Fanout {
   }
 }
 
-/** The messages about one commit: each event and each different selection of them is made once. */
+/** The messages of one commit: each event, and each selection of events, is built once. */
 class Answers {
   readonly #commit: RecentCommit;
   readonly #version: Version;
@@ -151,7 +151,7 @@ class Answers {
   }
 }
 
-/** What one question is answered about a commit; null when nothing of it is wanted. */
+/** The answer to a question about one commit; null when nothing matches. */
 export function answerOf({ filters, includesOld }: Question, commit: RecentCommit): WatchMessage | null {
   const wanted: number[] = [];
   for (const [place, change] of commit.changes.entries()) {

@@ -1,16 +1,19 @@
 /**
- * The newest commits of a replica, kept in memory: who reconnects soon needs nothing else to resume.
+ * The newest commits of a replica, kept in memory: a client that reconnects soon resumes from them alone.
  *
- * B1: what is kept is without a gap: the commits after `base`, up to the replica's version.
+ * B1: the commits have no gaps: all those after `base`, up to the replica's version.
  */
 import type { Commit, ObjectChange } from "../../runtime/store/store.ts";
 
-/** As much as the newest changes of a busy minute: some 50,000 changes of tasks. */
+/** About the changes of one busy minute: 50,000 changes of tasks. */
 export const recentBytesMax = 32 * 1024 * 1024;
-/** So many commits in any case; the lists that hold them cost memory too. */
+/** Maximum number of commits, since the lists that hold them cost memory too. */
 const recentCommitsMax = 50_000;
 
-/** What a change keeps alive beside the present state: measured for tasks, generous for the rest, and payloads in full. */
+/**
+ * Bytes that a change keeps alive besides the current state: measured for tasks, estimated generously for the rest, with
+ * payloads in full.
+ */
 function weightOf(change: ObjectChange): number {
   switch (change.table) {
     case "task":
@@ -34,7 +37,7 @@ function weightOf(change: ObjectChange): number {
   }
 }
 
-/** What of a commit watchers are told. */
+/** The parts of a commit that watchers receive. */
 export type RecentCommit = Pick<Commit, "version" | "changes">;
 
 interface Kept extends RecentCommit {
@@ -42,7 +45,7 @@ interface Kept extends RecentCommit {
 }
 
 export class RecentCommits {
-  /** Those from `#from` on count; the rest is cut off now and then, since a shift of a long list moves all of it. */
+  /** Valid from `#from` on; the rest is trimmed now and then, since shifting a long list moves all of it. */
   #kept: Kept[] = [];
   #from = 0;
   #base: number;
@@ -54,12 +57,12 @@ export class RecentCommits {
     this.#bytesMax = bytesMax;
   }
 
-  /** The oldest version from which can be resumed. */
+  /** The oldest version to resume from. */
   get base(): number {
     return this.#base;
   }
 
-  /** Of the newest commit. */
+  /** Version of the newest commit. */
   get version(): number {
     return this.#kept.at(-1)?.version ?? this.#base;
   }
@@ -68,7 +71,7 @@ export class RecentCommits {
     return this.#kept.length - this.#from;
   }
 
-  /** Takes the commit that follows. */
+  /** Appends the next commit. */
   push({ version, changes }: RecentCommit): void {
     let bytes = 200;
     for (const change of changes) bytes += weightOf(change);
@@ -81,7 +84,7 @@ export class RecentCommits {
     }
   }
 
-  /** Forgets everything: the replica is at `version`, and not by its next record. */
+  /** Forgets everything: the replica jumped to `version`. */
   restart(version: number): void {
     this.#kept = [];
     this.#from = 0;
@@ -93,14 +96,14 @@ export class RecentCommits {
     return version >= this.#base && version <= this.version;
   }
 
-  /** The commit that follows a version that is covered; undefined when it is the newest. */
+  /** The commit after a covered version; undefined when that is the newest. */
   next(version: number): RecentCommit | undefined {
     return this.#kept[this.#from + (version - this.#base)];
   }
 
   #drop(): void {
     const oldest = this.#kept[this.#from] as Kept;
-    // Lets go of what the commit holds.
+    // Releases the commit's objects.
     this.#kept[this.#from] = { version: oldest.version, changes: [], bytes: 0 };
     this.#from += 1;
     this.#bytes -= oldest.bytes;

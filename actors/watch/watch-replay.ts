@@ -1,11 +1,11 @@
 /**
- * Replays what the replica's memory no longer has: the state at some earlier version is rebuilt from a snapshot, and each
- * record of the log from there on is applied to it and told, as a live watcher would have been told.
+ * Replays commits that are no longer in memory: rebuilds the state at an earlier version from a snapshot, applies each later
+ * record of the log to it, and sends it as a live watcher would have received it.
  *
- * One pass at a time, for all who wait: its copy of the state may be as large as the replica itself.
+ * One pass at a time serves all waiting readers, since its copy of the state may be as large as the replica.
  *
- * P1: a reader is told each commit after its position, in order, and leaves as soon as memory has the rest.
- * P2: a pass never runs ahead of the replica, and waits for its slowest reader; who is stalled is cut off by its chart.
+ * P1: a reader gets each commit after its position, in order, and leaves as soon as memory has the rest.
+ * P2: a pass never runs ahead of the replica, and waits for its slowest reader; a stalled reader is cut off by its chart.
  */
 import { LogBreak } from "../../runtime/store/log-break.ts";
 import type { Replica } from "../../runtime/store/replica.ts";
@@ -14,20 +14,20 @@ import { loadBase, type Base, type PastParts } from "../history/base.ts";
 import { Fanout, type Listener } from "./watch-fanout.ts";
 import type { RecentCommits } from "./watch-recent.ts";
 
-/** Between two looks at a reader that has too much before it, in milliseconds. */
+/** Interval of checking a reader whose buffer is full, in milliseconds. */
 const paceMs = 20;
-/** Between two looks at whether anybody still reads, in milliseconds. */
+/** Interval of checking whether there are still readers, in milliseconds. */
 const retryMs = 250;
 
 export interface ReplayReader extends Listener {
-  /** The last version that it knows; moved on by the pass. */
+  /** The last version that it has; advanced by the pass. */
   position: number;
-  /** It has enough before it for now. */
+  /** Whether its buffer is full. */
   isFull(): boolean;
   onBegun(): void;
-  /** The pass waits for it, or no longer does. */
+  /** The pass starts or stops waiting for this reader. */
   onHeld(isHeld: boolean): void;
-  /** Memory has the rest. */
+  /** The rest of the commits is in memory. */
   onReached(): void;
   onCompacted(oldest: number): void;
   onUnreadable(): void;
@@ -39,7 +39,7 @@ export interface ReplayParts extends PastParts {
 
 export class Replays {
   readonly #parts: ReplayParts;
-  /** Who waits for the next pass, or for this one to come to its position. */
+  /** Readers that wait for the next pass, or for this one to reach their position. */
   readonly #waiting = new Set<ReplayReader>();
   readonly #reading = new Set<ReplayReader>();
   readonly #fanout = new Fanout();
@@ -69,7 +69,7 @@ export class Replays {
   }
 
   async #run(): Promise<void> {
-    // Those that come together, as after the crash of a manager, are served together.
+    // Readers that arrive together, such as after a crash of a manager, are served together.
     await sleep(this.#parts.clock, 0);
     while (!this.#isStopped && this.#waiting.size > 0) {
       try {
@@ -109,7 +109,7 @@ export class Replays {
           return;
         }
         if (outcome === "gap") {
-          // The log was purged meanwhile: the next pass says who came too late.
+          // The log was purged meanwhile: the next pass finds the readers that are too late.
           for (const reader of this.#reading) {
             this.leave(reader);
             this.#waiting.add(reader);
@@ -123,7 +123,7 @@ export class Replays {
     }
   }
 
-  /** Lets those in that are at this version, and those out whom memory serves from here. Returns how many stay or wait. */
+  /** Admits readers at this version, and releases those that memory can serve from here. Returns how many stay or wait. */
   #admit(version: number): number {
     const { recent } = this.#parts;
     for (const reader of this.#waiting) {
@@ -169,7 +169,7 @@ export class Replays {
     }
   }
 
-  /** Reads until nobody is left, a reader has too much before it, or the log cannot be gone on with. */
+  /** Reads until no reader is left, a reader's buffer is full, or the log cannot be read on. */
   #read(replica: Replica): Promise<"done" | "held" | "gap" | "broken"> {
     const { log, clock } = this.#parts;
     return new Promise((resolve) => {
@@ -178,7 +178,7 @@ export class Replays {
         if (isOver) return;
         isOver = true;
         clock.clearTimeout(looking);
-        // `read` may hand over before it has returned.
+        // `read` may deliver before it has returned.
         clock.soon(() => reading.unsubscribe());
         resolve(outcome);
       };
@@ -198,7 +198,7 @@ export class Replays {
         onCaughtUp: () => {},
         onGap: () => end("gap"),
       });
-      // Everybody may go while the log is silent.
+      // All readers may leave while the log is silent.
       const look = (): void => {
         if (this.#isStopped || this.#admit(replica.version) === 0) end("done");
         else looking = clock.setTimeout(look, retryMs);
@@ -207,7 +207,7 @@ export class Replays {
     });
   }
 
-  /** The state at the version of whoever is furthest behind, or at an earlier one. Null when nobody waits any more. */
+  /** The state at the version of the reader furthest behind, or an earlier one. Null when no reader waits any more. */
   #rebuild(): Promise<Base | null> {
     return loadBase(this.#parts, () => {
       if (this.#isStopped || this.#waiting.size === 0) return null;

@@ -1,4 +1,4 @@
-/** One watcher: hosts a `machines/watch/watch.ts` and carries what it is told to its sink. */
+/** One watcher: hosts `machines/watch/watch.ts` and writes its events to the sink. */
 import { watchMachine, type WatchEnding, type WatchEvent } from "../../machines/watch/watch.ts";
 import { WatchMessage } from "../../proto/gen/messages.ts";
 import type { Host, HostedActor } from "../../runtime/host.ts";
@@ -10,11 +10,11 @@ import { answerOf, type Fanout, type Question } from "./watch-fanout.ts";
 import type { RecentCommits } from "./watch-recent.ts";
 import type { ReplayReader, Replays } from "./watch-replay.ts";
 
-/** Some 10,000 task events: more than any burst that a client in good order leaves unread, and little beside a replica. */
+/** About 10,000 task events: more than a healthy client leaves unread in any burst, and little beside a replica. */
 export const watchBufferBytesMax = 16 * 1024 * 1024;
-/** Commits that one watcher is told from memory before others have their turn: some milliseconds. */
+/** Commits sent to one watcher from memory before the others get their turn: a few milliseconds. */
 const sliceCommitsMax = 500;
-/** Between two looks at a watcher that has too much before it, in milliseconds. */
+/** Interval of checking a watcher whose buffer is full, in milliseconds. */
 const paceMs = 20;
 const boundsTimeoutMs = 2_000;
 const retryMs = 500;
@@ -35,7 +35,7 @@ const watchActor = hosted(watchMachine, [
   "release",
 ]);
 
-/** What all watchers of a manager share. */
+/** State shared by all watchers of a manager. */
 export interface WatchShared {
   readonly host: Host;
   readonly clock: Clock;
@@ -44,9 +44,9 @@ export interface WatchShared {
   readonly recent: RecentCommits;
   readonly live: Fanout;
   readonly replays: Replays;
-  /** How many bytes one that replays may have before it. */
+  /** Maximum unread bytes of a watcher during a replay. */
   roomBytes(): number;
-  /** Those that wait for the replica to come to a version. */
+  /** Watchers waiting for the replica to reach a version. */
   readonly ahead: Set<WatchStream>;
   /** Called once, when it has ended. */
   onReleased(stream: WatchStream, ending: WatchEnding | null): void;
@@ -54,14 +54,14 @@ export interface WatchShared {
 
 export class WatchStream implements ReplayReader {
   readonly question: Question;
-  /** The version up to which it was told everything. */
+  /** The version up to which it has received everything. */
   position: number;
-  /** What it is told is told to others too, in the same bytes. */
+  /** Its messages are shared with other watchers, in the same bytes. */
   isLive = false;
   readonly #shared: WatchShared;
   readonly #sink: Sink<WatchMessage>;
   #actor: HostedActor<typeof watchMachine> | null = null;
-  /** What the actor was told before `start` had returned it. */
+  /** Events sent before `start` had returned the actor. */
   readonly #early: WatchEvent[] = [];
   #oldest = Number.POSITIVE_INFINITY;
   #timer: TimerHandle | null = null;
@@ -111,7 +111,7 @@ export class WatchStream implements ReplayReader {
     this.#sink.write(message);
   }
 
-  /** It does not read, or others need the memory more. */
+  /** To be called when it does not read, or others need the memory more. */
   cutOff(): void {
     if (this.#isSlow) return;
     this.#isSlow = true;
@@ -130,7 +130,7 @@ export class WatchStream implements ReplayReader {
     this.#send({ type: "replica.jumped" });
   }
 
-  /** The replica has come to a version. */
+  /** To be called when the replica reaches a version. */
   onVersion(version: number): void {
     if (version < this.position) return;
     // The commits are in memory, unless the replica jumped there.
@@ -183,7 +183,7 @@ export class WatchStream implements ReplayReader {
     };
   }
 
-  /** Until the log answers, or the chart has had enough of waiting. */
+  /** Asks until the log answers or the chart stops waiting. */
   async #askLog(): Promise<void> {
     const { log, clock, ahead } = this.#shared;
     const bounds = await log.bounds(boundsTimeoutMs);
@@ -192,7 +192,7 @@ export class WatchStream implements ReplayReader {
     else clock.setTimeout(() => void (ahead.has(this) && this.#askLog()), retryMs);
   }
 
-  /** Tells from memory until all is told, the watcher has enough before it, or others should have their turn. */
+  /** Sends from memory until it has everything, its buffer is full, or others should have their turn. */
   #sendRecent(): void {
     const { recent } = this.#shared;
     for (let told = 0; told < sliceCommitsMax; told += 1) {
@@ -233,7 +233,7 @@ export class WatchStream implements ReplayReader {
 
   #end(ending: WatchEnding): void {
     this.#ending = ending;
-    // What a watcher does not read would stay here for as long as it likes.
+    // Unread messages would otherwise stay in memory for as long as the watcher likes.
     this.#sink.end(this.#error(ending), ending === "slow" ? "drop" : "send");
   }
 
@@ -244,37 +244,37 @@ export class WatchStream implements ReplayReader {
       case "future":
         return new RpcError(
           Status.OUT_OF_RANGE,
-          `versions are out of order: version ${position} has not happened yet (the log is at ${store.version})`,
+          `versions are out of order: version ${position} does not exist yet (the log is at ${store.version})`,
         );
       case "compacted": {
         const oldest = Math.min(this.#oldest, recent.base);
         return new RpcError(
           Status.OUT_OF_RANGE,
-          `requested index is unavailable due to compaction: what followed version ${position} is no longer kept (the oldest to resume from is ${oldest}): list again, then watch`,
+          `requested index is unavailable due to compaction: version ${position} is older than the retained history (oldest: ${oldest}): list again, then watch`,
         );
       }
       case "behind":
         return new RpcError(
           Status.UNAVAILABLE,
-          `this manager is at version ${store.version} and does not come to ${position}: ask another, or later`,
+          `this manager is at version ${store.version} and does not reach ${position}: try another manager, or try later`,
         );
       case "unreadable":
         return new RpcError(
           Status.UNAVAILABLE,
-          `the log and the snapshots that version ${position} needs cannot be read: try again`,
+          `cannot read the log and the snapshots needed for version ${position}: try again`,
         );
       case "slow":
         return new RpcError(
           Status.RESOURCE_EXHAUSTED,
-          `the watcher reads too slowly: more than ${watchBufferBytesMax} bytes wait for it, or for all that are slow; watch again from the last version that you got`,
+          `the watcher reads too slowly: more than ${watchBufferBytesMax} bytes are unread, or too many for all slow watchers together; watch again from the last version that you received`,
         );
       case "jumped":
         return new RpcError(
           Status.OUT_OF_RANGE,
-          `this manager went on from a snapshot at version ${store.version}: watch again from the last version that you got`,
+          `this manager continued from a snapshot at version ${store.version}: watch again from the last version that you received`,
         );
       case "stopped":
-        return new RpcError(Status.UNAVAILABLE, "the manager is being stopped: watch another");
+        return new RpcError(Status.UNAVAILABLE, "the manager is stopping: watch another");
     }
   }
 
@@ -283,7 +283,7 @@ export class WatchStream implements ReplayReader {
     this.#isOver = true;
     this.#stopTimer();
     this.#shared.onReleased(this, this.#ending);
-    // Not before the chart has come to its end.
+    // Deferred until the chart has reached its end.
     this.#shared.clock.soon(() => this.#actor?.stop());
   }
 }

@@ -1,8 +1,8 @@
 /**
- * The Watch service: every manager tells what happens on its own replica. One message for each transaction, with its
- * version, so that a client always knows where it stands and can go on from there at any manager (`machines/watch/watch.ts`).
+ * The Watch service: every manager streams the changes of its own replica. One message per transaction, with its version, so
+ * that a client knows its position and can resume from it at any manager (`machines/watch/watch.ts`).
  *
- * L1: no watcher, and not all of them together, make memory grow without bound: who reads too slowly is cut off.
+ * L1: neither one watcher nor all of them together make memory grow without bound: a watcher that reads too slowly is cut off.
  */
 import { scheduleKind } from "../../machines/orchestration/jobs/runs.ts";
 import { watchEntriesMax, watchFilter, type WatchFilter } from "../../machines/watch/watch-filter.ts";
@@ -19,19 +19,19 @@ import { WatchStream, type WatchShared } from "./watch-stream.ts";
 
 export { watchBufferBytesMax } from "./watch-stream.ts";
 
-/** Ten times what the largest clusters are known to have; each costs some 10 kB. */
+/** Ten times the most watchers known of any cluster; each costs about 10 kB. */
 const watchersMax = 10_000;
-/** What all watchers together may have waiting; those of one question queue the same bytes, which count once. */
+/** Maximum unread bytes of all watchers together; watchers of one question share the same bytes, which count once. */
 export const watchersBufferBytesMax = 256 * 1024 * 1024;
-/** How often that is added up, in milliseconds, while there are commits. */
+/** Interval of checking that limit, in milliseconds, while there are commits. */
 const budgetEveryMs = 100;
 /**
- * What one that replays may have before it, in bytes: enough to be busy with between two looks at it, and, where many replay
- * at once as after the crash of a manager, its share of a quarter of what all may have.
+ * Maximum unread bytes of a watcher during a replay: enough to stay busy between two checks, and, when many replay at once such
+ * as after a crash of a manager, its share of a quarter of the limit for all.
  */
 const roomBytes = { min: 16 * 1024, max: 1024 * 1024, all: watchersBufferBytesMax / 4 } as const;
 
-/** Where the past is kept. */
+/** Where the history is stored. */
 export interface Retained {
   readonly log: Log;
   readonly blobs: Blobs;
@@ -44,7 +44,7 @@ export interface WatchOptions {
 
 export interface Watch extends Running {
   readonly handlers: ServiceHandlers<typeof WatchService>;
-  /** Streams that are open. */
+  /** Number of open streams. */
   readonly size: () => number;
 }
 
@@ -55,14 +55,11 @@ export function createWatch(env: Environment, { log, blobs }: Retained, options:
   const live = new Fanout();
   const recent = new RecentCommits(store.version, options.recentBytesMax ?? recentBytesMax);
   const replays = new Replays({ log, blobs, clock, telemetry, recent });
-  const open = telemetry.metrics.gauge("muster_watchers", "Watch streams that are open.");
-  const told = telemetry.metrics.counter(
-    "muster_watch_messages_total",
-    "Messages handed to watchers as they happened.",
-  );
+  const open = telemetry.metrics.gauge("muster_watchers", "Open watch streams.");
+  const told = telemetry.metrics.counter("muster_watch_messages_total", "Messages sent to live watchers.");
   const ended = telemetry.metrics.counter(
     "muster_watch_endings_total",
-    "Watch streams that the manager ended, by why.",
+    "Watch streams ended by the manager, by reason.",
   );
   let isStopped = false;
   let opened = 0;
@@ -84,14 +81,14 @@ export function createWatch(env: Environment, { log, blobs }: Retained, options:
       open.set(streams.size);
       if (ending === null) return;
       ended.add(1, { why: ending });
-      telemetry.log.debug({ watcher: stream.id, why: ending, version: stream.position }, "a watch was ended");
+      telemetry.log.debug({ watcher: stream.id, why: ending, version: stream.position }, "ended a watch");
     },
   };
 
   const watching = store.watch((commit) => onCommit(commit));
 
   function onCommit(commit: Commit): void {
-    // From a snapshot, be it of the very next version: what happened, and in which order, is not known here.
+    // The commit comes from a snapshot, maybe of the very next version: the changes and their order are unknown.
     if (commit.writer === undefined || commit.version !== recent.version + 1) {
       recent.restart(commit.version);
       for (const stream of streams) stream.onJumped();
@@ -107,7 +104,7 @@ export function createWatch(env: Environment, { log, blobs }: Retained, options:
     }
   }
 
-  /** L1: cuts off those that are furthest behind until the rest is within the bound. */
+  /** L1: cuts off the watchers furthest behind until the rest is within the limit. */
   function keepBudget(): void {
     const waiting = new Map<string, number>();
     let total = 0;
@@ -115,7 +112,7 @@ export function createWatch(env: Environment, { log, blobs }: Retained, options:
       const bytes = stream.bufferedBytes();
       if (bytes === 0) continue;
       if (!stream.isLive) {
-        // Paced by its room; what it is told, it alone is told.
+        // Limited by its own buffer; its messages are not shared.
         total += bytes;
         continue;
       }
@@ -138,10 +135,7 @@ export function createWatch(env: Environment, { log, blobs }: Retained, options:
     const { entries } = request;
     if (entries.length === 0) throw new RpcError(Status.INVALID_ARGUMENT, "no kind of object specified");
     if (entries.length > watchEntriesMax) {
-      throw new RpcError(
-        Status.INVALID_ARGUMENT,
-        `${entries.length} entries: a watch may have ${watchEntriesMax} at most`,
-      );
+      throw new RpcError(Status.INVALID_ARGUMENT, `too many entries: ${entries.length}, limit ${watchEntriesMax}`);
     }
     return entries.map((entry) => {
       const outcome = watchFilter(entry, isResourceKind);
@@ -150,7 +144,7 @@ export function createWatch(env: Environment, { log, blobs }: Retained, options:
     });
   }
 
-  /** An extension registered it, or Muster keeps such resources itself. */
+  /** True for a kind that an extension registered, or that Muster itself uses. */
   function isResourceKind(kind: string): boolean {
     return kind === scheduleKind || store.byName("extension", kind)?.annotations?.name === kind;
   }
@@ -165,10 +159,10 @@ export function createWatch(env: Environment, { log, blobs }: Retained, options:
     size: () => streams.size,
     handlers: {
       Watch(request, sink, call) {
-        if (isStopped) throw new RpcError(Status.UNAVAILABLE, "the manager is being stopped: watch another");
+        if (isStopped) throw new RpcError(Status.UNAVAILABLE, "the manager is stopping: watch another");
         const question = questionOf(request);
         if (streams.size >= watchersMax) {
-          throw new RpcError(Status.RESOURCE_EXHAUSTED, `this manager has ${watchersMax} watchers already`);
+          throw new RpcError(Status.RESOURCE_EXHAUSTED, `this manager already has ${watchersMax} watchers`);
         }
         if (call.signal.aborted) return;
         const from = request.resumeFrom?.index ?? null;
@@ -189,7 +183,7 @@ export function createWatch(env: Environment, { log, blobs }: Retained, options:
     streams.add(stream);
     open.set(streams.size);
     signal.addEventListener("abort", () => stream.onCallerGone(), { once: true });
-    // Its first message may have been what ended it.
+    // The caller may have left on its first message.
     if (signal.aborted) stream.onCallerGone();
   }
 }

@@ -85,6 +85,6 @@ test.serial(
       "1000000",
     ]);
     t.is(future.code, 1);
-    t.regex(future.stderr, /^muster: version 1000000 has not happened yet: the newest is \d+\n$/);
+    t.regex(future.stderr, /^muster: version 1000000 does not exist yet \(newest: \d+\)\n$/);
   },
 );

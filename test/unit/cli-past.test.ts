@@ -104,17 +104,17 @@ test("output of the past states its time, and an unavailable time is explained",
     t.regex(ran.remarks.join("\n"), expected, at);
     t.deepEqual(ran.lines, []);
   };
-  await refused(
-    String(version + 1),
-    new RegExp(`version ${version + 1} has not happened yet: the newest is ${version}`),
-  );
-  await refused("2099-01-01T00:00:00Z", /2099-01-01T00:00:00.* is still to come: it is \d{4}-/);
+  await refused(String(version + 1), new RegExp(`version ${version + 1} does not exist yet \\(newest: ${version}\\)`));
+  await refused("2099-01-01T00:00:00Z", /2099-01-01T00:00:00.* is in the future: it is \d{4}-/);
   await refused("yesterday", /--at takes a version, a time such as/, 125);
   retained.stored.set(snapshotName(version), manager.store.snapshot());
   manager.seed("node", readyNode("n3", "gamma"));
   retained.first = version + 1;
-  await refused("1", new RegExp(`version 1 is not kept any more: the oldest is version ${version}, of \\d{4}-`));
-  await refused("2020-01-01T00:00:00Z", /nothing is kept of that time: the oldest version in the log is \d+, of \d{4}/);
+  await refused(
+    "1",
+    new RegExp(`version 1 is older than the retained history \\(oldest: version ${version}, of \\d{4}-`),
+  );
+  await refused("2020-01-01T00:00:00Z", /that time is before the retained history \(oldest: version \d+, of \d{4}/);
 });
 
 test("commands that change something or follow do not accept --at, and the past cannot be changed", async (t) => {
@@ -125,5 +125,5 @@ test("commands that change something or follow do not accept --at, and the past 
   t.false((await muster("service", "rm", "--help")).lines.join("\n").includes("--at "));
   const paused = await muster("service", "rollout", "pause", "web", "--at", "5");
   t.is(paused.status, 1);
-  t.regex(paused.remarks.join("\n"), /a rollout of the past can only be looked at/);
+  t.regex(paused.remarks.join("\n"), /cannot change a rollout at an earlier version/);
 });

@@ -105,9 +105,9 @@ test("watch prints the manager's errors, and reports what it cannot parse", asyn
   t.is((await refused(t)).status, 125);
   t.is((await refused(t, "task", "--action", "delete")).status, 125);
   const future = await refused(t, "task", "--from", "4711");
-  t.regex(future.remarks[0] ?? "", /versions are out of order: version 4711 has not happened yet/);
+  t.regex(future.remarks[0] ?? "", /versions are out of order: version 4711 does not exist yet/);
   const later = await refused(t, "task", "--from", "2099-01-01T00:00:00Z");
-  t.regex(later.remarks[0] ?? "", /2099-01-01T00:00:00Z is still to come: it is \d{4}-/);
+  t.regex(later.remarks[0] ?? "", /2099-01-01T00:00:00Z is in the future: it is \d{4}-/);
 });
 
 const names: Names = { id: (noun, text) => Promise.resolve(`${noun}/${text}`) };

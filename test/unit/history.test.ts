@@ -180,8 +180,8 @@ test("a reused name shows both objects with their ids; an unknown name is report
   t.true(one.includes("image bb:1") && !one.includes("image bb:2"));
   const none = await muster("history", "service", "db");
   t.is(none.status, 1);
-  t.regex(none.remarks.join("\n"), /service db not found, also not in the history that is kept/);
-  t.regex((await muster("history", "things", "db")).remarks.join("\n"), /there is no history of 'things'/);
+  t.regex(none.remarks.join("\n"), /service db not found, nor in the retained history/);
+  t.regex((await muster("history", "things", "db")).remarks.join("\n"), /no history of kind "things"/);
 });
 
 test("a history starts with the retained part, and says so", async (t) => {

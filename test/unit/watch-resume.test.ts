@@ -132,7 +132,7 @@ class Watcher {
     }
     if (stream.ended === undefined) return true;
     if (stream.ended?.code === Status.OUT_OF_RANGE && /compaction/.test(stream.ended.message)) {
-      const first = Number(/resume from is (\d+)/.exec(stream.ended.message)?.[1]);
+      const first = Number(/oldest: (\d+)/.exec(stream.ended.message)?.[1]);
       this.compactedAt ??= { position: this.position, first };
     }
     this.#stream = null;
