@@ -1,4 +1,4 @@
-/** The one place where outcomes become gRPC statuses. */
+/** The only place where outcomes are mapped to gRPC statuses. */
 import type { Refusal, RefusalKind } from "../../machines/refusal.ts";
 import { ErrorCode } from "../../runtime/error-codes.ts";
 import { RpcError, Status } from "../../runtime/rpc.ts";
@@ -14,7 +14,7 @@ const statusOfRefusal: { readonly [Kind in RefusalKind]: Status } = {
   unimplemented: Status.UNIMPLEMENTED,
 };
 
-/** ABORTED is gRPC's word for "read again and decide again"; SwarmKit answers UNKNOWN, which tells a client nothing. */
+/** ABORTED is gRPC's status for "read again and decide again"; SwarmKit answers UNKNOWN, which tells a client nothing. */
 const statusOfCode: { readonly [Code in ErrorCode]: Status } = {
   [ErrorCode.notLeader]: Status.UNAVAILABLE,
   [ErrorCode.outOfSequence]: Status.ABORTED,
@@ -40,19 +40,19 @@ export function rejection({ kind, message }: Refusal): RpcError {
   return new RpcError(statusOfRefusal[kind], message);
 }
 
-/** Throws what a check found. */
+/** Throws the refusal of a check, if any. */
 export function demand(refusal: Refusal | null): void {
   if (refusal !== null) throw rejection(refusal);
 }
 
-/** `invalid argument` is all that SwarmKit says of a request that lacks a required field. */
+/** SwarmKit's `invalid argument` for a request that lacks a required field. */
 export function demandGiven(...fields: readonly unknown[]): void {
   if (fields.some((field) => field === null || field === "")) {
     throw new RpcError(Status.INVALID_ARGUMENT, "invalid argument");
   }
 }
 
-/** For what is told by name what it lacks. */
+/** The same with a message that names the missing field. */
 export function demandId(id: string, message: string): void {
   if (id === "") throw new RpcError(Status.INVALID_ARGUMENT, message);
 }
@@ -61,11 +61,11 @@ export function notFound(noun: string, id: string): RpcError {
   return new RpcError(Status.NOT_FOUND, `${noun} ${id} not found`);
 }
 
-/** What a proposal that was not committed answers its caller. */
+/** The error for the caller of a proposal that was not committed. */
 export function failure(outcome: Exclude<ProposeOutcome, { readonly kind: "committed" }>): RpcError {
   if (outcome.kind === "unavailable") {
-    const doubt = outcome.maybe ? "; the change may still happen: look before trying again" : "";
-    return new RpcError(Status.UNAVAILABLE, `no leader took the change in time: ${outcome.message}${doubt}`);
+    const doubt = outcome.maybe ? "; the change may still happen: check before trying again" : "";
+    return new RpcError(Status.UNAVAILABLE, `no leader accepted the change in time: ${outcome.message}${doubt}`);
   }
   const message = outcome.code === ErrorCode.outOfSequence ? "update out of sequence" : outcome.message;
   return new RpcError(statusOfCode[outcome.code], message);

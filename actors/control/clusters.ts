@@ -1,4 +1,4 @@
-/** Control's cluster methods: reading (without keys), changing the spec, and rotating what joining rests on. */
+/** Control's cluster methods: reads (without keys), changes of the spec, and rotation of join tokens and the unlock key. */
 import { checkClusterSpec } from "../../machines/validation/cluster.ts";
 import { matchesCommon } from "../../machines/list-filters.ts";
 import { invalid } from "../../machines/refusal.ts";
@@ -35,7 +35,7 @@ export function clusterHandlers(env: Environment, sources: ControlSources): Clus
     return cluster;
   }
 
-  /** New secrets for the tokens that are to be rotated; the digest of the root stays. */
+  /** New secrets for the tokens to rotate; the digest of the root stays. */
   function rotated(root: RootCA, rotation: KeyRotation): RootCA {
     const token = (): string => authority.makeJoinToken(root.caCert, random.bytes(authority.joinSecretBytes));
     const before = root.joinTokens ?? JoinTokens.create({});

@@ -1,4 +1,4 @@
-/** Control's config methods. Unlike a secret's, the data may be read. */
+/** Control's config methods. Unlike a secret's, a config's data may be read. */
 import { matchesEither } from "../../machines/list-filters.ts";
 import { invalid, refuse } from "../../machines/refusal.ts";
 import { checkConfigSpec, checkLabelsOnly, checkNotReferenced, relabelled } from "../../machines/validation/secret.ts";

@@ -1,6 +1,7 @@
 /**
- * Whether a driver plugin could read what a service tells it, as far as nodes have reported the driver's schema. A service is
- * refused only when each of them would refuse it: which version of the driver a task will meet is the scheduler's to decide.
+ * Checks whether a driver plugin could read a service's driver configuration, as far as nodes have reported the driver's
+ * schema. A service is refused only when every reported schema refuses it: the scheduler decides which version of the driver a
+ * task meets.
  */
 import { schemaLabel } from "../../machines/driver/driver-labels.ts";
 import { driverRuntimeOf } from "../../machines/driver/driver-spec.ts";
@@ -10,7 +11,7 @@ import type { Node, ServiceSpec, TaskSpec } from "../../proto/gen/messages.ts";
 import { Spec } from "../../proto/gen/nomad.ts";
 import { encodeConfig, environmentScope, problemText, type ConfigInput } from "../../runtime/hclspec/index.ts";
 
-/** Names that a node's agent puts into every task's environment (node/task-home/), and those of the node itself. */
+/** Variables that a node's agent sets in every task's environment (node/task-home/), and the node's attributes. */
 const known = [
   ..."ALLOC_DIR TASK_DIR SECRETS_DIR ALLOC_ID SHORT_ALLOC_ID ALLOC_NAME ALLOC_INDEX TASK_NAME GROUP_NAME JOB_ID JOB_NAME"
     .split(" ")
@@ -20,10 +21,10 @@ const known = [
   ..."node.unique.id node.unique.name attr.cpu.arch attr.kernel.name".split(" "),
 ];
 
-/** What stands for a value that only the node knows: it can be read as text, as a number and as a flag. */
+/** Placeholder for a value that only the node knows: it is valid as text, number and flag. */
 const unknownValue = "0";
 
-/** Variables that tell a task which generic resources it was given: one for each kind that its service reserves. */
+/** Variables with a task's generic resources: one for each kind that its service reserves. */
 function resourceVariables(task: TaskSpec | null): readonly string[] {
   return (task?.resources?.reservations?.generic ?? []).map(
     ({ discreteResourceSpec: counted, namedResourceSpec: named }) =>
@@ -43,7 +44,7 @@ export function checkDriverConfig(
   try {
     config = JSON.parse(runtime.spec.config || "{}") as ConfigInput;
   } catch {
-    return null; // refused before, with a text of its own
+    return null; // refused before, with its own message
   }
   const names = [
     ...known,
@@ -51,7 +52,7 @@ export function checkDriverConfig(
     ...resourceVariables(spec.task),
   ];
   const scope = environmentScope(Object.fromEntries(names.map((name) => [name, unknownValue])));
-  // Nodes of one version of a driver report the same text: each is looked at once.
+  // Nodes with the same driver version report the same text: each text is checked once.
   const seen = new Set<string>();
   let refusal: Refusal | null = null;
   for (const { description, id } of nodes()) {
@@ -66,7 +67,7 @@ export function checkDriverConfig(
   return refusal;
 }
 
-/** Empty: it can be read, or nobody can say. */
+/** Empty when the configuration is valid, or the schema cannot be decoded. */
 function problemsOf(schema: Uint8Array, config: ConfigInput, scope: ReturnType<typeof environmentScope>): string {
   let spec: Spec;
   try {

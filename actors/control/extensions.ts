@@ -1,4 +1,4 @@
-/** Control's extension methods: the kinds of objects that the cluster keeps for others. */
+/** Control's extension methods: the kinds of custom objects that the cluster stores. */
 import { checkExtension, checkExtensionRemoval } from "../../machines/validation/resource.ts";
 import { refuse } from "../../machines/refusal.ts";
 import {

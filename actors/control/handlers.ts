@@ -1,4 +1,4 @@
-/** What the parts of the Control service share. */
+/** Types shared by the parts of the Control service. */
 import type { ControlService } from "../../proto/gen/messages.ts";
 import type { ServiceHandlers } from "../../runtime/rpc.ts";
 import type { CertificateAuthority } from "../certificates/ca-port.ts";
@@ -6,11 +6,11 @@ import type { ExternalCa } from "../../runtime/external-ca.ts";
 
 export type ControlHandlers = ServiceHandlers<typeof ControlService>;
 
-/** What Control needs to know beyond the store. */
+/** What Control needs besides the store. */
 export interface ControlSources {
-  /** Node id of the present leader; empty when none is known. */
+  /** Node id of the current leader; empty when unknown. */
   leaderId(): string;
   readonly authority: CertificateAuthority;
-  /** None can be reached when absent. */
+  /** When absent, no external CA is reachable. */
   readonly externalCa?: ExternalCa;
 }

@@ -1,7 +1,7 @@
 /**
- * Control's network methods. Addresses are the allocator's business; what asks for a subnet or an id that is another's is
- * refused here already. As in SwarmKit, networks that every node has by itself are listed too: callers resolve names by
- * the list, and what shows lists to people leaves them out.
+ * Control's network methods. The allocator assigns addresses; a subnet or id that is already in use is refused here. As in
+ * SwarmKit, networks that every node has by default are listed too: callers resolve names by the list, and lists for people
+ * leave them out.
  */
 import { matchesCommon } from "../../machines/list-filters.ts";
 import {

@@ -28,7 +28,7 @@ import { atVersion, commit, removal, replacement, restingOn, stored, transact } 
 
 type NodeHandlers = Pick<ControlHandlers, "GetNode" | "ListNodes" | "UpdateNode" | "RemoveNode">;
 
-/** Expired entries of the blacklist are kept this much longer, for clocks that differ (SwarmKit's). */
+/** How much longer expired blacklist entries are kept, for clocks that differ (SwarmKit's value). */
 const blacklistKeptMs = 3_600_000;
 
 export function nodeHandlers(env: Environment, sources: ControlSources): NodeHandlers {
@@ -45,7 +45,7 @@ export function nodeHandlers(env: Environment, sources: ControlSources): NodeHan
     return node;
   }
 
-  /** Those that are on their way to being workers are none of the others any more. */
+  /** Managers being demoted do not count as others. */
   function managership(id: string): Managership & { readonly successor: Node | undefined } {
     let others = 0;
     let othersAlive = 0;
@@ -61,7 +61,7 @@ export function nodeHandlers(env: Environment, sources: ControlSources): NodeHan
     return { manager: store.get("manager", id), others, othersAlive, successor };
   }
 
-  /** The cluster with the node's certificate refused from now on, and entries that no longer matter dropped. */
+  /** The cluster with the node's certificate blacklisted and obsolete entries dropped. */
   function blacklisted(cluster: Cluster, node: Node): Cluster {
     const now = env.clock.now();
     const pem = new TextDecoder().decode(node.certificate?.certificate ?? new Uint8Array());
@@ -70,7 +70,7 @@ export function nodeHandlers(env: Environment, sources: ControlSources): NodeHan
     for (const [name, entry] of Object.entries(cluster.blacklistedCertificates)) {
       if ((entry.expiry?.seconds ?? 0) * 1_000 + blacklistKeptMs > now) kept[name] = entry;
     }
-    // A node that never got its certificate is refused for as long as one would have lasted at most.
+    // A node that never got its certificate is refused for the longest lifetime that one could have had.
     const longest = (cluster.spec?.caConfig?.nodeCertExpiry?.seconds ?? 0) * 1_000;
     kept[node.id] = blacklisting(read.kind === "certificate" ? read.notAfterMs : now + longest);
     return Cluster.patch(cluster, { blacklistedCertificates: kept });
@@ -105,11 +105,11 @@ export function nodeHandlers(env: Environment, sources: ControlSources): NodeHan
       const managed = managership(nodeId);
       demand(checkNodeUpdate(before, spec, managed));
       const role = spec.desiredRole;
-      // Only the leader makes a worker of a manager, once that has ended (machines/manager/demotion.ts, D2).
+      // Only the leader changes a manager to a worker, after its process has exited (machines/manager/demotion.ts, D2).
       const isEnding = role === NodeRole.WORKER && before.role === NodeRole.MANAGER;
       const after = Node.patch(before, isEnding ? { spec } : { spec, role });
       const update = replacement("node", atVersion("node", after, nodeVersion));
-      // Of two managers that are demoted at the same time one stays: each write rests on another one that is to stay.
+      // Of two managers demoted concurrently, one stays: each write depends on another manager that stays.
       const isDemotion = role === NodeRole.WORKER && !isDemoted(before);
       const { successor } = managed;
       await commit(env, call, isDemotion && successor !== undefined ? restingOn(update, "node", successor) : update);
@@ -129,7 +129,7 @@ export function nodeHandlers(env: Environment, sources: ControlSources): NodeHan
           if ((task.status?.state ?? TaskState.NEW) < TaskState.COMPLETE) operations.push(orphaned(task));
         }
         if (store.get("session", nodeId) !== undefined) operations.push(removal("session", nodeId));
-        // What it said of its dataplane has the node's id; a resource of another kind never has.
+        // Its dataplane report has the node's id; a resource of another kind never has.
         if (store.get("resource", nodeId)?.kind === reportKind) operations.push(removal("resource", nodeId));
         if (managed.manager !== undefined) operations.push(removal("manager", nodeId));
         operations.push(removal("node", nodeId));

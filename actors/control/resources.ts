@@ -1,4 +1,4 @@
-/** Control's resource methods: objects that the cluster keeps for others, of the kinds that they registered. */
+/** Control's resource methods: custom objects of kinds registered by extensions. */
 import { matchesResource } from "../../machines/list-filters.ts";
 import { checkPolicyResource } from "../../machines/policy/check.ts";
 import { checkResource, checkResourceUpdate } from "../../machines/validation/resource.ts";
@@ -66,7 +66,7 @@ export function resourceHandlers(env: Environment): ResourceHandlers {
       if (resourceId === "" || resourceVersion === null) throw rejection(invalid("must include ID and version"));
       const before = resourceOf(resourceId);
       demand(checkResourceUpdate(before, annotations, store.byName("extension", before.kind)));
-      // What is left out stays as it is.
+      // Omitted fields stay unchanged.
       const after = Resource.patch(before, {
         annotations: annotations ?? before.annotations,
         payload: payload ?? before.payload,

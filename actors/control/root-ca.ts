@@ -1,4 +1,4 @@
-/** What UpdateCluster does about the root certificate: decides, asks external CAs, and makes what a rotation begins with. */
+/** UpdateCluster's part for the root certificate: decides, calls external CAs, and creates the start of a rotation. */
 import { decideRoot, type ExternalNeed } from "../../machines/validation/root-ca.ts";
 import { RootCA, RootRotation, type CAConfig } from "../../proto/gen/messages.ts";
 import { RpcError, Status } from "../../runtime/rpc.ts";
@@ -13,7 +13,7 @@ const bytes = new TextEncoder();
 
 export type RootChanges = (present: RootCA, wanted: CAConfig) => Promise<RootCA>;
 
-/** The root as the settings would have it. Rejects with RpcError, SwarmKit's code and text. */
+/** The root that the settings require. Rejects with RpcError, with SwarmKit's code and text. */
 export function rootChanges(
   env: Pick<Environment, "clock" | "telemetry">,
   authority: CertificateAuthority,
@@ -30,7 +30,7 @@ export function rootChanges(
     throw rejection(refusal);
   }
 
-  /** The certificate in which the present root, not one of an unfinished rotation, vouches for the new one. */
+  /** The cross-certificate of the new root, signed by the current root and not by that of an unfinished rotation. */
   async function crossSigned(
     present: RootCA,
     root: { readonly certificatePem: string; readonly keyPem: string },
@@ -64,7 +64,7 @@ export function rootChanges(
       case "rotation": {
         const root = outcome.root ?? (await authority.createRoot({ nowMs }));
         const crossSignedPem = await crossSigned(present, root, needs[0]?.urls ?? []);
-        log.info({ forced: outcome.root === null }, "the root certificate is being rotated");
+        log.info({ forced: outcome.root === null }, "rotating the root certificate");
         return RootCA.patch(present, {
           lastForcedRotation: wanted.forceRotate,
           rootRotation: RootRotation.create({

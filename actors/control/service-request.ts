@@ -1,6 +1,6 @@
 /**
- * What a request to create, update or roll back a service comes to: the checks in SwarmKit's order, and the service that
- * would be stored. For the methods that write it, and for the plan that only shows it. Each throws RpcError.
+ * Checks a request to create, update or roll back a service in SwarmKit's order, and builds the service to store. Used by the
+ * methods that write it and by the plan that only shows it. Each function throws RpcError.
  */
 import { firstRefusal, invalid, refuse } from "../../machines/refusal.ts";
 import { isSameMessage } from "../../machines/same-message.ts";
@@ -33,7 +33,7 @@ export function nameConflict(name: string): RpcError {
   return rejection(refuse("already-exists", `name conflicts with an existing object: service ${name} already exists`));
 }
 
-/** `id`: asked for once all checks have passed. */
+/** `id`: called once all checks have passed. */
 export function createdService({ clock, store }: RequestEnvironment, spec: ServiceSpec, id: () => string): Service {
   checkSurroundings(store, spec, "", null);
   const name = spec.annotations?.name ?? "";
@@ -41,7 +41,7 @@ export function createdService({ clock, store }: RequestEnvironment, spec: Servi
   return newService(id(), spec, clock.now());
 }
 
-/** `version`: of the service that the caller read. */
+/** `version`: version of the service that the caller read. */
 export function changedService(
   { clock, store }: RequestEnvironment,
   before: Service,
@@ -57,12 +57,12 @@ export function changedService(
 export function restoredService({ clock, store }: RequestEnvironment, before: Service): Service {
   const back = rolledBackService(before, clock.now());
   if (back.kind === "refused") throw rejection(back.refusal);
-  // Others may have got in the way of the spec before meanwhile.
+  // Other objects may conflict with the previous spec by now.
   if (back.service.spec !== null) checkSurroundings(store, back.service.spec, before.id, before.spec);
   return back.service;
 }
 
-/** Checks 10 to 13 of SwarmKit's order: everything that depends on what else exists. What an update keeps is not looked at. */
+/** Checks 10 to 13 of SwarmKit's order: those that depend on other objects. Parts that an update keeps are not checked. */
 function checkSurroundings(store: Store, spec: ServiceSpec, id: string, before: ServiceSpec | null): void {
   const nameIn = (table: "secret" | "config") => (object: string) => store.get(table, object)?.spec?.annotations?.name;
   const arePortsKept = before !== null && isSameMessage(spec.endpoint, before.endpoint);

@@ -1,8 +1,8 @@
 /**
  * Control's service methods.
  *
- * C1: of two services that want the same port, one is refused. Checked here, where the answer names the other service,
- *     and once more by the ledger (machines/orchestration/service-conflicts.ts), so that it holds for two managers too.
+ * C1: of two services that want the same port, one is refused. Checked here, where the error names the other service, and again
+ *     by the ledger (machines/orchestration/service-conflicts.ts), so that it also holds across managers.
  */
 import { matchesService } from "../../machines/list-filters.ts";
 import { invalid } from "../../machines/refusal.ts";
@@ -83,7 +83,7 @@ export function serviceHandlers(env: Environment): ServiceMethods {
       if (serviceVersion === null) throw rejection(invalid("invalid argument"));
       let after: Service;
       if (rollback === UpdateServiceRequest_Rollback.PREVIOUS) {
-        // The spec that comes with it is not used, and checked all the same, as SwarmKit does.
+        // The spec in the request is not used, but checked, as in SwarmKit.
         demand(checkServiceUpdate(before, wanted));
         after = restoredService(env, before);
       } else {

@@ -25,7 +25,7 @@ export function taskHandlers(env: WriteEnvironment): TaskHandlers {
     return task;
   }
 
-  /** The smallest set that holds every match: an index where the filter names one. */
+  /** The smallest set that contains every match: an index if the filter names one. */
   function* candidates(filters: ListTasksRequest_Filters | null): Iterable<Task> {
     if (filters !== null && filters.serviceIds.length > 0) {
       for (const id of new Set(filters.serviceIds)) yield* store.tasksByService(id);

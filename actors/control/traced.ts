@@ -1,4 +1,4 @@
-/** Spans around the Control methods that change something; what only reads the replica is over before a span would be. */
+/** Spans around the Control methods that write; a read of the replica would end before its span was built. */
 import type { Attributes } from "@opentelemetry/api";
 import type { TracePorts } from "../tracing.ts";
 import { traced } from "../tracing.ts";
@@ -8,7 +8,7 @@ interface Identified {
   readonly id: string;
 }
 
-/** The id is the request's, or where the request makes the object, the response's. */
+/** The id from the request, or from the response if the request creates the object. */
 function id(noun: string, given: string, made: Identified | null | undefined = null): Attributes {
   const known = given === "" ? (made?.id ?? "") : given;
   return known === "" ? {} : { [`muster.${noun}.id`]: known };

@@ -1,4 +1,4 @@
-/** Control's volume methods. Publishing volumes to nodes is not theirs. */
+/** Control's volume methods. Publishing volumes to nodes is done elsewhere. */
 import { matchesVolume } from "../../machines/list-filters.ts";
 import { refuse } from "../../machines/refusal.ts";
 import {

@@ -1,4 +1,4 @@
-/** How handlers write: operations on single objects, and whole transactions that are decided again after a conflict. */
+/** How handlers write: operations on single objects, and transactions that are decided again after a conflict. */
 import {
   Basis,
   Meta,
@@ -18,11 +18,11 @@ import { failure } from "./answer.ts";
 
 /** Longer than a change of leader takes (6 s at most), shorter than clients wait (dockerd: 20 s). */
 export const proposeTimeoutMs = 15_000;
-/** A conflict with the system's own writes is decided again this often, with the pause between in milliseconds. */
+/** Attempts after conflicts with the system's own writes, and the pause between them in milliseconds. */
 const attemptsMax = 5;
 const retryDelayMs = 50;
 
-/** What of a call the ledger is told. */
+/** The parts of a call that are passed to the ledger. */
 export type Traced = Pick<CallContext, "traceparent"> &
   Partial<Pick<CallContext, "peer" | "method" | "signal" | "deadline">>;
 
@@ -36,12 +36,12 @@ export function creation<Name extends TableName>(table: Name, object: Tables[Nam
   return Operation.create({ create: wrapped(table, object) });
 }
 
-/** Replaces the object if what is stored still has the version that `object` has. */
+/** Replaces the object if the stored one still has the version of `object`. */
 export function replacement<Name extends TableName>(table: Name, object: Tables[Name]): Operation {
   return Operation.create({ update: wrapped(table, object) });
 }
 
-/** The same, done only if `on` is still what is stored: for decisions that were made from it. */
+/** Makes an operation conditional on `on` being still the stored object: for decisions that were based on it. */
 export function restingOn<Name extends TableName>(operation: Operation, table: Name, on: Tables[Name]): Operation {
   const basis = Basis.create({ kind: kindOf(table), id: on.id, version: on.meta?.version?.index ?? 0 });
   return Operation.patch(operation, { basis: [...operation.basis, basis] });
@@ -51,7 +51,7 @@ export function removal(table: TableName, id: string): Operation {
   return Operation.create({ remove: Removal.create({ kind: kindOf(table), id }) });
 }
 
-/** The object with the version that the caller read, so that the ledger compares that one. */
+/** The object with the version that the caller read, which the ledger compares. */
 export function atVersion<Name extends TableName>(table: Name, object: Tables[Name], version: Version): Tables[Name] {
   const meta = Meta.patch(object.meta ?? Meta.create({}), { version });
   return codecs[table].patch(object, { meta } as Partial<Tables[Name]>);
@@ -69,15 +69,15 @@ function propose(env: WriteEnvironment, operations: readonly Operation[], call: 
   });
 }
 
-/** Resolves once all operations are in this process's replica; throws RpcError when none happened (or may have). */
+/** Resolves once all operations are in this process's replica; throws RpcError when none happened or they may have happened. */
 export async function commit(env: WriteEnvironment, call: Traced, ...operations: readonly Operation[]): Promise<void> {
   const outcome = await propose(env, operations, call);
   if (outcome.kind !== "committed") throw failure(outcome);
 }
 
 /**
- * For changes that carry no version of the caller's: `decide` makes the operations from the state as it is, and is asked
- * again when something else was written in between. What it throws goes to the caller.
+ * For changes without a version from the caller: `decide` builds the operations from the current state, and is called again
+ * after a conflict. Its errors go to the caller.
  */
 export async function transact(
   env: WriteEnvironment,
@@ -90,12 +90,12 @@ export async function transact(
     const isConflict =
       outcome.kind === "refused" && (outcome.code === ErrorCode.outOfSequence || outcome.code === ErrorCode.notFound);
     if (!isConflict || attempt >= attemptsMax || call.signal?.aborted === true) throw failure(outcome);
-    // The replica may not have what the leader compared with yet.
+    // The replica may not have the version yet with which the leader compared.
     await new Promise<void>((resolve) => void env.clock.setTimeout(resolve, retryDelayMs));
   }
 }
 
-/** The object as the write left it. Falls back to what was proposed if it is gone again by now. */
+/** The stored object after the write; the proposed one if it was removed again. */
 export function stored<Name extends TableName>(env: WriteEnvironment, table: Name, object: Tables[Name]): Tables[Name] {
   return env.store.get(table, object.id) ?? object;
 }

@@ -1,8 +1,8 @@
 /**
- * Whether this manager leads: joins the lease, the ledger, the follower of the log and the leader's duties.
+ * Leadership of this manager: connects the lease, the ledger, the follower of the log and the leader's duties.
  *
- * Order of beginning: lease taken → replica at the log's end → barrier in the log → duties. Order of ending: duties →
- * ledger → lease. So nothing that only a leader may do happens without both the lease and the log's consent.
+ * Start order: lease taken → replica at the log's end → barrier in the log → duties. Stop order: duties → ledger → lease. So
+ * nothing reserved to the leader happens without both the lease and the log's consent.
  */
 import { leaseMachine } from "../../machines/ledger/lease.ts";
 import { isKept, type LeaseSight } from "../../machines/manager/leader-troubles.ts";
@@ -23,38 +23,41 @@ import type { Environment, Running } from "../environment.ts";
 import { startLedger, type Ledger } from "./ledger.ts";
 import { startProposer } from "./proposer.ts";
 
-/** Of the bucket of leases. */
+/** Key in the bucket of leases. */
 export const leaseKey = "leader";
-/** Between two LeaderBeats, in milliseconds. */
+/** Interval of LeaderBeats, in milliseconds. */
 const beatIntervalMs = 1_000;
-/** A leader not heard for this long is no longer named, in milliseconds: three beats and their delay. */
+/** Silence after which a leader is no longer reported, in milliseconds: three beats and their delay. */
 const leaderSilenceMs = 3_500;
 
 export interface LeadershipParts {
   readonly leases: LeaseBucket;
   readonly log: Log;
-  /** Is also `env.store`. */
+  /** The same object as `env.store`. */
   readonly replica: Replica;
   readonly blobs: Blobs;
-  /** Starts what only a leader does; stopped at once when this manager stops leading. */
+  /** Starts the leader's duties; they are stopped at once when this manager stops leading. */
   startDuties(epoch: number): Running;
-  /** Whether this manager may lead, as the replica has it at the log's end; it may when absent. One that may not writes nothing. */
+  /**
+   * Whether this manager may lead, according to the replica at the log's end; true when absent. One that may not writes
+   * nothing.
+   */
   mayLead?(): boolean;
-  /** The log does not fit the replica: the process must end. */
+  /** The log does not match the replica: the process must exit. */
   onBroken(error: Error): void;
-  /** The mark of what this manager has seen of the log; absent for one that keeps none. */
+  /** The mark of the last record that this manager has seen; absent when none is kept. */
   readonly mark?: MarkKeeper | undefined;
-  /** The log is taken as it is, also where it lacks what the mark says. */
+  /** Accepts the log even if it lacks records that the mark covers. */
   readonly acceptsLogLoss?: boolean | undefined;
-  /** Where this is told what is wrong with the log. */
+  /** Where troubles of the log are raised. */
   readonly troubles?: Troubles | undefined;
-  /** Why nothing can be written now, as far as this process knows; null when it knows of nothing. */
+  /** Why writes fail now, as far as this process knows; null when it knows no cause. */
   cause?(): string | null;
   /** See ProposerParts. */
   fullCause?(): string | null;
-  /** A write of the lease was answered after so many milliseconds. */
+  /** Called with the round-trip time of each write of the lease. */
   onLeaseAnswered?(roundTripMs: number): void;
-  /** Another manager has renewed its lease between two looks at it: the link is quick enough for somebody to lead. */
+  /** Called when another manager has renewed its lease between two checks: the link is fast enough for a leader. */
   onLeaseKept?(): void;
   readonly snapshots?: Partial<SnapshotOptions>;
   readonly batchLimits?: Partial<BatchLimits>;
@@ -64,13 +67,19 @@ export interface LeadershipParts {
 
 export interface Leadership extends Running {
   isLeading(): boolean;
-  /** Who leads as far as this process has heard; null when nobody was heard lately. */
+  /** The leader as far as this process knows; null when none was heard recently. */
   leader(): { readonly managerId: string; readonly epoch: number } | null;
   readonly proposer: Proposer;
   readonly follower: Follower;
-  /** Ends this term but not the wish to lead: for duties that cannot be done now. Somebody leads again, in a new epoch, shortly. */
+  /**
+   * Ends this term, but not the candidacy: for duties that cannot be done now. A manager, maybe this one, soon leads again in a
+   * new epoch.
+   */
   stepDown(): void;
-  /** Ends duties, finishes what is being written, and gives the lease back; this manager does not lead again. Bounded by the lease's TTL. */
+  /**
+   * Ends duties, finishes pending writes and releases the lease; this manager does not lead again. Takes at most the lease's
+   * TTL.
+   */
   release(): Promise<void>;
 }
 
@@ -88,7 +97,7 @@ export function startLeadership(env: Omit<Environment, "proposer">, parts: Leade
   let onReleased: (() => void) | null = null;
   let isReleasing = false;
   let isStopped = false;
-  /** The lease of another at the last look. */
+  /** The lease of another manager at the last check. */
   let seen: LeaseSight | null = null;
 
   const beat = (): void => {
@@ -132,7 +141,7 @@ export function startLeadership(env: Omit<Environment, "proposer">, parts: Leade
     onLeading: (epoch) => {
       if (isReleasing) return;
       leadingGauge.set(1);
-      // Set before duties start, so that they find themselves leading; what they start is stopped with the rest.
+      // Set before duties start, so that they see this manager leading; a stop then also stops the duties started so far.
       const running: Running[] = [];
       led = { epoch, running };
       beat();
@@ -153,8 +162,8 @@ export function startLeadership(env: Omit<Environment, "proposer">, parts: Leade
     onBroken: (error) => parts.onBroken(error),
   });
 
-  // A log that lacks something, or holds what this version does not know, is found before its end: whoever meets that
-  // must not keep the lease from others.
+  // A log with missing records, or with records that this version does not support, is detected before its end: a manager that
+  // meets one must not keep the lease from others.
   let hasReached = false;
   const reached = follower.caughtUp().then(() => {
     hasReached = true;
@@ -172,7 +181,7 @@ export function startLeadership(env: Omit<Environment, "proposer">, parts: Leade
     const found = await leases.get(leaseKey);
     if (isStopped) return;
     const jitter = random.next();
-    // Who may not lead does not take up its own lease again either: that ends, and another takes it.
+    // A manager that may not lead does not resume its own lease either: the lease expires, and another manager takes it.
     if (parts.mayLead?.() === false) {
       lease.actor.send({ type: "lease.unreadable", attempt, jitter });
       return;
@@ -262,7 +271,7 @@ export function startLeadership(env: Omit<Environment, "proposer">, parts: Leade
     release: async () => {
       isReleasing = true;
       endDuties();
-      // A third of the TTL is less than what is left of any term.
+      // A third of the TTL is less than the rest of any term.
       await Promise.race([ledger.drain(), sleep(clock, leases.ttlMs / 3)]);
       if (isStopped) return;
       const released = new Promise<void>((resolve) => {
@@ -289,7 +298,7 @@ function decodeLease(value: Uint8Array): { managerId: string; instance: string }
     const { managerId, instance } = Lease.decode(value);
     return { managerId, instance };
   } catch {
-    // Somebody holds it, whoever it is.
+    // The lease is held, by an unknown manager.
     return { managerId: "", instance: "" };
   }
 }

@@ -1,4 +1,4 @@
-/** What the ledger's batches are in the log: records, and whose the changes in them are. */
+/** Encodes the ledger's batches as records of the log, with the causes of their changes. */
 import type { Span } from "@opentelemetry/api";
 import type { Batch } from "../../machines/ledger/batch.ts";
 import { Cause, Origin, Transaction, type Caller, type ProposeRequest } from "../../proto/gen/messages.ts";
@@ -9,15 +9,15 @@ import { traceparentOf } from "../../runtime/telemetry/tracing.ts";
 import type { Environment } from "../environment.ts";
 import { linksTo, startSpan } from "../tracing.ts";
 
-/** Traces that a transaction tells apart; the changes of further ones count as untraced. */
+/** Traces that one transaction distinguishes; the changes of further ones count as untraced. */
 const causesMax = 64;
-/** A cause: its trace context (64), and its caller (four texts of 64 characters at most, and two numbers). */
+/** Bytes of a cause: its trace context (64), and its caller (four texts of up to 64 characters, and two numbers). */
 const causeBytesMax = 64 + 288;
-/** Bytes of a transaction beside changes, specs and receipts: id, writer, time, predecessor, and one cause or all of them. */
+/** Bytes of a transaction besides changes, specs and receipts: id, writer, time, predecessor, and one cause or all of them. */
 export const aloneHeaderBytesMax = 512 + causeBytesMax;
 export const headerBytesMax = 512 + causesMax * causeBytesMax;
 
-/** The record that follows what the replica has. `batch`: null for a barrier or probe. */
+/** The next record after the replica's version. `batch`: null for a barrier or probe. */
 export function transactionRecord(
   env: Pick<Environment, "clock" | "managerId">,
   replica: Replica,
@@ -48,8 +48,8 @@ function isOfNobody({ traceparent, caller, origin }: Asking): boolean {
 }
 
 /**
- * Whose the changes of a batch are: one for each run of changes of one trace and origin; none when none has either.
- * `counts`: of each proposal, the number of its changes.
+ * The causes of a batch's changes: one for each run of changes with the same trace and origin; none when no proposal has
+ * either. `counts`: number of changes per proposal.
  */
 export function causesOf(proposals: readonly Asking[], counts: readonly number[]): readonly Cause[] {
   if (proposals.every(isOfNobody)) return [];
@@ -62,7 +62,7 @@ export function causesOf(proposals: readonly Asking[], counts: readonly number[]
     if (isSame) last.changes += changes;
     else if (causes.length < causesMax) causes.push({ traceparent, changes, caller, origin });
     else if (last !== undefined) {
-      // Beyond what one transaction tells apart.
+      // Beyond the causes that one transaction distinguishes.
       last.changes += changes;
       last.traceparent = "";
       last.caller = null;
@@ -72,7 +72,7 @@ export function causesOf(proposals: readonly Asking[], counts: readonly number[]
   return causes.map((cause) => Cause.create(cause));
 }
 
-/** One cause for all is written without what the transaction says anyway: five bytes where only an origin is known. */
+/** A single cause is written without the fields that the transaction has anyway: five bytes when only an origin is known. */
 function written(causes: readonly Cause[]): readonly Cause[] {
   const [first] = causes;
   if (causes.length !== 1 || first === undefined) return causes;
@@ -80,7 +80,7 @@ function written(causes: readonly Cause[]): readonly Cause[] {
   return isTraceOnly ? [] : [Cause.patch(first, { traceparent: "", changes: 0 })];
 }
 
-/** The append of the traced proposals of a batch: a child of the first, linked with the others; null when none is traced. */
+/** The span of a batch's append: a child of the first traced proposal, linked to the others; null when none is traced. */
 export function startAppendSpan(
   env: Pick<Environment, "clock" | "telemetry">,
   spans: readonly Span[],

@@ -1,8 +1,8 @@
 /**
- * Hosts the ledger (machines/ledger/ledger.ts): gathers proposals from this process and from the bus, and carries the machine's
- * appends to the log. Holds what is too large for the machine's context: the queue and the batch that is under way.
+ * Hosts the ledger (machines/ledger/ledger.ts): collects proposals from this process and from the bus, and performs the
+ * machine's appends to the log. Holds what is too large for the machine's context: the queue and the current batch.
  *
- * D1: a proposal whose deadline has passed, or whose caller is gone, is not put into the log: it is dropped wherever it waits.
+ * D1: a proposal whose deadline has passed, or whose caller is gone, is never appended: it is dropped wherever it waits.
  */
 import type { Span } from "@opentelemetry/api";
 import { assemble, type BatchLimits, type Settlement } from "../../machines/ledger/batch.ts";
@@ -26,57 +26,60 @@ import { aloneHeaderBytesMax, causesOf, headerBytesMax, startAppendSpan, transac
 import { endSpan, startSpan } from "../tracing.ts";
 
 /**
- * Largest record, even where the log takes more: what every replica applies in one go, and the same on every NATS that Muster
- * takes. 2 KiB below NATS's default `max_payload`, for the seal (112 bytes) and JetStream's header (1 KiB).
+ * Maximum record size, even if the log accepts more: every replica applies a record in one go, and it is the same on every
+ * NATS. 2 KiB below NATS's default `max_payload`, for the seal (112 bytes) and JetStream's header (1 KiB).
  */
 const recordBytesMax = 1024 * 1024 - 2_048;
-/** Changes in one record: some ten milliseconds to put together and as many to apply, in which heartbeats wait. */
+/** Maximum changes per record: about 10 ms to build and as long to apply, during which heartbeats wait. */
 const recordChangesMax = 500;
-/** Proposals that may wait; a further one is answered `logUnavailable` at once and may come again. */
+/** Maximum queued proposals; a further one is refused with `logUnavailable` at once and may be retried. */
 const waitingMax = 10_000;
-/** Proposals remembered that needed no change, and so left no receipt in the log. */
+/** Remembered proposals that needed no change, and so left no receipt in the log. */
 const needlessRemembered = 1_000;
 /**
- * A probe (a proposal of nothing) is answered from what the log says of its end while the log took a record less than this
- * many milliseconds ago; after that, with a record of its own, since only an append shows that the log has its majority and
- * its disk. An idle cluster so writes some 5,800 records a day, of which 100,000 are kept; one that is used writes none.
+ * A probe (an empty proposal) is answered from the log's bounds if the log accepted a record within this time, in milliseconds;
+ * after that with an empty record, since only an append shows that the log has its majority and its disk. An idle cluster
+ * writes about 5,800 such records a day, of which 100,000 are kept; a busy one writes none.
  */
 const provenMsMax = 15_000;
-/** How long the log may take to confirm that it has not moved on, in milliseconds. */
+/** Timeout of the log's confirmation that it has not advanced, in milliseconds. */
 const confirmTimeoutMs = 2_000;
 
 export interface LedgerParts {
   readonly log: Log;
   readonly replica: Replica;
   readonly follower: Pick<Follower, "caughtUp">;
-  /** The barrier of `epoch` is in the log and applied. */
+  /** Called when the barrier of `epoch` is in the log and applied. */
   onLeading(epoch: number): void;
-  /** It does not lead any more; called once for each `onLeading`. */
+  /** Called once for each `onLeading`, when it stops leading. */
   onEnded(): void;
-  /** Another manager has written a newer epoch. */
+  /** Called when another manager has written a newer epoch. */
   onDeposed(epoch: number): void;
   onBroken(error: Error): void;
-  /** Asked once the replica is at the log's end, before anything is written; when false the term is given up as a deposed one's. */
+  /**
+   * Called once the replica is at the log's end, before anything is written; if false, the term ends as that of a deposed
+   * leader.
+   */
   mayLead?(): boolean;
-  /** For tests; otherwise what the constants above say. */
+  /** For tests; defaults to the constants above. */
   readonly limits?: Partial<BatchLimits>;
 }
 
 export interface Ledger extends Running {
-  /** The lease was taken at `revision`. */
+  /** To be called when the lease is taken, at `revision`. */
   take(revision: number): void;
-  /** The lease has ended. */
+  /** To be called when the lease has ended. */
   end(): void;
   isLeading(): boolean;
-  /** Of the term that it leads. */
+  /** Epoch of the term that it leads. */
   epoch(): number;
-  /** Nobody waits for it any more: it is dropped unless it is on its way to the log. */
+  /** Drops a proposal whose caller is gone, unless it is already being appended. */
   withdraw(proposalId: string): void;
-  /** Answered once what is proposed is in the log and applied here, or is known not to be. */
+  /** Resolves once the proposal is in the log and applied here, or is known not to be. */
   propose(request: ProposeRequest): Promise<ProposeReply>;
-  /** To be told of every record that the follower applied. */
+  /** To be called with every record that the follower applied. */
   onApplied(record: AppliedRecord): void;
-  /** Takes nothing new, and resolves once nothing is under way. */
+  /** Accepts nothing new, and resolves once nothing is pending. */
   drain(): Promise<void>;
 }
 
@@ -85,7 +88,7 @@ interface Waiting {
   from: number;
   skipped: number;
   readonly answers: ((reply: ProposeReply) => void)[];
-  /** Of this manager's clock; infinite for one that may wait for ever. */
+  /** On this manager's clock; infinite when it may wait forever. */
   deadline: number;
   readonly span: Span | null;
   readonly since: number;
@@ -116,20 +119,23 @@ export function startLedger(env: Omit<Environment, "proposer">, parts: LedgerPar
   const changes = metrics.counter("muster_ledger_changes_total", "Changes appended to the log.");
   const late = metrics.counter(
     "muster_ledger_late_total",
-    "Proposals dropped because their time was over or their caller gone before they were appended.",
+    "Proposals dropped before their append because their deadline had passed or their caller was gone.",
   );
-  const seconds = metrics.histogram("muster_ledger_proposal_seconds", "From a proposal's arrival to its answer.");
+  const seconds = metrics.histogram(
+    "muster_ledger_proposal_seconds",
+    "Time from a proposal's arrival to its answer, in seconds.",
+  );
 
   const queue: Waiting[] = [];
   const byId = new Map<string, Waiting>();
   const needless = new Receipts(needlessRemembered);
-  /** The batch whose answer is owed; stays while it is in doubt. */
+  /** The unanswered batch; stays while its outcome is unknown. */
   let batch: UnderWay | null = null;
-  /** Sequence at which the follower met the record of `batch`; 0: it has not. */
+  /** Sequence at which the follower met the record of `batch`; 0: not yet. */
   let batchMetAt = 0;
-  /** What was appended last: the batch, a barrier or a probe. */
+  /** The last append: the batch, a barrier or a probe. */
   let underWay: UnderWay | null = null;
-  /** When the log last took a record of this ledger, by the monotonic clock. */
+  /** When the log last accepted a record of this ledger, on the monotonic clock. */
   let provenAt = Number.NEGATIVE_INFINITY;
   let isLeading = false;
   let ledEpoch = 0;
@@ -138,10 +144,10 @@ export function startLedger(env: Omit<Environment, "proposer">, parts: LedgerPar
   let subscription: Subscription | null = null;
   let onDrained: (() => void) | null = null;
   let isStopped = false;
-  /** The last append that was answered for certain was refused. */
+  /** The last append with a certain outcome was refused. */
   let isRefused = false;
 
-  /** Answers of the log may come after the end. */
+  /** The log may still answer after the stop. */
   const send = (event: LedgerEvent): void => {
     if (!isStopped) hosted.actor.send(event);
   };
@@ -157,7 +163,7 @@ export function startLedger(env: Omit<Environment, "proposer">, parts: LedgerPar
     if (onDrained !== null && queue.length === 0 && batch === null) onDrained();
   };
 
-  /** Sends an event once whatever is running now is done: what comes in the same moment goes into the same append. */
+  /** Sends an event after the current turn, so that proposals of the same moment go into one append. */
   const signalWork = (): void => {
     if (isSignalled || queue.length === 0) return;
     isSignalled = true;
@@ -168,17 +174,20 @@ export function startLedger(env: Omit<Environment, "proposer">, parts: LedgerPar
   };
 
   const propose = (request: ProposeRequest): Promise<ProposeReply> => {
-    if (!isLeading || isDraining) return Promise.resolve(failure("notLeader", `${env.managerId} does not lead`));
+    if (!isLeading || isDraining) return Promise.resolve(failure("notLeader", `${env.managerId} is not the leader`));
     if (request.id === "") return Promise.resolve(failure("malformed", "the proposal has no id"));
     const completed = replica.receipt(request.id) ?? needless.find(request.id);
     if (completed !== undefined) return Promise.resolve(ok(completed.version, completed.skipped));
-    // This replica holds all that earlier leaders wrote, and they can write no more: it has not happened and never will.
+    // This replica has everything that earlier leaders wrote, and they can write no more: the proposal has not happened and
+    // never will.
     if (request.epoch !== 0 && request.epoch !== ledEpoch) {
-      return Promise.resolve(failure("staleEpoch", `epoch ${request.epoch} has ended; ${ledEpoch} has begun`));
+      return Promise.resolve(
+        failure("staleEpoch", `epoch ${request.epoch} has ended; the current epoch is ${ledEpoch}`),
+      );
     }
     if (request.deadline !== 0 && request.deadlineEpoch !== ledEpoch) {
       return Promise.resolve(
-        failure("unknownDeadline", `its time was told by the leader of epoch ${request.deadlineEpoch}`),
+        failure("unknownDeadline", `the deadline is on the clock of the leader of epoch ${request.deadlineEpoch}`),
       );
     }
     const deadline = request.deadline === 0 ? Number.POSITIVE_INFINITY : request.deadline;
@@ -227,13 +236,13 @@ export function startLedger(env: Omit<Environment, "proposer">, parts: LedgerPar
     const at = queue.findIndex(({ request }) => request.id === id);
     const [waiting] = at < 0 ? [] : queue.splice(at, 1);
     if (waiting === undefined) {
-      // On its way to the log: if that does not take it, it is not decided again.
+      // Being appended: if the log does not accept it, it is not decided again.
       const known = byId.get(id);
       if (known !== undefined) known.deadline = 0;
       return;
     }
     late.add();
-    settle(waiting, failure("logUnavailable", "nobody waits for it any more"));
+    settle(waiting, failure("logUnavailable", "the caller is gone"));
     lookIfDrained();
   };
 
@@ -257,7 +266,7 @@ export function startLedger(env: Omit<Environment, "proposer">, parts: LedgerPar
         case "full":
         case "refused": {
           const { kind, reason } = outcome;
-          // Each beginning of it once: it is tried ten times a second.
+          // Logged only at the start: the append is retried ten times a second.
           if (!isRefused) telemetry.log.error({ reason }, "the log refused an append");
           isRefused = true;
           send({ type: "append.refused", attempt, code: kind === "full" ? "logFull" : "logUnavailable", reason });
@@ -276,7 +285,7 @@ export function startLedger(env: Omit<Environment, "proposer">, parts: LedgerPar
   };
 
   const appendBatch = (attempt: number, epoch: number): void => {
-    // Nothing of an answered proposal comes again: it left the queue. But its receipt may have come from the log since.
+    // An answered proposal has left the queue; but a receipt may have arrived from the log since.
     for (let at = queue.length - 1; at >= 0; at -= 1) {
       const waiting = queue[at] as Waiting;
       const completed = replica.receipt(waiting.request.id);
@@ -311,7 +320,7 @@ export function startLedger(env: Omit<Environment, "proposer">, parts: LedgerPar
       data: new Uint8Array(0),
       batch: { waiting: taken, settlements: assembled.settlements },
     };
-    // An answer that rests on this replica alone is right only while the log has not moved on without it (G3).
+    // An answer from this replica alone is correct only if the log has not advanced beyond it (G3).
     void log.bounds(confirmTimeoutMs).then((bounds) => {
       const isNewest = bounds !== null && bounds.last === replica.version;
       send({ type: isNewest ? "append.needless" : "append.conflict", attempt });
@@ -344,7 +353,7 @@ export function startLedger(env: Omit<Environment, "proposer">, parts: LedgerPar
         case "partial":
           waiting.from = settlement.from;
           waiting.skipped = settlement.skipped;
-          // Only the last of a batch is partial, so this puts it in front.
+          // Only the last proposal of a batch can be partial, so this puts it in front.
           queue.unshift(waiting);
           break;
         case "refused":
@@ -377,11 +386,11 @@ export function startLedger(env: Omit<Environment, "proposer">, parts: LedgerPar
     subscription?.unsubscribe();
     subscription = null;
     if (batchMetAt > 0) answerBatch(batchMetAt);
-    failBatch("logUnavailable", "leadership ended before the log had answered");
+    failBatch("logUnavailable", "leadership ended before the log answered");
     for (const waiting of queue.splice(0)) {
       // Part of it may be in the log already.
       const code = waiting.from > 0 ? "logUnavailable" : "notLeader";
-      settle(waiting, failure(code, `${env.managerId} does not lead any more`));
+      settle(waiting, failure(code, `${env.managerId} is no longer the leader`));
     }
     lookIfDrained();
     parts.onEnded();
@@ -394,7 +403,7 @@ export function startLedger(env: Omit<Environment, "proposer">, parts: LedgerPar
     subscription = bus.subscribe(subjects.ledgerPropose, (message) => {
       const request = busMessage(env, ProposeRequest, message);
       if (request === null) {
-        message.respond(ProposeReply.encode(failure("malformed", "the proposal cannot be decoded")));
+        message.respond(ProposeReply.encode(failure("malformed", "cannot decode the proposal")));
         return;
       }
       if (request.withdrawn) {
@@ -432,7 +441,7 @@ export function startLedger(env: Omit<Environment, "proposer">, parts: LedgerPar
         announceLeading: (_, { epoch }) => announceLeading(epoch),
         abandonWork: () => abandonWork(),
         announceDeposed: (_, { epoch }) => {
-          telemetry.log.warn({ epoch }, "another manager has taken the lead");
+          telemetry.log.warn({ epoch }, "another manager leads now");
           parts.onDeposed(epoch);
         },
       },
@@ -472,7 +481,7 @@ function ok(version: number, skipped: number): ProposeReply {
   return ProposeReply.create({ ok: ProposeOk.create({ version, skipped }) });
 }
 
-const lateSentence = "its time was over before the log took it";
+const lateSentence = "its deadline passed before the log accepted it";
 
 function failure(
   code: RefusalCode | AppendRefusal | "notLeader" | "staleEpoch" | "unknownDeadline",

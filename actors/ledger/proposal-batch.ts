@@ -1,10 +1,10 @@
 /**
- * Gathers operations of many callers for a few milliseconds and proposes them together: one proposal is under way at a
- * time, so that what waits meanwhile makes the next one larger (group commit), and order is kept.
+ * Collects operations of many callers for a few milliseconds and proposes them together. Only one proposal is pending at a
+ * time, so that operations that arrive meanwhile make the next one larger (group commit), and order is kept.
  *
- * B1: of two operations with one key in one batch the later stands: what waits while the log is away is bounded by the
- *     number of keys.
- * B2: an answer is given only after the log has the operations (or knows that it does not want them).
+ * B1: of two operations with the same key in a batch, the later one wins: while the log is unavailable, the queue is bounded by
+ *     the number of keys.
+ * B2: a caller is answered only after the log has the operations, or has refused them for good.
  */
 import { ProposeRequest_Mode, type Operation } from "../../proto/gen/messages.ts";
 import { ErrorCode } from "../../runtime/error-codes.ts";
@@ -18,29 +18,35 @@ export interface BatchOptions<Answer> {
   readonly name: string;
   /** How long the first operation of a batch waits for others, in milliseconds. */
   readonly delayMs: number;
-  /** The same after a batch of `busyOperations` or more; `delayMs` if not given. */
+  /** The same after a batch of `busyOperations` or more; defaults to `delayMs`. */
   readonly busyDelayMs?: number;
-  /** Told once the log has it. */
+  /** Answer once the log has the operation. */
   readonly done: Answer;
-  /** Told when no leader took it; null: never give up before `stop`. */
+  /** Answer when no leader accepted it; null: never give up before `stop`. */
   readonly unavailable: Answer | null;
 }
 
-/** Operations and bytes in one proposal. NATS carries 1 MB a message by default; half of it leaves room for a wrong guess. */
+/**
+ * Maximum operations and bytes per proposal. NATS carries 1 MB per message by default; half of it leaves space for a wrong
+ * estimate.
+ */
 export const proposalOperationsMax = 1_000;
 const proposalBytesMax = 512 * 1024;
 
-/** A batch of so many is a sign that as many follow: whoever gathers for longer then has fewer to write, where keys come again. */
+/**
+ * A batch of this size suggests that as many operations follow: collecting for longer then means fewer writes, since keys
+ * repeat.
+ */
 const busyOperations = 64;
 
-/** How long one proposal looks for a leader, in milliseconds: longer than an election, shorter than an agent's patience. */
+/** How long one proposal tries to reach a leader, in milliseconds: longer than an election, shorter than an agent's timeout. */
 const proposeTimeoutMs = 5_000;
 const retryMsMin = 50;
 const retryMsMax = 2_000;
 
 interface Batch<Answer> {
   readonly operations: Map<string, Operation>;
-  /** Of all operations, about. */
+  /** Approximate bytes of all operations. */
   bytes: number;
   readonly promise: Promise<Answer>;
   readonly resolve: (answer: Answer) => void;
@@ -55,7 +61,7 @@ export class ProposalBatch<Answer> {
   #timer: TimerHandle | null = null;
   #wake: (() => void) | null = null;
   #stopped = false;
-  /** How many operations the last batch had. */
+  /** Number of operations in the last batch. */
   #lastSize = 0;
 
   constructor(env: Environment, options: BatchOptions<Answer>) {
@@ -72,17 +78,17 @@ export class ProposalBatch<Answer> {
     return batch.promise;
   }
 
-  /** Operations that the log does not have yet. */
+  /** Number of operations that the log does not have yet. */
   get size(): number {
     return (this.#filling?.operations.size ?? 0) + (this.#sending?.operations.size ?? 0);
   }
 
-  /** What waits under the key, not yet sent. */
+  /** The operation waiting under the key and not yet sent. */
   waiting(key: string): Operation | undefined {
     return this.#filling?.operations.get(key);
   }
 
-  /** Rejects what waits with ABORTED; what is in the log stays there. */
+  /** Rejects waiting operations with ABORTED; those in the log stay there. */
   stop(): void {
     if (this.#stopped) return;
     this.#stopped = true;
@@ -126,7 +132,7 @@ export class ProposalBatch<Answer> {
     if (this.#filling !== null) this.#arm();
   }
 
-  /** False when no leader took it and giving up is allowed. */
+  /** False when no leader accepted it and giving up is allowed. */
   async #propose(operations: readonly Operation[]): Promise<boolean> {
     for (let attempt = 0; !this.#stopped; attempt += 1) {
       const outcome = await this.#env.proposer.propose({
@@ -143,7 +149,7 @@ export class ProposalBatch<Answer> {
     return false;
   }
 
-  /** One operation that the ledger cannot take must not hold up the others for ever: the culprit is found by halving, and dropped. */
+  /** One operation that the ledger refuses must not block the others forever: it is found by halving, and dropped. */
   async #isolateRefused(
     operations: readonly Operation[],
     outcome: ProposeOutcome & { kind: "refused" },
@@ -155,11 +161,11 @@ export class ProposalBatch<Answer> {
     }
     const { log, metrics } = this.#env.telemetry;
     metrics
-      .counter("muster_batch_dropped_operations_total", "Operations that the ledger refused for good.")
+      .counter("muster_batch_dropped_operations_total", "Operations that the ledger permanently refused.")
       .add(1, { batch: this.#options.name });
     log.error(
       { batch: this.#options.name, code: outcome.code, reason: outcome.message },
-      "the ledger refused an operation for good; it is dropped",
+      "dropped an operation that the ledger permanently refused",
     );
     return true;
   }
@@ -182,7 +188,7 @@ export class ProposalBatch<Answer> {
   }
 }
 
-/** Cuts by the average size: a part that turns out too large is refused, and then halved. */
+/** Splits by the average size: a part that turns out too large is refused, and then halved. */
 function* parts<Answer>(batch: Batch<Answer>): Iterable<readonly Operation[]> {
   const operations = [...batch.operations.values()];
   const average = Math.max(1, batch.bytes / operations.length);
@@ -190,7 +196,7 @@ function* parts<Answer>(batch: Batch<Answer>): Iterable<readonly Operation[]> {
   for (let at = 0; at < operations.length; at += length) yield operations.slice(at, at + length);
 }
 
-/** Nobody need care for the answer: an operation that was dropped is logged here. */
+/** Callers may ignore the answer: a dropped operation is logged here. */
 function handled<Answer>(promise: Promise<Answer>): Promise<Answer> {
   promise.catch(() => {});
   return promise;

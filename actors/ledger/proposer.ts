@@ -1,7 +1,7 @@
 /**
- * The way in to the ledger for everything in this process: straight to the own ledger while it leads, else over the bus
- * to whoever does. Retries under one id until the answer is certain or the proposal's time is over, and answers only when
- * this process's own replica shows what was written.
+ * The ledger's client in this process: calls the own ledger while it leads, else the leader over the bus. Retries under one id
+ * until the outcome is certain or the proposal's deadline has passed, and answers only when this process's own replica has the
+ * write.
  */
 import {
   Failure,
@@ -23,49 +23,52 @@ import { tooLargeMessage } from "../../machines/ledger/batch.ts";
 import type { Environment, Running } from "../environment.ts";
 import type { Ledger } from "./ledger.ts";
 
-/** One attempt over the bus, in milliseconds: a leader that has not answered by then is asked again under the same id. */
+/** Timeout of one attempt over the bus, in milliseconds; then the leader is asked again under the same id. */
 const attemptTimeoutMs = 2_000;
-/** Waits between attempts, in milliseconds, each a uniform draw below the bound: a new leader is there within seconds. */
+/** Delays between attempts, in milliseconds, each drawn uniformly below the bound: a new leader takes over within seconds. */
 const backoffMsMin = 20;
 const backoffMsMax = 400;
-/** How long a proposal tries when the log's disk is full, in milliseconds: its caller is to know, and not to ask again at once. */
+/**
+ * How long a proposal retries while the log's disk is full, in milliseconds: then its caller is told, who should not retry at
+ * once.
+ */
 const fullTriesMs = 1_000;
-/** How long an answer waits for this process's replica to show it at most, in milliseconds. */
+/** Maximum wait for this process's replica to have the write, in milliseconds. */
 const reachMsMax = 60_000;
 /**
- * A request over the bus: NATS's default `max_payload`, which every NATS that Muster takes lets pass, less 512 bytes for the
- * seal (some 160). More than the largest record has room for, so the ledger alone decides what is too large.
+ * Maximum bytes of a request over the bus: NATS's default `max_payload`, which every supported NATS allows, less 512 bytes for
+ * the seal (about 160). More than the largest record can contain, so the ledger alone decides what is too large.
  */
 const requestBytesMax = 1024 * 1024 - 512;
-/** Parts of what may be split, in bytes: small enough that others come in between. */
+/** Part size of a proposal that may be split, in bytes: small enough for others to get in between. */
 const partBytesMax = 768 * 1024;
 
 export interface ProposerParts {
-  /** This process's ledger; asked only while it leads. */
+  /** This process's ledger; called only while it leads. */
   readonly ledger: Pick<Ledger, "isLeading" | "propose" | "epoch" | "withdraw">;
-  /** Why nothing can be written now, as far as this process knows: what a write that failed for want of a leader or a log answers. */
+  /** Why writes fail now, as far as this process knows: the error of a write that failed for lack of a leader or a log. */
   readonly cause?: () => string | null;
-  /** What this process acknowledges is on its disk first (K1); absent for one that keeps no mark. */
+  /** Makes the mark of an acknowledged write durable first (K1); absent when no mark is kept. */
   readonly mark?: Pick<MarkKeeper, "holds">;
-  /** Why the log's disk takes nothing, as far as this process knows; null when it knows of nothing. */
+  /** Why the log's disk accepts no writes, as far as this process knows; null when it knows no cause. */
   readonly fullCause?: () => string | null;
-  /** Encodes even what stays in this process, so that a simulation finds what cannot be encoded. */
+  /** Encodes even proposals that stay in this process, so that a simulation finds those that cannot be encoded. */
   readonly encodesAlways?: boolean;
 }
 
-/** Leaders that one proposal learns the clock of without a pause in between. */
+/** How many leaders' clocks one proposal may learn without a pause in between. */
 const unknownMax = 3;
-/** How much clocks may differ in their speed: parts of what they measure. NTP slews by 500 ppm at most. */
+/** Maximum relative difference in clock speed. NTP slews by at most 500 ppm. */
 const driftMax = 0.001;
 
 export interface LeaderClock {
   readonly epoch: number;
-  /** The leader's clock when it sent this, in milliseconds; 0: it does not tell. */
+  /** The leader's clock when it sent this, in milliseconds; 0: not reported. */
   readonly clock: number;
 }
 
 export interface StartedProposer extends Proposer, Running {
-  /** What a leader says of its clock, in its beats. */
+  /** To be called with the leader's clock from its beats. */
   hearLeader(told: LeaderClock): void;
 }
 
@@ -80,20 +83,20 @@ export function startProposer(env: Omit<Environment, "proposer">, parts: Propose
   const random = env.random.fork("proposer");
   const retries = env.telemetry.metrics.counter("muster_proposer_retries_total", "Attempts beyond a proposal's first.");
   let isStopped = false;
-  /** `at`: when it was heard, on the own clock. The leader had sent it by then, so its clock was at `clock` or beyond. */
+  /** `at`: when the beat arrived, on the own clock. The leader had sent it by then, so its clock was at `clock` or later. */
   let leader: { readonly epoch: number; readonly clock: number; readonly at: number } | null = null;
 
   const hearLeader = ({ clock: told, epoch }: LeaderClock): void => {
     if (told === 0 || (leader !== null && epoch < leader.epoch)) return;
     const at = clock.monotonic();
-    // Of what one leader said, that counts which was on its way for the shortest time.
+    // Of one leader's beats, the one with the shortest transit counts.
     if (leader?.epoch === epoch && told - at < leader.clock - leader.at) return;
     leader = { epoch, clock: told, at };
   };
 
   /**
-   * The request with its time as the leader counts it: never beyond `until` on the own clock. Where nothing is known of the
-   * leader's clock, it tells that in its refusal.
+   * The request with its deadline on the leader's clock: never later than `until` on the own clock. If the leader's clock is
+   * unknown, its refusal contains it.
    */
   const fenced = (request: ProposeRequest, until: number): ProposeRequest => {
     if (request.epoch !== 0 || until === Number.POSITIVE_INFINITY) return request;
@@ -145,7 +148,9 @@ export function startProposer(env: Omit<Environment, "proposer">, parts: Propose
     }
   };
 
-  /** Nobody waits for it any more: what waits of it here or at the leader goes. What is on its way there ends by its deadline. */
+  /**
+   * The caller is gone: drops the proposal here or at the leader while it is queued. One on its way there ends by its deadline.
+   */
   const withdraw = (request: ProposeRequest): void => {
     if (parts.ledger.isLeading()) parts.ledger.withdraw(request.id);
     else
@@ -182,11 +187,11 @@ export function startProposer(env: Omit<Environment, "proposer">, parts: Propose
       const remainingMs = deadline - clock.monotonic();
       if (remainingMs <= 0) break;
       if (signal?.aborted === true) {
-        message = "nobody waits for it any more";
+        message = "the caller is gone";
         break;
       }
       if (tries > 0) retries.add();
-      // While the disk is full nobody may lead, and a batch in doubt stays so.
+      // While the disk is full there may be no leader, and a batch of unknown outcome stays so.
       const mayWait = request.epoch !== 0 || parts.fullCause?.() == null;
       const result = await attempt(request, mayWait ? remainingMs : Math.min(fullTriesMs, remainingMs));
       let full = parts.fullCause?.() ?? null;
@@ -197,12 +202,12 @@ export function startProposer(env: Omit<Environment, "proposer">, parts: Propose
         const { ok, error } = result.reply;
         if (ok !== null) {
           await reachesVersion(store, clock, ok.version, Math.min(deadline - clock.monotonic(), reachMsMax));
-          // Duties acknowledge nothing to anybody outside.
+          // Duties acknowledge nothing to outside callers.
           if (request.epoch === 0) await parts.mark?.holds(ok.version);
           return { kind: "committed", version: ok.version, skipped: ok.skipped };
         }
         const code = codeOf(error?.code ?? 0);
-        // Its clock came with the answer. Another leader may have begun since, but not endlessly.
+        // The answer contains the leader's clock. Another leader may have started since, but not endlessly.
         if (code === ErrorCode.unknownDeadline && unknown < unknownMax) {
           unknown += 1;
           continue;
@@ -213,7 +218,7 @@ export function startProposer(env: Omit<Environment, "proposer">, parts: Propose
         else if (code !== ErrorCode.notLeader && code !== ErrorCode.unknownDeadline)
           return { kind: "refused", code, message };
       }
-      // A duty's proposal goes on until its term ends.
+      // A duty's proposal is retried until its term ends.
       if (full !== null && request.epoch === 0 && clock.monotonic() - begunAt >= fullTriesMs) {
         if (maybe) withdraw(request);
         return { kind: "unavailable", maybe, message: full };
@@ -222,10 +227,10 @@ export function startProposer(env: Omit<Environment, "proposer">, parts: Propose
       await sleep(clock, Math.min(random.next() * boundMs, Math.max(0, deadline - clock.monotonic())));
     }
     const why = parts.cause?.() ?? message;
-    return { kind: "unavailable", maybe, message: isStopped ? "this manager is stopping" : why };
+    return { kind: "unavailable", maybe, message: isStopped ? "the manager is stopping" : why };
   };
 
-  /** What does not fit into one request goes in several, one after the other; only mode EACH allows that. */
+  /** Sends a proposal that does not fit into one request in several, one after the other; only mode EACH allows that. */
   const settleParts = async (
     request: ProposeRequest,
     deadline: number,
@@ -302,12 +307,12 @@ function decodeReply(data: Uint8Array): ProposeReply {
     return ProposeReply.decode(data);
   } catch {
     return ProposeReply.create({
-      error: Failure.create({ code: ErrorCode.logUnavailable, message: "the ledger's answer cannot be decoded" }),
+      error: Failure.create({ code: ErrorCode.logUnavailable, message: "cannot decode the ledger's answer" }),
     });
   }
 }
 
-/** A code that this version does not know is taken as one that allows another try. */
+/** An unknown code counts as one that allows a retry. */
 function codeOf(code: number): ErrorCode {
   return Object.values(ErrorCode).find((known) => known === code) ?? ErrorCode.logUnavailable;
 }

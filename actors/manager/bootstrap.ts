@@ -1,10 +1,9 @@
 /**
- * How a cluster and a manager's place in it come to be: the leader of an empty log writes the cluster object and the
- * ingress network, each leader the networks that every node has by itself, and every manager process writes its own node
- * (`manager-certificate.ts`).
+ * Creates a cluster and a manager's place in it: the leader of an empty log writes the cluster object and the ingress network,
+ * each leader the networks that every node has by default, and every manager process its own node (`manager-certificate.ts`).
  *
- * B1: there is one cluster object, whatever two first leaders do: the second one's is refused by name.
- * B2: a manager's node is drained from its birth: no task is ever placed on a process that runs none.
+ * B1: there is one cluster object even if two first leaders write one: the second is refused by name.
+ * B2: a manager's node is created drained: no task is ever placed on a process that runs none.
  */
 import { networkKeyBytes } from "../../machines/keys/key-rotation.ts";
 import { networkDefaults, type NetworkDefaults } from "../../machines/allocation/network-defaults.ts";
@@ -50,7 +49,7 @@ export function whenCluster(env: Environment, signal?: AbortSignal): Promise<Clu
     });
     signal?.addEventListener("abort", () => {
       watching.unsubscribe();
-      reject(new RpcError(Status.CANCELLED, "stopped before there was a cluster"));
+      reject(new RpcError(Status.CANCELLED, "stopped before the cluster was created"));
     });
   });
 }
@@ -78,13 +77,13 @@ export function hostOf(address: string): string {
 export interface BootstrapOptions {
   /** host:port that workers reach this manager at. */
   readonly advertise: string;
-  /** What a new cluster is founded with, Swarm's defaults when absent; one that is there keeps its own. */
+  /** Networks of a new cluster, Swarm's defaults when absent; an existing cluster keeps its own. */
   readonly networks?: NetworkDefaults | undefined;
 }
 
 /**
- * The leader's first duty: what is there stays, and an ingress network that was removed stays away. Rejects with RpcError
- * when something could not be written.
+ * The leader's first duty: existing objects stay, and a removed ingress network is not created again. Rejects with RpcError
+ * when a write failed.
  */
 export async function bootstrapCluster(
   env: Environment,
@@ -95,7 +94,7 @@ export async function bootstrapCluster(
   await createPredefinedNetworks(env);
 }
 
-/** A network of that name that somebody made in an earlier version is left alone. */
+/** A network of that name created in an earlier version is left alone. */
 async function createPredefinedNetworks(env: Environment): Promise<void> {
   const random = env.random.fork("predefined-networks");
   for (const name of predefinedNames) {
@@ -140,5 +139,5 @@ async function createCluster(
     if (error instanceof RpcError && error.code === Status.ALREADY_EXISTS) return;
     throw error;
   }
-  env.telemetry.log.info({ cluster: cluster.id }, "cluster created");
+  env.telemetry.log.info({ cluster: cluster.id }, "created the cluster");
 }

@@ -1,15 +1,15 @@
-/** Notices that somebody set the wall clock of this manager's machine (`machines/manager/clock-jump.ts`). */
+/** Detects that the wall clock of this manager's machine was set (`machines/manager/clock-jump.ts`). */
 import { jumpBetween, jumpSentence, jumpShownMs, type ClockReading } from "../../machines/manager/clock-jump.ts";
 import { Trouble_Kind } from "../../proto/gen/messages.ts";
 import type { Clock, TimerHandle } from "../../runtime/ports.ts";
 import type { Troubles } from "../../runtime/troubles.ts";
 import type { ClockLook, Running } from "../environment.ts";
 
-/** Between two readings, in milliseconds. */
+/** Interval of clock readings, in milliseconds. */
 const readingPeriodMs = 1_000;
 
 export interface ClockWatch extends Running, ClockLook {
-  /** Calls the listener after each jump, for as long as this manager runs. */
+  /** Calls the listener after each jump, until stopped. */
   onJump(listener: () => void): void;
 }
 
@@ -24,7 +24,7 @@ export function startClockWatch(clock: Clock, troubles: Troubles): ClockWatch {
     const jumpMs = jumpBetween(last, reading);
     last = reading;
     if (jumpMs !== 0) {
-      // The sentence of a second jump takes the place of the first one's.
+      // The sentence of a second jump replaces the first one.
       const sentence = jumpSentence(jumpMs, reading.wall);
       troubles.raise({ kind: Trouble_Kind.CLOCK_JUMPED, sentence, blocking: false });
       shownUntil = reading.monotonic + jumpShownMs;

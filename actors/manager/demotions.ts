@@ -1,6 +1,6 @@
 /**
- * The leader's part of demoting managers: a chart for each that is on its way. Nobody else makes a worker of a manager, and
- * its writes are of its own term: so whoever is to be a worker cannot be leading meanwhile. D2
+ * The leader's part of demotions: one chart for each manager being demoted. Only the leader changes a manager to a worker, with
+ * writes of its own term, so a manager being demoted cannot be leading at that time. D2
  */
 import { demotionMachine, type DemotionEvent } from "../../machines/manager/demotion.ts";
 import { isDemoted, isManagersNode } from "../../machines/manager/manager-role.ts";
@@ -10,7 +10,7 @@ import { commit, removal, replacement } from "../control/write.ts";
 import type { Environment, Running } from "../environment.ts";
 import { sentence } from "../sentence.ts";
 
-const message = "its manager process was demoted and has ended";
+const message = "its manager process was demoted and has exited";
 
 /** `stepDown` ends this leader's term. */
 export function startDemotions(env: Environment, stepDown: () => void): Running {
@@ -31,9 +31,9 @@ export function startDemotions(env: Environment, stepDown: () => void): Running 
     hosted.stop();
   }
 
-  // This manager runs, whatever its record still says: another may have taken it for dead before it led. D2
+  // This manager is running, whatever its record says: another may have declared it dead before it led. D2
   const isGone = (id: string): boolean => id !== env.managerId && store.get("manager", id)?.alive !== true;
-  /** Demoted, and still a manager in the log in one way or another. */
+  /** Demoted, but still recorded as a manager in the log. */
   const isOnItsWay = (node: Node): boolean =>
     isDemoted(node) && (node.role === NodeRole.MANAGER || store.get("manager", node.id) !== undefined);
 
@@ -50,15 +50,15 @@ export function startDemotions(env: Environment, stepDown: () => void): Running 
   async function record(nodeId: string): Promise<void> {
     const node = store.get("node", nodeId);
     if (stopped || node === undefined || !isOnItsWay(node)) return;
-    // D2: it has not ended by itself, and the next leader does not wait for that again.
+    // D2: it has not exited, and the next leader does not wait for that again.
     if (nodeId === env.managerId) return stepDown();
     const worker = Node.patch(node, { role: NodeRole.WORKER });
-    // Nobody else speaks for the node of a manager process. One that is promoted and started says itself that it is READY.
+    // No agent reports the state of a manager's node. A manager that is promoted and started reports READY itself.
     const status = NodeStatus.create({ state: NodeStatus_State.DOWN, message, addr: node.status?.addr ?? "" });
     const operations = [replacement("node", isManagersNode(node) ? Node.patch(worker, { status }) : worker)];
     if (store.get("manager", nodeId) !== undefined) operations.push(removal("manager", nodeId));
     try {
-      // Compared with the version just read: who is promoted meanwhile stays a manager.
+      // Conditional on the version just read: a manager promoted meanwhile stays one.
       await commit(env, { traceparent: "" }, ...operations);
       tell(nodeId, { type: "demotion.recorded" });
     } catch (error) {

@@ -1,4 +1,4 @@
-/** SwarmKit's Health service: whether this manager gets anything done, not whether its process runs. */
+/** SwarmKit's Health service: reports whether this manager makes progress, not whether its process runs. */
 import {
   HealthCheckResponse,
   HealthCheckResponse_ServingStatus as ServingStatus,
@@ -7,7 +7,7 @@ import {
 import { RpcError, Status, type ServiceHandlers } from "../../runtime/rpc.ts";
 import type { Environment } from "../environment.ts";
 
-/** The names that managers of a swarm ask each other for, and the empty one: the server as a whole. */
+/** Service names that managers of a swarm check on each other, and the empty one for the server as a whole. */
 const services: ReadonlySet<string> = new Set(["", "Raft", "ControlAPI"]);
 
 export function createHealth(

@@ -1,7 +1,7 @@
 /**
- * The node object of a manager, which it writes itself: no agent describes it.
+ * The node object of a manager, which the manager writes itself, as it has no agent.
  *
- * It says by whom the manager's certificate is and which root it trusts, by which a rotation of roots goes on and ends.
+ * It records the issuer of the manager's certificate and the root that it trusts; a rotation of the root depends on both.
  */
 import { processLabel } from "../../machines/manager/manager-role.ts";
 import {
@@ -36,17 +36,17 @@ export interface ManagerFacts {
   readonly os: string;
 }
 
-/** What a manager's node object says of its certificate. */
+/** The certificate fields of a manager's node object. */
 export interface ManagerCertificateTold {
   readonly certificatePem: string;
   /** The root that the manager trusts. */
   readonly rootPem: string;
-  /** The root that the certificate is of. */
+  /** The root that issued the certificate. */
   readonly issuerPem: string;
   readonly csr: Uint8Array;
 }
 
-/** Creates this manager's node object or brings it up to date. Rejects with RpcError when it could not be written. */
+/** Creates or updates this manager's node object. Rejects with RpcError when the write failed. */
 export async function writeManagerNode(
   env: Environment,
   authority: CertificateAuthority,

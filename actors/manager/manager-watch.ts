@@ -1,4 +1,4 @@
-/** The leader's watch over the other managers: hosts a `machines/manager/manager-watch.ts` for each. */
+/** The leader's watch over the other managers: hosts one `machines/manager/manager-watch.ts` for each. */
 import { Manager, Operation, ProposeRequest_Mode, StoreObject } from "../../proto/gen/messages.ts";
 import { managerWatchMachine } from "../../machines/manager/manager-watch.ts";
 import type { HostedActor } from "../../runtime/host.ts";
@@ -30,7 +30,7 @@ class ManagerWatch implements Running {
     const watch = store.watch((commit) => this.#onCommit(commit));
     this.#stops = [() => beats.unsubscribe(), () => link.unsubscribe(), () => watch.unsubscribe()];
     for (const { id } of store.all("manager")) this.#see(id);
-    // A manager may have died between its first session and its own record.
+    // A manager may have died between its first session and writing its own record.
     for (const { managerId } of store.all("session")) this.#see(managerId);
   }
 
@@ -76,13 +76,13 @@ class ManagerWatch implements Running {
     const hasSession =
       manager !== undefined || [...store.all("session")].some((session) => session.managerId === managerId);
     if (!hasSession) return;
-    telemetry.log.warn({ manager: managerId }, "manager is silent: taken for dead");
-    // Replaces only what was seen: a manager that wrote its record in this moment is not dead.
+    telemetry.log.warn({ manager: managerId }, "manager is silent: declaring it dead");
+    // Replaces only the version seen: a manager that wrote its record just now is not dead.
     const operation =
       manager === undefined
         ? Operation.create({ create: StoreObject.create({ manager: Manager.create({ id: managerId, alive: false }) }) })
         : Operation.create({ update: StoreObject.create({ manager: Manager.patch(manager, { alive: false }) }) });
-    // What failed is tried again by the chart; the store tells what became of it.
+    // The chart retries a failed write; the outcome arrives through the store.
     void proposer.propose({ operations: [operation], mode: ProposeRequest_Mode.ATOMIC, timeoutMs: proposeTimeoutMs });
   }
 }

@@ -1,9 +1,9 @@
 /**
- * One manager: every actor that it runs, put together over its ports. The real process (`cli/processes/manager.ts`) and
- * the simulator both start a manager here, so that what is simulated is what runs.
+ * One manager: all of its actors, assembled over its ports. The real process (`cli/processes/manager.ts`) and the simulator
+ * both start a manager here, so that the simulation runs the real code.
  *
- * On every manager: the replica, leadership, membership, the dispatcher with its sessions, and the services.
- * On the leader alone, from the barrier of its epoch until it steps down: its duties.
+ * On every manager: the replica, leadership, membership, the dispatcher with its sessions, and the services. On the leader
+ * alone, from the barrier of its epoch until it steps down: its duties.
  */
 import {
   Origin,
@@ -84,42 +84,42 @@ export interface ManagerParts extends Omit<Environment, "store" | "proposer"> {
   readonly leases: LeaseBucket;
   readonly blobs: Blobs;
   readonly authority: CertificateAuthority;
-  /** Where certificates outside of the cluster are signed; nowhere when absent. */
+  /** External CAs that sign certificates; none when absent. */
   readonly externalCa?: ExternalCa;
-  /** This manager's own keys: all that goes to the log and to the blobs is sealed under them. */
+  /** This manager's own keys, which seal everything in the log and the blobs. */
   readonly vault: Vault;
   readonly fetchKeys: FetchKeys;
-  /** Where the mark of what it has seen of the log is kept; nowhere when absent. */
+  /** Where the mark of the last seen record is kept; nowhere when absent. */
   readonly markDisk?: LogMarkDisk;
-  /** The log is taken as it is, also where it lacks what the mark says. */
+  /** Accepts the log even if it lacks records that the mark covers. */
   readonly acceptsLogLoss?: boolean;
-  /** Managers to ask for keys that nobody known here has: what the operator named. */
+  /** Addresses named by the operator, to ask for keys that no registered manager has. */
   readonly seeds?: readonly string[];
   /** host:port that workers reach this manager at. */
   readonly advertise: string;
-  /** What the host name in `advertise` stands for; none where it is an address itself. */
+  /** Addresses of the host name in `advertise`; none when it is an address itself. */
   readonly addresses?: readonly string[];
-  /** What a cluster that this manager founds has for its networks; Swarm's defaults when absent. */
+  /** Networks of a cluster that this manager creates; Swarm's defaults when absent. */
   readonly networks?: NetworkDefaults;
-  /** What the NATS server cannot promise, in sentences for the operator. */
+  /** Guarantees that the NATS server lacks, in sentences for the operator. */
   readonly warnings: readonly string[];
-  /** Counts the servers of the bus; absent where there is nothing to count. */
+  /** Counts the servers of the bus; absent when there is nothing to count. */
   servers?(): Promise<BusServers>;
-  /** Where every part of this process reports what is wrong. */
+  /** Where every part of this process raises troubles. */
   readonly troubles: Troubles;
-  /** Controllers of storage plugins that this manager reaches; none when absent. */
+  /** Controllers of storage plugins on this machine; none when absent. */
   readonly csi?: CsiSockets;
-  /** When snapshots are written and what is kept of them; the store's own bounds when absent. */
+  /** When snapshots are written and how many are kept; the store's defaults when absent. */
   readonly snapshots?: Partial<SnapshotOptions>;
-  /** How much Watch remembers; its own bounds when absent. */
+  /** How much Watch keeps in memory; its own limits when absent. */
   readonly watch?: WatchOptions;
   /** Encodes even the proposals that stay in this process: for simulations. */
   readonly encodesAlways?: boolean;
-  /** Told what passes on the bus: for simulations. */
+  /** Observes all messages on the bus: for simulations. */
   readonly busObserver?: BusObserver;
-  /** The replica met a broken log, or a duty failed for good: the process must end. */
+  /** Called when the replica meets a broken log, or a duty fails for good: the process must exit. */
   readonly onBroken: (error: unknown) => void;
-  /** The other managers refuse to give it the log's keys: it was demoted or removed, and the process must end. */
+  /** Called when the other managers refuse to give it the log's keys: it was demoted or removed, and the process must exit. */
   readonly onDenied?: (reason: string) => void;
 }
 
@@ -148,11 +148,11 @@ export interface Manager extends Running {
   readonly leadership: Leadership;
   readonly services: ManagerServices;
   readonly clockWatch: Pick<ClockWatch, "onJump">;
-  /** Whom its edges serve. */
+  /** Nodes and users that its edges serve. */
   readonly standings: Standings;
-  /** Resolves when the replica has caught up and there is a cluster: from then on it can serve. */
+  /** Resolves when the replica has caught up and the cluster object exists: from then on it can serve. */
   ready(): Promise<void>;
-  /** Why this manager gets nothing done; null while it does. */
+  /** Why this manager makes no progress; null while it does. */
   unhealthy(): string | null;
 }
 
@@ -160,7 +160,7 @@ export function startManager(parts: ManagerParts): Manager {
   const { authority, advertise, onBroken, troubles, vault } = parts;
   const keyring = new Keyring(vault, parts.random.fork("keyring"));
   const leases = readersLeases(parts.leases, keyring);
-  // Whoever reads or writes the log or a snapshot does it through these, and never sees a sealed byte.
+  // All reads and writes of the log and of snapshots go through these; nothing else sees sealed bytes.
   const sealing = parts.random.fork("seal");
   const log = new SealedLog(parts.log, keyring, sealing, parts.clock);
   const blobs = new SealedBlobs(parts.blobs, keyring, { random: sealing, clock: parts.clock });
@@ -174,9 +174,9 @@ export function startManager(parts: ManagerParts): Manager {
     observer: parts.busObserver,
   });
   const replica = new Replica();
-  // Before all others who watch: whoever is removed by a commit is shown nothing of it, or of what follows.
+  // Subscribes before all others: a node or user removed by a commit sees nothing of it, or of later ones.
   const standings = watchStandings(replica);
-  // Before the orchestration, which measures by it what a commit tells.
+  // Subscribes before the orchestration, which uses its measurements of each commit.
   const sightings = startSightings(replica, clock, () => leadership.follower.isCaughtUp());
   const mark = parts.markDisk === undefined ? undefined : new MarkKeeper({ ...parts, replica, disk: parts.markDisk });
   let knowledge: LeaderKnowledge | null = null;
@@ -198,7 +198,7 @@ export function startManager(parts: ManagerParts): Manager {
       },
       onLeaseKept: () => troubles.clear(Trouble_Kind.SLOW_LINK),
       startDuties: (epoch) => startDuties(epoch),
-      // It may have been demoted while it did not run.
+      // It may have been demoted while it was not running.
       mayLead: () => {
         const node = replica.get("node", parts.managerId);
         return node === undefined || !isDemoted(node);
@@ -225,7 +225,7 @@ export function startManager(parts: ManagerParts): Manager {
   function startDuties(epoch: number): Running {
     const duties: Running[] = [];
     let stopped = false;
-    // What duties decide stands on what their term has seen: their successor must not write it beside its own decisions.
+    // Duties decide on the state that their term has seen, so writes of an ended term must be rejected.
     const { proposer } = leadership;
     const termed: Environment = {
       ...environment,
@@ -252,11 +252,10 @@ export function startManager(parts: ManagerParts): Manager {
         startKeyManager(writingAs(termed, Origin.ORIGIN_KEYS)),
       );
     };
-    // A bootstrap that cannot be written is one that the ledger took too long over: the next leader, or this one in its
-    // next epoch, tries again.
+    // A bootstrap fails when the ledger takes too long: the next leader, or this one in its next epoch, tries again.
     const founding = writingAs(termed, Origin.ORIGIN_BOOTSTRAP);
     bootstrapCluster(founding, authority, { advertise, networks: parts.networks }).then(startRest, (error: unknown) => {
-      parts.telemetry.log.warn({ err: error }, "the cluster object could not be written; giving up the lead");
+      parts.telemetry.log.warn({ err: error }, "cannot write the cluster object; stepping down");
       leadership.stepDown();
     });
     return {
@@ -315,7 +314,7 @@ export function startManager(parts: ManagerParts): Manager {
     trouble: () => dispatcher.trouble(),
   });
   void leadership.follower.caughtUp().then(() => membership.look());
-  // What a snapshot that closed a gap says of this manager is looked at only then.
+  // A snapshot that closed a gap may change this manager's record, which is checked only then.
   leadership.follower.onCaughtUp(() => membership.look());
   const keyFetch = startKeyFetch(environment, keys);
   const logBroker = createLogBroker(environment);
@@ -400,7 +399,7 @@ export function startManager(parts: ManagerParts): Manager {
     },
     ready: async () => {
       await whenCluster(environment);
-      // What the past says, as that this manager was demoted, may hold no more.
+      // Earlier records, such as this manager's demotion, may be outdated.
       await leadership.follower.caughtUp();
     },
     unhealthy,

@@ -1,6 +1,6 @@
 /**
- * A manager's own membership: its beats, its record in the log, and a look at whether its replica agrees with those of
- * the others (which beat with the checksum of the record that they applied last).
+ * A manager's own membership: its beats, its record in the log, and a comparison of its replica with those of the others (each
+ * beat contains the checksum of the last applied record).
  */
 import {
   Manager,
@@ -21,30 +21,33 @@ import { busMessage } from "../bus-message.ts";
 import type { Environment, Running } from "../environment.ts";
 
 export interface MembershipOptions {
-  /** Own host:port as workers reach it. */
+  /** Own host:port for workers. */
   readonly addr: string;
-  /** What the host name in `addr` stands for; none where it is an address itself. */
+  /** Addresses of the host name in `addr`; none when it is an address itself. */
   readonly addresses?: readonly string[];
-  /** Checksum of the last record that the own replica applied; empty before the first. Without it replicas are not compared. */
+  /** Checksum of the last record applied by the own replica; empty before the first. When absent, replicas are not compared. */
   readonly checksum?: () => Uint8Array;
-  /** The data keys that this manager has, which it tells the leader of. */
+  /** Data keys that this manager has and reports to the leader. */
   readonly keyring?: Keyring;
-  /** Fingerprint of the unlock key that this life of the manager gave out last; empty: none. */
+  /** Fingerprint of the unlock key that this process last returned to a caller; empty: none. */
   readonly handedLock?: () => string;
   /** When this manager's operator last accepted a loss of records; null for never. */
   readonly lossAccepted?: () => Timestamp | null;
-  /** Whether the replica has reached the log's end; it always has when absent. Tell of it by `look`. */
+  /** Whether the replica has reached the log's end; true when absent. Report changes with `look`. */
   readonly isCurrent?: () => boolean;
-  /** What the own dispatcher thinks of its nodes: the leader moves nothing while a manager misses some. */
+  /** Nodes' trouble according to the own dispatcher: the leader moves no tasks while a manager misses some. */
   readonly trouble?: () => { readonly missing: number; readonly isHolding: boolean };
 }
 
-/** Records whose checksums are remembered for comparing: others lag by a second's records at most, or they do not compare. */
+/**
+ * Number of records whose checksums are kept for comparison: other replicas lag by at most a second's records, or are not
+ * compared.
+ */
 const checksumsMax = 4_096;
 const proposeTimeoutMs = 2_000;
 
 export interface Membership extends Running {
-  /** What the record is to say has changed. */
+  /** To be called when the contents of the record have changed. */
   look(): void;
 }
 
@@ -55,13 +58,13 @@ export function startMembership(env: Environment, options: MembershipOptions): M
 
   const addresses = options.addresses ?? [];
 
-  /** What an earlier life gave out stays given. */
+  /** A key returned by an earlier process stays recorded. */
   const handedLock = (): string => {
     const own = options.handedLock?.() ?? "";
     return own === "" ? (store.get("manager", managerId)?.handedLock ?? "") : own;
   };
 
-  /** A mark that was lost takes nothing back. */
+  /** A lost mark does not clear the record. */
   const lossAccepted = (): Timestamp | null => {
     const own = options.lossAccepted?.() ?? null;
     const written = store.get("manager", managerId)?.lossAccepted ?? null;
@@ -69,10 +72,10 @@ export function startMembership(env: Environment, options: MembershipOptions): M
   };
 
   const isRight = (): boolean => {
-    // Who still reads the past sees what he was then.
+    // During catch-up, the replica has an outdated record.
     if (options.isCurrent?.() === false) return true;
     const node = store.get("node", managerId);
-    // A demoted manager is about to end, and must not be listed again meanwhile.
+    // A demoted manager is about to exit and must not be listed again.
     if (node !== undefined && isDemoted(node)) return true;
     const record = store.get("manager", managerId);
     if (record === undefined || !record.alive || record.addr !== options.addr) return false;
@@ -109,7 +112,7 @@ export function startMembership(env: Environment, options: MembershipOptions): M
           lossAccepted: lossAccepted(),
         });
         const operations = [Operation.create({ put: StoreObject.create({ manager }) })];
-        // What failed is tried again by the chart; the store tells what became of it.
+        // The chart retries a failed write; the outcome arrives through the store.
         void proposer.propose({ operations, mode: ProposeRequest_Mode.ATOMIC, timeoutMs: proposeTimeoutMs });
       },
     },
@@ -130,7 +133,7 @@ export function startMembership(env: Environment, options: MembershipOptions): M
     telemetry.metrics
       .counter(
         "muster_replica_mismatches_total",
-        "Beats of a manager whose replica differs from the own one at the same version.",
+        "Beats of managers whose replica differs from the own one at the same version.",
       )
       .add();
     telemetry.log.error(

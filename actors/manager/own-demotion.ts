@@ -1,15 +1,15 @@
 /**
- * A manager's own demotion, as its process sees it: once somebody wants its node as a worker it is to hand over and end.
- * The leader's side of it is `demotions.ts`.
+ * A manager's own demotion, as its process sees it: once its node is to be a worker, it hands over and exits. `demotions.ts` is
+ * the leader's side.
  */
 import { isDemoted } from "../../machines/manager/manager-role.ts";
 import type { Store } from "../../runtime/store/store.ts";
 import type { Running } from "../environment.ts";
 
 export interface OwnDemotion extends Running {
-  /** As the replica has it; right once that has caught up. */
+  /** According to the replica; correct once it has caught up. */
   isDemoted(): boolean;
-  /** Resolves once somebody wants this process's node as a worker, and never rejects. */
+  /** Resolves once this process's node is to be a worker; never rejects. */
   readonly demoted: Promise<void>;
 }
 

@@ -1,7 +1,7 @@
 /**
- * Hosts the progress chart. Its probe is a proposal of nothing that goes the whole way: over the bus to the leader's ledger,
- * which appends an empty record when the log has taken none lately (`provenMsMax` in actors/ledger/ledger.ts), and back to
- * this manager's replica. When that fails, or nobody leads, it looks at the bus and raises the troubles that it finds.
+ * Hosts the progress chart. Its probe is an empty proposal that goes the whole way: over the bus to the leader's ledger, which
+ * appends an empty record if the log has accepted none recently (`provenMsMax` in actors/ledger/ledger.ts), and back to this
+ * manager's replica. When it fails, or no manager leads, this checks the bus and raises the troubles that it finds.
  */
 import { busTroubleKinds, busTroubles } from "../../machines/manager/bus-troubles.ts";
 import { flapping, recentChanges } from "../../machines/manager/leader-troubles.ts";
@@ -13,7 +13,10 @@ import type { Troubles } from "../../runtime/troubles.ts";
 import type { Environment, Running } from "../environment.ts";
 import { leaseKey } from "../ledger/leadership.ts";
 
-/** Often enough that a stuck manager is seen before its nodes are (their grace is 15 s), rare enough to cost nothing. */
+/**
+ * Often enough that a stuck manager is detected before its nodes are (their grace period is 15 s), and rare enough to cost
+ * nothing.
+ */
 const probeIntervalMs = 3_000;
 const probeTimeoutMs = 2_500;
 /** Two probes in a row may be lost. */
@@ -23,9 +26,9 @@ export interface ProgressParts {
   readonly log: Pick<Log, "bounds">;
   readonly leases: Pick<LeaseBucket, "get">;
   readonly troubles: Troubles;
-  /** Epoch of whoever is known to lead; null: nobody is. */
+  /** Epoch of the leader; null when unknown. */
   leaderEpoch(): number | null;
-  /** Absent where there is nothing to count. */
+  /** Absent when there is nothing to count. */
   servers?(): Promise<BusServers>;
 }
 
@@ -36,16 +39,16 @@ interface StoreAnswers {
 
 interface Failed {
   readonly reason: string;
-  /** Null where nothing is known of them. */
+  /** Null when unknown. */
   readonly answers: StoreAnswers | null;
 }
 
 export interface Progress extends Running {
-  /** Why nothing has come back lately; null while it does. */
+  /** Why no probe has succeeded recently; null while probes succeed. */
   stuckBecause(): string | null;
-  /** Whether the newest probe came back: what a verdict over nodes rests on, for which `stuckBecause` is too patient. */
+  /** Whether the newest probe succeeded: the basis of verdicts on nodes, for which `stuckBecause` is too lenient. */
   isCurrent(): boolean;
-  /** Milliseconds since a probe last came back; -1: none has. */
+  /** Milliseconds since the last successful probe; -1: none yet. */
   ageMs(): number;
 }
 
@@ -54,11 +57,11 @@ export function startProgress(env: Environment, parts: ProgressParts): Progress 
   const { leases, log, troubles } = parts;
   let leaderlessSince: { readonly at: number; readonly time: string } | null = null;
   let lastEpoch: number | null = null;
-  /** When others began to lead, by the monotonic clock. */
+  /** When new leaders took over, on the monotonic clock. */
   let changes: readonly number[] = [];
   let isStopped = false;
 
-  /** Which parts of the log's store answer; null when the link was lost meanwhile, so that nothing is known of them. */
+  /** Which parts of the log's store answer; null when the link was lost meanwhile, so that this is unknown. */
   const storeAnswers = async (): Promise<StoreAnswers | null> => {
     let isLost = !bus.isUp();
     const watching = bus.onLink((isUp) => (isLost ||= !isUp));
@@ -77,7 +80,7 @@ export function startProgress(env: Environment, parts: ProgressParts): Progress 
     if (answer.kind !== "committed") return { reason: answer.message, answers: await storeAnswers() };
     const bounds = await log.bounds(probeTimeoutMs);
     if (bounds === null) return { reason: "the log does not answer", answers: await storeAnswers() };
-    // What was appended while the answer travelled is no lag: one look later it must be here.
+    // Records appended during the answer are not a lag: they must be here one check later.
     if (store.version >= bounds.last) return null;
     await new Promise<void>((resolve) => clock.setTimeout(resolve, probeIntervalMs / 3));
     if (store.version >= bounds.last) return null;
@@ -97,7 +100,7 @@ export function startProgress(env: Environment, parts: ProgressParts): Progress 
     else troubles.raise({ kind: Trouble_Kind.LEADER_FLAPS, sentence, blocking: false });
   };
 
-  /** The troubles of the bus, as they are now; one that is over is cleared. */
+  /** Raises the current troubles of the bus and clears those that are over. */
   const look = async (failed: Failed | null): Promise<void> => {
     const epoch = parts.leaderEpoch();
     lookForFlaps(epoch);
@@ -133,7 +136,7 @@ export function startProgress(env: Environment, parts: ProgressParts): Progress 
           });
         },
         reportStuck: (_, { reason }) => {
-          env.telemetry.log.error({ reason }, "this manager gets nothing done");
+          env.telemetry.log.error({ reason }, "this manager makes no progress");
           const sentence = `nothing has been written for ${staleMs / 1_000} s: ${reason}`;
           troubles.raise({ kind: Trouble_Kind.NO_PROGRESS, sentence, blocking: true });
         },

@@ -1,13 +1,13 @@
 /**
- * What an engine asks that joined with the manager's token: to be a manager of SwarmKit's kind. It is told what to do
- * instead; without this answer it would say that a service is unknown.
+ * Answers an engine that joined with the manager's token and asks to be a SwarmKit manager. The error says what to do instead;
+ * without it, the engine would report an unknown service.
  */
 import type { RaftMembershipService } from "../../proto/gen/messages.ts";
 import { RpcError, Status, type ServiceHandlers } from "../../runtime/rpc.ts";
 
 const sentence =
   "a Docker Engine cannot be a manager of this cluster: join it with the worker's token; " +
-  "a manager is a process of its own, which is started with 'muster manager --join'";
+  "a manager is a separate process, started with 'muster manager --join'";
 
 export const raftMembership: ServiceHandlers<typeof RaftMembershipService> = {
   Join() {

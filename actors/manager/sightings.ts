@@ -1,4 +1,6 @@
-/** Notes when this manager's replica took in what durations are measured from (`machines/manager/sightings.ts`). */
+/**
+ * Records when this manager's replica received the changes from which durations are measured (`machines/manager/sightings.ts`).
+ */
 import type { LogTimes } from "../../machines/elapsed.ts";
 import { Sightings, type Intake } from "../../machines/manager/sightings.ts";
 import type { Clock } from "../../runtime/ports.ts";
@@ -9,12 +11,15 @@ export interface SightingsPart extends Running {
   readonly times: LogTimes;
 }
 
-/** Before whoever measures: it has to hear of a commit first. `isFollowing`: the log's end was reached. */
+/**
+ * To be started before the parts that measure: it must receive a commit first. `isFollowing`: whether the log's end was
+ * reached.
+ */
 export function startSightings(store: Store, clock: Clock, isFollowing: () => boolean): SightingsPart {
   const read = () => ({ wall: clock.now(), monotonic: clock.monotonic() });
   const sightings = new Sightings(read);
   const note = (commit: Commit): void => {
-    // A snapshot tells of what happened before, as does what is read on the way to the log's end.
+    // A snapshot contains earlier changes, as do records read on the way to the log's end.
     const { time, writer = "" } = commit;
     const intake: Intake = { ...read(), writer, isLive: writer !== "" && isFollowing() };
     sightings.noteRecord(time, intake);

@@ -1,7 +1,7 @@
 /**
- * What nodes and users are to the cluster, as this manager's replica has it: whose certificates are refused, who is no manager
- * whatever its certificate says, and what a user may do. Each manager decides by its own replica, in the turn in which that has a
- * commit.
+ * The standing of nodes and users according to this manager's replica: which certificates are refused, which nodes are not
+ * managers whatever their certificate says, and what a user may do. Each manager decides by its own replica, in the turn in
+ * which it applies a commit.
  */
 import { NodeRole, type User } from "../../proto/gen/messages.ts";
 import type { Subscription } from "../../runtime/ports.ts";
@@ -13,24 +13,24 @@ import { certifiedRole, passwordMark } from "../json/user-records.ts";
 export interface Standings extends Running {
   /** The cluster's id; empty while there is none. */
   organization(): string;
-  /** Whether its certificate is refused: the node was removed. */
+  /** Whether the node was removed: its certificate is then refused. */
   isRemoved(nodeId: string): boolean;
   /**
-   * Whether the node is no manager, whatever its certificate says: a worker, or one that the log does not know. Nobody gets a
-   * certificate before the log has its node, so the unknown one joined in records that were lost, or this replica is behind
-   * for a moment; such a manager tries again.
+   * Whether the node is not a manager, whatever its certificate says: a worker, or unknown to the log. No node gets a
+   * certificate before the log has its node, so an unknown one joined in records that were lost, or this replica lags for a
+   * moment; such a manager tries again.
    */
   isDemoted(nodeId: string): boolean;
-  /** What a user may do whose certificate has that mark; null when it counts for nothing. */
+  /** The role of a user with a certificate of that mark; null when the mark is no longer valid. */
   userRole(name: string, mark: string): Role | null;
   /**
-   * Calls back with the ids of nodes that were removed, or whose role is another one, and with those of users' records
-   * (`user-NAME`) of which the role or the password is another one, or that were removed, disabled or enabled.
+   * Calls the listener with the ids of nodes that were removed or changed their role, and of users' records (`user-NAME`) that
+   * were removed, disabled or enabled, or changed their role or password.
    */
   onChange(listener: (ids: readonly string[]) => void): Subscription;
 }
 
-/** Whose standing a change may have changed. */
+/** Ids whose standing the change may affect. */
 function concerned(change: ObjectChange): readonly string[] {
   if (change.table === "node")
     return change.action === "remove" || change.old?.role !== change.object.role ? [change.object.id] : [];
@@ -45,7 +45,7 @@ function concerned(change: ObjectChange): readonly string[] {
   ];
 }
 
-/** A login writes the record as well, and changes nothing of this. */
+/** A login also writes the record, but does not affect standings. */
 function isOtherUser(old: User | null, now: User, action: ObjectChange["action"]): boolean {
   if (action === "remove" || old === null) return true;
   return old.role !== now.role || old.disabled !== now.disabled || passwordMark(old) !== passwordMark(now);

@@ -1,7 +1,7 @@
 /**
- * How many nodes, tasks and other objects the cluster has, for `/metrics`: what an alert on a node that is down goes by.
- * Every manager shows what its own replica holds. Counted once, then from what each commit changed; gauges are written
- * when somebody reads them. Started only where somebody can.
+ * Numbers of nodes, tasks and other objects for `/metrics`, for example for alerts on nodes that are down. Every manager shows
+ * its own replica's objects. Counted once, then updated from each commit; gauges are written when read. Started only if they
+ * can be read.
  */
 import { NodeStatus_State, TaskState, type Node, type Task } from "../../proto/gen/messages.ts";
 import type { Store } from "../../runtime/store/store.ts";
@@ -9,12 +9,12 @@ import { tableNames } from "../../runtime/store/tables.ts";
 import type { PrometheusMetrics } from "../../runtime/telemetry/metrics.ts";
 import type { Running } from "../environment.ts";
 
-/** How many objects are in each state, by the state's number. */
+/** Number of objects in each state, by the state's number. */
 class StateCounts {
   readonly #counts = new Map<number, number>();
   readonly #names: readonly (readonly [number, string])[];
 
-  /** Every state of `states` is told from the start, so that an alert finds a 0 rather than nothing. */
+  /** Every state of `states` is reported from the start, so that an alert finds 0 rather than nothing. */
   constructor(states: Readonly<Record<string, number>>) {
     this.#names = Object.entries(states).map(([name, state]) => [state, name.toLowerCase()]);
   }
@@ -48,7 +48,7 @@ export function startStateGauges(store: Store, metrics: Pick<PrometheusMetrics, 
   });
 
   const nodeGauge = metrics.gauge("muster_nodes", "Nodes of the cluster, by state.");
-  const taskGauge = metrics.gauge("muster_tasks", "Tasks that the cluster keeps, by observed state.");
+  const taskGauge = metrics.gauge("muster_tasks", "Tasks in the store, by observed state.");
   const objectGauge = metrics.gauge("muster_objects", "Objects of the cluster, by kind.");
   const telling = metrics.onExpose(() => {
     nodes.forEach((state, count) => nodeGauge.set(count, { state }));

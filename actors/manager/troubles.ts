@@ -1,4 +1,6 @@
-/** Keeps the troubles of a process (`machines/manager/troubles.ts`), logs their beginnings and ends, and shows them as a metric. */
+/**
+ * Keeps the troubles of a process (`machines/manager/troubles.ts`), logs when they start and end, and exports them as a metric.
+ */
 import { causeOf, cleared, kindName, raised } from "../../machines/manager/troubles.ts";
 import type { Trouble, Trouble_Kind } from "../../proto/gen/messages.ts";
 import { timestampOf } from "../../proto/time.ts";
@@ -12,7 +14,7 @@ export function createTroubles({
   readonly clock: Clock;
   readonly telemetry: Telemetry;
 }): Troubles {
-  const gauge = telemetry.metrics.gauge("muster_trouble", "1 while something of this kind is wrong.");
+  const gauge = telemetry.metrics.gauge("muster_trouble", "1 while a trouble of this kind exists.");
   let troubles: readonly Trouble[] = [];
   const isThere = (kind: Trouble_Kind): boolean => troubles.some((trouble) => trouble.kind === kind);
   return {

@@ -18,7 +18,7 @@ const doubtful: ReadonlySet<Status> = new Set([
 ]);
 
 /** Of an answer that says itself that it was not, or that it may have been. */
-const untaken = "no leader took the change in time";
+const untaken = "no leader accepted the change in time";
 const doubt = "may still happen";
 
 export function isRefusal(error: unknown): boolean {

@@ -83,7 +83,7 @@ test("a demoted manager stays a manager until its process has exited, and is a w
   t.like(status, {
     state: NodeStatus_State.DOWN,
     addr: "10.0.0.1",
-    message: "its manager process was demoted and has ended",
+    message: "its manager process was demoted and has exited",
   });
 });
 
