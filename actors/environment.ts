@@ -1,4 +1,4 @@
-/** What every actor of a manager is handed. One process of a real cluster has one; a simulation has one per manager. */
+/** The environment of a manager's actors. A real process has one; a simulation has one per manager. */
 import type { LogTimes } from "../machines/elapsed.ts";
 import type { Host } from "../runtime/host.ts";
 import type { Bus, Clock, Random, Telemetry } from "../runtime/ports.ts";
@@ -15,22 +15,22 @@ export interface Environment {
   /** This process's replica. */
   readonly store: Store;
   readonly proposer: Proposer;
-  /** Absent where nobody watches the clock. */
+  /** Absent where the clock is not watched. */
   readonly clockWatch?: ClockLook;
   /** How long ago things in the log happened; absent where its own times are taken at their word. */
   readonly times?: LogTimes;
 }
 
-/** Notices that somebody set this machine's wall clock. */
+/** Detects that this machine's wall clock was set. */
 export interface ClockLook {
   /**
-   * Looks now. If this manager leads and the clock was set since the last look, its term is over when this returns: to be called
-   * where the caller may be stopped, not while a commit is told.
+   * Checks now. If this manager leads and the clock was set since the last check, its term is over when this returns: to be
+   * called where the caller may be stopped, not during a commit.
    */
   look(): void;
 }
 
-/** Something that was started and can be ended. `stop` may be called twice. */
+/** Something that was started and can be stopped. `stop` may be called twice. */
 export interface Running {
   stop(): void;
 }

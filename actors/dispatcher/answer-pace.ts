@@ -1,15 +1,15 @@
 /**
- * Answers in turns of the event loop. A thousand nodes that report at once would otherwise be answered, and heard again,
- * within one turn, and whoever else calls (a heartbeat above all) would wait for all of them, each time.
+ * Paces answers over turns of the event loop. Otherwise, a thousand nodes that report at once would be answered, and would send
+ * again, within one turn, and other callers (above all heartbeats) would wait for all of them each time.
  *
- * A1: no more than `answersPerTurn` in a turn, in the order in which they were asked for; none is kept back while fewer are.
+ * A1: at most `answersPerTurn` answers per turn, in request order; none is delayed while there are fewer.
  */
 import type { Clock } from "../../runtime/ports.ts";
 
-/** At some 0.1 ms for an answer and the request that follows it, a turn takes 3 ms. */
+/** At about 0.1 ms for an answer and the next request, a turn takes 3 ms. */
 const answersPerTurn = 32;
 
-/** The answers of one turn to come. */
+/** The answers of one future turn. */
 interface Turn<Answer> {
   readonly promise: Promise<Answer>;
   readonly resolve: (answer: Answer) => void;
@@ -18,7 +18,7 @@ interface Turn<Answer> {
 
 export class AnswerPace<Answer> {
   readonly #clock: Clock;
-  /** One for all: who waits for the same turn waits for the same promise, as most calls of busy nodes do. */
+  /** Shared by all: callers of the same turn share one promise, as most calls of busy nodes do. */
   readonly #answer: Answer;
   #given = 0;
   #isCounting = false;
@@ -29,7 +29,7 @@ export class AnswerPace<Answer> {
     this.#answer = answer;
   }
 
-  /** The answer, or a promise of it where its turn has not come. */
+  /** The answer, or a promise of it if its turn is later. */
   give(): Answer | Promise<Answer> {
     if (!this.#isCounting) {
       this.#isCounting = true;

@@ -1,4 +1,4 @@
-/** Hosts `machines/dispatcher/assignments.ts`: each open Assignments or Tasks stream, and the one router that feeds them. */
+/** Hosts `machines/dispatcher/assignments.ts`: each open Assignments or Tasks stream, and the router that feeds them. */
 import type { Span } from "@opentelemetry/api";
 import {
   AssignmentsMessage,
@@ -28,7 +28,7 @@ interface Message {
   readonly resultsIn: string;
 }
 
-/** The two kinds of stream differ in what they write, and in nothing else. */
+/** The two kinds of stream differ only in what they write. */
 interface Writer {
   snapshot(): readonly AssignmentChange[];
   changes(taskIds: Iterable<string>, volumeIds: Iterable<string>): readonly AssignmentChange[];
@@ -58,7 +58,7 @@ export class AssignmentStream {
   readonly #hosted: HostedActor<typeof assignmentsMachine>;
   readonly #writer: Writer;
   readonly #onEnd: (stream: AssignmentStream) => void;
-  /** What changed since the last message; null when nothing did, which is what idle nodes are in. */
+  /** Changes since the last message; null when there are none, as for idle nodes. */
   #noted: { readonly taskIds: Set<string>; readonly volumeIds: Set<string> } | null = null;
   #ended = false;
 
@@ -91,12 +91,12 @@ export class AssignmentStream {
     return (this.#noted ??= { taskIds: new Set(), volumeIds: new Set() });
   }
 
-  /** Of how much its node has not been told. */
+  /** Number of changes not sent to the node yet. */
   get notedSize(): number {
     return this.#noted === null ? 0 : this.#noted.taskIds.size + this.#noted.volumeIds.size;
   }
 
-  /** The end of a batch: tells the node what was noted. */
+  /** To be called at the end of a batch: sends the recorded changes. */
   flush(): void {
     if (!this.#ended && this.#noted !== null) this.#hosted.actor.send({ type: "changes.noted" });
   }
@@ -126,7 +126,9 @@ export class AssignmentStream {
   }
 }
 
-/** Feeds all streams of this manager from one watcher: what a commit costs depends on its changes, not on the nodes. */
+/**
+ * Feeds all streams of this manager from one watcher: the cost of a commit depends on its changes, not on the number of nodes.
+ */
 export class AssignmentRouter {
   readonly #env: Environment;
   readonly #source: AssignmentSource;
@@ -145,7 +147,7 @@ export class AssignmentRouter {
     this.#refuse = refuse;
   }
 
-  /** Starts a stream; `onEnd` is called once, whoever ends it. */
+  /** Starts a stream; `onEnd` is called once when it ends, for whatever reason. */
   open(
     nodeId: string,
     sessionId: string,
@@ -209,14 +211,14 @@ export class AssignmentRouter {
       const noted = [...this.#noted];
       this.#noted = new Set();
       this.#isFlushing = true;
-      // A commit that concerned many is likely one of several.
+      // A commit that concerned many streams is likely one of several.
       const isBusy = noted.length > assignmentLimits.streamsAtOnce;
       this.#batchMs = isBusy ? assignmentLimits.busyBatchMs : assignmentLimits.batchMs;
       this.#flush(noted, 0);
     }, this.#batchMs);
   }
 
-  /** A part of the streams at a time: others have their turn in between. */
+  /** Flushes some of the streams at a time, so that other work gets its turn. */
   #flush(noted: readonly AssignmentStream[], from: number): void {
     if (this.#isStopped) return;
     const last = Math.min(noted.length, from + assignmentLimits.streamsAtOnce);
@@ -252,7 +254,7 @@ export class AssignmentRouter {
     };
   }
 
-  /** In the trace of the first new task that has one. */
+  /** A span in the trace of the first traced new task. */
   #startSpan(nodeId: string, changes: readonly AssignmentChange[]): Span | null {
     for (const { assignment } of changes) {
       const task = assignment?.task ?? null;
@@ -265,7 +267,7 @@ export class AssignmentRouter {
     return null;
   }
 
-  /** Each message is the whole list; what changed only decides when. */
+  /** Each message is the whole list; changes only decide when to send it. */
   #tasksWriter(nodeId: string, sink: Sink<TasksMessage>): Writer {
     const set = new AssignmentSet(nodeId, this.#source, this.#refuse);
     const write = (): void => {

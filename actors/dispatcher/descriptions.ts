@@ -1,8 +1,8 @@
 /**
- * What nodes say of themselves when they register, on its way into the log.
+ * Limits the descriptions that registering nodes write to the log.
  *
- * D1: a description has at most `descriptionBytesMax` bytes, so it fits into a record beside all else.
- * D2: a node that describes itself differently each time is let in as fast as its budget allows.
+ * D1: a description has at most `descriptionBytesMax` bytes, so it fits into a record with everything else.
+ * D2: a node whose description differs each time is admitted as fast as its budget allows.
  */
 import { NodeDescription, NodeStatus_State, type Node } from "../../proto/gen/messages.ts";
 import { isSameBytes } from "../../machines/same-message.ts";
@@ -11,12 +11,12 @@ import { RpcError, Status } from "../../runtime/rpc.ts";
 import type { Environment } from "../environment.ts";
 import type { Registrant } from "./session.ts";
 
-/** An engine's with its plugins has 3 to 5 kB; labels and generic resources are its operator's. */
+/** An engine's description with its plugins has 3 to 5 kB; labels and generic resources come from its operator. */
 export const descriptionBytesMax = 256 * 1_024;
-/** Four at once of the largest, or some 200 as they are; and each second six as they are. */
+/** A burst of four of the largest, or about 200 usual ones, and six usual ones a second. */
 const descriptionBudget = { bytesMax: 4 * descriptionBytesMax, bytesPerS: 32 * 1_024 };
 
-/** Whether the log must hear of what the node says on resuming. */
+/** Whether the node's data on resuming must be written to the log. */
 export function isNews(node: Node, registrant: Registrant): boolean {
   if (node.status?.state !== NodeStatus_State.READY || node.status.addr !== registrant.addr) return true;
   return isDescribedAnew(node, registrant.description);
@@ -38,12 +38,12 @@ export class Descriptions {
     this.#env = env;
   }
 
-  /** Throws INVALID_ARGUMENT for one that is too large (D1), UNAVAILABLE when too much comes of the node (D2). */
+  /** Throws INVALID_ARGUMENT for a description that is too large (D1), UNAVAILABLE when the node exceeds its budget (D2). */
   admit(node: Node, description: NodeDescription | null): void {
     if (description === null || !isDescribedAnew(node, description)) return;
     const bytes = NodeDescription.encode(description).length;
     if (bytes > descriptionBytesMax) {
-      const limit = `${bytes} bytes, of which ${descriptionBytesMax} are taken`;
+      const limit = `${bytes} bytes, limit ${descriptionBytesMax}`;
       throw new RpcError(
         Status.INVALID_ARGUMENT,
         `the description of node ${node.id} is too large: ${limit}; remove labels or generic resources`,

@@ -1,5 +1,5 @@
 /**
- * Everything between the nodes and the store, on every manager: SwarmKit's Dispatcher service. Each registered node is a
+ * SwarmKit's Dispatcher service, on every manager: everything between the nodes and the store. Each registered node is a
  * session actor, each open stream an assignments actor; the dispatcher's own machine judges whether missing nodes may be
  * declared DOWN. One watcher of the store serves them all.
  */
@@ -39,15 +39,15 @@ import { SessionMessages } from "./session-messages.ts";
 import { TaskReports } from "./task-reports.ts";
 
 export interface DispatcherOptions {
-  /** Own host:port as workers reach it; always in the managers list. */
+  /** Own host:port for workers; always in the managers list. */
   readonly addr: string;
   /**
-   * True while the own link to the bus and the log are healthy. Nobody is declared DOWN unless they were for a whole grace
-   * period, and no session is resumed from memory while they are not. True does not say that the replica is at the log's
-   * end: S5 does not rest on it.
+   * True while the own link to the bus and the log are healthy. No node is declared DOWN unless they were healthy for a whole
+   * grace period, and no session is resumed from memory while they are not. True does not imply that the replica is at the
+   * log's end: S5 does not depend on that.
    */
   readonly settled: () => boolean;
-  /** Used while the cluster object names no period, in milliseconds. */
+  /** Used while the cluster object sets no period, in milliseconds. */
   readonly heartbeatPeriodMs?: number;
 }
 
@@ -62,17 +62,20 @@ export interface Dispatcher extends Running {
   readonly handlers: ServiceHandlers<typeof DispatcherService>;
   /** The sessions that this manager holds. */
   sessions(): Iterable<SessionInfo>;
-  /** What the node waits for, as far as this manager knows; empty when there is no such node. */
+  /** What the node is waiting for, as far as this manager knows; empty when the node does not exist. */
   explain(nodeId: string): readonly Reason[];
-  /** The state of the node's session here, such as `serving.connected`; empty where this manager holds none. */
+  /** State of the node's session here, such as `serving.connected`; empty when this manager holds none. */
   stateOf(nodeId: string): string;
-  /** What this manager thinks of its nodes, for its beats; counts sessions by state as well. */
+  /** This manager's view of its nodes, for its beats; also counts sessions by state. */
   trouble(): NodeTrouble;
-  /** Whether a node that was waited for may be declared DOWN: for the leader's watch over nodes that nobody holds. */
+  /** Whether a missing node may be declared DOWN: for the leader's watch over nodes without a session. */
   verdict(wait: Wait): Verdict;
 }
 
-/** How long the first registration of a batch waits for others, in milliseconds: a thousand joins must not be a thousand proposals. */
+/**
+ * How long the first registration of a batch waits for others, in milliseconds: a thousand joins must not become a thousand
+ * proposals.
+ */
 const registrationBatchMs = 5;
 
 export function createDispatcher(env: Environment, options: DispatcherOptions): Dispatcher {
@@ -86,7 +89,7 @@ class DispatcherActor implements Dispatcher {
   readonly #ids: Random;
   readonly #jitter: Random;
   readonly #sessions = new Map<string, NodeSession>();
-  /** Sessions by state, as they were counted last. */
+  /** The last count of sessions by state. */
   readonly #counts = new Map<string, number>();
   readonly #histories: RegistrationHistories;
   readonly #descriptions: Descriptions;
@@ -181,7 +184,7 @@ class DispatcherActor implements Dispatcher {
     const state =
       record === undefined
         ? "the agent to register"
-        : `the agent to register elsewhere: its manager ${record.managerId} is gone`;
+        : `the agent to register elsewhere: its manager ${record.managerId} is dead`;
     return [Reason.create({ waitingFor: state, wokenBy: "a Session call to any manager", since, tried })];
   }
 
@@ -218,8 +221,8 @@ class DispatcherActor implements Dispatcher {
   }
 
   /**
-   * A resumed session when the id names the one that is held here; else a new one, registered in the log first. It continues
-   * the one that the agent had with another manager when the id names that. S5
+   * Resumes a session if the id is that of the one held here; else opens a new one, which is registered in the log first. The
+   * new session continues the agent's session with another manager if the id is that one's. S5
    */
   #openSession(request: SessionRequest, sink: Sink<SessionMessage>, call: CallContext): void {
     const nodeId = this.#caller(call);
@@ -248,17 +251,17 @@ class DispatcherActor implements Dispatcher {
       if (held?.isConnected === true) this.#histories.noteEviction(nodeId);
       this.#messages.introduce(nodeId);
     }
-    // Newest wins: what the node had here ends at once.
+    // The newest wins: the node's earlier session here ends at once.
     held?.send({ type: "session.superseded" });
     const sessionId = newId(this.#ids);
-    // What is no id of ours is not kept in the log: an agent may name anything.
+    // Only ids of our form are kept in the log: an agent may send anything.
     const takenFrom = request.sessionId.length === sessionId.length ? request.sessionId : "";
     const session = new NodeSession(this.#ports, { nodeId, sessionId, takenFrom, adopted: false, registrant });
     this.#hold(session);
     session.open(sink, call.signal);
   }
 
-  /** Makes a node anew that a lost part of the log has forgotten, and opens its session. Throws for any other. */
+  /** Creates again a node that a lost part of the log had, and opens its session. Throws for any other node. */
   #readmit(request: SessionRequest, sink: Sink<SessionMessage>, call: CallContext): void {
     const { store, telemetry } = this.#env;
     const node = this.#caller(call);
@@ -272,11 +275,11 @@ class DispatcherActor implements Dispatcher {
     commit(this.#env, call, operation)
       .then(
         () => {
-          telemetry.log.warn({ node }, "a node that joined in lost records of the log is taken back as a worker");
+          telemetry.log.warn({ node }, "readmitting a node that joined in lost records of the log, as a worker");
           reopen();
         },
         (error: unknown) => {
-          // Another stream of the node was first.
+          // Another stream of the node may have created it first.
           if (store.get("node", node) === undefined) throw error;
           reopen();
         },
@@ -286,7 +289,7 @@ class DispatcherActor implements Dispatcher {
       });
   }
 
-  /** A session that the log gives to this manager, which knows nothing of it: left by its earlier life. */
+  /** Adopts a session that the log assigns to this manager and that it does not hold: one of an earlier process. */
   #adopt(nodeId: string): void {
     const { store, managerId } = this.#env;
     const record = store.get("session", nodeId);
@@ -309,7 +312,7 @@ class DispatcherActor implements Dispatcher {
   }
 
   #showStates(): void {
-    // States that no session is in any more go on at 0.
+    // States without sessions stay at 0.
     for (const state of this.#counts.keys()) this.#counts.set(state, 0);
     for (const { state } of this.#sessions.values()) this.#counts.set(state, (this.#counts.get(state) ?? 0) + 1);
     const gauge = this.#env.telemetry.metrics.gauge("muster_session_states", "Sessions of this manager, by state.");
@@ -320,7 +323,7 @@ class DispatcherActor implements Dispatcher {
     const session = this.#sessionOf(call, sessionId);
     if (session.streams.size >= assignmentLimits.streamsMax) {
       const [oldest] = session.streams;
-      oldest?.end(new RpcError(Status.ABORTED, "too many streams of assignments: the oldest ends"));
+      oldest?.end(new RpcError(Status.ABORTED, "too many assignment streams: closing the oldest"));
     }
     const stream = this.#router.open(session.nodeId, sessionId, target, (ended) => session.streams.delete(ended));
     session.streams.add(stream);
@@ -345,7 +348,7 @@ class DispatcherActor implements Dispatcher {
     return session;
   }
 
-  /** Whoever reports is alive, though its heartbeat may wait behind what it reports. */
+  /** A node that reports is alive, even if its heartbeat is queued behind its reports. */
   #heard(call: CallContext, sessionId: string): NodeSession {
     const session = this.#sessionOf(call, sessionId);
     session.heard(this.#env.clock.monotonic());
@@ -374,18 +377,18 @@ class DispatcherActor implements Dispatcher {
     }
   }
 
-  /** The node's Session record changed: the log decides whose the node is. */
+  /** The node's Session record changed: the log decides which manager has the node. */
   #onRecord(nodeId: string, version: number): void {
     const held = this.#sessions.get(nodeId);
     const record = this.#env.store.get("session", nodeId);
     if (held === undefined) this.#adopt(nodeId);
     else if (record?.sessionId === held.sessionId && record.managerId === this.#env.managerId) held.version = version;
-    // Until the own registration is in the log, what it says is older than that.
+    // Until the own registration is in the log, the record is older than it.
     else if (held.version === 0) return;
     else if (record === undefined) held.send({ type: "session.forgotten" });
     else {
       this.#supersede(held);
-      // While the log is read again, one session of an earlier life follows the other.
+      // During a replay of the log, one earlier session follows another.
       this.#adopt(nodeId);
     }
   }
@@ -403,7 +406,7 @@ class DispatcherActor implements Dispatcher {
     this.#messages.onNode(node, old);
   }
 
-  /** A hint that comes sooner than the log; the version tells whether it is newer than what is held here. */
+  /** A hint that arrives before the log; its version shows whether it is newer than the session held here. */
   #onRegisteredElsewhere(heard: BusMessage): void {
     const message = busMessage(this.#env, SessionRegistered, heard);
     if (message === null || message.managerId === this.#env.managerId) return;
@@ -411,7 +414,10 @@ class DispatcherActor implements Dispatcher {
     if (held !== undefined && held.version > 0 && held.version < message.version) this.#supersede(held);
   }
 
-  /** A registration with another manager is newer. One that continues the session held here is no other identity's. */
+  /**
+   * A registration with another manager is newer. If it continues the session held here, it is the same machine, not a
+   * duplicate identity.
+   */
   #supersede(held: NodeSession): void {
     const { nodeId, sessionId } = held;
     const record = this.#env.store.get("session", nodeId);
@@ -445,7 +451,7 @@ class DispatcherActor implements Dispatcher {
   #readPeriod(): number {
     const [cluster] = this.#env.store.all("cluster");
     const ms = durationMs(cluster?.spec?.dispatcher?.heartbeatPeriod ?? null, 0);
-    // A period of nothing would have every agent heartbeat in a busy loop (trap 8).
+    // A period of 0 would make every agent heartbeat in a busy loop (trap 8).
     return ms >= 1 ? ms : (this.#options.heartbeatPeriodMs ?? sessionTimes.heartbeatPeriodMs);
   }
 

@@ -1,4 +1,7 @@
-/** Hosts `machines/dispatcher/gossip.ts`: knows the eldest engines, and which engines of this manager are still told of them. */
+/**
+ * Hosts `machines/dispatcher/gossip.ts`: tracks the eldest engines, and which engines of this manager still get them as gossip
+ * peers.
+ */
 import {
   bySeniority,
   eldest,
@@ -14,12 +17,12 @@ import type { Environment, Running } from "../environment.ts";
 export class Gossip implements Running {
   readonly #env: Environment;
   readonly #hosted: HostedActor<typeof gossipMachine>;
-  /** Engines that registered lately, the earliest first; `isTold` once a message named others. */
+  /** Recently registered engines, the earliest first; `isTold` once a message contained others. */
   readonly #introduced = new Map<string, { readonly at: number; isTold: boolean }>();
-  /** Null when they must be looked for again: a walk over all nodes, made only when an elder changed. */
+  /** Null when they must be searched again: a walk over all nodes, only after an elder changed. */
   #elders: readonly Node[] | null = null;
 
-  /** `tell`: sends the node its session message again. */
+  /** `tell`: resends the node's session message. */
   constructor(env: Environment, tell: (nodeId: string) => void) {
     this.#env = env;
     this.#hosted = env.host.start(
@@ -41,14 +44,14 @@ export class Gossip implements Running {
     );
   }
 
-  /** A new registration: its process may know nobody yet. */
+  /** To be called on a new registration: its process may have no peers yet. */
   introduce(nodeId: string): void {
     this.#introduced.delete(nodeId);
     this.#introduced.set(nodeId, { at: this.#env.clock.monotonic(), isTold: false });
     this.#hosted.actor.send({ type: "engine.registered" });
   }
 
-  /** Any node of the cluster changed, or went (`node` null). */
+  /** To be called when any node of the cluster changed or was removed (`node` null). */
   onNode(node: Node | null, old: Node | null): void {
     if (this.#elders === null) return;
     const id = (node ?? old)?.id;
@@ -63,7 +66,7 @@ export class Gossip implements Running {
     if (isRoom || bySeniority(node, youngest) < 0) this.#elders = null;
   }
 
-  /** The engines that this one is told of now. */
+  /** The gossip peers to send to this engine now. */
   seeds(node: Node, managerHosts: ReadonlySet<string>): readonly WeightedPeer[] {
     const introduction = this.#introduced.get(node.id);
     if (introduction === undefined || !gossips(node)) return [];

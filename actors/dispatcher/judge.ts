@@ -1,6 +1,6 @@
 /**
- * Hosts `machines/dispatcher/dispatcher.ts`: counts the cluster's missing nodes, notices when this process was late, and
- * gives verdicts, over nodes of the own sessions and, while this manager leads, over those whose manager went away.
+ * Hosts `machines/dispatcher/dispatcher.ts`: counts the cluster's missing nodes, notices delays of this process, and gives
+ * verdicts on nodes of its own sessions and, while this manager leads, on those whose manager is dead.
  */
 import { dispatcherMachine, massDown, objection, type Wait } from "../../machines/dispatcher/dispatcher.ts";
 import { decodedOrNull } from "../../proto/codec.ts";
@@ -11,26 +11,28 @@ import { managerBeats } from "../../runtime/subjects.ts";
 import type { Environment, Running } from "../environment.ts";
 import type { NodeSession, Verdict } from "./session.ts";
 
-/** Between two looks at how things are, in milliseconds. A look counts all sessions and nodes, some 2 µs each. */
+/** Interval of checks, in milliseconds. A check counts all sessions and nodes, about 2 µs each. */
 const lookPeriodMs = 1_000;
-/** How long a count of missing nodes stands, in milliseconds: a mass of verdicts asked for at once counts once. */
+/** How long a count of missing nodes is reused, in milliseconds: many simultaneous verdicts count once. */
 const countAgeMsMax = 50;
-/** What another manager said of its nodes counts for so many milliseconds: three of its beats. */
+/** How long another manager's report on its nodes is valid, in milliseconds: three of its beats. */
 const saidMsMax = 3_000;
-/** Looks whose lateness is remembered: nobody is waited for longer than this many seconds unless the period was raised. */
+/**
+ * Number of checks whose delay is remembered: no node is waited for longer than this many seconds unless the period was raised.
+ */
 const latenessMax = 600;
-/** A timer that comes later than this many milliseconds is late; less is how timers are. */
+/** Delay from which a timer counts as late, in milliseconds; smaller delays are normal. */
 const lateMsMin = 50;
 
 export interface NodeTrouble {
-  /** Nodes of own sessions that are missed now. */
+  /** Number of missing nodes of own sessions. */
   readonly missing: number;
-  /** No verdict is given now: too many nodes are missing at once, or the own view is not to be trusted. */
+  /** True while no verdict is given: too many nodes are missing at once, or the own view is not reliable. */
   readonly isHolding: boolean;
 }
 
 export interface JudgeOptions {
-  /** After a pause of this process, no verdict for this long, in milliseconds. */
+  /** How long no verdict is given after a pause of this process, in milliseconds. */
   readonly settleMs: number;
   readonly settled: () => boolean;
   readonly sessions: () => Iterable<NodeSession>;
@@ -50,11 +52,11 @@ export class Judge implements Running {
   readonly #options: JudgeOptions;
   readonly #hosted: HostedActor<typeof dispatcherMachine>;
   readonly #beats: Subscription;
-  /** When nodes were declared DOWN, by whomever, oldest first, within the window. */
+  /** When nodes were declared DOWN, by any manager, oldest first, within the window. */
   #downAt: number[] = [];
-  /** What other managers last said that they miss. */
+  /** Missing nodes that other managers last reported. */
   readonly #said = new Map<string, { readonly missing: number; readonly at: number }>();
-  /** When looks came late, and by how much, oldest first. */
+  /** When checks were late, and by how much, oldest first. */
   #late: { readonly at: number; readonly lateMs: number }[] = [];
   #counted: Count = { at: Number.NEGATIVE_INFINITY, own: 0, missing: 0, nodes: 0 };
   #lookedAt: number;
@@ -70,13 +72,13 @@ export class Judge implements Running {
         reportPause: (_, { lateMs }) =>
           log.warn(
             { lateMs },
-            "this process was stopped for a while: no node is declared DOWN until the nodes had time to be heard",
+            "this process was paused: declaring no node DOWN until nodes have had time to send heartbeats",
           ),
         reportHold: (_, { missing, nodes }) => {
           metrics
             .counter(
               "muster_mass_down_holds_total",
-              "Times that too many nodes were missing at once to declare them DOWN.",
+              "Times that too many nodes were missing at once to declare any of them DOWN.",
             )
             .add();
           log.error(
@@ -87,7 +89,7 @@ export class Judge implements Running {
         reportRelease: (_, { missing, nodes }) =>
           log.error(
             { missing, nodes },
-            "nodes are still missing after the hold: declaring those DOWN that were silent all through it",
+            "nodes are still missing after the hold: declaring DOWN those that were silent throughout",
           ),
       },
     });
@@ -101,7 +103,7 @@ export class Judge implements Running {
     this.#look();
   }
 
-  /** A node's object changed: those that are declared DOWN count as missing for a while. */
+  /** To be called when a node's object changed: nodes declared DOWN count as missing for a while. */
   onNode(node: Node, old: Node | null): void {
     const wasDown = old === null || old.status?.state === NodeStatus_State.DOWN;
     if (node.status?.state === NodeStatus_State.DOWN && !wasDown) this.#downAt.push(this.#env.clock.monotonic());
@@ -127,9 +129,9 @@ export class Judge implements Running {
     }
     if (!snapshot.matches("holding"))
       return held(
-        "this manager's own link to the bus, the log or its process was not healthy for a whole grace period",
+        "this manager's link to the bus, the log or its own process has not been healthy for a whole grace period",
       );
-    const what = "which is more often a fault of the network or of this manager";
+    const what = "which is more likely a fault of the network or of this manager";
     return held(`${missing} of ${nodes} nodes are missing at once, ${what}`);
   }
 
@@ -145,7 +147,7 @@ export class Judge implements Running {
     this.#hosted.stop();
   }
 
-  /** Looks regularly, so that a pause of this process is noticed and a hold can end. */
+  /** Checks regularly, so that a pause of this process is noticed and a hold can end. */
   #look(): void {
     const at = this.#env.clock.monotonic();
     const lateMs = this.#lateMs(at);
@@ -158,12 +160,12 @@ export class Judge implements Running {
     this.#timer = this.#env.clock.setTimeout(() => this.#look(), lookPeriodMs);
   }
 
-  /** By how much the next look is late at `at`; 0 or less when it is not due. */
+  /** How late the next check is at `at`; 0 or less when it is not due. */
   #lateMs(at: number): number {
     return at - this.#lookedAt - lookPeriodMs;
   }
 
-  /** How much of the time since then this process was late in. D5, D6 */
+  /** How long this process was late since then. D5, D6 */
   #lateSince(since: number, at: number): number {
     let lateMs = Math.max(0, this.#lateMs(at));
     for (let index = this.#late.length - 1; index >= 0; index -= 1) {
@@ -187,7 +189,7 @@ export class Judge implements Running {
     let nodes = missing;
     const { store } = this.#env;
     for (const { description, status } of store.all("node")) {
-      // One that never registered is not waited for.
+      // A node that never registered is not missing.
       const isUnknown = status?.state === NodeStatus_State.UNKNOWN && description !== null;
       if (isUnknown) missing += 1;
       if (isUnknown || status?.state === NodeStatus_State.READY) nodes += 1;

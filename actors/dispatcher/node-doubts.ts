@@ -1,18 +1,18 @@
-/** What the managers say in their beats of nodes that they miss: sentences, as long as they are said. */
+/** Sentences on the missing nodes that managers report in their beats, for as long as they report them. */
 import { ManagerBeat } from "../../proto/gen/messages.ts";
 import { managerBeats } from "../../runtime/subjects.ts";
 import { busMessage } from "../bus-message.ts";
 import type { Environment, Running } from "../environment.ts";
 
-/** What a manager said counts for so many milliseconds: five of its beats. */
+/** How long a manager's report is valid, in milliseconds: five of its beats. */
 export const doubtMs = 5_000;
 
 export interface NodeDoubts extends Running {
-  /** What is said now; empty while every manager hears its nodes. */
+  /** Current sentences; empty while every manager hears its nodes. */
   told(): readonly string[];
 }
 
-/** `onDoubt`: a manager has said that it misses nodes, or still does. */
+/** `onDoubt`: called when a manager reports missing nodes, each time. */
 export function startNodeDoubts(
   { bus, clock, telemetry }: Pick<Environment, "bus" | "clock" | "telemetry">,
   onDoubt: () => void,
@@ -22,8 +22,8 @@ export function startNodeDoubts(
     const beat = busMessage({ clock, telemetry }, ManagerBeat, message);
     if (beat === null || (beat.missingNodes === 0 && !beat.holdsVerdicts)) return;
     const text = beat.holdsVerdicts
-      ? `manager ${beat.managerId} misses ${beat.missingNodes} nodes and distrusts its view of them`
-      : `manager ${beat.managerId} misses ${beat.missingNodes} nodes`;
+      ? `manager ${beat.managerId} reports ${beat.missingNodes} missing nodes and does not trust its own view`
+      : `manager ${beat.managerId} reports ${beat.missingNodes} missing nodes`;
     doubts.set(beat.managerId, { text, atMs: clock.monotonic() });
     onDoubt();
   });

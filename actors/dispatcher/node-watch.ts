@@ -1,7 +1,6 @@
 /**
- * The leader's watch over nodes that no session watches over: those whose manager went away, and those that are DOWN.
- * It also watches the managers, by their beats. Sessions of other live managers are none of its business: a change of
- * leader disturbs no node.
+ * The leader's watch over nodes without a session: those whose manager is dead, and those that are DOWN. It also watches the
+ * managers, by their beats. It leaves sessions of other live managers alone: a change of leader disturbs no node.
  */
 import {
   NodePatch,
@@ -29,13 +28,13 @@ import { startManagerWatch } from "../manager/manager-watch.ts";
 import { sessionRemoval, type Verdict } from "./session.ts";
 
 const nodeActor = hosted(nodeWatchMachine, ["requestVerdict", "declareDown", "orphanTasks"]);
-/** How long a proposal looks for the ledger, which is on this very manager, in milliseconds. */
+/** Timeout of proposals to the ledger, which is on this same manager, in milliseconds. */
 const proposeTimeoutMs = 5_000;
-/** Between two tries to move a dead manager's nodes to UNKNOWN, in milliseconds. */
+/** Delay between attempts to move a dead manager's nodes to UNKNOWN, in milliseconds. */
 const retryMs = 1_000;
 
 export interface NodeWatchOptions {
-  /** The dispatcher's, of this very manager. */
+  /** The verdict of this manager's dispatcher. */
   verdict(wait: Wait): Verdict;
 }
 
@@ -90,10 +89,10 @@ class NodeWatch implements Running {
     else if (sessions.length > 0) this.#doubtOrphanedSessions(sessions);
   }
 
-  /** By the node's state, whatever it was before. */
+  /** Watches the node according to its current state. */
   #lookAt(node: Node): void {
     const state = node.status?.state ?? NodeStatus_State.UNKNOWN;
-    // One that never registered waits for its first session, not for its next.
+    // A node that never registered waits for its first session, not for its next.
     const isUnknown = state === NodeStatus_State.UNKNOWN && node.description !== null;
     const isDown = state === NodeStatus_State.DOWN;
     if (!isUnknown && !isDown) {
@@ -106,7 +105,7 @@ class NodeWatch implements Running {
       watched.actor.send({ type: isDown ? "node.down" : "node.unknown", at });
       return;
     }
-    // The last change of the node is no earlier than its DOWN, so a new leader waits on where the last one stopped.
+    // The node's last change is no earlier than its DOWN, so a new leader continues the wait of the last one.
     const elapsed = this.#env.clock.now() - changedMs(node) || 0;
     const input = {
       nodeId: node.id,
@@ -135,14 +134,14 @@ class NodeWatch implements Running {
     watched.stop();
   }
 
-  /** Nodes whose session is with a manager that is gone: UNKNOWN, unless they registered elsewhere meanwhile. */
+  /** Moves nodes with a session at a dead manager to UNKNOWN, unless they registered elsewhere meanwhile. */
   #doubtOrphanedSessions(sessions: Iterable<Session>): void {
     const { store } = this.#env;
     const operations: Operation[] = [];
     for (const { id, managerId, sessionId } of sessions) {
       const manager = store.get("manager", managerId);
       const node = store.get("node", id);
-      // Without a record it is only starting, or the manager watch has not missed it yet; unless it was demoted.
+      // A manager without a record is only starting, or the manager watch has not missed it yet; unless it was demoted.
       const isGone = manager === undefined ? this.#isFormer(managerId) : !manager.alive;
       if (!isGone || node?.status?.state !== NodeStatus_State.READY) continue;
       const message = `Node moved to "unknown" state because its manager ${managerId} is gone`;
@@ -152,7 +151,7 @@ class NodeWatch implements Running {
     if (operations.length === 0) return;
     this.#env.telemetry.log.warn(
       { nodes: operations.length },
-      "nodes of a manager that is gone are UNKNOWN until they register elsewhere",
+      "nodes of a dead manager are UNKNOWN until they register elsewhere",
     );
     void this.#propose(operations).then((written) => {
       if (written || this.#stopped || this.#retry !== null) return;
@@ -163,7 +162,7 @@ class NodeWatch implements Running {
     });
   }
 
-  /** Was a manager, and is none any more. */
+  /** Whether the node was a manager and no longer is. */
   #isFormer(managerId: string): boolean {
     const node = this.#env.store.get("node", managerId);
     return node !== undefined && isDemoted(node);
@@ -177,7 +176,7 @@ class NodeWatch implements Running {
     const message = 'heartbeat failure for node in "unknown" state';
     const status = NodeStatus.create({ state: NodeStatus_State.DOWN, message, addr: node.status.addr });
     const patch = NodePatch.create({ id: nodeId, status });
-    // Fenced by the session that was left behind: one that registered in this moment is not UNKNOWN any more.
+    // Fenced by the old session: a node that registered just now is no longer UNKNOWN.
     const sessionId = store.get("session", nodeId)?.sessionId ?? "";
     const operations = [Operation.create({ node: patch, sessionId })];
     if (sessionId !== "") operations.push(Operation.create({ remove: sessionRemoval(nodeId), sessionId }));
@@ -197,7 +196,7 @@ class NodeWatch implements Running {
       const orphaned = TaskStatus.create({
         timestamp: now,
         state: TaskState.ORPHANED,
-        message: "node is down for too long",
+        message: "node has been down for too long",
         appliedBy: managerId,
         appliedAt: now,
       });
@@ -221,7 +220,7 @@ class NodeWatch implements Running {
     if (outcome.kind === "refused")
       this.#env.telemetry.log.error(
         { code: outcome.code, reason: outcome.message },
-        "the ledger refused what the node watch wrote",
+        "the ledger refused a write of the node watch",
       );
     return outcome.kind === "committed";
   }
@@ -233,7 +232,7 @@ class NodeWatch implements Running {
   }
 }
 
-/** When the node last changed; NaN when that is not known. */
+/** When the node last changed; NaN when unknown. */
 function changedMs(node: Node): number {
   const at = node.meta?.updatedAt ?? null;
   return at === null ? Number.NaN : timeMs(at);

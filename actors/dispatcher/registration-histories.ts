@@ -1,4 +1,7 @@
-/** Keeps what `machines/dispatcher/registration-rate.ts` decides on: how fast each node registers, and who evicts whom. */
+/**
+ * Keeps the input of `machines/dispatcher/registration-rate.ts`: how often each node registers, and evictions between holders
+ * of one identity.
+ */
 import {
   duplicateWindowMs,
   evicted,
@@ -20,7 +23,7 @@ export class RegistrationHistories {
     this.#env = env;
   }
 
-  /** Counts a new registration. Throws UNAVAILABLE when the node makes too many. */
+  /** Counts a new registration. Throws UNAVAILABLE when the node registers too often. */
   admit(nodeId: string, { address, hasSession }: { address: string; hasSession: boolean }): void {
     const at = this.#env.clock.monotonic();
     this.#prune(at);
@@ -50,17 +53,17 @@ export class RegistrationHistories {
     );
   }
 
-  /** What an operator should know of the node. */
+  /** Warnings about the node for an operator. */
   remarks(nodeId: string): readonly string[] {
     const history = this.#byNode.get(nodeId);
     if (history === undefined || !isDuplicate(history, this.#env.clock.monotonic())) return [];
     const from = history.addresses.join(" and ");
     return [
-      `two live machines seem to hold this identity (registrations here came from ${from}): remove one, and let it join as a node of its own`,
+      `two live machines seem to hold this identity (registrations came from ${from}): remove one, and let it join as a new node`,
     ];
   }
 
-  /** What no decision would look at is forgotten, once in a while. */
+  /** Drops histories that no longer affect decisions, now and then. */
   #prune(at: number): void {
     if (at - this.#prunedAt < duplicateWindowMs) return;
     this.#prunedAt = at;

@@ -1,4 +1,4 @@
-/** Makes SessionMessages, and sends them again when something in them changed: one a node for all changes of a batch. */
+/** Builds SessionMessages, and resends them after changes: one per node for all changes of a batch. */
 import type { Node, SessionMessage } from "../../proto/gen/messages.ts";
 import { assignmentLimits } from "../../machines/dispatcher/assignments.ts";
 import {
@@ -20,7 +20,7 @@ export class SessionMessages implements Running {
   readonly #sessions: ReadonlyMap<string, NodeSession>;
   #shared: SharedPart;
   readonly #gossip: Gossip;
-  /** Nodes to tell at the end of the batch; "all" when the shared part changed. */
+  /** Nodes to send to at the end of the batch; "all" when the shared part changed. */
   #untold: Set<string> | "all" = new Set();
   #timer: TimerHandle | null = null;
 
@@ -32,29 +32,29 @@ export class SessionMessages implements Running {
     this.#gossip = new Gossip(env, (nodeId) => this.#tell(nodeId));
   }
 
-  /** A new registration of the node begins. */
+  /** To be called when a new registration of the node begins. */
   introduce(nodeId: string): void {
     this.#gossip.introduce(nodeId);
   }
 
-  /** Null when the node is gone. */
+  /** Null when the node was removed. */
   make(session: NodeSession): SessionMessage | null {
     const node = this.#env.store.get("node", session.nodeId);
     if (node === undefined) return null;
     return sessionMessage(session.sessionId, node, this.#shared, this.#gossip.seeds(node, this.#shared.hosts));
   }
 
-  /** Any node of the cluster, whoever holds its session. */
+  /** To be called for any node of the cluster, whichever manager holds its session. */
   onAnyNode(node: Node | null, old: Node | null): void {
     this.#gossip.onNode(node, old);
   }
 
-  /** A node whose session is here. */
+  /** To be called for a node whose session is here. */
   onNode(node: Node, old: Node | null): void {
     if (old === null || concernsAgent(old, node)) this.#tell(node.id);
   }
 
-  /** The managers or the cluster object changed. */
+  /** To be called when the managers or the cluster object changed. */
   onShared(): void {
     const shared = this.#readShared();
     if (isSameBytes(shared.bytes, this.#shared.bytes)) return;
@@ -89,7 +89,7 @@ export class SessionMessages implements Running {
     if (keys > 0 && shared.keys.length === 0) {
       telemetry.log.error(
         { keys },
-        "the cluster's network keys are not three of each subsystem: not sent, for engines crash on them",
+        "the cluster does not have three network keys per subsystem: not sending them, since engines would crash",
       );
     }
     return shared;

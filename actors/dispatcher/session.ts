@@ -43,33 +43,33 @@ const sessionActor = hosted(sessionMachine, [
   "endSession",
 ]);
 
-/** What a session needs of its dispatcher. */
+/** A session's interface to its dispatcher. */
 export interface SessionPorts {
   readonly env: Environment;
   /** Never gives up: READY and Session records. */
   readonly registrations: ProposalBatch<boolean>;
-  /** Gives up when the log is away (answer false): a DOWN must not be written later than it was judged. */
+  /** Gives up when the log is unavailable (answer false): a DOWN must not be written long after its verdict. */
   readonly downs: ProposalBatch<boolean>;
-  /** Milliseconds from a sign of life to the suspicion, for a registration that just happened. */
+  /** Milliseconds from a sign of life until the node is suspect, for a new registration. */
   graceMs(): number;
   unknownGraceMs(): number;
   verdict(wait: Wait): Verdict;
-  /** Null when the node is gone. */
+  /** Null when the node was removed. */
   message(session: NodeSession): SessionMessage | null;
   announce(session: NodeSession): void;
   /** The session ended; it is no longer the node's. */
   ended(session: NodeSession, end: SessionEnd): void;
-  /** More to tell an operator about the node. */
+  /** Further warnings about the node for an operator. */
   remarks(nodeId: string): readonly string[];
 }
 
 export interface Registrant {
   readonly description: NodeDescription | null;
-  /** IP address, without port. */
+  /** IP address without port. */
   readonly addr: string;
 }
 
-/** About the encoded size of a registration without its description. */
+/** Approximate encoded size of a registration without its description. */
 const registrationBytes = 200;
 
 export class NodeSession {
@@ -103,9 +103,9 @@ export class NodeSession {
 
   readonly nodeId: string;
   readonly sessionId: string;
-  /** The session with another manager that this one continues; empty: none. */
+  /** Session with another manager that this one continues; empty: none. */
   readonly takenFrom: string;
-  /** The log's version at which this became the node's session here; 0 before. */
+  /** Version of the log at which this became the node's session here; 0 before. */
   version = 0;
   readonly streams = new Set<AssignmentStream>();
   readonly #ports: SessionPorts;
@@ -114,7 +114,7 @@ export class NodeSession {
   #sink: Sink<SessionMessage> | null = null;
   #ended = false;
   readonly #silence: Silence;
-  /** What `#standing` was worked out from. */
+  /** Snapshot for which `#standing` was computed. */
   #snapshot: object | null = null;
   #lastStanding: "connected" | "missing" | "beginning" = "beginning";
 
@@ -147,18 +147,18 @@ export class NodeSession {
     this.#hosted.actor.send(event);
   }
 
-  /** Hot path: two numbers, unless it is news to the chart. */
+  /** Hot path: stores two numbers, unless the chart has to know. */
   heartbeat(at: number, graceMs: number): void {
     this.#silence.note(at, graceMs);
     if (this.#standing() !== "connected") this.send({ type: "heartbeat", at, graceMs });
   }
 
-  /** Another call of the node's: a sign of life that changes nothing about when the next heartbeat is due. */
+  /** Another call of the node: a sign of life that does not change when the next heartbeat is due. */
   heard(at: number): void {
     this.heartbeat(at, this.#silence.graceMs);
   }
 
-  /** A Session call of this session. The newest stream is the one that counts. */
+  /** A Session call of this session. The newest stream wins. */
   open(sink: Sink<SessionMessage>, signal: CallSignal): void {
     this.#sink?.end(new RpcError(Status.ABORTED, "node must disconnect"));
     this.#sink = sink;
@@ -171,7 +171,7 @@ export class NodeSession {
     else signal.addEventListener("abort", onAbort, { once: true });
   }
 
-  /** The agent came back with its session id; `changed` when the log must hear of it. */
+  /** The agent returned with its session id; `changed` when its data must be written to the log. */
   resume(registrant: Registrant, changed: boolean): void {
     this.#registrant = registrant;
     this.send({
@@ -192,7 +192,7 @@ export class NodeSession {
     return this.#standing() === "connected";
   }
 
-  /** Whether this manager misses the node: known to be away, or one and a half periods without a heartbeat. */
+  /** Whether the node is missing: disconnected, or one and a half periods without a heartbeat. */
   isMissing(at: number): boolean {
     const standing = this.#standing();
     return (
@@ -200,7 +200,7 @@ export class NodeSession {
     );
   }
 
-  /** Asked for at each heartbeat, and of all sessions once a second: worked out once for each transition. */
+  /** Read at each heartbeat, and for all sessions once a second: computed once per transition. */
   #standing(): "connected" | "missing" | "beginning" {
     const snapshot = this.#hosted.actor.getSnapshot();
     if (snapshot !== this.#snapshot) {
@@ -223,7 +223,7 @@ export class NodeSession {
     const { heardAt, dueAt: heartbeatBy } = this.#silence;
     const tried = this.#ports.remarks(this.nodeId);
     const { clock } = this.#ports.env;
-    /** What the session reckons with is monotonic; readers want the time of day. */
+    /** Session times are monotonic; readers want the time of day. */
     const timeOf = (at: number) => timestampOf(clock.now() + at - clock.monotonic());
     const reason = (
       waitingFor: string,
@@ -245,7 +245,7 @@ export class NodeSession {
       return reason("the commit of the node's registration", "the log's answer", context.linkAt, null);
     if (state === "adopted") {
       return reason(
-        "the agent to resume its session, which this manager took over from its earlier life",
+        "the agent to resume its session, which this manager adopted after a restart",
         "a Session call or heartbeat",
         context.linkAt,
         context.linkAt + context.unknownGraceMs,
@@ -264,7 +264,7 @@ export class NodeSession {
       const silentMs = clock.monotonic() - heardAt;
       if (silentMs > this.#silence.graceMs / 2)
         return reason(
-          `a heartbeat of the node, which has been silent for ${Math.round(silentMs / 1_000)} s: heartbeats are missed`,
+          `a heartbeat of the node, which has been silent for ${Math.round(silentMs / 1_000)} s: heartbeats are overdue`,
           "a heartbeat; else the node is suspected to be down",
           heardAt,
           heartbeatBy,
@@ -276,8 +276,8 @@ export class NodeSession {
       const held = context.heldBecause === "" ? "" : `; held back because ${context.heldBecause}`;
       const asked = context.heldBecause === "" ? heartbeatBy : context.heldAt;
       return reason(
-        `the verdict whether the node is DOWN, since it missed its heartbeats${held}`,
-        "a heartbeat, or the next look",
+        `the verdict on whether the node is DOWN, since it missed its heartbeats${held}`,
+        "a heartbeat, or the next check",
         heardAt,
         asked + context.recheckMs,
         "is judged",
@@ -311,14 +311,14 @@ export class NodeSession {
       );
   }
 
-  /** Decides by what the log holds now, not by what was asked. */
+  /** Decides by the log's current state, not by the request. */
   #onRegistered(): void {
     if (this.#ended) return;
     const { env } = this.#ports;
     const record = env.store.get("session", this.nodeId);
     if (env.store.get("node", this.nodeId) === undefined) this.send({ type: "node.removed" });
     else if (record?.sessionId === this.sessionId && record.managerId === env.managerId) {
-      // From here on the store has it; who registers again brings another.
+      // The store has the description from here on; a new registration brings another.
       this.#registrant = { description: null, addr: this.#registrant.addr };
       this.send({ type: "registration.committed", at: env.clock.monotonic(), graceMs: this.#ports.graceMs() });
     } else this.send({ type: "session.superseded" });
@@ -351,7 +351,7 @@ export class NodeSession {
       });
   }
 
-  /** What was waited for in vain, as the verdict weighs it. */
+  /** The unsuccessful wait that the verdict judges. */
   #wait(): Wait {
     const { adopted, connected, linkAt, unknownGraceMs } = this.#hosted.actor.getSnapshot().context;
     const { graceMs, heardAt } = this.#silence;
@@ -393,7 +393,7 @@ export class NodeSession {
     if (record === undefined) this.send({ type: "down.committed" });
     else if (record.sessionId !== this.sessionId) this.send({ type: "down.overtaken" });
     else {
-      const reason = reached ? "the log did not take it" : "no leader could be reached";
+      const reason = reached ? "the log did not accept it" : "no leader could be reached";
       this.send({ type: "down.unavailable", at: env.clock.monotonic(), recheckMs: 1_000, reason });
     }
   }
@@ -411,7 +411,7 @@ export class NodeSession {
   }
 }
 
-/** Whether an agent that names `id` means the session: it names the one before until it has heard of this one. S5 */
+/** Whether an agent that sends `id` means this session: it sends the previous id until it has received this one. S5 */
 export function isCalled(session: { readonly sessionId: string; readonly takenFrom: string }, id: string): boolean {
   return id !== "" && (session.sessionId === id || session.takenFrom === id);
 }
@@ -420,7 +420,7 @@ export function sessionRemoval(nodeId: string): Removal {
   return Removal.create({ kind: Kind.KIND_SESSION, id: nodeId });
 }
 
-/** What a caller without a session gets, and one whose session ended (worker protocol §2.2). */
+/** The error for a caller without a session or whose session ended (worker protocol §2.2). */
 function endError(end: SessionEnd, nodeId: string): RpcError {
   switch (end) {
     case "expired":

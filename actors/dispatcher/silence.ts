@@ -1,21 +1,21 @@
 /**
- * Notices that a node fell silent. A sign of life costs two numbers: the timer is not armed anew for each, but looks, when
- * it ends, how much of the newest grace is left.
+ * Detects that a node has fallen silent. A sign of life costs two numbers: the timer is not restarted for each, but checks,
+ * when it fires, how much of the newest grace period is left.
  */
 import type { Clock, TimerHandle } from "../../runtime/ports.ts";
 
-/** Looks fall on common ticks, in milliseconds, but for the last: one wake-up of a sleeping process serves many nodes. */
+/** Timers fire on common ticks (in milliseconds), except the last: one wake-up of a sleeping process serves many nodes. */
 const tickMs = 1_000;
 
 export class Silence {
   /** When the last sign of life came. */
   heardAt: number;
-  /** How long the node may be silent from then on, in milliseconds. */
+  /** Grace period from then on, in milliseconds. */
   graceMs: number;
   readonly #clock: Clock;
   readonly #onSilent: () => void;
   #timer: TimerHandle | null = null;
-  /** When the timer ends. */
+  /** When the timer fires. */
   #looksAt = 0;
 
   constructor(clock: Clock, life: { readonly at: number; readonly graceMs: number }, onSilent: () => void) {
@@ -25,7 +25,7 @@ export class Silence {
     this.graceMs = life.graceMs;
   }
 
-  /** When the grace is over, unless the node is heard before. */
+  /** When the grace period ends, unless the node is heard before. */
   get dueAt(): number {
     return this.heardAt + this.graceMs;
   }
@@ -33,11 +33,11 @@ export class Silence {
   note(at: number, graceMs: number): void {
     this.heardAt = at;
     this.graceMs = graceMs;
-    // The cluster's period became much shorter.
+    // The cluster's heartbeat period became much shorter.
     if (this.#timer !== null && this.dueAt < this.#looksAt) this.await();
   }
 
-  /** Calls back once, at the end of the grace. */
+  /** Calls back once, at the end of the grace period. */
   await(): void {
     this.stop();
     const now = this.#clock.monotonic();

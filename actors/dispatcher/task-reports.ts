@@ -1,18 +1,17 @@
 /**
- * What nodes report of their tasks and volumes, on its way into the log. The hottest path of a manager (each task reports
- * five states or more): a call costs a few look-ups, one operation and no timer; calls of all nodes share a proposal and
- * its promise.
+ * Writes nodes' reports on tasks and volumes to the log. The hottest path of a manager (each task reports five states or more):
+ * a call costs a few look-ups, one operation and no timer; calls of all nodes share a proposal and its promise.
  *
- * P1: a report is answered once it waits here, under its task: it reaches the log, or this process dies, and with it every
- *     session it holds; a node then registers elsewhere and reports all its tasks again. Only the newest of a task's
- *     waiting reports is written. Above `reportsWaitingMax` tasks an answer waits for the log, and below for its turn.
- * P2: a node reports its own tasks only; a call with one foreign task changes nothing.
- * P3: what an earlier report has overtaken is not written: states only grow.
- * P4: what a node may not say of a task is not written, and counted (machines/dispatcher/task-report.ts, W1); what is taken is
- *     small enough to be written (W2).
- * P5: reports that only repeat a state in other words are written as fast as the node's budget allows, the newest of each
- *     task; the others wait here, and are answered.
- * P6: volumes that a node lets go of are written as fast as its budget allows; beyond it the node is refused, and reports again.
+ * P1: a report is answered once it is queued here under its task: it reaches the log, or this process dies with all its
+ *     sessions; a node then registers elsewhere and reports all its tasks again. Only the newest queued report of a task is
+ *     written. Above `reportsWaitingMax` tasks an answer waits for the log, and below for its turn.
+ * P2: a node reports only its own tasks; a call with one foreign task changes nothing.
+ * P3: a report that an earlier one has overtaken is not written: states only grow.
+ * P4: a report that a node may not make is not written, but counted (machines/dispatcher/task-report.ts, W1); an accepted one
+ *     is small enough to be written (W2).
+ * P5: reports that repeat a state with other text are written as fast as the node's budget allows, the newest of each task; the
+ *     others are queued here, and answered.
+ * P6: releases of volumes are written as fast as the node's budget allows; beyond it the node is refused, and reports again.
  */
 import {
   Operation,
@@ -43,30 +42,34 @@ import { ProposalBatch } from "../ledger/proposal-batch.ts";
 import { continueSpan, endSpan } from "../tracing.ts";
 
 /**
- * How long the first report of a batch waits for others, in milliseconds: long enough that the states a task passes
- * through in one go are written as one, short enough not to be felt.
+ * How long the first report of a batch waits for others, in milliseconds: long enough that the states which a task passes
+ * through at once are written as one, short enough not to be noticed.
  */
 const reportBatchMs = 20;
 /**
- * The same while reports come thick: calls take their time then, and five states of a task would be five writes, each of
- * which costs as much as the calls do. What SwarmKit waits always.
+ * The same under load: calls take longer then, and five states of a task would be five writes, each as expensive as the calls.
+ * SwarmKit always waits this long.
  */
 const busyReportBatchMs = 100;
-/** Tasks whose newest report is not in the log yet: about 20 MB. Beyond it reporters wait, which slows their nodes down. */
+/**
+ * Maximum tasks with a report that is not in the log yet: about 20 MB. Beyond it, reporters wait, which slows their nodes down.
+ */
 const reportsWaitingMax = 50_000;
-/** About the encoded size of an operation without the status in it. */
+/** Approximate encoded size of an operation without its status. */
 const operationBytes = 100;
-/** Between two looks whether what waits for its node's budget may be written, in milliseconds. */
+/** Interval of checking whether reports deferred by their node's budget may be written, in milliseconds. */
 const repeatLookMs = 1_000;
-/** Between two lines of the log about reports that were ignored or cut, in milliseconds; the others are counted in the next. */
+/**
+ * Minimum interval of log lines about ignored or truncated reports, in milliseconds; the others are counted in the next line.
+ */
 const oddReportLineMs = 10_000;
-/** Tries for a volume whose record someone else changes at the same time. */
+/** Attempts for a volume that is changed concurrently. */
 const volumeAttemptsMax = 5;
 const volumeTimeoutMs = 5_000;
-/** P6. Each report writes the whole volume: some 500 bytes, and 100 for each node that it is published to. */
+/** P6. Each report writes the whole volume: about 500 bytes, and 100 for each node that it is published to. */
 const volumeBudget = { bytesMax: 1_024 * 1_024, bytesPerS: 16 * 1_024 };
 
-/** A report that waits for its node's budget. P5 */
+/** A report deferred by its node's budget. P5 */
 interface Deferred {
   readonly nodeId: string;
   readonly operation: Operation;
@@ -78,7 +81,7 @@ export class TaskReports {
   readonly #batch: ProposalBatch<UpdateTaskStatusResponse>;
   readonly #answer = UpdateTaskStatusResponse.create();
   readonly #pace: AnswerPace<UpdateTaskStatusResponse>;
-  /** By the id of the task. */
+  /** By task id. */
   readonly #deferred = new Map<string, Deferred>();
   readonly #budget = new WriteBudget(repeatBudget);
   readonly #volumeBudget = new WriteBudget(volumeBudget);
@@ -111,7 +114,7 @@ export class TaskReports {
     for (let at = 0; at < tasks.length; at += 1) {
       const task = tasks[at];
       const status = updates[at]?.status ?? null;
-      // An agent may report what was deleted meanwhile; it is told OK and then to remove it.
+      // An agent may report a task deleted meanwhile; it gets OK, and then the order to remove it.
       if (task !== undefined && status !== null) answer = this.#report(nodeId, task, status) ?? answer;
     }
     if (answer !== null && traceparent !== "") this.#trace(traceparent, updates, answer);
@@ -127,7 +130,7 @@ export class TaskReports {
     return task;
   }
 
-  /** From the report's arrival to its commit. Only agents that record a trace send its context. */
+  /** The span from a report's arrival to its commit. Only agents that record a trace send its context. */
   #trace(
     traceparent: string,
     updates: UpdateTaskStatusRequest["updates"],
@@ -143,7 +146,7 @@ export class TaskReports {
     );
   }
 
-  /** A task that must not reach its node becomes REJECTED, with the reason where an operator looks. */
+  /** Moves a task that must not reach its node to REJECTED, with the reason for operators. */
   refuse(task: Task, flaw: string): void {
     const status = TaskStatus.create({
       timestamp: this.#stamp(),
@@ -163,7 +166,7 @@ export class TaskReports {
     );
   }
 
-  /** Throws UNAVAILABLE when the node's budget is used up (P6); what came before in the request is written then. */
+  /** Throws UNAVAILABLE when the node's budget is used up (P6); earlier volumes of the request are written. */
   async updateVolumes(
     nodeId: string,
     updates: UpdateVolumeStatusRequest["updates"],
@@ -174,9 +177,9 @@ export class TaskReports {
     return UpdateVolumeStatusResponse.create();
   }
 
-  /** Of a node that has no session here any more: it reports everything again where it registers next. */
+  /** Forgets a node without a session here: it reports everything again where it registers next. */
   forget(nodeId: string): void {
-    // What it has used up stays used up, however often it connects.
+    // The budget is not reset by a new connection.
     if (this.#env.store.get("node", nodeId) === undefined) {
       this.#budget.forget(nodeId);
       this.#volumeBudget.forget(nodeId);
@@ -199,11 +202,11 @@ export class TaskReports {
     const examined = examineReport(before, status);
     if (examined.kind === "ignored") {
       if (examined.reason === "foreign") this.#noteOdd(nodeId, task, status, examined);
-      // The caller still waits for what was said before it.
+      // The caller still waits for the earlier report.
       return pending === undefined ? null : this.#batch.add(task.id, pending, 0);
     }
     if (examined.isCut) this.#noteOdd(nodeId, task, status, examined);
-    // P3; an agent that registers anew also repeats what it reported before.
+    // P3; an agent that registers again also repeats its earlier reports.
     if (waiting === null && task.status !== null && isRepetition(task.status, examined.status)) return null;
     const stamped = TaskStatus.patch(examined.status, { appliedBy: this.#env.managerId, appliedAt: this.#stamp() });
     const operation = Operation.create({ task: TaskPatch.create({ id: task.id, status: stamped }), reporter: nodeId });
@@ -217,7 +220,7 @@ export class TaskReports {
     return this.#batch.add(task.id, operation, bytes);
   }
 
-  /** P5. What the task has moved on from the ledger does not take. */
+  /** P5. The ledger refuses reports that the task has overtaken. */
   #lookAtDeferred(): void {
     this.#look = null;
     const now = this.#env.clock.monotonic();
@@ -230,7 +233,7 @@ export class TaskReports {
     if (this.#deferred.size > 0) this.#look = this.#env.clock.setTimeout(() => this.#lookAtDeferred(), repeatLookMs);
   }
 
-  /** P4: counts it, and has a line in the log for it, or for some of them. */
+  /** P4: counts the report, and logs it or a summary of several. */
   #noteOdd(nodeId: string, task: Task, status: TaskStatus, examined: Examined): void {
     const { log, metrics } = this.#env.telemetry;
     const fields = { node: nodeId, task: task.id, state: status.state, from: task.status?.state };
@@ -241,15 +244,15 @@ export class TaskReports {
           "Reports of states that a node may not set, or that do not exist.",
         )
         .add();
-    else metrics.counter("muster_task_reports_cut_total", "Reports of tasks whose texts were too long.").add();
+    else metrics.counter("muster_task_reports_cut_total", "Task reports with texts that were truncated.").add();
     this.#oddSince += 1;
     const now = this.#env.clock.now();
     if (now >= this.#oddLineAt && now - this.#oddLineAt < oddReportLineMs) return;
     this.#oddLineAt = now;
     const what =
       examined.kind === "ignored"
-        ? "a node reported a state that it may not set: ignored"
-        : "a node reported more text of a task than is kept: cut";
+        ? "ignored a report of a task state that a node may not set"
+        : "truncated the text of a task report";
     log.warn({ ...fields, reports: this.#oddSince }, what);
     this.#oddSince = 0;
   }
@@ -264,7 +267,10 @@ export class TaskReports {
     return this.#appliedAt;
   }
 
-  /** The node let go of the volume: what is left is the controller's part. A volume that is gone, or not waited for, is skipped. */
+  /**
+   * The node has released the volume: the rest is the controller's part. Skips a volume that was removed or whose release is
+   * not pending.
+   */
   async #unpublish(nodeId: string, id: string): Promise<void> {
     for (let attempt = 0; attempt < volumeAttemptsMax; attempt += 1) {
       const volume = this.#env.store.get("volume", id);
@@ -286,7 +292,7 @@ export class TaskReports {
       if (outcome.kind === "refused" && outcome.code === ErrorCode.outOfSequence) continue;
       throw new RpcError(Status.UNAVAILABLE, outcome.message);
     }
-    throw new RpcError(Status.ABORTED, `volume ${id} is changed by others at the same time`);
+    throw new RpcError(Status.ABORTED, `volume ${id} was changed concurrently: try again`);
   }
 }
 

@@ -143,7 +143,7 @@ function viewOf({ store, clock }: Environment): ExplainView {
     schedule: (serviceId) => readScheduleStatus(store.get("resource", serviceId)),
     placement: ({ status }) => [
       Reason.create({
-        waitingFor: "a node that takes it",
+        waitingFor: "a node to run on",
         since: status?.timestamp ?? null,
         tried: [status?.err ?? ""].filter((text) => text !== ""),
       }),

@@ -1,12 +1,12 @@
 /**
- * SwarmKit's LogBroker and Logs services, on every manager: who subscribes here has its home here, and the nodes that listen
- * here answer for whichever home. Between managers, announcements and holdings are published, and output goes from
- * holder to home by requests, one at a time for each publishing node.
+ * SwarmKit's LogBroker and Logs services, on every manager: a subscription's home is the manager where it was opened, and the
+ * nodes that listen at a manager answer for any home. Between managers, announcements and holdings are published, and output
+ * goes from holder to home by requests, one at a time per publishing node.
  *
- * LB1: nothing that a follower does not read makes any queue grow: the home answers `full`, the holder stops reading the
- *      node's stream, and HTTP/2 stops the node.
- * LB2: of one node's streams at most `stalledStreamsMax` stand still, since they share its connection's window with its
- *      heartbeats; the one that has stood longest is given up.
+ * LB1: a follower that does not read makes no queue grow: the home answers `full`, the holder stops reading the node's stream,
+ *      and HTTP/2 stops the node.
+ * LB2: at most `stalledStreamsMax` of a node's streams may be stalled, since they share their connection's window with its
+ *      heartbeats; the one stalled longest is closed.
  */
 import { disconnected } from "../../machines/logs/log-nodes.ts";
 import type { LogEnd } from "../../machines/logs/log-subscription.ts";
@@ -34,13 +34,13 @@ import { LogHolder } from "./log-holder.ts";
 import { LogHome } from "./log-home.ts";
 import { fateOf, LogOutlet, type Fate } from "./log-outlet.ts";
 
-/** Subscriptions with their home at one manager; each costs a message a second to every manager. */
+/** Maximum subscriptions with their home at one manager; each costs a message a second to every manager. */
 const subscriptionsMax = 1_000;
-/** LB2: half of the connection's window of four streams' worth (edges/grpc/http2/protocol.ts) stays for the session. */
+/** LB2: half of the connection's window of four streams (edges/grpc/http2/protocol.ts) stays for the session. */
 export const stalledStreamsMax = 2;
-/** A stream counts as standing still after so many milliseconds without room. */
+/** A stream counts as stalled after this time without space, in milliseconds. */
 const stalledMs = 2_000;
-/** How long a home may take to answer a delivery, in milliseconds; it answers at once. */
+/** Timeout of a delivery to a home, in milliseconds; homes answer at once. */
 const deliveryTimeoutMs = 2_000;
 
 export interface LogBroker extends Running {
@@ -63,11 +63,11 @@ class Broker implements LogBroker {
   readonly logs: ServiceHandlers<typeof LogsLines>;
   readonly #env: Environment;
   readonly #ids;
-  /** Tells what this process holds from what an earlier life of the manager did. */
+  /** Distinguishes the holdings of this process from those of an earlier one. */
   readonly #life: string;
   readonly #holder: LogHolder;
   readonly #homes = new Map<string, LogHome>();
-  /** By node; each by its subscription. */
+  /** By node; each with its subscription. */
   readonly #outlets = new Map<string, Map<LogOutlet, string>>();
   readonly #stops: readonly (() => void)[];
   readonly #gauge;
@@ -79,7 +79,10 @@ class Broker implements LogBroker {
     this.#ids = env.random.fork("log-broker");
     const { bus, managerId, telemetry } = env;
     this.#gauge = telemetry.metrics.gauge("muster_log_subscriptions", "Log subscriptions that this manager serves.");
-    this.#cut = telemetry.metrics.counter("muster_log_cut_total", "Followers that were cut because they did not read.");
+    this.#cut = telemetry.metrics.counter(
+      "muster_log_cut_total",
+      "Followers that were cut off because they did not read.",
+    );
     this.#life = newId(this.#ids);
     this.#holder = new LogHolder(env, {
       life: this.#life,
@@ -127,13 +130,13 @@ class Broker implements LogBroker {
     const problem = selectorProblem(request.selector);
     if (problem !== null) throw new RpcError(Status.INVALID_ARGUMENT, problem);
     const options = request.options ?? LogSubscriptionOptions.create({});
-    // Engines refuse it, each in its own log: nobody would be told.
+    // Engines refuse it, but only in their own logs.
     if (options.tail > 0) {
       const text = "log tail must be 0 for all lines, or -(n+1) for the last n";
       throw new RpcError(Status.INVALID_ARGUMENT, text);
     }
     if (this.#homes.size >= subscriptionsMax) {
-      const text = `this manager serves ${subscriptionsMax} log subscriptions already`;
+      const text = `this manager already serves ${subscriptionsMax} log subscriptions`;
       throw new RpcError(Status.RESOURCE_EXHAUSTED, text);
     }
     const home = new LogHome(this.#env, {
@@ -205,7 +208,7 @@ class Broker implements LogBroker {
       }
     } finally {
       if (outlet !== null && subscriptionId !== null) {
-        // A stream that just ends has said all, as SwarmKit sees it; one that breaks has not.
+        // A stream that ends is complete, as in SwarmKit; one that breaks is not.
         const isWhole = isClosed || !call.signal.aborted;
         await outlet.end(isWhole ? "" : disconnected(nodeId));
         this.#closeOutlet(nodeId, outlet);

@@ -1,8 +1,8 @@
 /**
- * The nodes that listen for log subscriptions at this manager, and the subscriptions that it has heard of, whichever manager
- * is their home. Tells nodes what is asked of them, and homes what became of that.
+ * The nodes that listen for log subscriptions at this manager, and the subscriptions of all homes that it has heard of. Sends
+ * nodes their requests, and homes the results.
  *
- * HD1: a node is told of a subscription once for each stream that it listens on, and only where its session is.
+ * HD1: a node gets a subscription once for each stream on which it listens, and only where its session is.
  * HD2: a subscription of which nothing is heard for `forgetMs` is over: its home has died.
  */
 import {
@@ -17,10 +17,10 @@ import type { Sink, CallSignal } from "../../runtime/rpc.ts";
 import type { TimerHandle } from "../../runtime/ports.ts";
 import type { Environment } from "../environment.ts";
 
-/** Longer than a home takes to give up a silent manager, in milliseconds: its nodes' ends still find it. */
+/** Longer than a home waits for a silent manager, in milliseconds, so that its nodes' ends still find it. */
 export const forgetMs = 5_000;
 const sweepMs = 1_000;
-/** A node that does not read what it is asked: its stream ends, and with it the session of a node that is no more. */
+/** Maximum unread bytes of a listener; beyond it, its stream ends, and with it the session of a dead node. */
 const listenerBytesMax = 1024 * 1024;
 
 interface Listener {
@@ -29,7 +29,7 @@ interface Listener {
   readonly told: Map<string, Told>;
 }
 
-/** Of one subscription: which attempt the node was told of, and whether also of its end. */
+/** A node's state in one subscription: the attempt sent to it, and whether its end was sent. */
 interface Told {
   readonly attempt: number;
   isClosed: boolean;
@@ -43,13 +43,13 @@ interface Known {
 }
 
 export interface HolderOptions {
-  /** Names this life of the manager. */
+  /** Identifies this process of the manager. */
   readonly life: string;
-  /** Carries a holding to the home. */
+  /** Sends a holding to the home. */
   readonly report: (home: string, holding: LogHolding) => void;
-  /** Whether what the node has published for it is still on its way: its end will say what there is to say. */
+  /** Whether the node's output for it is still in transit: its end will report the result. */
   readonly isPublishing: (nodeId: string, subscriptionId: string) => boolean;
-  /** Nothing more is wanted of it. */
+  /** Called when the subscription is forgotten. */
   readonly onForgotten: (subscriptionId: string) => void;
 }
 
@@ -70,7 +70,7 @@ export class LogHolder {
     );
   }
 
-  /** A second stream of a node takes the place of the first, which a lost connection may have left. */
+  /** A second stream of a node replaces the first, which may belong to a lost connection. */
   listen(nodeId: string, sink: Sink<SubscriptionMessage>, signal: CallSignal): void {
     const before = this.#listeners.get(nodeId);
     if (before !== undefined) this.#left(before);
@@ -121,12 +121,12 @@ export class LogHolder {
     return this.#known.get(subscriptionId)?.announcement.home ?? null;
   }
 
-  /** Which attempt the node was told of; null when it was not. */
+  /** The attempt sent to the node; null when none was. */
   attemptOf(nodeId: string, subscriptionId: string): number | null {
     return this.#listeners.get(nodeId)?.told.get(subscriptionId)?.attempt ?? null;
   }
 
-  /** What the node published for it has ended. */
+  /** To be called when the node's output for it has ended. */
   over(nodeId: string, subscriptionId: string, attempt: number): void {
     this.#known.get(subscriptionId)?.over.set(nodeId, attempt);
   }
@@ -138,7 +138,7 @@ export class LogHolder {
     this.#known.clear();
   }
 
-  /** Tells the node what is new to it. True when it is on it. HD1 */
+  /** Sends the node a new attempt. True when the node has it. HD1 */
   #holds(id: string, known: Known, ask: LogAsk): boolean {
     const listener = this.#listeners.get(ask.nodeId);
     if (listener === undefined || !this.#isHere(ask.nodeId)) return false;
@@ -150,10 +150,10 @@ export class LogHolder {
     if (told !== undefined && told.attempt >= ask.attempt) return told.attempt === ask.attempt;
     if (ask.holder !== "" && ask.holder !== this.#options.life) return false;
     if ((known.over.get(ask.nodeId) ?? 0) >= ask.attempt) return false;
-    // What it was told before no longer counts: it begins anew.
+    // An earlier attempt no longer counts: the node starts again.
     if (told?.isClosed === false) this.#close(listener, id, known);
     listener.told.set(id, { attempt: ask.attempt, isClosed: false });
-    // What came before the node was lost is not asked for again, and what came meanwhile is not counted against the tail.
+    // Output received before the node was lost is not requested again, and output since then does not count against the tail.
     const again = ask.since === null ? {} : { since: ask.since, tail: 0 };
     const message = messageOf(id, known);
     const options = LogSubscriptionOptions.patch(message.options ?? LogSubscriptionOptions.create({}), again);
@@ -167,7 +167,9 @@ export class LogHolder {
     this.#tell(listener, SubscriptionMessage.patch(messageOf(id, known), { close: true }));
   }
 
-  /** It was told, and its session has moved elsewhere since; or it was told elsewhere, and its session has moved here. */
+  /**
+   * The attempt was sent here, and the session has moved elsewhere; or it was sent elsewhere, and the session has moved here.
+   */
   #isLost({ nodeId, told }: Listener, id: string, { attempt, holder }: LogAsk): boolean {
     if (told.get(id)?.attempt === attempt) return !this.#options.isPublishing(nodeId, id);
     return holder !== "" && holder !== this.#options.life && this.#isHere(nodeId);

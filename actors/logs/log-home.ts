@@ -1,9 +1,9 @@
 /**
- * One log subscription at the manager that took it: hosts its chart, watches what it selects, and passes on what nodes
- * send. Whoever delivers is told at once whether there is room; nothing waits here but what the follower's own stream holds.
+ * One log subscription at its home: hosts its chart, watches its selection, and forwards the nodes' output. A delivery is
+ * answered at once with whether there is space; nothing is queued here beyond the follower's own stream.
  *
  * LH1: at most `followerBytesMax` and one batch wait for a follower.
- * LH2: a line is passed on once, also when its node was asked again after it had been lost.
+ * LH2: a line is forwarded once, even if its node was asked again after it was lost.
  */
 import {
   logSubscriptionMachine,
@@ -33,28 +33,28 @@ import type { Environment } from "../environment.ts";
 import { hosted } from "../hosted.ts";
 import type { Fate } from "./log-outlet.ts";
 
-/** What may wait for a follower, in bytes: a few round trips' worth at 100 MB/s. */
+/** Maximum unread bytes of a follower: a few round trips at 100 MB/s. */
 export const followerBytesMax = 4 * 1024 * 1024;
-/** A follower that has had no room for so long, in milliseconds, is cut: longer than a person pauses a terminal to read. */
+/** A follower without space for this long, in milliseconds, is cut off: longer than a person pauses a terminal to read. */
 export const followerStalledMsMax = 120_000;
-/** Tasks come in crowds: the selection is looked up once for all that came in this time, in milliseconds. */
+/** Tasks change in bursts: the selection is computed once for all changes within this time, in milliseconds. */
 const selectionMs = 100;
-/** Of how many of nodes' streams the last delivery is remembered: more than a follower sees while one message is on its way. */
+/** Number of node streams whose last delivery is remembered: more than a follower sees while one message is in transit. */
 const streamsMax = 10_000;
-/** Of how many outputs the last time is remembered, before those of tasks that are gone are dropped. */
+/** Number of outputs whose last time is remembered, before those of removed tasks are dropped. */
 const lastTimesMax = 4_096;
 
-/** Marks the messages that are ours, not a task's. */
+/** Marks messages of Muster itself, as opposed to a task's output. */
 export const noticeAttribute = "muster.notice";
 
-/** When the last line of one output was written, as far as lines say it. */
+/** Time of the last line of one output, according to its lines. */
 interface LastTime {
   context: LineContext;
   readonly stream: number;
   seconds: number | null;
   nanos: number;
   streamId: string;
-  /** The same when this stream began or went on: what it tells again is not later. Lines of one time are several. */
+  /** The same when this stream started or resumed: repeated lines are not later. Several lines may have the same time. */
   before: { readonly seconds: number; readonly nanos: number } | null;
 }
 
@@ -63,7 +63,7 @@ export interface HomeOptions {
   readonly selector: LogSelector;
   readonly options: LogSubscriptionOptions;
   readonly sink: Sink<LogLines>;
-  /** Tells all managers; `asks` are the nodes that are not over. */
+  /** Publishes to all managers; `asks` are the nodes that are not over. */
   readonly announce: (home: LogHome, asks: readonly LogAsk[], close: boolean) => void;
   readonly onEnded: (home: LogHome, end: LogEnd) => void;
 }
@@ -79,7 +79,7 @@ export class LogHome {
   readonly #actor: HostedActor<typeof logSubscriptionMachine>;
   readonly #watching: Subscription | null = null;
   readonly #taken = new Map<string, number>();
-  /** By node, task and stream: when the last line was written. For followers alone. LH2 */
+  /** Time of the last line by node, task and stream. Only for followers. LH2 */
   readonly #lastTimes = new Map<string, Map<string, LastTime>>();
   readonly #bytes;
   #selecting: TimerHandle | null = null;
@@ -94,7 +94,7 @@ export class LogHome {
     this.options = home.options;
     this.#bytes = env.telemetry.metrics.counter(
       "muster_log_bytes_total",
-      "Bytes of task output that were passed on to who subscribed, with what says whose and when each line is.",
+      "Bytes of task output sent to subscribers, including each line's source and time.",
     );
     const { follow } = home.options;
     this.#actor = machine.start(
@@ -112,7 +112,7 @@ export class LogHome {
     if (follow) this.#watching = env.store.watch((commit) => this.#onCommit(commit));
   }
 
-  /** Called once it is registered: what is announced may be answered at once. */
+  /** To be called once it is registered: an announcement may be answered at once. */
   begin(): void {
     this.#select();
   }
@@ -132,7 +132,7 @@ export class LogHome {
     const node = this.#actor.actor.getSnapshot().context.nodes[nodeId];
     if (node === undefined || node.attempt !== attempt || node.phase === "ended" || node.phase === "lost")
       return "gone";
-    // What it publishes tells sooner than its manager's answer that it is held; of two managers the first counts.
+    // Its output may arrive before its manager's answer that it holds the subscription; the first of two managers counts.
     if (node.holder === "") this.held([{ nodeId, attempt }], holder);
     else if (node.holder !== holder) return "gone";
     const isFull = this.#home.sink.bufferedBytes() > followerBytesMax;
@@ -143,11 +143,11 @@ export class LogHome {
     this.#fullSince = null;
     if (number <= (this.#taken.get(streamId) ?? 0)) return "taken";
     this.#taken.set(streamId, number);
-    // A repeated message of a stream that is long over must not look new, but it need not be known for ever.
+    // A repeated message of a stream that ended long ago must not look new, but need not be remembered forever.
     if (this.#taken.size > streamsMax) this.#taken.delete(this.#taken.keys().next().value ?? "");
     if (lines.length > 0) this.#pass(nodeId, streamId, lines as LogLines);
     if (!end) return "taken";
-    if (slow) this.send({ type: "follower.stalled", limit: "nodes wait for it with all that their connections hold" });
+    if (slow) this.send({ type: "follower.stalled", limit: "nodes are waiting for it with full connections" });
     else this.send({ type: "node.ended", nodeId, attempt, error });
     return "taken";
   }
@@ -160,8 +160,8 @@ export class LogHome {
   }
 
   /**
-   * LH2: an engine that is asked again tells its tasks' output again, from the time that the ask names; so does a node that
-   * heard the same ask in two sessions, in two streams at once.
+   * LH2: an engine that is asked again repeats its tasks' output from the requested time; so does a node that received the same
+   *      request in two sessions, in two streams at once.
    */
   #onlyNew(nodeId: string, streamId: string, lines: LogLines): LogLines {
     let times = this.#lastTimes.get(nodeId);
@@ -205,7 +205,7 @@ export class LogHome {
       asks.push(LogAsk.create({ nodeId, attempt, holder, since: attempt === 1 ? null : this.#since(nodeId) }));
     }
     const { clock } = this.#env;
-    // Not from within the transition: an answer of this process would come before it is over.
+    // Deferred out of the transition: an answer of this process would come before it is over.
     clock.soon(() => {
       if (this.#isEnded) return;
       this.#home.announce(this, asks, close);
@@ -214,7 +214,7 @@ export class LogHome {
     });
   }
 
-  /** The earliest of the last times: what was written before has come. */
+  /** The earliest of the last times: everything written before has arrived. */
   #since(nodeId: string): Timestamp | null {
     let first: LastTime | null = null;
     for (const time of this.#lastTimes.get(nodeId)?.values() ?? [])
@@ -283,7 +283,7 @@ function failureOf(end: LogEnd): RpcError | null {
     case "left":
       return null;
     case "incomplete":
-      // The code that grpc-go gives to SwarmKit's plain error.
+      // The code that grpc-go uses for SwarmKit's plain error.
       return new RpcError(Status.UNKNOWN, end.warning);
     case "stalled":
       return new RpcError(Status.RESOURCE_EXHAUSTED, `the follower reads too slowly: ${end.limit}`);

@@ -1,26 +1,27 @@
 /**
- * What one node publishes for one subscription, on its way to the subscription's home: batches, one at a time, each
- * repeated until its fate is known. Runs beside the statecharts: output is bytes.
+ * Sends one node's output for one subscription to the subscription's home: in batches, one at a time, each repeated until its
+ * outcome is certain. Bypasses the statecharts: output is bytes.
  *
- * Stages: open → ending (its end is on the way) → over.
+ * Stages: open → ending (its end is in transit) → over.
  *
- * LO1: lines keep their order, and each is taken at most once, whatever the bus loses or repeats.
- * LO2: at most `batchBytesMax` wait beside a batch under way; whoever pushes more waits, and so does the node (flow control).
+ * LO1: lines keep their order, and each is accepted at most once, whatever the bus loses or repeats.
+ * LO2: at most `batchBytesMax` wait besides the current batch; a caller that pushes more waits, and so does the node (flow
+ *      control).
  */
 import { linesWithin } from "../../machines/logs/log-publish.ts";
 import { LogDelivery, LogDeliveryAnswer_Verdict as Verdict } from "../../proto/gen/messages.ts";
 import { joinedLines, type LogLines } from "../../proto/log-lines.ts";
 import type { Clock } from "../../runtime/ports.ts";
 
-/** A quarter of NATS's default `max_payload`: room for headers, and 1 GB/s at 0.26 ms a request. */
+/** A quarter of NATS's default `max_payload`: leaves space for headers, and allows 1 GB/s at 0.26 ms a request. */
 const batchBytesMax = 256 * 1024;
-/** Between two questions whether a follower has read: twice as long each time. In milliseconds. */
+/** Interval of probing whether a follower has read, doubled each time, in milliseconds. */
 const probeMsMin = 10;
 const probeMsMax = 500;
-/** After a delivery whose fate is unknown. */
+/** Delay after a delivery with an unknown outcome, in milliseconds. */
 const unsureMs = 200;
 
-/** `unsure`: it may have been taken; the same again is harmless. */
+/** `unsure`: it may have been accepted; repeating it is harmless. */
 export type Fate = "taken" | "full" | "gone" | "unsure";
 
 export const fateOf: Readonly<Record<Verdict, Fate>> = {
@@ -37,7 +38,7 @@ export interface OutletOptions {
   readonly holder: string;
   readonly streamId: string;
   readonly deliver: (delivery: LogDelivery) => Fate | Promise<Fate>;
-  /** The follower has not read for a while: asked again at each probe. */
+  /** Called at each probe while the follower does not read. */
   readonly onStalled: (outlet: LogOutlet) => void;
 }
 
@@ -52,7 +53,7 @@ export class LogOutlet {
   #room: (() => void) | null = null;
   #isGone = false;
   #isCut = false;
-  /** Since when the follower has had no room; null while it has. Milliseconds since the epoch. */
+  /** When the follower ran out of space; null while it has space. Milliseconds since the epoch. */
   stalledSince: number | null = null;
 
   constructor(options: OutletOptions) {
@@ -67,7 +68,7 @@ export class LogOutlet {
     return this.#isGone || this.#isCut;
   }
 
-  /** Null when more may come at once; otherwise resolves when it may. LO2 */
+  /** Null when more may be pushed at once; otherwise resolves when it may. LO2 */
   push(lines: LogLines): Promise<void> | null {
     if (this.isGone || lines.length === 0) return null;
     this.#pending.push(...linesWithin(lines, batchBytesMax));
@@ -77,7 +78,10 @@ export class LogOutlet {
     return new Promise((resolve) => (this.#room = resolve));
   }
 
-  /** Sends what waits, then the end with why the output is incomplete (empty: it is whole). Never rejects; the first counts. */
+  /**
+   * Sends waiting lines, then the end with why the output is incomplete (empty: complete). Never rejects; the first call
+   * counts.
+   */
   end(error: string): Promise<void> {
     this.#ending ??= this.#end(error);
     return this.#ending;
@@ -91,14 +95,14 @@ export class LogOutlet {
     this.forget();
   }
 
-  /** The follower holds up too much: what waits is dropped, and the home is told. */
+  /** The follower blocks too much: waiting lines are dropped, and the home is notified. */
   cut(): void {
     this.#isCut = true;
     this.#drop();
     void this.end("");
   }
 
-  /** The subscription is no more. */
+  /** The subscription is over. */
   forget(): void {
     this.#isGone = true;
     this.#drop();
@@ -118,7 +122,7 @@ export class LogOutlet {
   }
 
   async #run(): Promise<void> {
-    // Lines that come together leave together.
+    // Lines that arrive together are sent together.
     await new Promise<void>((resolve) => this.#options.clock.soon(resolve));
     while (this.#pending.length > 0 && !this.isGone) {
       const lines = this.#takeBatch();

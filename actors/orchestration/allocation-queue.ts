@@ -1,11 +1,11 @@
-/** What the allocator has to look at, by kind of object. */
+/** The allocator's queues, by kind of object. */
 import { Waiting } from "../../machines/allocation/waiting.ts";
 
-/** In the order in which they get what is free: what tasks stand on before the tasks. */
+/** In the order in which they are allocated: tasks come after what they depend on. */
 export const kinds = ["network", "node", "service", "task"] as const;
 export type Kind = (typeof kinds)[number];
 
-/** Objects of one kind: those to look at, those that wait for room, those whose write is under way. */
+/** Objects of one kind: those due, those waiting for resources, and those being written. */
 export class AllocationQueue {
   readonly due = new Set<string>();
   readonly waiting = new Waiting();
@@ -17,7 +17,7 @@ export class AllocationQueue {
     return true;
   }
 
-  /** Takes what is due out. */
+  /** Removes and yields due objects. */
   *take(most = Number.POSITIVE_INFINITY): Generator<string> {
     let left = most;
     for (const id of this.due) {

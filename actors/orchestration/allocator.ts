@@ -1,7 +1,7 @@
 /**
- * Hosts the allocator: keeps what is held in step with the store, and writes what networks, services, nodes and tasks
- * are given. An object whose write is under way is not looked at until that has settled; then what is stored counts,
- * whoever wrote it.
+ * Hosts the allocator: keeps its bookkeeping in step with the store, and writes the allocations of networks, services, nodes
+ * and tasks. An object that is being written is skipped until that has settled; then the stored object counts, whoever wrote
+ * it.
  */
 import { Allocation, type Plans } from "../../machines/allocation/allocation.ts";
 import { defaultPoolsOf } from "../../machines/allocation/network.ts";
@@ -29,7 +29,7 @@ import type { Environment } from "../environment.ts";
 import { advance, complain, now, roundTasksMax, status, type Part, type Writer } from "./orchestration-part.ts";
 
 export interface AllocatorPart extends Part {
-  /** What the service waits for before its tasks can go on, whether it has any or not. */
+  /** What the service is waiting for before its tasks can continue, whether it has any or not. */
   explain(service: Service): readonly Reason[];
 }
 
@@ -47,7 +47,7 @@ class AllocatorActor implements AllocatorPart {
     node: new AllocationQueue(),
     task: new AllocationQueue(),
   };
-  /** By what has been opened since the last round: how many waited for it then. */
+  /** Number of objects that waited for each cause reopened since the last round. */
   readonly #tried = new Map<Cause, number>();
   readonly #held: Gauge;
   readonly #hosted: HostedActor<typeof allocatorMachine>;
@@ -60,7 +60,7 @@ class AllocatorActor implements AllocatorPart {
     const { store } = env;
     this.#held = env.telemetry.metrics.gauge(
       "muster_allocator_held",
-      "What the cluster has given out, by kind: addresses, subnets, VXLAN ids and published ports.",
+      "Allocated resources by kind: addresses, subnets, VXLAN ids and published ports.",
     );
     this.#allocation = new Allocation({
       network: (idOrName) => store.get("network", idOrName) ?? store.byName("network", idOrName),
@@ -78,7 +78,7 @@ class AllocatorActor implements AllocatorPart {
       `allocator/${env.managerId}`,
       undefined,
     );
-    // What is stored wins, so all of it is claimed before anything is given.
+    // Stored allocations win, so all of them are claimed before anything is allocated.
     for (const network of store.all("network")) this.#allocation.followNetwork(network.id, network);
     for (const service of store.all("service")) this.#allocation.followService(service.id, service);
     for (const task of store.all("task")) this.#allocation.followTask(task.id, task);
@@ -97,14 +97,14 @@ class AllocatorActor implements AllocatorPart {
       Reason.create({
         waitingFor: `its ports and virtual IPs: ${problem}`,
         since: service.meta?.updatedAt ?? null,
-        wokenBy: "a change of the service, or of a network or port that it asks for",
+        wokenBy: "a change of the service, or of a network or port that it requests",
       }),
     ];
   }
 
   stop(): void {
     this.#hosted.stop();
-    // What the next leader has given out is told by that one.
+    // The next leader reports its own allocations.
     this.#tellHeld({ addresses: 0, subnets: 0, vxlanIds: 0, ports: 0 });
   }
 
@@ -177,7 +177,7 @@ class AllocatorActor implements AllocatorPart {
     if (this.#queues[kind].add(id)) this.#hasWork = true;
   }
 
-  /** Only what needs something written is queued, so that most services cost nothing here. */
+  /** Only services that need a write are queued, so most services cost nothing here. */
   #arriveService(service: Service): void {
     if (!this.#allocation.isEndpointAllocated(service)) this.#arrive("service", service.id);
   }
@@ -186,7 +186,7 @@ class AllocatorActor implements AllocatorPart {
     if (observedState(task) === TaskState.NEW && task.desiredState < TaskState.REMOVE) this.#arrive("task", task.id);
   }
 
-  /** What has been freed or added goes to those who have waited longest for it. True when somebody has. */
+  /** Gives freed or added resources to the objects that have waited longest. True when there are any. */
   #wake(): boolean {
     if (!this.#allocation.hasOpened) return false;
     let isWoken = false;
@@ -220,11 +220,11 @@ class AllocatorActor implements AllocatorPart {
     const tasks: Operation[] = [];
     this.#allocateTasks(tasks);
     for (const id of this.#allocation.takeChangedNodes()) this.#queues.node.add(id);
-    // Before the tasks: an engine takes a container into a network only once the node has its address there.
+    // Before the tasks: an engine connects a container to a network only once the node has its address there.
     this.#allocateNodes(operations);
     for (const task of tasks) operations.push(task);
     if (operations.length > 0) this.#writer.write(operations, () => this.#written(operations));
-    // Of those who were let try, some may wait for something else now: there is room for those behind them.
+    // Some of the objects that were retried may wait for another cause now: the next ones can be tried.
     for (const [cause, before] of this.#tried) if (this.#countFor(cause) < before) this.#allocation.reopen(cause);
     this.#tried.clear();
     this.#wake();
@@ -240,7 +240,7 @@ class AllocatorActor implements AllocatorPart {
   #allocateNetworks(operations: Operation[]): void {
     const { store, telemetry } = this.#env;
     const queue = this.#queues.network;
-    // The ingress network has the first subnet and the first VXLAN id of a cluster, as it has in SwarmKit.
+    // The ingress network gets the first subnet and the first VXLAN id of a cluster, as in SwarmKit.
     const due = [...queue.take()].map((id) => store.get("network", id)).filter((network) => network !== undefined);
     due.sort((a, b) => Number(b.spec?.ingress === true) - Number(a.spec?.ingress === true));
     for (const network of due) {
@@ -249,7 +249,7 @@ class AllocatorActor implements AllocatorPart {
       if (decision.kind === "blocked") {
         queue.waiting.put(network.id, causes.subnets);
         if (decision.reason !== told)
-          telemetry.log.warn({ network: network.id, reason: decision.reason }, "a network cannot be allocated");
+          telemetry.log.warn({ network: network.id, reason: decision.reason }, "cannot allocate a network");
       } else queue.waiting.delete(network.id);
       if (decision.kind !== "network") continue;
       queue.writing.add(network.id);
@@ -312,7 +312,7 @@ class AllocatorActor implements AllocatorPart {
           break;
         }
         case "unwanted":
-          // The reaper ends it.
+          // The reaper removes it.
           break;
         case "blocked":
           this.#block(task, decision, time, operations);
@@ -327,14 +327,14 @@ class AllocatorActor implements AllocatorPart {
       operations.push(complain(task, "waiting for the allocator", reason, time));
   }
 
-  /** What is stored counts, whoever wrote it. */
+  /** Continues from the stored objects, whoever wrote them. */
   #written(operations: readonly Operation[]): void {
     const { store } = this.#env;
     const { network, node, service, task } = this.#queues;
     for (const operation of operations) {
       if (operation.task !== null) {
         const { id } = operation.task;
-        // Not one that was only told why it waits.
+        // Skips writes that only explain why the task waits.
         if (!task.writing.delete(id)) continue;
         const stored = store.get("task", id);
         this.#allocation.followTask(id, stored ?? null);
@@ -368,7 +368,7 @@ function isSameHeld(a: Allocation["held"], b: Allocation["held"]): boolean {
   return heldKinds.every((kind) => a[kind] === b[kind]);
 }
 
-/** Whether the task holds other addresses than it did, or elsewhere. */
+/** Whether the task's addresses or node have changed. */
 function holdsOtherwise(old: Task | null, task: Task): boolean {
   if (task.networks.length === 0 && (old === null || old.networks.length === 0)) return false;
   return (

@@ -1,8 +1,8 @@
-/** What an orchestrator has to look at: the places of its service (slots or nodes) that were touched, and when something is due. */
+/** What an orchestrator has to check: the touched places of its service (slots or nodes), and the next due time. */
 export class Attention<Place> {
-  /** Null: all of them. */
+  /** Null: all places. */
   #places: Set<Place> | null = null;
-  /** In milliseconds since the epoch; null: nothing is due by itself. */
+  /** In milliseconds since the epoch; null: no due time. */
   #dueMs: number | null = null;
 
   add(place: Place): void {
@@ -13,7 +13,7 @@ export class Attention<Place> {
     this.#places = null;
   }
 
-  /** What is to be looked at now; null: all places. */
+  /** The places to check now; null: all places. */
   take(nowMs: number): ReadonlySet<Place> | null {
     const isDue = this.#dueMs !== null && this.#dueMs <= nowMs;
     const places = isDue ? null : this.#places;
@@ -21,7 +21,10 @@ export class Attention<Place> {
     return places;
   }
 
-  /** `lookAgainMs`: what the decision on `places` waits for; what the others do is still to come. Answers milliseconds from now; -1: nothing is due. */
+  /**
+   * `lookAgainMs`: when the decision on `places` is due again; other places keep their due time. Returns milliseconds from now;
+   * -1: nothing is due.
+   */
   waitUntil(lookAgainMs: number | null, places: ReadonlySet<Place> | null, nowMs: number): number {
     const waits = [places === null ? null : this.#dueMs, lookAgainMs].filter((time) => time !== null);
     this.#dueMs = waits.length === 0 ? null : Math.min(...waits);

@@ -1,7 +1,6 @@
 /**
- * Hosts the enforcers: notes the nodes and volumes that changed, and has the tasks that may not stay there rejected. What
- * it decided from a node or a service that has changed again by the time of writing is not written: that change leads to
- * another look.
+ * Hosts the enforcers: tracks changed nodes and volumes, and rejects the tasks that may not stay there. A decision based on a
+ * node or service that has changed again is not written: that change triggers another check.
  */
 import {
   concernsEnforcer,
@@ -34,11 +33,11 @@ export function startEnforcer(env: Environment, writer: Writer): Part {
   const { store } = env;
   const evicted = env.telemetry.metrics.counter(
     "muster_enforcer_evicted_total",
-    "Tasks that were rejected because they may no longer be where they are.",
+    "Tasks rejected because they may no longer stay on their node.",
   );
-  /** Ids of nodes to look at. */
+  /** Ids of nodes to check. */
   const nodes = new Set<string>();
-  /** Ids of tasks with volumes to look at. */
+  /** Ids of tasks with volumes to check. */
   const users = new Set<string>();
   /** Ids of tasks that are being rejected. */
   const writing = new Set<string>();
@@ -81,7 +80,10 @@ export function startEnforcer(env: Environment, writer: Writer): Part {
     const from = observedState(task);
     assert(mayAdvance(from, TaskState.REJECTED, "manager"), `T2: a manager may not reject a task in state ${from}`);
     writing.add(task.id);
-    env.telemetry.log.info({ task: task.id, node: task.nodeId, by: eviction }, "a task may not stay where it is");
+    env.telemetry.log.info(
+      { task: task.id, node: task.nodeId, by: eviction },
+      "rejecting a task that may not stay on its node",
+    );
     const basis: Basis[] = [];
     if (node !== undefined) basis.push(basisOf(Kind.KIND_NODE, node));
     const service = serviceOf(task.serviceId);
@@ -97,7 +99,7 @@ export function startEnforcer(env: Environment, writer: Writer): Part {
         const stored = store.get("task", task.id);
         if (stored === undefined) continue;
         if (observedState(stored) === TaskState.REJECTED) evicted.add();
-        // What was not written is judged again.
+        // A task that was not written is checked again.
         else if (stored.volumes.length > 0) users.add(stored.id);
         if (observedState(stored) <= TaskState.RUNNING) nodes.add(stored.nodeId);
       }
@@ -129,7 +131,7 @@ export function startEnforcer(env: Environment, writer: Writer): Part {
 
   return {
     taskChanged(old, task) {
-      // One that was given its volumes while one of them was drained.
+      // A task may have got its volumes while one of them was being drained.
       if (task === null || task.volumes.length === 0 || old?.volumes === task.volumes) return;
       users.add(task.id);
       hasNews = true;

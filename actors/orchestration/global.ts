@@ -1,6 +1,6 @@
 /**
- * Hosts an orchestrator for each global service. Turns store changes into "look at these nodes" and decisions into
- * operations. What a removed service leaves behind is stopped by `actors/orchestration/replicated.ts`, whatever its mode was.
+ * Hosts an orchestrator for each global service. Turns store changes into nodes to check, and decisions into operations.
+ * `actors/orchestration/replicated.ts` stops the tasks of removed services of any mode.
  */
 import { globalMachine, type GlobalEvent } from "../../machines/orchestration/global.ts";
 import { decideNodes, isSameToPlaces, placesOf, type NodeDecision } from "../../machines/orchestration/global-nodes.ts";
@@ -19,16 +19,16 @@ import { Orchestrators, type Orchestrator } from "./orchestrators.ts";
 
 const chart = hosted(globalMachine, ["gather", "decide"]);
 
-/** A global service's tasks have no slot number; their nodes stand in for it. */
+/** A global service's tasks have no slot number; their node identifies them. */
 const noSlot = 0;
 
 interface GlobalOrchestrator extends Orchestrator {
   readonly currency: Currency;
-  /** By id of a node. */
+  /** By node id. */
   readonly attention: Attention<string>;
 }
 
-/** `turnsOf`: what the rollout of a service says to its nodes. */
+/** `turnsOf`: the turns that a service's rollout gives to its nodes. */
 export function startGlobal(env: Environment, writer: Writer, turnsOf: (service: Service) => Turns): Part {
   const { store } = env;
   const nodeOf = (id: string): Node | undefined => store.get("node", id);

@@ -1,6 +1,6 @@
 /**
- * Hosts an orchestrator for each job. Turns store changes into "look at this job" and decisions into operations. What a
- * removed job leaves behind is stopped by `actors/orchestration/replicated.ts`, whatever its mode was.
+ * Hosts an orchestrator for each job. Turns store changes into checks of the job, and decisions into operations.
+ * `actors/orchestration/replicated.ts` stops the tasks of removed jobs of any mode.
  */
 import { jobMachine, type JobEvent } from "../../machines/orchestration/job.ts";
 import { isSameToPlaces } from "../../machines/orchestration/global-nodes.ts";
@@ -21,7 +21,7 @@ export function startJobs(env: Environment, writer: Writer): Part {
   const { store } = env;
   const expired = env.telemetry.metrics.counter(
     "muster_job_expired_total",
-    "Finished jobs that were removed because their time to live was over.",
+    "Finished jobs removed because their time to live had passed.",
   );
   const nodeOf = (id: string): Node | undefined => store.get("node", id);
   const all = new Orchestrators<JobEvent, Orchestrator>({
@@ -39,7 +39,7 @@ export function startJobs(env: Environment, writer: Writer): Part {
 
   function decide(one: Orchestrator): void {
     const service = store.get("service", one.serviceId);
-    // Its removal is on its way here with the end of the commit.
+    // Its removal arrives with the end of the commit.
     if (service === undefined) return all.send(one, { type: "decision.empty", phase: "stopped", nextMs: -1 });
     const nowMs = env.clock.now();
     const world = { nowMs, nodeOf, nodes: () => store.all("node"), times: env.times };
@@ -60,7 +60,7 @@ export function startJobs(env: Environment, writer: Writer): Part {
     } else write(one, service, { steps, isPartial });
   }
 
-  /** Only as it was when its time was found to be over: an update would begin a new iteration. */
+  /** Conditional on the version that was found expired: an update would start a new iteration. */
   function removal({ id, meta }: Service): Operation {
     return Operation.create({
       remove: Removal.create({ kind: Kind.KIND_SERVICE, id }),
@@ -81,7 +81,7 @@ export function startJobs(env: Environment, writer: Writer): Part {
       const one = all.get((task ?? old)?.serviceId ?? "");
       if (one === undefined) return;
       if (task === null) {
-        // The reaper's deletions change nothing; whatever else deletes a task, a place may be open again.
+        // The reaper's deletions change nothing; any other deletion may reopen a place.
         if (isWanted(old as Task) || isHeld(observedState(old as Task))) all.touch(one);
       } else if (old === null) {
         if (!one.creating.delete(task.id)) all.touch(one);

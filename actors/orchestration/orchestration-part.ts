@@ -1,4 +1,4 @@
-/** What the parts of orchestration have in common: how they hear of changes, and how they have decisions written. */
+/** The interface of the parts of orchestration: how they receive changes and have decisions written. */
 import {
   Kind,
   Operation,
@@ -24,7 +24,10 @@ import { assert } from "../../runtime/assert.ts";
 import type { TimerHandle } from "../../runtime/ports.ts";
 import type { Environment, Running } from "../environment.ts";
 
-/** A part is told of every change of a transaction and then of its end. `old` is null for what is new, the other for what is gone. */
+/**
+ * A part receives every change of a transaction and then its end. `old` is null for a created object, the other for a removed
+ * one.
+ */
 export interface Part extends Running {
   taskChanged?(old: Task | null, task: Task | null): void;
   nodeChanged?(old: Node | null, node: Node | null): void;
@@ -33,23 +36,23 @@ export interface Part extends Running {
   volumeChanged?(old: Volume | null, volume: Volume | null): void;
   clusterChanged?(old: Cluster | null, cluster: Cluster | null): void;
   rolloutChanged?(old: Rollout | null, rollout: Rollout | null): void;
-  /** Slots of a service that a rollout wants tended now; may come at any time. */
+  /** Slots of a service that a rollout wants updated now; may be called at any time. */
   turnsCame?(serviceId: string, slots: readonly string[]): void;
   commitEnded(): void;
 }
 
-/** Most tasks that one round of a part deals with: some 4 ms in which heartbeats wait. */
+/** Maximum tasks per round of a part: about 4 ms in which heartbeats wait. */
 export const roundTasksMax = 300;
 
-/** Most operations of one proposal, and most steps turned into operations in one go: some 6 ms; fewer cost a tenth of the CPU more. */
+/** Maximum operations per proposal, and steps turned into operations at once: about 6 ms; fewer cost a tenth more CPU. */
 const proposalOperationsMax = 500;
-/** Proposals of one leader's orchestration under way at once; the others wait here. */
+/** Maximum pending proposals of one leader's orchestration; the others wait here. */
 const proposalsInFlightMax = 4;
-/** How long a proposal looks for the ledger, in milliseconds; it is this process's own, so only the log can hold it up. */
+/** Timeout of proposals to the ledger, in milliseconds; the ledger is in this process, so only the log can delay it. */
 const proposalTimeoutMs = 10_000;
-/** Before a proposal without an answer is sent again, in milliseconds. */
+/** Delay before an unanswered proposal is sent again, in milliseconds. */
 const retryMs = 200;
-/** Before what the ledger refused for good is decided anew, in milliseconds. */
+/** Delay before a permanently refused decision is made again, in milliseconds. */
 const refusalPauseMs = 1_000;
 
 interface Chunk {
@@ -58,7 +61,7 @@ interface Chunk {
   settled(): void;
 }
 
-/** What waits to be written, of all parts in one order. */
+/** Decisions waiting to be written, of all parts in one order. */
 interface Lane {
   readonly queue: Chunk[];
   readonly timers: Set<TimerHandle>;
@@ -67,11 +70,11 @@ interface Lane {
 }
 
 /**
- * Has decisions written, in chunks.
+ * Writes decisions in chunks.
  *
- * W1: a decision whose fate is not known is sent again as it was, not made anew: its tasks have their ids already, so it
- *     cannot create them twice.
- * W2: what follows the end of a slot's task stands in one proposal with that end.
+ * W1: a decision with an unknown outcome is sent again unchanged, not decided again: its tasks already have their ids, so they
+ *     cannot be created twice.
+ * W2: the end of a slot's task and its successor are in the same proposal.
  */
 export class Writer implements Running {
   readonly #env: Environment;
@@ -84,12 +87,15 @@ export class Writer implements Running {
     this.#lane = lane ?? { queue: [], timers: new Set(), inFlight: 0, isStopped: false };
   }
 
-  /** For a part that writes under its own name, in one order with the others. */
+  /** A writer for a part with its own origin, in one order with the others. */
   as(origin: Origin): Writer {
     return new Writer(this.#env, origin, this.#lane);
   }
 
-  /** `settled` is called once everything is in the own replica or was refused, and not after `stop`. At least one operation. */
+  /**
+   * `settled` is called once everything is in the own replica or was refused, but not after `stop`. Requires at least one
+   * operation.
+   */
   write(operations: readonly Operation[], settled: () => void): void {
     let open = 0;
     const chunkSettled = (): void => {
@@ -111,8 +117,8 @@ export class Writer implements Running {
   }
 
   /**
-   * As `write`, for a decision that may be large: its steps become operations a part at a time, and what else waits for
-   * this process has its turn in between. `operationOf` is not called after `stop`.
+   * Like `write`, for a decision that may be large: its steps become operations in parts, so that other work of this process
+   * gets its turn. `operationOf` is not called after `stop`.
    */
   writeSteps<Step extends { readonly kind: string }>(
     steps: readonly Step[],
@@ -166,7 +172,7 @@ export class Writer implements Running {
         case "refused":
           telemetry.log.error(
             { code: outcome.code, reason: outcome.message },
-            "the ledger refused an orchestration decision",
+            "the ledger refused a decision of the orchestration",
           );
           this.#later(refusalPauseMs, () => this.#finish(chunk));
           return;
@@ -191,7 +197,7 @@ export class Writer implements Running {
   }
 }
 
-/** Where the list may be cut, at most `most` from `from`: never between a patch and a creation that follows it (W2). */
+/** Where the list may be split, at most `most` from `from`: never between a patch and the creation that follows it (W2). */
 function cutAfter<One>(list: readonly One[], from: number, most: number, isCreation: (one: One) => boolean): number {
   let to = Math.min(list.length, from + most);
   if (to === list.length) return to;
@@ -199,24 +205,24 @@ function cutAfter<One>(list: readonly One[], from: number, most: number, isCreat
   return to;
 }
 
-/** The present time as a message. */
+/** The current time as a message. */
 export function now(env: Environment): Timestamp {
   return timestampOf(env.clock.now());
 }
 
-/** A status that many tasks of one round share. */
+/** A status shared by many tasks of one round. */
 export function status(state: TaskState, message: string, timestamp: Timestamp): TaskStatus {
   return TaskStatus.create({ state, message, timestamp });
 }
 
-/** Moves a task, which `by` must be allowed to (T2). */
+/** Moves a task to another state, which `by` must be allowed to do (T2). */
 export function advance(task: Task, by: TaskMover, next: TaskStatus, fields: Partial<TaskPatch> = {}): Operation {
   const from = observedState(task);
   assert(mayAdvance(from, next.state, by), `T2: the ${by} may not move a task from ${from} to ${next.state}`);
   return Operation.create({ task: TaskPatch.create({ id: task.id, status: next, ...fields }) });
 }
 
-/** Says in a task's status why it goes no further; its state stays. */
+/** Records in a task's status why it makes no progress; its state stays. */
 export function complain(task: Task, message: string, err: string, timestamp: Timestamp): Operation {
   const next = TaskStatus.create({ state: observedState(task), message, err, timestamp });
   return Operation.create({ task: TaskPatch.create({ id: task.id, status: next }) });
@@ -230,7 +236,7 @@ export function deletion(task: Task): Operation {
   return Operation.create({ remove: Removal.create({ kind: Kind.KIND_TASK, id: task.id }) });
 }
 
-/** Names a slot in maps; a global service's slot is its node. */
+/** The key of a slot in maps; a global service's slot is its node. */
 export function slotKey(task: Task): string {
   return isNodeBound(task) ? `${task.serviceId}@${task.nodeId}` : `${task.serviceId}#${task.slot}`;
 }

@@ -1,9 +1,9 @@
 /**
- * Carries the trace of a change of a service to the tasks that the change leads to, at the one place that all decisions of
- * the orchestration go through: its proposer. The orchestration itself knows nothing of traces.
+ * Passes the trace of a service's change on to the tasks that it causes, in the proposer, through which all decisions of the
+ * orchestration go. The orchestration itself knows nothing of traces.
  *
- * X3: a task carries the trace of the newest traced change of its service. When another manager begins to lead, what it
- *     has not seen changing is not traced.
+ * X3: a task has the trace of the newest traced change of its service. After a change of leader, changes that the new leader
+ *     has not seen are not traced.
  */
 import type { Span } from "@opentelemetry/api";
 import { Annotations, Operation, Origin, StoreObject, Task } from "../../proto/gen/messages.ts";
@@ -12,13 +12,13 @@ import { traceparentLabel, traceparentOf } from "../../runtime/telemetry/tracing
 import type { Environment, Running } from "../environment.ts";
 import { continueSpan, endSpan } from "../tracing.ts";
 
-/** Spans for one proposal; of a proposal with tasks of more traces the others have none, but still their context. */
+/** Maximum spans per proposal; tasks of further traces get no span, but still their context. */
 const spansMax = 32;
-/** Traces of services that are remembered; the oldest is forgotten first. */
+/** Maximum services whose trace is remembered; the oldest is dropped first. */
 const servicesMax = 10_000;
 
 export interface TracedOrchestration extends Running {
-  /** For the orchestration: with a proposer that passes the trace on. */
+  /** The orchestration's environment, with a proposer that passes the trace on. */
   readonly environment: Environment;
 }
 
@@ -34,7 +34,7 @@ export function traceOrchestration(env: Environment): TracedOrchestration {
   };
 }
 
-/** The trace that a task carries; empty when it carries none. */
+/** A task's trace; empty when it has none. */
 export function traceparentOfTask(task: Task): string {
   return task.annotations?.labels[traceparentLabel] ?? "";
 }
@@ -46,7 +46,7 @@ function noteServices(services: Map<string, string>, { causes, changes }: Commit
     for (; at < end; at += 1) {
       const change = changes[at];
       if (change?.table !== "service") continue;
-      // What the system itself notes down in a service asks for nothing.
+      // Skips what the system itself records in a service: it is not a request.
       if (cause.origin !== Origin.ORIGIN_UNKNOWN && change.action !== "remove" && cause.traceparent === "") continue;
       services.delete(change.object.id);
       if (change.action !== "remove" && cause.traceparent !== "") services.set(change.object.id, cause.traceparent);
@@ -58,10 +58,10 @@ function noteServices(services: Map<string, string>, { causes, changes }: Commit
   }
 }
 
-/** What of one proposal belongs to one trace. */
+/** The part of one proposal that belongs to one trace. */
 interface Part {
   readonly span: Span | null;
-  /** Context that new tasks carry on. */
+  /** Context for new tasks. */
   readonly traceparent: string;
   tasks: number;
 }

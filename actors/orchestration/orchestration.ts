@@ -1,7 +1,7 @@
 /**
- * Everything between a service and its running tasks, on the leader: replicated orchestrators, restart supervisor,
- * allocator, scheduler, reaper. All but the scheduler share one watch of the store and one writer. Nothing is remembered
- * from one leader to the next: each part reads on start what it has to go on with.
+ * Everything between a service and its running tasks, on the leader: orchestrators, restart supervisor, allocator, scheduler,
+ * reaper. All but the scheduler share one watch of the store and one writer. Nothing is carried over from one leader to the
+ * next: each part reads its state from the store on start.
  */
 import { explainGlobal } from "../../machines/explain/explain-global.ts";
 import { readScheduleStatus } from "../../machines/orchestration/jobs/runs.ts";
@@ -37,14 +37,14 @@ import { answerPlan } from "./service-plan.ts";
 
 export interface Orchestration extends Running {
   explainTask(task: Task): readonly Reason[];
-  /** Empty when there is no such service. */
+  /** Empty when the service does not exist. */
   explainService(id: string): readonly Reason[];
-  /** Throws RpcError for what Control would refuse. */
+  /** Throws RpcError for requests that Control would refuse. */
   planService(request: PlanServiceRequest): PlanServiceResponse;
   planRebalance(request: PlanRebalanceRequest): PlanRebalanceResponse;
 }
 
-/** For the leader only, once its replica has caught up: two at once would both decide. */
+/** For the leader only, after its replica has caught up: two instances would both decide. */
 export function startOrchestration(env: Environment): Orchestration {
   const { store } = env;
   const writer = new Writer(env);
@@ -54,7 +54,7 @@ export function startOrchestration(env: Environment): Orchestration {
   });
   const allocator = startAllocator(env, writer.as(Origin.ORIGIN_ALLOCATOR));
   const parts: readonly Part[] = [
-    // First: whoever tends a slot after a commit asks whose turn it is.
+    // First, because orchestrators that check a slot after a commit ask for its turn.
     rollouts,
     startReplicated(env, writer, rollouts.turnsOf),
     startGlobal(env, writer.as(Origin.ORIGIN_GLOBAL), rollouts.turnsOf),

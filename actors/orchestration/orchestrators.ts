@@ -1,9 +1,9 @@
 /**
- * The orchestrators of one kind, an actor for each service: gathers what a commit touches and tells each actor once, at its
- * end; has their decisions written; ends those whose service is gone.
+ * The orchestrators of one kind, one actor per service: collects what a commit touches and notifies each actor once, at its
+ * end; writes their decisions; stops those whose service was removed.
  *
- * O4: a task that a decision made is known here by its id until the store shows it, so that its own coming is no news; what
- *     of a decision did not come to be is decided anew.
+ * O4: a task created by a decision is recorded here by its id until the store has it, so that its own arrival is not a change;
+ *     parts of a decision that did not happen are decided again.
  */
 import { Operation, StoreObject, type Task, type TaskState } from "../../proto/gen/messages.ts";
 import type { Host } from "../../runtime/host.ts";
@@ -13,7 +13,7 @@ import type { Environment } from "../environment.ts";
 import type { Owner } from "../hosted.ts";
 import { desire, type Writer } from "./orchestration-part.ts";
 
-/** What every orchestrator's chart understands. */
+/** Events common to all orchestrators' charts. */
 type CommonEvent = { readonly type: "round.due" } | { readonly type: "decision.written" };
 
 interface Listener<Event> {
@@ -31,24 +31,24 @@ interface CreateStep {
   readonly kind: "create";
 }
 
-/** One service's. Kinds of orchestrators keep more with it. */
+/** The orchestrator of one service; kinds of orchestrators extend it. */
 export interface Orchestrator {
   readonly serviceId: string;
-  /** Ids of tasks that a decision made and the store has not shown yet. */
+  /** Ids of tasks created by a decision that the store does not have yet. */
   readonly creating: Set<string>;
 }
 
 interface Options<Event, One> {
   readonly env: Environment;
   readonly writer: Writer;
-  /** Names the actors and the random numbers. */
+  /** Name of the actors and of their random source. */
   readonly noun: string;
   readonly machine: {
     start(host: Host, id: string, input: { readonly serviceId: string }, owner: Owner): Listener<Event | CommonEvent>;
   };
-  /** Tells an actor that something of its service has changed. */
+  /** Event for an actor whose service has changed. */
   readonly touched: Event;
-  /** The effects beside `gather`. */
+  /** The effects besides `gather`. */
   effects(one: One): Owner["effects"];
 }
 
@@ -57,7 +57,7 @@ export class Orchestrators<Event, One extends Orchestrator> {
   readonly #random: Random;
   readonly #all = new Map<string, One>();
   readonly #actors = new Map<One, Listener<Event | CommonEvent>>();
-  /** To be told at the end of the commit. */
+  /** To be notified at the end of the commit. */
   readonly #touched = new Set<One>();
 
   constructor(options: Options<Event, One>) {
@@ -94,12 +94,12 @@ export class Orchestrators<Event, One extends Orchestrator> {
     this.#touched.add(one);
   }
 
-  /** Does not wait for the end of a commit. */
+  /** Notifies it now, not at the end of the commit. */
   touchNow(one: One): void {
     this.send(one, this.#options.touched);
   }
 
-  /** Its chart has come to its end, or does so with what it has just been sent. */
+  /** To be called when its chart has ended, or ends with the event just sent. */
   forget(one: One): void {
     const actor = this.#actors.get(one);
     this.#all.delete(one.serviceId);
@@ -108,7 +108,9 @@ export class Orchestrators<Event, One extends Orchestrator> {
     this.#options.env.clock.soon(() => actor?.stop());
   }
 
-  /** O4. `taskOf`: the task that a step creates. `onMissing`: told before the actor when not all of it has come to be. */
+  /**
+   * O4. `taskOf`: the task that a step creates. `onMissing`: called before the actor is notified when not everything happened.
+   */
   writeSteps<Step extends DesireStep | CreateStep>(
     one: One,
     { isPartial, steps }: { readonly steps: readonly Step[]; readonly isPartial: boolean },

@@ -1,10 +1,10 @@
-/** A copy of the scheduler's bookkeeping, made from the store: for what is asked beforehand and must not touch the real one. */
+/** A copy of the scheduler's bookkeeping, built from the store: for plans, which must not touch the real one. */
 import { groupKey, NodeSet } from "../../machines/scheduling/node-set.ts";
 import { timeMs } from "../../proto/time.ts";
 import { TaskState } from "../../proto/gen/messages.ts";
 import type { Store } from "../../runtime/store/store.ts";
 
-/** Some 2 µs for each node and task. */
+/** Takes about 2 µs for each node and task. */
 export function placementView(store: Store): NodeSet {
   const nodes = new NodeSet();
   for (const volume of store.all("volume")) nodes.volumes.put(volume);

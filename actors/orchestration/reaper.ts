@@ -1,4 +1,4 @@
-/** Hosts the reaper: notes the slots in which something ended, and deletes what is over. */
+/** Hosts the reaper: tracks the slots in which a task ended, and deletes tasks that are over. */
 import {
   historyLimitDefault,
   isAbandoned,
@@ -24,19 +24,16 @@ import {
 
 export function startReaper(env: Environment, writer: Writer): Part {
   const { store } = env;
-  const reaped = env.telemetry.metrics.counter(
-    "muster_reaper_deleted_total",
-    "Tasks that were deleted because they were over.",
-  );
-  /** By slot: any task of it. */
+  const reaped = env.telemetry.metrics.counter("muster_reaper_deleted_total", "Ended tasks that were deleted.");
+  /** One task of each slot, by slot. */
   const touched = new Map<string, Task>();
-  /** Ids of tasks that are being deleted or ended. */
+  /** Ids of tasks being deleted or ended. */
   const writing = new Set<string>();
   let hasNews = false;
   const hasNode = (id: string): boolean => store.get("node", id) !== undefined;
 
   function touch(task: Task): void {
-    // Slot 0 by node, also that of a replicated job: once its service is gone nothing tells the two apart.
+    // Slot 0 is keyed by node, even for a replicated job: without the service, nothing distinguishes the two.
     touched.set(task.slot === 0 ? `${task.serviceId}@${task.nodeId}` : slotKey(task), task);
     hasNews = true;
   }
@@ -60,7 +57,7 @@ export function startReaper(env: Environment, writer: Writer): Part {
       const service = serviceId === "" ? undefined : store.get("service", serviceId);
       const hasService = service !== undefined;
       const jobIteration = hasService && isJob(service.spec) ? iterationOf(service) : undefined;
-      // Tasks without a service are no history of anything.
+      // Tasks without a service have no history to keep.
       const historyLimit = serviceId === "" ? -1 : limit;
       for (const task of reapable({ tasks, historyLimit, hasService, hasNode, jobIteration })) {
         writing.add(task.id);
@@ -83,7 +80,7 @@ export function startReaper(env: Environment, writer: Writer): Part {
         writing.delete(id);
         const stored = store.get("task", id);
         if (stored === undefined) reaped.add();
-        // What could not be written is still to be done.
+        // A failed write is still to be done.
         else if (remove !== null || isAbandoned(stored)) touch(stored);
       }
       tell();
@@ -114,7 +111,7 @@ export function startReaper(env: Environment, writer: Writer): Part {
       if (task === null) return;
       const state = observedState(task);
       if (old !== null && observedState(old) === state && old.desiredState === task.desiredState) return;
-      // That a successor runs lets go of what it followed.
+      // A running successor releases its predecessor.
       if (!isWanted(task) || isEnded(state) || state === TaskState.RUNNING) touch(task);
     },
 

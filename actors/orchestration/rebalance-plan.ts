@@ -1,4 +1,4 @@
-/** The dry run of rebalancing: the moves that would be made, and what keeps them from being made now. */
+/** The dry run of rebalancing: the moves that would be made, and what blocks them now. */
 import type { LogTimes } from "../../machines/elapsed.ts";
 import { planRounds, type Candidate, type RoundMove } from "../../machines/orchestration/rebalancing/round.ts";
 import type { Hold } from "../../machines/orchestration/rebalancing/hold.ts";
@@ -18,9 +18,9 @@ import {
 import type { Store } from "../../runtime/store/store.ts";
 import { placementView } from "./placement-view.ts";
 
-/** Moves that a dry run shows at most; each costs a few looks at all nodes, some milliseconds in a cluster of a thousand. */
+/** Maximum moves in a dry run; each takes a few passes over all nodes, a few milliseconds in a cluster of a thousand. */
 const shownMovesMax = 100;
-/** Services whose reasons a dry run names at most. */
+/** Maximum services whose reasons a dry run shows. */
 const shownHoldsMax = 50;
 
 export interface DryRun {
@@ -29,10 +29,10 @@ export interface DryRun {
   readonly nowMs: number;
   readonly times: LogTimes;
   readonly phase: string;
-  /** What keeps everything where it is now; null: nothing does. */
+  /** What blocks all moves now; null: nothing. */
   readonly now: Hold | null;
   readonly spent: { readonly spent: number; readonly untilMs: number | null };
-  /** Looked at as if rebalancing were on for them. */
+  /** Checked as if rebalancing were enabled for them. */
   readonly services: readonly Service[];
   readonly judge: (service: Service) => ServiceVerdict;
 }
@@ -68,7 +68,7 @@ export function planMoves({
   if (held > shownHoldsMax) reasons.push(Reason.create({ waitingFor: `${held - shownHoldsMax} more services` }));
   const movesLeft = Math.max(0, settings.windowMovesMax - spent.spent);
   if (movesLeft === 0) {
-    say("", { reason: `the budget of ${settings.windowMovesMax} moves is spent`, untilMs: spent.untilMs });
+    say("", { reason: `the budget of ${settings.windowMovesMax} moves is used up`, untilMs: spent.untilMs });
   }
   const whatIf = new WhatIf(placementView(store), nowMs);
   const roundMax = Math.max(1, settings.roundMovesMax);

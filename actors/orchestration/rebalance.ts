@@ -1,11 +1,11 @@
 /**
- * Hosts the rebalancing chart: keeps what a look needs at hand, looks with the pure decisions of `machines/orchestration/rebalancing/`,
- * and has the moves written. A move is what an update does to a slot, but for the spec, which stays: the old task is
- * desired SHUTDOWN and its successor READY in one transaction, or with start-first the successor comes first and the
- * orchestrator ends the old one when it runs.
+ * Hosts the rebalancing chart: keeps the input of a check at hand, decides with the pure functions of
+ * `machines/orchestration/rebalancing/`, and writes the moves. A move is like an update of a slot with an unchanged spec: the
+ * old task is desired SHUTDOWN and its successor READY in one transaction; with start-first the successor comes first, and the
+ * orchestrator stops the old one when the successor runs.
  *
- * V1: a move replaces exactly the task that was looked at: the transaction holds that task's version, so of a restart, a
- *     scaling or an update in the same moment and a move only one happens.
+ * V1: a move replaces exactly the task that was checked: the transaction is conditional on that task's version, so of a move
+ *     and a simultaneous restart, scaling or update, only one happens.
  */
 import { newTask, taskTemplate } from "../../machines/orchestration/new-task.ts";
 import { rebalanceMachine, type RebalanceEvent } from "../../machines/orchestration/rebalance.ts";
@@ -59,18 +59,18 @@ import { now, type Part } from "./orchestration-part.ts";
 import { placementView } from "./placement-view.ts";
 import { planMoves } from "./rebalance-plan.ts";
 
-/** Before a look, in milliseconds: commits of the same cause come within that. */
+/** Delay before a check, in milliseconds: collects commits with the same cause. */
 const pauseMsMin = 1_000;
-/** A look that took so long is followed by a pause so many times as long: at most a twentieth of the process's time. */
+/** A check is followed by a pause this many times as long: it takes at most a twentieth of the process's time. */
 const pausePerLook = 20;
-/** A net below everything that wakes it, in milliseconds. */
+/** Fallback interval of checks, in milliseconds. */
 const idleLookMs = 3_600_000;
-/** What was found balanced may no longer be when other services have changed; it is looked at again after so many milliseconds. */
+/** A balanced service may become unbalanced when others change; it is checked again after this time, in milliseconds. */
 const staleLookMs = 60_000;
 const proposeTimeoutMs = 5_000;
 
 export interface Rebalance extends Part {
-  /** Whether it is on for the service, or one of its moves is under way; then what keeps it from moving more. */
+  /** Whether rebalancing is enabled for the service or one of its moves is pending, and what keeps it from moving more. */
   explain(service: Service): readonly Reason[];
   plan(request: PlanRebalanceRequest): PlanRebalanceResponse;
 }
@@ -84,31 +84,31 @@ export function startRebalance(env: Environment): Rebalance {
     return only;
   };
   const currencies = new Map<string, Currency>();
-  /** Services for which it is on. */
+  /** Services with rebalancing enabled. */
   const enabled = new Set<string>();
-  /** Of those: nothing of them could be placed better when they were last looked at. */
+  /** Those of them that could not be placed better at their last check. */
   const balanced = new Set<string>();
   const holds = new Map<string, Hold>();
-  /** When moves were made, by the id of the task that they made (R5); kept for the window. */
+  /** When moves were made, by the id of the created task (R5); kept for the window. */
   const madeMs = new Map<string, number>();
-  /** Ids of tasks that moves made and that have not come to their end. */
+  /** Ids of tasks created by moves that have not completed. */
   const open = new Set<string>();
   let settings: RebalanceSettings = settingsOf(cluster());
   let troubleMs = lastNodeChangeMs(store.all("node"), times);
   let hold: Hold | null = null;
   let found: readonly RoundMove[] = [];
-  /** Other services have changed since then. */
+  /** Whether other services have changed since then. */
   let lookedAtAllMs = 0;
   let isStale = false;
   let hasNews = false;
   let isStopped = false;
   const { counter } = telemetry.metrics;
-  const movesTotal = counter("muster_rebalance_moves_total", "Tasks that rebalancing moved to another node.");
+  const movesTotal = counter("muster_rebalance_moves_total", "Tasks moved to another node by rebalancing.");
 
   const machine = rebalanceMachine.provide({
     actions: {
       look: ({ self }) => {
-        // A clock that was set this moment ends the term before anything is decided by it. H5
+        // A clock that was just set ends the term before a decision depends on it. H5
         env.clockWatch?.look();
         if (!isStopped) self.send(look());
       },
@@ -150,7 +150,7 @@ export function startRebalance(env: Environment): Rebalance {
     return { nowMs: clock.now(), times, nodes: [...store.all("node")], troubleMs, doubts: doubts.told() };
   }
 
-  /** R4: what the moves of the last round wait for. */
+  /** R4: what the moves of the last round are waiting for. */
   function openRound(nowMs: number): Hold | null {
     let waits: Hold | null = null;
     for (const id of open) {
@@ -177,7 +177,7 @@ export function startRebalance(env: Environment): Rebalance {
     const view = clusterView();
     hold = incidentOf(view, settings);
     if (hold !== null) {
-      // The manager that said so falls silent when it has nothing more to say.
+      // The manager stops reporting when it has nothing more to report.
       const untilMs = view.doubts.length > 0 ? view.nowMs + doubtMs : hold.untilMs;
       return { type: "look.incident", nextMs: nextMs(untilMs), pauseMs: pauseMs() };
     }
@@ -191,8 +191,8 @@ export function startRebalance(env: Environment): Rebalance {
     if (budget <= 0) {
       hold =
         settings.roundMovesMax === 0
-          ? { reason: `a round may have no moves (the cluster's label ${rebalanceLabels.round})`, untilMs: null }
-          : { reason: `the budget of ${settings.windowMovesMax} moves is spent`, untilMs };
+          ? { reason: `the cluster's label ${rebalanceLabels.round} allows no moves per round`, untilMs: null }
+          : { reason: `the budget of ${settings.windowMovesMax} moves is used up`, untilMs };
       return { type: "look.balanced", nextMs: nextMs(hold.untilMs), pauseMs: pauseMs() };
     }
     const againMs = lookAtServices(view.nowMs, budget);
@@ -200,11 +200,11 @@ export function startRebalance(env: Environment): Rebalance {
     return { type: "look.balanced", nextMs: nextMs(againMs), pauseMs: pauseMs() };
   }
 
-  /** Finds the moves of a round; answers when to look again if there are none. */
+  /** Finds the moves of a round; returns when to check again if there are none. */
   function lookAtServices(nowMs: number, budget: number): number | null {
     if (isStale && nowMs - lookedAtAllMs >= staleLookMs) balanced.clear();
     if (balanced.size === 0) {
-      // Those of other services that are not steady yet will weigh once they are.
+      // Tasks of other services that are not steady yet count once they are.
       isStale = areSettling(store.all("task"), settings, nowMs, times);
       lookedAtAllMs = nowMs;
     }
@@ -239,7 +239,7 @@ export function startRebalance(env: Environment): Rebalance {
       new WhatIf(placementView(store), nowMs),
       steadyLoads(store.all("task"), settings, nowMs, times),
     );
-    // With moves in the round the others were looked at as if those had been made.
+    // If the round has moves, the others were checked as if these had been made.
     if (found.length === 0) for (const { service } of candidates) balanced.add(service.id);
     for (const id of young) balanced.delete(id);
     return againMs;
@@ -261,7 +261,7 @@ export function startRebalance(env: Environment): Rebalance {
       const annotations = made.annotations ?? Annotations.create();
       const labels = { ...annotations.labels, [rebalanceLabels.from]: task.id };
       const successor = Task.patch(made, { annotations: Annotations.patch(annotations, { labels }) });
-      // V1. Start-first leaves the old task as it is, and by writing it still demands that it is.
+      // V1. Start-first does not change the old task, but writes it to make the transaction conditional on it.
       const before = isStartFirst ? task : Task.patch(task, { desiredState: TaskState.SHUTDOWN });
       const operations = [
         Operation.create({ update: StoreObject.create({ task: before }) }),
@@ -275,8 +275,8 @@ export function startRebalance(env: Environment): Rebalance {
       const fields = { task: task.id, from: task.nodeId, to: toNodeId, service: service.id, why };
       if (outcome.kind === "committed") {
         movesTotal.add();
-        telemetry.log.info({ ...fields, successor: id }, "a task moves to a better node");
-      } else telemetry.log.info({ ...fields, reason: outcome.message }, "a move came too late");
+        telemetry.log.info({ ...fields, successor: id }, "moving a task to a better node");
+      } else telemetry.log.info({ ...fields, reason: outcome.message }, "a move was overtaken by another change");
     });
     await Promise.all(outcomes);
   }
@@ -289,7 +289,7 @@ export function startRebalance(env: Environment): Rebalance {
     }
   }
 
-  /** An incident that is over when it is looked at is remembered all the same (R1). */
+  /** An incident that is over by the time of the check still counts (R1). */
   function noteTrouble(): void {
     troubleMs = clock.now();
     balanced.clear();
@@ -307,7 +307,7 @@ export function startRebalance(env: Environment): Rebalance {
   hasNews = true;
   tell();
 
-  /** The services that are asked about, as if rebalancing were on for them. */
+  /** The requested services, as if rebalancing were enabled for them. */
   function asked({ serviceIds, all }: PlanRebalanceRequest): readonly Service[] {
     if (all) return [...store.all("service")];
     const ids = serviceIds.length > 0 ? serviceIds : [...enabled];
@@ -366,13 +366,13 @@ export function startRebalance(env: Environment): Rebalance {
       const phase = phaseOf(hosted.actor.getSnapshot().value);
       const waitingFor =
         why === null
-          ? `rebalancing (${phase}): nothing, its tasks cannot be placed better`
+          ? `rebalancing (${phase}): nothing; its tasks cannot be placed better`
           : `rebalancing (${phase}): ${why.reason}`;
       return [
         Reason.create({
           since: service.meta?.updatedAt ?? null,
           waitingFor,
-          wokenBy: "a node that joins, comes back or changes, and the end of what it waits for",
+          wokenBy: "a node that joins, returns or changes, or the end of what it is waiting for",
           deadline: why?.untilMs == null ? null : timestampOf(Math.round(why.untilMs)),
           atDeadline: "goes on",
         }),
@@ -402,7 +402,7 @@ export function startRebalance(env: Environment): Rebalance {
   };
 }
 
-/** What stands between two phases is shown as the watching that it belongs to. */
+/** A transition between two phases is shown as the watching phase to which it belongs. */
 function phaseOf(value: unknown): string {
   return value === "gathering" || value === "looking" ? "watching" : String(value);
 }

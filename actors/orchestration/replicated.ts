@@ -1,6 +1,6 @@
 /**
- * Hosts an orchestrator for each replicated service, and one for each service that is gone but has left tasks. Turns
- * store changes into "look at these slots" and decisions into operations.
+ * Hosts an orchestrator for each replicated service, and one for each removed service that still has tasks. Turns store changes
+ * into slots to check, and decisions into operations.
  */
 import { newTask, taskTemplate } from "../../machines/orchestration/new-task.ts";
 import { templatesFor } from "../../machines/orchestration/rollout/pinned.ts";
@@ -34,7 +34,7 @@ interface ReplicatedOrchestrator extends Orchestrator {
   isRemoved: boolean;
 }
 
-/** `turnsOf`: what the rollout of a service says to its slots. */
+/** `turnsOf`: the turns that a service's rollout gives to its slots. */
 export function startReplicated(env: Environment, writer: Writer, turnsOf: (service: Service) => Turns): Part {
   const { store } = env;
   const nodeOf = (id: string): Node | undefined => store.get("node", id);
@@ -118,7 +118,7 @@ export function startReplicated(env: Environment, writer: Writer, turnsOf: (serv
       count += 1;
       if (task.desiredState < TaskState.REMOVE) operations.push(desire(task, TaskState.REMOVE));
     }
-    // What a decision made is on its way still.
+    // Tasks created by a decision are still pending.
     if (count === 0 && one.creating.size === 0) {
       all.send(one, { type: "tasks.gone" });
       all.forget(one);
@@ -180,7 +180,7 @@ export function startReplicated(env: Environment, writer: Writer, turnsOf: (serv
       else if (service.spec?.replicated != null) {
         const one = all.get(service.id);
         if (one === undefined) start(service.id, false);
-        // What a rollout, or the allocator, says about the service is no reason to look at all of its slots.
+        // Changes by a rollout or the allocator do not affect all slots.
         else if (old === null || !isSameToSlots(old, service)) touchAll(one);
       }
     },

@@ -1,4 +1,4 @@
-/** Hosts the restart supervisor: raises successors that are desired READY when their wait is over. */
+/** Hosts the restart supervisor: starts successors that are desired READY when their delay is over. */
 import { releaseOf, restartMachine } from "../../machines/orchestration/restart.ts";
 import { isEnded, isWanted, observedState } from "../../machines/task.ts";
 import { TaskState, type Node, type Operation, type Task } from "../../proto/gen/messages.ts";
@@ -7,9 +7,9 @@ import { desire, roundTasksMax, slotKey, type Part, type Writer } from "./orches
 
 export function startRestart(env: Environment, writer: Writer): Part {
   const { store } = env;
-  /** Ids of successors that wait, by slot. A slot has at most one for longer than a commit. */
+  /** Ids of waiting successors, by slot. A slot has at most one for longer than a commit. */
   const waiting = new Map<string, string>();
-  /** By task id, in milliseconds of the monotonic clock: when each looks again by itself. */
+  /** When each is checked again, by task id, in milliseconds of the monotonic clock. */
   const deadlines = new Map<string, number>();
   const touched = new Set<string>();
   const raising = new Set<string>();
@@ -105,7 +105,7 @@ export function startRestart(env: Environment, writer: Writer): Part {
       if (waiting.size === 0) return;
       const some = (task ?? old) as Task;
       if (old?.desiredState === TaskState.READY) forget(some);
-      // A predecessor that ended, is no longer wanted, or went.
+      // A predecessor that ended, is no longer wanted, or was removed.
       if (task !== null && isWanted(task) && !isEnded(observedState(task))) return;
       const successor = waiting.get(slotKey(some));
       if (successor === undefined || successor === some.id) return;

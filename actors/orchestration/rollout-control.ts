@@ -1,6 +1,6 @@
 /**
- * What an operator asks of a rollout, on any manager: a wish is written as a change of the service and its record, and the
- * leader's rollout follows what the store says. What is shown is worked out from the store alone, too.
+ * An operator's control of a rollout, on any manager: a request is written as a change of the service and its record, and the
+ * leader's rollout follows the store. The view is also computed from the store alone.
  */
 import { acted, phaseOf, recordOf, type RolloutAction } from "../../machines/orchestration/rollout/status.ts";
 import { blockerText, stateNameOf, type Blocker } from "../../machines/orchestration/rollout/verdict.ts";
@@ -57,7 +57,7 @@ export async function controlRollout(
 
 /** By id, then by name, then by unique prefix of the id. */
 function findService({ store }: Environment, text: string): Service {
-  if (text === "") throw new RpcError(Status.INVALID_ARGUMENT, "say which service: its id or name");
+  if (text === "") throw new RpcError(Status.INVALID_ARGUMENT, "specify the id or name of a service");
   const found = store.get("service", text) ?? store.byName("service", text);
   if (found !== undefined) return found;
   const matches = [...store.all("service")].filter(({ id }) => id.startsWith(text));

@@ -1,4 +1,4 @@
-/** A rollout as the store has it, for its host on the leader and for whoever asks on another manager. */
+/** A rollout according to the store, for its host on the leader and for requests to other managers. */
 import { stampedTimes, type LogTimes } from "../../machines/elapsed.ts";
 import { conditionOf } from "../../machines/orchestration/restart.ts";
 import { explainRollout } from "../../machines/orchestration/rollout/explain.ts";
@@ -21,7 +21,7 @@ import {
 } from "../../proto/gen/messages.ts";
 import type { Store } from "../../runtime/store/store.ts";
 
-/** The tracker of a service's rollout as the store has it. `record`: null while it has not begun. */
+/** The tracker of a service's rollout, built from the store. `record`: null while it has not begun. */
 export function trackerOf(
   store: Store,
   service: Service,
@@ -32,7 +32,7 @@ export function trackerOf(
   return new RolloutTracker(
     {
       service,
-      // After a rollback that is over, what begins anew is an update.
+      // After a completed rollback, a new rollout is an update.
       settings: settingsOf(service, isWayBack(service) && !isOver(phaseOf(service, record))),
       record,
       times,
@@ -45,20 +45,23 @@ export function trackerOf(
   );
 }
 
-/** What the service's rollout waits for; null when it has none. */
+/** What the service's rollout is waiting for; null when it has none. */
 export function whyRollout(store: Store, service: Service, nowMs: number, times?: LogTimes): Reason | null {
   const record = recordOf(service, store.get("rollout", service.id));
   return explainRollout(service, record, trackerOf(store, service, record, nowMs, times).describe(nowMs));
 }
 
-/** What a tracker rests on: the spec, the way, the beginning of the rollout, and how much of it may go on. */
+/** The inputs of a tracker: the spec, the direction, the start of the rollout, and how much of it may proceed. */
 export function basisOf(service: Service, record: Rollout | null): string {
   const times = [record?.startedAt, record?.countedSince, record?.deadline].map((time) => timeMs(time ?? null));
   const way = isWayBack(service) && !isOver(phaseOf(service, record)) ? "back" : "there";
   return [service.specVersion?.index ?? 0, way, ...times, record?.step ?? 0, record?.batch.length ?? 0].join(" ");
 }
 
-/** Whether a service may have slots of another spec; the history of earlier ones alone is none, where slots stay filled by what runs. */
+/**
+ * Whether a service may have slots of another spec; a history of earlier ones alone does not count when running tasks keep
+ * slots filled.
+ */
 export function mayHaveOutdated(service: Service, tasks: Iterable<Task>): boolean {
   const policy = service.spec?.task?.restart ?? null;
   const mayBeFilled =
@@ -91,7 +94,7 @@ export function admissionOf({ batch, step }: Rollout): Admission {
   }
 }
 
-/** R4. `before`: the service that was decided on. */
+/** R4. `before`: the service on which the decision was based. */
 export function writeOperations(
   store: Store,
   after: Service | null,

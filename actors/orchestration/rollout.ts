@@ -1,9 +1,9 @@
 /**
- * Hosts the rollout of one service: keeps its tracker, hands turns to the service's orchestrator, and writes what the chart
- * decides. Which services have one is for `actors/orchestration/rollouts.ts`.
+ * Hosts the rollout of one service: keeps its tracker, gives turns to the service's orchestrator, and writes the chart's
+ * decisions. `actors/orchestration/rollouts.ts` decides which services have one.
  *
- * R4: what is written was decided on the service and the record as they are stored: the ledger compares both, and what
- *     another writer changed in between is looked at anew.
+ * R4: writes are conditional on the service and the record on which they were decided: the ledger compares both, and after a
+ *     concurrent change they are decided again.
  */
 import { stampedTimes, type LogTimes } from "../../machines/elapsed.ts";
 import { rolloutMachine, type RolloutEvent } from "../../machines/orchestration/rollout.ts";
@@ -44,17 +44,20 @@ import type { Environment } from "../environment.ts";
 import { hosted } from "../hosted.ts";
 import { admissionOf, basisOf, trackerOf, writeOperations } from "./rollout-view.ts";
 
-/** How long a proposal looks for the ledger, in milliseconds; it is this process's own, so only the log can hold it up. */
+/** Timeout of proposals to the ledger, in milliseconds; the ledger is in this process, so only the log can delay it. */
 export const proposalTimeoutMs = 10_000;
-/** The ledger's words for what a spec asks for and cannot have: of a rollout's writes the way back alone asks for anything. */
+/** The ledger's error codes for a spec that cannot be satisfied: only a rollback can cause them here. */
 const barring: ReadonlySet<ErrorCode> = new Set([
   ErrorCode.portTaken,
   ErrorCode.referenceMissing,
   ErrorCode.ingressMissing,
 ]);
-/** Before what was refused or got no answer is looked at anew, in milliseconds. */
+/** Delay before a refused or unanswered write is decided again, in milliseconds. */
 const retryMs = 100;
-/** Between two changes of the message about what holds a rollout up, in milliseconds: each is a new version of the service. */
+/**
+ * Minimum interval between updates of the message about a blocked rollout, in milliseconds: each is a new version of the
+ * service.
+ */
 const noticeEveryMs = 30_000;
 
 const rollout = hosted(rolloutMachine, [
@@ -69,12 +72,12 @@ const rollout = hosted(rolloutMachine, [
   "chooseBatch",
 ]);
 
-/** What a rollout needs of who keeps it. */
+/** A rollout's interface to its owner. */
 export interface RolloutPorts {
   readonly env: Environment;
-  /** These slots are to be tended now. */
+  /** Called with slots to update now. */
   onTurns(serviceId: string, slots: readonly string[]): void;
-  /** Nothing is left to do. */
+  /** Called when nothing is left to do. */
   onOver(ended: ServiceRollout): void;
 }
 
@@ -95,14 +98,14 @@ export class ServiceRollout {
   readonly #actor: HostedActor<typeof rolloutMachine>;
   readonly #timers = new Set<TimerHandle>();
   #tracker: RolloutTracker | null = null;
-  /** What the tracker was made for. */
+  /** The basis of the tracker. */
   #basis = "";
-  /** Spec version of the service that the tracker was made for. */
+  /** Spec version of the tracker's service. */
   #target = -1;
-  /** Why it is to be paused or turned back. */
+  /** Why it is to be paused or rolled back. */
   #why = "";
   #isNoting = false;
-  /** Something more was to be noted meanwhile. */
+  /** Whether something else has to be recorded meanwhile. */
   #isNoteDue = false;
   #notedAtMs = Number.NEGATIVE_INFINITY;
   #isEnded = false;
@@ -126,7 +129,7 @@ export class ServiceRollout {
     this.#actor = rollout.start(host, `rollout/${serviceId}`, { serviceId }, { effects });
   }
 
-  /** The tracker if it is of the service as it is now. */
+  /** The tracker if it belongs to the current version of the service. */
   trackerFor(service: Service): RolloutTracker | null {
     return this.#isFor(service) ? this.#tracker : null;
   }
@@ -137,12 +140,12 @@ export class ServiceRollout {
     this.#target = service.specVersion?.index ?? 0;
   }
 
-  /** Answers whether the change can matter; then `touch` is to follow at the end of the commit. */
+  /** Returns whether the change can matter; then `touch` must follow at the end of the commit. */
   noteTask(old: Task | null, task: Task | null): boolean {
     return this.#tracker?.note(old, task) === true;
   }
 
-  /** Of a node that has changed: likewise. */
+  /** The same for a changed node. */
   noteNode(tasks: Iterable<Task>): boolean {
     return this.#tracker?.noteNode(tasks) === true;
   }
@@ -151,7 +154,7 @@ export class ServiceRollout {
     this.#send({ type: "slots.touched" });
   }
 
-  /** R1. What the store says has changed. */
+  /** R1. To be called when the store has changed. */
   tellPhase(): void {
     const stored = this.#stored();
     if (this.#isEnded || stored === null) return;
@@ -171,7 +174,7 @@ export class ServiceRollout {
     this.#send({ type: "phase.is", phase, mustBegin, remainingMs });
   }
 
-  /** The chart comes to its end, also when it is the one that asks. */
+  /** Ends the chart, also when the chart itself requests it. */
   end(): void {
     this.#send({ type: "rollout.over" });
     this.#isEnded = true;
@@ -179,7 +182,7 @@ export class ServiceRollout {
     this.#env.clock.soon(() => this.#actor.stop());
   }
 
-  /** This process leads no longer. */
+  /** To be called when this process no longer leads. */
   stop(): void {
     this.#isEnded = true;
     this.#clearTimers();
@@ -218,7 +221,7 @@ export class ServiceRollout {
     return this.#target === (service.specVersion?.index ?? 0);
   }
 
-  /** Made anew whenever what it rests on is another: the spec, the beginning of the rollout, or how much of it may go on. */
+  /** Rebuilds the tracker when its basis changes: the spec, the start of the rollout, or how much of it may proceed. */
   #renewTracker(stored: Stored): void {
     const { record, service } = stored;
     const basis = basisOf(service, record);
@@ -234,12 +237,12 @@ export class ServiceRollout {
   }
 
   #look(): void {
-    // A clock that was set this moment ends the term before anything is decided by it. H5
+    // A clock that was just set ends the term before a decision depends on it. H5
     this.#env.clockWatch?.look();
     if (this.#isEnded) return;
     const stored = this.#stored();
     const tracker = stored === null ? null : this.trackerFor(stored.service);
-    // What has changed is told at the end of its commit.
+    // A change is handled at the end of its commit.
     if (stored === null || stored.record === null || tracker === null) return;
     const { record, service } = stored;
     const verdict = tracker.look(this.#env.clock.now(), admissionOf(record));
@@ -292,7 +295,7 @@ export class ServiceRollout {
     else this.#propose(begun(service, work, this.#env.clock.now()), service);
   }
 
-  /** Writes what is decided of a rollout that moves; any other is looked at anew. */
+  /** Writes the decision if the rollout is moving, else decides again. */
   #write(decide: (stored: Stored) => RolloutWrite): void {
     const stored = this.#stored();
     if (stored === null) return;
@@ -314,7 +317,7 @@ export class ServiceRollout {
       return;
     }
     void this.#proposed(operations).then((outcome) => {
-      // What was written has come back through the store, and been told from there.
+      // A committed write has already been handled through the store.
       if (this.#isEnded || outcome.kind === "committed") return;
       if (outcome.kind === "refused" && barring.has(outcome.code)) {
         this.#why = barred(this.#why, outcome.message);
@@ -328,7 +331,7 @@ export class ServiceRollout {
     return this.#env.proposer.propose({ operations, mode, timeoutMs: proposalTimeoutMs });
   }
 
-  /** What was counted, and what holds the rollout up: for the next leader, and for whoever looks at the service. */
+  /** Records the counts and what blocks the rollout: for the next leader, and for readers of the service. */
   #note(): void {
     const stored = this.#stored();
     const tracker = this.#tracker;
@@ -352,7 +355,7 @@ export class ServiceRollout {
     void this.#proposed(operations).then((outcome) => {
       this.#isNoting = false;
       if (this.#isEnded) return;
-      // A count that is lost is a failure that the next leader does not know of.
+      // A lost count is a failure that the next leader does not see.
       if (outcome.kind !== "committed") this.#tellPhaseLater();
       else if (this.#isNoteDue) this.#note();
     });

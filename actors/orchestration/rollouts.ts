@@ -1,4 +1,4 @@
-/** Keeps a rollout for each service that has tasks of another spec, and tells it what of a commit concerns it. */
+/** Keeps a rollout for each service with tasks of another spec, and passes it the changes of each commit that concern it. */
 import { isOver, isPaused, phaseOf, recordOf } from "../../machines/orchestration/rollout/status.ts";
 import type { Turns } from "../../machines/orchestration/rollout/turns.ts";
 import { isWanted } from "../../machines/task.ts";
@@ -18,11 +18,11 @@ import { proposalTimeoutMs, ServiceRollout, settingsNow } from "./rollout.ts";
 import { isOtherVersion, isSameBasis, mayHaveOutdated, trackerOf } from "./rollout-view.ts";
 
 export interface Rollouts extends Part {
-  /** For who tends the slots of the service, as it is now. */
+  /** The turns for the service's orchestrator, for the current version of the service. */
   turnsOf(service: Service): Turns;
 }
 
-/** `onTurns`: told which slots of a service are to be tended now. */
+/** `onTurns`: called with the slots of a service to update now. */
 export function startRollouts(
   env: Environment,
   onTurns: (serviceId: string, slots: readonly string[]) => void,
@@ -30,7 +30,7 @@ export function startRollouts(
   const { store } = env;
   const rollouts = new Map<string, ServiceRollout>();
   const touched = new Set<ServiceRollout>();
-  /** Ids of services of which the store says something new. */
+  /** Ids of services that changed in the store. */
   const changed = new Set<string>();
 
   function start(serviceId: string): ServiceRollout {
@@ -44,7 +44,7 @@ export function startRollouts(
     touched.delete(rollout);
   }
 
-  /** Whether a rollout of the service is under way, or should be. */
+  /** Starts a rollout of the service if one is in progress or needed. */
   function consider(service: Service): void {
     if (rollouts.has(service.id) || isJob(service.spec)) return;
     const record = recordOf(service, store.get("rollout", service.id));
@@ -55,7 +55,7 @@ export function startRollouts(
     }
   }
 
-  /** Of a service without a rollout: a decision on its task was on its way while the service changed. */
+  /** For a service without a rollout: a decision on its task was pending while the service changed. */
   function noteLate(task: Task): void {
     if (!isWanted(task) || rollouts.has(task.serviceId)) return;
     const service = store.get("service", task.serviceId);

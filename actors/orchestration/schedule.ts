@@ -1,6 +1,6 @@
 /**
- * Hosts a schedule for each job that has one, and one for each that is gone but has left runs. What a decision changes
- * goes into the log whole or not at all: the run, the record that its due time was dealt with, and what makes way for it.
+ * Hosts a schedule for each job that has one, and for each removed one that still has runs. A decision goes into the log as a
+ * whole or not at all: the run, the record of its due time, and what it replaces.
  */
 import { decideSchedule, type RunFacts } from "../../machines/orchestration/jobs/due.ts";
 import { scheduleSettings } from "../../machines/orchestration/jobs/labels.ts";
@@ -29,7 +29,7 @@ import type { Environment } from "../environment.ts";
 import { hosted } from "../hosted.ts";
 import type { Part } from "./orchestration-part.ts";
 
-/** How long a proposal looks for the ledger, in milliseconds; it is this process's own, so only the log can hold it up. */
+/** Timeout of proposals to the ledger, in milliseconds; the ledger is in this process, so only the log can delay it. */
 const proposalTimeoutMs = 10_000;
 
 const schedule = hosted(scheduleMachine, ["gather", "decide", "removeRest"]);
@@ -38,11 +38,11 @@ interface Entry {
   readonly serviceId: string;
   actor: HostedActor<typeof scheduleMachine> | null;
   isEnding: boolean;
-  /** C5. Null: what was proposed last was taken, or may yet be. */
+  /** C5. Null: the last proposal was accepted, or may still be. */
   refused: { readonly runId: string; readonly reason: string } | null;
 }
 
-/** Proposed again they would meet with the same. */
+/** Codes for which a retry would be refused again. */
 const finalCodes: ReadonlySet<number> = new Set([
   ErrorCode.portTaken,
   ErrorCode.referenceMissing,
@@ -54,13 +54,13 @@ const finalCodes: ReadonlySet<number> = new Set([
 export function startSchedules(env: Environment): Part {
   const { store, telemetry } = env;
   const metrics = {
-    started: telemetry.metrics.counter("muster_schedule_runs_total", "Runs that schedules have started."),
+    started: telemetry.metrics.counter("muster_schedule_runs_total", "Runs started by schedules."),
     passed: telemetry.metrics.counter("muster_schedule_passed_total", "Due times that were skipped or missed."),
   };
   const entries = new Map<string, Entry>();
   /** Ids of the runs of each schedule. */
   const runs = new Map<string, Set<string>>();
-  /** To be told at the end of the commit. */
+  /** To be notified at the end of the commit. */
   const touched = new Set<Entry>();
   let isStopped = false;
   const nodeOf = (id: string): Node | undefined => store.get("node", id);
@@ -106,7 +106,7 @@ export function startSchedules(env: Environment): Part {
   function decide(entry: Entry): void {
     const service = store.get("service", entry.serviceId);
     const settings = scheduleSettings(service?.spec ?? null);
-    // Its removal is on its way here with the end of the commit.
+    // Its removal arrives with the end of the commit.
     if (service === undefined || settings === null) {
       send(entry, { type: "decision.empty", phase: "paused", nextMs: -1 });
       return;
@@ -143,8 +143,8 @@ export function startSchedules(env: Environment): Part {
   }
 
   /**
-   * C1: whole or not at all. What was refused, or may have been taken, is decided anew from what the store then says.
-   * `runId`: of the run that is proposed; empty: none is.
+   * C1: all or nothing. A write that was refused, or may have happened, is decided again from the store. `runId`: id of the
+   *     proposed run; empty: none.
    */
   function write(entry: Entry, operations: readonly Operation[], runId: string, written: () => void): void {
     const proposal = { operations, mode: ProposeRequest_Mode.ATOMIC, timeoutMs: proposalTimeoutMs };
@@ -156,7 +156,7 @@ export function startSchedules(env: Environment): Part {
         send(entry, { type: "decision.written" });
         return;
       }
-      // Somebody else wrote in between, or leads by now: nothing to report.
+      // Another writer came first, or another manager leads now: nothing to report.
       const isOrdinary =
         outcome.kind === "unavailable" ||
         outcome.code === ErrorCode.outOfSequence ||
@@ -165,7 +165,7 @@ export function startSchedules(env: Environment): Part {
         outcome.code === ErrorCode.staleEpoch;
       const isFinal = outcome.kind === "refused" && finalCodes.has(outcome.code);
       if (isFinal && runId !== "") entry.refused = { runId, reason: outcome.message };
-      if (!isOrdinary) telemetry.log.error({ reason: outcome.message }, "the ledger refused what a schedule decided");
+      if (!isOrdinary) telemetry.log.error({ reason: outcome.message }, "the ledger refused a decision of a schedule");
       send(entry, { type: "write.failed" });
     });
   }
@@ -175,14 +175,14 @@ export function startSchedules(env: Environment): Part {
     if (readScheduleStatus(store.get("resource", entry.serviceId)) !== null) {
       operations.push(removal(Kind.KIND_RESOURCE, entry.serviceId));
     }
-    // Runs of a job that has only lost its schedule stay, as any other finished or unfinished job.
+    // Runs of a job that only lost its schedule stay, as any other finished or unfinished job.
     if (store.get("service", entry.serviceId) === undefined) {
       for (const id of runs.get(entry.serviceId) ?? []) {
         if (store.get("service", id) !== undefined) operations.push(removal(Kind.KIND_SERVICE, id));
       }
     }
     if (operations.length > 0) {
-      // Each for itself would do; a part that is gone already is found gone at the next look.
+      // Atomicity is not needed; a part that is already removed is noticed at the next check.
       write(entry, operations, "", () => undefined);
       return;
     }
@@ -219,13 +219,13 @@ export function startSchedules(env: Environment): Part {
   for (const service of store.all("service")) noteRun(null, service);
   for (const service of store.all("service")) if (scheduleSettings(service.spec) !== null) start(service.id, false);
   for (const { id, kind } of store.all("resource")) if (kind === scheduleKind && !entries.has(id)) start(id, true);
-  // Runs whose schedule went while nobody led. Those of a job that is no longer scheduled stay.
+  // Runs whose schedule was removed while no manager led. Those of a job that is no longer scheduled stay.
   for (const id of runs.keys()) if (!entries.has(id) && store.get("service", id) === undefined) start(id, true);
   touched.clear();
 
   return {
     taskChanged(old, task) {
-      // Only how a run ends matters here: that tasks end or are given up, and that no other follows them.
+      // Only the end of a run matters here: its tasks end or are abandoned, and no others follow.
       if (task === null || (isWanted(task) && !isEnded(observedState(task)))) return;
       const wasEnded = old !== null && isEnded(observedState(old));
       if (old?.desiredState === task.desiredState && wasEnded === isEnded(observedState(task))) return;
@@ -234,7 +234,7 @@ export function startSchedules(env: Environment): Part {
     },
 
     nodeChanged(old, node) {
-      // A global job's run is over when no node is left that has yet to do its part.
+      // A global job's run is over when every node has done its part.
       if (runs.size === 0 || (old !== null && node !== null && old.status === node.status && old.spec === node.spec))
         return;
       for (const [serviceId, ids] of runs) {

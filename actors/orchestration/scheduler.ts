@@ -1,10 +1,10 @@
 /**
- * The leader's scheduler: follows the store with the bookkeeping of machines/scheduling, runs a round when its chart
- * says so, and proposes what the round decided.
+ * The leader's scheduler: follows the store with the bookkeeping of machines/scheduling, runs a round when its chart requests
+ * it, and proposes the round's decisions.
  *
- * A1: every round rests on the replica at its present version; what has changed by the time the ledger looks, the ledger
- *     skips, and the task comes back here.
- * A2: a task whose assignment is under way is charged to its node and in no backlog until the proposal has settled.
+ * A1: every round is based on the replica's current version; the ledger skips operations on objects that have changed since,
+ *     and their tasks return here.
+ * A2: a task with a pending assignment is charged to its node and is in no backlog until the proposal has settled.
  */
 import { stampedTimes } from "../../machines/elapsed.ts";
 import { schedulerLimits, schedulerMachine } from "../../machines/scheduling/scheduler.ts";
@@ -28,12 +28,17 @@ import type { Commit, ObjectChange } from "../../runtime/store/store.ts";
 import type { Environment, Running } from "../environment.ts";
 import { proposalOperationsMax } from "../ledger/proposal-batch.ts";
 
-/** How long a proposal looks for the ledger, which is on this very manager, in milliseconds. */
+/** Timeout of proposals to the ledger, which is on this same manager, in milliseconds. */
 const proposeTimeoutMs = 5_000;
-/** Explanations replaced in one retry delay: with 200 ms at most 1,000 writes a second that only tell a changed number of nodes. */
+/**
+ * Maximum explanations replaced per retry delay: with 200 ms, at most 1,000 writes a second that only update a number of nodes.
+ */
 const replacementsMax = 200;
 
-/** Of one round: two proposals, some 15 ms in which this manager does nothing else; the first is on its way while more are made. */
+/**
+ * Maximum operations of one round: two proposals, about 15 ms in which this manager does nothing else; the first is in transit
+ * while more are built.
+ */
 const roundOperationsMax = 2 * proposalOperationsMax;
 const roundJudgementsMax = 200_000;
 
@@ -41,7 +46,7 @@ const assignedMessage = "scheduler assigned task to node";
 const confirmedMessage = "scheduler confirmed task can run on preassigned node";
 
 export interface Scheduler extends Running {
-  /** Why the task has no node yet; empty for a task that is none of the scheduler's business. */
+  /** Why the task has no node yet; empty for a task that does not wait for the scheduler. */
   explain(task: Task): readonly Reason[];
 }
 
@@ -51,12 +56,12 @@ export function startScheduler(env: Environment): Scheduler {
 
 type Mutable<T> = { -readonly [Key in keyof T]: T[Key] };
 
-/** What one proposal holds, by task. */
+/** Contents of one proposal, by task. */
 interface Chunk {
   readonly operations: Operation[];
   readonly assigned: Tracked[];
   readonly explained: string[];
-  /** An update that another writer was faster than is skipped; what that one wrote brings the volume here again. */
+  /** An update that lost against another writer is skipped; that other write brings the volume here again. */
   readonly volumes: string[];
 }
 
@@ -64,7 +69,7 @@ class SchedulerActor implements Scheduler {
   readonly #env: Environment;
   readonly #nodes = new NodeSet();
   readonly #backlog = new Backlog(this.#nodes);
-  /** Came back undone; the chart says when they are tried again. */
+  /** Tasks whose proposal failed; the chart decides when they are retried. */
   readonly #held = new Set<string>();
   readonly #hosted: HostedActor<typeof schedulerMachine>;
   readonly #unsubscribe: () => void;
@@ -89,7 +94,7 @@ class SchedulerActor implements Scheduler {
     for (const volume of env.store.all("volume")) this.#nodes.volumes.put(volume);
     for (const node of env.store.all("node")) this.#nodes.put(node);
     for (const task of env.store.all("task")) {
-      // None of them has a record yet.
+      // No task has a record yet.
       const tracked = this.#nodes.follow(task, null);
       this.#backlog.follow(task, tracked);
       this.#recordFailure(task, null, timeMs(task.status?.timestamp ?? null));
@@ -114,7 +119,7 @@ class SchedulerActor implements Scheduler {
     if (tracked?.isPlanned === true) {
       return [
         Reason.create({
-          waitingFor: `the log, to take its assignment to node ${tracked.on?.id}`,
+          waitingFor: `the log, to accept its assignment to node ${tracked.on?.id}`,
           since,
           wokenBy: "the ledger's answer",
         }),
@@ -124,7 +129,7 @@ class SchedulerActor implements Scheduler {
     if (told === null) {
       return [
         Reason.create({
-          waitingFor: "the scheduler, to try again what the ledger did not take",
+          waitingFor: "the scheduler, to retry what the ledger did not accept",
           since,
           wokenBy: "the retry delay",
         }),
@@ -132,9 +137,9 @@ class SchedulerActor implements Scheduler {
     }
     return [
       Reason.create({
-        waitingFor: `a node that can take it: ${task.status?.err || told.text}`,
+        waitingFor: `a node to run on: ${task.status?.err || told.text}`,
         since,
-        wokenBy: "a node that joins, changes or is given up by a task, or a volume that can be used",
+        wokenBy: "a node that joins, changes or is freed by a task, or a volume that becomes usable",
         tried: told.nodes,
       }),
     ];
@@ -154,7 +159,10 @@ class SchedulerActor implements Scheduler {
     if (hasWork || this.#hasWork()) this.#send({ type: "work.arrived" });
   }
 
-  /** Something may help a task that waits, or a volume is to be published elsewhere. A node that changed helps nobody when nobody waits. */
+  /**
+   * True when a waiting task may be placed now, or a volume is to be published elsewhere. A changed node is no work while no
+   * task waits.
+   */
   #hasWork(): boolean {
     return this.#backlog.isAwake || this.#nodes.volumes.hasTouched;
   }
@@ -178,19 +186,19 @@ class SchedulerActor implements Scheduler {
     }
     this.#recordFailure(object, old, time);
     const tracked = this.#nodes.tracked(object.id);
-    // A2: the plan stands until the assignment is in the store, or the proposal has settled without it.
+    // A2: the plan is kept until the assignment is in the store, or the proposal has settled without it.
     if (tracked?.isPlanned === true && object.status?.state === TaskState.PENDING) return false;
     const left = this.#nodes.follow(object, tracked);
     if (left !== null && left.on !== null) return false;
     return this.#held.has(object.id) ? false : this.#backlog.follow(object, left);
   }
 
-  /** Also those that an earlier leader saw: a node that keeps failing a service is avoided whoever leads. */
+  /** Includes failures that an earlier leader saw: a node that keeps failing a service is avoided whoever leads. */
   #recordFailure(task: Task, old: Task | null, otherwiseAt: number): void {
     const state = task.status?.state;
     if (state !== TaskState.FAILED && state !== TaskState.REJECTED) return;
     if (task.nodeId === "" || old?.status?.state === state) return;
-    // When a manager took the report: nodes' own clocks may be wrong.
+    // When a manager accepted the report: nodes' own clocks may be wrong.
     const appliedAt = task.status?.appliedAt ?? null;
     const at = appliedAt === null ? otherwiseAt : (this.#env.times ?? stampedTimes).reachedMs(task);
     this.#nodes.find(task.nodeId)?.recordFailure(groupKey(task), at);
@@ -249,7 +257,7 @@ class SchedulerActor implements Scheduler {
     const confirmed = TaskStatus.create({ ...by, state: TaskState.ASSIGNED, message: confirmedMessage });
     return {
       assigned: ({ task, nodeId, generic, volumes, isPreassigned }) => {
-        // Set directly, not by way of `create`, which goes through its argument's keys: this runs for each assignment.
+        // Set directly, since `create` iterates its argument's keys and this runs for each assignment.
         const patch = TaskPatch.create() as Mutable<TaskPatch>;
         patch.id = task.id;
         patch.nodeId = nodeId;
@@ -283,7 +291,7 @@ class SchedulerActor implements Scheduler {
     if (outcome.kind === "refused")
       telemetry.log.error(
         { code: outcome.code, reason: outcome.message },
-        "the ledger refused what the scheduler decided",
+        "the ledger refused a decision of the scheduler",
       );
     let returned = 0;
     let taken = 0;
@@ -292,7 +300,7 @@ class SchedulerActor implements Scheduler {
         taken += 1;
         continue;
       }
-      // A2: the plan ends, and the task waits again if it is still there and wanted.
+      // A2: the plan ends, and the task waits again if it still exists and is wanted.
       const { id } = tracked.task;
       const task = store.get("task", id);
       if (task === undefined) this.#nodes.release(id);
@@ -308,7 +316,7 @@ class SchedulerActor implements Scheduler {
     }
     this.#metrics.decisions.add(taken);
     this.#send({ type: "proposal.settled", returned });
-    // What nobody took waits for the retry delay.
+    // Refused work waits for the retry delay.
     if (outcome.kind === "committed" && this.#hasWork()) this.#send({ type: "work.arrived" });
   }
 
@@ -331,7 +339,7 @@ function newChunk(): Chunk {
 function metricsOf(env: Environment) {
   const { metrics } = env.telemetry;
   return {
-    waiting: metrics.gauge("muster_scheduler_waiting_tasks", "Tasks that wait for a node."),
-    decisions: metrics.counter("muster_scheduler_decisions_total", "Assignments that the log took."),
+    waiting: metrics.gauge("muster_scheduler_waiting_tasks", "Tasks waiting for a node."),
+    decisions: metrics.counter("muster_scheduler_decisions_total", "Assignments accepted by the log."),
   };
 }

@@ -1,4 +1,4 @@
-/** Answers PlanService on the leader: checks the request as Control does, has the plan made from the store, and shows it. */
+/** Answers PlanService on the leader: checks the request as Control does, builds the plan from the store, and shows it. */
 import { WhatIf } from "../../machines/scheduling/what-if.ts";
 import { planService, type PlanStep, type ServicePlan } from "../../machines/orchestration/service-plan.ts";
 import { isIngress } from "../../machines/validation/network.ts";
@@ -19,12 +19,12 @@ import { changedService, checkedSpec, createdService, restoredService } from "..
 import type { Environment } from "../environment.ts";
 import { placementView } from "./placement-view.ts";
 
-/** Steps shown. An answer goes over the bus, and nobody reads more. */
+/** Maximum steps shown. An answer goes over the bus, and nobody reads more. */
 const shownStepsMax = 1_000;
-/** Stands for the id of a service that does not exist yet. */
+/** Placeholder for the id of a service that does not exist yet. */
 const newServiceId = "new";
 
-/** Throws RpcError for what Control would refuse. */
+/** Throws RpcError for requests that Control would refuse. */
 export function answerPlan(
   env: Pick<Environment, "store" | "clock">,
   request: PlanServiceRequest,
@@ -51,7 +51,7 @@ export function answerPlan(
   const notes = [...plan.notes];
   const others = waitingOf(env, after.id);
   if (others > 0)
-    notes.push(`${others} tasks of other services wait for a node: what becomes free may go to them first`);
+    notes.push(`${others} tasks of other services are waiting for a node: they may get freed resources first`);
   return shown(env, before, after, { ...plan, notes });
 }
 

@@ -75,7 +75,7 @@ export function explainTask(task: Task, view: ExplainView): readonly Reason[] {
         wokenBy:
           err === ""
             ? "the allocator's next round, which follows at once"
-            : "a change of the service, or of a network or port that it asks for",
+            : "a change of the service, or of a network or port that it requests",
         tried: words(task),
       }),
     ];

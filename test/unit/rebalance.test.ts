@@ -140,7 +140,7 @@ test("no round and no window has more moves than its budget", async (t) => {
   t.is(moved(cluster).length, 2);
   await cluster.run(20 * minute);
   t.is(moved(cluster).length, 3);
-  t.regex(cluster.orchestration.explainService("web").at(-1)?.waitingFor ?? "", /budget of 3 moves is spent/);
+  t.regex(cluster.orchestration.explainService("web").at(-1)?.waitingFor ?? "", /budget of 3 moves is used up/);
   // A new leader knows of them by their tasks.
   cluster.changeLeader();
   await cluster.run(5 * minute);
@@ -157,7 +157,7 @@ test("a round without moves says so, and not that the budget is spent", async (t
   await cluster.run(10 * minute);
   t.regex(
     cluster.orchestration.explainService("web").at(-1)?.waitingFor ?? "",
-    /a round may have no moves \(the cluster's label muster.rebalance.round\)/,
+    /label muster.rebalance.round allows no moves per round/,
   );
 });
 

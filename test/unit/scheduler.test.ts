@@ -237,7 +237,7 @@ test("it explains what a task waits for, node by node, and says nothing of other
   const [reason] = scheduler.explain(task("a"));
   t.is(
     reason?.waitingFor,
-    "a node that can take it: no suitable node (1 node not available for new tasks; insufficient resources on 1 node)",
+    "a node to run on: no suitable node (1 node not available for new tasks; insufficient resources on 1 node)",
   );
   t.deepEqual(reason?.tried, ["node host-n0: 5 CPUs requested, 4 free", "node host-n1: is not READY and ACTIVE"]);
   t.deepEqual(scheduler.explain(task("r")), []);
