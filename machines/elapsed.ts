@@ -5,12 +5,12 @@
 import type { Node, Rollout, Service, Task } from "../proto/gen/messages.ts";
 import { timeMs } from "../proto/time.ts";
 
-/** Managers' clocks may differ by so many milliseconds. A time further ahead is of a clock that was wrong, and says nothing. */
-export const clockSkewMsMax = 120_000;
+/** Largest difference between two managers' clocks, in milliseconds. A time further ahead came from a wrong clock. */
+export const managerSkewMsMax = 120_000;
 
 /** Milliseconds, from 0 to `spanMs`: never more than the whole span, and nothing where the time cannot be right. */
 export function leftOf(sinceMs: number, spanMs: number, nowMs: number): number {
-  if (sinceMs - nowMs > clockSkewMsMax) return 0;
+  if (sinceMs - nowMs > managerSkewMsMax) return 0;
   return Math.max(0, Math.min(sinceMs + spanMs - nowMs, spanMs));
 }
 

@@ -1,4 +1,4 @@
-/** Broken invariants crash the process: a supervisor restarts it, and nothing is built on a state that cannot be. */
+/** A broken invariant crashes the process and a supervisor restarts it, so nothing continues from an impossible state. */
 export class InvariantError extends Error {
   override readonly name = "InvariantError";
 }

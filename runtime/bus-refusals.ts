@@ -1,12 +1,11 @@
-/** Messages of the bus that were dropped: counted by subject and reason, and logged at a bounded rate. */
+/** Dropped bus messages: counted by subject and reason, and logged at a bounded rate. */
 import type { Clock, Telemetry } from "./ports.ts";
 import { subjectKind } from "./subjects.ts";
 
 /**
- * `unsealed`: it is no sealed message at all. `unknown key`, `old key`: it is sealed, but not under a key in use here.
- * `forged`: it does not open. `replayed`: it was heard before, or is older than its sender's proof of life. `unproven`: its
- * sender does not prove that it is alive. `too large`: above the largest message. `malformed`: it opens, and is no message
- * of its subject.
+ * `unsealed`: not a sealed message. `unknown key`, `old key`: sealed, but not under a key in use here. `forged`: does not
+ * open. `replayed`: already received, or older than its sender's proof of life. `unproven`: its sender does not prove that it
+ * is alive. `too large`: above the size limit. `malformed`: opens, but is not a message of its subject.
  */
 export type BusRefusal =
   | "unsealed"
@@ -18,13 +17,13 @@ export type BusRefusal =
   | "too large"
   | "malformed";
 
-/** Milliseconds between two lines of the log about one subject and one reason; what comes meanwhile is only counted. */
+/** Milliseconds between two log lines for the same subject and reason; drops in between are only counted. */
 const logEveryMs = 10_000;
 
 const known = new WeakMap<Telemetry, BusRefusals>();
 
 export class BusRefusals {
-  /** One for each process, so that its log has one rate. */
+  /** One instance per process, so that its log has one rate. */
   static of(telemetry: Telemetry, clock: Clock): BusRefusals {
     let refusals = known.get(telemetry);
     if (refusals === undefined) known.set(telemetry, (refusals = new BusRefusals(telemetry, clock)));
@@ -34,7 +33,7 @@ export class BusRefusals {
   readonly #telemetry: Telemetry;
   readonly #clock: Clock;
   readonly #counter;
-  /** By subject's kind and reason, of which there are few. */
+  /** By kind of subject and reason: few keys. */
   readonly #logged = new Map<string, { atMs: number; since: number }>();
 
   private constructor(telemetry: Telemetry, clock: Clock) {
@@ -42,7 +41,7 @@ export class BusRefusals {
     this.#clock = clock;
     this.#counter = telemetry.metrics.counter(
       "muster_bus_refused_total",
-      "Messages of other managers, or of strangers, that were dropped.",
+      "Messages from other managers, or from strangers, that were dropped.",
     );
   }
 

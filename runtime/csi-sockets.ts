@@ -1,13 +1,13 @@
-/** Where storage plugins are found. The real ones listen on Unix sockets (`edges/csi/`); the simulator has its own. */
+/** Where storage plugins are found. Real plugins listen on Unix sockets (`edges/csi/`); the simulator has its own. */
 import type { Subscription } from "./ports.ts";
 import type { RpcChannel } from "./rpc.ts";
 
 export interface CsiSockets {
-  /** Names of the plugins that there are now: what volumes name as their driver. */
+  /** Names of the available plugins, as volumes use them for their driver. */
   names(): readonly string[];
-  /** Tells each change of `names()`. */
+  /** Reports each change of `names()`. */
   onChange(listener: () => void): Subscription;
-  /** Rejects with RpcError UNAVAILABLE when nobody listens. */
+  /** Rejects with RpcError UNAVAILABLE if nobody listens. */
   dial(name: string): Promise<RpcChannel>;
 }
 

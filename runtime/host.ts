@@ -1,17 +1,17 @@
 /**
- * Runs machines as actors: gives each its address (its id), the process's clock and an observer for errors, and shows
- * every transition to whoever inspects. It knows nothing of any domain.
+ * Runs machines as actors: gives each its address (its id), the process's clock and an error observer, and reports every
+ * transition to inspectors. It is independent of any domain.
  *
- * H1: an actor whose machine throws takes the process down through `onCrash`; nothing goes on beside a broken actor.
- * H2: no two live actors of a host have one id.
- * H3: with no inspector attached, no actor has an observer, and inspection costs nothing.
+ * H1: if an actor's machine throws, `onCrash` ends the process; nothing runs beside a broken actor.
+ * H2: no two live actors of a host have the same id.
+ * H3: without an inspector, no actor has an observer, and inspection costs nothing.
  */
 import { createActor, type Actor, type AnyStateMachine, type InputFrom, type InspectionEvent } from "xstate";
 import { ActorSystems, type ActorSystem } from "./actor-systems.ts";
 import { assert } from "./assert.ts";
 import type { Clock, Subscription, Telemetry } from "./ports.ts";
 
-/** One transition of one actor, in the shape that leaves the process. */
+/** One transition of one actor, in the form that leaves the process. */
 export interface Inspection {
   readonly at: number;
   readonly actorId: string;
@@ -25,7 +25,7 @@ export interface Inspection {
 export interface HostOptions {
   readonly clock: Clock;
   readonly telemetry: Telemetry;
-  /** Called with what an actor threw, after which the process must end. */
+  /** Called with the error that an actor threw; the process must then exit. */
   readonly onCrash: (actorId: string, error: unknown) => void;
 }
 
@@ -53,8 +53,10 @@ export class Host {
     this.#systems = new ActorSystems(options.clock, (id, error) => this.#onError(id, error));
   }
 
-  /** Starts `machine` under `id` (such as `session/n1`). The machine's effects must already be provided, but for
-   *  `reportUnexpected`, which the host supplies: an event that no state handles is logged and counted. */
+  /**
+   * Starts `machine` under `id` (such as `session/n1`). The machine's effects must already be provided, except
+   * `reportUnexpected`: the host logs and counts events that no state handles.
+   */
   start<Machine extends AnyStateMachine>(
     machine: Machine,
     id: string,
@@ -76,7 +78,7 @@ export class Host {
     };
   }
 
-  /** Once for each machine, however many actors run it: a provided machine is a whole chart built anew. */
+  /** Once for each machine, however many actors run it: providing builds a whole new chart. */
   #provide<Machine extends AnyStateMachine>(machine: Machine): Machine {
     const known = this.#provided.get(machine);
     if (known !== undefined) return known as Machine;
@@ -97,12 +99,12 @@ export class Host {
     return provided;
   }
 
-  /** The live actor of that id, for whoever wants to see its state rather than to speak to it. */
+  /** The live actor with that id, for reading its state rather than sending it events. */
   find(id: string): Actor<AnyStateMachine> | undefined {
     return this.#live.get(id)?.actor;
   }
 
-  /** Of all live actors, in the order of their starts. */
+  /** Ids of all live actors, in start order. */
   ids(): Iterable<string> {
     return this.#live.keys();
   }

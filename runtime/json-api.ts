@@ -1,13 +1,13 @@
 /**
- * Between the JSON API's edge and the actors behind it: who may log in, and the chart of a connection. `actors/json/json-api.ts`
- * implements it, `edges/juju/` uses it.
+ * The interface between the JSON API's edge and the actors behind it: logins, and each connection's chart.
+ * `actors/json/json-api.ts` implements it; `edges/juju/` uses it.
  */
 import type { Subscription } from "./ports.ts";
 import type { Role } from "./user-roles.ts";
 
 export type { Role } from "./user-roles.ts";
 
-/** Who has logged in. */
+/** Who is logged in. */
 export type Identity =
   | { readonly kind: "user"; readonly name: string; readonly role: Role }
   /** The agent of a node. */
@@ -15,54 +15,54 @@ export type Identity =
   /** The agent of a task. */
   | { readonly kind: "unit"; readonly taskId: string };
 
-/** What a tag names, whether or not there is one of that name. */
+/** What a tag names, whether or not it exists. */
 export type LoginName =
   | { readonly kind: "user"; readonly name: string }
   | { readonly kind: "machine"; readonly nodeId: string }
   | { readonly kind: "unit"; readonly taskId: string };
 
 export interface LoginAttempt {
-  /** Null for a tag that names nothing: it costs the same work. */
+  /** Null for a tag that names nothing; checking it takes the same work. */
   readonly name: LoginName | null;
   readonly password: string;
-  /** The node whose certificate of this cluster the client showed: it needs no password. */
+  /** The node of the cluster certificate that the client presented; it needs no password. Null without one. */
   readonly certifiedNode: string | null;
   /** IP address of the client. */
   readonly address: string;
 }
 
-/** `busy`: too many logins at the moment, of this address or of all; the client may come again. */
+/** `busy`: too many concurrent logins, from this address or in total; the client may retry. */
 export type LoginOutcome =
   | {
       readonly kind: "accepted";
       readonly identity: Identity;
-      /** When a user logged in before, in milliseconds since the Unix epoch; null: not before, or no user. */
+      /** The user's previous login, in milliseconds since the Unix epoch; null for a first login and for agents. */
       readonly lastLoginMs: number | null;
     }
   | { readonly kind: "refused" }
   | { readonly kind: "busy" };
 
-/** Somebody who has no login says that they were handed a user's secret key. */
+/** A user without a login claims to have the secret key of a registration. */
 export interface RegistrationAttempt {
-  /** Null for a tag that names nothing: it costs the same work. */
+  /** Null for a tag that names nothing; checking it takes the same work. */
   readonly name: LoginName | null;
   /** IP address of the client. */
   readonly address: string;
-  /** The password that they chose, if what they sent opens with that key (32 bytes); null if it does not. */
+  /** The chosen password if the payload opens with that key (32 bytes), otherwise null. */
   open(secretKey: Uint8Array): string | null;
 }
 
 export type RegistrationOutcome =
-  /** The password counts and the key is spent; the answer is sealed with it, to prove who gives it. */
+  /** The password is set and the key is used up. The reply is sealed with the key, to prove that the server knows it. */
   | { readonly kind: "registered"; readonly secretKey: Uint8Array }
-  /** No such user, no registration, it has ended, or another key. */
+  /** No such user, no registration, an expired one, or the wrong key. */
   | { readonly kind: "refused" }
-  /** The key is right and stays good, but the password cannot be taken. */
+  /** The key is right and stays valid, but the password is not acceptable. */
   | { readonly kind: "unfit"; readonly reason: string }
-  /** Too many attempts at the moment, or nobody could write it down; the client may come again. */
+  /** Too many concurrent attempts, or the log did not accept the write; the client may retry. */
   | { readonly kind: "busy" };
 
-/** What the chart of a connection has done. */
+/** The effects of a connection's chart. */
 export interface ConnectionEffects {
   /** Ends with `loginAccepted` or `loginRefused`. */
   checkLogin(key: number): void;
@@ -75,7 +75,7 @@ export interface ConnectionEffects {
   cutOff(): void;
 }
 
-/** What a connection tells its chart. `key`: whatever finds the request again. */
+/** Events that a connection sends to its chart. `key` identifies the request. */
 export interface ConnectionChart {
   opened(): void;
   /** Ends the chart. */
@@ -99,10 +99,12 @@ export interface JsonApi {
   startConnection(id: string, effects: ConnectionEffects): ConnectionChart;
   checkLogin(attempt: LoginAttempt): Promise<LoginOutcome>;
   register(attempt: RegistrationAttempt): Promise<RegistrationOutcome>;
-  /** The identity as it is by now; null when it is gone. */
+  /** The current state of the identity; null once it is removed. */
   identityNow(identity: Identity): Identity | null;
-  /** Who that is by now, and a text that another password changes; null when there is none, or it is disabled. */
+  /**
+   * The current identity behind a name, and a mark that changes with the password; null if it does not exist or is disabled.
+   */
   standing(name: LoginName): { readonly identity: Identity; readonly mark: string } | null;
-  /** Calls back once, when it is gone. */
+  /** Calls back once, when the identity is removed. */
   onGone(identity: Identity, listener: () => void): Subscription;
 }

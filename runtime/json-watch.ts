@@ -1,31 +1,31 @@
-/** Watchers of the JSON API, as its edge uses them: what there is to tell is the edge's, when it is told an actor's. */
+/** Watchers of the JSON API as its edge uses them: the edge decides what to report, an actor decides when. */
 import type { Subscription } from "./ports.ts";
 
-/** What a watcher watches. */
+/** The source of a watcher's changes. */
 export interface News<Answer> {
-  /** Whether something has changed since `take`. Cheap. */
+  /** Whether something has changed since the last `take`. Cheap. */
   has(): boolean;
-  /** What has, and the watcher has been told it from now on. */
+  /** Returns the changes and marks them as reported. */
   take(): Answer;
-  /** Whether there will be nothing more; never, when absent. */
+  /** Whether no more changes can follow. If absent, the watch never ends. */
   isOver?(): boolean;
-  /** Calls back when something may have changed, or is over. */
+  /** Calls back when something may have changed or the watch is over. */
   wait(wake: () => void): Subscription;
-  /** Nobody will ask any more. */
+  /** Releases the source; it is not used afterwards. */
   release(): void;
   /**
-   * What an ask that is not answered is told. `asked`: the client stopped it; `closed`: the connection ends; `crowded`: too
-   * many wait; `ended`: it is over.
+   * The error for a pending request. `asked`: the client stopped the watcher; `closed`: the connection closed; `crowded`: too
+   * many requests are waiting; `ended`: the watch is over.
    */
   refusal(reason: "asked" | "closed" | "crowded" | "ended"): Error;
 }
 
 export interface JsonWatcher<Answer> {
-  /** Resolves once something has changed; rejects with the news' refusal. */
+  /** Resolves once something has changed; rejects with the source's refusal. */
   next(): Promise<Answer>;
-  /** Its client wants no more. */
+  /** The client stops the watcher. */
   stop(): void;
-  /** The connection is gone. After `stop` does nothing. */
+  /** The connection is closed. Does nothing after `stop`. */
   close(): void;
 }
 

@@ -1,18 +1,18 @@
-/** The port for passwords. `runtime/system/scrypt.ts` derives keys for good, a simulation as quickly as it can. */
+/** The port for passwords. `runtime/system/scrypt.ts` uses scrypt; the simulation uses a fast hash. */
 import { createHash } from "node:crypto";
 
-/** Hex digits of a mark: 128 bits, as many as a salt has. */
+/** Hex digits of a mark: 128 bits, the size of a salt. */
 const markDigits = 32;
 
 /**
- * What tells a password from every other one of the same user, without telling anything of it: each has a salt of its own. A
- * certificate carries it.
+ * Identifies one password of a user without revealing anything about it, since each password has its own salt. Certificates
+ * contain it.
  */
 export function markOfSalt(salt: Uint8Array): string {
   return createHash("sha256").update("muster user certificate\0").update(salt).digest("hex").slice(0, markDigits);
 }
 
-/** What is kept of a password. */
+/** The stored form of a password. */
 export interface HashedPassword {
   readonly salt: Uint8Array;
   readonly key: Uint8Array;
@@ -21,7 +21,7 @@ export interface HashedPassword {
   readonly parallelism: number;
 }
 
-/** More is asked for at the moment than this process works off. */
+/** This process's queue of password checks is full. */
 export class PasswordsBusy extends Error {
   override readonly name = "PasswordsBusy";
 }
@@ -29,6 +29,6 @@ export class PasswordsBusy extends Error {
 export interface Passwords {
   /** Rejects with PasswordsBusy. */
   hash(password: string): Promise<HashedPassword>;
-  /** Null stands for a name that does not exist: false, after the same work. Rejects with PasswordsBusy. */
+  /** Null stands for an unknown name: resolves to false after the same work. Rejects with PasswordsBusy. */
   verify(password: string, hashed: HashedPassword | null): Promise<boolean>;
 }

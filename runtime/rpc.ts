@@ -1,6 +1,6 @@
 /**
- * What a service is made of, independent of the wire that carries it: `edges/grpc/` serves these over HTTP/2, the
- * simulator over its network.
+ * The parts of a service, independent of its transport: `edges/grpc/` serves them over HTTP/2, the simulator over its
+ * network.
  */
 import type { MethodDescriptor, WireMethod } from "../proto/codec.ts";
 import type { Role } from "./user-roles.ts";
@@ -27,11 +27,11 @@ export const Status = {
 } as const;
 export type Status = (typeof Status)[keyof typeof Status];
 
-/** The failure of a call: what a handler throws or rejects with, and what a client gets. Its text reaches the peer. */
+/** The failure of a call: thrown by a handler, received by a client. The peer sees its text. */
 export class RpcError extends Error {
   override readonly name = "RpcError";
   readonly code: Status;
-  /** The encoded `google.rpc.Status` that came with, or goes out with, the status; null where there is none. */
+  /** The encoded `google.rpc.Status` that accompanies the status; null if there is none. */
   readonly details: Uint8Array | null;
   constructor(code: Status, message: string, options?: ErrorOptions & { readonly details?: Uint8Array }) {
     super(message, options);
@@ -40,39 +40,39 @@ export class RpcError extends Error {
   }
 }
 
-/** Who calls. */
+/** The caller. */
 export interface Peer {
-  /** From the client certificate that this cluster's CA signed; null for a caller without one, and on the control socket. */
+  /** From a client certificate signed by this cluster's CA; null for a caller without one, and on the control socket. */
   readonly identity: {
     readonly nodeId: string;
     readonly role: "swarm-worker" | "swarm-manager";
     readonly organization: string;
   } | null;
-  /** True on the local Unix socket: whoever may open the socket may do what a manager may. */
+  /** True on the local Unix socket: whoever may open it has a manager's permissions. */
   readonly local: boolean;
   /** IP address of the caller, without port; empty on a Unix socket. */
   readonly address: string;
-  /** From when on the caller's certificate is valid, in milliseconds since the epoch; absent where that is not known. */
+  /** Start of the validity of the caller's certificate, in milliseconds since the epoch; absent if unknown. */
   readonly certifiedFromMs?: number | undefined;
-  /** On the local Unix socket: which process says it is calling; absent when it says nothing. */
+  /** On the local Unix socket: the process that the caller claims to be; absent if it claims none. */
   readonly process?: CallingProcess | undefined;
-  /** The tag of who logged in to the JSON API, or showed a user's certificate: such as `user-ada`. */
+  /** Tag of the user of the JSON API, or of a user's certificate, such as `user-ada`. */
   readonly user?: string;
-  /** What the user of a certificate may do, as it was when the call began; absent for everybody else. */
+  /** Role of a certificate's user at the start of the call; absent for other callers. */
   readonly role?: Role;
 }
 
-/** What a local caller says of itself. For people to read: it proves nothing. */
+/** What a local caller says about itself. Informational only: it proves nothing. */
 export interface CallingProcess {
   readonly uid: number;
   readonly pid: number;
-  /** Login name; empty when there is none. */
+  /** Login name; empty if unknown. */
   readonly user: string;
 }
 
 /**
- * That a caller is gone, as much of an AbortSignal as handlers need. Any AbortSignal is one; the gRPC server has a smaller
- * one, since each idle node holds three.
+ * Signals that the caller is gone: the part of AbortSignal that handlers need. Any AbortSignal qualifies; the gRPC server has
+ * a smaller implementation, since each idle node holds three.
  */
 export interface CallSignal {
   readonly aborted: boolean;
@@ -82,22 +82,22 @@ export interface CallSignal {
 
 export interface CallContext {
   readonly peer: Peer;
-  /** Aborted when the caller cancels, its deadline passes or its connection ends. */
+  /** Aborted when the caller cancels, its deadline passes or its connection closes. */
   readonly signal: CallSignal;
-  /** When the caller stops waiting, in milliseconds as this process's `Clock.monotonic` counts; undefined when it sets no deadline. */
+  /** The call's deadline, on this process's `Clock.monotonic` in milliseconds; undefined if the caller sets none. */
   readonly deadline?: number | undefined;
-  /** W3C trace context of the caller; empty when there is none. */
+  /** The caller's W3C trace context; empty if there is none. */
   readonly traceparent: string;
-  /** HTTP/2 path of the method that was called. */
+  /** HTTP/2 path of the called method. */
   readonly method?: string | undefined;
 }
 
-/** The sending half of a server stream. Writing after the end does nothing. */
+/** The sending half of a server stream. Writes after the end are ignored. */
 export interface Sink<Message> {
   write(message: Message): void;
   /**
-   * Ends the stream; without an error with status OK. `drop`: what the peer has not taken is not kept for it; it gets the
-   * status after at most one more message.
+   * Ends the stream, with status OK unless an error is given. `drop` discards queued messages: the peer gets the status after
+   * at most one more message.
    */
   end(error?: RpcError, queued?: "send" | "drop"): void;
   /** Bytes written but not yet taken by the peer's flow control. */
@@ -105,7 +105,7 @@ export interface Sink<Message> {
 }
 
 export type UnaryHandler<Request, Response> = (request: Request, call: CallContext) => Promise<Response> | Response;
-/** Returns at once; the stream lives until the sink is ended or `call.signal` aborts. May throw RpcError to refuse. */
+/** Returns immediately; the stream lasts until the sink is ended or `call.signal` aborts. May throw RpcError to refuse. */
 export type ServerStreamHandler<Request, Response> = (
   request: Request,
   sink: Sink<Response>,
@@ -116,7 +116,7 @@ export type ClientStreamHandler<Request, Response> = (
   call: CallContext,
 ) => Promise<Response>;
 
-/** Streams both ways; the call ends with what the promise says, unless the sink was ended before. */
+/** Streams both ways; the promise's outcome ends the call, unless the sink was ended before. */
 export type DuplexHandler<Request, Response> = (
   requests: AsyncIterable<Request>,
   sink: Sink<Response>,
@@ -139,15 +139,15 @@ export type ServiceHandlers<Service extends { readonly methods: object }> = {
   readonly [Name in keyof Service["methods"]]: HandlerOf<Service["methods"][Name]>;
 };
 
-/** A server stream under way. */
+/** A server stream in progress. */
 export interface ReceivingCall {
   cancel(): void;
-  /** Asks the peer, by flow control, to stop sending; what is under way still comes. */
+  /** Stops the peer from sending, by flow control; messages in flight still arrive. */
   pause(): void;
   resume(): void;
 }
 
-/** A client stream under way. */
+/** A client stream in progress. */
 export interface SendingCall<Request, Response> {
   write(message: Request): void;
   finish(): Promise<Response>;
@@ -156,9 +156,15 @@ export interface SendingCall<Request, Response> {
   bufferedBytes(): number;
 }
 
-/** The client's half: one connection to one manager. `edges/grpc/client.ts` speaks it over HTTP/2, the simulator over its network. */
+/**
+ * The client's half: a connection to one manager. `edges/grpc/client.ts` implements it over HTTP/2, the simulator over its
+ * network.
+ */
 export interface RpcChannel {
-  /** Rejects with RpcError; a passed deadline is DEADLINE_EXCEEDED, a broken connection UNAVAILABLE. No timeout: waits as long as the connection lives. */
+  /**
+   * Rejects with RpcError: DEADLINE_EXCEEDED after the timeout, UNAVAILABLE on a broken connection. Without a timeout, waits as
+   * long as the connection lasts.
+   */
   unary<Request, Response>(
     method: MethodDescriptor<Request, Response>,
     request: Request,
@@ -171,22 +177,22 @@ export interface RpcChannel {
     receiver: { onMessage(message: Response): void; onEnd(error: RpcError | null): void },
   ): ReceivingCall;
   clientStream<Request, Response>(method: MethodDescriptor<Request, Response>): SendingCall<Request, Response>;
-  /** Ends the connection; calls under way fail with CANCELLED. */
+  /** Closes the connection; calls in progress fail with CANCELLED. */
   close(): void;
-  /** Called once when the connection ended for any reason but `close`. */
+  /** Called once when the connection is closed for any reason other than `close`. */
   onClosed(listener: () => void): void;
 }
 
-/** A call that streams both ways. */
+/** A bidirectional streaming call. */
 export interface DuplexCall<Request> extends ReceivingCall {
   write(message: Request): void;
-  /** Nothing more will be written. */
+  /** Half-closes the call: no more writes follow. */
   finish(): void;
   /** Bytes written but not yet taken by the peer's flow control. */
   bufferedBytes(): number;
 }
 
-/** A channel whose peer also has methods that stream both ways, as plugins do. */
+/** A channel whose peer also has bidirectional methods, as plugins do. */
 export interface DuplexChannel extends RpcChannel {
   /** `onEnd` is called exactly once, with null for status OK, and never after `cancel`. */
   duplexStream<Request, Response>(

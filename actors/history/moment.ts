@@ -8,7 +8,7 @@ import { findVersion, timeOf } from "./version-at.ts";
 import { extentOf, type PastParts } from "./base.ts";
 
 /** How far a time may be ahead of this manager's clock and still mean now, in milliseconds. */
-const clockSkewMsMax = 5_000;
+const aheadMsMax = 5_000;
 
 export type Moment = { readonly version: number } | { readonly time: Timestamp };
 
@@ -18,7 +18,7 @@ export function unreadable(): RpcError {
 
 /** Throws OUT_OF_RANGE for a time in the future. */
 export function demandPast({ clock }: Pick<PastParts, "clock">, time: Timestamp): void {
-  if (timeMs(time) <= clock.now() + clockSkewMsMax) return;
+  if (timeMs(time) <= clock.now() + aheadMsMax) return;
   const [meant, now] = [isoOf(timeMs(time)), isoOf(clock.now())];
   throw new RpcError(Status.OUT_OF_RANGE, `${meant} is in the future: it is ${now}`);
 }

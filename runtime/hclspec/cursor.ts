@@ -1,4 +1,4 @@
-/** A place in a text of HCL: what is there, and what lies behind it. */
+/** A position in an HCL text, with the operations of a recursive-descent parser. */
 
 export class ExpressionError extends Error {
   override readonly name = "ExpressionError";
@@ -8,20 +8,20 @@ export function fail(message: string): never {
   throw new ExpressionError(message);
 }
 
-/** Characters of space and comments that are skipped at a time. */
+/** Characters of space and comments that are skipped at once. */
 const skippedMax = 4_096;
 
 export class Cursor {
   protected readonly text: string;
   protected at = 0;
-  /** Where the last skipped space ended that held a newline. */
+  /** End of the last skipped space that contained a newline. */
   #newlineAt = -1;
 
   constructor(text: string) {
     this.text = text;
   }
 
-  /** Throws ExpressionError when anything but space is left. */
+  /** Throws ExpressionError if anything but space is left. */
   end(): void {
     this.space();
     if (this.at < this.text.length) fail(`unexpected ${JSON.stringify(this.text.slice(this.at, this.at + 12))}`);
@@ -38,7 +38,7 @@ export class Cursor {
     }
   }
 
-  /** Whether what comes next is on another line than what was read last. */
+  /** Whether the next token is on another line than the previous one. */
   protected isOnNewLine(): boolean {
     this.space();
     return this.#newlineAt === this.at;
@@ -56,10 +56,10 @@ export class Cursor {
   }
 
   protected expect(token: string): void {
-    if (!this.accept(token)) fail(`${JSON.stringify(token)} is missing`);
+    if (!this.accept(token)) fail(`expected ${JSON.stringify(token)}`);
   }
 
-  /** The name that comes next; null when there is none. */
+  /** The next token if it is a name, otherwise null. */
   protected name(): string | null {
     this.space();
     const found = /^[\p{ID_Start}_][\p{ID_Continue}-]*/u.exec(this.text.slice(this.at))?.[0];

@@ -1,4 +1,4 @@
-/** Exact decimal numbers: what configurations hold, before it is known what they become. */
+/** Exact decimal numbers: configurations keep them until their target type is known. */
 
 /** digits / 10^scale, in its shortest form: scale 0, or digits not divisible by 10. */
 export interface Decimal {
@@ -6,9 +6,9 @@ export interface Decimal {
   readonly scale: number;
 }
 
-/** Beyond this exponent a number would cost more memory than its text. */
+/** Larger exponents are rejected: the number would take more memory than its text. */
 const exponentMax = 400;
-/** Digits behind the point of a division that does not come out even: more than any encoding keeps. */
+/** Fractional digits of a division without an exact result: more than any encoding keeps. */
 const divisionScale = 150;
 
 export function decimal(digits: bigint, scale = 0): Decimal {
@@ -25,7 +25,7 @@ export function decimal(digits: bigint, scale = 0): Decimal {
   return { digits: shortest, scale: left };
 }
 
-/** A decimal's text, such as `-1.5e3`; null for anything else, or one too large. */
+/** Parses a decimal such as `-1.5e3`; null for anything else, or a number that is too large. */
 export function parseDecimal(text: string): Decimal | null {
   const match = /^([+-]?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d{1,4}))?$/.exec(text.trim());
   if (match === null) return null;
@@ -35,12 +35,12 @@ export function parseDecimal(text: string): Decimal | null {
   return decimal(sign === "-" ? -digits : digits, fraction.length - Number(exponent));
 }
 
-/** Of a JavaScript number, its shortest text; null for one that is not finite. */
+/** Converts a JavaScript number by its shortest text; null if it is not finite. */
 export function decimalOf(value: number | bigint): Decimal | null {
   return typeof value === "bigint" ? decimal(value) : parseDecimal(String(value));
 }
 
-/** Without an exponent, as short as it can be. */
+/** The shortest text without an exponent. */
 export function decimalText({ digits, scale }: Decimal): string {
   if (scale === 0) return String(digits);
   const text = String(digits < 0n ? -digits : digits).padStart(scale + 1, "0");
@@ -59,7 +59,7 @@ function scaled({ digits, scale }: Decimal, to: number): bigint {
 
 export type Operator = "+" | "-" | "*" | "/" | "%";
 
-/** Null for a division by zero. */
+/** Null on division by zero. */
 export function calculate(operator: Operator, left: Decimal, right: Decimal): Decimal | null {
   const scale = Math.max(left.scale, right.scale);
   switch (operator) {
@@ -78,12 +78,12 @@ export function calculate(operator: Operator, left: Decimal, right: Decimal): De
   }
 }
 
-/** Towards zero. */
+/** Rounds towards zero. */
 export function truncate({ digits, scale }: Decimal): Decimal {
   return decimal(digits / 10n ** BigInt(scale));
 }
 
-/** The number as a float64, when it is one exactly. */
+/** The number as a float64 if it has an exact one, otherwise null. */
 export function exactFloat({ digits, scale }: Decimal): number | null {
   const fives = 5n ** BigInt(scale);
   if (digits % fives !== 0n) return null;

@@ -1,8 +1,8 @@
 /**
- * Reads a configuration, written as JSON or YAML, by a plugin's schema (reference §3.4).
+ * Reads a JSON or YAML configuration by a plugin's schema (reference §3.4).
  *
- * D1: every problem is reported, not just the first, each with the path of the field that is wrong.
- * D2: every key that the schema declares is there in the result, null where nothing was written.
+ * D1: every problem is reported, not just the first, each with the path of the wrong field.
+ * D2: the result contains every key that the schema declares, null for those not set.
  */
 import { decimalOf } from "./decimal.ts";
 import { emptyScope, ExpressionError, evaluateTemplate, type Scope } from "./expression.ts";
@@ -19,7 +19,7 @@ import {
   type Value,
 } from "./value.ts";
 
-/** What JSON and YAML are read as. A number that was written with more digits than a double holds can be a bigint. */
+/** Parsed JSON or YAML. A number with more digits than a double holds can be a bigint. */
 export type ConfigInput =
   | null
   | boolean
@@ -30,7 +30,7 @@ export type ConfigInput =
   | { readonly [key: string]: ConfigInput };
 
 export interface Problem {
-  /** Of the wrong field, such as `ports[1].label`; empty for the configuration as a whole. */
+  /** Path of the wrong field, such as `ports[1].label`; empty for the configuration as a whole. */
   readonly path: string;
   readonly message: string;
 }
@@ -58,13 +58,13 @@ export class Decoder {
     this.#scope = scope;
   }
 
-  /** The value of a body that a schema describes. What cannot be read is null, and a problem. */
+  /** The value of a body that a schema describes. Unreadable parts become null, and are reported. */
   body(schema: Schema, input: ConfigInput, path: string): Value {
     const known = namesOf(schema);
     const body = new Map<string, Found[]>();
     const parts: readonly ConfigInput[] = Array.isArray(input) ? input : [input];
     for (const part of parts) {
-      // In a list of blocks null is one with nothing in it; on its own it was no block.
+      // In a list of blocks, null is an empty block; on its own it means no block.
       if (part === null) continue;
       if (!isObject(part)) {
         this.#report(path, "an object is required");
@@ -137,14 +137,14 @@ export class Decoder {
     }
   }
 
-  /** A value as it is written, with its templates filled in. */
+  /** A value as written, with its templates evaluated. */
   #expression(input: ConfigInput, path: string): Value {
     if (input === null) return nullValue;
     if (typeof input === "boolean") return boolValue(input);
     if (typeof input === "string") return this.#template(input, path);
     if (typeof input === "number" || typeof input === "bigint") {
       const number = decimalOf(input);
-      return number === null ? this.#report(path, `${input} is no number`) : numberValue(number);
+      return number === null ? this.#report(path, `${input} is not a number`) : numberValue(number);
     }
     if (!isObject(input))
       return { kind: "tuple", items: input.map((item, at) => this.#expression(item, `${path}[${at}]`)) };
@@ -165,7 +165,7 @@ export class Decoder {
     }
   }
 
-  /** The blocks that were written under a name: each an object, or several in a list. */
+  /** The blocks that are written under a name: one object, or a list of several. */
   #written(name: string, body: Body): readonly Found[] {
     return (body.get(name) ?? []).flatMap(({ value, path }) => {
       if (value === null) return [];

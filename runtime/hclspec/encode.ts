@@ -1,4 +1,4 @@
-/** Values as MessagePack, byte for byte as Nomad's encoder writes them (reference §3.5). */
+/** Encodes values as MessagePack, byte for byte as Nomad's encoder does (reference §3.5). */
 import { decimalText, exactFloat, type Decimal } from "./decimal.ts";
 import { MsgpackWriter } from "./msgpack.ts";
 import type { Value } from "./value.ts";
@@ -38,12 +38,12 @@ function write(writer: MsgpackWriter, value: Value): void {
   }
 }
 
-/** Go sorts by bytes; JavaScript would by UTF-16. */
+/** Go sorts by bytes; JavaScript's default is UTF-16. */
 function compareBytes(left: string, right: string): number {
   return Buffer.compare(Buffer.from(left, "utf8"), Buffer.from(right, "utf8"));
 }
 
-/** Neither whole nor a float64, or too large: its text, which is what Nomad sends too. */
+/** A number that is neither an integer nor an exact float64, or is too large, is written as text, as Nomad does. */
 function writeNumber(writer: MsgpackWriter, number: Decimal): void {
   if (number.scale === 0 && number.digits >= int64Min && number.digits <= int64Max) {
     writer.integer(number.digits);

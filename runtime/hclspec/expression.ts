@@ -1,5 +1,5 @@
 /**
- * Expressions of HCL, as literals of schemas and templates in configurations use them (reference §3.3, §3.4): literals,
+ * HCL expressions, as schemas use them in literals and configurations in templates (reference §3.3, §3.4): literals,
  * operators, conditionals, `for`, index, attribute and splat access, function calls, templates with `${…}` and `%{…}`.
  * A text is compiled once into a function of its scope, since a loop evaluates its body many times.
  */
@@ -41,8 +41,8 @@ export function evaluate(text: string, scope: Scope = emptyScope): Value {
 }
 
 /**
- * The value of a text in which `${…}` and `%{…}` are replaced, and `$${` and `%%{` stand for themselves. A text that is one
- * interpolation and nothing else is what that is, of whatever type. Throws ExpressionError.
+ * Evaluates a template: replaces `${…}` and `%{…}`, and unescapes `$${` and `%%{`. A template that consists of one
+ * interpolation keeps that value's type. Throws ExpressionError.
  */
 export function evaluateTemplate(text: string, scope: Scope = emptyScope): Value {
   if (!text.includes("${") && !text.includes("%{")) return textValue(text);
@@ -64,7 +64,7 @@ const products: readonly (readonly [string, Binary])[] = (["*", "/", "%"] as con
   (left, right) => arithmetic(operator, left, right),
 ]);
 
-/** From the operators that bind least. Both sides are always evaluated: Nomad's HCL knows no short way. */
+/** In order of increasing precedence. Both operands are always evaluated: Nomad's HCL does not short-circuit. */
 const levels: readonly (readonly (readonly [string, Binary])[])[] = [
   [["||", (left, right) => boolValue([truth(left), truth(right)].includes(true))]],
   [["&&", (left, right) => boolValue(![truth(left), truth(right)].includes(false))]],
@@ -98,7 +98,7 @@ class Parser extends TemplateParser {
     if (operators === undefined) return this.#unary();
     let left = this.#binary(level + 1);
     for (;;) {
-      // The beginning of a directive is no remainder.
+      // "%" at the beginning of a directive is not the remainder operator.
       const found = operators.find(([token]) => !this.peek("%{") && this.accept(token));
       if (found === undefined) return left;
       const [one, other, apply] = [left, this.#binary(level + 1), found[1]];
@@ -143,7 +143,7 @@ class Parser extends TemplateParser {
     }
   }
 
-  /** `.name` and `.0`; null when there is none. */
+  /** Parses `.name` or `.0`; null if neither follows. */
   #attribute(): Node | null {
     if (!/^\.[\p{ID_Start}_0-9]/u.test(this.text.slice(this.at, this.at + 3))) return null;
     const name = /^[\p{ID_Continue}-]+/u.exec(this.text.slice(this.at + 1))?.[0] ?? "";
@@ -160,7 +160,7 @@ class Parser extends TemplateParser {
     return key;
   }
 
-  /** Only attributes belong to each element of `.*`. */
+  /** For `.*`, only attributes apply to each element. */
   #splat(of: Node, next: () => Node | null): Node {
     const keys: Node[] = [];
     for (let key = next(); key !== null; key = next()) keys.push(key);
@@ -168,7 +168,7 @@ class Parser extends TemplateParser {
     return (scope) => splat(of(scope), (item) => keys.reduce((value, key) => step(value, key(scope)), item), visits);
   }
 
-  /** All that follows `[*]` belongs to each element. */
+  /** For `[*]`, everything that follows applies to each element. */
   #wholeSplat(of: Node): Node {
     let item: Value = nullValue;
     this.#depth += 1;
@@ -208,7 +208,7 @@ class Parser extends TemplateParser {
     if (this.accept("{")) return this.#object();
     const word = this.name();
     if (word === null)
-      return fail(rest === "" ? "an expression is missing" : `unexpected ${JSON.stringify(rest.slice(0, 12))}`);
+      return fail(rest === "" ? "expected an expression" : `unexpected ${JSON.stringify(rest.slice(0, 12))}`);
     if (this.text[this.at] === "(") return this.#call(word);
     if (word === "true" || word === "false") return () => boolValue(word === "true");
     if (word === "null") return () => nullValue;
@@ -224,7 +224,7 @@ class Parser extends TemplateParser {
       const node = this.expression();
       if (this.accept("...")) args.push((scope) => spread(node(scope)));
       else args.push((scope) => [node(scope)]);
-      if (!this.accept(",") && !this.peek(")")) fail('"," is missing');
+      if (!this.accept(",") && !this.peek(")")) fail('expected ","');
     }
     return (scope) => converting(() => body(args.flatMap((argument) => argument(scope))));
   }
@@ -241,7 +241,7 @@ class Parser extends TemplateParser {
     const items: Node[] = [];
     while (!this.accept("]")) {
       items.push(this.expression());
-      if (!this.accept(",") && !this.peek("]")) fail('"," is missing');
+      if (!this.accept(",") && !this.peek("]")) fail('expected ","');
     }
     return (scope) => ({ kind: "tuple", items: items.map((item) => item(scope)) });
   }
@@ -264,9 +264,9 @@ class Parser extends TemplateParser {
       const word = /^[\p{ID_Start}_][\p{ID_Continue}-]*(?=\s*[=:])/u.exec(this.text.slice(this.at))?.[0];
       if (word !== undefined) this.at += word.length;
       const key = word === undefined ? this.#primary() : () => textValue(word);
-      if (!this.accept("=") && !this.accept(":")) fail('"=" is missing');
+      if (!this.accept("=") && !this.accept(":")) fail('expected "="');
       entries.push([key, this.expression()]);
-      if (!this.accept(",") && !this.peek("}") && !this.isOnNewLine()) fail('"," or a new line is missing');
+      if (!this.accept(",") && !this.peek("}") && !this.isOnNewLine()) fail('expected "," or a new line');
     }
     return (scope) => ({
       kind: "object",
@@ -276,7 +276,7 @@ class Parser extends TemplateParser {
 
   #heredoc(): Node {
     const head = /^<<(-?)([A-Za-z_]\w*)\n/.exec(this.text.slice(this.at));
-    if (head === null) return fail("a heredoc begins with <<NAME and a new line");
+    if (head === null) return fail("a heredoc must begin with <<NAME and a new line");
     this.at += head[0].length;
     const lines: string[] = [];
     for (;;) {
@@ -284,7 +284,7 @@ class Parser extends TemplateParser {
       const line = this.text.slice(this.at, end === -1 ? undefined : end);
       this.at = end === -1 ? this.text.length : end + 1;
       if (line.trim() === head[2]) break;
-      if (end === -1) fail(`the heredoc ${head[2]} has no end`);
+      if (end === -1) fail(`unterminated heredoc ${head[2]}`);
       lines.push(line);
     }
     const indent = Math.min(

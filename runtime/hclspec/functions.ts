@@ -1,4 +1,4 @@
-/** The functions of literals (reference §3.3). They throw ConversionError for what they do not take. */
+/** The functions of literals (reference §3.3). They throw ConversionError for invalid arguments. */
 import { compareDecimals, decimal, decimalText, parseDecimal, truncate, type Decimal } from "./decimal.ts";
 import { ConversionError, boolValue, convert, nullValue, numberValue, textValue, type Value } from "./value.ts";
 
@@ -34,12 +34,12 @@ function extreme(args: readonly Value[], sign: 1 | -1): Value {
   return numberValue(rest.reduce((best, next) => (compareDecimals(next, best) * sign > 0 ? next : best), first));
 }
 
-/** Characters as people count them. */
+/** User-perceived characters. */
 function characters(of: string): string[] {
   return Array.from(new Intl.Segmenter().segment(of), ({ segment }) => segment);
 }
 
-/** A number as it is written, since a double holds only 15 digits of it. */
+/** A number's source text, since a double holds only 15 of its digits. */
 class WrittenNumber {
   readonly text: string;
   constructor(text: string) {
@@ -49,7 +49,7 @@ class WrittenNumber {
 
 /** Throws SyntaxError. */
 function parseJson(json: string): unknown {
-  // TypeScript's library does not know the third argument yet.
+  // TypeScript's library does not declare the third argument yet.
   const keep = (_key: string, value: unknown, context?: { readonly source?: string }): unknown =>
     typeof value === "number" ? new WrittenNumber(context?.source ?? String(value)) : value;
   return JSON.parse(json, keep);
@@ -71,7 +71,7 @@ function fromJson(json: unknown): Value {
   };
 }
 
-/** As Go quotes text: so that it can stand in a page or a script. */
+/** Quotes text as Go does, so that it is safe in HTML and scripts. */
 function quoted(of: string): string {
   return JSON.stringify(of).replaceAll(
     /[<>&\u2028\u2029]/g,
@@ -102,11 +102,11 @@ function toJson(value: Value): string {
   }
 }
 
-/** Small Greek letters with a iota below have a capital of one character, which only titles use otherwise. */
+/** Small Greek letters with an iota subscript have a one-character capital, which is otherwise used only in titles. */
 const iotaBelow = /^[\u1F80-\u1F87\u1F90-\u1F97\u1FA0-\u1FA7]$/;
 const oddCapitals: Readonly<Record<string, string>> = { "\u1FB3": "\u1FBC", "\u1FC3": "\u1FCC", "\u1FF3": "\u1FFC" };
 
-/** Character by character, as Go does it: what has no capital of one character, such as `ß`, stays as it is. */
+/** Character by character, as Go does: a character without a one-character capital, such as `ß`, stays unchanged. */
 function upper(of: string): string {
   return Array.from(of, (char) => {
     const full = char.toUpperCase();
@@ -116,7 +116,7 @@ function upper(of: string): string {
   }).join("");
 }
 
-/** Likewise; a sigma at the end of a word is one like any other. */
+/** Likewise; a final sigma is treated like any other. */
 function lower(of: string): string {
   return Array.from(of, (char) => (char === "\u0130" ? "i" : char.toLowerCase())).join("");
 }

@@ -1,4 +1,4 @@
-/** A plugin's configuration: from what somebody wrote, by the plugin's schema, to the bytes that it reads. */
+/** Encodes a plugin's configuration: validates it against the plugin's schema and returns the bytes that the plugin reads. */
 import type { Spec } from "../../proto/gen/nomad.ts";
 import { Decoder, type ConfigInput, type Problem } from "./decode.ts";
 import { encode } from "./encode.ts";
@@ -13,14 +13,14 @@ export { evaluate, evaluateTemplate };
 
 export type EncodeOutcome =
   | { readonly kind: "encoded"; readonly bytes: Uint8Array }
-  /** What somebody has to write otherwise: at least one. */
+  /** What the user must fix; never empty. */
   | { readonly kind: "invalid"; readonly problems: readonly Problem[] }
-  /** The plugin's own fault. */
+  /** The plugin's schema is wrong. */
   | { readonly kind: "bad-schema"; readonly reason: string };
 
 /**
- * Checks a configuration against a schema, and encodes it as Nomad does. `scope`: what `${…}` may name; without it nothing.
- * Never throws.
+ * Checks a configuration against a schema, and encodes it as Nomad does. `scope`: variables for `${…}`; none by default. Never
+ * throws.
  */
 export function encodeConfig(spec: Spec, config: ConfigInput, scope?: Scope): EncodeOutcome {
   let schema;
@@ -36,14 +36,14 @@ export function encodeConfig(spec: Spec, config: ConfigInput, scope?: Scope): En
   return { kind: "encoded", bytes: encode(value) };
 }
 
-/** All problems in one sentence each, for people. */
+/** A problem as one sentence, for people. */
 export function problemText({ path, message }: Problem): string {
   return path === "" ? message : `${path}: ${message}`;
 }
 
 /**
- * The variables of a task's configuration: its environment, each by its name, one with dots as nested objects, and all of
- * them as `env["NAME"]`.
+ * The variables of a task's configuration: its environment by name, names with dots as nested objects, and all of it as
+ * `env["NAME"]`.
  */
 export function environmentScope(env: Readonly<Record<string, string>>): Scope {
   const tree = new Map<string, Tree>();
@@ -59,7 +59,7 @@ type Tree = string | Map<string, Tree>;
 
 function plant(tree: Map<string, Tree>, [name = "", ...rest]: readonly string[], text: string): void {
   if (rest.length === 0) {
-    // `a` and `a.b` cannot both be: the shorter gives way, and is still there as env["a"].
+    // `a` and `a.b` conflict: `a` is dropped here, and remains available as env["a"].
     if (!tree.has(name)) tree.set(name, text);
     return;
   }

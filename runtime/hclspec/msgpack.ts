@@ -1,9 +1,9 @@
 /**
- * MessagePack as Nomad writes a driver's configuration (docs/reference/nomad-driver-protocol.md §3.5), and a reader of what
- * Nomad and Go's drivers write. Our own: a library writes other forms of the same values, and what Nomad sends is one form.
+ * MessagePack as Nomad writes a driver's configuration (docs/reference/nomad-driver-protocol.md §3.5), and a reader for what
+ * Nomad and Go's drivers write. Not a library, because libraries encode the same values in other forms than Nomad.
  */
 
-/** What the reader gives: whole numbers beyond 2^53 as bigint, bytes that are no text as Uint8Array. */
+/** Values from the reader: integers beyond 2^53 as bigint, bytes that are not valid text as Uint8Array. */
 export type Unpacked =
   | null
   | boolean
@@ -18,11 +18,11 @@ export class MsgpackError extends Error {
   override readonly name = "MsgpackError";
 }
 
-/** Nesting beyond this is refused rather than a stack overflowed. */
+/** Deeper nesting is rejected, to avoid a stack overflow. */
 const depthMax = 100;
 const utf8 = new TextEncoder();
 
-/** Writes values one after the other; a map's and a list's parts follow their header. */
+/** Writes values one after another; the elements of a map or list follow its header. */
 export class MsgpackWriter {
   #bytes = new Uint8Array(256);
   #view = new DataView(this.#bytes.buffer);
@@ -36,7 +36,7 @@ export class MsgpackWriter {
     this.#byte(is ? 0xc3 : 0xc2);
   }
 
-  /** From -2^63 to 2^64-1: the shortest form, unsigned from 0 on. */
+  /** From -2^63 to 2^64-1, in the shortest form; unsigned from 0 on. */
   integer(value: bigint): void {
     if (value >= 0n) {
       if (value < 0x80n) this.#byte(Number(value));
@@ -106,11 +106,11 @@ export class MsgpackWriter {
   }
 }
 
-/** Reads one value. Throws MsgpackError for bytes that are none, or more than one. */
+/** Reads one value. Throws MsgpackError for bytes that are not exactly one value. */
 export function unpack(bytes: Uint8Array): Unpacked {
   const reader = new Reader(bytes);
   const value = reader.value(0);
-  if (!reader.isAtEnd) throw new MsgpackError("bytes after the value");
+  if (!reader.isAtEnd) throw new MsgpackError("unexpected bytes after the value");
   return value;
 }
 
@@ -176,7 +176,7 @@ class Reader {
       case 0xdf:
         return this.#map(this.#uint(2 << (tag - 0xde)), depth);
       default:
-        throw new MsgpackError(`a value of kind 0x${tag.toString(16)} is not supported`);
+        throw new MsgpackError(`unsupported value type 0x${tag.toString(16)}`);
     }
   }
 
@@ -191,7 +191,7 @@ class Reader {
     for (let count = 0; count < length; count += 1) {
       const key = this.value(depth + 1);
       if (typeof key !== "string" && typeof key !== "number")
-        throw new MsgpackError("a key is neither text nor number");
+        throw new MsgpackError("a map key must be a string or a number");
       entries.push([String(key), this.value(depth + 1)]);
     }
     return Object.fromEntries(entries);
@@ -202,7 +202,7 @@ class Reader {
     try {
       return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
     } catch {
-      return Uint8Array.from(bytes); // the old form, which Go writes, has no other kind for bytes
+      return Uint8Array.from(bytes); // Go writes the old format, which has no separate type for bytes
     }
   }
 
@@ -218,7 +218,7 @@ class Reader {
 
   #step(length: number): number {
     const at = this.#at;
-    if (at + length > this.#bytes.length) throw new MsgpackError("cut short");
+    if (at + length > this.#bytes.length) throw new MsgpackError("unexpected end of input");
     this.#at = at + length;
     return at;
   }

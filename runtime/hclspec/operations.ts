@@ -1,4 +1,4 @@
-/** What the operators, conditionals, loops and accesses of an expression do with values. All throw ExpressionError. */
+/** Evaluates operators, conditionals, loops and accesses of expressions. All throw ExpressionError. */
 import { fail } from "./cursor.ts";
 import { calculate, compareDecimals, decimal, decimalText, type Operator } from "./decimal.ts";
 import {
@@ -12,14 +12,14 @@ import {
   type Value,
 } from "./value.ts";
 
-/** What names stand for. */
+/** Variables by name. */
 export type Scope = ReadonlyMap<string, Value>;
-/** A part of an expression, ready to be evaluated any number of times. */
+/** A compiled part of an expression; can be evaluated any number of times. */
 export type Node = (scope: Scope) => Value;
 
 /**
- * Elements that all loops of one expression visit together. Loops in loops multiply: a text of a few hundred characters
- * could otherwise keep an agent busy for years.
+ * Elements that all loops of one expression may visit together. Nested loops multiply: a few hundred characters could otherwise
+ * keep an agent busy for years.
  */
 const visitsMax = 100_000;
 
@@ -32,7 +32,7 @@ export class Visits {
   }
 }
 
-/** Runs a conversion, whose failure becomes one of the expression. */
+/** Runs a conversion and turns its failure into an ExpressionError. */
 export function converting(run: () => Value): Value {
   try {
     return run();
@@ -49,19 +49,19 @@ export function truth(value: Value): boolean {
 
 export function asText(value: Value): string {
   const converted = converting(() => convert(value, { kind: "string" }));
-  return converted.kind === "string" ? converted.text : fail("null cannot be part of a text");
+  return converted.kind === "string" ? converted.text : fail("null cannot be part of a string");
 }
 
 export function arithmetic(operator: Operator, left: Value, right: Value): Value {
   const [a, b] = [left, right].map((value) => converting(() => convert(value, { kind: "number" })));
-  if (a?.kind !== "number" || b?.kind !== "number") return fail(`${operator} of null`);
+  if (a?.kind !== "number" || b?.kind !== "number") return fail(`cannot apply ${operator} to null`);
   const result = calculate(operator, a.number, b.number);
   return result === null ? fail("division by zero") : numberValue(result);
 }
 
 export function ordered(operator: "<" | "<=" | ">" | ">=", left: Value, right: Value): Value {
   const [a, b] = [left, right].map((value) => converting(() => convert(value, { kind: "number" })));
-  if (a?.kind !== "number" || b?.kind !== "number") return fail(`${operator} of null`);
+  if (a?.kind !== "number" || b?.kind !== "number") return fail(`cannot apply ${operator} to null`);
   const order = compareDecimals(a.number, b.number);
   return boolValue({ "<": order < 0, "<=": order <= 0, ">": order > 0, ">=": order >= 0 }[operator]);
 }
@@ -70,7 +70,7 @@ export function isEqual(left: Value, right: Value): boolean {
   return compareValues(left, right) === 0;
 }
 
-/** An error in the side that is not chosen is none; otherwise the result is of the type that both sides can become. */
+/** Errors of the branch that is not chosen are ignored; the result has the type that both branches convert to. */
 export function chosen(condition: Node, yes: Node, no: Node): Node {
   return (scope) => {
     const is = truth(condition(scope));
@@ -96,7 +96,7 @@ function compareKeys([left]: readonly [string, Value], [right]: readonly [string
   return Buffer.compare(Buffer.from(left, "utf8"), Buffer.from(right, "utf8"));
 }
 
-/** Lists have their positions for keys, sets their elements; maps are visited in the order of their keys' bytes. */
+/** Keys: positions for lists, elements for sets. Maps are visited in the byte order of their keys. */
 function elements(value: Value): readonly (readonly [Value, Value])[] {
   if ("entries" in value) return [...value.entries].toSorted(compareKeys).map(([key, item]) => [textValue(key), item]);
   if ("items" in value)
@@ -104,7 +104,7 @@ function elements(value: Value): readonly (readonly [Value, Value])[] {
   return fail(value.kind === "null" ? "'for' over null" : `'for' over a ${value.kind}`);
 }
 
-/** The scopes of a loop's body, one for each element that its condition lets through. */
+/** The scopes of a loop's body, one for each element that passes its condition. */
 export function* visited(loop: Loop, scope: Scope, visits: Visits): Generator<Scope> {
   for (const [key, value] of elements(loop.collection(scope))) {
     visits.count();
@@ -119,7 +119,7 @@ export function tupleLoop(loop: Loop, body: Node, visits: Visits): Node {
   return (scope) => ({ kind: "tuple", items: Array.from(visited(loop, scope, visits), (inner) => body(inner)) });
 }
 
-/** `isGrouping`: values of one key become a list, instead of a failure. */
+/** `isGrouping`: values with the same key form a list instead of an error. */
 export function objectLoop(loop: Loop, key: Node, body: Node, isGrouping: boolean, visits: Visits): Node {
   return (scope) => {
     const groups = new Map<string, Value[]>();
@@ -128,7 +128,7 @@ export function objectLoop(loop: Loop, key: Node, body: Node, isGrouping: boolea
       const group = groups.get(name);
       if (group === undefined) groups.set(name, [body(inner)]);
       else if (isGrouping) group.push(body(inner));
-      else fail(`two elements have the key ${JSON.stringify(name)}: group them with '...' behind the value`);
+      else fail(`two elements have the key ${JSON.stringify(name)}: group them with '...' after the value`);
     }
     const entries = Array.from(
       groups,
@@ -138,7 +138,7 @@ export function objectLoop(loop: Loop, key: Node, body: Node, isGrouping: boolea
   };
 }
 
-/** `each` of every element; what is no list counts as a list of itself, and null as an empty one. */
+/** Applies `each` to every element; a value that is not a list counts as a list of one, null as an empty list. */
 export function splat(value: Value, each: (item: Value) => Value, visits: Visits): Value {
   const items = "items" in value ? value.items : value.kind === "null" ? [] : [value];
   return {

@@ -1,6 +1,7 @@
 /**
- * A plugin's schema, compiled: names worked out, types parsed, literals evaluated (reference §3.1-3.3). A schema that makes
- * no sense is a fault of the plugin, and found here, before anybody writes a configuration for it.
+ * A plugin's schema, compiled: names resolved, types parsed, literals evaluated (reference §3.1-3.3). Compiling finds an
+ * invalid
+ * schema, which is the plugin's fault, before anyone writes a configuration for it.
  */
 import type { Spec } from "../../proto/gen/nomad.ts";
 import { evaluate } from "./expression.ts";
@@ -16,7 +17,7 @@ export type Schema =
   | {
       readonly kind: "blocks";
       readonly name: string;
-      /** 0: no limit. */
+      /** 0 = unlimited. */
       readonly min: number;
       readonly max: number;
       readonly isSet: boolean;
@@ -32,7 +33,7 @@ export class SchemaError extends Error {
 
 const depthMax = 64;
 
-/** Throws SchemaError, with the way to what is wrong. */
+/** Throws SchemaError with the path of the fault. */
 export function compileSchema(spec: Spec): Schema {
   return compile(spec, "", "", 0);
 }
@@ -42,11 +43,11 @@ function fault(where: string, message: string): never {
 }
 
 function inner(spec: Spec | null, where: string, depth: number): Schema {
-  if (spec === null) return fault(where, "a block without a nested schema");
+  if (spec === null) return fault(where, "block has no nested schema");
   return compile(spec, "", where, depth + 1);
 }
 
-/** `implied`: the key in the object around it, which is the name of what has none. */
+/** `implied`: the key in the enclosing object, which names a spec without a name. */
 function compile(spec: Spec, implied: string, where: string, depth: number): Schema {
   if (depth > depthMax) return fault(where, "nested too deeply");
   const named = (name: string, kind: string): string => name || implied || fault(where, `Missing name in ${kind} spec`);
@@ -95,12 +96,12 @@ function compile(spec: Spec, implied: string, where: string, depth: number): Sch
   }
   if (spec.blockMap !== null) {
     const { name, labels, nested } = spec.blockMap;
-    if (labels.length === 0) return fault(where, "a block_map without labels");
+    if (labels.length === 0) return fault(where, "block_map has no labels");
     return { kind: "labelled", name: named(name, "block_map"), labels, nested: inner(nested, where, depth) };
   }
   if (spec.default !== null) {
     const { primary, default: otherwise } = spec.default;
-    if (primary === null || otherwise === null) return fault(where, "a default of nothing");
+    if (primary === null || otherwise === null) return fault(where, "default needs a primary and a default spec");
     return {
       kind: "default",
       primary: compile(primary, "", where, depth + 1),
@@ -120,7 +121,7 @@ function compile(spec: Spec, implied: string, where: string, depth: number): Sch
   return fault(where, "Invalid spec block");
 }
 
-/** What a body may hold: everything below the schema that reads from the same body. */
+/** The names that a body may contain: those of every schema that reads from this body. */
 export function namesOf(schema: Schema): ReadonlySet<string> {
   const names = new Set<string>();
   const visit = (at: Schema): void => {

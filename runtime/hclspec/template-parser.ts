@@ -1,4 +1,4 @@
-/** Templates: texts with `${…}`, `%{ if }` and `%{ for }`. A `~` beside a mark takes away the space on that side. */
+/** Templates: text with `${…}`, `%{ if }` and `%{ for }`. A `~` beside a marker trims the space on that side. */
 import { Cursor, fail } from "./cursor.ts";
 import { asText, truth, visited, type Loop, type Node, type Visits } from "./operations.ts";
 import { textValue } from "./value.ts";
@@ -7,7 +7,7 @@ const escapes: Readonly<Record<string, string>> = { n: "\n", r: "\r", t: "\t", '
 
 type Part =
   | { readonly kind: "text"; readonly text: string }
-  /** `isValue`: an interpolation, which alone in its text keeps its type. */
+  /** `isValue`: an interpolation, which keeps its type when it is the whole template. */
   | { readonly kind: "node"; readonly node: Node; readonly isValue: boolean };
 
 type Quote = '"' | null;
@@ -22,18 +22,18 @@ export abstract class TemplateParser extends Cursor {
 
   abstract expression(): Node;
 
-  /** `for` is read already; up to and without the colon of an expression, or the end of a directive. */
+  /** Parses after `for`, up to and including the colon of an expression, or up to the end of a directive. */
   protected loopHead(): Omit<Loop, "condition"> {
-    const first = this.name() ?? fail("a name is missing behind 'for'");
-    const second = this.accept(",") ? (this.name() ?? fail("a name is missing behind ','")) : null;
-    if (!this.acceptWord("in")) fail("'in' is missing");
+    const first = this.name() ?? fail("expected a name after 'for'");
+    const second = this.accept(",") ? (this.name() ?? fail("expected a name after ','")) : null;
+    if (!this.acceptWord("in")) fail("expected 'in'");
     const collection = this.expression();
     return second === null
       ? { keyName: null, valueName: first, collection }
       : { keyName: first, valueName: second, collection };
   }
 
-  /** Up to the quote, or to the end of the text. Within quotes backslashes mean something. */
+  /** Parses up to the quote, or to the end of the text. Backslash escapes apply only within quotes. */
   template(quote: Quote): Node {
     const parts = this.#parts(quote, [], false);
     if (quote !== null) this.expect(quote);
@@ -42,7 +42,7 @@ export abstract class TemplateParser extends Cursor {
     return joined(parts);
   }
 
-  /** `until`: the directives that end this part of the text, before which it stops. */
+  /** `until`: the directives that end this part of the text; parsing stops before them. */
   #parts(quote: Quote, until: readonly string[], trimsFirst: boolean): readonly Part[] {
     const parts: Part[] = [];
     let text = "";
@@ -57,12 +57,12 @@ export abstract class TemplateParser extends Cursor {
     for (;;) {
       const char = this.text[this.at];
       if (char === undefined) {
-        if (quote !== null) fail("a string has no end");
-        if (until.length > 0) fail(`%{ ${until.at(-1)} } is missing`);
+        if (quote !== null) fail("unterminated string");
+        if (until.length > 0) fail(`expected %{ ${until.at(-1)} }`);
         break;
       }
       if (char === quote) {
-        if (until.length > 0) fail(`%{ ${until.at(-1)} } is missing`);
+        if (until.length > 0) fail(`expected %{ ${until.at(-1)} }`);
         break;
       }
       const mark = this.text.slice(this.at, this.at + 3);
@@ -78,7 +78,7 @@ export abstract class TemplateParser extends Cursor {
         trims = this.#close();
       } else if (mark.startsWith("%{")) {
         const directive = /^%\{(~?)\s*(\w+)/.exec(this.text.slice(this.at));
-        if (directive === null) return fail("a directive has no name");
+        if (directive === null) return fail("expected the name of a directive");
         flush(directive[1] === "~");
         const word = directive[2] as string;
         if (until.includes(word)) break;
@@ -120,12 +120,12 @@ export abstract class TemplateParser extends Cursor {
 
   #directive(): string {
     const directive = /^%\{~?\s*(\w+)/.exec(this.text.slice(this.at));
-    if (directive === null) return fail("a directive is missing");
+    if (directive === null) return fail("expected a directive");
     this.at += directive[0].length;
     return directive[1] as string;
   }
 
-  /** Reads the end of a mark: whether it takes away the space behind it. */
+  /** Parses the end of a marker; returns whether it trims the space after it. */
   #close(): boolean {
     const trims = this.accept("~");
     this.expect("}");
@@ -138,10 +138,10 @@ export abstract class TemplateParser extends Cursor {
     if (unicode !== null) {
       this.at += 1 + unicode[0].length;
       const code = Number.parseInt((unicode[1] ?? unicode[2]) as string, 16);
-      return code > 0x10_ff_ff ? fail(`\\${unicode[0]} is no character`) : String.fromCodePoint(code);
+      return code > 0x10_ff_ff ? fail(`\\${unicode[0]} is not a character`) : String.fromCodePoint(code);
     }
     const escaped = escapes[rest[0] ?? ""];
-    if (escaped === undefined) fail(`\\${rest[0] ?? ""} is no escape`);
+    if (escaped === undefined) fail(`\\${rest[0] ?? ""} is not a valid escape`);
     this.at += 2;
     return escaped as string;
   }

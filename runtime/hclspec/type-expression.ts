@@ -10,7 +10,7 @@ export function parseType(text: string): Type {
   const tokens = text.match(/[A-Za-z_][\w-]*|"[^"]*"|[()[\]{},=:]|\S/g) ?? [];
   let at = 0;
   const fail = (): never => {
-    throw new TypeExpressionError(`${JSON.stringify(text)} is no type`);
+    throw new TypeExpressionError(`${JSON.stringify(text)} is not a type`);
   };
   const take = (expected: string): void => {
     if (tokens[at] !== expected) fail();

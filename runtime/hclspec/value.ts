@@ -1,6 +1,6 @@
 /**
- * The values and types of HCL, as far as configurations know them (docs/reference/nomad-driver-protocol.md §3.2, §3.4), and
- * how one becomes another.
+ * HCL's values and types, as far as configurations use them (docs/reference/nomad-driver-protocol.md §3.2, §3.4), and the
+ * conversions between them.
  */
 import { compareDecimals, decimalText, parseDecimal, type Decimal } from "./decimal.ts";
 
@@ -23,7 +23,7 @@ export const textValue = (text: string): Value => ({ kind: "string", text: text.
 export const boolValue = (is: boolean): Value => ({ kind: "bool", is });
 export const numberValue = (number: Decimal): Value => ({ kind: "number", number });
 
-/** A value that cannot become what it has to. The path leads from the value to the part that cannot. */
+/** A value that cannot be converted to the required type. The path leads from the value to the part that cannot. */
 export class ConversionError extends Error {
   override readonly name = "ConversionError";
   readonly path: readonly string[];
@@ -33,7 +33,7 @@ export class ConversionError extends Error {
   }
 }
 
-/** How a type is called in messages. */
+/** A type's name in messages. */
 export function typeText(type: Type): string {
   switch (type.kind) {
     case "list":
@@ -54,7 +54,7 @@ function within<Result>(step: string, run: () => Result): Result {
   }
 }
 
-/** The value as the type. Throws ConversionError. */
+/** Converts the value to the type. Throws ConversionError. */
 export function convert(value: Value, type: Type): Value {
   if (value.kind === "null") return value;
   switch (type.kind) {
@@ -122,13 +122,13 @@ function described(value: Value): string {
   }
 }
 
-/** Elements all of one type; where that is `any`, of the one that all of them can become. */
+/** Converts all elements to one type; for `any`, to a type that all of them convert to. */
 export function convertAll(items: readonly Value[], type: Type, names?: readonly string[]): readonly Value[] {
   const converted = items.map((item, at) => within(names?.[at] ?? String(at), () => convert(item, type)));
   return type.kind === "any" ? unify(converted) : converted;
 }
 
-/** Sets have no order and nothing twice; they are kept in the order in which they are written out. */
+/** Sets have neither order nor duplicates; they are stored in the order in which they are encoded. */
 export function sequence(kind: "list" | "set" | "tuple", items: readonly Value[]): Value {
   if (kind !== "set") return { kind, items };
   const sorted = [...items].toSorted(compareValues);
@@ -140,8 +140,9 @@ function compareTexts(left: string, right: string): number {
 }
 
 /**
- * The order in which the elements of a set are written: false before true, numbers by size, strings by their bytes, nulls
- * last. Others have no order of their own, and get that of the text under which HCL's sets keep them.
+ * The order in which a set's elements are encoded: false before true, numbers by size, strings by their bytes, nulls last.
+ * Other
+ * types have no order of their own, and use that of the text under which HCL's sets store them.
  */
 export function compareValues(left: Value, right: Value): number {
   if (left.kind === "bool" && right.kind === "bool") return Number(left.is) - Number(right.is);
@@ -177,7 +178,7 @@ function setKey(value: Value): string {
   }
 }
 
-/** Ten digits, as Go's `%.10g` has them. */
+/** Ten digits, as Go's `%.10g` prints them. */
 function shortNumber(number: Decimal): string {
   const [mantissa = "0", power = "0"] = Number(decimalText(number)).toExponential(9).split("e");
   const digits = mantissa.replace(".", "").replace("-", "").replace(/0+$/, "").length;
@@ -209,7 +210,7 @@ function typeOf(value: Value): Type {
   }
 }
 
-/** The type that all can become; null when there is none. A null's type is that of the others. */
+/** The type that all convert to; null if there is none. Nulls convert to any type. */
 function common(all: readonly Type[]): Type | null {
   const types = all.filter((type) => type.kind !== "any");
   const first = types[0];
@@ -251,7 +252,7 @@ function isPrimitive({ kind }: Type): boolean {
   return kind === "string" || kind === "number" || kind === "bool";
 }
 
-/** Values as elements of one list: all of one type. Throws ConversionError when they have none in common. */
+/** Converts values to one type, as elements of a list. Throws ConversionError if they have none in common. */
 export function unify(values: readonly Value[]): readonly Value[] {
   const type = common(values.map(typeOf));
   if (type === null) throw new ConversionError("all elements must be of one type");

@@ -1,9 +1,9 @@
 /**
- * The cluster's certificate authority: makes the root and signs node certificates, with the fields that stock engines
- * insist on (docs/reference/swarm-worker-protocol.md §3.2, §3.3). Certificates are written from a template of DER rather than
- * through an ASN.1 object model: 1,000 nodes that join together are signed in a fraction of a second of CPU.
+ * The cluster's certificate authority: creates the root and signs node certificates with the fields that stock engines
+ * require (docs/reference/swarm-worker-protocol.md §3.2, §3.3). Certificates are written from a DER template rather than
+ * through an ASN.1 object model: signing for 1,000 nodes that join together takes a fraction of a second of CPU.
  *
- * P2: the issuer's name in a node certificate is the very bytes of the signer's subject; Go compares them raw.
+ * P2: the issuer's name in a node certificate is byte for byte the signer's subject; Go compares them raw.
  */
 import {
   createHash,
@@ -35,13 +35,13 @@ import { algorithmForKey, type SignatureAlgorithm } from "./signature.ts";
 const generateKeyPairAsync = promisify(generateKeyPair);
 
 const minuteMs = 60_000;
-/** 20 years, as a real root has. */
+/** 20 years, as in SwarmKit's root. */
 const rootValiditySeconds = 630_720_000;
-/** A real root starts 5 minutes before it is made, for clocks that are behind. */
+/** SwarmKit's root starts 5 minutes early, for clocks that are behind. */
 const rootBackdateMs = 5 * minuteMs;
-/** A real node certificate starts an hour before it is made, and its validity is counted from the making. */
+/** SwarmKit's node certificates start an hour early; their validity is counted from the signing. */
 const nodeBackdateMs = 60 * minuteMs;
-/** 158 random bits: within the 20 bytes that RFC 5280 §4.1.2.2 allows a serial number, and positive. */
+/** 158 random bits: positive, and within the 20 bytes that RFC 5280 §4.1.2.2 allows a serial number. */
 const serialBytes = 20;
 
 const trueDer = element(Tag.boolean, Uint8Array.of(0xff));
@@ -56,7 +56,7 @@ const nodeKeyUsage = extension("2.5.29.15", true, bitString(Uint8Array.of(0b1010
 const rootKeyUsage = extension("2.5.29.15", true, bitString(Uint8Array.of(0b0000_0110), 1));
 const rootBasicConstraints = extension("2.5.29.19", true, sequence(trueDer));
 const nodeBasicConstraints = extension("2.5.29.19", true, sequence());
-/** Server and client authentication: an engine checks its own new certificate for serverAuth, worker or not. */
+/** Server and client authentication: every engine, workers included, checks its own new certificate for serverAuth. */
 const nodeExtendedKeyUsage = extension(
   "2.5.29.37",
   false,
@@ -72,7 +72,7 @@ export function nameAttribute(type: Uint8Array, value: string): Uint8Array {
   return element(Tag.set, sequence(type, directoryString(value)));
 }
 
-/** Hash of the key's bits, without tag and unused-bits byte (RFC 5280 §4.2.1.2, method 1: an identifier, not a protection). */
+/** Hash of the key's bits, without tag and unused-bits byte (RFC 5280 §4.2.1.2, method 1; an identifier, not for security). */
 export function keyIdentifier(publicKeyDer: Uint8Array): Uint8Array {
   const spki = new DerReader(publicKeyDer).enter();
   spki.read(Tag.sequence);
@@ -112,7 +112,7 @@ function floorToMinute(atMs: number): number {
   return Math.floor(atMs / minuteMs) * minuteMs;
 }
 
-/** A self-signed root named `swarm-ca` with a fresh P-256 key (PKCS#8 PEM), valid for 20 years. */
+/** Creates a self-signed root named `swarm-ca` with a new P-256 key (PKCS#8 PEM), valid for 20 years. */
 export async function createRoot(
   options: { readonly nowMs?: number } = {},
 ): Promise<{ certificatePem: string; keyPem: string }> {
@@ -138,7 +138,7 @@ export async function createRoot(
   };
 }
 
-/** Everything of a signer that does not change from one certificate to the next. */
+/** The parts of a signer that are the same for all certificates. */
 export interface Signer {
   readonly certificatePem: string;
   readonly keyPem: string;
@@ -148,13 +148,13 @@ export interface Signer {
   readonly authorityKeyIdentifier: Uint8Array;
 }
 
-/** Throws when certificate and key are not PEM, or do not belong together. */
+/** Throws if certificate or key is not PEM, or they do not match. */
 export function loadSigner(certificatePem: string, keyPem: string): Signer {
   const der = pemBlocks(certificatePem, certificateLabel)[0];
   if (der === undefined) throw new Error("the root certificate is not PEM");
   const key = createPrivateKey(keyPem);
   if (!new X509Certificate(der).checkPrivateKey(key))
-    throw new Error("the root key does not belong to the root certificate");
+    throw new Error("the root key does not match the root certificate");
   const parts = certificateParts(der);
   const keyId = parts.subjectKeyId ?? keyIdentifier(parts.publicKeyDer);
   return {
@@ -163,14 +163,14 @@ export function loadSigner(certificatePem: string, keyPem: string): Signer {
     key,
     algorithm: algorithmForKey(key),
     subjectDer: parts.subjectDer,
-    // AuthorityKeyIdentifier.keyIdentifier is [0] IMPLICIT OCTET STRING, so a primitive context tag.
+    // AuthorityKeyIdentifier.keyIdentifier is [0] IMPLICIT OCTET STRING: a primitive context tag.
     authorityKeyIdentifier: extension("2.5.29.35", false, sequence(element(0x80, keyId))),
   };
 }
 
 let lastSigner: Signer | null = null;
 
-/** Loading a key costs more than signing with it; a process signs with one root, or two during a rotation. */
+/** Caches signers: loading a key costs more than signing. A process signs with one root, or two during a rotation. */
 function signerFor(certificatePem: string, keyPem: string): Signer {
   if (lastSigner?.certificatePem !== certificatePem || lastSigner.keyPem !== keyPem)
     lastSigner = loadSigner(certificatePem, keyPem);
@@ -179,21 +179,21 @@ function signerFor(certificatePem: string, keyPem: string): Signer {
 
 export interface IssueRequest {
   readonly csrPem: Uint8Array | string;
-  /** The signer. When it holds several certificates, the first signs. */
+  /** The signer. If it contains several certificates, the first one signs. */
   readonly rootCertificatePem: string;
   readonly rootKeyPem: string;
   readonly nodeId: string;
   readonly role: NodeRoleName;
   /** The cluster's id. */
   readonly organization: string;
-  /** Counted from `nowMs`; the certificate also covers the hour before. */
+  /** Counted from `nowMs`; the certificate also covers the preceding hour. */
   readonly validitySeconds: number;
   readonly nowMs: number;
-  /** Cross-certificates to deliver after the leaf while a root is being rotated. */
+  /** Cross-certificates to append after the leaf during a root rotation. */
   readonly intermediatesPem?: string;
 }
 
-/** DNS names a node answers to: managers are also dialled as the CA (§3.1). */
+/** DNS names that a node answers to: managers are also dialled as the CA (§3.1). */
 function subjectAltNames(role: NodeRoleName, nodeId: string): Uint8Array {
   const names = role === "swarm-manager" ? [role, nodeId, "swarm-ca"] : [role, nodeId];
   // dNSName is [2] IMPLICIT IA5String.
@@ -201,8 +201,8 @@ function subjectAltNames(role: NodeRoleName, nodeId: string): Uint8Array {
 }
 
 /**
- * Signs a node certificate and returns the PEM chain that the node is given: leaf, then intermediates. Rejects with an
- * Error when the request is none (ask `readCsr` first where that is to be expected) or the root and its key do not match.
+ * Signs a node certificate and returns its PEM chain: leaf, then intermediates. Rejects with an Error if the request is
+ * invalid (check expected failures with `readCsr` first) or the root and its key do not match.
  */
 export async function issue(request: IssueRequest): Promise<string> {
   const csr = readCsr(request.csrPem);

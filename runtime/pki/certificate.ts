@@ -1,6 +1,4 @@
-/**
- * What the system asks of a certificate that somebody else made: who it names, who signed it, and when to renew it.
- */
+/** Reads certificates from other parties: whom they name, who signed them, and when to renew them. */
 import { X509Certificate } from "node:crypto";
 import { DerReader, Tag, contextTag } from "./der.ts";
 import { pemBlocks } from "./pem.ts";
@@ -13,30 +11,32 @@ export interface CertificateDescription {
   readonly kind: "certificate";
   /** CN of the subject. */
   readonly nodeId: string;
-  /** OU of the subject; null when it is none of the two roles. */
+  /** OU of the subject; null if it is neither role. */
   readonly role: NodeRoleName | null;
   /** O of the subject: the cluster's id. */
   readonly organization: string;
   readonly notBeforeMs: number;
   readonly notAfterMs: number;
-  /** The issuer's name, the very bytes of the certificate: `NodeTLSInfo.cert_issuer_subject`. */
+  /** The issuer's name, byte for byte as in the certificate: `NodeTLSInfo.cert_issuer_subject`. */
   readonly issuerSubjectDer: Uint8Array;
-  /** SubjectPublicKeyInfo of the issuer (`NodeTLSInfo.cert_issuer_public_key`), taken from the intermediates in the PEM
-   *  or from `rootPem`; null when neither holds the issuer. */
+  /**
+   * SubjectPublicKeyInfo of the issuer (`NodeTLSInfo.cert_issuer_public_key`), from the intermediates in the PEM or from
+   * `rootPem`; null if neither contains the issuer.
+   */
   readonly issuerPublicKeyDer: Uint8Array | null;
-  /** True when the chain leads to a certificate of `rootPem` and every certificate of it is within its validity at `nowMs`. */
+  /** True if the chain leads to a certificate of `rootPem` and every certificate in it is valid at `nowMs`. */
   verify(rootPem: string, nowMs: number): boolean;
 }
 
 export type CertificateOutcome = CertificateDescription | { readonly kind: "malformed"; readonly reason: string };
 
-/** The parts of a certificate that `X509Certificate` does not hand over as bytes. */
+/** The parts of a certificate that `X509Certificate` does not expose as bytes. */
 export interface CertificateParts {
   readonly issuerDer: Uint8Array;
   readonly subjectDer: Uint8Array;
   readonly publicKeyDer: Uint8Array;
   readonly subjectKeyId: Uint8Array | null;
-  /** Every extension as it stands, in order. */
+  /** Every extension, unmodified and in order. */
   readonly extensions: readonly CertificateExtension[];
 }
 
@@ -45,14 +45,14 @@ export interface CertificateExtension {
   readonly der: Uint8Array;
   /** Contents of its OBJECT IDENTIFIER. */
   readonly oid: Uint8Array;
-  /** What its octet string holds. */
+  /** Contents of its OCTET STRING. */
   readonly value: Uint8Array;
   readonly isCritical: boolean;
 }
 
 const subjectKeyIdOid = Buffer.from([0x55, 0x1d, 0x0e]);
 
-/** Takes a DER certificate apart. Throws DerError. */
+/** Parses a DER certificate into its parts. Throws DerError. */
 export function certificateParts(der: Uint8Array): CertificateParts {
   const fields = new DerReader(der).enter().enter();
   if (fields.peekTag() === contextTag(0)) fields.read();
@@ -82,7 +82,7 @@ function certificateExtension(der: Uint8Array): CertificateExtension {
   return { der, oid, value: fields.read(Tag.octetString).contents, isCritical };
 }
 
-/** The value of the first attribute of a kind in a name as `X509Certificate.subject` writes it, one `KEY=value` a line. */
+/** The first attribute with that key in a name as `X509Certificate.subject` formats it, one `KEY=value` per line. */
 function attribute(name: string, key: string): string {
   for (const line of name.split("\n")) if (line.startsWith(`${key}=`)) return line.slice(key.length + 1);
   return "";
@@ -96,7 +96,7 @@ function isIssuedBy(certificate: X509Certificate, issuer: X509Certificate): bool
   return issuer.ca && certificate.checkIssued(issuer) && certificate.verify(issuer.publicKey);
 }
 
-/** Walks from the leaf through the intermediates to one of the roots, at most once through each. */
+/** Walks from the leaf through the intermediates to one of the roots, visiting each at most once. */
 function leadsTo(chain: readonly X509Certificate[], roots: readonly X509Certificate[], nowMs: number): boolean {
   let at = chain[0] as X509Certificate;
   const unused = new Set(chain.slice(1));
@@ -120,7 +120,7 @@ export function describeCertificate(pem: string, rootPem = ""): CertificateOutco
   try {
     const chain = parseAll(pem);
     const leaf = chain[0];
-    if (leaf === undefined) return { kind: "malformed", reason: "no PEM certificate" };
+    if (leaf === undefined) return { kind: "malformed", reason: "not a PEM certificate" };
     const issuer = [...chain.slice(1), ...parseAll(rootPem)].find((candidate) => isIssuedBy(leaf, candidate));
     const ou = attribute(leaf.subject, "OU");
     return {
@@ -136,7 +136,7 @@ export function describeCertificate(pem: string, rootPem = ""): CertificateOutco
         try {
           return leadsTo(chain, parseAll(roots), nowMs);
         } catch {
-          return false; // a root that does not parse vouches for nothing
+          return false; // an unparsable root vouches for nothing
         }
       },
     };
@@ -146,9 +146,9 @@ export function describeCertificate(pem: string, rootPem = ""): CertificateOutco
 }
 
 /**
- * True when the certificate leads to one of the roots and has not expired. It may begin later than now, and so may what it
- * leads through: a machine whose clock is ahead dates what it signs ahead, and its peers cannot do without for hours. Nobody
- * signs a certificate before it is meant to be used, so its beginning protects nobody.
+ * True if the certificate leads to one of the roots and has not expired. Start dates in the future are accepted throughout the
+ * chain: a machine whose clock is ahead issues certificates that start ahead, and its peers cannot wait for hours. Nobody signs
+ * a certificate before its intended use, so the start date protects nothing.
  */
 export function isInForce(certificate: CertificateDescription, rootPem: string, nowMs: number): boolean {
   const { notAfterMs } = certificate;
@@ -159,14 +159,14 @@ const minuteMs = 60_000;
 
 /**
  * When to renew (docs/reference/swarm-worker-protocol.md §3.5): at a whole minute drawn from [50 %, 80 %) of the validity, so
- * that nodes that joined together do not renew together. `fraction` is uniform in [0, 1). May lie in the past: renew now.
+ * that nodes that joined together do not renew together. `fraction` is uniform in [0, 1). A past time means: renew now.
  */
 export function renewalInstant(
   validity: { readonly notBeforeMs: number; readonly notAfterMs: number },
   fraction: number,
 ): number {
   const minutes = Math.floor((validity.notAfterMs - validity.notBeforeMs) / minuteMs);
-  // In whole numbers: 0.8 is no binary fraction, and 0.8 * 10 must not become 7.
+  // Integer arithmetic: 0.8 is not exact in binary, and 0.8 * 10 must not become 7.
   const from = Math.floor(minutes / 2);
   const to = Math.floor((minutes * 4) / 5);
   return validity.notBeforeMs + (from + Math.floor(fraction * Math.max(0, to - from))) * minuteMs;

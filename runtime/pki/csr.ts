@@ -1,8 +1,8 @@
 /**
- * Certificate requests (PKCS#10), as an engine makes them and as the CA reads them: of what a request says only its
- * public key is ever used (docs/reference/swarm-worker-protocol.md §3.4).
+ * Certificate requests (PKCS#10), as engines create them and as the CA reads them: only the public key of a request is ever
+ * used (docs/reference/swarm-worker-protocol.md §3.4).
  *
- * P1: a request counts only if its own key signed it.
+ * P1: a request is accepted only if its own key signed it.
  */
 import { createPublicKey, generateKeyPair, sign, verify, type KeyObject } from "node:crypto";
 import { promisify } from "node:util";
@@ -17,7 +17,7 @@ export type CsrOutcome =
   | { readonly kind: "csr"; /** SubjectPublicKeyInfo. */ readonly publicKeyDer: Uint8Array }
   | { readonly kind: "refused"; readonly reason: string };
 
-/** A fresh P-256 key (PKCS#8 PEM) and a request for it with an empty subject and no attributes. */
+/** Creates a P-256 key (PKCS#8 PEM) and a request for it with an empty subject and no attributes. */
 export async function createKeyAndCsr(): Promise<{ keyPem: string; csrPem: string }> {
   const { privateKey, publicKey } = await generateKeyPairAsync("ec", { namedCurve: "P-256" });
   const algorithm = algorithmForKey(publicKey);
@@ -35,19 +35,19 @@ function isAcceptableKey(key: KeyObject): boolean {
   const details = key.asymmetricKeyDetails;
   if (key.asymmetricKeyType === "ec")
     return ["prime256v1", "secp384r1", "secp521r1"].includes(details?.namedCurve ?? "");
-  // 2048 bits is the least that engines accept of an RSA key (§3.2).
+  // Engines accept RSA keys of 2048 bits and more (§3.2).
   return key.asymmetricKeyType === "rsa" && (details?.modulusLength ?? 0) >= 2048;
 }
 
-/** Requests that are remembered: more than join at once. The oldest is forgotten first. */
+/** Size of the cache of parsed requests: more than join concurrently. The oldest entry is evicted first. */
 const rememberedMax = 256;
-/** Larger ones, in characters, are read each time; RSA keys of 4,096 bits have 1,700. */
+/** Longer requests are not cached; those for 4,096-bit RSA keys have 1,700 characters. */
 const rememberedCharactersMax = 4_096;
 const remembered = new Map<string, CsrOutcome>();
 
 /**
- * Reads one PEM request, as text or as the bytes of a `csr` field. Never throws. Those read last are remembered: who signs
- * reads a request again that was checked before, and the check of its signature costs as much as signing.
+ * Parses one PEM request, as text or as the bytes of a `csr` field. Never throws. Recent results are cached: the signer reads
+ * the request again after it was checked, and verifying its signature costs as much as signing.
  */
 export function readCsr(pem: Uint8Array | string): CsrOutcome {
   const text = typeof pem === "string" ? pem : Buffer.from(pem.buffer, pem.byteOffset, pem.length).toString("latin1");

@@ -1,8 +1,8 @@
 /**
- * The little of DER (ITU-T X.690) that certificates and certificate requests need: a writer made of nested byte
- * strings and a reader of one element at a time.
+ * The subset of DER (ITU-T X.690) that certificates and certificate requests need: a writer of nested byte strings, and a
+ * reader of one element at a time.
  *
- * D1: the reader never looks outside the bytes it was given, and accepts definite lengths in their shortest form only.
+ * D1: the reader stays within its bytes, and accepts only definite lengths in their shortest form.
  */
 
 /** Tag bytes used here. */
@@ -25,7 +25,7 @@ export function contextTag(number: number): number {
   return 0xa0 | number;
 }
 
-/** Thrown by the reader on bytes that are no DER, or not the element expected. */
+/** Thrown by the reader on bytes that are not DER, or not the expected element. */
 export class DerError extends Error {
   override readonly name = "DerError";
 }
@@ -39,7 +39,7 @@ function lengthBytes(length: number): number[] {
   return [0x80 | digits.length, ...digits];
 }
 
-/** One element: its tag, its length and the given contents one after the other. */
+/** One element: tag, length and the concatenated contents. */
 export function element(tag: number, ...contents: readonly Uint8Array[]): Bytes {
   let length = 0;
   for (const part of contents) length += part.length;
@@ -87,7 +87,7 @@ export function oid(dotted: string): Bytes {
 
 const encoder = new TextEncoder();
 
-/** Text as PrintableString where its characters allow it, as Go's encoder chooses too, else as UTF8String. */
+/** Text as PrintableString if its characters allow it, as in Go's encoder, otherwise as UTF8String. */
 export function directoryString(text: string): Bytes {
   const tag = /^[A-Za-z0-9 '()+,\-./:=?]*$/.test(text) ? Tag.printableString : Tag.utf8String;
   return element(tag, encoder.encode(text));
@@ -103,14 +103,14 @@ export function time(atMs: number): Bytes {
   return element(isShort ? Tag.utcTime : Tag.generalizedTime, encoder.encode(isShort ? digits.slice(2) : digits));
 }
 
-/** An element as it stands in the bytes: `raw` with its header, `contents` without. */
+/** An element in the bytes: `raw` with its header, `contents` without. */
 export interface Element {
   readonly tag: number;
   readonly raw: Uint8Array;
   readonly contents: Uint8Array;
 }
 
-/** Reads the elements that follow each other in `bytes`. */
+/** Reads consecutive elements of `bytes`. */
 export class DerReader {
   readonly #bytes: Uint8Array;
   #at = 0;
@@ -123,12 +123,12 @@ export class DerReader {
     return this.#at === this.#bytes.length;
   }
 
-  /** Tag of the next element, or null at the end. */
+  /** Tag of the next element; null at the end. */
   peekTag(): number | null {
     return this.#bytes[this.#at] ?? null;
   }
 
-  /** The next element, of any tag or of the one expected. Throws DerError. */
+  /** The next element, optionally with the expected tag. Throws DerError. */
   read(expectedTag?: number): Element {
     const bytes = this.#bytes;
     const start = this.#at;
@@ -142,7 +142,7 @@ export class DerReader {
     let contentsAt = start + 2;
     if (first >= 0x80) {
       const digits = first & 0x7f;
-      // Four digits reach 4 GiB, far over anything that gets here; none would be BER's indefinite form (D1).
+      // Four digits allow 4 GiB, far more than any input; zero digits would be BER's indefinite form (D1).
       if (digits === 0 || digits > 4) throw new DerError("length form not allowed");
       length = 0;
       for (let digit = 0; digit < digits; digit += 1) {
@@ -160,7 +160,7 @@ export class DerReader {
     return { tag, raw: bytes.subarray(start, end), contents: bytes.subarray(contentsAt, end) };
   }
 
-  /** A reader of the contents of the next element, which must have the tag given. */
+  /** A reader of the next element's contents; the element must have the given tag. */
   enter(expectedTag: number = Tag.sequence): DerReader {
     return new DerReader(this.read(expectedTag).contents);
   }

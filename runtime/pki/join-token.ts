@@ -1,6 +1,6 @@
 /**
  * Join tokens in SwarmKit's format (docs/reference/swarm-worker-protocol.md §1.1): a digest that pins the root certificate
- * and a secret that says which role is granted.
+ * and a secret that determines the role.
  */
 import { createHash, timingSafeEqual } from "node:crypto";
 
@@ -12,11 +12,11 @@ export const joinSecretBytes = 16;
 export type JoinToken =
   | {
       readonly kind: "token";
-      /** The whole token, which is what a manager compares. */
+      /** The whole token, which managers compare. */
       readonly text: string;
       /** SHA-256 of the root's PEM, in hex: 64 digits. */
       readonly digestHex: string;
-      /** True when only an engine in FIPS mode may use it. */
+      /** True if only engines in FIPS mode may use it. */
       readonly requiresFips: boolean;
     }
   | { readonly kind: "invalid" };
@@ -45,17 +45,17 @@ export function parseJoinToken(text: string): JoinToken {
   let digest = 0n;
   for (const digit of match[2] as string) digest = digest * 36n + BigInt(Number.parseInt(digit, 36));
   const digestHex = digest.toString(16).padStart(64, "0");
-  // 50 digits of base 36 reach beyond 256 bits.
+  // 50 base-36 digits can exceed 256 bits.
   if (digestHex.length > 64) return { kind: "invalid" };
   return { kind: "token", text, digestHex, requiresFips: match[1] === "1" };
 }
 
-/** True when `rootPem` is, byte for byte, the certificate that the token pins. */
+/** True if `rootPem` is, byte for byte, the certificate that the token pins. */
 export function rootMatches(token: Extract<JoinToken, { kind: "token" }>, rootPem: Uint8Array): boolean {
   return timingSafeEqual(sha256(rootPem), Buffer.from(token.digestHex, "hex"));
 }
 
-/** Compares two secret texts in a time that does not depend on where they differ. */
+/** Compares two secrets in constant time. */
 export function isSameToken(left: string, right: string): boolean {
   return timingSafeEqual(sha256(Buffer.from(left)), sha256(Buffer.from(right)));
 }

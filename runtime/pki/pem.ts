@@ -1,6 +1,6 @@
 /** PEM (RFC 7468) to DER and back. */
 
-/** The DER blocks with this label, in order; none when there are none or their base64 is broken. */
+/** The DER blocks with this label, in order; empty if there are none or their base64 is invalid. */
 export function pemBlocks(pem: string, label: string): readonly Buffer[] {
   const pattern = new RegExp(`-----BEGIN ${label}-----([A-Za-z0-9+/=\\s]*)-----END ${label}-----`, "g");
   const blocks: Buffer[] = [];

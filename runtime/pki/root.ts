@@ -1,9 +1,9 @@
 /**
- * Roots that replace each other: what a root must be to be taken, the certificate in which the old one vouches for the new
- * one, and the request for such a certificate to somebody who holds the old root's key.
+ * Root rotation: the requirements for a new root, the certificate by which the old root vouches for the new one, and the
+ * request for such a certificate to an external CA that holds the old root's key.
  *
- * P3: a cross-certificate names and identifies exactly the new root (its name, key, validity and key identifier), so that
- *     one node certificate leads to either root.
+ * P3: a cross-certificate has exactly the new root's name, key, validity and key identifier, so that one node certificate
+ *     leads to either root.
  */
 import { createPrivateKey, sign, X509Certificate, type KeyObject } from "node:crypto";
 import { loadSigner, signCertificate } from "./authority.ts";
@@ -15,15 +15,15 @@ import { algorithmByOid, algorithmForKey } from "./signature.ts";
 export type RootOutcome =
   | {
       readonly kind: "root";
-      /** In one form, whatever form it came in: what is compared, hashed and told to nodes. */
+      /** In canonical form, as compared, hashed and sent to nodes. */
       readonly certificatePem: string;
-      /** How many certificates there are; only one may become the cluster's root. */
+      /** Number of certificates in the PEM; a cluster's root must be a single one. */
       readonly count: number;
       readonly notAfterMs: number;
     }
   | { readonly kind: "refused"; readonly reason: string };
 
-/** Who signs: what node certificates name and what tells two issuers apart. */
+/** Identifies an issuer: the name that node certificates contain, and the key that distinguishes two issuers. */
 export interface IssuerName {
   readonly subjectDer: Uint8Array;
   readonly publicKeyDer: Uint8Array;
@@ -32,14 +32,14 @@ export interface IssuerName {
 const authorityKeyIdOid = Buffer.from([0x55, 0x1d, 0x23]);
 const basicConstraintsOid = Buffer.from([0x55, 0x1d, 0x13]);
 
-/** The certificates of a PEM text in one form; anything else in it is left out. Empty when there are none. */
+/** The certificates of a PEM text in canonical form, without anything else in it. Empty if there are none. */
 export function normalizePem(pem: string): string {
   return pemBlocks(pem, certificateLabel)
     .map((der) => toPem(der, certificateLabel))
     .join("");
 }
 
-/** What follows the first certificate of a chain, each certificate as a text of its own. */
+/** The certificates after the first one of a chain, each as a separate text. */
 export function intermediatesOf(chainPem: string): readonly string[] {
   return pemBlocks(chainPem, certificateLabel)
     .slice(1)
@@ -50,7 +50,7 @@ function refused(reason: string): RootOutcome {
   return { kind: "refused", reason };
 }
 
-/** What is wrong with one certificate as a root, in Go's words where Go has some; null when nothing is. */
+/** Why a certificate cannot be a root, in Go's words where Go has some; null if it can. */
 function objection(certificate: X509Certificate, nowMs: number): string | null {
   const fields = new DerReader(certificate.raw).enter();
   fields.read(Tag.sequence);
@@ -62,7 +62,7 @@ function objection(certificate: X509Certificate, nowMs: number): string | null {
   return null;
 }
 
-/** A key of a type and size that signs what every engine verifies; null for any other text. */
+/** A key whose type and size every engine can verify; null for any other text. */
 function usableKey(keyPem: string): KeyObject | null {
   try {
     const key = createPrivateKey(keyPem);
@@ -73,8 +73,7 @@ function usableKey(keyPem: string): KeyObject | null {
 }
 
 /**
- * Whether certificates (PEM) can be a cluster's root, with the key (PEM) where there is one. Texts are SwarmKit's. Never
- * throws.
+ * Checks whether certificates (PEM) can be a cluster's root, with their key (PEM) if given. Texts are SwarmKit's. Never throws.
  */
 export function checkRoot(certificatePem: string, keyPem: string | null, nowMs: number): RootOutcome {
   let certificates: readonly X509Certificate[];
@@ -101,7 +100,7 @@ export function checkRoot(certificatePem: string, keyPem: string | null, nowMs: 
   };
 }
 
-/** Name and key of the first certificate; null when there is none. Never throws. */
+/** Name and key of the first certificate; null if there is none. Never throws. */
 export function issuerName(rootPem: string): IssuerName | null {
   const [der] = pemBlocks(rootPem, certificateLabel);
   if (der === undefined) return null;
@@ -120,14 +119,14 @@ function firstDer(pem: string): Uint8Array {
   return der;
 }
 
-/** The new root's extensions but for the one that says who signed it. */
+/** The new root's extensions, except the authority key identifier. */
 function ownExtensions(extensions: readonly CertificateExtension[]): readonly Uint8Array[] {
   return extensions.filter((each) => !authorityKeyIdOid.equals(each.oid)).map(({ der }) => der);
 }
 
 /**
- * The new root, signed by the old one: what nodes are given beside certificates of the new root while they trust the old
- * one alone. Throws when certificate and key of the old root do not belong together. P3
+ * The new root, signed by the old one. Nodes get it with certificates of the new root while they trust only the old one. Throws
+ * if the old root's certificate and key do not match. P3
  */
 export function crossSign(newRootPem: string, oldRootPem: string, oldKeyPem: string): string {
   const signer = loadSigner(oldRootPem, oldKeyPem);
@@ -141,7 +140,7 @@ export function crossSign(newRootPem: string, oldRootPem: string, oldKeyPem: str
       publicKeyDer,
       notBeforeMs: validFromDate.getTime(),
       notAfterMs: validToDate.getTime(),
-      // OpenSSL takes a certificate whose names are equal for self-signed unless this says that another key signed it.
+      // OpenSSL treats a certificate with equal names as self-signed unless this extension names another key.
       extensions: [...ownExtensions(extensions), signer.authorityKeyIdentifier],
     },
     signer.key,
@@ -150,16 +149,16 @@ export function crossSign(newRootPem: string, oldRootPem: string, oldKeyPem: str
   return toPem(cross, certificateLabel);
 }
 
-/** What is asked of an external CA that holds the old root's key. */
+/** The request to an external CA that holds the old root's key. */
 export interface CrossSignRequest {
   /** PKCS#10 for the new root's name and key, signed by that key. */
   readonly csrPem: string;
   readonly commonName: string;
-  /** Contents of the basic constraints extension, which signers ignore in a request. */
+  /** Contents of the basic constraints extension, sent separately because signers ignore it in a request. */
   readonly basicConstraints: { readonly isCritical: boolean; readonly value: Uint8Array } | null;
 }
 
-/** Throws when certificate and key of the new root do not belong together. */
+/** Throws if the new root's certificate and key do not match. */
 export function crossSignRequest(newRootPem: string, newKeyPem: string): CrossSignRequest {
   const signer = loadSigner(newRootPem, newKeyPem);
   const der = firstDer(newRootPem);

@@ -1,4 +1,4 @@
-/** Certificates for servers that clients outside of the cluster dial: by fixed names, and by the addresses that they have. */
+/** Certificates for servers that clients outside of the cluster dial, with fixed names and the server's addresses. */
 import { generateKeyPair } from "node:crypto";
 import { isIPv4, isIPv6 } from "node:net";
 import { promisify } from "node:util";
@@ -15,10 +15,10 @@ import { bitString, element, oid, sequence } from "./der.ts";
 import { toPem } from "./pem.ts";
 
 export interface ServerIdentityRequest {
-  /** PEM; of several certificates the first signs. */
+  /** PEM; if it contains several certificates, the first one signs. */
   readonly rootCertificatePem: string;
   readonly rootKeyPem: string;
-  /** Becomes the subject's common name and the first of the alternative ones. */
+  /** The first becomes the subject's common name; all become alternative names. */
   readonly names: readonly [string, ...string[]];
   /** IPv4 and IPv6 addresses. */
   readonly addresses: readonly string[];
@@ -26,14 +26,14 @@ export interface ServerIdentityRequest {
   readonly validityMs: number;
 }
 
-/** A node's certificate starts an hour before it is made, and so does this, for clocks that are behind. */
+/** The validity starts an hour early, as in node certificates, for clocks that are behind. */
 const backdateMs = 3_600_000;
 
-/** The bytes of an iPAddress (RFC 5280 §4.2.1.6); null for what is none. */
+/** The bytes of an iPAddress (RFC 5280 §4.2.1.6); null for an invalid address. */
 function addressBytes(address: string): Uint8Array | null {
   if (isIPv4(address)) return Uint8Array.from(address.split(".").map(Number));
   if (!isIPv6(address) || address.includes("%")) return null;
-  // The URL parser brings every way of writing one into the same form, IPv4 endings included.
+  // The URL parser normalizes every notation, including IPv4 suffixes.
   const [head = "", tail] = new URL(`http://[${address}]`).hostname.slice(1, -1).split("::");
   const groups = (text: string): number[] =>
     text === "" ? [] : text.split(":").map((group) => Number.parseInt(group, 16));
@@ -43,7 +43,7 @@ function addressBytes(address: string): Uint8Array | null {
   return Uint8Array.from(all.flatMap((group) => [group >> 8, group & 0xff]));
 }
 
-/** A fresh P-256 key and the leaf that the root signed for it. Throws when root and key do not fit. */
+/** Creates a P-256 key and a leaf signed by the root. Throws if root and key do not match. */
 export async function createServerIdentity(
   request: ServerIdentityRequest,
 ): Promise<{ readonly certificatePem: string; readonly keyPem: string; readonly notAfterMs: number }> {
@@ -67,7 +67,7 @@ export async function createServerIdentity(
       notBeforeMs: request.nowMs - backdateMs,
       notAfterMs,
       extensions: [
-        // digitalSignature; serverAuth alone, so that it opens nothing where nodes show theirs.
+        // digitalSignature; serverAuth only, so that nodes' services do not accept it as a client certificate.
         extension("2.5.29.15", true, bitString(Uint8Array.of(0b1000_0000), 7)),
         extension("2.5.29.37", false, sequence(oid("1.3.6.1.5.5.7.3.1"))),
         extension("2.5.29.19", true, sequence()),

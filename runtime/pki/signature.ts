@@ -6,7 +6,7 @@ export interface SignatureAlgorithm {
   readonly keyType: "ec" | "rsa";
   /** Digest name for `node:crypto`. */
   readonly hash: "sha256" | "sha384" | "sha512";
-  /** AlgorithmIdentifier as it stands in a certificate. */
+  /** AlgorithmIdentifier as encoded in a certificate. */
   readonly identifierDer: Uint8Array;
   readonly oidDer: Uint8Array;
 }
@@ -25,10 +25,11 @@ const rsaSha256 = algorithm("rsa", "sha256", "1.2.840.113549.1.1.11");
 const rsaSha384 = algorithm("rsa", "sha384", "1.2.840.113549.1.1.12");
 const rsaSha512 = algorithm("rsa", "sha512", "1.2.840.113549.1.1.13");
 
-/** What a key signs with: a digest about as strong as the key. Throws for a key that is neither ECDSA nor RSA. */
+/** The algorithm for a key, with a digest about as strong as the key. Throws for a key that is neither ECDSA nor RSA. */
 export function algorithmForKey(key: KeyObject): SignatureAlgorithm {
   if (key.asymmetricKeyType === "rsa") return rsaSha256;
-  if (key.asymmetricKeyType !== "ec") throw new Error(`a CA key is ECDSA or RSA, not ${key.asymmetricKeyType}`);
+  if (key.asymmetricKeyType !== "ec")
+    throw new Error(`unsupported CA key type ${key.asymmetricKeyType}: use ECDSA or RSA`);
   switch (key.asymmetricKeyDetails?.namedCurve) {
     case "secp384r1":
       return ecdsaSha384;
@@ -39,7 +40,7 @@ export function algorithmForKey(key: KeyObject): SignatureAlgorithm {
   }
 }
 
-/** The algorithm whose OBJECT IDENTIFIER has these contents; null for one not accepted. */
+/** The algorithm whose OBJECT IDENTIFIER has these contents; null if it is not accepted. */
 export function algorithmByOid(contents: Uint8Array): SignatureAlgorithm | null {
   const der = Buffer.from(element(Tag.oid, contents));
   return (

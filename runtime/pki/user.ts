@@ -1,9 +1,10 @@
 /**
- * Certificates of users, who drive managers from other machines. They differ from nodes' in all that those are told by:
+ * Certificates of users, who control managers from other machines. They differ from node certificates in everything that
+ * identifies those:
  *
- * U1: the organizational unit is `userUnit`, the extended key usage client authentication alone, and the only alternative name
- *     one that nobody dials: what a user is called, `swarm-manager` included, makes no server of it.
- * U2: the subject's serial number is the mark of the password under which it was issued: another password voids it.
+ * U1: the organizational unit is `userUnit`, the only extended key usage is client authentication, and the only alternative
+ *     name is one that nobody dials: no user name, not even `swarm-manager`, makes the certificate usable for a server.
+ * U2: the subject's serial number is the mark of the password under which it was issued: a new password voids it.
  */
 import { X509Certificate } from "node:crypto";
 import {
@@ -19,13 +20,13 @@ import { readCsr } from "./csr.ts";
 import { bitString, element, oid, sequence } from "./der.ts";
 import { toPem } from "./pem.ts";
 
-/** What stands for a role in a user's certificate. Nodes' say `swarm-worker` or `swarm-manager`. */
+/** The organizational unit of users' certificates; those of nodes have `swarm-worker` or `swarm-manager`. */
 export const userUnit = "muster-user";
 
 export interface UserCertificateRequest {
-  /** PEM; of its contents only the public key counts. */
+  /** PEM; only its public key is used. */
   readonly csrPem: Uint8Array | string;
-  /** The signer. When it holds several certificates, the first signs. */
+  /** The signer. If it contains several certificates, the first one signs. */
   readonly rootCertificatePem: string;
   readonly rootKeyPem: string;
   /** The user's name. */
@@ -34,19 +35,19 @@ export interface UserCertificateRequest {
   readonly mark: string;
   /** The cluster's id. */
   readonly organization: string;
-  /** Counted from `nowMs`; the certificate also covers the hour before. */
+  /** Counted from `nowMs`; the certificate also covers the preceding hour. */
   readonly validitySeconds: number;
   readonly nowMs: number;
-  /** Cross-certificates to deliver after the leaf while a root is being rotated; none when empty. */
+  /** Cross-certificates to append after the leaf during a root rotation; otherwise empty. */
   readonly intermediatesPem: string;
 }
 
-/** As a node's certificate, for clocks that are behind; in milliseconds. */
+/** Milliseconds by which the validity starts early, as in node certificates, for clocks that are behind. */
 const backdateMs = 3_600_000;
 
 /**
- * Signs, and returns the PEM chain: leaf, then intermediates. Throws when the request is none (ask `readCsr` first) or root and
- * key do not fit.
+ * Signs the request and returns the PEM chain: leaf, then intermediates. Throws if the request is invalid (check it with
+ * `readCsr` first) or root and key do not match.
  */
 export function issueUserCertificate(request: UserCertificateRequest): string {
   const csr = readCsr(request.csrPem);
@@ -81,7 +82,7 @@ export function issueUserCertificate(request: UserCertificateRequest): string {
   return toPem(der, certificateLabel) + request.intermediatesPem;
 }
 
-/** Until when the first certificate of a PEM text is valid, in milliseconds since the epoch; null when it holds none. */
+/** End of the validity of the first certificate in a PEM text, in milliseconds since the epoch; null if there is none. */
 export function validUntilMs(pem: string): number | null {
   try {
     return new X509Certificate(pem).validToDate.getTime();

@@ -1,6 +1,6 @@
 /** NATS's subject patterns. */
 
-/** True when `subject` falls under `pattern`: `*` stands for one token, a last `>` for one or more. */
+/** True if `subject` matches `pattern`: `*` matches one token, a final `>` one or more. */
 export function matches(pattern: string, subject: string): boolean {
   if (pattern === subject) return true;
   const wanted = pattern.split(".");

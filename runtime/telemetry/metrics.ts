@@ -2,22 +2,22 @@
 import prom from "prom-client";
 import type { Counter, Gauge, Headers, Histogram, Metrics, Subscription } from "../ports.ts";
 
-/** Bounds in seconds: from a commit on a quiet machine to a request's last deadline. */
+/** Buckets in seconds, from a commit on an idle machine to the longest request deadline. */
 const secondsBuckets = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
 
 export interface PrometheusMetrics extends Metrics {
   /**
-   * Adds the process's own: CPU, memory, garbage collection, how late its event loop is. For who shows them: they look
-   * every 10 ms, which costs more than 1 % of a core.
+   * Adds process metrics: CPU, memory, garbage collection, event-loop delay. Only for processes that expose them: the
+   * delay is sampled every 10 ms, which costs more than 1 % of a core.
    */
   watchProcess(): void;
-  /** Calls `write` before each `expose`: for gauges that cost less to write when they are read. It must not throw. */
+  /** Calls `write` before each `expose`, for gauges that are cheaper to compute on demand. It must not throw. */
   onExpose(write: () => void): Subscription;
-  /** The whole registry as text, and its content type. */
+  /** The whole registry as text, with its content type. */
   expose(): Promise<{ readonly text: string; readonly contentType: string }>;
 }
 
-/** Label names are those of the first use; prom-client wants them declared, so a metric is made when it is first written. */
+/** prom-client needs declared label names, so a metric is created when it is first written, with the labels of that write. */
 export function createMetrics(): PrometheusMetrics {
   const registry = new prom.Registry();
   const writers = new Set<() => void>();

@@ -6,7 +6,7 @@ import { createTracing } from "./tracing.ts";
 
 export interface ProcessTelemetry extends Telemetry {
   readonly metrics: PrometheusMetrics;
-  /** Opens the log file anew by its name, which somebody else may have renamed; null for a process without one. */
+  /** Reopens the log file by name, after log rotation; null for a process without one. */
   readonly reopenLog: (() => void) | null;
   shutdown(): Promise<void>;
 }

@@ -1,6 +1,6 @@
 /**
- * The tracer: OpenTelemetry's API everywhere; the SDK and its OTLP exporter are loaded only where somebody collects
- * (`OTEL_EXPORTER_OTLP_ENDPOINT`), so that a process which nobody traces pays nothing for it.
+ * The tracer: OpenTelemetry's API everywhere. The SDK and its OTLP exporter are loaded only when an endpoint is configured
+ * (`OTEL_EXPORTER_OTLP_ENDPOINT`), so a process that nobody traces pays nothing.
  */
 import {
   isSpanContextValid,
@@ -18,13 +18,13 @@ const version = packageJson.version;
 
 export interface Tracing {
   readonly tracer: Tracer;
-  /** Sends what is still waiting; resolves within the exporter's own timeout. */
+  /** Exports the pending spans; resolves within the exporter's own timeout. */
   shutdown(): Promise<void>;
 }
 
 /**
  * `endpoint` as in the OTLP specification: the collector's base URL, such as `http://127.0.0.1:4318`; undefined or empty
- * where nobody collects. `exportTimeoutMs`: how long one export may try (OTLP's own default is 10 s).
+ * turns tracing off. `exportTimeoutMs`: limit of one export (OTLP's default is 10 s).
  */
 export async function createTracing(
   service: string,
@@ -49,8 +49,8 @@ export async function createTracing(
 }
 
 /**
- * Who a process's spans are of: its service, with Muster's version, an id for each life of a process, and its host. What
- * OTEL_RESOURCE_ATTRIBUTES says comes on top.
+ * The resource of a process's spans: service name, Muster's version, an id for each run of the process, and host.
+ * OTEL_RESOURCE_ATTRIBUTES are added.
  */
 function resourceOf(service: string, resources: typeof Resources): Resources.Resource {
   const { detectResources, envDetector, hostDetector, resourceFromAttributes, serviceInstanceIdDetector } = resources;
@@ -59,15 +59,15 @@ function resourceOf(service: string, resources: typeof Resources): Resources.Res
     .merge(detectResources({ detectors: [envDetector] }));
 }
 
-/** Label of a task with the W3C trace context of the request that made it; a Docker Engine shows it on the container. */
+/** Task label with the W3C trace context of the request that created it; a Docker Engine sets it on the container. */
 export const traceparentLabel = "muster.traceparent";
 
-/** Between two exports, in milliseconds: whoever looks for a trace has it a moment after the request (OTLP's default is 5 s). */
+/** Milliseconds between two exports, so that traces appear soon after their request (OTLP's default is 5 s). */
 const scheduledDelayMillis = 1_000;
 
 const pattern = /^00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})$/;
 
-/** The context that a W3C `traceparent` names; the root context where it is empty or malformed. */
+/** The context of a W3C `traceparent`; the root context if it is empty or malformed. */
 export function contextOf(traceparent: string): Context {
   const [, traceId, spanId, flags] = pattern.exec(traceparent) ?? [];
   if (traceId === undefined || spanId === undefined || flags === undefined) return ROOT_CONTEXT;
@@ -75,7 +75,7 @@ export function contextOf(traceparent: string): Context {
   return isSpanContextValid(spanContext) ? trace.setSpanContext(ROOT_CONTEXT, spanContext) : ROOT_CONTEXT;
 }
 
-/** The W3C `traceparent` of a span; empty when nobody records it. */
+/** The W3C `traceparent` of a span; empty if the span is not recorded. */
 export function traceparentOf(span: Span): string {
   const { traceId, spanId, traceFlags } = span.spanContext();
   if (!isSpanContextValid(span.spanContext())) return "";
