@@ -1,21 +1,20 @@
 /**
- * The systems that XState's actors stand in. An actor without a parent makes one of its own, with maps and functions that
- * nobody uses: half of what it takes (1.9 of 3.8 kB). So they share: each is the child of a root, which does nothing but
- * stop them.
+ * The systems that XState's actors belong to. An actor without a parent creates its own, with maps and functions that nobody
+ * uses: half of its memory (1.9 of 3.8 kB). So actors share systems: each is the child of a root, which only stops its
+ * children.
  *
- * Y1: the end of an actor costs the same however many there are. XState looks through the timers of the whole system then,
- *     so no system has more than `actorsMax`.
- * Y2: a system is forgotten with the last of its actors.
+ * Y1: the cost of ending an actor does not depend on the number of actors. XState then scans the timers of the whole system, so
+ *     no system has more than `actorsMax`.
+ * Y2: a system is dropped with the last of its actors.
  */
 import { createActor, setup, stopChild, type Actor, type AnyActorRef, type InspectionEvent } from "xstate";
 import type { Clock, Subscription, TimerHandle } from "./ports.ts";
 
-/** A system for so many adds 2 % to what an actor takes. */
+/** A system for this many actors adds 2 % to the memory of each. */
 const actorsMax = 64;
 
 type RootEvent =
   | { readonly type: "actor.stop"; readonly actor: AnyActorRef }
-  /** XState's, when an actor of the system throws. */
   | { readonly type: `xstate.error.actor.${string}`; readonly actorId: string; readonly error: unknown };
 
 const rootMachine = setup({
@@ -26,7 +25,7 @@ const rootMachine = setup({
   on: {
     "actor.stop": { actions: stopChild(({ event }) => event.actor) },
     "xstate.error.actor.*": { actions: { type: "reportError", params: ({ event }) => event } },
-    // What it is told of the ends of its actors.
+    // Notifications that its actors have ended.
     "*": {},
   },
 });
@@ -47,7 +46,7 @@ export class ActorSystems {
   #newest: ActorSystem | null = null;
   #inspector: ((event: InspectionEvent) => void) | null = null;
 
-  /** `onError`: an actor has thrown, and is no more; it still has to `leave`. */
+  /** `onError`: an actor has thrown and stopped; it still has to `leave`. */
   constructor(clock: Clock, onError: (actorId: string, error: unknown) => void) {
     this.#machine = rootMachine.provide({
       actions: { reportError: (_, { actorId, error }) => onError(actorId, error) },
@@ -58,7 +57,7 @@ export class ActorSystems {
     };
   }
 
-  /** The one for the next actor: its `root` is to be the actor's parent. */
+  /** The system for the next actor, whose parent must be its `root`. */
   enter(): ActorSystem {
     if (this.#newest === null || this.#newest.actors === actorsMax) {
       const root = createActor(this.#machine, { id: "root", clock: this.#clock as never }).start();
@@ -70,7 +69,7 @@ export class ActorSystems {
     return this.#newest;
   }
 
-  /** The actor has ended. */
+  /** The actor has stopped. */
   leave(system: ActorSystem): void {
     system.actors -= 1;
     if (system.actors > 0) return;
@@ -83,7 +82,7 @@ export class ActorSystems {
     this.leave(system);
   }
 
-  /** Shows everything that happens to actors; null shows nothing any more. */
+  /** Shows every event of every actor; null turns inspection off. */
   inspect(inspector: ((event: InspectionEvent) => void) | null): void {
     this.#inspector = inspector;
     for (const system of this.#systems) this.#watch(system);

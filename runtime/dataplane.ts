@@ -1,26 +1,26 @@
 /** The port behind which dataplane drivers run: processes that speak Felix's pipe protocol. */
 import type { FromDataplane, ToDataplane } from "../proto/gen/felix.ts";
 
-/** What a driver's process does; nothing more is told after `onExit`. */
+/** Events of a driver's process; none follow `onExit`. */
 export interface DataplaneListener {
   onMessage(message: FromDataplane): void;
-  /** It takes more again, after `send` was false. */
+  /** It accepts messages again, after `send` returned false. */
   onWritable(): void;
-  /** It cannot be understood, or takes nothing any more; it may still run. Once. */
+  /** Its output is invalid, or it accepts nothing any more; it may still run. Called once. */
   onBroken(reason: string): void;
-  /** It is gone, or never came to be. Once. */
+  /** It has exited, or could not be started. Called once. */
   onExit(how: string): void;
 }
 
 export interface DataplaneProcess {
   readonly pid: number;
-  /** Writes one message. False: it has enough for now, until `onWritable`. Does nothing once the process is gone. */
+  /** Writes one message. False: its queue is full until `onWritable`. Does nothing after the process has exited. */
   send(fields: Partial<ToDataplane>): boolean;
-  /** SIGTERM, and SIGKILL after `graceMs` milliseconds; answered by `onExit`. */
+  /** SIGTERM, and SIGKILL after `graceMs` milliseconds; `onExit` follows. */
   end(graceMs: number): void;
 }
 
 export interface DataplaneLauncher {
-  /** Starts the driver; a driver that cannot be started exits. Callbacks never come before this returns. */
+  /** Starts the driver; if it cannot be started, `onExit` reports it. Never calls back before it returns. */
   launch(listener: DataplaneListener): DataplaneProcess;
 }

@@ -1,10 +1,10 @@
-/** Which addresses count as one source, wherever strangers are held to limits. */
+/** Groups client addresses into sources, for rate limits on strangers. */
 import { isIPv6 } from "node:net";
 
-/** Groups of an IPv6 address that name a network, of which one machine usually has all addresses. */
+/** Leading groups of an IPv6 address that name a network; one machine usually has all of its addresses. */
 const networkGroups = 4;
 
-/** Who is counted together: an IPv4 address, or the /64 network of an IPv6 address. */
+/** The source of an address: an IPv4 address, or the /64 network of an IPv6 address. */
 export function sourceOf(address: string): string {
   const plain = address.replace(/^::ffff:(?=\d+\.)/, "");
   if (!isIPv6(plain)) return plain;

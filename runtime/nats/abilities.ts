@@ -1,20 +1,20 @@
-/** What a nats-server cannot promise, in sentences for whoever runs it. Probed at start, never assumed. */
+/** A nats-server's missing guarantees, in sentences for its operator. Probed at start, never assumed. */
 
 export interface ServerFacts {
-  /** As the server greets, such as `2.9.10`. */
+  /** As in the greeting, such as `2.9.10`. */
   readonly version: string;
-  /** Of the log, as it stands. */
+  /** Current number of the log's replicas. */
   readonly replicas: number;
-  /** Why there are no more although more were asked for; empty when none were. */
+  /** Why there are fewer than requested; empty if there are as many. */
   readonly notRaised?: string;
-  /** True or false when this process configured the server itself; null when another did, since a client cannot see it. */
+  /** Known if this process configured the server; null for an external one, since a client cannot see it. */
   readonly flushesEveryWrite: boolean | null;
 }
 
-/** Below this there is no in-memory consumer and no direct get. */
+/** Older versions lack in-memory consumers or direct gets. */
 const versionMin: Version = [2, 9];
 const versionWithSyncInterval: Version = [2, 10];
-/** Older ones answer no more after a full disk (2.9.10, tried), and are maintained no longer. */
+/** Older versions stop answering after a full disk (2.9.10, tried), and are no longer maintained. */
 const versionCurrent: Version = [2, 11];
 
 type Version = readonly [major: number, minor: number];
@@ -29,7 +29,7 @@ export function isSupported(version: string): boolean {
   return isAtLeast(version, versionMin);
 }
 
-/** Whether it is one that Muster chooses by itself; older ones are run when there is no other, or when they are named. */
+/** Whether Muster chooses it by itself; an older version runs only if there is no other, or if it is configured. */
 export function isCurrent(version: string): boolean {
   return isAtLeast(version, versionCurrent);
 }
@@ -42,23 +42,25 @@ export function abilities(facts: ServerFacts): readonly string[] {
   const sentences: string[] = [];
   if (!isCurrent(facts.version)) {
     sentences.push(
-      `nats-server ${facts.version} is old: a disk that fills up can leave it running but deaf, and it is repaired no more. Run 2.11 or newer ('npm run setup' brings one without root; MUSTER_NATS_SERVER names one).`,
+      `nats-server ${facts.version} is outdated: it can stop answering after a full disk, and is no longer maintained. Run 2.11 or newer ('npm run setup' installs one without root; MUSTER_NATS_SERVER selects one).`,
     );
   }
   if (!hasSyncInterval(facts.version)) {
     sentences.push(
-      `nats-server ${facts.version} cannot write every acknowledged change through to the disk (sync_interval came with 2.10): a power failure or a crash of the operating system can lose the last two minutes of them; a crash of nats-server or Muster loses none.`,
+      `nats-server ${facts.version} cannot flush every acknowledged change to disk (sync_interval needs 2.10): a power failure or a crash of the operating system can lose the last two minutes of changes. A crash of nats-server or Muster loses none.`,
     );
   } else if (facts.flushesEveryWrite !== true) {
     sentences.push(
-      `Whether nats-server ${facts.version} writes every acknowledged change through to the disk cannot be seen from here: set 'sync_interval: always' in the jetstream block of its configuration.`,
+      `nats-server ${facts.version} may not flush every acknowledged change to disk (Muster cannot read this setting): set 'sync_interval: always' in the jetstream block of its configuration.`,
     );
   }
   if (facts.replicas === 1) {
     const why = facts.notRaised ?? "";
     sentences.push(
-      `The log has one replica: while its nats-server is down nothing can change, and losing its disk loses the cluster's state${
-        why === "" ? "" : ` (three were asked for, and come when a manager starts while all nats-servers run: ${why})`
+      `The log has one replica: while its nats-server is down, nothing can change, and losing its disk loses the cluster's state${
+        why === ""
+          ? ""
+          : ` (three were requested, and are created when a manager starts while all nats-servers run: ${why})`
       }.`,
     );
   }

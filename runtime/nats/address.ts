@@ -7,19 +7,19 @@ export interface NatsAddress {
   readonly tls: boolean;
   readonly user?: string;
   readonly pass?: string;
-  /** A user without a password is a token, as NATS's own tools read it. */
+  /** A user without a password is a token, as in NATS's own tools. */
   readonly token?: string;
 }
 
 /** The port that nats-server documents as its default. */
 const defaultPort = 4222;
 
-/** Throws NatsProblem `unusable` for text that is no address. */
+/** Throws NatsProblem `unusable` for text that is not an address. */
 export function parseAddress(text: string): NatsAddress {
   const withScheme = text.includes("://") ? text : `nats://${text}`;
   const url = URL.canParse(withScheme) ? new URL(withScheme) : null;
   if (url === null || url.hostname === "" || !["nats:", "tls:"].includes(url.protocol)) {
-    throw new NatsProblem("unusable", `'${text}' is no address of a nats-server: write nats://HOST:PORT.`);
+    throw new NatsProblem("unusable", `invalid address of a nats-server "${text}": expected nats://HOST:PORT`);
   }
   const user = decodeURIComponent(url.username);
   const pass = decodeURIComponent(url.password);
@@ -31,7 +31,7 @@ export function parseAddress(text: string): NatsAddress {
   };
 }
 
-/** Whether what is sent there stays on this machine. Names other than localhost may lead anywhere. */
+/** Whether the address is on this machine. Names other than localhost may resolve to anything. */
 export function isLoopback({ host }: Pick<NatsAddress, "host">): boolean {
   return host === "localhost" || host === "::1" || /^127(\.\d{1,3}){3}$/.test(host);
 }

@@ -1,10 +1,10 @@
 /**
- * The `Blobs` port: an object store, laid out as NATS's own tools expect it (chunks, then one message that names them).
- * Own code, because every step here is a request with a deadline; the library reads objects through its ordered consumer,
- * which can stay silent for long after a server was killed.
+ * The `Blobs` port: an object store in the layout of NATS's own tools (chunks, then one meta message that names them). Our own
+ * code, because every step here is a request with a deadline; the library reads objects through its ordered consumer, which can
+ * stay silent for long after a server was killed.
  *
- * O1: a value is whole or absent: the naming message is written after the chunks, and carries their digest.
- * O2: chunks that nothing names are swept when they are older than any writer could be.
+ * O1: a value is whole or absent: the meta message is written after the chunks, and contains their digest.
+ * O2: chunks that no meta message names are swept once they are older than any writer could be.
  */
 import { createHash } from "node:crypto";
 import type { Blobs, Random, Telemetry } from "../ports.ts";
@@ -22,13 +22,13 @@ import {
 import type { Link } from "./link.ts";
 import { blobChunkPrefix, blobMetaPrefix, blobStream, headerBytesMax } from "./streams.ts";
 
-/** Fewer round trips than NATS's customary 128 kB, and still far from holding up a ping. */
+/** Fewer round trips than with NATS's customary 128 kB, and still far from delaying a ping. */
 const chunkBytesMax = 512 * 1024;
-/** Chunks under way at a time: keeps the link busy without queueing a whole snapshot before others' messages. */
+/** Chunks in flight: keeps the link busy without queueing a whole snapshot ahead of other messages. */
 const chunksInFlightMax = 8;
 const chunkTimeoutMs = 5_000;
 const callTimeoutMs = 5_000;
-/** A read follows the value when it is replaced meanwhile, and waits for a follower that is behind. */
+/** A read starts over if the value is replaced meanwhile, and waits for a follower that is behind. */
 const readAttemptsMax = 5;
 const readRetryDelayMs = 200;
 const orphanAgeMsMin = 3_600_000;
@@ -60,7 +60,7 @@ export class NatsBlobs implements Blobs {
     this.#options = options;
   }
 
-  /** Throws NatsProblem when the value is not known to be there. */
+  /** Throws NatsProblem if the value may not be stored. */
   async put(name: string, data: Uint8Array): Promise<void> {
     const before = await this.#meta(name);
     const nuid =
@@ -83,7 +83,7 @@ export class NatsBlobs implements Blobs {
       await this.#purge(blobChunkPrefix + nuid);
       throw error;
     }
-    // Only the newest naming message counts, so a crash before these leaves but some garbage.
+    // Only the newest meta message counts, so a crash before these purges only leaves garbage.
     await this.#purge(metaSubject(name), 1);
     if (before !== null) await this.#purge(blobChunkPrefix + before.nuid);
     await this.#sweep();
@@ -94,9 +94,9 @@ export class NatsBlobs implements Blobs {
     const inFlight: Promise<void>[] = [];
     for (let at = 0; at < data.length; at += chunkBytes) {
       if (inFlight.length >= chunksInFlightMax) await inFlight.shift();
-      // One link carries them in order, and one stream stores them as they come.
+      // One link carries them in order, and one stream stores them in that order.
       const stored = this.#store(subject, data.subarray(at, at + chunkBytes));
-      // A chunk that fails while an earlier one is awaited is reported when its turn comes.
+      // If a chunk fails while an earlier one is awaited, it is reported in its turn.
       stored.catch(() => undefined);
       inFlight.push(stored);
       count += 1;
@@ -105,7 +105,10 @@ export class NatsBlobs implements Blobs {
     return count;
   }
 
-  /** Null for a name that is absent, and, with an error in the log, for a value that is damaged. Throws NatsProblem when the store does not answer. */
+  /**
+   * Null for a name that is absent, and, with an error in the log, for a damaged value. Throws NatsProblem if the store does
+   * not answer.
+   */
   async get(name: string): Promise<Uint8Array | null> {
     for (let attempt = 1; ; attempt++) {
       const meta = await this.#meta(name);
@@ -131,9 +134,9 @@ export class NatsBlobs implements Blobs {
   async remove(name: string): Promise<void> {
     const meta = await this.#meta(name);
     if (meta === null) return;
-    // The name first: a half-done removal must not leave a name without its chunks.
+    // The name first: a partial removal must not leave a name without its chunks.
     if (!(await this.#purge(metaSubject(name))))
-      throw new NatsProblem("unavailable", `The blob '${name}' was not removed: NATS did not answer.`);
+      throw new NatsProblem("unavailable", `cannot remove the blob "${name}": NATS did not answer`);
     await this.#purge(blobChunkPrefix + meta.nuid);
   }
 
@@ -145,8 +148,7 @@ export class NatsBlobs implements Blobs {
       callTimeoutMs,
     );
     if (called.kind === "refused" && called.errCode === JetStreamError.noMessageFound) return null;
-    if (called.kind !== "ok")
-      throw new NatsProblem(called.kind, `The blob '${name}' was not found out about: ${called.reason}.`);
+    if (called.kind !== "ok") throw new NatsProblem(called.kind, `cannot look up the blob "${name}": ${called.reason}`);
     const fields = parseFields(Buffer.from(textField(fieldsField(called.body, "message"), "data"), "base64"));
     if (fields === null || fields["deleted"] === true) return null;
     return {
@@ -158,7 +160,7 @@ export class NatsBlobs implements Blobs {
     };
   }
 
-  /** Null when a chunk is missing or the digest differs. */
+  /** Null if a chunk is missing or the digest differs. */
   async #chunks(meta: BlobMeta): Promise<Uint8Array | null> {
     const subject = blobChunkPrefix + meta.nuid;
     const data = new Uint8Array(meta.size);
@@ -170,7 +172,7 @@ export class NatsBlobs implements Blobs {
         timeoutMs: chunkTimeoutMs,
       });
       if (answer.kind !== "reply")
-        throw new NatsProblem("unavailable", `The blob '${meta.name}' could not be read: NATS did not answer.`);
+        throw new NatsProblem("unavailable", `cannot read the blob "${meta.name}": NATS did not answer`);
       const { headers, data: bytes } = answer.message;
       const found = Number(headers?.get("Nats-Sequence"));
       if (!(found > 0) || filled + bytes.length > data.length) return null;
@@ -187,11 +189,11 @@ export class NatsBlobs implements Blobs {
     const reason = stored.kind === "conflict" ? "conflict" : stored.reason;
     throw new NatsProblem(
       stored.kind === "refused" ? "refused" : "unavailable",
-      `NATS did not store a blob: ${reason}.`,
+      `NATS did not store a blob: ${reason}`,
     );
   }
 
-  /** False when it is not known to be done; what stays is garbage that a sweep finds. */
+  /** False if it may have failed; a later sweep removes the garbage. */
   async #purge(subject: string, keep = 0): Promise<boolean> {
     const called = await callJetStream(
       this.#link,
@@ -211,7 +213,7 @@ export class NatsBlobs implements Blobs {
         { subjects_filter: filter, offset: found.length },
         callTimeoutMs,
       );
-      if (called.kind !== "ok") throw new NatsProblem(called.kind, `The blobs could not be listed: ${called.reason}.`);
+      if (called.kind !== "ok") throw new NatsProblem(called.kind, `cannot list the blobs: ${called.reason}`);
       const page: Fields = fieldsField(fieldsField(called.body, "state"), "subjects");
       const subjects = Object.keys(page);
       found.push(...subjects);

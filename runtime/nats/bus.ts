@@ -10,7 +10,7 @@ export class NatsBus implements Bus {
     this.#link = link;
   }
 
-  /** Dropped while there is no connection: what must not be lost goes by request or into the log. */
+  /** Messages are dropped while there is no connection: what must not be lost goes by request or into the log. */
   publish(subject: string, data: Uint8Array, headers?: Headers): void {
     this.#link.publish(subject, data, toNats(headers));
   }
@@ -40,7 +40,7 @@ export class NatsBus implements Bus {
   }
 }
 
-/** Decodes what is asked for only: most handlers never look at headers. */
+/** Decodes on demand: most handlers never read headers. */
 class NatsBusMessage implements BusMessage {
   readonly #message: Msg;
   readonly #link: Link;
@@ -64,14 +64,14 @@ class NatsBusMessage implements BusMessage {
     return found;
   }
 
-  /** Through the link rather than the library's message, whose connection may be gone by the time there is an answer. */
+  /** Replies through the link, because the message's own connection may be closed by the time there is an answer. */
   respond(data: Uint8Array): void {
     const { reply } = this.#message;
     if (reply !== undefined && reply !== "") this.#link.publish(reply, data);
   }
 }
 
-/** No header object for a message that has none. Exact case: look-ups are case-sensitive everywhere. */
+/** Creates no header object for a message without headers. Exact case: look-ups are case-sensitive everywhere. */
 function toNats(headers: Headers | undefined): MsgHdrs | undefined {
   if (headers === undefined) return undefined;
   let made: MsgHdrs | undefined;

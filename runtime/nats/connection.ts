@@ -1,4 +1,4 @@
-/** The ports of one process on one NATS: what `cli/` asks for, and the only way into this folder but `server.ts`. */
+/** The ports of one process on one NATS: with `server.ts`, the only entry to this folder for `cli/`. */
 import type { TlsOptions } from "nats";
 import { SystemRandom } from "../system/random.ts";
 import type { Blobs, Bus, BusServers, LeaseBucket, Log, Random, Telemetry } from "../ports.ts";
@@ -13,36 +13,39 @@ import { Link } from "./link.ts";
 import { NatsLog } from "./log.ts";
 import { setUpBlobs, setUpStreams } from "./streams.ts";
 
-/** Bytes: NATS's own default. What managers send each other and a transaction of the log fit it, the largest config included. */
+/** Bytes: NATS's own default. It is enough for the managers' messages and for a transaction with the largest config. */
 const maxPayloadMin = 1024 * 1024;
-/** A server that is being started beside us has answered by then. */
+/** A server that is starting beside us answers within this time. */
 const firstConnectMsDefault = 10_000;
 
 export interface NatsOptions {
-  /** `nats://[user:pass@]host:port`; any of them will do, and several are servers of one cluster. */
+  /** `nats://[user:pass@]host:port`; several must be servers of one cluster. */
   readonly servers: readonly string[];
   readonly user?: string;
   readonly pass?: string;
   readonly token?: string;
-  /** For servers that want TLS with a CA or a client certificate of their own; files are read anew at each connection. */
+  /** For servers that require TLS with their own CA or a client certificate; files are read again at each connection. */
   readonly tls?: TlsOptions;
-  /** Take servers beyond loopback that have no TLS or let everybody in. Default false. */
+  /** Accept servers beyond loopback without TLS or authentication. Default false. */
   readonly insecure?: boolean;
-  /** Of this process, as the server's tools show it. */
+  /** This process's name in the server's tools. */
   readonly name: string;
   readonly telemetry: Telemetry;
-  /** Copies of the log, leases and blobs; 3 needs three nats-servers in one cluster. Default 1. Those of existing streams are raised, never lowered. */
+  /**
+   * Copies of the log, leases and blobs; 3 needs three nats-servers in one cluster. Default 1. Existing streams are raised,
+   * never lowered.
+   */
   readonly replicas?: 1 | 3;
-  /** What the bucket of leases is brought to; absent: it stays as it is, 3,000 where it is new. At least 100. */
+  /** TTL of the bucket of leases, at least 100; absent: unchanged, 3,000 for a new bucket. */
   readonly leaseTtlMs?: number;
   readonly random?: Random;
-  /** How long to look for the first server before giving up. Default 10,000. */
+  /** How long to search for the first server. Default 10,000. */
   readonly firstConnectMs?: number;
-  /** Ends the search for a first server early. */
+  /** Aborts the search for the first server. */
   readonly signal?: AbortSignal;
-  /** What `startNatsServer` says of the server it runs; null (the default) for another's. */
+  /** Reported by `startNatsServer`; null (the default) for an external server. */
   readonly flushesEveryWrite?: boolean | null;
-  /** Of the same server, the disk that it writes to; null (the default) for another's. */
+  /** The disk of that server; null (the default) for an external server. */
   readonly disk?: { readonly room: DiskRoom } | null;
 }
 
@@ -51,27 +54,27 @@ export interface NatsLink {
   readonly log: Log;
   readonly leases: LeaseBucket;
   readonly blobs: Blobs;
-  /** What this server cannot promise, in sentences for the operator. */
+  /** Guarantees that this server lacks, in sentences for the operator. */
   readonly abilities: readonly string[];
   readonly serverVersion: string;
-  /** Counts the servers that were named and those that answer. Takes 1.5 s at most. */
+  /** Counts the configured servers and those that answer. Takes at most 1.5 s. */
   servers(): Promise<BusServers>;
-  /** For how long requests to the log have been left unanswered, and why the last was; null while it is served. */
+  /** How long requests to the log have been unanswered, and the reason of the last one; null while the log is served. */
   unserved(): { readonly ms: number; readonly reason: string } | null;
   /** Where JetStream is off; null while it is on, and without a connection. */
   jetStreamOff(): "server" | "account" | null;
-  /** Servers that take clients and have stopped following the log; none where one server was named. */
+  /** Servers that accept clients but have stopped following the log; empty for a single server. */
   laggards(): readonly Laggard[];
-  /** Why the log takes nothing for want of space; null while it takes what it is given. */
+  /** Why the log rejects writes for lack of space; null while it accepts them. */
   fullReason(): string | null;
-  /** Stops receiving, sees what was published off, closes. Takes seconds at most. */
+  /** Stops receiving, flushes published messages, closes. Takes a few seconds at most. */
   drain(): Promise<void>;
   close(): void;
 }
 
 /**
- * Connects, sets up the streams and probes the server; from then on the link is kept up for ever.
- * Throws NatsProblem, whose message is a sentence for the operator: `unreachable`, `unauthorized`, `unusable` or `unavailable`.
+ * Connects, sets up the streams and probes the server; the link then reconnects for as long as it is open. Throws NatsProblem,
+ * whose message is a sentence for the operator: `unreachable`, `unauthorized`, `unusable` or `unavailable`.
  */
 export async function connectNats(options: NatsOptions): Promise<NatsLink> {
   const { telemetry, replicas = 1, leaseTtlMs = null } = options;
@@ -80,16 +83,16 @@ export async function connectNats(options: NatsOptions): Promise<NatsLink> {
   try {
     const { serverVersion, maxPayload } = link;
     if (!isSupported(serverVersion))
-      throw new NatsProblem("unusable", `nats-server ${serverVersion} is too old for Muster: install 2.9 or newer.`);
+      throw new NatsProblem("unusable", `nats-server ${serverVersion} is too old for Muster: install 2.9 or newer`);
     if (maxPayload < maxPayloadMin)
       throw new NatsProblem(
         "unusable",
-        `The nats-server lets messages of ${maxPayload} bytes pass at most, and Muster needs ${maxPayloadMin}: raise max_payload in its configuration.`,
+        `the nats-server limits messages to ${maxPayload} bytes, but Muster needs ${maxPayloadMin}: raise max_payload in its configuration`,
       );
     if (!link.hasJetStream)
       throw new NatsProblem(
         "unusable",
-        "The nats-server runs without JetStream: start it with -js or a jetstream block in its configuration.",
+        "the nats-server runs without JetStream: start it with -js or a jetstream block in its configuration",
       );
     const {
       logMessageBytesMax,
@@ -103,7 +106,7 @@ export async function connectNats(options: NatsOptions): Promise<NatsLink> {
       maxPayload,
     });
     if (blobsUnheard !== "") {
-      telemetry.log.warn({ reason: blobsUnheard }, "the bucket of snapshots does not answer: going on without it");
+      telemetry.log.warn({ reason: blobsUnheard }, "the bucket of snapshots does not answer: continuing without it");
       setUpBlobs(link, { replicas, leaseTtlMs, maxPayload }).catch((error: unknown) =>
         telemetry.log.error({ reason: textOf(error) }, "the bucket of snapshots cannot be used"),
       );

@@ -1,10 +1,10 @@
 /**
- * Whether there is room on the disk under the log: pure, from what the file system says.
+ * Whether the disk under the log has enough space: a pure function of what the file system reports.
  *
- * F1: nothing is appended while the disk has less than `fullBytes` free: what is left is for leases, for a snapshot and for
- *     the purge that makes room again, since a nats-server whose disk is really full may never write again (2.9.10 stops
- *     answering, 2.15 gives the stream up until it is restarted).
- * F2: on and off are apart, so that a disk at the limit does not flap.
+ * F1: nothing is appended while the disk has less than `fullBytes` free. The rest is for leases, for a snapshot and for the
+ *     purge that frees space, since a nats-server whose disk is completely full may never write again (2.9.10 stops answering,
+ *     2.15 gives the stream up until it is restarted).
+ * F2: the thresholds for both directions differ, so that a disk at the limit does not flap.
  */
 
 export type RoomKind = "ample" | "scarce" | "full";
@@ -19,22 +19,22 @@ export interface DiskRoom {
 }
 
 export interface RoomLimits {
-  /** Below this nothing is appended. */
+  /** Below this, nothing is appended. */
   readonly fullBytes: number;
-  /** Below this old history is dropped before its time. */
+  /** Below this, old history is dropped early. */
   readonly scarceBytes: number;
 }
 
 const mebi = 1024 * 1024;
-/** A snapshot of some 20,000 tasks, and what JetStream writes anew when it purges, fit in. */
+/** Fits a snapshot of some 20,000 tasks and the files that JetStream rewrites during a purge. */
 const fullBytesMin = 16 * mebi;
-/** More is of no use to a log that grows by a megabyte a second at most for the seconds that a look may be late. */
+/** More is useless: the log grows by at most a megabyte a second, for the few seconds by which a check may be late. */
 const fullBytesMax = 128 * mebi;
-/** Of the disk, between these two. */
+/** Share of the disk, between these two. */
 const fullShare = 0.01;
-/** On a disk so small that the least is much of it. */
+/** Share for a disk so small that the minimum is a large part of it. */
 const fullShareMax = 1 / 8;
-/** Room for several snapshots and for what is written meanwhile. */
+/** Space for several snapshots and for what is written meanwhile. */
 const scarceFactor = 4;
 /** F2 */
 const recoveryFactor = 1.5;
@@ -45,20 +45,20 @@ export function roomLimits(sizeBytes: number): RoomLimits {
   return { fullBytes, scarceBytes: fullBytes * scarceFactor };
 }
 
-/** F2; `before`: what it was at the last look. */
+/** F2; `before`: the result of the last check. */
 export function roomKind(freeBytes: number, { fullBytes, scarceBytes }: RoomLimits, before: RoomKind): RoomKind {
   if (freeBytes < fullBytes * (before === "full" ? recoveryFactor : 1)) return "full";
   return freeBytes < scarceBytes * (before === "ample" ? 1 : recoveryFactor) ? "scarce" : "ample";
 }
 
-/** For whoever is refused. */
+/** The reason for refused writes. */
 export function fullSentence({ freeBytes, limits }: DiskRoom): string {
-  return `the log's disk is full: ${megabytes(freeBytes)} MB are free, and below ${megabytes(limits.fullBytes)} MB nothing is written: make room`;
+  return `the log's disk is full: ${megabytes(freeBytes)} MB are free, and writes stop below ${megabytes(limits.fullBytes)} MB; free up space`;
 }
 
-/** For whoever looks before it is too late. */
+/** An early warning. */
 export function nearlyFullSentence({ freeBytes, limits }: DiskRoom): string {
-  return `the log's disk is nearly full: ${megabytes(freeBytes)} MB are free, and below ${megabytes(limits.fullBytes)} MB nothing is written; old history is being dropped`;
+  return `the log's disk is nearly full: ${megabytes(freeBytes)} MB are free, and writes stop below ${megabytes(limits.fullBytes)} MB; old history is being dropped`;
 }
 
 function megabytes(bytes: number): number {

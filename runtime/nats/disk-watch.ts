@@ -1,9 +1,9 @@
 /**
- * Watches the disk under our own nats-server, and holds some of it in reserve: a file beside the storage, as large as what
- * has to stay free. Somebody else may fill the disk to the last byte; then the file is given up, and the server has room
- * for leases and for what it must write to start. It is made again when there is room for it.
+ * Watches the disk under our own nats-server and keeps a reserve: a file beside the storage, as large as the space that must
+ * stay free. If something else fills the disk completely, the file is removed, so that the server has space for leases and for
+ * what it must write to start. The file is recreated when there is space for it.
  *
- * F3: while the reserve is given up its bytes count as used, so that nothing is appended into them.
+ * F3: while the reserve is released, its bytes count as used, so that nothing is appended into them.
  */
 import { randomBytes } from "node:crypto";
 import { open, rm, stat, statfs } from "node:fs/promises";
@@ -11,18 +11,18 @@ import type { Subscription, Telemetry } from "../ports.ts";
 import { roomKind, roomLimits, type DiskRoom, type RoomLimits } from "./disk-room.ts";
 import { textOf } from "./errors.ts";
 
-/** A disk at 100 MB/s takes 128 MB in this time. */
+/** At 100 MB/s, 128 MB take longer than this. */
 const lookMs = 1_000;
-/** Of the bytes that have to stay free: with less, somebody else has filled the disk. */
+/** Share of the bytes that must stay free: with less, something else has filled the disk. */
 const releaseShare = 0.25;
-/** Free space, in reserves, from which on it is made again: what is left is above what counts as full. */
+/** Free space, in reserves, from which it is recreated: the remainder is above the limit for full. */
 const remakeFactor = 3;
 const chunkBytes = 1024 * 1024;
 
 export interface DiskWatchOptions {
   /** A folder on that disk. */
   readonly folder: string;
-  /** Where the reserve is kept. */
+  /** Path of the reserve. */
   readonly reserveFile: string;
   readonly telemetry: Telemetry;
 }
@@ -43,7 +43,7 @@ export class DiskWatch {
     this.#room = { kind: "ample", freeBytes: sizeBytes, writableBytes: sizeBytes, limits: this.#limits };
   }
 
-  /** Has looked once, and made what room it can, when it resolves. Throws what the file system does. */
+  /** Resolves after the first check, with the space freed if possible. Throws the file system's errors. */
   static async start(options: DiskWatchOptions): Promise<DiskWatch> {
     const { blocks, bsize } = await statfs(options.folder);
     const watch = new DiskWatch(options, blocks * bsize);
@@ -55,7 +55,7 @@ export class DiskWatch {
     return this.#room;
   }
 
-  /** Calls after each look. */
+  /** Calls back after each check. */
   onLook(listener: () => void): Subscription {
     this.#listeners.add(listener);
     return { unsubscribe: () => void this.#listeners.delete(listener) };
@@ -79,7 +79,7 @@ export class DiskWatch {
         .gauge("muster_log_disk_free_bytes", "Free on the disk under our own nats-server, without the reserve.")
         .set(this.#room.freeBytes);
     } catch (error) {
-      telemetry.log.warn({ folder, reason: textOf(error) }, "the disk under the log cannot be looked at");
+      telemetry.log.warn({ folder, reason: textOf(error) }, "cannot read the free space of the disk under the log");
     }
     for (const listener of this.#listeners) listener();
     if (this.#isStopped) return;
@@ -87,14 +87,14 @@ export class DiskWatch {
     this.#timer.unref();
   }
 
-  /** Whether the reserve is on the disk afterwards. */
+  /** Returns whether the reserve is on the disk afterwards. */
   async #keepReserve(free: number): Promise<boolean> {
     const { reserveFile, telemetry } = this.#options;
     const { fullBytes } = this.#limits;
     const held = await sizeOf(reserveFile);
     if (free < fullBytes * releaseShare && held > 0) {
       await rm(reserveFile, { force: true });
-      telemetry.log.error({ free, released: held }, "the disk under the log is full: its reserve is given up");
+      telemetry.log.error({ free, released: held }, "the disk under the log is full: releasing its reserve");
       return false;
     }
     if (held >= fullBytes) return true;
@@ -104,7 +104,7 @@ export class DiskWatch {
       return true;
     } catch (error) {
       await rm(reserveFile, { force: true });
-      telemetry.log.warn({ reason: textOf(error) }, "no reserve could be made on the disk under the log");
+      telemetry.log.warn({ reason: textOf(error) }, "cannot create the reserve on the disk under the log");
       return false;
     }
   }
@@ -115,7 +115,7 @@ async function freeBytes(folder: string): Promise<number> {
   return bavail * bsize;
 }
 
-/** 0 when there is none. */
+/** 0 if the file does not exist. */
 async function sizeOf(file: string): Promise<number> {
   try {
     return (await stat(file)).size;
@@ -125,7 +125,7 @@ async function sizeOf(file: string): Promise<number> {
   }
 }
 
-/** With bytes that no file system makes smaller. */
+/** With random bytes, which no file system compresses. */
 async function fill(file: string, bytes: number): Promise<void> {
   const handle = await open(file, "w", 0o600);
   try {

@@ -1,9 +1,9 @@
-/** What this folder throws: never an error of the library. */
+/** Errors of this folder, which never throws the library's. */
 
 /**
- * `unreachable`: no server answered; `unauthorized`: it refused the credentials; `unusable`: it cannot carry a cluster
- * (no JetStream, too old, a stream of ours that is not as it must be); `unavailable`: it did not answer in time, so the
- * call may have taken effect; `refused`: it said no; `closed`: this link was closed by its owner.
+ * `unreachable`: no server answered; `unauthorized`: it rejected the credentials; `unusable`: it cannot host a cluster (no
+ * JetStream, too old, an unsuitable stream under one of our names); `unavailable`: it did not answer in time, so the call may
+ * have taken effect; `refused`: it rejected the call; `closed`: the owner closed this link.
  */
 export type NatsFailure = "unreachable" | "unauthorized" | "unusable" | "unavailable" | "refused" | "closed";
 
@@ -18,8 +18,8 @@ export class NatsProblem extends Error {
 }
 
 /**
- * Throws outside of the caller. What a handler throws is a broken invariant and has to end the process; thrown into the
- * library's parser it would only end the reading of that connection, in silence.
+ * Throws outside of the caller. An error in a handler is a broken invariant and must end the process; thrown into the library's
+ * parser, it would only end the reading of that connection, silently.
  */
 export function crash(error: unknown): void {
   setImmediate(() => {

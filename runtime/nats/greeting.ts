@@ -1,6 +1,6 @@
 /**
- * What a nats-server says first on a new connection. Asking for it on a connection of our own tells a server that
- * answers from one that is frozen (the kernel still accepts for it): the library's dial would keep that socket for good.
+ * A nats-server's greeting on a new connection. Reading it on a separate connection distinguishes a working server from a
+ * frozen one, whose kernel still accepts: the library's dial would keep that socket forever.
  */
 import { connect } from "node:net";
 import { textOf } from "./errors.ts";
@@ -8,13 +8,13 @@ import { textOf } from "./errors.ts";
 export interface Greeting {
   readonly version: string;
   readonly serverName: string;
-  /** Bytes of headers and payload of one message. */
+  /** Maximum size of a message's headers and payload, in bytes. */
   readonly maxPayload: number;
   readonly jetstream: boolean;
   readonly tlsRequired: boolean;
-  /** Clients need credentials, or a certificate of the server's CA. */
+  /** Clients need credentials, or a certificate from the server's CA. */
   readonly authRequired: boolean;
-  /** Name of the cluster that it is of; empty: it is alone. */
+  /** Name of its cluster; empty for a standalone server. */
   readonly cluster: string;
 }
 
@@ -22,7 +22,7 @@ export type GreetingOutcome =
   | { readonly kind: "greeted"; readonly greeting: Greeting }
   | { readonly kind: "silent"; readonly reason: string };
 
-/** An INFO line of a large cluster lists its servers' addresses; one longer than this comes from something else. */
+/** The INFO line of a large cluster lists its servers' addresses; a line longer than this is not from a nats-server. */
 const lineBytesMax = 64 * 1024;
 
 export function greet(host: string, port: number, timeoutMs: number): Promise<GreetingOutcome> {
@@ -40,7 +40,7 @@ export function greet(host: string, port: number, timeoutMs: number): Promise<Gr
       heard += text;
       const end = heard.indexOf("\r\n");
       if (end >= 0) finish(parseGreeting(heard.slice(0, end)));
-      else if (heard.length > lineBytesMax) finish({ kind: "silent", reason: "what listens there is no nats-server" });
+      else if (heard.length > lineBytesMax) finish({ kind: "silent", reason: "the server there is not a nats-server" });
     });
     socket.on("error", (error) => finish({ kind: "silent", reason: textOf(error) }));
     socket.on("close", () => finish({ kind: "silent", reason: "the connection was closed" }));
@@ -49,7 +49,7 @@ export function greet(host: string, port: number, timeoutMs: number): Promise<Gr
 
 /** Exported for tests. */
 export function parseGreeting(line: string): GreetingOutcome {
-  const alien: GreetingOutcome = { kind: "silent", reason: "what listens there is no nats-server" };
+  const alien: GreetingOutcome = { kind: "silent", reason: "the server there is not a nats-server" };
   if (!line.startsWith("INFO ")) return alien;
   let info: unknown;
   try {

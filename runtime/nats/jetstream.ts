@@ -1,4 +1,4 @@
-/** JetStream's request-reply interface, with its outcomes sorted once, here. The subjects and fields are its documented API. */
+/** JetStream's request-reply API, with its outcomes classified here, once. The subjects and fields are its documented API. */
 import { headers as newHeaders } from "nats";
 import { textOf } from "./errors.ts";
 import type { Link } from "./link.ts";
@@ -6,7 +6,7 @@ import type { Answer } from "./requests.ts";
 
 export type Fields = Readonly<Record<string, unknown>>;
 
-/** `unavailable` may have taken effect; `refused` has not. Without an error in the answer the errCode is 0. */
+/** `unavailable` may have taken effect; `refused` has not. An answer without an error has errCode 0. */
 export type Called =
   | { readonly kind: "ok"; readonly errCode: 0; readonly body: Fields }
   | { readonly kind: "refused"; readonly errCode: number; readonly reason: string }
@@ -19,9 +19,9 @@ export type Stored =
   | { readonly kind: "full"; readonly reason: string }
   | { readonly kind: "refused"; readonly reason: string };
 
-/** The err_code values that decide something here, from the server's published list of errors. */
+/** The err_code values that matter here, from the server's published list of errors. */
 export const JetStreamError = {
-  /** Fewer servers run than there are to be copies. */
+  /** Fewer servers run than the number of replicas requested. */
   noPeers: 10005,
   consumerNotFound: 10014,
   noMessageFound: 10037,
@@ -30,12 +30,12 @@ export const JetStreamError = {
   replicasWithoutCluster: 10074,
   notEnabledForAccount: 10039,
   notEnabled: 10076,
-  /** Of its limits for storage; nothing was stored. */
+  /** The server's storage limits are reached; nothing was stored. */
   insufficientResources: 10023,
   storageExceeded: 10047,
   accountResourcesExceeded: 10002,
   wrongLastSequence: 10071,
-  /** From 2.12 on also this one, for a subject that has a write under way. */
+  /** From 2.12 on also this one, for a subject with a write in progress. */
   wrongLastSequenceInFlight: 10164,
 } as const;
 
@@ -69,14 +69,14 @@ export async function callJetStream(link: Link, verb: string, body: object | nul
 function calledOf(answer: Answer): Called {
   if (answer.kind !== "reply") return { kind: "unavailable", errCode: 0, reason: silence(answer) };
   const fields = parseFields(answer.message.data);
-  if (fields === null) return { kind: "unavailable", errCode: 0, reason: "the answer of JetStream is not JSON" };
+  if (fields === null) return { kind: "unavailable", errCode: 0, reason: "JetStream's answer is not JSON" };
   const error = errorOf(fields);
   if (error === null) return { kind: "ok", errCode: 0, body: fields };
-  // 5xx: no leader for the moment, resources short, … : not a statement about the request.
+  // 5xx: currently no leader, insufficient resources, …: says nothing about the request itself.
   return { kind: error.code >= 500 ? "unavailable" : "refused", errCode: error.errCode, reason: error.description };
 }
 
-/** Publishes to a stream and waits until it is stored; `expected` is one of the headers above and its sequence. */
+/** Publishes to a stream and waits until the message is stored; `expected` is one of the headers above with its sequence. */
 export async function store(
   link: Link,
   subject: string,
@@ -98,7 +98,7 @@ export async function store(
 function storedOf(answer: Answer): Stored {
   if (answer.kind !== "reply") return { kind: "unknown", reason: silence(answer) };
   const fields = parseFields(answer.message.data);
-  if (fields === null) return { kind: "unknown", reason: "the answer of JetStream is not JSON" };
+  if (fields === null) return { kind: "unknown", reason: "JetStream's answer is not JSON" };
   const error = errorOf(fields);
   if (error === null) {
     const sequence = numberField(fields, "seq");
@@ -109,14 +109,14 @@ function storedOf(answer: Answer): Stored {
   if (error.errCode === JetStreamError.wrongLastSequence || error.errCode === JetStreamError.wrongLastSequenceInFlight)
     return { kind: "conflict" };
   if (full.has(error.errCode))
-    return { kind: "full", reason: `the log's disk is full: NATS says "${error.description}"` };
+    return { kind: "full", reason: `the log's disk is full: NATS reports "${error.description}"` };
   return { kind: error.code >= 500 ? "unknown" : "refused", reason: error.description };
 }
 
 function silence(answer: Exclude<Answer, { kind: "reply" }>): string {
   switch (answer.kind) {
     case "no-responders":
-      return "no JetStream server answers for it (none leads it at the moment)";
+      return "no JetStream server answers for it (it currently has no leader)";
     case "timeout":
       return "no answer in time";
     case "closed":
@@ -143,7 +143,7 @@ export function fieldsField(fields: Fields, name: string): Fields {
   return isFields(value) ? value : {};
 }
 
-/** 0 when absent: JetStream leaves zeros out. */
+/** 0 if absent: JetStream omits zeros. */
 export function numberField(fields: Fields, name: string): number {
   const value = fields[name];
   return typeof value === "number" ? value : 0;

@@ -1,26 +1,26 @@
 /**
- * Which servers of a NATS cluster take clients and have stopped following the log, so that an operator learns which one to
- * look at. Seen from the log's leader: nobody else can tell for a server that answers nothing itself.
+ * Finds servers of a NATS cluster that accept clients but have stopped following the log, so that an operator knows which one
+ * to examine. Only the log's leader can tell, since such a server answers nothing itself.
  *
- * B1: a server is named that the leader has called out of date for `laggingMsMin`, has not heard meanwhile, and that greets.
- *     One that catches up is heard; one that is down does not greet, and is counted as that (`BusServers`).
+ * B1: a server is reported if the leader has considered it out of date for `laggingMsMin`, has not heard from it meanwhile, and
+ *     it still greets. One that catches up is heard from; one that is down does not greet, and counts as down (`BusServers`).
  */
 import { callJetStream, type Fields, fieldsField, numberField, textField } from "./jetstream.ts";
 import type { Link } from "./link.ts";
 import { isLed, logStream, nanos } from "./streams.ts";
 
-/** A follower is heard from each second while the log is idle; an election is over within this time. */
+/** An idle log's followers respond every second; an election ends within this time. */
 export const laggingMsMin = 10_000;
 const lookMs = 5_000;
 const callTimeoutMs = 2_000;
 
 export interface Laggard {
   readonly name: string;
-  /** For how long, in milliseconds. */
+  /** Milliseconds for which it has lagged. */
   readonly ms: number;
 }
 
-/** Names of followers that are out of date and that the leader has not heard for `laggingMsMin`, or not at all. */
+/** Names of followers that are out of date and that the leader has not heard from for `laggingMsMin`, or ever. */
 export function unheardFollowers(info: Fields): readonly string[] {
   const { replicas } = fieldsField(info, "cluster");
   if (!isLed(info) || !Array.isArray(replicas)) return [];
@@ -31,7 +31,9 @@ export function unheardFollowers(info: Fields): readonly string[] {
   });
 }
 
-/** `before`: names and since when, in monotonic milliseconds. A look that the log's leader leaves unanswered changes nothing. */
+/**
+ * `before`: names with the time since when, in monotonic milliseconds. If the log's leader does not answer, nothing changes.
+ */
 export function laggingSince(
   before: ReadonlyMap<string, number>,
   look: { readonly at: number; readonly unheard: readonly string[] },
@@ -44,7 +46,7 @@ export class Laggards {
   #since: ReadonlyMap<string, number> = new Map();
   #greeting: readonly string[] = [];
 
-  /** Looks until the link is closed; not at all where one server was named, which follows nobody. */
+  /** Checks until the link is closed; never for a single server, which follows nobody. */
   constructor(link: Link) {
     this.#link = link;
     if (link.named > 1) this.#lookLater();

@@ -1,17 +1,17 @@
 /**
- * Makes the bucket of leases anew when all of its copies have lost what their consensus says that they had: each of them then
- * waits for a leader to get it from, and none ever leads. A power failure in all places at once can do that (seen with
- * nats-server 2.15.1; `nats-server: catchup aborted, no leader for stream`), and the log may be whole all the same.
+ * Recreates the bucket of leases when all of its copies have lost entries that their consensus says they had: each copy then
+ * waits for a leader to get them from, and none is ever elected. A power failure of all servers at once can cause this (seen
+ * with nats-server 2.15.1; `nats-server: catchup aborted, no leader for stream`), while the log may be intact.
  *
- * A lease is worth nothing after its TTL, so nothing is lost with the bucket. Should it be removed while somebody holds one after
- * all, that holder loses it as if it had expired: the log refuses whoever leads no more (S1), not the lease.
+ * A lease is worthless after its TTL, so nothing is lost with the bucket. If the bucket is removed while somebody does hold a
+ * lease, the holder loses it as if it had expired: it is the log that rejects a deposed leader (S1), not the lease.
  */
 import type { Telemetry } from "../ports.ts";
 import { callJetStream, type Fields, JetStreamError } from "./jetstream.ts";
 import type { Link } from "./link.ts";
 import { isLed, leaseStream, logStream } from "./streams.ts";
 
-/** Three times as long as the elections of a loaded cluster have been seen to take. */
+/** Three times the longest elections seen in a loaded cluster. */
 const leaderlessMsMin = 30_000;
 const callTimeoutMs = 5_000;
 
@@ -24,20 +24,20 @@ export class LeaseRepair {
   #isRepairing = false;
   #revisionMax = 0;
 
-  /** `config` is the stream's, as the server returned it. */
+  /** `config` is the stream's configuration, as the server returned it. */
   constructor(link: Link, options: { readonly config: Fields; readonly telemetry: Telemetry }) {
     this.#link = link;
     this.#config = options.config;
     this.#telemetry = options.telemetry;
   }
 
-  /** The bucket has answered; `revision` is what the answer named, 0 where it named none. */
+  /** The bucket has answered; `revision` is from its answer, 0 if it has none. */
   answered(revision: number): void {
     this.#failingSince = null;
     this.#revisionMax = Math.max(this.#revisionMax, revision);
   }
 
-  /** It has not; after `leaderlessMsMin` of nothing else, while the log does answer, it is made anew. */
+  /** The bucket did not answer. After `leaderlessMsMin` without an answer, while the log does answer, it is recreated. */
   unanswered(): void {
     const now = performance.now();
     this.#failingSince ??= now;
@@ -47,28 +47,28 @@ export class LeaseRepair {
   }
 
   async #repair(): Promise<void> {
-    // Where the log does not answer either it is no matter of the bucket: servers are missing, or cannot be reached.
+    // If the log does not answer either, the bucket is not the cause: servers are down or unreachable.
     const log = await callJetStream(this.#link, `STREAM.INFO.${logStream}`, null, callTimeoutMs);
     if (log.kind !== "ok") return;
     const bucket = await callJetStream(this.#link, `STREAM.INFO.${leaseStream}`, null, callTimeoutMs);
     if (bucket.kind === "ok" && isLed(bucket.body)) return this.answered(0);
     if (bucket.kind !== "refused") {
-      this.#telemetry.log.warn({}, "the bucket of leases has no leader: making it anew");
-      // Carried out by whoever leads JetStream itself, and answered by whoever leads the stream: by nobody.
+      this.#telemetry.log.warn({}, "the bucket of leases has no leader: recreating it");
+      // Carried out by the leader of JetStream's metadata, but answered by the stream's leader, which does not exist.
       await callJetStream(this.#link, `STREAM.DELETE.${leaseStream}`, null, callTimeoutMs);
     } else if (bucket.errCode !== JetStreamError.streamNotFound) return;
     const made = await callJetStream(
       this.#link,
       `STREAM.CREATE.${leaseStream}`,
-      // Revisions go on from the last one that is known here (nats-server 2.10; before, they begin anew).
+      // Revisions continue after the last one known here (nats-server 2.10; before, they restart).
       { ...this.#config, first_seq: this.#revisionMax + 1 },
       callTimeoutMs,
     );
     if (made.kind !== "ok") {
-      this.#telemetry.log.warn({ reason: made.reason }, "the bucket of leases could not be made anew yet");
+      this.#telemetry.log.warn({ reason: made.reason }, "the bucket of leases could not be recreated yet");
       return;
     }
-    this.#telemetry.log.warn({ after: this.#revisionMax }, "the bucket of leases was made anew");
+    this.#telemetry.log.warn({ after: this.#revisionMax }, "the bucket of leases was recreated");
     this.answered(0);
   }
 }

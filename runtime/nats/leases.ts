@@ -1,10 +1,10 @@
 /**
- * The `LeaseBucket` port: a KV bucket, laid out as NATS's own tools expect it. A key's age is the stream's `max_age`, the
- * only expiry that servers before 2.11 have; the server's clock decides, to within a fraction of a second.
+ * The `LeaseBucket` port: a KV bucket in the layout of NATS's own tools. A key's age is the stream's `max_age`, the only expiry
+ * before nats-server 2.11; the server's clock decides, to within a fraction of a second.
  *
- * E1: of two writers with one revision (or both with none), at most one is `stored`.
- * E2: revisions only grow, also across expiry, removal and restarts: they are the stream's sequences. Where the bucket itself is
- *     made anew (lease-repair.ts), they go on after those that this process has seen.
+ * E1: of two writers with the same revision (or both with none), at most one is `stored`.
+ * E2: revisions only grow, also across expiry, removal and restarts: they are the stream's sequences. If the bucket itself is
+ *     recreated (lease-repair.ts), they continue after those that this process has seen.
  */
 import { assert } from "../assert.ts";
 import type { KvOutcome, LeaseBucket, Telemetry } from "../ports.ts";
@@ -34,7 +34,7 @@ export class NatsLeases implements LeaseBucket {
     this.#link = link;
     this.#telemetry = options.telemetry;
     this.ttlMs = options.ttlMs;
-    // An answer that comes later than the lease lasts is of no use to its holder.
+    // An answer that arrives after the lease has expired is useless to its holder.
     this.#timeoutMs = Math.max(500, Math.min(2_000, options.ttlMs / 2));
   }
 
@@ -62,7 +62,7 @@ export class NatsLeases implements LeaseBucket {
         return { kind: "stored", revision: stored.sequence };
       case "full":
       case "refused":
-        this.#telemetry.log.error({ key, reason: stored.reason }, "the NATS server refuses a lease");
+        this.#telemetry.log.error({ key, reason: stored.reason }, "the NATS server refused a lease");
         return { kind: "unknown", reason: stored.reason };
       default:
         return stored;
@@ -84,7 +84,7 @@ export class NatsLeases implements LeaseBucket {
     if (called.kind !== "ok") return { kind: "unknown", reason: called.reason };
     const message = fieldsField(called.body, "message");
     this.#repair.answered(numberField(message, "seq"));
-    // Another tool removes a key by a marker in its place; to `create` it is a value, until it expires.
+    // Other tools remove a key by writing a marker; to `create`, that is a value until it expires.
     if (
       textField(message, "hdrs") !== "" &&
       /KV-Operation: ?(DEL|PURGE)/.test(Buffer.from(textField(message, "hdrs"), "base64").toString())
@@ -99,8 +99,8 @@ export class NatsLeases implements LeaseBucket {
   }
 
   /**
-   * Deletes the very message that is the revision: a newer one is out of its reach, and no marker is left in the way of
-   * the next `create`. When this fails the key expires by itself.
+   * Deletes exactly the message of this revision: a newer one is unaffected, and no marker blocks the next `create`. If this
+   * fails, the key expires by itself.
    */
   async remove(key: string, revision: number): Promise<void> {
     const called = await callJetStream(
@@ -115,6 +115,6 @@ export class NatsLeases implements LeaseBucket {
 }
 
 function subjectOf(key: string): string {
-  assert(/^[-/=\w]+(\.[-/=\w]+)*$/.test(key), `E3: '${key}' can be a key of a bucket`);
+  assert(/^[-/=\w]+(\.[-/=\w]+)*$/.test(key), `E3: '${key}' is a valid key of a bucket`);
   return leaseSubjectPrefix + key;
 }

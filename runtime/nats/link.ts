@@ -1,13 +1,13 @@
 /**
- * The link to the bus: one connection of the library at a time, and a new one whenever that is lost, for ever.
+ * The link to the bus: one connection of the library at a time, replaced whenever it is lost, until the owner closes the link.
  *
- * States: `up` (pings are answered) ⇄ `suspect` (connected, but a ping has been unanswered for a whole interval);
- * either → `down` (dialling) → `up`; any → `closed` by its owner. The library's own reconnecting is off: it keeps what
- * was published meanwhile and sends it much later, and with a full socket it waits for a frozen server without end.
+ * States: `up` (pings are answered) ⇄ `suspect` (connected, but a ping has been unanswered for a whole interval); either →
+ * `down` (dialling) → `up`; any → `closed` by its owner. The library's own reconnecting is off: it buffers messages published
+ * meanwhile and sends them much later, and with a full socket it waits forever for a frozen server.
  *
- * K1: `isUp` is true in `up` only; a frozen server is noticed within two intervals and left within three.
- * K2: a request is never sent later than it was made: made while down, it ends at once.
- * K3: subscriptions live as long as their owner wants, across connections; messages of the time between are lost.
+ * K1: `isUp` is true in `up` only; a frozen server is noticed within two intervals and dropped within three.
+ * K2: a request is never sent late: while the link is down, it fails immediately.
+ * K3: subscriptions survive reconnects until their owner ends them; messages in between are lost.
  * K4: of several servers, one that answers pings but does not serve the log is left for another.
  */
 import { connect, type Msg, type MsgHdrs, type NatsConnection, type NatsError, type Sub, type TlsOptions } from "nats";
@@ -21,21 +21,23 @@ import { silentTicksLost, silentTicksSuspect, startPinging } from "./pings.ts";
 import { type Answer, Requests } from "./requests.ts";
 import { Serving } from "./serving.ts";
 
-/** For the greeting, and again for the handshake. Longer than a busy server needs, short enough to try the next one. */
+/** Timeout for the greeting, and again for the handshake. Longer than a busy server needs, short enough to try the next one. */
 const dialMs = 2_000;
-/** For each server's greeting when they are counted, in milliseconds: a far one takes a few round trips. */
+/** Timeout for each server's greeting when they are counted, in milliseconds: a distant one needs a few round trips. */
 const countMs = 1_500;
 const redialDelayMsMin = 50;
 /** A server that restarts is back within a second or two; thousands of managers do not share one NATS. */
 const redialDelayMsMax = 1_000;
-/** The back-off starts anew only after a link has held this long: a server that accepts and drops is not hammered. */
+/** The back-off resets only after a link has held this long, to avoid hammering a server that accepts and drops. */
 const linkHeldMsMin = 5_000;
-/** With several servers: one on which the log was not served for this long is left for another. A stream leader that was
- *  killed has a successor within 4 to 9 s, which the link then finds wherever it is. */
+/**
+ * With several servers, one that has not served the log for this long is left for another. A killed stream leader has a
+ * successor within 4 to 9 s, which the link then finds on whatever server it is.
+ */
 const unservedMsMin = 8_000;
-/** Doubled with each that does not serve it either: where the log has no majority, no server does. */
+/** Doubled for each server that does not serve the log either: without a majority, none does. */
 const unservedMsMax = 60_000;
-/** For the last messages to leave and their handlers to end when the owner drains. */
+/** Time for the last messages to leave and their handlers to finish during a drain. */
 const drainMs = 3_000;
 
 export interface LinkOptions {
@@ -44,15 +46,15 @@ export interface LinkOptions {
   readonly pass?: string;
   readonly token?: string;
   readonly tls?: TlsOptions;
-  /** Take servers beyond loopback that have no TLS or let everybody in. Default false. */
+  /** Accept servers beyond loopback without TLS or authentication. Default false. */
   readonly insecure?: boolean;
   /** Shown by the server's own tools. */
   readonly name: string;
   readonly telemetry: Telemetry;
   readonly random: Random;
-  /** How long to look for a first server. */
+  /** How long to search for the first server. */
   readonly firstConnectMs: number;
-  /** Aborts the search for a first server; the attempt under way still has its time, 2 s at most. */
+  /** Aborts the search for the first server; the current attempt may take another 2 s. */
   readonly signal?: AbortSignal;
 }
 
@@ -80,14 +82,14 @@ export class Link {
   #nextAddress = 0;
   #draining = false;
   #leaveAfterMs = unservedMsMin;
-  /** Told by whoever asks JetStream for something. */
+  /** Updated by every JetStream request. */
   readonly serving = new Serving();
 
   private constructor(options: LinkOptions) {
     this.#options = options;
     this.#addresses = options.servers.map(parseAddress);
     if (this.#addresses.length === 0)
-      throw new NatsProblem("unusable", "No nats-server was named: give at least one address.");
+      throw new NatsProblem("unusable", "no nats-server given: specify at least one address");
     this.#nextAddress = options.random.below(this.#addresses.length);
     this.subscribe(this.#requests.subject, (message) => this.#requests.take(message));
   }
@@ -132,8 +134,8 @@ export class Link {
   }
 
   /**
-   * Where JetStream is off: in the server of this connection, which says so in the greeting that it renews, or for the
-   * account of this link. Null while it is on, and without a connection.
+   * Where JetStream is off: in this connection's server, according to its latest greeting, or for this link's account. Null
+   * while it is on, and without a connection.
    */
   get jetStreamOff(): "server" | "account" | null {
     const info = this.#connection?.info;
@@ -142,18 +144,18 @@ export class Link {
     return this.serving.isOffForAccount ? "account" : null;
   }
 
-  /** How many of the servers that were named greet a new connection now: what a frozen or dead one does not. */
+  /** How many of the configured servers greet a new connection now; frozen and dead ones do not. */
   async servers(): Promise<BusServers> {
     const greeted = await this.#greetAll();
     return { named: greeted.length, answering: greeted.filter(({ kind }) => kind === "greeted").length };
   }
 
-  /** How many servers this link was told of. */
+  /** Number of configured servers. */
   get named(): number {
     return this.#addresses.length;
   }
 
-  /** Names of those servers that greet a new connection now. Takes 1.5 s at most. */
+  /** Names of the configured servers that greet a new connection now. Takes at most 1.5 s. */
   async greetingNames(): Promise<readonly string[]> {
     return (await this.#greetAll()).flatMap((outcome) =>
       outcome.kind === "greeted" ? [outcome.greeting.serverName] : [],
@@ -164,19 +166,19 @@ export class Link {
     return Promise.all(this.#addresses.map(({ host, port }) => greet(host, port, countMs)));
   }
 
-  /** Tells each change of `isUp`. */
+  /** Reports each change of `isUp`. */
   onUp(listener: (up: boolean) => void): Subscription {
     this.#upListeners.add(listener);
     return { unsubscribe: () => void this.#upListeners.delete(listener) };
   }
 
-  /** Tells each loss of the connection, and each new one once it carries the subscriptions. */
+  /** Reports each loss of the connection, and each new one once it has the subscriptions. */
   onConnection(listener: (connected: boolean) => void): Subscription {
     this.#connectionListeners.add(listener);
     return { unsubscribe: () => void this.#connectionListeners.delete(listener) };
   }
 
-  /** False when there is no connection to publish on: the message is dropped. */
+  /** False if there is no connection: the message is dropped. */
   publish(subject: string, data: Uint8Array, headers?: MsgHdrs, reply?: string): boolean {
     if (this.#connection === null) return false;
     try {
@@ -188,7 +190,7 @@ export class Link {
     }
   }
 
-  /** A handler that throws ends the process: see `crash`. */
+  /** If a handler throws, the process ends: see `crash`. */
   subscribe(subject: string, handler: (message: Msg) => void, queue?: string): Subscription {
     const wanted: Wanted = { subject, queue, handler, live: null };
     this.#wanted.add(wanted);
@@ -214,7 +216,7 @@ export class Link {
     );
   }
 
-  /** Stops receiving, sees everything published off, then closes. Bounded. */
+  /** Stops receiving, flushes published messages, then closes. Bounded. */
   async drain(): Promise<void> {
     const connection = this.#connection;
     if (connection !== null) {
@@ -240,20 +242,20 @@ export class Link {
     if (outcome.kind === "silent") {
       throw new NatsProblem(
         "unreachable",
-        `No nats-server answers at ${showAddress(address)} (${outcome.reason}): start it, or name another.`,
+        `no nats-server answers at ${showAddress(address)} (${outcome.reason}): start it, or use another address`,
       );
     }
-    // Servers that share nothing would each carry a log of its own, and which one is read would be chance.
+    // Servers outside of one cluster would each have their own log, and it would be arbitrary which one is used.
     if (this.#addresses.length > 1 && outcome.greeting.cluster === "") {
       throw new NatsProblem(
         "unusable",
-        `Several nats-servers were named, but the one at ${showAddress(address)} is of no cluster: name one, or those of one cluster.`,
+        `several nats-servers given, but the one at ${showAddress(address)} belongs to no cluster: use one server, or the servers of one cluster`,
       );
     }
     if (this.#addresses.length > 1 && !outcome.greeting.jetstream) {
       throw new NatsProblem(
         "unreachable",
-        `The nats-server at ${showAddress(address)} runs without JetStream: look into its log, and start it again.`,
+        `the nats-server at ${showAddress(address)} runs without JetStream: check its log and restart it`,
       );
     }
     const tls = this.#options.tls ?? (address.tls || outcome.greeting.tlsRequired ? {} : undefined);
@@ -270,7 +272,7 @@ export class Link {
         ignoreClusterUpdates: true,
         noAsyncTraces: true,
         timeout: dialMs,
-        // Ours decide (see startPinging); the library's would fire once a day.
+        // Our own pings decide (see startPinging); the library's would fire once a day.
         pingInterval: 86_400_000,
       });
     } catch (error) {
@@ -278,7 +280,7 @@ export class Link {
     }
     if (this.isClosed()) {
       void connection.close().catch(() => undefined);
-      throw new NatsProblem("closed", "The link to NATS was closed.");
+      throw new NatsProblem("closed", "the link to NATS is closed");
     }
     this.#adopt(connection, outcome.greeting);
   }
@@ -323,7 +325,7 @@ export class Link {
     try {
       wanted.live = connection.subscribe(subject, queue === undefined ? { callback } : { callback, queue });
     } catch {
-      // The connection has just closed: the next one gets this subscription.
+      // The connection has just closed; the next one gets this subscription.
       wanted.live = null;
     }
   }
@@ -338,7 +340,7 @@ export class Link {
     this.#redialLater();
   }
 
-  /** K4: of several servers, one that answers pings and does not serve the log is left. */
+  /** K4 */
   #leaveIfUnserved(connection: NatsConnection): void {
     if (this.#addresses.length < 2) return;
     const now = performance.now();
@@ -350,7 +352,7 @@ export class Link {
     }
   }
 
-  /** Lets go of the connection, if there is one. Closing destroys its socket without waiting for what is unsent. */
+  /** Drops the connection, if any. Closing destroys its socket without waiting for unsent data. */
   #drop(): void {
     const connection = this.#connection;
     this.#connection = null;
@@ -399,7 +401,7 @@ export class Link {
     tellAll(this.#upListeners, this.isUp());
   }
 
-  /** By its owner. A method, so that the compiler does not think the state unchanged across an await. */
+  /** Whether the owner closed it. A method, so that the compiler does not assume an unchanged state across an await. */
   isClosed(): boolean {
     return this.#state === "closed";
   }
@@ -409,22 +411,22 @@ export class Link {
       if (status.type === "error")
         this.#options.telemetry.log.error(
           { status: status.data, about: status.permissionContext },
-          "the NATS server complains",
+          "the NATS server reported an error",
         );
     }
   }
 }
 
 /**
- * The library tells Node no name that the certificate is to have, and Node takes `localhost` then. TLS is 1.2: in 1.3 a server
- * refuses a client's certificate, or that there is none, after the handshake, in a moment in which nobody listens to the
- * library's socket, so that the refusal would end the process.
+ * The library does not pass Node the name that the certificate must have, and Node then uses `localhost`. TLS is limited to
+ * 1.2: in 1.3 a server rejects a missing or wrong client certificate after the handshake, at a moment when nothing listens to
+ * the library's socket, so the rejection would end the process.
  */
 function identifying(tls: TlsOptions, { host }: NatsAddress): TlsOptions {
   return { ...tls, host, maxVersion: "TLSv1.2" } as TlsOptions;
 }
 
-/** What a listener throws is its own broken invariant: here it would look like a failure to connect. */
+/** An error from a listener is a broken invariant of its own; thrown here, it would look like a failure to connect. */
 function tellAll(listeners: ReadonlySet<(value: boolean) => void>, value: boolean): void {
   for (const listener of listeners) {
     try {

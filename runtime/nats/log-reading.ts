@@ -1,13 +1,13 @@
 /**
- * One reading of the log: a push consumer of our own, made again whenever there is doubt about it.
+ * One reading of the log: a push consumer of our own, replaced whenever it is in doubt.
  *
- * States: `attaching` (asking the stream for its bounds, then for a consumer) → `reading` → `attaching` again after a
- * gap, silence, or a new connection; `waiting` while there is no connection or after a failure; `stopped`.
+ * States: `attaching` (asking the stream for its bounds, then for a consumer) → `reading` → `attaching` again after a gap,
+ * silence, or a new connection; `waiting` while there is no connection or after a failure; `stopped`.
  *
- * R1: records are handed over with consecutive sequences, each once, whatever consumers do.
+ * R1: records are delivered with consecutive sequences, each once, whatever consumers do.
  * R2: a consumer that has been silent for `silentTicksMax` heartbeats, or that stays behind the stream, is replaced.
- * R3: a stream that goes on ending before what was handed over has lost acknowledged records: the reader is told, and
- *     nothing is handed over until it has them again.
+ * R3: a stream that keeps ending before what was delivered has lost acknowledged records: the reader is notified, and nothing
+ *     is delivered until the stream has them again.
  */
 import { createInbox, type Msg } from "nats";
 import type { Counter, LogReader, Random, Subscription, Telemetry } from "../ports.ts";
@@ -16,18 +16,18 @@ import { callJetStream, JetStreamError, textField } from "./jetstream.ts";
 import type { Link } from "./link.ts";
 import { logStream, nanos, streamBounds } from "./streams.ts";
 
-/** The library's 30 s is how a killed stream leader goes unnoticed for long. */
+/** With the library's default of 30 s, a killed stream leader goes unnoticed for long. */
 const heartbeatMs = 1_000;
-/** Ticks of one heartbeat without any message. One may pass because ticks and beats drift; a false alarm costs two requests. */
+/** Heartbeat intervals without any message. One may pass because ticks and beats drift; a false alarm costs two requests. */
 const silentTicksMax = 2;
-/** A consumer that only beats is compared with the stream's end this often. */
+/** After this many idle ticks, the consumer is compared with the stream's end. */
 const idleTicksUntilCompare = 5;
 const callTimeoutMs = 2_000;
-/** The server forgets a consumer whose reader has been away this long. */
+/** The server deletes a consumer whose reader has been absent for this long. */
 const consumerKeptMs = 10_000;
 const retryDelayMsMin = 50;
 const retryDelayMsMax = 2_000;
-/** A new stream leader may still be applying what it has: it is believed to have lost records after this long. */
+/** A new stream leader may still be applying its entries: only after this long are records considered lost. */
 const shorterMsMax = 10_000;
 
 export interface LogReadingOptions {
@@ -44,14 +44,14 @@ export class LogReading implements Subscription {
   readonly #options: LogReadingOptions;
   readonly #restarts: Counter;
   readonly #connections: Subscription;
-  /** The next sequence to hand over. */
+  /** The next sequence to deliver. */
   #next: number;
-  /** Counts attachments: whatever comes for an earlier one is ignored. */
+  /** Counts attachments; messages for an earlier one are ignored. */
   #attachment = 0;
   #stopped = false;
   #inbox: Subscription | null = null;
   #consumer: string | null = null;
-  /** Being caught up is told when everything up to here has been handed over; null once told. */
+  /** "Caught up" is reported once everything up to this sequence is delivered; null once reported. */
   #caughtUpAt: number | null = null;
   #heard = false;
   #silentTicks = 0;
@@ -59,7 +59,7 @@ export class LogReading implements Subscription {
   #failures = 0;
   #ticker: NodeJS.Timeout | undefined;
   #retryTimer: NodeJS.Timeout | undefined;
-  /** The sequence that was wanted when the last gap was seen. */
+  /** The expected sequence at the last gap. */
   #gapAt = 0;
   #shorterSince: number | null = null;
 
@@ -68,13 +68,13 @@ export class LogReading implements Subscription {
     this.#next = Math.max(1, options.fromSequence);
     this.#restarts = options.telemetry.metrics.counter(
       "muster_log_consumers_total",
-      "Consumers made to read the log, by why.",
+      "Consumers created to read the log, by reason.",
     );
     this.#connections = options.link.onConnection((connected) => {
       if (connected) this.#attach("reconnected");
       else this.#detach();
     });
-    // Never before `read` has returned: the caller does not have its subscription yet.
+    // Only after `read` has returned: the caller does not have its subscription yet.
     this.#retryTimer = setTimeout(() => this.#attach("started"), 0);
   }
 
@@ -85,7 +85,7 @@ export class LogReading implements Subscription {
     this.#detach();
   }
 
-  /** Forgets the consumer, if there is one; what it still sends is ignored. */
+  /** Drops the consumer, if any; messages that it still sends are ignored. */
   #detach(): void {
     this.#attachment += 1;
     clearTimeout(this.#retryTimer);
@@ -109,7 +109,7 @@ export class LogReading implements Subscription {
   #retry(attachment: number): void {
     if (!this.#isCurrent(attachment)) return;
     this.#detach();
-    // Without a connection nothing can be asked; the next one attaches.
+    // Without a connection no request is possible; the next connection attaches.
     if (!this.#options.link.isConnected()) return;
     const bound = Math.min(retryDelayMsMax, retryDelayMsMin * 2 ** Math.min(this.#failures++, 10));
     this.#retryTimer = setTimeout(() => this.#attach("retry"), bound * (0.5 + this.#options.random.next() / 2));
@@ -145,7 +145,7 @@ export class LogReading implements Subscription {
     this.#consumer = textField(created.body, "name");
     this.#failures = 0;
     this.#ticker = setInterval(() => {
-      // After the sockets have been read: a pause of ours is no silence of the consumer.
+      // After the sockets have been read: our own pause must not count as the consumer's silence.
       setImmediate(() => this.#isCurrent(attachment) && this.#tick(attachment));
     }, heartbeatMs);
     this.#tellCaughtUp();
@@ -170,14 +170,14 @@ export class LogReading implements Subscription {
     const { headers, reply } = message;
     if (headers === undefined) return;
     if (reply !== undefined && reply !== "") {
-      // Flow control: everything before has been handed over, since handing over is synchronous.
+      // Flow control: everything before has been delivered, since delivery is synchronous.
       link.publish(reply, nothing);
       return;
     }
     const stalled = headers.get("Nats-Consumer-Stalled");
     if (stalled !== "") link.publish(stalled, nothing);
     const sent = Number(headers.get("Nats-Last-Stream"));
-    // The consumer has sent a record that never came.
+    // The consumer has sent a record that never arrived.
     if (sent >= this.#next) this.#gap(sent);
   }
 
@@ -193,7 +193,7 @@ export class LogReading implements Subscription {
       this.#attach("gap");
       return;
     }
-    // A second consumer, asked for that very record, does not have it either.
+    // A second consumer, created for that very record, does not have it either.
     this.#detach();
     this.#lookForHole(this.#attachment, arrived).catch(crash);
   }
@@ -229,12 +229,12 @@ export class LogReading implements Subscription {
     if (this.#idleTicks % idleTicksUntilCompare === 0) this.#compare(attachment).catch(crash);
   }
 
-  /** R2: beating, but with nothing to say although the stream has more. */
+  /** R2: it sends heartbeats but no records, although the stream has more. */
   async #compare(attachment: number): Promise<void> {
     const next = this.#next;
     const bounds = await streamBounds(this.#options.link, logStream, callTimeoutMs);
     if (!this.#isCurrent(attachment) || bounds === null || bounds.last < next) return;
-    // Records may be on their way: only one that is not here a whole interval later counts.
+    // Records may be in flight: only one that has not arrived a whole interval later counts.
     await new Promise((resolve) => setTimeout(resolve, heartbeatMs));
     if (this.#isCurrent(attachment) && this.#next === next) this.#attach("behind");
   }
@@ -254,7 +254,7 @@ function consumerRequest(inbox: string, fromSequence: number): object {
       replay_policy: "instant",
       idle_heartbeat: nanos(heartbeatMs),
       flow_control: true,
-      // The position is kept here, not there.
+      // The position is kept here, not on the server.
       mem_storage: true,
       num_replicas: 1,
       inactive_threshold: nanos(consumerKeptMs),

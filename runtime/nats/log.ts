@@ -2,7 +2,7 @@
  * The `Log` port: one JetStream stream, appended to with its expected last sequence.
  *
  * F1: nothing is appended while the disk under the log is full (disk-room.ts).
- * G1: an append is `conflict` or `refused` only when the server said so; silence is `unknown`.
+ * G1: an append is `conflict` or `refused` only if the server said so; silence is `unknown`.
  */
 import type { AppendOutcome, Histogram, Log, LogReader, LogRoom, Random, Subscription, Telemetry } from "../ports.ts";
 import * as subjects from "../subjects.ts";
@@ -13,7 +13,10 @@ import type { Link } from "./link.ts";
 import { LogReading } from "./log-reading.ts";
 import { headerBytesMax, logStream, streamBounds, streamBytes } from "./streams.ts";
 
-/** An append takes about a millisecond. One lost with a killed stream leader is silent for this long, so it bounds the outage with the election (4 to 9 s). */
+/**
+ * An append takes about a millisecond. One that is lost with a killed stream leader stays silent for this long, so this plus
+ * the election (4 to 9 s) is the longest outage.
+ */
 const appendTimeoutMs = 3_000;
 /** Dropping a long history rewrites index files. */
 const purgeTimeoutMs = 30_000;
@@ -23,7 +26,7 @@ export interface NatsLogOptions {
   readonly random: Random;
   /** Headers included. */
   readonly messageBytesMax: number;
-  /** Of the disk that the log is on, where that is this process's to know. */
+  /** The log's disk, if this process can see it. */
   readonly disk: { readonly room: DiskRoom } | null;
 }
 
@@ -32,7 +35,7 @@ export class NatsLog implements Log {
   readonly #link: Link;
   readonly #options: NatsLogOptions;
   readonly #appendSeconds: Histogram;
-  /** The log's last sequence when it was refused for want of space. */
+  /** The log's last sequence when an append was refused for lack of space. */
   #fullAfter = 0;
 
   constructor(link: Link, options: NatsLogOptions) {
@@ -74,7 +77,7 @@ export class NatsLog implements Log {
 
   read(fromSequence: number, reader: LogReader): Subscription {
     const onRecord: LogReader["onRecord"] = (...record) => {
-      // Whoever leads now appends again, so there is room; this manager may never do so itself.
+      // A leader has appended since, so there is space; this manager may never append itself.
       if (record[0] > this.#fullAfter) this.#link.serving.fullReason = null;
       reader.onRecord(...record);
     };
@@ -93,15 +96,14 @@ export class NatsLog implements Log {
     return this.#options.disk?.room.kind ?? "ample";
   }
 
-  /** Throws NatsProblem when it is not known to be done. */
+  /** Throws NatsProblem if it may not be done. */
   async purgeBefore(sequence: number): Promise<void> {
     const bounds = await this.bounds(appendTimeoutMs);
-    if (bounds === null) throw new NatsProblem("unavailable", "The log does not answer.");
-    // A purge beyond the end would move the end: sequences would be skipped, and every expected sequence be wrong.
+    if (bounds === null) throw new NatsProblem("unavailable", "the log does not answer");
+    // A purge beyond the end would move the end: sequences would be skipped, and every expected sequence would be wrong.
     const before = Math.min(sequence, bounds.last + 1);
     if (before <= bounds.first) return;
     const purged = await callJetStream(this.#link, `STREAM.PURGE.${logStream}`, { seq: before }, purgeTimeoutMs);
-    if (purged.kind !== "ok")
-      throw new NatsProblem(purged.kind, `The log's history was not dropped: ${purged.reason}.`);
+    if (purged.kind !== "ok") throw new NatsProblem(purged.kind, `cannot drop the log's history: ${purged.reason}`);
   }
 }

@@ -1,9 +1,10 @@
 /**
- * Takes a cluster's streams from one NATS to another, whole: records keep their sequences, under which they are sealed, and
- * leases go on counting, so that epochs grow on. By JetStream's own snapshots, which `nats stream backup` and `restore` use.
+ * Moves a cluster's streams from one NATS to another without changes: records keep their sequences, under which they are
+ * sealed, and leases keep counting, so that epochs still increase. Uses JetStream's own snapshots, as `nats stream backup` and
+ * `restore` do.
  *
- * V1: the log is moved last: whoever finds it at the new place finds the rest there, too.
- * V2: what stands at the new place already is only replaced where no record of a log was ever written.
+ * V1: the log is moved last: if it exists at the target, everything else does too.
+ * V2: streams at the target are replaced only if no log record was ever written there.
  */
 import { createInbox, type Msg } from "nats";
 import { SystemRandom } from "../system/random.ts";
@@ -23,26 +24,26 @@ import { blobStream, leaseStream, logStream, streamBounds } from "./streams.ts";
 
 const streams = [blobStream, leaseStream, logStream];
 const callTimeoutMs = 10_000;
-/** A part is written to the disk before it is acknowledged; the last answer comes when the stream is there. */
+/** A part is written to disk before it is acknowledged; the last answer arrives once the stream is restored. */
 const partTimeoutMs = 30_000;
-/** A sender that is not heard for this long has failed: its server waits for acknowledgements for 5 s. */
+/** A sender that is silent for this long has failed: its server waits 5 s for acknowledgements. */
 const silenceMs = 15_000;
 /** A cluster of nats-servers that has just started elects its leaders within seconds. */
 const restoreMs = 30_000;
 const retryDelayMs = 500;
-/** NATS's customary size, which every server lets pass. */
+/** NATS's customary size, which every server accepts. */
 const partBytes = 128 * 1024;
 const firstConnectMs = 10_000;
 
 export type Moved =
-  /** It is there now, up to the sequence of the last record. */
+  /** It is now at the target, up to the sequence of the last record. */
   | { readonly kind: "moved"; readonly last: number }
-  /** It was there already: an earlier move was not told of its end. */
+  /** It was at the target already: an earlier move ended without learning that it had succeeded. */
   | { readonly kind: "was moved" }
   /** There is no record to move. */
   | { readonly kind: "nothing" };
 
-/** Nobody may write at the old place meanwhile. Throws NatsProblem; then the old place is as it was, and a further try is right. */
+/** Nobody may write to the source meanwhile. Throws NatsProblem; the source is then unchanged, and the move can be retried. */
 export async function moveStreams(from: NatsOptions, to: NatsOptions): Promise<Moved> {
   const source = await open(from);
   try {
@@ -69,7 +70,7 @@ async function move(source: Link, target: Link, replicas: number): Promise<Moved
   if (there !== null && numberField(fieldsField(there, "state"), "last_seq") > 0) {
     const [ours, theirs] = [await recordAt(source, own.last), await recordAt(target, own.last)];
     if (ours !== "" && ours === theirs) return { kind: "was moved" };
-    throw new NatsProblem("unusable", "The NATS to move to holds the log of another cluster: nothing was moved.");
+    throw new NatsProblem("unusable", "the target NATS contains the log of another cluster: nothing was moved");
   }
   for (const stream of streams) {
     // V2
@@ -95,12 +96,12 @@ async function moveStream(source: Link, target: Link, stream: string, replicas: 
     for (;;) {
       const part = await parts.next();
       const answer = await target.request(deliverTo, part.data, { timeoutMs: partTimeoutMs });
-      if (answer.kind !== "reply") throw unmoved(stream, "no answer to a part of it");
+      if (answer.kind !== "reply") throw unmoved(stream, "a part of it was not acknowledged");
       const error = fieldsField(parseFields(answer.message.data) ?? {}, "error");
       if (textField(error, "description") !== "")
         throw unmoved(
           stream,
-          `${textField(error, "description")}; servers that are older than this manager's own cannot restore its streams: run the same version there, or a newer one`,
+          `${textField(error, "description")}; servers older than this manager's own cannot restore its streams: run the same version there, or a newer one`,
         );
       if (part.reply !== undefined && part.reply !== "") source.publish(part.reply, new Uint8Array());
       // An empty part is the last one.
@@ -114,7 +115,7 @@ async function moveStream(source: Link, target: Link, stream: string, replicas: 
   }
 }
 
-/** The parts of a snapshot as they come. */
+/** The parts of a snapshot in the order of arrival. */
 class Parts {
   readonly subject = createInbox();
   readonly #waiting: Msg[] = [];
@@ -139,7 +140,7 @@ class Parts {
     }
     const part = this.#waiting.shift();
     if (part === undefined)
-      throw new NatsProblem("unavailable", "The old NATS stopped sending in the middle: nothing was moved.");
+      throw new NatsProblem("unavailable", "the source NATS stopped sending before the end: nothing was moved");
     return part;
   }
 
@@ -159,7 +160,7 @@ async function beginRestore(target: Link, stream: string, request: object): Prom
   }
 }
 
-/** Null when there is no such stream. */
+/** Null if the stream does not exist. */
 async function infoOf(link: Link, stream: string): Promise<Fields | null> {
   const deadline = performance.now() + restoreMs;
   for (;;) {
@@ -171,7 +172,7 @@ async function infoOf(link: Link, stream: string): Promise<Fields | null> {
   }
 }
 
-/** In base64, as JetStream tells it; empty when it keeps no such record. */
+/** In base64, as JetStream returns it; empty if it does not have the record. */
 async function recordAt(link: Link, sequence: number): Promise<string> {
   const found = await callJetStream(link, `STREAM.MSG.GET.${logStream}`, { seq: sequence }, callTimeoutMs);
   return found.kind === "ok" ? textField(fieldsField(found.body, "message"), "data") : "";
@@ -179,10 +180,11 @@ async function recordAt(link: Link, sequence: number): Promise<string> {
 
 async function called(link: Link, verb: string, body: object | null): Promise<Fields> {
   const outcome = await callJetStream(link, verb, body, callTimeoutMs);
-  if (outcome.kind !== "ok") throw new NatsProblem(outcome.kind, `JetStream did not do ${verb}: ${outcome.reason}.`);
+  if (outcome.kind !== "ok")
+    throw new NatsProblem(outcome.kind, `JetStream rejected or did not answer ${verb}: ${outcome.reason}`);
   return outcome.body;
 }
 
 function unmoved(stream: string, reason: string): NatsProblem {
-  return new NatsProblem("unavailable", `The stream ${stream} was not moved: ${reason}.`);
+  return new NatsProblem("unavailable", `cannot move the stream ${stream}: ${reason}`);
 }

@@ -1,15 +1,15 @@
-/** Whether the server at the other end of a connection is still there. */
+/** Checks whether the server at the other end of a connection is alive. */
 import type { NatsConnection } from "nats";
 
-/** Two intervals bound how long a frozen server goes unnoticed; one ping a second costs nothing. */
+/** A frozen server goes unnoticed for up to two intervals; one ping a second costs nothing. */
 const pingIntervalMs = 1_000;
-/** Intervals without a byte from the server, a ping outstanding, after which the link is suspect, and is given up. */
+/** Intervals without a byte from the server, with a ping outstanding, after which the link is suspect, and lost. */
 export const silentTicksSuspect = 1;
 export const silentTicksLost = 2;
 
 /**
- * Pings once an interval and tells, when one is due and the last is unanswered, for how many intervals not a byte has
- * come. Judged after the event loop has read its sockets, so that a long pause of ours is not taken for the server's.
+ * Pings once per interval. When a ping is due and the last one is unanswered, reports the number of intervals without a byte.
+ * Judged after the event loop has read its sockets, so that a long pause of our own does not count as the server's.
  */
 export function startPinging(connection: NatsConnection, tell: (silentTicks: number) => void): NodeJS.Timeout {
   let outstanding = 0;

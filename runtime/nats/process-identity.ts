@@ -1,18 +1,18 @@
-/** Tells one process from a later one that got its number, and ends one by its number. */
+/** Distinguishes a process from a later one with the same pid, and terminates a process by pid. */
 import { execFile } from "node:child_process";
 import { readFile } from "node:fs/promises";
 import { promisify } from "node:util";
 
 export interface ProcessIdentity {
   readonly pid: number;
-  /** What a later process of the same number does not share: boot and start time. */
+  /** Boot id and start time, which a later process with the same pid does not share. */
   readonly stamp: string;
 }
 
 const run = promisify(execFile);
 const endPollMs = 20;
 
-/** Null when no process of that number runs; a zombie does not. */
+/** Null if no process has that pid; a zombie does not count. */
 export async function identify(pid: number): Promise<ProcessIdentity | null> {
   if (process.platform !== "linux") return identifyByPs(pid);
   try {
@@ -20,7 +20,7 @@ export async function identify(pid: number): Promise<ProcessIdentity | null> {
       readFile(`/proc/${pid}/stat`, "utf8"),
       readFile("/proc/sys/kernel/random/boot_id", "utf8"),
     ]);
-    // The command, in parentheses, may hold anything; after it come the state (field 3) and, as field 22, the start time.
+    // The command, in parentheses, may contain anything; the state (field 3) and the start time (field 22) follow it.
     const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
     return fields[0] === "Z" || fields[0] === "X" ? null : { pid, stamp: `${boot.trim()}/${fields[19] ?? ""}` };
   } catch {
@@ -41,7 +41,7 @@ export async function isRunning(identity: ProcessIdentity): Promise<boolean> {
   return (await identify(identity.pid))?.stamp === identity.stamp;
 }
 
-/** SIGTERM, and SIGKILL when it still runs after the grace. Resolves when it has ended. */
+/** SIGTERM, then SIGKILL if it still runs after the grace period. Resolves when it has exited. */
 export async function endProcess(identity: ProcessIdentity, graceMs: number): Promise<void> {
   const deadline = performance.now() + graceMs;
   let signal: NodeJS.Signals = "SIGTERM";
@@ -54,7 +54,7 @@ export async function endProcess(identity: ProcessIdentity, graceMs: number): Pr
   }
 }
 
-/** Signalling a process that has just ended is no error. */
+/** Signalling a process that has just exited is not an error. */
 function kill(pid: number, signal: NodeJS.Signals): void {
   try {
     process.kill(pid, signal);

@@ -1,6 +1,6 @@
 /**
- * Requests under way on one link, all answered on one inbox. Own, rather than the library's, because those of a lost
- * connection must end at once (the library leaves them to their timeouts) and because this is the path of every append.
+ * Pending requests of one link, all answered on one inbox. Our own rather than the library's, because requests of a lost
+ * connection must fail immediately (the library lets them time out), and because every append takes this path.
  *
  * Q1: each request ends exactly once: by its answer, its deadline or the loss of its connection.
  */
@@ -22,12 +22,12 @@ export class Requests {
   readonly #pending = new Map<string, Pending>();
   #count = 0;
 
-  /** What to subscribe to, handing each message to `take`. */
+  /** The subject to subscribe to, passing each message to `take`. */
   get subject(): string {
     return `${this.#inbox}*`;
   }
 
-  /** `send` gets the subject to answer to; when it throws the request ends as `closed`. */
+  /** `send` gets the reply subject; if it throws, the request ends as `closed`. */
   start(timeoutMs: number, send: (reply: string) => void): Promise<Answer> {
     return new Promise((resolve) => {
       const token = (this.#count++).toString(36);
@@ -36,14 +36,14 @@ export class Requests {
       try {
         send(this.#inbox + token);
       } catch {
-        // The connection has just closed under us; what it had been handed before may have been sent.
+        // The connection has just closed; earlier messages may have been sent.
         this.#finish(token, { kind: "closed" });
       }
     });
   }
 
   take(message: Msg): void {
-    // The server's own answer for "nobody is subscribed": no payload, and status 503 in the headers.
+    // The server's own answer for "no responders": no payload, and status 503 in the headers.
     const nobody = message.data.length === 0 && message.headers?.code === 503;
     this.#finish(
       message.subject.slice(this.#inbox.length),

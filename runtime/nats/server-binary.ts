@@ -11,7 +11,7 @@ import { NatsServerProblem } from "./server-problem.ts";
 
 const versionMsMax = 10_000;
 
-/** Where distributions put it, for a user whose PATH lacks the system folders. */
+/** Where distributions install it, for a user whose PATH lacks the system folders. */
 const systemBinaries = ["/usr/sbin/nats-server", "/usr/local/sbin/nats-server"];
 
 export interface FoundBinary {
@@ -20,9 +20,9 @@ export interface FoundBinary {
 }
 
 /**
- * Finds the binary by running it: a name without a slash is looked up on PATH. The one that is named is taken however old it
- * is; otherwise the first current one (2.11 or newer) of PATH, the user's cache (where `npm start` puts the pinned one) and
- * the system's folders; otherwise the first at all. Throws NatsServerProblem `missing`.
+ * Finds the binary by running it; a name without a slash is looked up on PATH. A configured binary is used whatever its
+ * version; otherwise the first current one (2.11 or newer) of PATH, the user's cache (where `npm start` puts the pinned
+ * version) and the system's folders; otherwise the first one found. Throws NatsServerProblem `missing`.
  */
 export async function findBinary(named: string | undefined): Promise<FoundBinary> {
   if (named !== undefined) {
@@ -30,7 +30,7 @@ export async function findBinary(named: string | undefined): Promise<FoundBinary
     if (version !== null) return { binary: named, version };
     throw new NatsServerProblem(
       "missing",
-      `There is no nats-server at ${named}: correct MUSTER_NATS_SERVER, or unset it to use the one on PATH.`,
+      `no nats-server at ${named}: correct MUSTER_NATS_SERVER, or unset it to use the one on PATH`,
     );
   }
   let old: FoundBinary | null = null;
@@ -51,12 +51,12 @@ export async function findBinary(named: string | undefined): Promise<FoundBinary
     broken ??
     new NatsServerProblem(
       "missing",
-      "nats-server was not found: run 'npm run setup' where Muster's package.json is, which brings one without root, or name one in MUSTER_NATS_SERVER.",
+      "nats-server was not found: run 'npm run setup' where Muster's package.json is, which installs one without root, or set MUSTER_NATS_SERVER to its path",
     )
   );
 }
 
-/** Where `npm start` and `npm test` keep the pinned one: as `cacheFolder` in cli/setup-nats.mjs. */
+/** Where `npm start` and `npm test` keep the pinned version: like `cacheFolder` in cli/setup-nats.mjs. */
 export function cachedBinary(): string {
   return join(cacheFolder(), `nats-server-${pinned.version}`, "nats-server");
 }
@@ -68,7 +68,7 @@ export function cacheFolder(): string {
   return join(base, "muster");
 }
 
-/** Whether nobody but this user put the file there: root with another's HOME does not run what that one left. */
+/** Whether only this user can have put the file there: root with another user's HOME must not run that user's file. */
 async function isOwn(path: string): Promise<boolean> {
   try {
     const { uid, mode } = await stat(path);
@@ -78,7 +78,7 @@ async function isOwn(path: string): Promise<boolean> {
   }
 }
 
-/** Null when there is no such file. */
+/** Null if the file does not exist. */
 async function versionOf(binary: string): Promise<string | null> {
   try {
     const { stdout } = await promisify(execFile)(binary, ["--version"], { timeout: versionMsMax });
@@ -88,9 +88,9 @@ async function versionOf(binary: string): Promise<string | null> {
     if ((error as NodeJS.ErrnoException).code === "ENOENT") return null;
     throw new NatsServerProblem(
       "missing",
-      `${binary} does not run (${textOf(error)}): install nats-server again, or name another in MUSTER_NATS_SERVER.`,
+      `${binary} does not run (${textOf(error)}): reinstall nats-server, or set MUSTER_NATS_SERVER to another one`,
       { cause: error },
     );
   }
-  throw new NatsServerProblem("missing", `${binary} is no nats-server: name one in MUSTER_NATS_SERVER.`);
+  throw new NatsServerProblem("missing", `${binary} is not a nats-server: set MUSTER_NATS_SERVER to the path of one`);
 }

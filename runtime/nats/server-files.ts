@@ -1,7 +1,7 @@
 /**
- * The files of a nats-server of ours, all in `<data dir>/nats`:
- * `server.conf` (written at each start, 0600: it holds the password), `access.json` (port, user and password, made once, so
- * that clients find the server again after a restart), `owner.json` (which process runs it), `jetstream/` (its storage).
+ * The files of our own nats-server, all in `<data dir>/nats`: `server.conf` (written at each start, 0600: it contains the
+ * password), `access.json` (port, user and password, created once, so that clients find the server again after a restart),
+ * `owner.json` (the process that runs it), `jetstream/` (its storage).
  */
 import { randomBytes } from "node:crypto";
 import { mkdir, readFile } from "node:fs/promises";
@@ -26,7 +26,7 @@ export interface ServerFiles {
   readonly access: string;
   readonly owner: string;
   readonly storage: string;
-  /** Space that is held for when the disk is full: see disk-watch.ts. */
+  /** Space reserved for when the disk is full: see disk-watch.ts. */
   readonly reserve: string;
 }
 
@@ -68,12 +68,12 @@ export async function writeOwner(files: ServerFiles, owner: ServerOwner): Promis
 }
 
 /**
- * Consumers keep their place in memory, a few kilobytes each, and nothing else is there. JetStream's own rule is three
+ * Consumers keep their position in memory, a few kilobytes each; nothing else is stored there. JetStream's default is three
  * quarters of the machine's memory.
  */
 const memoryStoreBytes = 64 * 1024 * 1024;
 
-/** Loopback only: managers elsewhere need a NATS cluster with mutual TLS, which its operator configures. */
+/** Loopback only: managers on other machines need a NATS cluster with mutual TLS, configured by its operator. */
 export const listenHost = "127.0.0.1";
 
 export async function writeConfig(
@@ -82,20 +82,20 @@ export async function writeConfig(
 ): Promise<{ readonly flushesEveryWrite: boolean }> {
   const flushesEveryWrite = hasSyncInterval(options.version);
   const lines = [
-    "# Written by Muster at each start: changes here are lost.",
+    "# Written by Muster at each start: changes are lost.",
     `server_name: ${JSON.stringify(options.name)}`,
     `listen: "${listenHost}:${options.port}"`,
-    "# A transaction's bound, and with it the log's.",
+    "# The size limit of a transaction, and so of the log.",
     "max_payload: 8MB",
-    "# A reader that takes nothing for this long is cut off; it comes back and reads on.",
+    "# A reader that reads nothing for this long is disconnected; it reconnects and continues.",
     'write_deadline: "10s"',
     "jetstream {",
     `  store_dir: ${JSON.stringify(files.storage)}`,
-    "  # The size of the disk. JetStream's own rule, three quarters of what is free at its start, shrinks with each start;",
-    "  # what stays free is Muster's to see to, which refuses to write before the disk is full.",
+    "  # The size of the disk. JetStream's default, three quarters of the free space at its start, shrinks with each start;",
+    "  # Muster itself keeps space free: it stops writing before the disk is full.",
     `  max_file_store: ${options.diskBytes}`,
     `  max_memory_store: ${memoryStoreBytes}`,
-    ...(flushesEveryWrite ? ["  # Acknowledged means on the disk.", "  sync_interval: always"] : []),
+    ...(flushesEveryWrite ? ["  # Acknowledge only what is on the disk.", "  sync_interval: always"] : []),
     "}",
     "authorization {",
     `  user: ${JSON.stringify(options.user)}`,

@@ -1,9 +1,9 @@
-/** What keeps a nats-server of ours from running. */
+/** Why our own nats-server cannot run. */
 
-/** `missing`: no binary; `in-use`: of the port or the data dir; `unwritable`: the data dir; `failed`: it did not come up. */
+/** `missing`: no binary; `in-use`: the port or the data dir; `unwritable`: the data dir; `failed`: it did not start. */
 export type NatsServerFailure = "missing" | "in-use" | "unwritable" | "failed";
 
-/** Its message is one sentence that says what to do. */
+/** The message is one sentence that says what to do. */
 export class NatsServerProblem extends Error {
   override readonly name = "NatsServerProblem";
   readonly kind: NatsServerFailure;

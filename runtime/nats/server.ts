@@ -1,13 +1,13 @@
 /**
- * A nats-server of our own, for `muster up` and for a manager that is given no NATS.
+ * Our own nats-server, for `muster up` and for a manager without `--nats`.
  *
- * States: `starting` → `running` → (it dies) `waiting` → `starting` …; any → `stopped` by its owner.
+ * States: `starting` → `running` → (it exits) `waiting` → `starting` …; any → `stopped` by its owner.
  *
- * V1: one manager runs one nats-server on a data dir: a second manager is refused; the nats-server that a killed manager
- *     left behind is ended before a new one starts on its storage (nats-server itself does not lock it).
- * V2: it dies with its owner's `stop`, not with a Ctrl-C at the terminal: the manager has to drain first.
- * V4: it may be started again while it runs, when it answers no more (`stuck-watch.ts` judges): as after a death of its own.
- * V3: nobody without the password connects, and the password is readable for this user only.
+ * V1: one manager runs one nats-server on a data dir: a second manager is refused; the nats-server that a killed manager left
+ *     behind is terminated before a new one starts on its storage (nats-server itself does not lock it).
+ * V2: it stops when its owner calls `stop`, not on Ctrl-C at the terminal: the manager has to drain first.
+ * V4: it may be restarted while it runs, if it stops answering (`stuck-watch.ts` judges): as after an exit of its own.
+ * V3: nobody connects without the password, which only this user can read.
  */
 import { type ChildProcess, spawn } from "node:child_process";
 import { closeSync, openSync } from "node:fs";
@@ -38,31 +38,33 @@ import { NatsServerProblem } from "./server-problem.ts";
 
 export { NatsServerProblem } from "./server-problem.ts";
 
-/** Large storage is checked before the port opens: about a gigabyte a second on an ordinary disk. */
+/** It checks its storage before it opens the port: about a gigabyte a second on an ordinary disk. */
 const startMsMax = 60_000;
 const startPollMs = 20;
 const greetingMs = 1_000;
-/** It flushes its storage when told to end. */
+/** It flushes its storage on SIGTERM. */
 const stopGraceMs = 10_000;
-/** One that is stuck does not end by itself, but flushes what it can. */
+/** A stuck server does not exit on SIGTERM, but flushes what it can. */
 const stuckGraceMs = 3_000;
 const restartDelayMsMin = 100;
 const restartDelayMsMax = 5_000;
-/** The back-off starts anew only after it has run this long. */
+/** The back-off resets only after the server has run this long. */
 const serverHeldMsMin = 10_000;
-/** What its Go collects after: half as much again as it keeps, instead of as much again. Most of what it takes is what it has
- *  let go of (with 600 nodes that joined 14 kB each, and 5 with this). */
+/**
+ * Its GOGC: collects at one and a half times the live heap instead of twice. Most of its memory is garbage (14 kB for each of
+ * 600 joined nodes, 5 kB with this).
+ */
 const collectAfterPercent = "50";
-/** Enough of its log to say why it ended. */
+/** Enough of its log to show why it exited. */
 const logTailBytes = 2_000;
 
 export interface NatsServerOptions {
   readonly dataDir: string;
-  /** Absent: the one of the last time when it is free, else any free one. */
+  /** Default: the port of the last run if it is free, else any free port. */
   readonly port?: number;
-  /** Absent: `nats-server` on PATH. */
+  /** Default: `nats-server` on PATH. */
   readonly binary?: string;
-  /** Takes what it prints; appended to. */
+  /** Its output is appended to this file. */
   readonly logFile: string;
   readonly telemetry: Telemetry;
   readonly random?: Random;
@@ -78,35 +80,35 @@ export interface NatsServer {
   readonly url: string;
   readonly user: string;
   readonly pass: string;
-  /** Of the process that runs now; changes with a restart. */
+  /** Pid of the current process; changes with a restart. */
   readonly pid: number;
   readonly version: string;
   /** For `connectNats`. */
   readonly flushesEveryWrite: boolean;
-  /** The disk that its storage is on. */
+  /** The disk of its storage. */
   readonly disk: DiskWatch;
-  /** False between its end and its next start. */
+  /** False between its exit and its next start. */
   readonly isRunning: boolean;
-  /** Ends the process that runs, which is started again. */
+  /** Terminates the current process, which is then started again. */
   restart(why: string): void;
-  /** Resolves when the process has ended. May be called twice. */
+  /** Resolves when the process has exited. May be called twice. */
   stop(): Promise<void>;
-  /** Called each time it ends without having been told to. */
+  /** Called each time it exits without `stop`. */
   onExit(listener: (exit: NatsServerExit) => void): void;
 }
 
-/** Resolves when it answers. Throws NatsServerProblem. */
+/** Resolves when the server answers. Throws NatsServerProblem. */
 export async function startNatsServer(options: NatsServerOptions): Promise<NatsServer> {
   const { binary, version } = await findBinary(options.binary);
   if (!isSupported(version))
     throw new NatsServerProblem(
       "failed",
-      `${binary} is nats-server ${version}, which is too old: install 2.9 or newer.`,
+      `${binary} is nats-server ${version}, which is too old: install 2.9 or newer`,
     );
   let disk: DiskWatch | null = null;
   try {
     const files = await prepareFiles(options.dataDir);
-    // First of all: it makes room for what follows.
+    // First of all: it frees space for what follows.
     disk = await DiskWatch.start({
       folder: files.storage,
       reserveFile: files.reserve,
@@ -201,7 +203,7 @@ class SupervisedServer implements NatsServer {
   restart(why: string): void {
     const child = this.#child;
     if (this.#stopped || child === null || hasExited(child)) return;
-    this.#options.telemetry.log.error({ pid: child.pid, why }, "nats-server is stuck: it is ended, and started again");
+    this.#options.telemetry.log.error({ pid: child.pid, why }, "nats-server is stuck: restarting it");
     child.kill("SIGTERM");
     const timer = setTimeout(() => child.kill("SIGKILL"), stuckGraceMs);
     child.once("exit", () => clearTimeout(timer));
@@ -211,13 +213,13 @@ class SupervisedServer implements NatsServer {
     this.#listeners.add(listener);
   }
 
-  /** The first start: a failure is its caller's. */
+  /** The first start: its caller handles a failure. */
   async start(): Promise<void> {
     const child = await this.#launch();
     const failure = await this.#waitUntilAnswering(child);
     if (failure === null) {
       child.once("exit", (code, signal) => this.#died(code, signal));
-      // It may have died between its answer and this line.
+      // It may have exited between its answer and this line.
       if (hasExited(child)) this.#died(child.exitCode, child.signalCode);
       return;
     }
@@ -246,7 +248,7 @@ class SupervisedServer implements NatsServer {
   async #launch(): Promise<ChildProcess> {
     const { binary, files, logFile, manager } = this.#options;
     const output = openSync(logFile, "a", 0o600);
-    // V2: a session of its own, which the terminal's signals do not reach.
+    // V2: its own session, which the terminal's signals do not reach.
     const child = spawn(binary, ["-c", files.config], {
       stdio: ["ignore", output, output],
       detached: true,
@@ -277,7 +279,7 @@ class SupervisedServer implements NatsServer {
     }
     return new NatsServerProblem(
       "failed",
-      `nats-server did not answer within ${startMsMax / 1_000} s: look into ${this.#options.logFile}.`,
+      `nats-server did not answer within ${startMsMax / 1_000} s: see ${this.#options.logFile}`,
     );
   }
 
@@ -288,7 +290,7 @@ class SupervisedServer implements NatsServer {
     const last = tail.trimEnd().split("\n").at(-1) ?? "";
     return new NatsServerProblem(
       "failed",
-      `nats-server ended at once (${child.exitCode ?? child.signalCode ?? "not started"}: ${last}): look into ${logFile}.`,
+      `nats-server exited at once (${child.exitCode ?? child.signalCode ?? "not started"}: ${last}): see ${logFile}`,
     );
   }
 
@@ -300,10 +302,10 @@ class SupervisedServer implements NatsServer {
     const { telemetry } = this.#options;
     telemetry.log.error(
       { code, signal, restartInMs, logFile: this.#options.logFile },
-      "nats-server ended; starting it again",
+      "nats-server exited; restarting it",
     );
     telemetry.metrics
-      .counter("muster_nats_server_restarts_total", "Times that our own nats-server ended and was started again.")
+      .counter("muster_nats_server_restarts_total", "Restarts of our own nats-server after it exited.")
       .add();
     for (const listener of this.#listeners) listener({ code, signal, restartInMs });
     this.#restartTimer = setTimeout(() => {
@@ -322,15 +324,15 @@ function hasExited(child: ChildProcess): boolean {
   return child.exitCode !== null || child.signalCode !== null || child.pid === undefined;
 }
 
-/** V1. Returns this process, as the owner from now on. */
+/** V1. Returns this process, the new owner. */
 async function takeOver(files: ServerFiles, dataDir: string): Promise<ProcessIdentity> {
   const manager = await identify(process.pid);
-  if (manager === null) throw new NatsServerProblem("failed", "This process cannot find itself: is /proc mounted?");
+  if (manager === null) throw new NatsServerProblem("failed", "cannot identify this process: is /proc mounted?");
   const owner = await readOwner(files);
   if (owner !== null && (await isRunning(owner.manager))) {
     throw new NatsServerProblem(
       "in-use",
-      `The data dir ${dataDir} is in use by process ${owner.manager.pid}: stop that one, or choose another data dir.`,
+      `the data dir ${dataDir} is in use by process ${owner.manager.pid}: stop that one, or choose another data dir`,
     );
   }
   if (owner?.server != null) await endProcess(owner.server, stopGraceMs);
@@ -346,11 +348,11 @@ async function chooseAccess(files: ServerFiles, wanted: number | undefined): Pro
     return { ...credentials, port: wanted };
   }
   const port = (known === null ? null : await freePort(known.port)) ?? (await freePort(0));
-  if (port === null) throw new NatsServerProblem("failed", `No port is free on ${listenHost}.`);
+  if (port === null) throw new NatsServerProblem("failed", `no free port on ${listenHost}`);
   return { ...credentials, port };
 }
 
-/** The port (any for 0) when it can be listened on now. */
+/** The port if it is free (0: any free port), otherwise null. */
 function freePort(port: number): Promise<number | null> {
   return new Promise((resolve) => {
     const server = createServer();
@@ -365,7 +367,7 @@ function freePort(port: number): Promise<number | null> {
 function portInUse(port: number): NatsServerProblem {
   return new NatsServerProblem(
     "in-use",
-    `Port ${port} is in use by another process: stop that one, or choose another port for NATS.`,
+    `port ${port} is in use by another process: stop that one, or choose another port for NATS`,
   );
 }
 
@@ -381,7 +383,7 @@ function asProblem(error: unknown, dataDir: string): unknown {
   ) {
     return new NatsServerProblem(
       "unwritable",
-      `The data dir ${dataDir} cannot be written (${code}): make it writable for this user, or choose another.`,
+      `the data dir ${dataDir} cannot be written (${code}): make it writable for this user, or choose another`,
       { cause: error },
     );
   }

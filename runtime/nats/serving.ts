@@ -1,12 +1,12 @@
 /**
- * Whether the log is served: judged by what JetStream answers, not by pings, which a nats-server answers that can write no
- * more. Each kind of request is looked at by itself, since a stream may be dead while others live.
+ * Whether the log is served: judged by JetStream's answers, not by pings, which a nats-server that can no longer write still
+ * answers. Each kind of request counts separately, since a stream may be dead while others work.
  *
- * J1: silence counts from the first request of a kind that stayed unanswered since the last answer to one of that kind; one
- *     or two are no silence.
+ * J1: silence counts from the first unanswered request of a kind since that kind's last answer; one or two unanswered requests
+ *     do not count.
  */
 
-/** Two may be lost with a stream leader that was killed. */
+/** A killed stream leader can lose two. */
 const attemptsMin = 3;
 
 interface Silence {
@@ -18,23 +18,23 @@ interface Silence {
 export class Serving {
   readonly #silences = new Map<string, Silence>();
 
-  /** Why the last write was refused for want of space; null when it was not. */
+  /** Why the last write was refused for lack of space; null if it was not. */
   fullReason: string | null = null;
 
-  /** The server's last answer said that JetStream is not enabled for the account of this link. */
+  /** According to the server's last answer, JetStream is not enabled for this link's account. */
   isOffForAccount = false;
 
   answered(kind: string): void {
     this.#silences.delete(kind);
   }
 
-  /** `sentAt`: when the request was, in monotonic milliseconds. */
+  /** `sentAt`: when the request was sent, in monotonic milliseconds. */
   unanswered(kind: string, sentAt: number, reason: string): void {
     const before = this.#silences.get(kind);
     this.#silences.set(kind, { since: before?.since ?? sentAt, attempts: (before?.attempts ?? 0) + 1, reason });
   }
 
-  /** The longest silence, J1; null while all is served. */
+  /** The longest silence (J1); null while everything is served. */
   silence(now: number): { readonly ms: number; readonly reason: string } | null {
     let longest: { readonly ms: number; readonly reason: string } | null = null;
     for (const { since, attempts, reason } of this.#silences.values()) {

@@ -1,4 +1,4 @@
-/** The streams and buckets of a cluster, as data, and their idempotent set-up. */
+/** A cluster's streams and buckets, declared as data, with their idempotent setup. */
 import * as subjects from "../subjects.ts";
 import { NatsProblem } from "./errors.ts";
 import { callJetStream, type Fields, fieldsField, JetStreamError, numberField, textField } from "./jetstream.ts";
@@ -20,27 +20,27 @@ export function nanos(ms: number): number {
   return ms * 1_000_000;
 }
 
-/** What a record's headers take at most: one expected-sequence header. Stream and server limits count them in. */
+/** Maximum size of a record's headers: one expected-sequence header. Stream and server limits include them. */
 export const headerBytesMax = 1024;
 
-/** Largest record of the log: what our own server lets pass; a foreign server's smaller limit is taken as it is. */
+/** Largest record of the log that our own server accepts; an external server's lower limit applies as it is. */
 const logMessageBytesMax = 8 * 1024 * 1024;
 
-/** Nothing here uses message ids, so nothing need be remembered of them; this is the server's minimum. */
+/** Nothing uses message ids, so the window is the server's minimum. */
 const duplicateWindow = nanos(100);
 
 export interface StreamOptions {
   readonly replicas: 1 | 3;
-  /** How long a lease is to last; null: what the bucket that is there says, 3 s for a new one. */
+  /** Duration of a lease; null keeps the bucket's current value, 3 s for a new bucket. */
   readonly leaseTtlMs: number | null;
   readonly maxPayload: number;
 }
 
 interface StreamPlan {
   readonly config: Fields;
-  /** Fields that an existing stream is brought to. `num_replicas` is raised, and never lowered; others are left as they are. */
+  /** Fields that are updated in an existing stream. `num_replicas` is only raised; other fields stay unchanged. */
   readonly updatable: readonly string[];
-  /** Fields without which the stream is not ours. */
+  /** Fields that must match, or else the stream is not ours. */
   readonly fixed: readonly string[];
 }
 
@@ -79,7 +79,7 @@ function plans(options: StreamOptions): readonly StreamPlan[] {
         subjects: [`${leaseSubjectPrefix}>`],
         max_msgs_per_subject: 1,
         max_age: nanos(leaseTtlMs),
-        // A TTL shorter than the duplicate window is refused.
+        // A TTL shorter than the duplicate window is rejected.
         duplicate_window: Math.min(duplicateWindow, nanos(leaseTtlMs)),
         allow_rollup_hdrs: true,
       },
@@ -101,37 +101,37 @@ function plans(options: StreamOptions): readonly StreamPlan[] {
   ];
 }
 
-/** A cluster that has just started elects its leaders within seconds; a loaded one takes longer. */
+/** A newly started cluster elects its leaders within seconds; a loaded one takes longer. */
 const setUpMs = 30_000;
-/** How long a manager that could start on the copies that there are waits for more of them. */
+/** How long a manager that could start on the existing copies waits for more of them. */
 const raiseMs = 10_000;
-/** How long one that has found the log and the leases waits for word of the blobs: two calls. */
+/** How long a manager that has found the log and the leases waits for the blobs: two calls. */
 const blobsMs = 10_000;
-/** Between tries to set up the blobs once the manager runs. */
+/** Delay between attempts to set up the blobs once the manager runs. */
 const blobsRetryMs = 5_000;
 const callTimeoutMs = 5_000;
 const retryDelayMs = 250;
 
 export interface StreamsSetUp {
-  /** The largest message that the log stream takes, in bytes, headers included. */
+  /** Largest message that the log stream accepts, in bytes, headers included. */
   readonly logMessageBytesMax: number;
-  /** Copies that every stream has; fewer than were asked for when those of before cannot be raised now. */
+  /** Number of copies of every stream; fewer than requested while existing copies cannot be raised. */
   readonly replicas: number;
-  /** How long a lease lasts in the bucket. */
+  /** Duration of a lease in the bucket. */
   readonly leaseTtlMs: number;
   /** The bucket's configuration, as the server returned it. */
   readonly leaseConfig: Fields;
-  /** Why they were not raised; empty when they have what was asked for. */
+  /** Why the copies were not raised; empty if there are as many as requested. */
   readonly notRaised: string;
-  /** Why the bucket of blobs is not known to be set up; empty when it is. `setUpBlobs` goes on with it. */
+  /** Why the blobs' bucket may not be set up; empty if it is. `setUpBlobs` then continues. */
   readonly blobsUnheard: string;
 }
 
 /**
- * Makes what is missing, and raises the copies of what is there: where a server that this needs is down, what is there is
- * taken as it is. A server whose disk was full may run on, lead the blobs and answer nothing until it is restarted (seen with
- * nats-server 2.9.10). The log and the leases have another leader by then, and managers must be able to start on them, so
- * where both are there the blobs are not waited for. Throws NatsProblem `unusable` or `unavailable`.
+ * Creates missing streams, and raises the copies of existing ones; if a server needed for that is down, they stay as they are.
+ * A server whose disk was full may keep running, lead the blobs and answer nothing until it is restarted (seen with nats-server
+ * 2.9.10). The log and the leases have another leader by then and managers must be able to start on them, so setup does not
+ * wait for the blobs if both exist. Throws NatsProblem `unusable` or `unavailable`.
  */
 export async function setUpStreams(link: Link, options: StreamOptions): Promise<StreamsSetUp> {
   const startedAt = performance.now();
@@ -152,7 +152,7 @@ export async function setUpStreams(link: Link, options: StreamOptions): Promise<
     if (outcome.kind === "made") isFounded = false;
     if (name === logStream) logConfig = outcome.config;
     if (name === leaseStream) leaseConfig = outcome.config;
-    // JetStream leaves out what is not a matter of a cluster.
+    // JetStream omits fields that apply only to clusters.
     replicas = Math.min(replicas, Math.max(1, numberField(outcome.config, "num_replicas")));
     if (outcome.kind === "not raised") notRaised = outcome.reason;
   }
@@ -162,7 +162,7 @@ export async function setUpStreams(link: Link, options: StreamOptions): Promise<
   return { logMessageBytesMax, replicas, leaseTtlMs, leaseConfig, notRaised, blobsUnheard };
 }
 
-/** Goes on with the bucket of blobs until it is set up or the link is closed. Throws NatsProblem `unusable`. */
+/** Retries until the blobs' bucket is set up or the link is closed. Throws NatsProblem `unusable`. */
 export async function setUpBlobs(link: Link, options: StreamOptions): Promise<void> {
   const plan = plans(options).find(({ config }) => textField(config, "name") === blobStream);
   while (plan !== undefined && !link.isClosed()) {
@@ -189,7 +189,7 @@ async function setUpStream(
     if (passedMs >= setUpMs) {
       throw new NatsProblem(
         "unavailable",
-        `JetStream did not set up the stream ${name} within ${setUpMs / 1_000} s (${outcome.reason}).`,
+        `JetStream did not set up the stream ${name} within ${setUpMs / 1_000} s (${outcome.reason})`,
       );
     }
     await new Promise((resolve) => setTimeout(resolve, retryDelayMs));
@@ -211,7 +211,7 @@ async function trySetUp(link: Link, name: string, plan: StreamPlan): Promise<Set
     if (made.kind === "ok") return { kind: "made", config: fieldsField(made.body, "config") };
     if (made.errCode === JetStreamError.replicasWithoutCluster) throw unusable(name, needsCluster);
     if (made.errCode === JetStreamError.noPeers) return { kind: "again", reason: `${made.reason}: ${needsServers}` };
-    // Another manager made it in the same moment: look at what it made.
+    // Another manager created it at the same time: check what it created.
     if (made.kind === "unavailable" || made.errCode === JetStreamError.streamNameInUse)
       return { kind: "again", reason: made.reason };
     throw unusable(name, made.reason);
@@ -242,20 +242,20 @@ async function trySetUp(link: Link, name: string, plan: StreamPlan): Promise<Set
   return { kind: "not raised", config, reason: raised.reason };
 }
 
-const needsServers = "three replicas need three nats-servers of one cluster that run";
-const needsCluster = "its replicas need a cluster of nats-servers, and this one is alone";
+const needsServers = "three replicas need three running nats-servers of one cluster";
+const needsCluster = "its replicas need a cluster of nats-servers, and this one is standalone";
 
 function unusable(stream: string, reason: string): NatsProblem {
-  return new NatsProblem("unusable", `The NATS server cannot carry Muster's stream ${stream}: ${reason}.`);
+  return new NatsProblem("unusable", `the NATS server cannot host Muster's stream ${stream}: ${reason}`);
 }
 
-/** A stream of several copies that nobody leads is described by the servers all the same, without a leader. */
+/** Servers also describe a replicated stream without a leader. */
 export function isLed(info: Fields): boolean {
   const replicas = numberField(fieldsField(info, "config"), "num_replicas");
   return replicas <= 1 || textField(fieldsField(info, "cluster"), "leader") !== "";
 }
 
-/** First and last sequence that a stream keeps; null when it does not say, or nobody leads it: then a copy may be behind. */
+/** First and last sequence of a stream; null if it does not answer or has no leader, because a copy may be behind. */
 export async function streamBounds(
   link: Link,
   stream: string,
@@ -265,13 +265,13 @@ export async function streamBounds(
   if (called.kind !== "ok" || !isLed(called.body)) return null;
   const state = fieldsField(called.body, "state");
   const last = numberField(state, "last_seq");
-  // A stream that never had a message says 0 and 0; one that was emptied says last + 1 and last.
+  // A stream that never had a message reports 0 and 0; an emptied one reports last + 1 and last.
   return numberField(state, "messages") === 0
     ? { first: last + 1, last }
     : { first: numberField(state, "first_seq"), last };
 }
 
-/** Bytes that a stream takes; null when it does not say. */
+/** Size of a stream in bytes; null if it does not answer. */
 export async function streamBytes(link: Link, stream: string, timeoutMs: number): Promise<number | null> {
   const called = await callJetStream(link, `STREAM.INFO.${stream}`, null, timeoutMs);
   return called.kind === "ok" ? numberField(fieldsField(called.body, "state"), "bytes") : null;

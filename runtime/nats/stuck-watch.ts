@@ -1,15 +1,17 @@
-/** Looks at our own nats-server once a second, by what JetStream answers on our link, and has it started again when it is stuck (`stuck.ts`). */
+/**
+ * Checks our own nats-server once a second by JetStream's answers on our link, and restarts it when it is stuck (`stuck.ts`).
+ */
 import { readFile } from "node:fs/promises";
 import type { NatsLink } from "./connection.ts";
 import type { NatsServer } from "./server.ts";
 import { judge, notJudged, type ServerState, type StuckJudgement } from "./stuck.ts";
 
 const lookMs = 1_000;
-/** Of Linux, in which CPU times are counted there. */
+/** Linux's unit of CPU times in /proc. */
 const tickMs = 10;
 
 export interface StuckWatch {
-  /** Of the server's process at the last look. */
+  /** State of the server's process at the last check. */
   readonly state: ServerState;
   stop(): void;
 }
@@ -19,7 +21,7 @@ export function watchForStuck(server: NatsServer, link: Pick<NatsLink, "unserved
   let seen: ServerState = "alive";
   let isStopped = false;
   const look = async (): Promise<void> => {
-    // After the sockets have been read: an answer that has come counts.
+    // After the sockets have been read, so that an answer that has arrived counts.
     await new Promise((resolve) => setImmediate(resolve));
     const { cpuMs, state } = await processLook(server.pid);
     if (isStopped) return;
@@ -48,11 +50,11 @@ export function watchForStuck(server: NatsServer, link: Pick<NatsLink, "unserved
   };
 }
 
-/** Where there is no /proc, a server is never taken for busy or stopped. */
+/** Without /proc, a server never counts as busy or stopped. */
 async function processLook(pid: number): Promise<{ readonly cpuMs: number; readonly state: ServerState }> {
   try {
     const stat = await readFile(`/proc/${pid}/stat`, "utf8");
-    // After the command, in parentheses: state is field 3, user and system time are 14 and 15.
+    // After the command, which is in parentheses: state is field 3, user and system time are 14 and 15.
     const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
     const [letter = ""] = fields;
     const state = letter === "T" || letter === "t" ? "stopped" : letter === "D" ? "waiting" : "alive";

@@ -1,30 +1,32 @@
 /**
- * When a nats-server of ours is stuck: pure, judged by one look a second.
+ * Decides when our own nats-server is stuck: pure, from one check per second.
  *
- * X1: only looks count in which it could have answered. One that is busy (recovering its storage, on a machine that has
- *     no time for it) or that somebody has stopped gets several times as long, and looks that came late themselves do not count:
- *     then this process had no time either.
- * X2: who was started again and is stuck again gets twice as long, so that no loop of restarts is faster than its cause.
- * X3: with not a byte free it would not start: it stays until there is room.
+ * X1: only checks in which the server could have answered count. A server that is busy (recovering its storage, on a starved
+ *     machine) or stopped by somebody gets several times as long, and checks that were late themselves do not count: this
+ *     process was starved then, too.
+ * X2: a server that is stuck again after a restart gets twice as long, so that a restart loop is never faster than its cause.
+ * X3: without any free space it would not start: it stays until there is space.
  */
 
-/** Two looks a second apart; one that comes later than this was starved. */
+/** Checks are a second apart; one that is later than this was starved. */
 const lateLookMs = 2_000;
-/** Ten missed renewals of a lease; a stream leader's election is no matter of a server that is alone. */
+/** Ten missed lease renewals; a standalone server has no stream leader elections to wait for. */
 const stuckMsMin = 10_000;
 const stuckMsMax = 640_000;
-/** The same for one that has served nothing yet since its start. */
+/** The same for a server that has not served anything since its start. */
 const startMsMin = 20_000;
-/** It has served for this long: what was before is forgotten (X2). */
+/** After serving for this long, earlier restarts no longer count (X2). */
 const servedMsMin = 60_000;
-/** Of a look at one that used this much of a core, or that waits for the disk: X1. */
+/** Share of a core: a server that used this much since the last check, or waits for the disk, is busy (X1). */
 const busyShare = 0.3;
 const busyWeight = 0.2;
-/** A server that somebody has stopped, with a debugger for instance, is started again after this, should it have been
- *  forgotten: within the minutes that an operator waits, and longer than a look at it takes. In milliseconds. */
+/**
+ * A server that somebody has stopped, such as with a debugger, is restarted after this many milliseconds, in case they forgot:
+ * within the minutes that an operator waits, and longer than a look with a debugger takes.
+ */
 export const stoppedMsMax = 60_000;
 const stoppedWeight = stuckMsMin / stoppedMsMax;
-/** For its own files: X3. */
+/** For its own files (X3). */
 const startBytesMin = 1024 * 1024;
 
 export type ServerState = "alive" | "waiting" | "stopped";
@@ -32,9 +34,9 @@ export type ServerState = "alive" | "waiting" | "stopped";
 export interface ServerLook {
   /** Monotonic milliseconds. */
   readonly at: number;
-  /** How long what it was asked has been unanswered; 0: it answers. */
+  /** How long requests have been unanswered; 0: the server answers. */
   readonly unservedMs: number;
-  /** False between its end and its next start. */
+  /** False between its exit and its next start. */
   readonly isRunning: boolean;
   /** `waiting`: for the disk; `stopped`: by a signal or a debugger. */
   readonly state: ServerState;
@@ -46,15 +48,15 @@ export interface ServerLook {
 export interface StuckJudgement {
   readonly at: number;
   readonly cpuMs: number;
-  /** Whether this process of it has answered yet. */
+  /** Whether this process of the server has answered yet. */
   readonly hasServed: boolean;
-  /** For how long it has answered without a pause. */
+  /** How long it has answered without interruption. */
   readonly servedMs: number;
-  /** Milliseconds of looks that counted, weighed. */
+  /** Weighted milliseconds of the checks that counted. */
   readonly silentMs: number;
-  /** What it may have of them (X2). */
+  /** Limit of `silentMs` (X2). */
   readonly allowedMs: number;
-  /** It has to be started again, now. */
+  /** It must be restarted now. */
   readonly isStuck: boolean;
 }
 

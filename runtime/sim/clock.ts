@@ -1,27 +1,27 @@
 /**
- * Virtual time. Nothing waits: the clock jumps from one deadline to the next, and what has one deadline runs in the
- * order in which it was asked for. Each simulated process sees it through a view of its own (`ProcessClock`), which may
- * be skewed, drift, stop (a paused process) or die with its timers (a crashed one).
+ * Virtual time. Nothing waits: the clock jumps from one deadline to the next, and callbacks with the same deadline run in the
+ * order in which they were scheduled. Each simulated process has its own view (`ProcessClock`), which may be skewed, drift,
+ * stop (a paused process) or die with its timers (a crashed one).
  *
  * T1: time never goes back, and no callback runs before its deadline.
- * T2: what was asked for with `soon` runs before any later timer, and after what was running when it was asked for.
+ * T2: a callback scheduled with `soon` runs after the current one and before any later timer.
  * T3: no callback of a dead process runs.
- * T5: a jump of a process's wall clock moves none of its timers, and `monotonic` not at all.
- * T4: a paused process runs nothing; what came due meanwhile runs in its order when the process goes on.
- * T6: a slow process runs one callback at a time, and each takes it as long as it was told; what comes due meanwhile waits
- *     for its turn, in the order in which it came due. What a callback asks for with `soon` is part of it.
+ * T5: a jump of a process's wall clock affects neither its timers nor `monotonic`.
+ * T4: a paused process runs nothing; overdue callbacks run in order when it resumes.
+ * T6: a slow process runs one callback at a time, each for the configured duration; callbacks that fall due meanwhile wait in
+ *     due order. Callbacks that it schedules with `soon` count as part of it.
  */
 import { assert } from "../assert.ts";
 import type { Clock, TimerHandle } from "../ports.ts";
 
-/** 1 January 2026: where virtual time begins, so that times look like times. */
+/** 1 January 2026: the start of virtual time, so that times look realistic. */
 const simEpochMs = Date.UTC(2026, 0, 1);
 
-/** Added to each timer, in milliseconds, so that rounding never shows a timer a clock that is short of its deadline (T1). */
+/** Milliseconds added to each timer, so that rounding never shows a timer a clock that is short of its deadline (T1). */
 const roundingMs = 1e-6;
 
 interface Entry extends TimerHandle {
-  /** True time since the simulation began. */
+  /** True time since the start of the simulation. */
   deadline: number;
   order: number;
   callback: (() => void) | null;
@@ -29,9 +29,9 @@ interface Entry extends TimerHandle {
 }
 
 export interface RunOptions {
-  /** Stops before the first timer later than this virtual time (by `SimClock.now`), and sets the clock to it. */
+  /** Stops before the first timer later than this virtual time (as in `SimClock.now`), and sets the clock to it. */
   readonly untilMs?: number;
-  /** Looked at after each step: stops when true. */
+  /** Evaluated after each step: stops when true. */
   readonly until?: () => boolean;
   readonly maxSteps?: number;
 }
@@ -55,7 +55,7 @@ export class SimClock implements Clock {
     return Math.floor(this.#elapsed);
   }
 
-  /** True milliseconds since the simulation began, not rounded. */
+  /** True milliseconds since the start of the simulation, not rounded. */
   get elapsed(): number {
     return this.#elapsed;
   }
@@ -77,7 +77,7 @@ export class SimClock implements Clock {
     this.scheduleSoon(callback, null);
   }
 
-  /** A view for one process. `skewMs` is added to its time; it runs `driftPpm` millionths faster (or, negative, slower). */
+  /** A view for one process. `skewMs` is added to its time; it runs faster by `driftPpm` millionths (slower if negative). */
   forProcess(skewMs = 0, driftPpm = 0): ProcessClock {
     return new ProcessClock(this, skewMs, driftPpm);
   }
@@ -94,26 +94,26 @@ export class SimClock implements Clock {
     this.#soon.push({ deadline: this.#elapsed, order: this.#order++, callback, owner } as Entry);
   }
 
-  /** Runs the next callback, whose deadline may lie ahead; false when there is none. Does not wait for promises. */
+  /** Runs the next callback, even if its deadline is in the future; false if there is none. Does not wait for promises. */
   step(): boolean {
     return this.#step(Number.POSITIVE_INFINITY);
   }
 
-  /** Runs what comes due within `ms`, without waiting for promises between, and sets the clock that much on. */
+  /** Runs the callbacks due within `ms`, without waiting for promises in between, and advances the clock by `ms`. */
   advance(ms: number): void {
     const end = this.#elapsed + ms + 2 * roundingMs;
     while (this.#step(end));
     this.#elapsed = Math.max(this.#elapsed, end);
   }
 
-  /** Ends the `run` under way after its present step. */
+  /** Ends the current `run` after its current step. */
   stop(): void {
     this.#stopped = true;
   }
 
   /**
-   * Runs callbacks one by one and settles promises between them, until one of the options says to stop or nothing is
-   * left (`idle`). Real time passes only to let promises settle: a turn of the event loop comes after all of them.
+   * Runs callbacks one by one and settles promises between them, until an option stops it or nothing is left (`idle`). Real
+   * time passes only to let promises settle: a turn of the event loop comes after all of them.
    */
   async run(options: RunOptions = {}): Promise<RunEnd> {
     const end = options.untilMs === undefined ? Number.POSITIVE_INFINITY : options.untilMs - simEpochMs;
@@ -176,7 +176,7 @@ export class SimClock implements Clock {
     return entry;
   }
 
-  /** Puts back what a paused process held, due now, in its old order. */
+  /** Reschedules what a paused process held back: due now, in the original order. */
   release(entries: readonly TimerHandle[]): void {
     for (const entry of entries as readonly Entry[]) {
       entry.deadline = Math.max(entry.deadline, this.#elapsed);
@@ -185,7 +185,7 @@ export class SimClock implements Clock {
     }
   }
 
-  /** Puts back what a slow process could not run yet: it is due again then, true time. */
+  /** Reschedules a callback that a slow process could not run yet, at this true time. */
   delay(entry: TimerHandle, until: number): void {
     const delayed = entry as Entry;
     delayed.deadline = Math.max(until, this.#elapsed);
@@ -230,19 +230,19 @@ export class SimClock implements Clock {
 /** One process's clock. Timers run by its own, possibly drifting, time; `after` waits in true time, as the network does. */
 export class ProcessClock implements Clock {
   readonly #clock: SimClock;
-  /** Of the wall clock alone. */
+  /** Affects the wall clock only. */
   #skewMs: number;
   readonly #rate: number;
-  /** Gets what a callback of this process throws, which in the real world would end it. Without one, the step throws. */
+  /** Receives what a callback of this process throws, which would end a real process. Without it, the step throws. */
   onThrow: ((error: unknown) => void) | null = null;
   #alive = true;
   #paused = false;
   #held: TimerHandle[] = [];
-  /** What a callback takes, in milliseconds. */
+  /** Duration of a callback, in milliseconds. */
   #costMs = 0;
   /** True time. */
   #busyUntil = 0;
-  /** What came due while it was busy, and how many of these have had their turn. */
+  /** Callbacks that fell due while it was busy, and how many of them have had their turn. */
   #waiting: TimerHandle[] = [];
   #turn = 0;
 
@@ -268,7 +268,7 @@ export class ProcessClock implements Clock {
     return Math.floor(this.#clock.elapsed * this.#rate);
   }
 
-  /** Somebody sets the wall clock of this process's machine: by `ms` forward, or back when negative. Timers do not notice (T5). */
+  /** Sets the wall clock of this process's machine forward by `ms` (back if negative). Timers are not affected (T5). */
   jump(ms: number): void {
     this.#skewMs += ms;
   }
@@ -290,7 +290,7 @@ export class ProcessClock implements Clock {
     return this.#clock.schedule(callback, ms, this);
   }
 
-  /** Everything that this process waits for is forgotten (T3). */
+  /** Discards everything that this process waits for (T3). */
   kill(): void {
     this.#alive = false;
     this.#held = [];
@@ -312,12 +312,12 @@ export class ProcessClock implements Clock {
     this.#held.push(entry);
   }
 
-  /** From now on each callback takes so many milliseconds, as on a machine that is starved; 0: no time at all. T6 */
+  /** From now on each callback takes `costMs`, as on a starved machine; 0 turns this off. T6 */
   slow(costMs: number): void {
     this.#costMs = costMs;
   }
 
-  /** Whether the callback, which is due now, runs now. It does not while the process is busy: it has its turn later. */
+  /** Whether the callback, which is due, runs now. While the process is busy, it gets its turn later. */
   takesTurn(entry: TimerHandle): boolean {
     const { elapsed } = this.#clock;
     if (this.#waiting[this.#turn] === entry) this.#turn += 1;
@@ -331,7 +331,7 @@ export class ProcessClock implements Clock {
     return true;
   }
 
-  /** It was cancelled while it waited. */
+  /** The callback was cancelled while it waited. */
   givesUpTurn(entry: TimerHandle): void {
     if (this.#waiting[this.#turn] !== entry) return;
     this.#turn += 1;
@@ -349,7 +349,7 @@ function before(a: Entry, b: Entry): boolean {
   return a.deadline < b.deadline || (a.deadline === b.deadline && a.order < b.order);
 }
 
-/** Resolves when every promise that can settle without time passing has. */
+/** Resolves when every promise that can settle without time passing has settled. */
 export function settle(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }

@@ -1,14 +1,14 @@
 /**
- * What one process has on disk: it outlives the process, but what was written since its last `sync` may be lost when
- * the machine (and not only the process) stops. Files are written whole.
+ * One process's disk: it survives the process, but a failure of the machine (not only of the process) may lose what was written
+ * since the last `sync`. Files are written whole.
  */
 
-/** The disk is full, or fails: nothing of the write has happened. */
+/** The disk is full or has failed; nothing was written. */
 export class DiskError extends Error {
   override readonly name = "DiskError";
 }
 
-/** What is on a disk at one moment. */
+/** The contents of a disk at one moment. */
 export interface DiskCopy {
   readonly files: ReadonlyMap<string, Uint8Array>;
 }
@@ -16,11 +16,11 @@ export interface DiskCopy {
 export class SimDisk {
   #synced = new Map<string, Uint8Array>();
   #current = new Map<string, Uint8Array>();
-  /** While true nothing can be written; what is there can be read and removed. */
+  /** While true, writes fail; files can be read and removed. */
   isFull = false;
   readonly #mark: (name: string) => void;
 
-  /** `mark` is called with the name of each rare thing that happens to the disk. */
+  /** Calls `mark` with the name of each rare event of the disk. */
   constructor(mark: (name: string) => void) {
     this.#mark = mark;
   }
@@ -46,25 +46,25 @@ export class SimDisk {
     return [...this.#current.keys()].sort();
   }
 
-  /** What the file is now, or that it is no more, survives whatever happens. */
+  /** Makes the file's current contents, or its removal, durable. */
   sync(name: string): void {
     const data = this.#current.get(name);
     if (data === undefined) this.#synced.delete(name);
     else this.#synced.set(name, data);
   }
 
-  /** What is on the platters now. */
+  /** The durable contents. */
   copy(): DiskCopy {
     return { files: new Map(this.#synced) };
   }
 
-  /** The disk is as it was when it was copied, as after a backup was brought back. */
+  /** Restores the disk to a copy, as from a backup. */
   restore({ files }: DiskCopy): void {
     this.#synced = new Map(files);
     this.#current = new Map(files);
   }
 
-  /** The power fails: what was not synced is gone. */
+  /** A power failure: unsynced data is lost. */
   loseUnsynced(): void {
     const names = new Set([...this.#synced.keys(), ...this.#current.keys()]);
     for (const name of names) if (this.#synced.get(name) !== this.#current.get(name)) this.#mark("disk.unsynced.lost");

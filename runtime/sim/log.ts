@@ -1,15 +1,15 @@
-/** The log, leases and blobs of one process, on its link to the simulated NATS. */
+/** The log, leases and blobs of one process, over its link to the simulated NATS. */
 import type { AppendOutcome, Blobs, KvOutcome, LeaseBucket, Log, LogReader, LogRoom, Subscription } from "../ports.ts";
 import type { ProcessClock } from "./clock.ts";
 import { noAnswer, type SimNatsLink } from "./nats-link.ts";
 import type { ServerSession, SimNatsServer } from "./nats-server.ts";
 import type { SimTrace } from "./trace.ts";
 
-/** How long each kind of request waits for the server, in milliseconds: what the NATS implementation waits. */
+/** Timeout of each request, in milliseconds, as in the NATS implementation. */
 const requestTimeoutMs = 5_000;
-/** How often a reader that hears nothing looks at the log's end: the idle heartbeat of a consumer. */
+/** Milliseconds between two checks of the log's end by an idle reader: the idle heartbeat of a consumer. */
 const idleLookMs = 1_000;
-/** Records fetched at once. */
+/** Records fetched at a time. */
 const fetchMax = 256;
 /** NATS's default `max_payload`, with room for headers. */
 const recordBytesMax = 1_000_000;
@@ -48,7 +48,7 @@ export class SimLog implements Log {
     return askLog(this.#link, (server) => server.bytes, timeoutMs);
   }
 
-  /** As with a NATS that is another's: refusals tell. */
+  /** As with an external NATS, whose disk is unknown: refusals show that it is full. */
   room(): LogRoom {
     return "ample";
   }
@@ -71,14 +71,14 @@ function askLog<Result>(
   return link.ask((server, session) => (server.isLogSilent ? noAnswer : work(server, session)), timeoutMs);
 }
 
-/** One reader of the log: pushed to while the link holds, and looking for itself whenever it hears nothing. */
+/** One reader of the log: receives pushed records while the link holds, and polls when it receives nothing. */
 class Reading implements Subscription {
   readonly #link: SimNatsLink;
   readonly #clock: ProcessClock;
   readonly #reader: LogReader;
   readonly #rejoined: Subscription;
   #next: number;
-  /** What must have been handed over before the reader is told that it has caught up; null when it has been told. */
+  /** Sequence to deliver before the reader is told that it has caught up; null once told. */
   #target: number | null = null;
   #fetching = false;
   #heard = false;
@@ -99,14 +99,14 @@ class Reading implements Subscription {
     this.#rejoined.unsubscribe();
   }
 
-  /** Declares its interest, and learns how far it has to read before it has caught up. */
+  /** Subscribes, and learns how far it must read to catch up. */
   async #begin(): Promise<void> {
     const join = (server: SimNatsServer, session: ServerSession): number => {
       session.readers.set(this, (sequence, data) => this.#receive(sequence, data));
       return server.last;
     };
     const last = await askLog(this.#link, join, idleLookMs);
-    // The next look begins again.
+    // The next check starts again.
     if (last === null || !this.#isActive) return;
     this.#target = last;
     this.#catchUp();
@@ -151,7 +151,7 @@ class Reading implements Subscription {
         break;
       }
       for (const [at, data] of found.records.entries()) {
-        // Pushed records may have come between.
+        // Pushed records may have arrived in between.
         if (this.#isActive && this.#clock.alive && from + at === this.#next) this.#hand(data);
       }
       if (!this.#isActive || this.#next > found.last) break;
@@ -159,7 +159,7 @@ class Reading implements Subscription {
     this.#fetching = false;
   }
 
-  /** Looks again when nothing was heard for a while; the link may be up and yet the push lost. */
+  /** Polls when nothing has arrived for a while: the link may be up although the push was lost. */
   #watch(): void {
     this.#clock.setTimeout(() => {
       if (!this.#isActive) return;

@@ -1,26 +1,26 @@
 /**
- * One process's connection to the simulated NATS, and the bus on it. It comes back by itself after a break, with all its
+ * One process's connection to the simulated NATS, and the bus on it. It reconnects by itself after a break, with all its
  * subscriptions.
  *
- * States: up (a connection that this side believes in), down (trying again). `isUp` says which, and may be wrong for as
- * long as a keepalive takes, as in the real world.
+ * States: up (this side believes it is connected), down (reconnecting). `isUp` tells which, and may be wrong for the duration
+ * of a keepalive, as in reality.
  *
- * K1: what is asked of the server is answered once: with its result, or with null when that is not to be had.
+ * K1: each server request resolves once: with its result, or with null if it gets none.
  */
 import type { Bus, BusMessage, Headers, RequestOutcome, Subscription } from "../ports.ts";
 import type { SimNatsServer, ServerSession } from "./nats-server.ts";
 import type { ConnectionEnd, Endpoint, Keepalive, SimNetwork } from "./network.ts";
 import type { SimRandom } from "./random.ts";
 
-/** A client pings every 1 to 2 s and gives up when two are outstanding. */
+/** A client pings every 1 to 2 s and gives up after two unanswered pings. */
 const clientKeepalive: Keepalive = { leastMs: 2_000, mostMs: 4_000 };
-/** The server takes longer to notice. */
+/** The server takes longer to notice a dead client. */
 const serverKeepalive: Keepalive = { leastMs: 4_000, mostMs: 10_000 };
 const reconnectMsMin = 200;
 const reconnectMsMax = 1_500;
-/** How long a new connection waits for the server's first word. */
+/** How long a new connection waits for the server's first message, in milliseconds. */
 const handshakeMsMax = 2_000;
-/** Share of what is sent while the link is down that goes out once it is up, however its sender was answered. The rest is lost. */
+/** Share of messages sent while the link is down that leave once it is up, whatever their sender was told. The rest is lost. */
 const lateShare = 0.1;
 
 interface Subscribed {
@@ -29,15 +29,15 @@ interface Subscribed {
   readonly handler: (message: BusMessage) => void;
 }
 
-/** What work at the server results in that nobody is told of. */
+/** Result of server-side work that sends no answer. */
 export const noAnswer = Symbol("no answer");
 
-/** Something that waits for an answer, and is told when there will be none on this connection. */
+/** A pending request, notified when this connection can no longer answer it. */
 interface Pending {
   readonly onLost: () => void;
 }
 
-/** What stands on the link and has to begin anew after each reconnect. */
+/** State on the link that must be re-established after each reconnect. */
 export interface Rejoining {
   onUp(): void;
 }
@@ -60,7 +60,7 @@ export class SimNatsLink implements Bus {
     this.#server = server;
     this.#endpoint = endpoint;
     this.#random = random;
-    // A process waits for its first connection before it starts its actors, so where one is to be had it is there.
+    // A process waits for its first connection before it starts its actors, so connect immediately if possible.
     if (this.#isReachable()) this.#open();
     else this.#retry();
   }
@@ -74,7 +74,7 @@ export class SimNatsLink implements Bus {
     return { unsubscribe: () => this.#listeners.delete(listener) };
   }
 
-  /** `onUp` is called after each reconnect, before the listeners of `onLink`. */
+  /** Calls `onUp` after each reconnect, before the listeners of `onLink`. */
   rejoin(rejoining: Rejoining): Subscription {
     this.#rejoining.add(rejoining);
     return { unsubscribe: () => this.#rejoining.delete(rejoining) };
@@ -119,7 +119,7 @@ export class SimNatsLink implements Bus {
     });
   }
 
-  /** Has `work` done at the server; null when no answer came within `timeoutMs`: it may have been done, or may still be. */
+  /** Runs `work` at the server; null if no answer arrives within `timeoutMs`: the work may have been done, or may still be. */
   ask<Result>(
     work: (server: SimNatsServer, session: ServerSession) => Result | typeof noAnswer,
     timeoutMs: number,
@@ -132,7 +132,9 @@ export class SimNatsLink implements Bus {
     });
   }
 
-  /** K1: `begin` gets what to call with the answer; without one, the outcome is `late` after the time, `lost` with the link. */
+  /**
+   * K1: `begin` gets the callback for the answer; without one, the outcome is `late` after the timeout, `lost` with the link.
+   */
   #await<Outcome>(
     timeoutMs: number,
     late: Outcome,
@@ -154,7 +156,7 @@ export class SimNatsLink implements Bus {
     });
   }
 
-  /** `work` runs at the server when it gets there. */
+  /** Runs `work` at the server on arrival. */
   #send(work: (session: ServerSession) => void): void {
     if (!this.#endpoint.clock.alive) return;
     const connection = this.#connection;
@@ -169,7 +171,7 @@ export class SimNatsLink implements Bus {
       headers: Headers;
       reply: ((data: Uint8Array) => void) | null;
     }) => {
-      // Looked up on arrival: it may have been unsubscribed while the message was on its way.
+      // Looked up on arrival: it may have been unsubscribed while the message was in flight.
       this.#subscribed.get(id)?.handler({
         subject: delivery.subject,
         data: delivery.data,
@@ -193,7 +195,7 @@ export class SimNatsLink implements Bus {
     );
   }
 
-  /** Connects at once, and takes the server's readiness as known. */
+  /** Connects immediately, without waiting for the server to be ready. */
   #open(): void {
     const server = this.#server.endpoint;
     if (server === null) return;

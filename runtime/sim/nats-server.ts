@@ -1,7 +1,7 @@
 /**
- * The NATS of a simulation, seen as one service: core messages, one log stream, lease buckets and blobs. What it has
- * acknowledged outlives its crash, unless the machine loses an unsynced tail (`crash({ loseTail: true })`), as a
- * nats-server 2.9 without `sync_interval` may.
+ * The NATS of a simulation, modelled as one service: core messages, one log stream, lease buckets and blobs. Acknowledged data
+ * survives a crash, unless the machine loses an unsynced tail (`crash({ loseTail: true })`), as a nats-server 2.9 without
+ * `sync_interval` may.
  *
  * V1: a record is appended only if the expected last sequence is the log's.
  * V2: a queue group gets each message once.
@@ -12,10 +12,10 @@ import type { ConnectionEnd, Endpoint, SimNetwork } from "./network.ts";
 import type { SimRandom } from "./random.ts";
 import { matches } from "./subject.ts";
 
-/** How much longer a reordered message may take, in milliseconds. */
+/** Additional delay of a reordered message, in milliseconds. */
 const reorderMsMax = 20;
 
-/** A message on its way to a subscriber. `reply` is null for a published one. */
+/** A message in flight to a subscriber. `reply` is null for a published one. */
 export interface Delivery {
   readonly subject: string;
   readonly data: Uint8Array;
@@ -30,7 +30,7 @@ interface Interest {
   readonly deliver: (delivery: Delivery) => void;
 }
 
-/** What the server knows of one client's connection. */
+/** The server's state of one client's connection. */
 export interface ServerSession {
   readonly end: ConnectionEnd;
   readonly interests: Map<number, Interest>;
@@ -44,19 +44,19 @@ interface Entry {
 }
 
 export class SimNatsServer {
-  /** Where it is found on the network. */
+  /** Its name on the network. */
   readonly name = "nats";
-  /** Told the last sequence kept when a tail of acknowledged records is lost. */
+  /** Called with the last kept sequence when a tail of acknowledged records is lost. */
   onTailLost: ((kept: number) => void) | null = null;
-  /** Told every answer on its way, for those who listen to everything. */
+  /** Called with every answer in flight, for an attacker who sees all traffic. */
   onAnswer: ((data: Uint8Array) => void) | null = null;
-  /** Told the name of a process that was shown a damaged record. */
+  /** Called with the name of a process that received a damaged record. */
   onDamaged: ((name: string) => void) | null = null;
-  /** While true nobody leads the log's stream: whatever it is asked stays unanswered, and all else works. */
+  /** While true, nobody leads the log's stream: its requests stay unanswered, and everything else works. */
   isLogSilent = false;
-  /** While true the disk under the log has room for leases alone: appends and snapshots are refused. */
+  /** While true, the disk under the log has space for leases only: appends and snapshots are refused. */
   isDiskFull = false;
-  /** While true it refuses whatever is to be stored, leases as well, as a server does whose storage fails. */
+  /** While true, it refuses to store anything, leases included, like a server whose storage fails. */
   storesNothing = false;
   readonly #network: SimNetwork;
   readonly #random: SimRandom;
@@ -65,7 +65,7 @@ export class SimNatsServer {
   /** The log: `#records[0]` has sequence `#first`. */
   #records: Uint8Array[] = [];
   #first = 1;
-  /** Last sequence known to be on the platters; only `crash({ loseTail })` asks. */
+  /** Last sequence known to be on disk; used only by `crash({ loseTail })`. */
   #synced = 0;
   readonly #buckets = new Map<string, Map<string, Entry>>();
   #revision = 0;
@@ -93,7 +93,7 @@ export class SimNatsServer {
     return this.#first + this.#records.length - 1;
   }
 
-  /** The stored bytes of a record; null for one that it does not have. */
+  /** The stored bytes of a record; null if it does not exist. */
   record(sequence: number): Uint8Array | null {
     return this.#records[sequence - this.#first] ?? null;
   }
@@ -104,7 +104,7 @@ export class SimNatsServer {
     this.#network.trace.write(this.name, `start first=${this.#first} last=${this.last}`);
   }
 
-  /** Ends the process. `loseTail`: some records after the last sync are gone, however they were acknowledged. */
+  /** Ends the process. `loseTail`: some records after the last sync are lost, although they were acknowledged. */
   crash(options: { readonly loseTail: boolean }): void {
     const endpoint = this.#endpoint;
     if (endpoint === null) return;
@@ -121,7 +121,7 @@ export class SimNatsServer {
     this.#network.trace.write(this.name, `crash last=${this.last}`);
   }
 
-  /** Everything written so far reaches the disk. */
+  /** Flushes everything written so far to disk. */
   sync(): void {
     this.#synced = this.last;
   }
@@ -142,7 +142,7 @@ export class SimNatsServer {
     return session;
   }
 
-  /** Hands the message to whom it concerns; the number of subscribers (a queue group counts once). */
+  /** Delivers the message to its subscribers and returns their number (a queue group counts once). */
   publish(delivery: Delivery): number {
     const groups = new Map<string, { session: ServerSession; interest: Interest }[]>();
     let count = 0;
@@ -168,7 +168,7 @@ export class SimNatsServer {
     return count;
   }
 
-  /** Core NATS carries at most once, most of the time. */
+  /** Core NATS delivers at most once, most of the time. */
   #sendCore(end: ConnectionEnd, receive: () => void): void {
     const { faults, random, trace } = this.#network;
     if (random.chance(faults.loss)) {
@@ -187,7 +187,7 @@ export class SimNatsServer {
     }
   }
 
-  /** An answer to a request goes back the way of core messages. */
+  /** The answer to a request travels like a core message. */
   answer(session: ServerSession, receive: () => void): void {
     const { faults, random, trace } = this.#network;
     if (faults.answerLoss > 0 && random.chance(faults.answerLoss)) {
@@ -221,26 +221,30 @@ export class SimNatsServer {
     return { kind: "appended", sequence };
   }
 
-  /** Of all records that are kept. */
+  /** Total size of the retained records. */
   get bytes(): number {
     return this.#records.reduce((sum, { length }) => sum + length, 0);
   }
 
-  /** Up to `count` records from `sequence` on; empty when there are none yet. `sequence` must be kept. As they are stored where no `session` asks. */
+  /**
+   * Up to `count` records from `sequence`, which must be retained; empty if there are none yet. Undamaged without a `session`.
+   */
   records(sequence: number, count: number, session: ServerSession | null = null): readonly Uint8Array[] {
-    assert(sequence >= this.#first, "L0: records are asked for that are kept");
+    assert(sequence >= this.#first, "L0: the requested records are retained");
     const found = this.#records.slice(sequence - this.#first, sequence - this.#first + count);
     return session === null ? found : found.map((data) => this.#shown(session.end, data));
   }
 
-  /** As it comes from a disk that rots, now and then. What is kept stays as it is: another copy of the log is well. */
+  /**
+   * Occasionally damages a record, as bit rot on one disk does. The stored record stays intact, like another copy of the log.
+   */
   #shown(end: ConnectionEnd, data: Uint8Array): Uint8Array {
     const { faults, trace } = this.#network;
     if (faults.damage === 0 || !this.#random.chance(faults.damage)) return data;
     trace.mark("record.damaged");
     trace.write(this.name, `record damaged for ${end.peer.endpoint.name}`);
     this.onDamaged?.(end.peer.endpoint.name);
-    // Not `slice`, which of a Buffer is a view.
+    // Not `slice`, which returns a view of a Buffer.
     const damaged = Uint8Array.from(data);
     const at = this.#random.below(damaged.length);
     damaged[at] = (damaged[at] as number) ^ (1 + this.#random.below(255));

@@ -1,34 +1,33 @@
 /**
- * The simulated network: named endpoints, reliable connections between them, and what can go wrong. It is TCP's world:
- * what is sent arrives once, in order and late; while a direction is cut it waits; a connection ends when one side
- * closes it, when a process goes, or when a side's keepalive gives up on a silent peer - which the other side need not
- * know yet.
+ * The simulated network: named endpoints, reliable connections between them, and their faults. It behaves like TCP: data
+ * arrives once, in order and late; while a direction is cut, it waits. A connection ends when one side closes it, when a
+ * process ends, or when a side's keepalive gives up on a silent peer, which the other side may not notice yet.
  *
- * N1: on one connection, what was sent in order arrives in order, unless it was sent with `sendLoose`.
+ * N1: messages on one connection arrive in order, except those sent with `sendLoose`.
  * N2: nothing reaches a side after it has closed the connection or given up on it.
  */
 import type { ProcessClock, SimClock } from "./clock.ts";
 import type { SimRandom } from "./random.ts";
 import type { SimTrace } from "./trace.ts";
 
-/** Probabilities are for each message, from 0 to 1. */
+/** Probabilities per message, from 0 to 1. */
 export interface NetworkFaults {
-  /** A message of core NATS (or an answer) vanishes. */
+  /** A core NATS message (or an answer) is lost. */
   loss: number;
-  /** A message of core NATS comes twice. */
+  /** A core NATS message arrives twice. */
   duplication: number;
-  /** A message of core NATS overtakes or is overtaken. */
+  /** A core NATS message overtakes another or is overtaken. */
   reordering: number;
-  /** A message of any kind takes up to `delayMsMax` longer. */
+  /** Any message takes up to `delayMsMax` longer. */
   delay: number;
   delayMsMax: number;
-  /** The connection breaks instead of carrying the message. */
+  /** The connection breaks instead of delivering the message. */
   breakage: number;
-  /** An answer to a request on the bus vanishes, when what was asked for is done. */
+  /** The answer to a request on the bus is lost after the request was carried out. */
   answerLoss: number;
-  /** A record reaches a reader of the log with a byte that is wrong. */
+  /** A record reaches a reader of the log with a wrong byte. */
   damage: number;
-  /** A record is not pushed to a reader of the log, which finds out at its next look. */
+  /** A record is not pushed to a reader of the log, which finds it at its next check. */
   stall: number;
 }
 
@@ -46,13 +45,13 @@ export function noFaults(): NetworkFaults {
   };
 }
 
-/** What a process is to the network, from its start to its end. */
+/** The network's view of a process, from its start to its end. */
 export interface Endpoint {
   readonly name: string;
   readonly clock: ProcessClock;
 }
 
-/** From one way to the other between two machines on one switch, in milliseconds. */
+/** One-way latency between two machines on one switch, in milliseconds. */
 const latencyMsMin = 0.1;
 const latencyMsMax = 0.6;
 
@@ -63,12 +62,12 @@ export interface Keepalive {
 }
 
 export class SimNetwork {
-  /** Changed while the simulation runs. */
+  /** May change while the simulation runs. */
   faults: NetworkFaults = noFaults();
   readonly clock: SimClock;
   readonly random: SimRandom;
   readonly trace: SimTrace;
-  /** Ends of open connections, by the name of their endpoint. */
+  /** Ends of open connections, by endpoint name. */
   readonly #ends = new Map<string, Set<ConnectionEnd>>();
   /** Cut directions (`from>to`), with the number of the cut. */
   readonly #cuts = new Map<string, number>();
@@ -90,7 +89,7 @@ export class SimNetwork {
     return this.#cuts.has(`${from}>${to}`);
   }
 
-  /** Stops what `from` sends to `to`; the other direction goes on. */
+  /** Stops traffic from `from` to `to`; the other direction continues. */
   cut(from: string, to: string): void {
     const direction = `${from}>${to}`;
     if (this.#cuts.has(direction)) return;
@@ -100,12 +99,12 @@ export class SimNetwork {
     for (const end of [...this.#endsOf(from), ...this.#endsOf(to)]) {
       const peer = end.peer.endpoint.name;
       if (peer !== from && peer !== to) continue;
-      // Both sides miss what they wait for: data one way, acknowledgements the other.
+      // Both sides miss something: data in one direction, acknowledgements in the other.
       end.suspect(() => this.#cuts.get(direction) === number);
     }
   }
 
-  /** Ends a cut; what waited is sent on. */
+  /** Ends a cut; waiting messages are delivered. */
   mend(from: string, to: string): void {
     if (!this.#cuts.delete(`${from}>${to}`)) return;
     this.trace.write("network", `mend ${from}>${to}`);
@@ -119,17 +118,17 @@ export class SimNetwork {
     }
   }
 
-  /** The peers of a silent process begin to wonder. `isSilent` tells whether it still is. */
+  /** Starts the keepalive timers of a silent process's peers. `isSilent` tells whether it still is. */
   suspect(name: string, isSilent: () => boolean): void {
     for (const end of Array.from(this.#endsOf(name))) end.peer.suspect(isSilent);
   }
 
-  /** The kernel closes what a process that ended leaves open. */
+  /** The kernel closes the open connections of a process that has ended. */
   vanish(endpoint: Endpoint): void {
     for (const end of Array.from(this.#endsOf(endpoint.name))) if (end.endpoint === endpoint) end.close();
   }
 
-  /** The machine of a process that ended says nothing more: what was open stays open at the other ends until they give up. */
+  /** The machine of an ended process sends nothing more: its connections stay open at the other ends until those give up. */
   fallSilent(endpoint: Endpoint): void {
     for (const end of Array.from(this.#endsOf(endpoint.name))) {
       if (end.endpoint !== endpoint) continue;
@@ -138,7 +137,7 @@ export class SimNetwork {
     }
   }
 
-  /** A connection that is open on both sides; whether packets get through is found out by using it. */
+  /** A connection that is open on both sides; whether packets get through shows only in use. */
   connect(
     client: Endpoint,
     server: Endpoint,
@@ -172,17 +171,17 @@ export class SimNetwork {
 /** One side of a connection. */
 export class ConnectionEnd {
   readonly endpoint: Endpoint;
-  /** Called once, in this side's process, when the connection ended for any reason but this side's `close`. */
+  /** Called once, in this side's process, when the connection ended for any reason other than this side's `close`. */
   onBroken: (() => void) | null = null;
   #peer: ConnectionEnd | null = null;
   readonly #network: SimNetwork;
   readonly #keepaliveMs: number;
   #isOpen = true;
-  /** A message was lost; this side learns of it in a moment. */
+  /** A message was lost; this side is about to notice. */
   #isBreaking = false;
-  /** When the last message sent in order arrives. */
+  /** Arrival time of the last message sent in order. */
   #lastArrival = 0;
-  /** What arrived at this side's wall while the way to it was cut. */
+  /** Messages that arrived while the way to this side was cut. */
   #held: (() => void)[] = [];
 
   constructor(network: SimNetwork, endpoint: Endpoint, keepaliveMs: number) {
@@ -196,7 +195,7 @@ export class ConnectionEnd {
   }
 
   get peer(): ConnectionEnd {
-    if (this.#peer === null) throw new Error("a connection has two ends");
+    if (this.#peer === null) throw new Error("the connection has no peer");
     return this.#peer;
   }
 
@@ -206,45 +205,45 @@ export class ConnectionEnd {
 
   /** `receive` runs in the peer's process when the message arrives. */
   send(receive: () => void): void {
-    // What is sent behind a lost message is lost too: a stream has no holes.
+    // Everything sent after a lost message is lost too: a stream has no gaps.
     if (!this.#isOpen || this.#isBreaking) return;
     if (this.#network.random.chance(this.#network.faults.breakage)) {
       this.#isBreaking = true;
       this.#network.trace.mark("connection.broken");
-      // The sender is in the middle of something: it learns of it afterwards.
+      // The sender is busy; it notices afterwards.
       this.endpoint.clock.soon(() => this.#fail());
       return;
     }
     this.#carry(receive);
   }
 
-  /** As `send`, but this message keeps no order with the others and may wait up to `extraMs` longer. */
+  /** Like `send`, but unordered, and delayed by up to `extraMs`. */
   sendLoose(receive: () => void, extraMs: number): void {
     if (!this.#isOpen) return;
     const wait = this.#network.latencyMs() + this.#network.random.between(0, extraMs);
     this.peer.endpoint.clock.after(wait, () => this.peer.#arrive(receive));
   }
 
-  /** Ends the connection from this side; the peer learns of it when that arrives. */
+  /** Closes the connection from this side; the peer notices when the close arrives. */
   close(): void {
     if (!this.#isOpen) return;
     this.#shut();
     this.#carry(() => this.peer.#lose());
   }
 
-  /** This side is no more, and the peer is not told. */
+  /** This side disappears without notifying the peer. */
   drop(): void {
     this.#shut();
   }
 
-  /** Gives up on the peer once its keepalive has passed, if `isSilent` still holds then. */
+  /** Gives up on the peer once its keepalive has expired, if `isSilent` still holds. */
   suspect(isSilent: () => boolean): void {
     this.endpoint.clock.after(this.#keepaliveMs, () => {
       if (this.#isOpen && isSilent()) this.#fail();
     });
   }
 
-  /** Hands over what waited for the way to this side to open. */
+  /** Delivers what waited while the way to this side was cut. */
   flush(): void {
     if (this.#held.length === 0) return;
     this.endpoint.clock.after(this.#network.latencyMs(), () => {
@@ -273,7 +272,7 @@ export class ConnectionEnd {
     return this.#network.isCut(this.peer.endpoint.name, this.endpoint.name);
   }
 
-  /** This side finds the connection broken, and says so to the peer. */
+  /** This side finds the connection broken, and notifies the peer. */
   #fail(): void {
     if (!this.#isOpen) return;
     this.close();

@@ -1,9 +1,9 @@
-/** Chance from a seed. The same seed and the same path of forks give the same draws, on every machine. */
+/** Seeded randomness. The same seed and the same path of forks give the same draws, on every machine. */
 import type { Random } from "../ports.ts";
 
 const twoTo32 = 0x1_0000_0000;
 
-/** Blackman's and Vigna's xoshiro128**: a small state, and good enough in all its bits for drawing faults. */
+/** Blackman's and Vigna's xoshiro128**: a small state, and good enough in all bits for drawing faults. */
 export class SimRandom implements Random {
   readonly #path: string;
   readonly #forks = new Map<string, number>();
@@ -12,7 +12,7 @@ export class SimRandom implements Random {
   #c: number;
   #d: number;
 
-  /** `path` is the seed together with the names of the forks that led here. */
+  /** `path` is the seed with the names of the forks that led here. */
   constructor(path: string) {
     this.#path = path;
     const mix = mixer(path);
@@ -56,14 +56,14 @@ export class SimRandom implements Random {
     return bytes;
   }
 
-  /** Independent of what was drawn here. A second fork of one name is another stream than the first. */
+  /** Independent of the draws here. A second fork with the same name is a different stream. */
   fork(name: string): SimRandom {
     const count = this.#forks.get(name) ?? 0;
     this.#forks.set(name, count + 1);
     return new SimRandom(`${this.#path}/${name}${count === 0 ? "" : `#${count}`}`);
   }
 
-  /** True with this probability (0 to 1). Draws also when the answer is certain. */
+  /** True with this probability (0 to 1). Draws even if the answer is certain. */
   chance(probability: number): boolean {
     return this.next() < probability;
   }
@@ -73,10 +73,10 @@ export class SimRandom implements Random {
     return least + this.next() * (most - least);
   }
 
-  /** One of these, which must not be empty. */
+  /** One of the items, which must not be empty. */
   pick<Item>(items: readonly Item[]): Item {
     const item = items[this.below(items.length)];
-    if (item === undefined) throw new RangeError("nothing to pick from");
+    if (item === undefined) throw new RangeError("cannot pick from an empty list");
     return item;
   }
 }
@@ -85,7 +85,7 @@ function rotate(value: number, by: number): number {
   return (value << by) | (value >>> (32 - by));
 }
 
-/** Spreads a text over as many 32-bit words as are asked for: FNV-1a over the text, then splitmix-style finishing. */
+/** Derives any number of 32-bit words from a text: FNV-1a over the text, then splitmix-style finishing. */
 function mixer(text: string): () => number {
   let state = 0x811c_9dc5;
   for (let at = 0; at < text.length; at += 1) state = Math.imul(state ^ text.charCodeAt(at), 0x0100_0193);

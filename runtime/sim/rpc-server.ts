@@ -6,13 +6,13 @@ import type { Codec } from "../../proto/codec.ts";
 import { RpcError, Status, type CallContext, type Peer, type Sink } from "../rpc.ts";
 import type { ConnectionEnd, Endpoint } from "./network.ts";
 
-/** Who is served, and for how long: what `edges/grpc/` asks for each call, and while calls are open. */
+/** Admits callers, and limits how long: what `edges/grpc/` checks for each call, and while calls are open. */
 export interface SimGate {
-  /** The peer that the handler is given, or with which words the call is refused. */
+  /** The peer for the handler, or the reason for which the call is refused. */
   admit(peer: Peer, path: string): Peer | string;
-  /** Until the connection has ended it may be ended by `end`, and its calls with what `admit` says of each by then. */
+  /** Until `closed`, `end` may end the connection, and each of its calls with the reason that `admit` then gives. */
   opened(peer: Peer, end: () => void): { closed(): void };
-  /** A message of that method leaves for who is at the other end. */
+  /** Called when a message of that method is sent to the peer. */
   sends(peer: Peer, path: string): void;
 }
 
@@ -20,7 +20,7 @@ export interface Listener {
   readonly endpoint: Endpoint;
   readonly methods: ReadonlyMap<string, Served>;
   readonly peerOf: (identity: Peer["identity"], client: string) => Peer;
-  /** Null: everybody is served. */
+  /** Null admits everyone. */
   readonly gate: SimGate | null;
 }
 
@@ -56,7 +56,7 @@ export class ServedConnection {
     };
   }
 
-  /** Its caller is not what it was. */
+  /** The caller's identity or role has changed. */
   #revoke(): void {
     for (const call of this.#calls.values()) {
       const admitted = this.#listener.gate?.admit(this.#peer, call.path);
@@ -112,7 +112,7 @@ export class ServedConnection {
   }
 }
 
-/** What the server's half says to the client's. */
+/** Messages from the server's half to the client's. */
 export interface CallClient {
   message(bytes: Uint8Array): void;
   end(error: RpcError | null): void;
@@ -121,7 +121,7 @@ export interface CallClient {
 interface CallOptions {
   readonly path: string;
   readonly onOver: () => void;
-  /** Called for each message, before it leaves. */
+  /** Called for each message before it is sent. */
   readonly onSend: () => void;
 }
 
@@ -200,7 +200,7 @@ class ServedCall {
     this.#abort.abort();
   }
 
-  /** Ends at the caller with the error, and here as if the caller had gone. */
+  /** Ends the call with the error at the caller, and here as if the caller had disconnected. */
   revoke(error: RpcError): void {
     if (this.#isOver) return;
     this.#end.send(() => this.#client.end(error));
@@ -236,13 +236,13 @@ class ServedCall {
   }
 }
 
-/** The failures of handlers as callers see them. */
+/** Converts a handler's failure to what the caller sees. */
 function asRpcError(error: unknown): RpcError {
   if (error instanceof RpcError) return new RpcError(error.code, error.message);
   return new RpcError(Status.INTERNAL, error instanceof Error ? error.message : String(error));
 }
 
-/** What a client streams, for its handler to take. */
+/** Queues a client stream's messages for its handler. */
 class RequestQueue implements AsyncIterable<unknown> {
   readonly #waiting: unknown[] = [];
   #isDone = false;

@@ -1,9 +1,9 @@
 /**
- * Calls over the simulated network, as `edges/grpc/` makes them over HTTP/2: messages are really encoded and decoded, a
- * deadline is the caller's, and a connection that breaks ends its calls on both sides - at different times.
+ * Calls over the simulated network, like those of `edges/grpc/` over HTTP/2: messages are really encoded and decoded, the
+ * caller sets the deadline, and a broken connection ends its calls on both sides, at different times.
  *
- * C1: a call ends once at the caller: with its answer, with an error, or by being cancelled.
- * C2: nothing reaches a handler's sink or its caller after the connection ended on that side.
+ * C1: a call ends once at the caller: with its answer, with an error, or by cancellation.
+ * C2: after the connection has ended on a side, nothing reaches that side's sink or caller.
  */
 import type { MethodDescriptor } from "../../proto/codec.ts";
 import { RpcError, Status, type Peer, type ReceivingCall, type RpcChannel, type SendingCall } from "../rpc.ts";
@@ -18,19 +18,19 @@ import {
 } from "./rpc-server.ts";
 
 const keepalive: Keepalive = { leastMs: 3_000, mostMs: 12_000 };
-/** How long a refused or unanswered connection takes to fail. */
+/** How long a refused or unanswered connection takes to fail, in milliseconds. */
 const connectMsMax = 5_000;
 
-/** What a certificate would say; null for a caller without one. `notAfterMs`: its end; absent: it has none. */
+/** The contents of a certificate; null for a caller without one. `notAfterMs`: its expiry; absent: it never expires. */
 export type SimIdentity = (NonNullable<Peer["identity"]> & { readonly notAfterMs?: number }) | null;
 
-/** A service's table and its handlers. The compiler has checked that they fit where both were made. */
+/** A service's table and its handlers, which the compiler has checked against each other. */
 export interface SimService {
   readonly service: { readonly name: string; readonly methods: object };
   readonly handlers: object;
 }
 
-/** The addresses of one simulation, and who listens there. */
+/** The addresses of one simulation and their listeners. */
 export class SimRpcNetwork {
   readonly network: SimNetwork;
   readonly #listeners = new Map<string, Listener>();
@@ -46,7 +46,7 @@ export class SimRpcNetwork {
     };
   }
 
-  /** Who listens there now; null also when that process is dead. */
+  /** The listener at an address; null also if its process is dead. */
   at(address: string): Listener | null {
     const listener = this.#listeners.get(address);
     return listener?.endpoint.clock.alive === true ? listener : null;
@@ -63,7 +63,10 @@ export class SimRpc {
     this.#endpoint = endpoint;
   }
 
-  /** Serves until the result is called or the process ends. `peerOf` says who a client is to the handlers, `gate` whom they serve. */
+  /**
+   * Serves until the returned function is called or the process ends. `peerOf` identifies a client to the handlers; `gate`
+   * admits calls.
+   */
   serve(
     address: string,
     services: readonly SimService[],
@@ -80,12 +83,12 @@ export class SimRpc {
     return this.#rpc.listen(address, { endpoint: this.#endpoint, methods, peerOf, gate });
   }
 
-  /** Returns at once; calls wait for the connection, or fail with UNAVAILABLE when there is none to be had. */
+  /** Returns immediately; calls wait for the connection, or fail with UNAVAILABLE if there is none. */
   dial(address: string, identity: SimIdentity): RpcChannel {
     return new SimChannel(this.#rpc, this.#endpoint, address, identity);
   }
 
-  /** As `dial`, but resolves only once the peer has answered; rejects with UNAVAILABLE when it does not in a few seconds. */
+  /** Like `dial`, but resolves once the peer has answered; rejects with UNAVAILABLE if it does not within a few seconds. */
   async connect(address: string, identity: SimIdentity): Promise<RpcChannel> {
     const channel = new SimChannel(this.#rpc, this.#endpoint, address, identity);
     await channel.answered;
@@ -104,7 +107,7 @@ interface OpenCall {
 
 /** The client's half of one connection. */
 class SimChannel implements RpcChannel {
-  /** Resolves when the peer has answered for the first time; rejects when it never will. */
+  /** Resolves at the peer's first answer; rejects if it can never come. */
   readonly answered: Promise<void>;
   readonly #fail: (error: RpcError) => void;
   readonly #endpoint: Endpoint;
@@ -124,7 +127,7 @@ class SimChannel implements RpcChannel {
     this.#fail = answered.reject;
     const listener = rpc.at(address);
     if (listener === null) {
-      // Refused, after the way there and back.
+      // Refused, after one round trip.
       endpoint.clock.after(2 * network.latencyMs(), () => this.#break());
       return;
     }
@@ -132,7 +135,7 @@ class SimChannel implements RpcChannel {
     this.#end = ends.client;
     ends.client.onBroken = () => this.#break();
     this.#served = new ServedConnection(ends.server, listener, listener.peerOf(identity, endpoint.name));
-    // Data may go at once, but an unanswered handshake fails sooner than a keepalive would.
+    // Data may be sent immediately, but an unanswered handshake fails sooner than a keepalive.
     let isAnswered = false;
     ends.client.send(() =>
       ends.server.send(() => {
@@ -179,7 +182,7 @@ class SimChannel implements RpcChannel {
     request: Request,
     receiver: { onMessage(message: Response): void; onEnd(error: RpcError | null): void },
   ): ReceivingCall {
-    // What comes while the receiver does not read waits here; the simulated network has no windows.
+    // Messages for a receiver that does not read wait here; the simulated network has no flow-control windows.
     let held: (() => void)[] | null = null;
     let isCancelled = false;
     const tell = (act: () => void): void => {
@@ -255,15 +258,15 @@ class SimChannel implements RpcChannel {
     this.#closedListeners.add(listener);
   }
 
-  /** The call's number; null when it has already ended because there is no connection. */
+  /** The call's number; null if it has already ended for lack of a connection. */
   #open(
     method: { readonly path: string },
     options: { timeoutMs?: number; traceparent?: string },
     call: OpenCall,
   ): number | null {
     if (this.#isOver) {
-      // Not before the caller has returned.
-      this.#endpoint.clock.soon(() => call.onEnd(new RpcError(Status.UNAVAILABLE, "the connection has ended")));
+      // Only after the caller has returned.
+      this.#endpoint.clock.soon(() => call.onEnd(new RpcError(Status.UNAVAILABLE, "the connection is closed")));
       return null;
     }
     const id = this.#nextCall++;
@@ -282,7 +285,7 @@ class SimChannel implements RpcChannel {
     if (id !== null) this.#end?.send(() => served?.message(id, bytes));
   }
 
-  /** Ends a call from this side; with an error, its caller is told. */
+  /** Ends a call from this side; an error is reported to its caller. */
   #cancel(id: number | null, error: RpcError | null): void {
     if (id === null || !this.#calls.has(id)) return;
     const served = this.#served;

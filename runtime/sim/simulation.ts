@@ -1,9 +1,9 @@
 /**
- * One simulated world: its time, chance, trace, network and NATS, and the processes in it. A process is a name with a
- * body (`boot`) that is run with fresh ports each time it starts; what survives between is its disk.
+ * One simulated world: its time, randomness, trace, network and NATS, and its processes. A process is a name with a body
+ * (`boot`) that runs with fresh ports at each start; only its disk survives in between.
  *
- * P1: after `crash` nothing of that life of the process runs: no timer, no message, no answer.
- * P2: two lives of a process share no random stream, so they never make the same id.
+ * P1: after `crash`, nothing of that run of the process continues: no timer, no message, no answer.
+ * P2: no two runs of a process share a random stream, so they never create the same id.
  */
 import type { Blobs, Bus, LeaseBucket, Log, Telemetry } from "../ports.ts";
 import { SimClock, type ProcessClock } from "./clock.ts";
@@ -19,11 +19,11 @@ import { SimTrace } from "./trace.ts";
 
 export interface SimulationOptions {
   readonly seed: number | string;
-  /** Keeps the lines of the trace, and writes more of them. */
+  /** Keeps the lines of the trace, and writes more detail. */
   readonly keepTrace?: boolean;
 }
 
-/** What one life of a process stands on. */
+/** The ports of one run of a process. */
 export interface SimPorts {
   readonly name: string;
   readonly clock: ProcessClock;
@@ -31,19 +31,19 @@ export interface SimPorts {
   readonly telemetry: SimTelemetry & Telemetry;
   readonly disk: SimDisk;
   readonly rpc: SimRpc;
-  /** Connected on first use: an agent has none. */
+  /** Connected on first use; agents have none. */
   readonly bus: Bus;
   readonly log: Log;
   readonly blobs: Blobs;
   leases(bucket: string, ttlMs: number): LeaseBucket;
-  /** Ends this life as a broken invariant would: for `Host`'s `onCrash`. */
+  /** Ends this run as a broken invariant would; for `Host`'s `onCrash`. */
   fail(reason: string, error: unknown): void;
 }
 
 export interface SimProcessOptions {
   readonly skewMs?: number;
   readonly driftPpm?: number;
-  /** Called when the process ended itself. Without it, that ends the simulation with an error. */
+  /** Called when the process ended itself. Without it, the simulation fails with an error. */
   readonly onFail?: (reason: string, error: unknown) => void;
 }
 
@@ -64,7 +64,7 @@ export class Simulation {
     this.rpc = new SimRpcNetwork(this.network);
   }
 
-  /** Adds a process; it runs from `start` on. */
+  /** Adds a process; it runs after `start`. */
   process(name: string, boot: (ports: SimPorts) => void, options: SimProcessOptions = {}): SimProcess {
     const process = new SimProcess(this, name, boot, options);
     this.#processes.set(name, process);
@@ -75,7 +75,7 @@ export class Simulation {
     return this.#processes.values();
   }
 
-  /** The ports of a process that only a test's own code runs in. */
+  /** The ports of a process that only runs a test's own code. */
   ports(name: string, options: SimProcessOptions = {}): SimPorts {
     let ports: SimPorts | null = null;
     this.process(name, (made) => (ports = made), options).start();
@@ -91,7 +91,7 @@ export class SimProcess {
   readonly #options: SimProcessOptions;
   #endpoint: Endpoint | null = null;
   #lives = 0;
-  /** By how much its machine's wall clock was set since the beginning. */
+  /** Total adjustment of its machine's wall clock. */
   #jumpedMs = 0;
   #goneAt: number | null = null;
 
@@ -111,17 +111,17 @@ export class SimProcess {
     return this.#endpoint?.clock.isPaused === true;
   }
 
-  /** Since when its machine has been gone for good, in milliseconds of virtual time; null: it is not. */
+  /** When its machine was permanently removed, in milliseconds of virtual time; null if it was not. */
   get goneAt(): number | null {
     return this.#goneAt;
   }
 
-  /** How often it was started. */
+  /** Number of starts. */
   get lives(): number {
     return this.#lives;
   }
 
-  /** Does nothing while it runs, and when its machine is gone. */
+  /** Does nothing while it runs, or if its machine is permanently gone. */
   start(): void {
     if (this.#endpoint !== null || this.#goneAt !== null) return;
     this.#lives += 1;
@@ -140,8 +140,8 @@ export class SimProcess {
   }
 
   /**
-   * kill -9; with `losePower`, of the whole machine: what its disk had not synced is gone too. `isSilent`: the machine goes
-   * without a last packet, and its peers find out by their keepalives.
+   * kill -9; with `losePower`, of the whole machine, which loses what its disk had not synced. `isSilent`: the machine sends no
+   * last packet, and its peers notice by their keepalives.
    */
   crash(options: { readonly losePower?: boolean; readonly isSilent?: boolean } = {}): void {
     const endpoint = this.#endpoint;
@@ -154,7 +154,7 @@ export class SimProcess {
     if (options.losePower === true) this.disk.loseUnsynced();
   }
 
-  /** Its machine freezes for good, while something before it keeps its connections open: it never runs again, and nobody is told. */
+  /** Its machine freezes permanently while its connections stay open: the process never runs again, and no peer is notified. */
   freeze(): void {
     const endpoint = this.#endpoint;
     if (endpoint === null) return;
@@ -164,7 +164,7 @@ export class SimProcess {
     this.#goneAt ??= this.#simulation.clock.elapsed;
   }
 
-  /** Its machine breaks and is thrown away: it never starts again. */
+  /** Its machine is destroyed: the process never starts again. */
   discard(): void {
     this.crash({ losePower: true });
     this.#goneAt ??= this.#simulation.clock.elapsed;
@@ -175,7 +175,7 @@ export class SimProcess {
     this.start();
   }
 
-  /** SIGSTOP, and SIGCONT after `ms` of true time: it returns believing what it believed. */
+  /** SIGSTOP, and SIGCONT after `ms` of true time: it resumes with its old state. */
   pause(ms: number): void {
     const endpoint = this.#endpoint;
     if (endpoint === null || endpoint.clock.isPaused) return;
@@ -194,20 +194,20 @@ export class SimProcess {
     );
   }
 
-  /** Its machine is starved: each callback takes it `costMs`, in this life, until it is told another; 0: no time at all. */
+  /** Its machine is starved: each callback takes `costMs` in this run, until the next call; 0 turns this off. */
   slow(costMs: number): void {
     this.#simulation.trace.write(this.name, `slow ${costMs}ms`);
     this.#endpoint?.clock.slow(costMs);
   }
 
-  /** The wall clock of its machine is set: by `ms` forward, or back when negative. Outlives the process. */
+  /** Sets the wall clock of its machine forward by `ms` (back if negative). Survives the process. */
   jumpClock(ms: number): void {
     this.#simulation.trace.write(this.name, `clock jumps ${ms}ms`);
     this.#jumpedMs += ms;
     this.#endpoint?.clock.jump(ms);
   }
 
-  /** Its machine's wall clock is what it was before all jumps. */
+  /** Undoes all jumps of its machine's wall clock. */
   setClockRight(): void {
     if (this.#jumpedMs !== 0) this.jumpClock(-this.#jumpedMs);
   }

@@ -1,6 +1,6 @@
 /**
- * A process's telemetry in a simulation: spans and log lines become lines of the trace, whose ids come from a random
- * stream of their own, so that whether they are recorded changes nothing that happens. Metrics are kept as numbers.
+ * A process's telemetry in a simulation: spans and log lines become lines of the trace. Their ids come from a separate random
+ * stream, so that recording them does not affect what happens. Metrics are kept as numbers.
  */
 import {
   context as contextApi,
@@ -19,7 +19,7 @@ import type { SimRandom } from "./random.ts";
 import type { SimTrace } from "./trace.ts";
 
 export interface SimTelemetry extends Telemetry {
-  /** What the metric stands at: the sum of a counter, the last value of a gauge, the number of a histogram's observations. */
+  /** The metric's value: the sum of a counter, the last value of a gauge, the number of a histogram's observations. */
   reading(name: string, labels?: Headers): number;
 }
 
@@ -34,7 +34,7 @@ export interface SimTelemetryOptions {
 export function createSimTelemetry({ who, clock, random, trace: lines }: SimTelemetryOptions): SimTelemetry {
   const readings = new Map<string, number>();
   const log = (level: string) => (fields: object, message: string) => {
-    // Texts are constant, what varies is in the fields: so they name branches.
+    // Messages are constant and variable parts are in the fields, so messages identify branches.
     if (level !== "debug") lines.mark(`${level}: ${message}`);
     if (lines.isKept) lines.write(who, `log.${level} ${message} ${describe(fields)}`);
   };
@@ -63,7 +63,7 @@ function key(name: string, labels: Headers | undefined): string {
   return labels === undefined ? name : `${name}${JSON.stringify(labels)}`;
 }
 
-/** Fields as one line of JSON; errors by name and message, for their stacks hold file paths. */
+/** Fields as one line of JSON; errors by name and message, since their stacks contain file paths. */
 function describe(fields: object): string {
   return JSON.stringify(fields, (_key, value: unknown) => {
     if (value instanceof Error) return `${value.name}: ${value.message}`;

@@ -1,6 +1,6 @@
 /**
- * What a simulation did, as lines of text: two runs of one seed must give the same lines. The hash over all lines is
- * always kept; the lines themselves only where somebody will read them, for they cost memory.
+ * What a simulation did, as lines of text: two runs of one seed must give the same lines. The hash of all lines is always kept;
+ * the lines themselves only on request, because they use memory.
  */
 import { createHash } from "node:crypto";
 import { SimClock } from "./clock.ts";
@@ -13,13 +13,13 @@ export class SimTrace {
   #count = 0;
   #digest: string | null = null;
 
-  /** Without a clock, all lines say 0: for tests that look at something else. */
+  /** Without a clock, all lines say 0: for tests that examine something else. */
   constructor(clock: SimClock = new SimClock(), options: { readonly keepLines: boolean } = { keepLines: false }) {
     this.#clock = clock;
     this.#lines = options.keepLines ? [] : null;
   }
 
-  /** True when lines are kept: then detail that only readers need is worth writing. */
+  /** True if lines are kept, so that detail for readers is worth writing. */
   get isKept(): boolean {
     return this.#lines !== null;
   }
@@ -31,7 +31,7 @@ export class SimTrace {
     this.#lines?.push(line);
   }
 
-  /** Notes that a rare branch was reached. */
+  /** Records that a rare branch was reached. */
   mark(name: string): void {
     this.#marks.set(name, (this.#marks.get(name) ?? 0) + 1);
   }
@@ -44,13 +44,13 @@ export class SimTrace {
     return this.#count;
   }
 
-  /** Hexadecimal SHA-256 over all lines; nothing may be written afterwards. */
+  /** Hexadecimal SHA-256 of all lines; nothing may be written afterwards. */
   digest(): string {
     this.#digest ??= this.#hash.digest("hex");
     return this.#digest;
   }
 
-  /** Empty where lines are not kept. */
+  /** Empty if lines are not kept. */
   text(): string {
     return this.#lines === null || this.#lines.length === 0 ? "" : `${this.#lines.join("\n")}\n`;
   }

@@ -1,7 +1,7 @@
-/** Who is told, in simulations, what really passes on the sealed bus: an oracle beside it, which opens nothing itself. */
+/** Observes, in simulations, what really passes on the sealed bus: an oracle that opens nothing itself. */
 
 export interface BusPassage {
-  /** Of the sender; of an answer, the asker's. */
+  /** The sender's life; for an answer, the asker's. */
   readonly life: string;
   readonly number: number;
   readonly subject: string;
@@ -11,10 +11,10 @@ export interface BusPassage {
 export interface BusObserver {
   /** This life sends it. */
   sent(passage: BusPassage): void;
-  /** This life's handlers are about to be handed it. */
+  /** Called just before this life's handlers receive it. */
   heard(by: string, passage: BusPassage): void;
   /** A handler answers that question. */
   replied(passage: BusPassage, answer: Uint8Array): void;
-  /** Whoever asked that question takes this for its answer. */
+  /** The asker of that question accepts this as its answer. */
   resolved(passage: BusPassage, answer: Uint8Array): void;
 }

@@ -1,17 +1,18 @@
 /**
- * Whether a snapshot is of this log. A log that lost its tail grows past the lost records with others under the same numbers;
- * a snapshot of the lost ones then looks as if the log continued it.
+ * Whether a snapshot belongs to this log. A log that lost its tail grows past the lost records with others under the same
+ * sequences; a snapshot of the lost records then looks as if the log continued it.
  */
 import type { Clock, Log } from "../ports.ts";
 import { decodeRecord, equalBytes } from "./record.ts";
 import { snapshotChecksum } from "./snapshot.ts";
 
-/** How long the log may take to hand over one record, in milliseconds. */
+/** How long the log may take to deliver one record, in milliseconds. */
 const recordTimeoutMs = 2_000;
 
 /**
- * Compares the last record that the snapshot holds with the log's, or what the next one names as its predecessor. True also
- * where the log has neither, or what stands there is no record. Throws SnapshotError for bytes that are no snapshot; rejects when the log does not answer.
+ * Compares the last record in the snapshot with the log's, or with the predecessor that the next one names. True also if the
+ * log has neither, or has something else than a record there. Throws SnapshotError for bytes that are not a snapshot; rejects
+ * if the log does not answer.
  */
 export async function isOfLog(
   log: Log,
@@ -28,7 +29,7 @@ export async function isOfLog(
   return equalBytes(at === sequence ? outcome.record.checksum : outcome.record.transaction.previous, checksum);
 }
 
-/** The record as it stands at that place. Rejects when the log does not hand it over. */
+/** The record at that sequence. Rejects if the log does not deliver it. */
 export function recordAt(log: Log, clock: Clock, sequence: number): Promise<Uint8Array> {
   return new Promise((resolve, reject) => {
     const end = (settle: () => void): void => {
@@ -37,7 +38,7 @@ export function recordAt(log: Log, clock: Clock, sequence: number): Promise<Uint
       settle();
     };
     const timer = clock.setTimeout(
-      () => end(() => reject(new Error("the log does not hand over a record"))),
+      () => end(() => reject(new Error("the log does not deliver a record"))),
       recordTimeoutMs,
     );
     const reading = log.read(sequence, {

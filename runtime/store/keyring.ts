@@ -1,35 +1,35 @@
 /**
- * The data keys that this manager holds, and which of them records are written under. Nothing is kept in NATS: the keys are
- * in the key file (vault.ts), which is written before a key is used.
+ * The data keys of this manager, and which of them seals new records. Nothing is kept in NATS: the keys are in the key file
+ * (vault.ts), which is written before a key is used.
  *
  * Y1: nothing is sealed under a key that is not safe on this manager's disk.
- * Y2: a key that was held once is held for good, so that whatever is still in the log can be read.
- * Y3: from the first data key on nothing unsealed is taken from the log: `plainThrough` is where that begins.
+ * Y2: a key is never deleted, so that everything still in the log can be read.
+ * Y3: from the first data key on, unsealed records are rejected: `plainThrough` is the last unsealed one.
  */
 import { DataKey, HeldKey } from "../../proto/gen/messages.ts";
 import type { Random, Subscription } from "../ports.ts";
 import { sealKeyBytes } from "./seal.ts";
 
-/** What the keyring stands on: saved when `update` returns, or it throws. */
+/** The keyring's persistence: saved when `update` returns; it throws otherwise. */
 export interface KeyStore {
   readonly dataKeys: readonly DataKey[];
   readonly plainThrough: number;
   update(change: { readonly dataKeys: readonly DataKey[]; readonly plainThrough: number }): void;
 }
 
-/** Bytes of a key's id before it is written in hex: enough that two managers never make one id. */
+/** Bytes of a key's id before hex encoding: enough that two managers never generate the same id. */
 const idBytes = 8;
 
 export class Keyring {
   readonly #store: KeyStore;
   readonly #random: Random;
   readonly #onChange = new Set<() => void>();
-  /** Ids that something could not be read for want of. */
+  /** Ids of keys for lack of which something could not be read. */
   readonly #lacking = new Set<string>();
-  /** Those of them that a record waits for. */
+  /** Those among them that a record waits for. */
   readonly #unread = new Set<string>();
   #currentId = "";
-  /** The last record of the log that was met, whoever read it. */
+  /** The last record of the log met by any reader. */
   #metThrough = 0;
 
   constructor(store: KeyStore, random: Random) {
@@ -41,7 +41,7 @@ export class Keyring {
     return this.#store.dataKeys;
   }
 
-  /** As other managers are told. */
+  /** As reported to other managers. */
   get held(): readonly HeldKey[] {
     return this.keys.map(({ id, generation }) => HeldKey.create({ id, generation }));
   }
@@ -50,7 +50,7 @@ export class Keyring {
     return [...this.#lacking];
   }
 
-  /** Ids of keys without which the log is read no further. */
+  /** Ids of the keys without which the log cannot be read further. */
   get unread(): readonly string[] {
     return [...this.#unread];
   }
@@ -63,22 +63,22 @@ export class Keyring {
     return this.keys.find((key) => key.id === id);
   }
 
-  /** What records are written under: the key of the last record, or the newest until one was read. Null while there is none. */
+  /** The key that seals records: that of the last record, or the newest until one was read. Null while there is none. */
   get current(): DataKey | null {
     return this.find(this.#currentId) ?? newest(this.keys);
   }
 
-  /** The key to append under after the record of that sequence; the cluster's first is made here. Throws what saving it throws. */
+  /** The key for appending after that sequence; creates the cluster's first key. Throws the errors of saving it. */
   forAppend(last: number): DataKey {
     return this.current ?? this.#add(this.#fresh(""), last);
   }
 
-  /** Makes and saves a further key, under which nothing is written yet. Throws what saving it throws. */
+  /** Creates and saves another key, which does not seal anything yet. Throws the errors of saving it. */
   make(lock: string): DataKey {
     return this.#add(this.#fresh(lock), this.#store.plainThrough);
   }
 
-  /** Takes what another manager holds. Throws what saving it throws. */
+  /** Adds another manager's keys. Throws the errors of saving them. */
   take(keys: readonly DataKey[], plainThrough: number): void {
     const fresh = keys.filter(({ id, key }) => id !== "" && key.length === sealKeyBytes && this.find(id) === undefined);
     const through = Math.max(this.#store.plainThrough, plainThrough);
@@ -88,14 +88,14 @@ export class Keyring {
     this.#changed();
   }
 
-  /** Records after `last` are written under it, until another one is met there: an append may be under way. */
+  /** Seals records after `last` with this key, until the log has another one there: an append may be in progress. */
   use(id: string, last: number): void {
     if (this.find(id) === undefined) return;
     this.#currentId = id;
     this.#metThrough = Math.max(this.#metThrough, last);
   }
 
-  /** The log has a record of that sequence under that key. Those who look back meet old ones, which tell nothing. */
+  /** The log has a record of that sequence under that key. Readers of the past meet old ones, which are ignored. */
   met(sequence: number, id: string): void {
     if (sequence <= this.#metThrough) return;
     this.#metThrough = sequence;
@@ -104,7 +104,7 @@ export class Keyring {
     this.#changed();
   }
 
-  /** Something cannot be read without it: a record, or a snapshot, beside which there may be others. */
+  /** Something cannot be read without this key: a record, or a snapshot, which may not be the only one. */
   lack(id: string, what: "record" | "snapshot"): void {
     if (what === "record" && this.find(id) === undefined) this.#unread.add(id);
     if (this.find(id) !== undefined || this.#lacking.has(id)) return;
@@ -112,13 +112,13 @@ export class Keyring {
     this.#changed();
   }
 
-  /** What was to be read with it is looked at again: it may have been named by mistake. */
+  /** The key is no longer reported missing until another read needs it: it may have been named by mistake. */
   lackNoMore(id: string): void {
     this.#lacking.delete(id);
     this.#unread.delete(id);
   }
 
-  /** Called after keys came, when one is found to be lacking, and when the log turns out to be under another one. */
+  /** Called after keys arrive, when one is found missing, and when the log turns out to use another one. */
   onChange(listener: () => void): Subscription {
     this.#onChange.add(listener);
     return { unsubscribe: () => this.#onChange.delete(listener) };
@@ -142,7 +142,7 @@ export class Keyring {
   }
 }
 
-/** The key of the highest generation; of two made at once the one with the smaller id, so that all agree. */
+/** The key of the highest generation; of two created at once, the one with the smaller id, so that all managers agree. */
 export function newest<Key extends { readonly id: string; readonly generation: number }>(
   keys: readonly Key[],
 ): Key | null {

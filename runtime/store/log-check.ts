@@ -1,10 +1,10 @@
 /**
- * What of a log and its snapshots can be used, and how it is mended: for a log that managers refuse. Nobody else may write to it
+ * Checks how much of a log and its snapshots is usable, and repairs a log that managers reject. Nobody else may write to it
  * meanwhile.
  *
  * C1: checking changes nothing.
- * C2: mending keeps the state as of the last record that can be reached from a snapshot or from the log's beginning, and takes
- *     no number twice: the state becomes a snapshot at the log's end, and what the log holds is dropped.
+ * C2: a repair keeps the state as of the last record that can be reached from a snapshot or from the log's beginning, and
+ *     reuses no sequence: the state becomes a snapshot at the log's end, and the log's contents are dropped.
  * C3: nothing is dropped before its copy is complete and the snapshot is stored.
  */
 import type { Blobs, Clock, Log } from "../ports.ts";
@@ -14,11 +14,11 @@ import { Replica } from "./replica.ts";
 import { FutureSnapshot, SnapshotError } from "./snapshot.ts";
 import { listSnapshots, snapshotName } from "./snapshots.ts";
 
-/** How long the log may take to tell its bounds, and how long it may hand over nothing, in milliseconds. */
+/** How long the log may take to report its bounds, and how long it may deliver nothing, in milliseconds. */
 const boundsTimeoutMs = 5_000;
 const silentMs = 10_000;
 const boundsAttemptsMax = 6;
-/** Bytes that stand for a message that is no record. */
+/** Stands for a message that is not a record. */
 const noRecord = new Uint8Array(0);
 
 export interface LogFinding {
@@ -31,20 +31,20 @@ export interface LogReport {
   readonly last: number;
   /** Messages that something else published. */
   readonly foreign: readonly number[];
-  /** Where the log cannot be followed any further from the best beginning; null when it can to its end. */
+  /** Where the log can no longer be followed from the best starting point; null if it can to its end. */
   readonly broken: LogFinding | null;
-  /** Snapshots that cannot be used, newest first. */
+  /** Unusable snapshots, newest first. */
   readonly badSnapshots: readonly LogFinding[];
-  /** The state that can be had: as of record `reached`, from the snapshot at `base` (0: from the first record). */
+  /** The recoverable state: as of record `reached`, from the snapshot at `base` (0: from the first record). */
   readonly base: number;
   readonly reached: number;
-  /** It needs a later version of Muster, and nothing else. */
+  /** The only problem is that it needs a later version of Muster. */
   readonly isFuture: boolean;
 }
 
 export interface CheckedLog {
   readonly report: LogReport;
-  /** The state at `report.reached`; null when there is none. */
+  /** The state at `report.reached`; null if there is none. */
   readonly replica: Replica | null;
 }
 
@@ -54,7 +54,7 @@ interface Parts {
   readonly clock: Clock;
 }
 
-/** Rejects when NATS does not answer, and with LogSilent when it hands over nothing for a while. */
+/** Rejects if NATS does not answer, and with LogSilent if it delivers nothing for a while. */
 export async function checkLog(parts: Parts): Promise<CheckedLog> {
   const { blobs } = parts;
   const { first, last } = await boundsOf(parts);
@@ -65,7 +65,7 @@ export async function checkLog(parts: Parts): Promise<CheckedLog> {
     const bytes = await blobs.get(snapshotName(sequence));
     const replica = new Replica();
     try {
-      if (bytes === null) throw new SnapshotError("it is not there as a whole");
+      if (bytes === null) throw new SnapshotError("it is incomplete");
       if (sequence > last) throw new SnapshotError(`the log ends at ${last}`);
       replica.load(bytes);
       if (sequence >= first - 1) bases.push(replica);
@@ -75,7 +75,7 @@ export async function checkLog(parts: Parts): Promise<CheckedLog> {
       badSnapshots.push({ sequence, what: error.message });
     }
   }
-  // The oldest first: of two that lead as far, the one that finds more of what is wrong on its way.
+  // The oldest first: of two that reach equally far, the older finds more of the problems on its way.
   if (first === 1) bases.push(new Replica());
   bases.reverse();
   let best: { readonly followed: Followed; readonly base: number } | null = null;
@@ -86,10 +86,10 @@ export async function checkLog(parts: Parts): Promise<CheckedLog> {
     broken ??= followed.broken;
     if (followed.broken !== null) isFuture ||= followed.isFuture;
     if (best === null || replica.recordSequence > best.followed.replica.recordSequence) best = { followed, base };
-    // A later beginning finds nothing that this one has not.
+    // A later starting point cannot find more than this one.
     if (followed.broken === null) break;
   }
-  if (best === null && last >= first) broken = { sequence: first, what: "no snapshot that can be used reaches it" };
+  if (best === null && last >= first) broken = { sequence: first, what: "no usable snapshot reaches it" };
   const report: LogReport = {
     first,
     last,
@@ -103,7 +103,7 @@ export async function checkLog(parts: Parts): Promise<CheckedLog> {
   return { report, replica: best?.followed.replica ?? null };
 }
 
-/** C2, C3. `keep`: writes a copy of each message as NATS has it, and resolves when the copy is complete and on the disk. */
+/** C2, C3. `keep`: writes a copy of each message as NATS has it, and resolves when the copy is complete and on disk. */
 export async function repairLog(
   { blobs, log }: Parts,
   { replica, report }: CheckedLog,
@@ -111,20 +111,20 @@ export async function repairLog(
 ): Promise<void> {
   if (replica === null) throw new Error("there is no state to keep");
   await keep();
-  // S6: what cannot be used counts as messages of others.
+  // S6: unusable messages count as messages of others.
   while (replica.version < report.last) replica.apply(replica.version + 1, noRecord);
   for (const { sequence } of report.badSnapshots) await blobs.remove(snapshotName(sequence));
   await blobs.put(snapshotName(report.last), replica.snapshot());
   await log.purgeBefore(report.last + 1);
 }
 
-/** The log hands over nothing more, as where a data key is lacking. */
+/** The log delivers nothing more, for example for lack of a data key. */
 export class LogSilent extends Error {
   override readonly name = "LogSilent";
-  /** Of the record that does not come. */
+  /** Sequence of the record that does not arrive. */
   readonly sequence: number;
   constructor(sequence: number) {
-    super(`the log does not hand over record ${sequence}`);
+    super(`the log does not deliver record ${sequence}`);
     this.sequence = sequence;
   }
 }
@@ -133,7 +133,7 @@ export class LogSilent extends Error {
 export class LogHole extends LogBreak {
   override readonly name = "LogHole";
   constructor(sequence: number, kept: number) {
-    super(sequence, `NATS has lost it; the next that it has is ${kept}`);
+    super(sequence, `NATS has lost it; the next record there is ${kept}`);
   }
 }
 
@@ -144,7 +144,7 @@ interface Followed {
   readonly isFuture: boolean;
 }
 
-/** Applies what follows the replica, as far as that goes. */
+/** Applies the records after the replica's version, as far as possible. */
 async function follow(parts: Parts, replica: Replica, last: number): Promise<Followed> {
   const foreign: number[] = [];
   let broken: LogFinding | null = null;
@@ -172,12 +172,12 @@ async function boundsOf({ clock, log }: Parts): Promise<{ readonly first: number
     if (bounds !== null) return bounds;
     await sleep(clock, 1_000);
   }
-  throw new Error("NATS does not tell what the log holds");
+  throw new Error("NATS does not report what the log contains");
 }
 
 /**
- * Hands over the messages from `from` to `to`, until `take` says false. Rejects with LogSilent when nothing comes for a while, and with LogHole
- * where NATS has lost some, unless those are passed over.
+ * Delivers the messages from `from` to `to`, until `take` returns false. Rejects with LogSilent if nothing arrives for a while,
+ * and with LogHole if NATS has lost some, unless those are skipped.
  */
 export function readAll(
   { clock, log }: Pick<Parts, "clock" | "log">,
@@ -194,7 +194,7 @@ export function readAll(
       if (isOver) return;
       isOver = true;
       clock.clearTimeout(timer);
-      // `read` may hand over before it has returned.
+      // `read` may deliver before it returns.
       clock.soon(() => reading.unsubscribe());
       settle();
     };

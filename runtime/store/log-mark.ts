@@ -1,11 +1,11 @@
 /**
- * A manager's high-water mark: the last record of the log that it has seen, on its own disk. A log that ends before it, or
- * holds another record in its place, has lost what this manager may have acknowledged.
+ * A manager's high-water mark: the last record of the log that it has seen, on its own disk. A log that ends before it, or has
+ * a different record in its place, has lost what this manager may have acknowledged.
  *
- * K1: what this manager acknowledges to a caller is at or below the mark on the disk before the caller is answered
- *     (`holds`), unless the disk does not take it, which is reported.
+ * K1: the mark on disk covers what this manager acknowledges to a caller before the caller is answered (`holds`), unless the
+ *     disk rejects it, which is reported.
  * K2: otherwise the mark follows the log within `idleMs`: appending and applying never wait for it.
- * K3: the mark on the disk never goes back, unless the loss was accepted.
+ * K3: the mark on disk never goes back, unless the loss was accepted.
  */
 import { LogMark, Trouble_Kind, type Timestamp } from "../../proto/gen/messages.ts";
 import { timeMs, timestampOf } from "../../proto/time.ts";
@@ -17,25 +17,27 @@ import { decodeRecord, equalBytes } from "./record.ts";
 import type { Replica } from "./replica.ts";
 import { sleep } from "./wait.ts";
 
-/** How far the mark of a manager that acknowledges nothing may be behind, in milliseconds. */
+/** How far the mark of a manager that acknowledges nothing may lag behind, in milliseconds. */
 const idleMs = 1_000;
-/** Between two tries to ask the log, in milliseconds. */
+/** Delay between two requests to the log, in milliseconds. */
 const retryMs = 250;
-/** How long the log may take to tell its bounds, in milliseconds. */
+/** How long the log may take to report its bounds, in milliseconds. */
 const boundsTimeoutMs = 2_000;
-/** How long the log must answer that it ends before the mark, in milliseconds: a stream's new leader may still be applying
- *  what it has. */
+/**
+ * How long the log must keep answering that it ends before the mark, in milliseconds: a stream's new leader may still be
+ * applying its entries.
+ */
 const shortMsMax = 10_000;
 
 /** The disk's part. */
 export interface LogMarkDisk {
-  /** Null where none was written yet, or what is there is damaged. */
+  /** Null if none was written yet, or if it is damaged. */
   read(): Uint8Array | null;
-  /** Resolves when the bytes survive a power failure; rejects with the old ones still there. One call at a time. */
+  /** Resolves when the bytes survive a power failure; rejects with the old ones unchanged. One call at a time. */
   write(data: Uint8Array): Promise<void>;
 }
 
-/** Null for none. */
+/** Null if there is none. */
 export function readMark(disk: LogMarkDisk): LogMark | null {
   const bytes = disk.read();
   if (bytes === null) return null;
@@ -54,12 +56,12 @@ export interface MarkKeeperParts {
 export class MarkKeeper {
   readonly #parts: MarkKeeperParts;
   readonly #watching: Subscription;
-  /** As the disk had it at the start; null for none. */
+  /** As on disk at the start; null if there was none. */
   readonly known: LogMark | null;
   /** K3 */
   #floor: number;
   #lossAccepted: Timestamp | null;
-  /** Version of the replica up to which the mark is on the disk. */
+  /** Version of the replica that the mark on disk covers. */
   #durable = 0;
   #isWriting = false;
   #timer: TimerHandle | null = null;
@@ -74,7 +76,7 @@ export class MarkKeeper {
     this.#watching = parts.replica.watch(() => this.#later());
   }
 
-  /** K1. Resolves at once for a version that the replica does not have. */
+  /** K1. Resolves immediately for a version that the replica does not have. */
   holds(version: number): Promise<void> {
     if (this.#isStopped || version <= this.#durable || version > this.#parts.replica.version) return Promise.resolve();
     return new Promise((resolve) => {
@@ -83,12 +85,12 @@ export class MarkKeeper {
     });
   }
 
-  /** When somebody last accepted that the log lacks what the mark said; null for never. */
+  /** When an operator last accepted that the log lacks what the mark says; null for never. */
   get lossAccepted(): Timestamp | null {
     return this.#lossAccepted;
   }
 
-  /** The log lacks what the mark says, and somebody has accepted that. On the disk with the next mark. */
+  /** The log lacks what the mark says, and an operator has accepted that. Written with the next mark. */
   accept(): void {
     this.#lossAccepted = timestampOf(this.#parts.clock.now());
     this.#floor = 0;
@@ -127,14 +129,14 @@ export class MarkKeeper {
           troubles?.clear(Trouble_Kind.LOG_MARK);
         },
         (error: unknown) => {
-          const sentence = `the mark of the last record that this manager has seen cannot be written (${String(error)}): a loss of records would go unnoticed`;
+          const sentence = `the mark of the last record that this manager has seen cannot be written (${String(error)}): a loss of records would not be detected`;
           if (troubles === undefined) telemetry.log.error({ error: String(error) }, sentence);
           else troubles.raise({ kind: Trouble_Kind.LOG_MARK, sentence, blocking: false });
         },
       )
       .finally(() => {
         this.#isWriting = false;
-        // Also where it failed: an answer that waited for this disk would never come.
+        // Also after a failure: an answer that waits for this disk would never be sent.
         this.#release(version);
         if (this.#waiting.length > 0) this.#write();
         else if (replica.version > version) this.#later();
@@ -153,8 +155,9 @@ function when(time: { readonly seconds: number; readonly nanos: number } | null)
 }
 
 /**
- * What the log lacks of the mark, or null. Asks until the log answers, and until a log that is too short has answered so for
- * a while; null as well once `isStopped`, and for a mark so old that the log no longer keeps its place.
+ * Compares the log with the mark and returns what the log lacks, or null. Waits until the log answers, and until a log that is
+ * too short has said so for a while. Null also once `isStopped`, and for a mark so old that the log no longer retains its
+ * record.
  */
 export async function findLoss(
   { clock, log }: { readonly clock: Clock; readonly log: Log },
@@ -180,13 +183,14 @@ export async function findLoss(
       try {
         const outcome = decodeRecord(await recordAt(log, clock, mark.sequence));
         if (outcome.kind === "decoded" && equalBytes(outcome.record.checksum, mark.checksum)) return null;
-        const found = outcome.kind === "decoded" ? `one written at ${when(outcome.record.transaction.time)}` : "none";
+        const found =
+          outcome.kind === "decoded" ? `one written at ${when(outcome.record.transaction.time)}` : "no record";
         return new LogLoss(
           mark.sequence,
-          `this manager has seen ${seen}; in its place the log has ${found}: records were lost, and it was written on without them, or it is another cluster's`,
+          `this manager has seen ${seen}; in its place the log has ${found}: either records were lost and others written since, or this is another cluster's log`,
         );
       } catch {
-        // It does not answer yet, or the record's data key has not come.
+        // The log does not answer yet, or the record's data key has not arrived.
       }
     }
     await sleep(clock, retryMs);

@@ -1,10 +1,10 @@
 /**
  * An index from a key to the ids that have it. Most keys of a cluster have one id (a slot has one live task, a name one
- * object), so a single id is kept as itself: a Set of one costs some 200 bytes. A few are an array, which is smaller than
- * a Set and quicker to add to; only many are a Set, where to find one in an array would take long.
+ * object), which is stored directly: a Set of one costs some 200 bytes. A few ids are an array, which is smaller than a Set and
+ * quicker to add to; only many are a Set, because searching an array would take long.
  */
 
-/** Ids of one key that are kept as an array: what a node runs. To find one among so many takes less than a microsecond. */
+/** Most ids of one key that are kept as an array: what a node runs. Searching that many takes less than a microsecond. */
 const arrayMax = 128;
 
 export class MultiIndex<Key> {
@@ -14,7 +14,7 @@ export class MultiIndex<Key> {
     return this.#entries.size;
   }
 
-  /** An id that the key does not have: whoever keeps an index knows what changed. */
+  /** The key must not have the id: callers know what changed. */
   add(key: Key, id: string): void {
     const entry = this.#entries.get(key);
     if (entry === undefined) this.#entries.set(key, id);
@@ -42,13 +42,13 @@ export class MultiIndex<Key> {
     if (entry.length === 0) this.#entries.delete(key);
   }
 
-  /** The id added first among those that are left; undefined when none is. */
+  /** The oldest remaining id; undefined if there is none. */
   first(key: Key): string | undefined {
     for (const id of this.ids(key)) return id;
     return undefined;
   }
 
-  /** In the order in which they were added. One that is deleted meanwhile may hide another. */
+  /** In insertion order. An id that is deleted meanwhile may hide another. */
   *ids(key: Key): Generator<string> {
     const entry = this.#entries.get(key);
     if (entry === undefined) return;

@@ -1,4 +1,4 @@
-/** What nodes have in common, kept once: whatever was freshly decoded of one goes through here. */
+/** Shares the parts that nodes have in common: every newly decoded node passes through here. */
 import {
   EngineDescription,
   Network,
@@ -12,14 +12,14 @@ import { SharedMessages } from "./sharing.ts";
 type Mutable<T> = { -readonly [Key in keyof T]: T[Key] };
 
 export class NodeParts {
-  /** Of one version, its plugins and labels: a kilobyte or two. */
+  /** Version, plugins and labels: a kilobyte or two. */
   readonly #engines = new SharedMessages(EngineDescription);
-  /** The cluster's root, and who issued by it. */
+  /** The cluster's root, and the issuer. */
   readonly #tlsInfos = new SharedMessages(NodeTLSInfo);
-  /** Whole in each attachment. */
+  /** Each attachment contains the whole network. */
   readonly #networks = new SharedMessages(Network);
 
-  /** Replaces parts of a node, or of a patch of one, that nobody else holds yet. */
+  /** Replaces parts of a node, or of a patch, that is not shared yet. */
   share(node: Mutable<Pick<Node, "description" | "attachments">>): void {
     const { description, attachments } = node;
     if (description !== null) {

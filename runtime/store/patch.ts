@@ -1,15 +1,17 @@
-/** How the patches of a transaction change an object: used by the replica that applies them and by the ledger that tries them. */
+/**
+ * Applies a transaction's patches to an object: used by the replica that applies them and by the ledger that validates them.
+ */
 import { Node, Task, type Meta, type NodePatch, type TaskPatch } from "../../proto/gen/messages.ts";
 
 type Mutable<T> = { -readonly [Key in keyof T]: T[Key] };
 
-/** Shared by all tasks: a decoder makes three empty lists a task, some 100 bytes that nothing ever fills. */
+/** Shared by all tasks: a decoder creates three empty lists per task, some 100 bytes that are never filled. */
 const empty: readonly never[] = Object.freeze([]);
 
 /**
- * Makes a task with the fields of another, always set in the same order: one hidden class for all tasks keeps access to them
- * fast. This runs for each change of each task, so it is a constructor of its own: one that sets its fields itself is given
- * room for all of them in the object; what is set from outside mostly goes into a second one (32 bytes more a task).
+ * Creates a task with the fields of another, always set in the same order: one hidden class for all tasks keeps access to them
+ * fast. This runs for each change of each task. It is a constructor that sets the fields itself, because V8 then reserves space
+ * for all of them in the object; fields set from outside mostly go into a second one (32 bytes more per task).
  */
 const StoredTask = function (this: Mutable<Task>, task: Task, meta: Meta) {
   this.id = task.id;
@@ -32,14 +34,14 @@ StoredTask.prototype = Object.getPrototypeOf(Task.create());
 /** A task with the same fields. */
 export function copyTask(task: Task, meta: Meta): Mutable<Task> {
   const copy = new StoredTask(task, meta);
-  // Rare ones only where present: an own field costs 8 bytes in each of 100,000 tasks.
+  // Rare fields only if present: an own field costs 8 bytes in each of 100,000 tasks.
   if (task.annotations !== null) copy.annotations = task.annotations;
   if (task.logDriver !== null) copy.logDriver = task.logDriver;
   if (task.jobIteration !== null) copy.jobIteration = task.jobIteration;
   return copy;
 }
 
-/** Takes each field that the patch carries. Which of them may be taken was decided before the patch entered the log. */
+/** Copies each field that the patch contains. Which fields are allowed was decided before the patch entered the log. */
 export function patchTask(task: Task, patch: TaskPatch, meta: Meta): Task {
   const next = copyTask(task, meta);
   if (patch.status !== null) next.status = patch.status;

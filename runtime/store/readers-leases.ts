@@ -1,6 +1,6 @@
 /**
- * Leases for who can read the log alone. A manager that lacks a data key cannot lead, and while it held the lease nobody
- * could: the others, which have the key, do not even serve before somebody leads.
+ * Leases only for managers that can read the log. A manager that lacks a data key cannot lead, and while it held the lease
+ * nobody could: the others, which have the key, do not even serve before there is a leader.
  */
 import type { KvOutcome, LeaseBucket } from "../ports.ts";
 import type { Keyring } from "./keyring.ts";
@@ -11,7 +11,7 @@ export function readersLeases(leases: LeaseBucket, keyring: Keyring): LeaseBucke
   return {
     ttlMs: leases.ttlMs,
     create: (key, value) => (isBlind() ? Promise.resolve(refusal) : leases.create(key, value)),
-    // One that is held already runs out.
+    // A lease that is already held expires.
     update: (key, value, revision) => (isBlind() ? Promise.resolve(refusal) : leases.update(key, value, revision)),
     get: (key) => leases.get(key),
     remove: (key, revision) => leases.remove(key, revision),

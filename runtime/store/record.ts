@@ -1,11 +1,11 @@
 /**
- * One record of the log on its way to and from bytes: the transaction, its checksum and the link to its predecessor.
+ * Encodes and decodes a record of the log: the transaction, its checksum and the link to its predecessor.
  *
- * R1: a record is accepted only if SHA-256 of its transaction is the checksum it carries.
- * R2: a transaction names the checksum of the record before it, so records form one chain that nothing can be dropped
- *     from, inserted into or swapped within unnoticed. The first record names nothing.
+ * R1: a record is accepted only if its checksum is the SHA-256 of its transaction.
+ * R2: a transaction names the checksum of the record before it, so records form a chain in which removals, insertions and swaps
+ *     are detected. The first record names none.
  */
-// With seal.ts the one import of node: below the edges: hashing is pure, and WebCrypto's is asynchronous, which apply must not be.
+// With seal.ts the only import of node: below the edges: hashing is pure, and WebCrypto's is asynchronous, unlike `apply`.
 import { createHash, hash } from "node:crypto";
 import { LogRecord, Transaction, type Change } from "../../proto/gen/messages.ts";
 import type { ListWriter } from "../../proto/list-writer.ts";
@@ -13,14 +13,14 @@ import type { ListWriter } from "../../proto/list-writer.ts";
 /** Bytes that a record adds to its transaction: two tags, two lengths and the checksum. */
 export const recordOverheadBytes = 48;
 
-/** Bytes that framing a change in a transaction adds to it at most: the tag and a length below 2^28. */
+/** Largest overhead of framing a change in a transaction, in bytes: the tag and a length below 2^28. */
 export const changeFramingBytes = 5;
 
 export function sha256(data: Uint8Array): Uint8Array {
   return hash("sha256", data, "buffer");
 }
 
-/** A SHA-256 over many pieces. */
+/** Incremental SHA-256. */
 export function startSha256(): { add(data: Uint8Array): void; digest(): Uint8Array } {
   const running = createHash("sha256");
   return { add: (data) => void running.update(data), digest: () => new Uint8Array(running.digest()) };
@@ -37,8 +37,8 @@ export function equalBytes(a: Uint8Array, b: Uint8Array): boolean {
 }
 
 /**
- * The record of a transaction. `changes`: more of its changes, which the writer has encoded already to know their size. Protobuf
- * messages may be concatenated, so they follow the encoded rest.
+ * Encodes a transaction as a record. `changes`: further changes that the writer has already encoded to know their size.
+ * Protobuf messages can be concatenated, so they follow the encoded rest.
  */
 export function encodeRecord(header: Transaction, changes: ListWriter<Change> | null = null): Uint8Array<ArrayBuffer> {
   const head = Transaction.encode(header);
@@ -48,7 +48,7 @@ export function encodeRecord(header: Transaction, changes: ListWriter<Change> | 
 
 export interface DecodedRecord {
   readonly transaction: Transaction;
-  /** SHA-256 of the transaction as it stands in the record: what the next record must name. */
+  /** SHA-256 of the transaction's bytes, which the next record must name. */
   readonly checksum: Uint8Array;
 }
 
@@ -56,7 +56,7 @@ export type RecordOutcome =
   | { readonly kind: "decoded"; readonly record: DecodedRecord }
   | { readonly kind: "broken"; readonly check: string };
 
-/** Keeps R1; R2 is for whoever knows the predecessor. */
+/** Checks R1; R2 is checked by the caller, who knows the predecessor. */
 export function decodeRecord(data: Uint8Array): RecordOutcome {
   try {
     const record = LogRecord.decode(data);
@@ -68,7 +68,7 @@ export function decodeRecord(data: Uint8Array): RecordOutcome {
   }
 }
 
-/** Messages one after the other, each behind its length as a varint. */
+/** Concatenates messages, each preceded by its length as a varint. */
 export function joinDelimited(messages: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
   let size = 0;
   for (const message of messages) size += varintBytes(message.length) + message.length;
@@ -82,7 +82,7 @@ export function joinDelimited(messages: readonly Uint8Array[]): Uint8Array<Array
   return whole;
 }
 
-/** The opposite of joinDelimited; null when the bytes end inside a message. */
+/** The inverse of joinDelimited; null if the bytes end inside a message. */
 export function splitDelimited(data: Uint8Array): Uint8Array[] | null {
   const messages: Uint8Array[] = [];
   let rest = data;
@@ -95,7 +95,7 @@ export function splitDelimited(data: Uint8Array): Uint8Array[] | null {
   return messages;
 }
 
-/** The first of what joinDelimited joined, and the bytes behind it; null when the bytes end before it does. */
+/** The first message of joinDelimited's result, and the remaining bytes; null if the bytes end inside it. */
 export function splitFirst(data: Uint8Array): { readonly first: Uint8Array; readonly rest: Uint8Array } | null {
   let at = 0;
   let length = 0;

@@ -1,17 +1,17 @@
 /**
- * A process's copy of the cluster's state, made by applying the log's records one after the other.
+ * A process's copy of the cluster's state, built by applying the log's records in order.
  *
- * S1: version rises by one with each record; a record of another sequence is refused.
- * S2: a record whose checksum (R1) or link to its predecessor (R2) is wrong is refused.
- * S3: epochs never fall along the log, so nothing that a deposed leader wrote follows what its successor wrote.
- * S4: a change that cannot be applied to this state (a patch or removal of what is not there, an unknown kind) shows that
- *     replica and log have parted.
- * S5: two replicas of one version have one stateHash.
- * S6: a message that is no record (R1) counts as a version without changes if the next record follows the one before it:
- *     then something else published it. If the next record follows what stood in its place, one of ours was damaged.
+ * S1: version increases by one with each record; a record with another sequence is rejected.
+ * S2: a record whose checksum (R1) or link to its predecessor (R2) is wrong is rejected.
+ * S3: epochs never decrease along the log, so nothing that a deposed leader wrote follows what its successor wrote.
+ * S4: a change that cannot be applied to this state (a patch or removal of a missing object, an unknown kind) shows that
+ *     replica and log have diverged.
+ * S5: two replicas of the same version have the same stateHash.
+ * S6: a message that is not a record (R1) counts as a version without changes if the next record follows the one before it:
+ *     then something else published it. If the next record follows what was in its place, one of ours was damaged.
  * S7: a transaction with a change of a kind that this version does not know is not applied, not even in part.
  *
- * Whatever breaks S1 to S4, or shows damage by S6, is a LogBreak: the replica must not be used any more.
+ * Any violation of S1 to S4, or damage by S6, is a LogBreak: the replica must not be used any more.
  */
 import {
   Meta,
@@ -41,9 +41,9 @@ import type { Cause, Commit, ObjectChange, Store, TableName, Tables } from "./st
 import { codecs, tableNames, tableOf, unwrap } from "./tables.ts";
 import { TaskParts } from "./task-parts.ts";
 
-/** A commit, with what only the ledger needs to know of its record. */
+/** A commit, with the parts of its record that only the ledger needs. */
 export interface AppliedRecord extends Commit {
-  /** It is no record of this cluster (S6): nothing changed but the version, and the other fields are those of the record before. */
+  /** Not a record of this cluster (S6): only the version changed, and the other fields are those of the previous record. */
   readonly isForeign: boolean;
   readonly transactionId: string;
   readonly epoch: number;
@@ -52,17 +52,17 @@ export interface AppliedRecord extends Commit {
 
 type Mutable<T> = { -readonly [Key in keyof T]: T[Key] };
 
-/** What all objects that one transaction touches have in common. */
+/** Shared by all objects that one transaction touches. */
 interface Stamp {
   readonly version: Version;
   readonly time: Timestamp;
-  /** Meta of the objects that it creates. */
+  /** Meta of the objects that the transaction creates. */
   readonly created: Meta;
   /** Meta of the object updated last; the next one often has the same createdAt and so the same meta. */
   updated: Meta;
 }
 
-/** What several changes of one transaction name by its place. */
+/** Parts that changes of one transaction refer to by index. */
 interface Shared {
   readonly specs: readonly TaskSpec[];
   readonly statuses: readonly TaskStatus[];
@@ -70,7 +70,7 @@ interface Shared {
 
 const noChecksum = new Uint8Array(0);
 const noCauses: readonly Cause[] = [];
-/** Objects of a snapshot that become part of the state in one step of its loading: a few milliseconds. */
+/** Snapshot objects added to the state per loading step: a few milliseconds. */
 const stepObjectsMax = 2_000;
 
 function causesOf({ traceparent, causes, changes }: Transaction): readonly Cause[] {
@@ -79,7 +79,7 @@ function causesOf({ traceparent, causes, changes }: Transaction): readonly Cause
     if (traceparent === "") return noCauses;
     return [{ traceparent, changes: changes.length, caller: null, origin: Origin.ORIGIN_UNKNOWN }];
   }
-  // One for all is written without what the transaction says anyway.
+  // A single cause for all changes omits what the transaction already contains.
   if (first.changes === 0) {
     return [{ traceparent, changes: changes.length, caller: first.caller, origin: first.origin }];
   }
@@ -109,17 +109,17 @@ export class Replica implements Store {
     return this.#version;
   }
 
-  /** Checksum of the last record applied; empty before the first. What the next record must name as its predecessor. */
+  /** Checksum of the last record applied, empty before the first: the predecessor that the next record must name. */
   get checksum(): Uint8Array {
     return this.#checksum;
   }
 
-  /** Sequence of the record whose checksum that is: below `version` while what follows it is foreign (S6). */
+  /** Sequence of the record with that checksum: below `version` while it is followed by foreign messages (S6). */
   get recordSequence(): number {
     return this.#recordSequence;
   }
 
-  /** Messages of others that stood in the log since this replica began (S6). */
+  /** Foreign messages in the log since this replica started (S6). */
   get foreignMessages(): number {
     return this.#foreign;
   }
@@ -129,7 +129,7 @@ export class Replica implements Store {
     return this.#epoch;
   }
 
-  /** Node id of the manager that wrote the last record applied; empty before the first, and after a snapshot was loaded. */
+  /** Node id of the manager that wrote the last record applied; empty before the first, and after loading a snapshot. */
   get writer(): string {
     return this.#writer;
   }
@@ -139,7 +139,7 @@ export class Replica implements Store {
     return this.#time;
   }
 
-  /** Bytes of all records that this replica has applied itself; those before a loaded snapshot do not count. */
+  /** Bytes of all records that this replica has applied itself, without those before a loaded snapshot. */
   get recordBytes(): number {
     return this.#recordBytes;
   }
@@ -185,12 +185,12 @@ export class Replica implements Store {
     return { unsubscribe: () => this.#listeners.delete(listener) };
   }
 
-  /** What became of a proposal that the log holds; undefined for one that it does not, or that is too long ago. */
+  /** The outcome of a proposal in the log; undefined if the log does not have it, or it is too long ago. */
   receipt(proposalId: string): Completed | undefined {
     return this.#receipts.find(proposalId);
   }
 
-  /** Applies the record that follows `version`. Throws LogBreak, after which this replica is of no use. */
+  /** Applies the record that follows `version`. Throws LogBreak, after which this replica is unusable. */
   apply(sequence: number, data: Uint8Array): AppliedRecord {
     if (sequence !== this.#version + 1) throw new LogBreak(sequence, `sequence does not follow ${this.#version} (S1)`);
     const outcome = decodeRecord(data);
@@ -198,14 +198,14 @@ export class Replica implements Store {
     const { transaction, checksum } = outcome.record;
     if (!equalBytes(transaction.previous, this.#checksum)) {
       if (this.#recordSequence === this.#version)
-        throw new LogBreak(sequence, "it names another predecessor than the record before it (R2)");
+        throw new LogBreak(sequence, "it does not name the record before it as its predecessor (R2)");
       const damaged =
         this.#version === this.#recordSequence + 1
           ? `${this.#version}`
           : `${this.#recordSequence + 1} to ${this.#version}`;
       throw new LogBreak(
         this.#recordSequence + 1,
-        `record ${damaged} cannot be read, and record ${sequence} follows what stood there: it was damaged (S6)`,
+        `record ${damaged} cannot be read, and record ${sequence} names the original as its predecessor: it was damaged (S6)`,
       );
     }
     if (transaction.epoch < this.#epoch) {
@@ -253,7 +253,7 @@ export class Replica implements Store {
     return commit;
   }
 
-  /** The state as it is now, fixed: later records do not change what a capture holds, so that it can be encoded bit by bit. */
+  /** An immutable view of the current state: later records do not change it, so that it can be encoded in steps. */
   capture(): Capture {
     return {
       version: this.#version,
@@ -266,25 +266,26 @@ export class Replica implements Store {
     };
   }
 
-  /** The whole state, as `load` takes it: length-delimited SnapshotParts. */
+  /** The whole state, in the format of `load`: length-delimited SnapshotParts. */
   snapshot(): Uint8Array<ArrayBuffer> {
     return encodeSnapshot(this.capture());
   }
 
-  /** SHA-256 of the state in hex (S5). Costs a few microseconds for each object. */
+  /** SHA-256 of the state in hex (S5). Costs a few microseconds per object. */
   stateHash(): string {
     return toHex(captureHash(this.capture()));
   }
 
   /**
-   * Becomes what the snapshot holds. Watchers see the difference as one commit, so that nobody misses what happened in
-   * between. Throws SnapshotError, with nothing changed, for bytes that are no whole snapshot; never goes back in version.
+   * Replaces the state with the snapshot's. Watchers see the difference as one commit, so that nobody misses what happened in
+   * between. Throws SnapshotError for bytes that are not a whole snapshot, without changing anything; the version never goes
+   * back.
    */
   load(bytes: Uint8Array): void {
     lastOf(this.loadingSteps(bytes));
   }
 
-  /** As `load`, in steps of some milliseconds: for a replica that nobody reads or applies to before the last of them. */
+  /** Like `load`, in steps of a few milliseconds: for a replica that is neither read nor applied to before the last step. */
   *loadingSteps(bytes: Uint8Array): Generator<void, void> {
     const loaded = yield* decodingSteps(bytes);
     if (loaded.version < this.#version)
@@ -328,10 +329,10 @@ export class Replica implements Store {
     const engine = node?.description?.engine?.engineVersion ?? "";
     const name = node?.description?.hostname ?? "";
     const who = name === "" ? `manager ${writer}` : `manager ${name} (${writer})`;
-    return `it has a change of a kind that this version of Muster does not know; ${who}${engine === "" ? "" : `, version ${engine},`} wrote it`;
+    return `it contains a change of a kind that this version of Muster does not support; written by ${who}${engine === "" ? "" : `, version ${engine}`}`;
   }
 
-  /** The change as watchers see it, or what is wrong with it. */
+  /** The change as watchers see it, or the reason why it cannot be applied. */
   #applyChange(change: Change, stamp: Stamp, { specs, statuses }: Shared): ObjectChange | string {
     if (change.task !== null) {
       if (change.status === 0) return this.#applyTaskPatch(change.task, change.task.status, stamp);
@@ -363,7 +364,7 @@ export class Replica implements Store {
     let next: Tables[Name];
     if (table === "task") next = copyTask(object as Task, meta) as Tables[Name];
     else {
-      // Nobody else holds it yet: it was decoded for this.
+      // Not shared yet: it was decoded for this change.
       (object as Mutable<Tables[Name]>).meta = meta;
       if (table === "node") this.#nodeParts.share(object as Mutable<Node>);
       next = object;
@@ -381,13 +382,13 @@ export class Replica implements Store {
     return { table, action: "remove", object: old, old } as ObjectChange;
   }
 
-  /** `status` is the patch's own, or one that it shares: that one's strings are shared already. */
+  /** `status` is the patch's own, or a shared one, whose strings are shared already. */
   #applyTaskPatch(patch: TaskPatch, status: TaskStatus | null, stamp: Stamp): ObjectChange | string {
     const old = this.#state.get("task", patch.id);
     if (old === undefined) return `a patch of the task ${patch.id}, which does not exist`;
     const next = patchTask(old, patch, metaAfter(old.meta, stamp)) as Mutable<Task>;
     if (status !== null) next.status = status;
-    // The old one's strings are shared already.
+    // The old object's strings are shared already.
     next.id = old.id;
     this.#parts.share(next, old, status === patch.status);
     this.#state.put("task", next, old);
@@ -439,7 +440,7 @@ export class Replica implements Store {
   }
 }
 
-/** S7: what a later version adds is a field that this one does not decode. */
+/** S7: what a later version adds is a field that this version does not decode. */
 function isKnown({ task, node, remove, put }: Change): boolean {
   if (remove !== null) return tableOf(remove.kind) !== undefined;
   return task !== null || node !== null || (put !== null && unwrap(put) !== null);

@@ -1,24 +1,27 @@
 /**
- * Sealing: what nobody without the key can read, or change unnoticed. AES-256-GCM, not under the given key but under one that
- * the first half of the nonce leads to, and that each process draws anew for every so many seals: so neither the number of
- * records nor two leaders that seal different records for one place of the log bring a nonce of GCM twice under one key.
+ * Sealing: nobody without the key can read the data, or change it undetected. AES-256-GCM, not under the given key but under
+ * one derived from it with the first half of the nonce, which each process draws again after a number of seals: so neither the
+ * number of records nor two leaders that seal different records for one place of the log repeat a GCM nonce under one key.
  *
  * E1: what was sealed for one place (a sequence, a name) does not open at another.
  */
-// Of node:, as in record.ts: WebCrypto is asynchronous, which applying a record must not be.
+// From node:, as in record.ts: WebCrypto is asynchronous, but applying a record must not be.
 import { createCipheriv, createDecipheriv, createHmac, createSecretKey, hash, type KeyObject } from "node:crypto";
 import { Sealed } from "../../proto/gen/messages.ts";
 import type { Random } from "../ports.ts";
 import { equalBytes } from "./record.ts";
 
-/** Of every key here: AES-256. */
+/** Size of every key here: AES-256. */
 export const sealKeyBytes = 32;
 const choiceBytes = 16;
 const nonceBytes = 12;
 const tagBytes = 16;
 const cipher = "aes-256-gcm";
 
-/** What sealing adds to a record at most: nonce, tag, a key id of at most 32 characters, and the tags and lengths of both messages. */
+/**
+ * Maximum size that sealing adds to a record: nonce, tag, a key id of at most 32 characters, and the tags and lengths of both
+ * messages.
+ */
 export const sealOverheadBytes = 112;
 
 export interface SealingKey {
@@ -26,17 +29,20 @@ export interface SealingKey {
   readonly key: Uint8Array;
 }
 
-/** Seals under one choice. With random nonces of 96 bits two of so many are the same once in 2^57. */
+/** Seals per derived key. With random 96-bit nonces, the chance of a collision among this many is 2^-57. */
 const choiceUsesMax = 2 ** 20;
 
 interface Chosen {
   readonly choice: Uint8Array;
-  /** As Node's own kind of key: with the bytes it takes three times as long to begin a cipher. */
+  /** As Node's KeyObject: with raw bytes, creating a cipher takes three times as long. */
   readonly key: KeyObject;
   uses: number;
 }
 
-/** By the given key: what it is sealed under now, and what was opened last. Both save an HMAC, half of what sealing costs. */
+/**
+ * By the given key: the derived key that seals now, and the one that opened last. Both save an HMAC, half of the cost of
+ * sealing.
+ */
 const sealing = new WeakMap<Uint8Array, Chosen>();
 const opening = new WeakMap<Uint8Array, Chosen>();
 
@@ -59,21 +65,21 @@ function chosenFor(key: Uint8Array, nonce: Uint8Array): KeyObject {
   const choice = nonce.subarray(0, choiceBytes);
   const known = opening.get(key);
   if (known !== undefined && equalBytes(known.choice, choice)) return known.key;
-  // A copy: the nonce is a part of a whole record.
+  // A copy: the nonce is a view of a whole record.
   const chosen = { choice: Uint8Array.from(choice), key: chosenKey(key, choice), uses: 0 };
   opening.set(key, chosen);
   return chosen.key;
 }
 
-/** `purpose` and `place` are not kept: who opens must name the same. */
+/** `purpose` and `place` are not stored: opening requires the same values. */
 export interface SealedFor {
-  /** What kind of thing it is. */
+  /** The kind of thing. */
   readonly purpose: "record" | "snapshot" | "key file" | "message";
-  /** Which of them. */
+  /** Its identity within that kind. */
   readonly place: string;
 }
 
-/** Sealing bit by bit, for what is too large to be done at once. */
+/** Incremental sealing, for data that is too large to seal at once. */
 export class Sealer {
   readonly nonce: Uint8Array;
   readonly #cipher;
@@ -92,19 +98,19 @@ export class Sealer {
     return this.#cipher.update(data);
   }
 
-  /** What has to stand behind all that `add` returned. */
+  /** The bytes to append after all that `add` returned. */
   end(): Uint8Array {
     return Buffer.concat([this.#cipher.final(), this.#cipher.getAuthTag()]);
   }
 }
 
-/** Opening bit by bit. Nothing that `add` returned counts before `end` has said true. */
+/** Incremental opening. What `add` returned must not be used before `end` has returned true. */
 export class Opener {
   readonly #decipher;
 
-  /** `tag`: the last 16 bytes of the ciphertext, which `add` must not be given. Throws for a nonce of another length. */
+  /** `tag`: the last 16 bytes of the ciphertext, which must not be passed to `add`. Throws for a nonce of the wrong length. */
   constructor(key: Uint8Array, nonce: Uint8Array, tag: Uint8Array, { purpose, place }: SealedFor) {
-    if (nonce.length !== choiceBytes + nonceBytes) throw new RangeError("the nonce has another length");
+    if (nonce.length !== choiceBytes + nonceBytes) throw new RangeError("wrong length of the nonce");
     this.#decipher = createDecipheriv(cipher, chosenFor(key, nonce), nonce.subarray(choiceBytes), {
       authTagLength: tagBytes,
     });
@@ -138,13 +144,13 @@ export function seal(key: SealingKey, data: Uint8Array, random: Random, sealedFo
   return Sealed.create({ keyId: key.id, nonce: sealer.nonce, ciphertext });
 }
 
-/** The same in pieces that belong behind each other, uncopied. */
+/** The same as consecutive pieces, without copying. */
 export function sealPieces(key: SealingKey, data: Uint8Array, random: Random, sealedFor: SealedFor) {
   const sealer = new Sealer(key.key, random, sealedFor);
   return { keyId: key.id, nonce: sealer.nonce, pieces: [sealer.add(data), sealer.end()] };
 }
 
-/** Null when it is not what was sealed under this key for this place (E1). */
+/** Null if it was not sealed under this key for this place (E1). */
 export function open(
   key: Uint8Array,
   { nonce, ciphertext }: Pick<Sealed, "nonce" | "ciphertext">,
@@ -157,7 +163,7 @@ export function open(
   return opener.end() ? data : null;
 }
 
-/** Tells keys apart and gives nothing of them away: 64 bits of a hash, in hex. Empty for no key. */
+/** Identifies a key without revealing anything about it: 64 bits of a hash, in hex. Empty for no key. */
 export function fingerprint(key: Uint8Array): string {
   if (key.length === 0) return "";
   return hash("sha256", Buffer.concat([Buffer.from("muster unlock key\0"), key]), "hex").slice(0, 16);

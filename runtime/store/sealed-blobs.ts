@@ -1,6 +1,6 @@
 /**
- * Snapshots as everything above sees them: stored sealed, handed over open. One that was stored before the first data key
- * is taken as it stands, where the log may still hold such records.
+ * Snapshots as everything above sees them: stored sealed, returned open. A snapshot from before the first data key is accepted
+ * unsealed if the log may still contain such records.
  */
 import { Sealed, SnapshotPart, type DataKey } from "../../proto/gen/messages.ts";
 import type { Blobs, Clock, Random } from "../ports.ts";
@@ -11,10 +11,10 @@ import { SnapshotError } from "./snapshot.ts";
 import { parseSnapshotName } from "./snapshots.ts";
 import { sleep } from "./wait.ts";
 
-/** Sealed or opened between two looks at the event loop: about a millisecond. */
+/** Sealed or opened before the next turn of the event loop: about a millisecond. */
 const sliceBytes = 1024 * 1024;
 
-/** The key that a snapshot is sealed under is not here (yet). */
+/** The key of a snapshot is missing (yet). */
 export class KeyLacking extends Error {
   override readonly name = "KeyLacking";
 }
@@ -36,14 +36,14 @@ export class SealedBlobs implements Blobs {
     this.#clock = clock;
   }
 
-  /** Rejects also when there is no data key: who has state to store has read or written a record under one. */
+  /** Rejects also without a data key, although a manager with state to store has read or written a record under one. */
   async put(name: string, data: Uint8Array): Promise<void> {
     const key = this.#keyring.current;
-    if (key === null) throw new KeyLacking("there is no data key to store a snapshot under");
+    if (key === null) throw new KeyLacking("there is no data key to seal a snapshot with");
     await this.#blobs.put(name, await this.#sealed(key, name, data));
   }
 
-  /** Rejects with KeyLacking; with SnapshotError when the bytes are not those that were sealed. */
+  /** Rejects with KeyLacking; with SnapshotError if the bytes are not what was sealed. */
   async get(name: string): Promise<Uint8Array | null> {
     const stored = await this.#blobs.get(name);
     if (stored === null) return null;
@@ -56,10 +56,10 @@ export class SealedBlobs implements Blobs {
     const key = this.#keyring.find(sealed.keyId);
     if (key === undefined) {
       this.#keyring.lack(sealed.keyId, "snapshot");
-      throw new KeyLacking(`the data key ${sealed.keyId} of ${name} is lacking`);
+      throw new KeyLacking(`the data key ${sealed.keyId} of ${name} is missing`);
     }
     const opened = await this.#opened(key, name, sealed.nonce, split.rest);
-    // Where the log goes on behind it, records are under that key or under a newer one.
+    // If the log continues after it, its records are under that key or a newer one.
     const sequence = parseSnapshotName(name);
     if (sequence !== null) this.#keyring.met(sequence, key.id);
     return opened;

@@ -1,15 +1,15 @@
 /**
  * The bus between managers: every message on every subject is sealed under the cluster's data keys, so whoever is on NATS
- * without them can neither read nor forge one, nor play one again. Nothing passes in clear, and actors are handed no other bus.
+ * without them can neither read nor forge nor replay one. Nothing is sent in clear, and actors have no other bus.
  *
- * A message names the run of the process that sent it (its life) and its number there. Who hears of a life for the first
- * time, or has had no proof from it for some seconds, asks that life how far it has counted, and holds what came from it
- * until then (sender-life.ts). An answer is sealed to the question that it is for, so it fits no other.
+ * A message names the run of the process that sent it (its life) and its number within that run. A receiver that meets a life
+ * for the first time, or has had no proof from it for some seconds, asks that life for its current number, and holds its
+ * messages until then (sender-life.ts). An answer is sealed to its question, so it fits no other.
  *
- * SB1: a handler gets only what a holder of a data key in use sealed for this very subject.
- * SB4: a question is resolved only by what a holder of a key sealed as the answer to it; anything else in its inbox ends
- *      it as a timeout does.
- * X1: what cannot be sealed for want of a key is known not to have been sent.
+ * SB1: a handler gets only what a holder of a current data key sealed for this very subject.
+ * SB4: a question is resolved only by what a holder of a key sealed as the answer to it; anything else in its inbox ends it
+ *      like a timeout.
+ * X1: a message that cannot be sealed for lack of a key is known not to have been sent.
  */
 import { decodedOrNull } from "../../proto/codec.ts";
 import { lengthDelimited } from "../../proto/list-writer.ts";
@@ -34,24 +34,25 @@ export interface SealedBusOptions {
   readonly observer?: BusObserver | undefined;
 }
 
-/** Bytes of the largest message that is looked at; our own nats-server lets 8 MiB pass. */
+/** Size in bytes of the largest message that is examined; our own nats-server accepts 8 MiB. */
 const messageBytesMax = 8 * 1024 * 1024;
 /**
- * How often a life is asked, since questions get lost, and how many milliseconds apart. Each of its answers counts until the whole
- * time is over: an overloaded manager that takes 2 s to answer is no stranger. Questions wait 2 s for answers.
+ * Number of attempts to get a proof, since questions get lost, and the milliseconds between them. An answer to any of them
+ * counts until the end: an overloaded manager that takes 2 s to answer is not a stranger. Each question waits 2 s for its
+ * answer.
  */
 const proofTries = 3;
 const proofAgainMs = 700;
-/** Milliseconds for which a life that did not prove itself is not asked again. */
+/** Milliseconds for which a life without proof is not asked again. */
 const unprovenMs = 1_000;
-/** Lives that are remembered; of more, the one that was heard of first is forgotten. A restart of a manager makes one. */
+/** Lives that are remembered; beyond that, the one first met is forgotten. Each restart of a manager creates one. */
 const livesMax = 256;
-/** Lives that are asked for their proof at once. Old messages of dead lives cost no more than that. */
+/** Concurrent requests for proof. Old messages of dead lives cost no more than that. */
 const proofsMax = 32;
 /** Messages and bytes held until their senders have proven themselves; further ones are dropped. */
 const heldMax = 1_024;
 const heldBytesMax = 32 * 1024 * 1024;
-/** Milliseconds for which messages under the key before the one in use are taken: managers learn of a change from the log. */
+/** Milliseconds for which messages under the previous key are accepted: managers learn of a change from the log. */
 const oldKeyMs = 60_000;
 /** Numbers of open questions in a proof; the newest count. */
 const openMax = 4_096;
@@ -68,7 +69,7 @@ interface Held {
 
 interface Life {
   readonly sender: SenderLife;
-  /** Held until the question that is under way has been answered; null while none is. */
+  /** Held until the current question is answered; null if there is none. */
   held: Held[] | null;
   refusedAtMs: number | null;
 }
@@ -95,7 +96,7 @@ export class SealedBus implements Bus {
   readonly #observer: BusObserver | null;
   readonly #life: string;
   #count = 0;
-  /** Numbers of own questions that wait for their answers. */
+  /** Numbers of our own questions that wait for answers. */
   readonly #open = new Set<number>();
   readonly #lives = new Map<string, Life>();
   /** By subject and queue. */
@@ -116,7 +117,7 @@ export class SealedBus implements Bus {
     this.#observer = observer ?? null;
     this.#life = newId(random);
     this.#keySinceMs = clock.monotonic();
-    // Not asked for freshness in turn: who asks again learns nothing, and the answer fits only the question that it is for.
+    // Not itself checked for freshness: a repeated question reveals nothing, and the answer fits only its own question.
     this.#proving = bus.subscribe(subjects.lifeProof(this.#life), (message) => {
       const opened = this.#openMessage(message);
       if (opened === null) return;
@@ -126,13 +127,13 @@ export class SealedBus implements Bus {
     });
   }
 
-  /** Headers are not sealed, and so not carried. */
+  /** Headers are not sealed, so they are not sent. */
   publish(subject: string, data: Uint8Array): void {
     const sealed = this.#seal(subject, data, this.#next(), false);
     if (sealed !== null) this.#bus.publish(subject, sealed);
   }
 
-  /** All handlers of one subject share one subscription: a message is opened once, and heard once by each of them. */
+  /** All handlers of one subject share one subscription: a message is opened once, and delivered once to each of them. */
   subscribe(subject: string, handler: (message: BusMessage) => void, queue?: string): Subscription {
     assert(subjects.subjectKind(subject) !== null, `B2: '${subject}' is in the table of subjects`);
     const key = `${queue ?? ""} ${subject}`;
@@ -144,7 +145,7 @@ export class SealedBus implements Bus {
       this.#handlers.set(key, shared);
     }
     const { handlers, subscription } = shared;
-    // One function may be handed in twice.
+    // The same function may be registered twice.
     const own: Handler = (message) => handler(message);
     handlers.add(own);
     return {
@@ -251,7 +252,7 @@ export class SealedBus implements Bus {
     return life;
   }
 
-  /** A life that is forgotten has to prove itself again: nothing of before is taken then. */
+  /** A forgotten life has to prove itself again; its earlier messages are then rejected. */
   #forgetOne(): void {
     const nowMs = this.#clock.monotonic();
     let oldest: string | null = null;
@@ -288,7 +289,7 @@ export class SealedBus implements Bus {
     this.#proofs += 1;
     void this.#proofOf(lifeId).then((answer) => {
       this.#proofs -= 1;
-      // As of when it was asked: what its sender sent since then is newer than that.
+      // As of the time of the question: what the sender sent since then is newer than that.
       if (answer !== null) life.sender.prove(answer.number, answer.open, nowMs);
       life.refusedAtMs = answer === null ? nowMs : null;
       const waiting = life.held ?? [];
@@ -302,11 +303,11 @@ export class SealedBus implements Bus {
     this.#heldBytes -= bytes;
     if (!isProven) this.#refusals.add(subject, "unproven");
     else if (life.sender.take(number, asked, true) === "fresh") hear();
-    // What a manager had published before it was first asked is passed over: it is news no more.
+    // Messages that a manager published before it was first asked are skipped: they are outdated.
     else if (asked) this.#refusals.add(subject, "replayed");
   }
 
-  /** The first answer; null when none comes, or nobody listens there: that process has ended. */
+  /** The first answer; null if none arrives, or nobody listens there: that process has ended. */
   #proofOf(life: string): Promise<LifeAnswer | null> {
     const { promise, resolve } = Promise.withResolvers<LifeAnswer | null>();
     const question = LifeQuestion.encode(LifeQuestion.create());
@@ -342,7 +343,7 @@ export class SealedBus implements Bus {
       return null;
     }
     const message = decodedOrNull(SealedMessage, data);
-    // Nothing is sealed without a nonce.
+    // Every sealed message has a nonce.
     if (message === null || message.nonce.length === 0) {
       this.#refusals.add(subject, "unsealed");
       return null;
@@ -366,8 +367,8 @@ export class SealedBus implements Bus {
   }
 
   /**
-   * Whoever was a manager once has the keys of that time, which stop counting soon after a newer one is in use. A manager that
-   * has just started reads the log first, and takes older keys for as long.
+   * Former managers have the keys of their time, which expire soon after a newer one is in use. A manager that has just started
+   * reads the log first, and accepts older keys for as long.
    */
   #isInUse({ generation }: DataKey): boolean {
     const { current } = this.#keyring;

@@ -1,29 +1,30 @@
 /**
- * The log as everything above it sees it: records go in sealed and come out open, whoever reads them. What was written
- * before the first data key is handed over as it stands (Y3).
+ * The log as everything above sees it: records are sealed when appended and opened when read. Records from before the first
+ * data key are delivered unchanged (Y3).
  *
- * Z1: a record that cannot be opened for want of its key stops the reading there, which goes on when the key has come. The
- *     record is read again now and then: where the name of its key was damaged on its way, that key never comes.
- * Z2: one that has its key and does not open, or stands unsealed where nothing may, is handed over as a record that R1 refuses.
- * Z3: one that does not open is read once more before that is believed: a record of this cluster that was damaged on its way
- *     must not be taken for somebody else's, which readers pass over.
+ * Z1: a record that cannot be opened for lack of its key pauses the reading, which resumes when the key arrives. The record is
+ *     read again from time to time: if the name of its key was damaged in transit, that key never arrives.
+ * Z2: a record that does not open although its key is present, or is unsealed where it must not be, is delivered as a record
+ *     that R1 rejects.
+ * Z3: a record that does not open is read once more first: a record of this cluster that was damaged in transit must not count
+ *     as a foreign message, which readers skip.
  */
 import { LogRecord, Sealed } from "../../proto/gen/messages.ts";
 import type { AppendOutcome, Clock, Log, LogReader, LogRoom, Random, Subscription, TimerHandle } from "../ports.ts";
 import type { Keyring } from "./keyring.ts";
 import { open, seal, sealOverheadBytes, type SealedFor } from "./seal.ts";
 
-/** Z2: its checksum is not that of its transaction. */
+/** Z2: its checksum does not match its transaction. */
 const refused = LogRecord.encode(LogRecord.create({ sealed: Sealed.create({}) }));
 
 function place(sequence: number): SealedFor {
   return { purpose: "record", place: String(sequence) };
 }
 
-/** Tag of LogRecord.sealed: field 3, length-delimited. Nothing else is in a sealed record, so it is the first byte. */
+/** Tag of LogRecord.sealed: field 3, length-delimited. A sealed record has no other field, so it is the first byte. */
 const sealedTag = (3 << 3) | 2;
 
-/** Between two looks at a record whose key is lacking, in milliseconds: a read of one record, of a manager that can do nothing else. */
+/** Milliseconds between two reads of a record whose key is missing: reads one record, on a manager that can do nothing else. */
 const lackingRetryMs = 5_000;
 
 export class SealedLog implements Log {
@@ -79,11 +80,11 @@ class SealedReading implements Subscription {
   readonly #reader: LogReader;
   #next: number;
   #reading: Subscription | null = null;
-  /** Counts the readings of the log below, so that a given-up one is not heard any more. */
+  /** Counts the readings of the log below, so that an abandoned one is ignored. */
   #turn = 0;
   #waiting: Subscription | null = null;
   #retry: TimerHandle | null = null;
-  /** The record that did not open, and is being read once more; 0: none. Z3 */
+  /** The record that did not open and is being read once more; 0: none. Z3 */
   #doubted = 0;
   /** The key of the record that cannot be opened; empty: none. */
   #waitsFor = "";
@@ -101,7 +102,7 @@ class SealedReading implements Subscription {
   unsubscribe(): void {
     this.#isActive = false;
     this.#turn += 1;
-    // Nobody waits for it here any more; another reading that does says so again.
+    // This reading no longer waits for it; another one that does reports it again.
     if (this.#waitsFor !== "") this.#keyring.lackNoMore(this.#waitsFor);
     this.#endWait();
     this.#reading?.unsubscribe();
@@ -138,7 +139,7 @@ class SealedReading implements Subscription {
         if (isCurrent()) this.#reader.onShorter?.(last);
       },
     });
-    // It may have handed over, and been given up, before it returned.
+    // It may have delivered, and been abandoned, before it returned.
     if (isCurrent()) this.#reading = reading;
     else reading.unsubscribe();
   }
@@ -174,7 +175,7 @@ type Opened =
   | { readonly kind: "open"; readonly data: Uint8Array }
   | { readonly kind: "lacking"; readonly keyId: string };
 
-/** The record as it was before it was sealed. */
+/** The record as it was before sealing. */
 function openRecord(keyring: Keyring, sequence: number, data: Uint8Array): Opened {
   if (data[0] !== sealedTag) return { kind: "open", data: sequence <= keyring.plainThrough ? data : refused };
   let sealed: Sealed | null;

@@ -1,47 +1,47 @@
 /**
- * What a receiver knows of one run of a sender: how far it has counted, and which of its messages were heard. Decides
- * whether a message is fresh without comparing clocks: a sender proves by answering a question that it is alive and how
- * far it has counted, and everything up to there is old, unless it is a question that the sender still waits for.
+ * A receiver's state of one run of a sender: its last known number, and which of its messages were received. Decides whether a
+ * message is fresh without comparing clocks: by answering a question, a sender proves that it is alive and what its number is;
+ * everything up to that number is old, except a question that the sender still waits for.
  *
- * SB2: no message is heard twice.
- * SB3: no message is heard that was sent more than `provenMs` before, except a question whose sender still waits for it.
+ * SB2: no message is delivered twice.
+ * SB3: no message is delivered that was sent more than `provenMs` ago, except a question whose sender still waits for it.
  */
 
-/** Numbers below the newest that are told apart; an older message is refused. A sender sends some thousand a second. */
+/** Window of numbers below the newest that are tracked; an older message is rejected. A sender sends some thousand a second. */
 export const windowNumbers = 4_096;
-/** Milliseconds of the receiver's clock for which a proof counts. Beats come every second, so a living sender renews it. */
+/** Milliseconds of the receiver's clock for which a proof is valid. Beats arrive every second, so a living sender renews it. */
 export const provenMs = 10_000;
-/** A proof of this age, in milliseconds, is renewed while it still counts. */
+/** A proof of this age, in milliseconds, is renewed while it is still valid. */
 export const renewMs = 5_000;
 
-/** `doubtful`: only the sender can say whether it still waits for that question. */
+/** `doubtful`: only the sender knows whether it still waits for an answer to that question. */
 export type Freshness = "fresh" | "replayed" | "doubtful";
 
 export class SenderLife {
   #newest = 0;
-  /** A bit for each number of the window, at its remainder. */
+  /** One bit for each number of the window, at its remainder. */
   readonly #heard = new Uint32Array(windowNumbers / 32);
   #open: ReadonlySet<number> = new Set();
   #provenAtMs: number | null = null;
 
-  /** The last proof still counts. A clock that went backwards ends it. */
+  /** Whether the last proof is still valid. A clock that goes backwards invalidates it. */
   isProven(nowMs: number): boolean {
     return this.#isYounger(nowMs, provenMs);
   }
 
-  /** Time to ask for another proof. */
+  /** Whether to request another proof. */
   isAgeing(nowMs: number): boolean {
     return !this.#isYounger(nowMs, renewMs);
   }
 
-  /** The sender said that it has counted to `number` and still waits for answers to `open`; it was asked at `nowMs`. */
+  /** The sender reported its current `number` and the questions in `open` that it still waits for; it was asked at `nowMs`. */
   prove(number: number, open: readonly number[], nowMs: number): void {
     this.#advance(number);
     this.#open = new Set(open);
     this.#provenAtMs = nowMs;
   }
 
-  /** `isSettled`: the sender has just been asked, so what it does not wait for is old. SB2 */
+  /** `isSettled`: the sender has just been asked, so a question that it does not wait for is old. SB2 */
   take(number: number, asked: boolean, isSettled: boolean): Freshness {
     if (number > this.#newest) {
       this.#advance(number);

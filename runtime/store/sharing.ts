@@ -1,23 +1,23 @@
 /**
- * Lets equal parts of many objects be one object. A service of 20,000 tasks repeats its spec, its annotations, node ids
- * and messages in each of them; every decoded copy would cost a kilobyte a task.
+ * Shares equal parts between objects. A service of 20,000 tasks repeats its spec, its annotations, node ids and messages in
+ * each task; decoded copies would cost a kilobyte per task.
  *
- * It also frees what was decoded from the record: byte fields are views into the record they came from, and one small
- * field would keep a megabyte of record alive.
+ * It also releases the record: decoded byte fields are views into the record that they came from, and one small field would
+ * keep a megabyte of record in memory.
  */
 import type { Codec } from "../../proto/codec.ts";
 import { equalBytes, sha256, toHex } from "./record.ts";
 
-/** Entries kept before starting over; starting over costs memory only. Ten for each of 1,000 services. */
+/** Entries kept before starting over, which costs only memory. Ten for each of 1,000 services. */
 const entriesMax = 10_000;
 
-/** Remembers for each key the message given last, and hands that out for every equal one. */
+/** Remembers the last message for each key, and returns it for every equal one. */
 export class SharedMessages<T> {
   readonly #codec: Codec<T>;
   readonly #isSame: ((a: T, b: T) => boolean) | null;
   readonly #known = new Map<string, { readonly message: T; readonly bytes: Uint8Array }>();
 
-  /** `isSame` is for what is asked for each task: it must be exact, and cheaper than comparing encoded bytes. */
+  /** `isSame` is for parts that are shared for each task: it must be exact, and cheaper than comparing encoded bytes. */
   constructor(codec: Codec<T>, isSame: ((a: T, b: T) => boolean) | null = null) {
     this.#codec = codec;
     this.#isSame = isSame;
@@ -29,7 +29,7 @@ export class SharedMessages<T> {
     return this.#shareBytes(key, this.#codec.encode(message));
   }
 
-  /** Without a key: the first of all equal messages. */
+  /** Without a key: returns the first of all equal messages. */
   shareEqual(message: T): T {
     const bytes = this.#codec.encode(message);
     return this.#shareBytes(toHex(sha256(bytes)), bytes);
@@ -48,10 +48,10 @@ export class SharedMessages<T> {
 
 export class SharedStrings {
   readonly #known = new Map<string, string>();
-  /** The one asked for last: to compare two strings costs less than to hash one. */
+  /** The last string: comparing two strings costs less than hashing one. */
   #last = "";
 
-  /** The first of all equal strings. */
+  /** Returns the first of all equal strings. */
   share(text: string): string {
     if (text === this.#last) return this.#last;
     if (text === "") return "";
@@ -65,12 +65,15 @@ export class SharedStrings {
   }
 }
 
-/** The same message in a buffer of its own. */
+/** The same message in its own buffer. */
 export function detached<T>(codec: Codec<T>, message: T): T {
   return codec.decode(ownBytes(codec.encode(message)));
 }
 
-/** What an encoder returns is a part of Node's pool for small buffers, and one certificate would keep 64 KiB of it alive. */
+/**
+ * Copies the bytes: an encoder's result is part of Node's pool for small buffers, so one certificate would keep 64 KiB in
+ * memory.
+ */
 function ownBytes(encoded: Uint8Array): Uint8Array {
   const own = Buffer.allocUnsafeSlow(encoded.length);
   own.set(encoded);

@@ -1,13 +1,14 @@
 /**
- * Writes snapshots and drops old history, while this manager leads: every so many records or bytes the state goes to the
- * blobs, the newest few are kept and some older ones, and the log is purged of what precedes the promised history.
+ * Writes snapshots and drops old history while this manager leads: after a number of records or bytes, the state is written to
+ * the blobs. The newest few snapshots and some older ones are kept, and the log is purged of what precedes the promised
+ * history.
  *
- * N1: the log keeps every record after the oldest kept snapshot, so each of them can be brought up to date.
- * N2: a blob is removed and a record purged only after a newer snapshot is stored whole.
- * N4: while the disk under the log is short of room, and when the log has more bytes than its history may, history goes
- *     before its time, oldest first, down to the newest stored snapshot; nothing that no snapshot covers ever goes.
- * N3: every version of the promised history that N4 has left can be rebuilt: a snapshot from before it is kept, and the records since; or,
- *     while there is none, every record from the first.
+ * N1: the log keeps every record after the oldest kept snapshot, so that each of them can be rolled forward.
+ * N2: a blob is removed and a record purged only after a newer snapshot is completely stored.
+ * N4: while the disk under the log is short of space, and while the log is larger than its history may be, history is dropped
+ *     early, oldest first, down to the newest stored snapshot; nothing that no snapshot covers is ever dropped.
+ * N3: every version of the promised history that N4 has left can be rebuilt: a snapshot from before it is kept, and the records
+ *     since; or, while there is none, every record from the first.
  */
 import type { Blobs, Clock, Log, Subscription, Telemetry, TimerHandle } from "../ports.ts";
 import { sleep } from "./wait.ts";
@@ -17,12 +18,12 @@ import { encodingSteps } from "./snapshot.ts";
 export interface SnapshotOptions {
   /** Records after which a snapshot is written. */
   readonly everyRecords: number;
-  /** Bytes of records after which one is written sooner. */
+  /** Bytes of records after which a snapshot is written earlier. */
   readonly everyBytes: number;
   readonly snapshotsKept: number;
-  /** Newest records from each of which the state can be rebuilt, for watchers that resume and for looking back. */
+  /** Number of newest records at each of which the state can be rebuilt, for watchers that resume and for reading the past. */
   readonly historyRecordsKept: number;
-  /** Bytes of the log beyond which its oldest history goes although it has fewer records. */
+  /** Size of the log in bytes beyond which its oldest history is dropped although it has fewer records. */
   readonly historyBytesKept: number;
 }
 
@@ -31,29 +32,32 @@ export const snapshotDefaults: SnapshotOptions = {
   everyRecords: 10_000,
   // What a new process reads and applies in about two seconds.
   everyBytes: 64 * 1024 * 1024,
-  // One that is being read while the next is written.
+  // One may be read while the next is written.
   snapshotsKept: 2,
-  // At one transaction a second more than a day.
+  // More than a day at one transaction a second.
   historyRecordsKept: 100_000,
-  // Twenty times what a cluster of 20,000 tasks writes while all of them are created; an eighth of a small machine's disk.
+  // Twenty times what a cluster of 20,000 tasks writes while creating them; an eighth of a small machine's disk.
   historyBytesKept: 2 * 1024 * 1024 * 1024,
 };
 
-/** How often the room under the log is looked at, and at least how long after a snapshot for its sake the next is written, in milliseconds. */
+/**
+ * How often the space under the log is checked, and the minimum delay between two snapshots that are written to free space, in
+ * milliseconds.
+ */
 const roomLookMs = 5_000;
 const scarceSnapshotMs = 60_000;
 const logTimeoutMs = 5_000;
 
-/** Of a history, snapshots are kept in steps of this part of it: a rebuild replays at most that many records. */
+/** Snapshots are kept at steps of this fraction of the history: a rebuild replays at most that many records. */
 const historySteps = 4;
 
 /**
- * Which of the stored snapshots stay, newest first (N3): the newest `snapshotsKept`; the newest that is as old as the whole
- * history, or the oldest while none is; and between them one for each step. Whatever is dropped, those that stay are the
- * ones that a later call finds at the same steps.
+ * Which of the stored snapshots to keep, newest first (N3): the newest `snapshotsKept`; the newest that is as old as the whole
+ * history, or the oldest while there is none; and between them one for each step. Whatever is dropped, a later call finds the
+ * remaining ones at the same steps.
  */
 export function snapshotsToKeep(sequences: readonly number[], newest: number, options: SnapshotOptions): number[] {
-  // One that is ahead of this log belongs to a log that was lost; it would never be loaded.
+  // A snapshot ahead of this log belongs to a lost log; it would never be loaded.
   const usable = sequences.filter((sequence) => sequence <= newest).toSorted((a, b) => b - a);
   const recent = usable.slice(0, options.snapshotsKept);
   const base = usable.find((sequence) => sequence <= newest - options.historyRecordsKept) ?? usable.at(-1);
@@ -67,7 +71,9 @@ export function snapshotsToKeep(sequences: readonly number[], newest: number, op
   return kept.reverse();
 }
 
-/** The first record that is needed, given the snapshots that are kept (N1, N3): while none of them is as old as the history, the whole log is. */
+/**
+ * The first record that is needed with these snapshots (N1, N3): while none of them is as old as the history, the whole log is.
+ */
 export function firstRecordToKeep(kept: readonly number[], newest: number, options: SnapshotOptions): number {
   const base = kept.find((sequence) => sequence <= newest - options.historyRecordsKept);
   return base === undefined ? 1 : base + 1;
@@ -75,29 +81,29 @@ export function firstRecordToKeep(kept: readonly number[], newest: number, optio
 
 const namePattern = /^snapshot-(\d+)$/;
 
-/** `sequence`: of the log's last record that the snapshot holds. */
+/** `sequence`: of the last log record in the snapshot. */
 export function snapshotName(sequence: number): string {
   return `snapshot-${sequence}`;
 }
 
-/** Sequence of the snapshot that a blob's name states; null for other blobs. */
+/** Sequence of the snapshot in a blob's name; null for other blobs. */
 export function parseSnapshotName(name: string): number | null {
   const match = namePattern.exec(name);
   return match === null ? null : Number(match[1]);
 }
 
-/** Sequences of the stored snapshots, newest first. Rejects when the blobs do not answer. */
+/** Sequences of the stored snapshots, newest first. Rejects if the blobs do not answer. */
 export async function listSnapshots(blobs: Blobs): Promise<number[]> {
   const sequences = (await blobs.list()).map(parseSnapshotName).filter((sequence) => sequence !== null);
   return sequences.sort((a, b) => b - a);
 }
 
-/** N4, N2: what goes are records that a stored snapshot covers, and snapshots that have a newer one. */
+/** N4, N2: drops records that a stored snapshot covers, and snapshots that have a newer one. */
 export async function shedHistory(parts: {
   readonly log: Pick<Log, "bytes" | "purgeBefore" | "room">;
   readonly blobs: Pick<Blobs, "list" | "remove">;
   readonly options: SnapshotOptions;
-  /** Of the replica: a snapshot that is ahead of it belongs to a log that was lost. */
+  /** The replica's version: a snapshot ahead of it belongs to a lost log. */
   readonly version: number;
   readonly isStopped: () => boolean;
 }): Promise<void> {
@@ -145,7 +151,7 @@ export function startSnapshotWriter(parts: SnapshotWriterParts): { stop(): void 
     if (isDue) begin(write);
     else if (log.room() !== "ample" && clock.monotonic() - scarceSince >= scarceSnapshotMs) {
       scarceSince = clock.monotonic();
-      // N4: a snapshot of what is new costs room that a full disk does not have.
+      // N4: a new snapshot takes space that a full disk does not have.
       begin(log.room() === "full" || replica.version === last.version ? shed : write);
     }
   };
@@ -164,7 +170,7 @@ export function startSnapshotWriter(parts: SnapshotWriterParts): { stop(): void 
         if (isStored) written.add();
       })
       .catch((error: unknown) => {
-        // The next is tried after as many records again; until then the log keeps everything (N2).
+        // The next attempt follows after as many records again; until then the log keeps everything (N2).
         telemetry.log.warn({ error: String(error), version: begun.version }, "snapshot not written");
       })
       .finally(() => {
@@ -174,14 +180,14 @@ export function startSnapshotWriter(parts: SnapshotWriterParts): { stop(): void 
       });
   };
 
-  /** True when it was stored. */
+  /** True if it was stored. */
   const write = async (): Promise<boolean> => {
     const capture = replica.capture();
     if (capture.version === 0) return false;
     const steps = encodingSteps(capture);
     let step = steps.next();
     while (step.done !== true) {
-      // Between two parts others have their turn.
+      // Let other work run between two parts.
       await sleep(clock, 0);
       if (isStopped) return false;
       step = steps.next();

@@ -1,6 +1,6 @@
 /**
- * The state as it will be once the append that is being put together has happened: a replica seen through the changes
- * staged so far. Each operation is decided against it, so that operations of one append see each other.
+ * The state after the append that is being assembled: a replica seen through the changes staged so far. Each operation is
+ * decided against it, so that operations of one append see each other.
  */
 import { Meta, Timestamp, Version, type Change, type Task, type TaskPatch } from "../../proto/gen/messages.ts";
 import { patchNode, patchTask } from "./patch.ts";
@@ -10,7 +10,7 @@ import { nameKey, tableOf, unwrap, withMeta, type AnyObject } from "./tables.ts"
 interface Undo {
   readonly table: TableName;
   readonly id: string;
-  /** What was staged there before; undefined: nothing was. */
+  /** The previously staged object; undefined if there was none. */
   readonly staged: AnyObject | null | undefined;
 }
 
@@ -19,20 +19,20 @@ export class Staging {
   readonly #meta: Meta;
   /** By id; null: removed. */
   readonly #objects = new Map<TableName, Map<string, AnyObject | null>>();
-  /** Those of `#objects` that are tasks. */
+  /** The tasks among `#objects`. */
   readonly #tasks = new Map<string, AnyObject | null>();
-  /** The first patch of each task, not yet carried out: of the thousands in an append few tasks are looked at again. */
+  /** The first patch of each task, not yet applied: of the thousands in an append, few tasks are read again. */
   readonly #patches = new Map<string, TaskPatch>();
   /** By table and name: ids of staged objects that have, or had, the name. */
   readonly #names = new Map<string, string[]>();
-  /** Ids of tasks staged that were made for a node, by service and node. */
+  /** Ids of staged tasks that were created for a node, by service and node. */
   readonly #madeForNodes = new Map<string, string[]>();
-  /** Since the first mark: nothing goes back to before it. */
+  /** Since the first mark; nothing rolls back beyond it. */
   #journal: Undo[] | null = null;
 
   constructor(base: Store) {
     this.#base = base;
-    // The append takes the next sequence or fails, so this is the version that staged objects will have.
+    // The append gets the next sequence or fails, so this is the version that staged objects will have.
     const version = Version.create({ index: base.version + 1 });
     this.#objects.set("task", this.#tasks);
     this.#meta = Meta.create({ version, createdAt: Timestamp.create(), updatedAt: Timestamp.create() });
@@ -67,13 +67,13 @@ export class Staging {
       if (task !== undefined) yield task;
     }
     for (const id of this.#madeForNodes.get(`${serviceId}@${nodeId}`) ?? []) {
-      // Gone again after a rollback.
+      // A rollback may have removed it.
       const task = this.get("task", id);
       if (task !== undefined) yield task;
     }
   }
 
-  /** The network with this id, else the one with this name. */
+  /** The network with this id, otherwise with this name. */
   network(target: string): Tables["network"] | undefined {
     return this.get("network", target) ?? this.#named("network", target);
   }
@@ -90,7 +90,7 @@ export class Staging {
     return this.#all("network");
   }
 
-  /** Goes through all that is staged: for rare questions. */
+  /** Iterates over everything staged: for rare queries. */
   *tasksOf(serviceId: string): Generator<Task> {
     for (const { id } of this.#base.tasksByService(serviceId)) {
       const task = this.get("task", id);
@@ -122,7 +122,7 @@ export class Staging {
     for (const object of staged?.values() ?? []) if (object !== null) yield object as Tables[Name];
   }
 
-  /** Takes a change that was decided against this view. */
+  /** Adds a change that was decided against this view. */
   stage(change: Change): void {
     if (change.task !== null) this.#stageTaskPatch(change.task);
     else if (change.node !== null) {
@@ -139,7 +139,7 @@ export class Staging {
       if (put.table === "task") this.#noteNode(put.object as Task);
       const name = nameKey(put.table, object as never);
       if (name === "" || put.table === "task") return;
-      // Not undone by a rollback: whoever asks looks at whether the object still has the name.
+      // A rollback does not undo this: callers check whether the object still has the name.
       const ids = this.#names.get(`${put.table}/${name}`);
       if (ids === undefined) this.#names.set(`${put.table}/${name}`, [object.id]);
       else ids.push(object.id);
@@ -150,7 +150,7 @@ export class Staging {
     return (this.#journal ??= []).length;
   }
 
-  /** Forgets what was staged since `mark`. */
+  /** Discards what was staged since `mark`. */
   rollback(mark: number): void {
     const journal = this.#journal ?? [];
     while (journal.length > mark) {
@@ -177,7 +177,7 @@ export class Staging {
 
   #set(table: TableName, id: string, object: AnyObject | null): void {
     const objects = this.#tableOf(table);
-    // A patch that was not carried out yet is what a rollback has to come back to.
+    // A rollback must be able to restore a patch that was not applied yet.
     if (table === "task" && this.#patches.has(id)) this.get("task", id);
     this.#journal?.push({ table, id, staged: objects.get(id) });
     objects.set(id, object);

@@ -1,6 +1,6 @@
 /**
- * The tables of a replica and their indices, without any notion of a log. Indices hold ids; an update that moves nothing
- * (most are status reports) touches none of them.
+ * A replica's tables and their indices, independent of a log. Indices contain ids; an update that moves nothing (such as most
+ * status reports) touches none of them.
  */
 import type { Task, TaskSpec } from "../../proto/gen/messages.ts";
 import { MultiIndex } from "./multi-index.ts";
@@ -21,11 +21,11 @@ export class State {
   readonly #slots = new Map<string, MultiIndex<number>>();
   readonly #byNode = new MultiIndex<string>();
   readonly #references = new MultiIndex<string>();
-  /** What a spec mentions; specs are shared, so it is worked out once for each. */
+  /** Ids that a spec references; specs are shared, so this is computed once for each. */
   readonly #mentions = new WeakMap<TaskSpec, readonly string[]>();
 
   get<Name extends TableName>(table: Name, id: string): Tables[Name] | undefined {
-    // Most look-ups are for tasks and nodes, and a table that is named in the code is found faster than one by its name.
+    // Most look-ups are for tasks and nodes, and a fixed property is faster than a look-up by name.
     const found =
       table === "task"
         ? this.#tables.task.get(id)
@@ -64,14 +64,14 @@ export class State {
     if (slots !== undefined) yield* this.#tasks(slots.ids(slot));
   }
 
-  /** A node has some hundred tasks, slot 0 of a service as many as there are nodes: so the node's are looked through. */
+  /** A node has some hundred tasks, slot 0 of a service as many as there are nodes: so this scans the node's tasks. */
   *tasksAt(serviceId: string, slot: number, nodeId: string): Generator<Task> {
-    // The slots of a replicated job begin with 0.
+    // The slots of a replicated job start at 0.
     if (slot !== 0 || this.get("service", serviceId)?.spec?.replicatedJob != null) {
       yield* this.tasksBySlot(serviceId, slot);
       return;
     }
-    // Of a replicated job that is gone, a task that never had a node: no index has it.
+    // A task of a removed replicated job that never had a node is in no index.
     const near = nodeId === "" ? this.tasksBySlot(serviceId, slot) : this.tasksByNode(nodeId);
     for (const task of near) {
       if (task.slot === 0 && task.serviceId === serviceId && task.nodeId === nodeId) yield task;
@@ -82,7 +82,7 @@ export class State {
     return this.#tasks(this.#references.ids(id));
   }
 
-  /** Inserts, or replaces the object of that id, which keeps its place in the order. */
+  /** Inserts the object, or replaces the one with the same id, which keeps its position. */
   put<Name extends TableName>(table: Name, object: Tables[Name], old: Tables[Name] | undefined): void {
     const { id } = object;
     if (table !== "task") (this.#tables[table] as Map<string, Tables[Name]>).set(id, object);
@@ -175,7 +175,7 @@ export class State {
     return mentions;
   }
 
-  /** `<service>.<slot>.<task id>`, or with the node's id in place of slot 0, as SwarmKit names a task that has no name. */
+  /** `<service>.<slot>.<task id>`, or with the node's id instead of slot 0: SwarmKit's name for a task without a name. */
   #taskByComputedName(key: string): Task | undefined {
     const task = this.#tables.task.get(key.slice(key.lastIndexOf(".") + 1));
     if (task === undefined || (task.annotations?.name ?? "") !== "") return undefined;

@@ -1,4 +1,4 @@
-/** The read side of a replica, and the way to have something written: what every actor and edge knows of the store. */
+/** The read side of a replica, and the way to write: the store's interface for every actor and edge. */
 import type {
   Caller,
   Cluster,
@@ -42,7 +42,7 @@ export interface Tables {
 }
 export type TableName = keyof Tables;
 
-/** One object's change, as a watcher sees it. `old` is null for a creation, `object` is the last state for a removal. */
+/** One object's change, as a watcher sees it. `old` is null for a creation; `object` is the last state for a removal. */
 export type ObjectChange = {
   readonly [Name in TableName]: {
     readonly table: Name;
@@ -52,15 +52,15 @@ export type ObjectChange = {
   };
 }[TableName];
 
-/** Whose some consecutive changes of a commit are. */
+/** The cause of consecutive changes of a commit. */
 export interface Cause {
-  /** W3C trace context; empty when that request is not traced. */
+  /** W3C trace context; empty if that request is not traced. */
   readonly traceparent: string;
-  /** How many changes. */
+  /** Number of changes. */
   readonly changes: number;
-  /** Who asked for them; null for what the system did by itself. */
+  /** The requester; null for changes by the system itself. */
   readonly caller: Caller | null;
-  /** Which part of a manager decided them, where nobody asked. */
+  /** The part of a manager that decided them, if nobody requested them. */
   readonly origin: Origin;
 }
 
@@ -69,14 +69,14 @@ export interface Commit {
   readonly version: number;
   /** Milliseconds since the epoch, by the writer's clock. */
   readonly time: number;
-  /** Node id of the manager that wrote it; absent where a snapshot took the place of what was missed. */
+  /** Node id of the manager that wrote it; absent if a snapshot replaced the missed records. */
   readonly writer?: string;
   readonly changes: readonly ObjectChange[];
-  /** In the order of `changes`; empty when none is traced and nobody is named. For telemetry and history only. */
+  /** In the order of `changes`; empty if none is traced or attributed. For telemetry and history only. */
   readonly causes: readonly Cause[];
 }
 
-/** Objects are immutable: an update makes a new object, so whoever holds one holds a consistent past. */
+/** Objects are immutable: an update creates a new object, so references to old ones remain a consistent past. */
 export interface Store {
   /** Sequence of the last transaction applied; 0 before the first. */
   readonly version: number;
@@ -84,21 +84,21 @@ export interface Store {
   /** In order of creation on this replica. */
   all<Name extends TableName>(table: Name): Iterable<Tables[Name]>;
   count(table: TableName): number;
-  /** By annotations.name, without regard to case, as SwarmKit indexes names; nodes by hostname (the first such). */
+  /** By annotations.name, case-insensitive as in SwarmKit's index; nodes by hostname (the first match). */
   byName<Name extends TableName>(table: Name, name: string): Tables[Name] | undefined;
   tasksByService(serviceId: string): Iterable<Task>;
   tasksByNode(nodeId: string): Iterable<Task>;
-  /** All attempts of one slot (slot 0 of a global service holds all its nodes). */
+  /** All attempts in one slot (slot 0 of a global service contains all its nodes). */
   tasksBySlot(serviceId: string, slot: number): Iterable<Task>;
-  /** All attempts of one place: of the slot, or, for slot 0, of the node; in the order in which they were made. */
+  /** All attempts at one place, in order of creation: in the slot, or, for slot 0, on the node. */
   tasksAt(serviceId: string, slot: number, nodeId: string): Iterable<Task>;
-  /** Tasks that mention the secret, config or network in their spec. */
+  /** Tasks whose spec references the secret, config or network. */
   tasksReferencing(id: string): Iterable<Task>;
-  /** Called after each transaction was applied, in order, with the state already changed. A listener must not throw. */
+  /** Called after each transaction, in order, with the state already changed. A listener must not throw. */
   watch(listener: (commit: Commit) => void): Subscription;
 }
 
-/** `unavailable`: no leader took it within its time; with `maybe`, it may yet have happened. */
+/** `unavailable`: no leader accepted it in time; with `maybe`, it may still take effect. */
 export type ProposeOutcome =
   | { readonly kind: "committed"; readonly version: number; readonly skipped: number }
   | { readonly kind: "refused"; readonly code: ErrorCode; readonly message: string }
@@ -108,19 +108,19 @@ export interface Proposal {
   readonly operations: readonly Operation[];
   readonly mode: ProposeRequest_Mode;
   readonly traceparent?: string;
-  /** Who asked for it, or which part of this manager decided it; for the history. At most one of the two. */
+  /** Who requested it, or which part of this manager decided it, for the history. At most one of the two. */
   readonly caller?: Caller;
   readonly origin?: Origin;
-  /** How long to look for a leader before giving up, in milliseconds: it is not put into the log after that. */
+  /** How long to search for a leader, in milliseconds: it is not appended after that. */
   readonly timeoutMs: number;
-  /** Aborts when nobody waits for the outcome any more: it is not put into the log after that, unless it is on its way there. */
+  /** Aborts when nobody waits for the outcome any more: it is then not appended, unless the append is in progress. */
   readonly signal?: CallSignal | undefined;
   /**
-   * For a leader's duties: only the leader of this epoch may write it. The answer is then always certain and `timeoutMs`
-   * does not count: it is `committed`, or `refused` (with `staleEpoch` once that epoch has ended without it).
+   * For a leader's duties: only the leader of this epoch may write it. The outcome is then always certain and `timeoutMs` is
+   * ignored: `committed`, or `refused` (with `staleEpoch` once that epoch has ended without it).
    */
   readonly epoch?: number;
-  /** Goes the whole way although there is nothing to write: through the leader's ledger, the log's majority and this replica. */
+  /** Takes the whole path although it writes nothing: through the leader's ledger, the log's majority and this replica. */
   readonly isProbe?: boolean;
 }
 

@@ -1,4 +1,4 @@
-/** What there is to know of each table: its place in StoreObject, its codec and where its objects keep their name. */
+/** Metadata of each table: its field in StoreObject, its codec and where its objects keep their name. */
 import type { Codec } from "../../proto/codec.ts";
 import {
   Cluster,
@@ -85,7 +85,7 @@ export function tableOf(kind: Kind): TableName | undefined {
   return tableNames[kind - 1];
 }
 
-/** The object in a StoreObject and its table; null when there is none. */
+/** The object in a StoreObject and its table; null if it is empty. */
 export function unwrap(wrapped: StoreObject): { readonly table: TableName; readonly object: AnyObject } | null {
   for (const table of tableNames) {
     const object = wrapped[table];
@@ -94,13 +94,15 @@ export function unwrap(wrapped: StoreObject): { readonly table: TableName; reado
   return null;
 }
 
-/** A copy with another meta; the object itself stays as it was. */
+/** A copy with another meta; the object itself is unchanged. */
 export function withMeta<Name extends TableName>(table: Name, object: Tables[Name], meta: Meta): Tables[Name] {
   return codecs[table].patch(object, { meta } as Partial<Tables[Name]>);
 }
 
-/** The name that the table indexes, in lower case as SwarmKit compares names; empty when it has none. A task's computed
- *  name is not stored anywhere and so not found here. */
+/**
+ * The name that the table indexes, in lower case as SwarmKit compares names; empty if there is none. A task's computed name is
+ * not stored anywhere, so it is not found here.
+ */
 export function nameKey<Name extends TableName>(table: Name, object: Tables[Name]): string {
   return nameOf(table, object as AnyObject).toLowerCase();
 }

@@ -1,4 +1,4 @@
-/** What tasks of one service or one node have in common, kept once: each freshly decoded task goes through here. */
+/** Shares the parts that tasks of one service or one node have in common: every newly decoded task passes through here. */
 import {
   Annotations,
   Endpoint,
@@ -27,14 +27,14 @@ export class TaskParts {
     return this.#specs.shareEqual(spec);
   }
 
-  /** Tasks created together stand together in a snapshot, so the meta seen last is mostly the one. */
+  /** Tasks created together are adjacent in a snapshot, so the last meta usually fits. */
   meta(meta: Meta): Meta {
     return this.#metas.share("", meta);
   }
 
   /**
-   * Replaces parts of a task that nobody else holds yet; `old` is what is stored of it, whose parts are shared already.
-   * `ownsStatus`: nobody has seen to its status yet.
+   * Replaces parts of a task that is not shared yet; `old` is the stored task, whose parts are shared already. `ownsStatus`:
+   * its status is not shared yet.
    */
   share(task: Mutable<Task>, old: Task | undefined, ownsStatus = true): void {
     if (task.serviceId !== old?.serviceId) task.serviceId = this.#strings.share(task.serviceId);

@@ -1,4 +1,4 @@
-/** Waiting on a replica and on the clock, as promises. */
+/** Promises that wait for a replica or the clock. */
 import type { Clock, TimerHandle } from "../ports.ts";
 import type { Store } from "./store.ts";
 
@@ -6,7 +6,7 @@ export function sleep(clock: Clock, ms: number): Promise<void> {
   return new Promise((resolve) => void clock.setTimeout(resolve, ms));
 }
 
-/** True once the replica has applied `version`; false when `timeoutMs` pass first. */
+/** True once the replica has applied `version`; false if `timeoutMs` elapse first. */
 export function reachesVersion(store: Store, clock: Clock, version: number, timeoutMs: number): Promise<boolean> {
   if (store.version >= version) return Promise.resolve(true);
   if (timeoutMs <= 0) return Promise.resolve(false);

@@ -82,7 +82,7 @@ test.serial("a failing command says why in one sentence and exits with status 1"
       () => run(["up", "--data-dir", dir("up"), "--listen", listen], noServer),
     ],
     [
-      /No nats-server answers at nowhere\.invalid:4222/,
+      /no nats-server answers at nowhere\.invalid:4222/,
       () => manager("nats", listen, "--nats", "nats://nowhere.invalid"),
     ],
     [/no manager answers on \/nowhere\.sock/, () => run(["--host", "unix:///nowhere.sock", "node", "ls"])],

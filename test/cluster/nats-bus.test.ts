@@ -185,7 +185,7 @@ test("a missing server or a rejected password is reported in our own sentence, n
     instanceOf: NatsProblem,
   });
   t.is(absent?.kind, "unreachable");
-  t.regex(absent?.message ?? "", /^No nats-server answers at 127\.0\.0\.1:1 .*\.$/);
+  t.regex(absent?.message ?? "", /^no nats-server answers at 127\.0\.0\.1:1 .*[^.]$/);
   const [, port] = /:(\d+)$/.exec(server.url) ?? [];
   const link = await connect({
     servers: [`nats://${server.user}:${server.pass}@localhost:${port}`],

@@ -174,13 +174,13 @@ test.serial("if fewer nats-servers run than are named, a manager says so, or sta
   const args = ["manager", "--data-dir", tempDir(t, "few"), "--listen", `127.0.0.1:${await freePort()}`, "--nats"];
   const refused = await runMuster([...args, nats], { timeoutMs: 120_000 });
   t.is(refused.code, 1, refused.stderr);
-  t.regex(refused.stderr, /muster: JetStream did not set up the stream muster-log within 30 s \(.+\)\.\n$/);
+  t.regex(refused.stderr, /muster: JetStream did not set up the stream muster-log within 30 s \(.+\)\n$/);
 
   const manager = await startManager(t, { nats: cluster.urls.join(",") });
   await createService(manager, sleepers("web", 0));
   await manager.process.end();
   const again = await startManager(t, { nats, dataDir: manager.dataDir });
-  t.regex(await warnings(again), /one replica.+three were asked for/);
+  t.regex(await warnings(again), /one replica.+three were requested/);
   t.deepEqual(await serviceNames(again), ["web"]);
 });
 
@@ -190,7 +190,7 @@ test.serial("nats-servers outside of a cluster are not accepted as one", async (
   const args = ["manager", "--data-dir", tempDir(t, "two"), "--listen", `127.0.0.1:${await freePort()}`];
   const ran = await runMuster([...args, "--nats", urls[0] as string, "--nats", urls[1] as string]);
   t.is(ran.code, 1, ran.stderr);
-  t.regex(ran.stderr, /muster: Several nats-servers were named, but the one at 127\.0\.0\.1:\d+ is of no cluster/);
+  t.regex(ran.stderr, /muster: several nats-servers given, but the one at 127\.0\.0\.1:\d+ belongs to no cluster/);
 });
 
 test.serial("a TLS problem with NATS is reported in one sentence", async (t) => {
@@ -209,18 +209,18 @@ test.serial("a TLS problem with NATS is reported in one sentence", async (t) => 
   const shown = ["--nats-cert", certificate, "--nats-key", key];
   // A server that rejects a certificate closes at once, and its message may be lost.
   const cases: readonly [RegExp, number, readonly string[]][] = [
-    [/its certificate leads to no CA that is known here/, 1, ["--nats", url, ...shown]],
-    [/its certificate leads to no CA that is known here/, 1, ["--nats", url, "--nats-ca", other.ca, ...shown]],
-    [/wants a client's certificate of its CA|ECONNRESET/, 1, ["--nats", url, "--nats-ca", ca]],
+    [/its certificate is signed by an unknown CA/, 1, ["--nats", url, ...shown]],
+    [/its certificate is signed by an unknown CA/, 1, ["--nats", url, "--nats-ca", other.ca, ...shown]],
+    [/requires a client certificate from its CA|ECONNRESET/, 1, ["--nats", url, "--nats-ca", ca]],
     [
-      /wants a client's certificate of its CA|ECONNRESET/,
+      /requires a client certificate from its CA|ECONNRESET/,
       1,
       ["--nats", url, "--nats-ca", ca, "--nats-cert", other.certificate, "--nats-key", other.key],
     ],
-    [/it speaks no TLS/, 1, ["--nats", plain.server.url, "--nats-ca", ca]],
+    [/it does not support TLS/, 1, ["--nats", plain.server.url, "--nats-ca", ca]],
     // A name that resolves to loopback without saying so.
     [/at 0\.0\.0\.0:\d+ has no TLS, .* --nats-insecure/, 1, ["--nats", anywhere]],
-    [/refuses these credentials/, 1, ["--nats", anywhere, "--nats-insecure"]],
+    [/rejected the credentials/, 1, ["--nats", anywhere, "--nats-insecure"]],
     [/--nats-ca \/nowhere cannot be used: ENOENT/, 1, ["--nats", url, "--nats-ca", "/nowhere"]],
     [/--nats-ca .* cannot be used/, 1, ["--nats", url, "--nats-ca", key]],
     [

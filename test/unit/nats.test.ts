@@ -93,7 +93,7 @@ test("the operator is told what the server cannot promise, and nothing when it c
   t.regex(abilities({ ...good, replicas: 1 }).join(), /one replica.* loses the cluster's state\.$/);
   t.regex(
     abilities({ ...good, replicas: 1, notRaised: "no peers" }).join(),
-    /one replica.*three were asked for.*no peers/,
+    /one replica.*three were requested.*no peers/,
   );
   t.deepEqual(["2.8.4", "1.9.0", "", "x"].map(isSupported), [false, false, false, false]);
   t.deepEqual(["2.9.0", "v2.10.3", "3.0.0-beta"].map(isSupported), [true, true, true]);

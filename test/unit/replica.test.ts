@@ -226,7 +226,7 @@ test("S6: a record of ours that was damaged is told from a message of others by 
   t.true(replica.apply(2, damaged).isForeign, "nothing tells them apart yet");
   const error = t.throws(() => replica.apply(3, next), { instanceOf: LogBreak });
   t.is(error?.sequence, 2);
-  t.regex(error?.check ?? "", /record 2 cannot be read, and record 3 follows what stood there/);
+  t.regex(error?.check ?? "", /record 2 cannot be read, and record 3 names the original/);
   t.is(replica.version, 2);
 });
 
@@ -240,7 +240,7 @@ test("S7: a transaction with a change of an unknown kind is not applied in part,
     const error = t.throws(() => replica.apply(2, record), { instanceOf: FutureRecord });
     t.regex(
       error?.message ?? "",
-      /record 2: .* kind that this version .* does not know; manager alpha \(m1\), version 9\.9\.9, wrote it/,
+      /record 2: .* kind that this version .* does not support; written by manager alpha \(m1\), version 9\.9\.9/,
     );
     t.deepEqual([replica.version, replica.count("service")], [1, 0]);
   }
