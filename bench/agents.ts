@@ -1,10 +1,10 @@
 /**
  * Load generator: `node bench/agents.ts --join ADDR:PORT --token TOKEN --agents N [--first N] [--batch] [--probe] [--wait]`.
  *
- * Prints one JSON line when its agents are prepared, one when all have joined, then one whenever the count of RUNNING tasks
- * changed (looked at every 20 ms), each with the time (epoch ms) of what it reports. With `--wait` it joins when told to by
- * a line `join` on its standard input; the line `load` begins the count of heartbeats before the first task is assigned.
- * Ends on SIGTERM, and when its standard input ends.
+ * Prints one JSON line when its agents are prepared, one when all have joined, then one whenever the count of RUNNING tasks has
+ * changed (polled every 20 ms), each with the epoch time in ms of what it reports. With `--wait` it joins on a line `join` on
+ * its standard input; the line `load` starts counting heartbeats before the first task is assigned. Exits on SIGTERM, and when
+ * its standard input closes.
  */
 import { createInterface } from "node:readline";
 import { parseArgs } from "node:util";

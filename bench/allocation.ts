@@ -1,4 +1,4 @@
-/** What giving tasks their addresses costs by itself, at 1×, 10× and 100×. */
+/** The cost of giving tasks their addresses, in isolation, at 1×, 10× and 100×. */
 import { Allocation, type Plans } from "../machines/allocation/allocation.ts";
 import {
   Annotations,
@@ -16,10 +16,10 @@ import {
 
 type Row = readonly [part: string, muster: string, peer: string];
 
-/** As actors/orchestration/allocator.ts bounds a round. */
+/** As in actors/orchestration/allocator.ts. */
 const roundTasks = 5_000;
 
-/** Tasks of one service in one network with room for a million. */
+/** Tasks of one service in one network with space for a million. */
 export function allocating(tasks: number): Row {
   const networks = new Map<string, Network>();
   const services = new Map<string, Service>();
@@ -76,7 +76,7 @@ export function allocating(tasks: number): Row {
   ];
 }
 
-/** Milliseconds of this process's own time: what others do on the machine is not counted. */
+/** CPU time of this process in milliseconds, which excludes other processes on the machine. */
 function timed(work: () => void): number {
   const before = process.cpuUsage();
   work();

@@ -1,4 +1,4 @@
-/** Real managers and agents for the failover table: each in a folder of its own on loopback, all ended by `end`. */
+/** Real managers and agents for the failover table: each in its own folder on loopback; `end` terminates all. */
 import { execFile, spawn, type ChildProcess } from "node:child_process";
 import { mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -12,7 +12,7 @@ import { createTelemetry } from "../runtime/telemetry/telemetry.ts";
 import { until } from "./peers.ts";
 import { freePort } from "../test/fixtures/ports.ts";
 
-/** Tasks of benchmarks write into folders of the user that runs them. */
+/** Benchmark tasks write into folders of the user that runs them. */
 const asRoot = process.getuid?.() === 0 ? ["--allow-root", "--task-user", "root"] : [];
 
 const program = fileURLToPath(new URL("../bin/muster", import.meta.url));
@@ -29,13 +29,13 @@ export interface Manager {
 
 export interface Agent {
   readonly process: Spawned;
-  /** Ids of the sessions it got so far. */
+  /** Ids of its sessions so far. */
   sessions(): string[];
-  /** Pids of the commands of its tasks. */
+  /** Pids of its tasks' commands. */
   taskPids(): number[];
 }
 
-/** Pids of what runs with a working directory below the folder or names it on its command line; this process aside. */
+/** Pids of processes with a working directory below the folder or with its path on their command line, except this process. */
 function pidsOf(folder: string): number[] {
   return readdirSync("/proc")
     .filter((name) => /^\d+$/.test(name))
@@ -57,7 +57,7 @@ export function kill(pid: number): void {
   try {
     process.kill(pid, "SIGKILL");
   } catch {
-    // It has ended already.
+    // It has exited already.
   }
 }
 
@@ -87,7 +87,7 @@ class Spawned {
 }
 
 export class Cluster {
-  /** Undone in the reverse order. */
+  /** Run in reverse order. */
   readonly #undo: (() => Promise<void> | void)[] = [];
 
   #folder(name: string): string {
@@ -100,7 +100,7 @@ export class Cluster {
     const spawned = new Spawned(args);
     this.#undo.push(async () => {
       await spawned.end("SIGTERM");
-      // A killed one leaves its nats-server or tasks behind.
+      // A killed process leaves its nats-server or tasks behind.
       await until(`the end of what runs in ${dir}`, () => {
         const left = pidsOf(dir);
         for (const pid of left) kill(pid);
@@ -110,7 +110,7 @@ export class Cluster {
     return spawned;
   }
 
-  /** A nats-server outside any manager; its URL, with user and password. */
+  /** Starts a nats-server outside of any manager; returns its URL, with user and password. */
   async nats(): Promise<string> {
     const dataDir = this.#folder("nats");
     const telemetry = await createTelemetry({ service: "bench", level: "silent", otlpEndpoint: undefined });
@@ -119,7 +119,7 @@ export class Cluster {
     return server.url.replace("//", `//${server.user}:${server.pass}@`);
   }
 
-  /** Default settings. Without `nats` it runs a nats-server of its own; on one that is there it joins `first`, if given. */
+  /** Default settings. Without `nats` it runs its own nats-server; on an existing one it joins `first`, if given. */
   async manager(nats?: string, first?: Manager): Promise<Manager> {
     const dir = this.#folder("manager");
     const socket = join(dir, "control.sock");
@@ -174,7 +174,7 @@ export class Cluster {
     };
   }
 
-  /** Ends everything, also after a part of it could not be; throws then. */
+  /** Terminates everything, even if a part fails; throws in that case. */
   async end(): Promise<void> {
     const errors: unknown[] = [];
     for (const undo of this.#undo.toReversed()) {
@@ -184,11 +184,11 @@ export class Cluster {
         errors.push(error);
       }
     }
-    if (errors.length > 0) throw new AggregateError(errors, "the cluster could not be ended");
+    if (errors.length > 0) throw new AggregateError(errors, "the cluster could not be terminated");
   }
 }
 
-/** The program that it runs, as it was called; empty for one that has ended. */
+/** The program of a process, as it was called; empty if it has exited. */
 function commandOf(pid: number): string {
   try {
     return readFileSync(`/proc/${pid}/cmdline`, "utf8").split("\0")[0] ?? "";

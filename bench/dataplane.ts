@@ -1,7 +1,7 @@
 /**
  * The nftables dataplane driver on a node with many endpoints, policies and members of sets: from the resync to programmed
- * rules, from a change to the kernel's word that it took it, and what the rules cost a packet. Needs root; in namespaces of
- * its own.
+ * rules, from a change to the kernel's confirmation, and the cost of the rules per packet. Needs root; runs in its own
+ * namespaces.
  */
 import { execFileSync, spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
@@ -31,7 +31,7 @@ const rules: readonly Rule[] = [
   Rule.create({ action: "allow", protocol: protocol("tcp"), dstPorts: ports(80, 443), srcNet: ["10.65.0.0/16"] }),
 ];
 
-/** `shift`: others of the policies. */
+/** `shift`: selects other policies. */
 const endpoint = (index: number, { policies }: Size, shift = 0): Body =>
   body.workload(`w${index}`, {
     name: `cali${index}`,
@@ -40,7 +40,7 @@ const endpoint = (index: number, { policies }: Size, shift = 0): Body =>
     tiers: [tier("default", `p${(index + shift) % policies}`, `p${(index * 7 + shift + 1) % policies}`)],
   });
 
-/** What a main of such a node sends first; `a` and `b` are there for packets. */
+/** What a main of such a node sends first; packets flow between `a` and `b`. */
 function picture(size: Size): readonly Body[] {
   const numbered = (count: number, make: (index: number) => Body): readonly Body[] =>
     Array.from({ length: count }, (_, index) => make(index));
@@ -69,12 +69,12 @@ function picture(size: Size): readonly Body[] {
   ];
 }
 
-/** `ip netns exec` and the shell become what they run. */
+/** `ip netns exec` and the shell exec the driver, so this pid is the driver's. */
 function residentMb(pid: number | undefined): number {
   return Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1] ?? 0) / 1_024;
 }
 
-/** A part of the helper that says a line now and then. */
+/** A part of the helper that prints a line from time to time. */
 class Listener {
   readonly #child;
   readonly #waiting: (() => void)[] = [];
@@ -100,9 +100,9 @@ class Listener {
 }
 
 interface Rates {
-  /** Packets a second of a flow that is established. */
+  /** Packets a second of an established flow. */
   readonly established: number;
-  /** Flows a second, of one packet each: every one is looked at by every rule, none is known already. */
+  /** Flows a second, of one packet each: every rule examines every packet, since none belongs to a known flow. */
   readonly flows: number;
 }
 
@@ -118,7 +118,7 @@ function ratesIn(lab: PacketLab, count: number): Rates {
   return { established: measure("stream"), flows: measure("flows") };
 }
 
-/** The rules that a packet from `a` to `b` meets, in plain iptables. */
+/** The rules that a packet from `a` to `b` traverses, in plain iptables. */
 function plainRules(lab: PacketLab): void {
   const run = (...args: readonly string[]): string => lab.run("iptables", "-w", ...args);
   for (const [chain, match] of [
@@ -142,7 +142,7 @@ function plainRules(lab: PacketLab): void {
   }
 }
 
-/** Milliseconds of each change, from the message to the kernel's word. */
+/** Milliseconds of each change, from the message to the kernel's confirmation. */
 async function changes(main: ScriptedMain, taken: Listener, list: readonly Body[]): Promise<readonly number[]> {
   const times: number[] = [];
   for (const change of list) {

@@ -1,6 +1,6 @@
 /**
- * Tasks of processes the whole way: a manager, an agent and the exec driver's plugin that it runs. What the agent needs with
- * many of them, what they cost while nothing happens (each is waited for), and while each one's statistics are asked for.
+ * Process tasks end to end: a manager, an agent and its exec driver plugin. Measures what the agent needs with many of them,
+ * what they cost while idle (each is waited for), and while the statistics of each are requested.
  */
 import { readFileSync } from "node:fs";
 import { basename } from "node:path";
@@ -47,7 +47,7 @@ async function running(manager: Manager): Promise<readonly Task[]> {
   return tasks.filter(({ status }) => status?.state === TaskState.RUNNING);
 }
 
-/** The program that a process runs; empty for one that has ended. */
+/** The program of a process; empty if it has exited. */
 function programOf(pid: number): string {
   try {
     return basename(readFileSync(`/proc/${pid}/cmdline`, "utf8").split("\0")[0] ?? "");
@@ -62,7 +62,7 @@ interface Parts {
   readonly manager: readonly number[];
 }
 
-/** Percent of a core that each part takes while `ms` pass. */
+/** Percent of a core that each part uses during `ms`. */
 async function shares(parts: Parts, ms: number): Promise<string> {
   const names = ["agent", "drivers", "manager"] as const;
   const before = names.map((name) => cpuSeconds(parts[name]));

@@ -1,6 +1,6 @@
 /**
- * What tasks cost on driver plugins: starts that come at once, statistics of many tasks, and waiting for them, at the driver
- * alone and through a manager and its agent; beside a stock Docker Engine that runs the same processes as containers.
+ * The cost of tasks on driver plugins: concurrent starts, statistics of many tasks, and waiting for them, with the driver alone
+ * and through a manager and its agent; compared with a stock Docker Engine that runs the same processes as containers.
  */
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -43,11 +43,11 @@ function quantile(values: readonly number[], part: number): string {
 
 function packed(spec: Spec | null, config: ConfigInput): Uint8Array {
   const outcome = spec === null ? null : encodeConfig(spec, config);
-  if (outcome?.kind !== "encoded") throw new Error("the driver's schema does not take the configuration");
+  if (outcome?.kind !== "encoded") throw new Error("the driver's schema rejects the configuration");
   return outcome.bytes;
 }
 
-/** Milliseconds of each of `count` that begin together. */
+/** Durations of `count` concurrent calls, in milliseconds. */
 function timed(count: number, act: (at: number) => Promise<unknown>): Promise<number[]> {
   return Promise.all(
     Array.from({ length: count }, async (_, at) => {
@@ -60,7 +60,7 @@ function timed(count: number, act: (at: number) => Promise<unknown>): Promise<nu
 
 const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** Share of a core that a process takes while `ms` pass. */
+/** Share of a core that a process uses during `ms`. */
 async function share(pid: number, ms: number): Promise<string> {
   const [cpu, begun] = [cpuSeconds([pid]), performance.now()];
   await pause(ms);
@@ -122,7 +122,7 @@ async function execRows(size: Size): Promise<string[][]> {
       ...Array.from({ length: size.atOnce }, (_, at) => `once-${at}`),
       ...Array.from({ length: size.held - size.atOnce }, (_, at) => `held-${size.atOnce + at}`),
     ];
-    for (const id of ids) driver.waitTask(id).catch(() => {}); // they are ended below
+    for (const id of ids) driver.waitTask(id).catch(() => {}); // they are killed below
     await pause(500);
     const waiting = await share(pid, size.watchedMs / 2);
     let samples = 0;
@@ -153,7 +153,7 @@ async function execRows(size: Size): Promise<string[][]> {
   }
 }
 
-/** The same processes as containers, which an engine is asked for in the same way. */
+/** The same processes as containers, started through the engine's API in the same way. */
 async function dockerRows(size: Size): Promise<string[][]> {
   const missing = engineMissing();
   if (missing !== null) return [[`dockerd: ${size.atOnce} starts at once`, missing]];

@@ -1,4 +1,4 @@
-/** How long a cluster is without what it lost: a worker, a moment of a worker, its leader. Default settings. */
+/** How long a cluster does without a lost part: a killed worker, a paused worker, its killed leader. Default settings. */
 import {
   Annotations,
   Any,
@@ -26,7 +26,7 @@ import { seconds, table } from "./table.ts";
 
 const { CreateService, GetService, ListNodes, ListTasks, UpdateService } = ControlService.methods;
 const blipMs = 3_000;
-/** SwarmKit 20.10 on a 2-core machine (issue 2, "How fast"); its runs are not repeated here. */
+/** SwarmKit 20.10 on a 2-core machine (issue 2, "How fast"); not measured again here. */
 const peer = {
   down: "12.7 s (measured earlier)",
   elsewhere: "20-24 s (measured earlier)",
@@ -62,7 +62,7 @@ async function nodeCalled(manager: Manager, hostname: string): Promise<Node> {
   return found;
 }
 
-/** Runs `work` in a cluster of its own. */
+/** Runs `work` in a new cluster. */
 async function inCluster<Result>(work: (cluster: Cluster) => Promise<Result>): Promise<Result> {
   const cluster = new Cluster();
   try {
@@ -84,7 +84,7 @@ function stopwatch(): () => number {
   return () => (performance.now() - startedAt) / 1_000;
 }
 
-/** The blip comes first and the kill after it, so one cluster shows both. */
+/** The pause comes before the kill, so one cluster shows both. */
 async function workerLoss(replicas: number): Promise<Row[]> {
   return await inCluster(async (cluster) => {
     const manager = await cluster.manager();
@@ -97,7 +97,7 @@ async function workerLoss(replicas: number): Promise<Row[]> {
     lost.process.child.kill("SIGSTOP");
     await new Promise((resolve) => setTimeout(resolve, blipMs));
     lost.process.child.kill("SIGCONT");
-    // As long again, for whoever would be replaced late.
+    // As long again, to catch tasks that would be replaced late.
     await new Promise((resolve) => setTimeout(resolve, blipMs));
     const moved = (await tasksOf(manager)).filter(({ id }) => !before.has(id)).length;
 
@@ -148,7 +148,7 @@ async function leaderLoss(replicas: number): Promise<Row[]> {
     };
     await until("an accepted write", () => write().catch(() => false), 60_000);
     const nextWrite = elapsed();
-    // Until the killed manager's node is here too: by then whoever would register anew has.
+    // Until the killed manager's node is here too: by then any node that would register again has done so.
     await until("both nodes at the surviving manager", async () => (await status(follower)).sessions === 2);
     const registrations = far.sessions().length - sessionsBefore;
     return [

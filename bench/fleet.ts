@@ -1,10 +1,10 @@
 /**
- * Simulated agents for load: each joins a SwarmKit-compatible manager with a token, holds a session and reports its tasks
- * as SwarmKit's agent does, but runs nothing. They are plain objects rather than statecharts, so that the load costs
- * less than what it measures.
+ * Simulated agents for load: each joins a SwarmKit-compatible manager with a token, holds a session and reports its tasks as
+ * SwarmKit's agent does, but runs nothing. They are plain objects rather than statecharts, so that the load costs less than
+ * what it measures.
  *
- * Reports go out as SwarmKit's agent sends them: one task a call, one call at a time for each agent, every state on the
- * way. With `batch`, a call carries everything that is waiting.
+ * Reports are sent as SwarmKit's agent sends them: one task per call, one call at a time per agent, every state on the way.
+ * With `batch`, a call carries everything that is waiting.
  */
 import {
   AssignmentChange_AssignmentAction,
@@ -40,9 +40,9 @@ import { createKeyAndCsr } from "../runtime/pki/index.ts";
 import { RpcError, Status, type RpcChannel } from "../runtime/rpc.ts";
 
 const callTimeoutMs = 60_000;
-/** SwarmKit's agent: waits grow 0.1, 0.3, 0.7 … to 8 s, drawn uniformly below that. */
+/** As SwarmKit's agent: bounds of 0.1, 0.3, 0.7 … up to 8 s, delays uniform below them. */
 const backoffMsMax = 8_000;
-/** Between two heartbeats of a probe, in milliseconds. */
+/** Milliseconds between two heartbeats of a probe. */
 const probeBeatMs = 200;
 /** States that an agent reports on the way to RUNNING. */
 const path: readonly TaskState[] = [
@@ -59,15 +59,15 @@ export interface FleetOptions {
   readonly token: string;
   readonly agents: number;
   readonly batch: boolean;
-  /** Agents that join at once; the others wait for them. */
+  /** Number of agents that join concurrently; the others wait for them. */
   readonly joinsAtOnce: number;
-  /** Its number among all agents, where this fleet is a part of them; 0 if not given. */
+  /** Index of the first agent among all agents, if this fleet is a part of them; default 0. */
   readonly first?: number;
-  /** Agents that get no tasks and send a heartbeat each `probeBeatMs`, in turns, whatever period they are told. */
+  /** Agents without tasks that send a heartbeat every `probeBeatMs`, in turns, whatever period the manager requests. */
   readonly isProbe?: boolean;
-  /** Network drivers that the nodes have; overlay alone if not given. */
+  /** Network drivers of the nodes; default: overlay only. */
   readonly networks?: readonly string[];
-  /** Sees whatever an agent is sent. */
+  /** Receives every message to an agent. */
   readonly observe?: (sent: Sent) => void;
 }
 
@@ -80,7 +80,7 @@ export interface FleetCounts {
   registrations: number;
   statusCalls: number;
   heartbeats: number;
-  /** Of heartbeats sent since `isLoaded`: what 99 of 100 took at most, in milliseconds; 0 before. */
+  /** 99th percentile of heartbeats sent since `isLoaded`, in milliseconds; 0 before. */
   heartbeatP99Ms: number;
   /** Tasks whose RUNNING report was acknowledged and that were not stopped since. */
   running: number;
@@ -107,9 +107,9 @@ export class Fleet {
   };
   readonly agents: SimulatedAgent[] = [];
   #requests: { readonly keyPem: string; readonly csrPem: string }[] = [];
-  /** How long heartbeats took since `isLoaded`, in milliseconds. */
+  /** Durations of heartbeats since `isLoaded`, in milliseconds. */
   readonly #heartbeatsMs: number[] = [];
-  /** Since the first task was assigned, or somebody said so. */
+  /** True since the first task was assigned, or since it was set. */
   isLoaded = false;
   rootPem = "";
   readonly options: FleetOptions;
@@ -118,12 +118,12 @@ export class Fleet {
     this.options = options;
   }
 
-  /** Makes the keys and certificate requests that the agents join with: the generator's own work, which is not measured. */
+  /** Creates the keys and certificate requests that the agents join with: the generator's own work, which is not measured. */
   async prepare(): Promise<void> {
     while (this.#requests.length < this.options.agents) this.#requests.push(await createKeyAndCsr());
   }
 
-  /** Resolves when every agent has had its first session message. */
+  /** Resolves when every agent has received its first session message. */
   async join(): Promise<void> {
     await this.prepare();
     const { host, port } = this.options;
@@ -150,7 +150,7 @@ export class Fleet {
     if (this.isLoaded) this.#heartbeatsMs.push(ms);
   }
 
-  /** Works out what is not counted as it happens. */
+  /** Computes the counts that are not updated continuously. */
   summarize(): void {
     const sorted = this.#heartbeatsMs.toSorted((a, b) => a - b);
     this.counts.heartbeatP99Ms = sorted[Math.ceil(sorted.length * 0.99) - 1] ?? 0;
@@ -172,7 +172,7 @@ class SimulatedAgent {
   #retry: NodeJS.Timeout | null = null;
   #backoffMs = 0;
   #stopped = false;
-  /** What each task was last reported as, or is waiting to be. */
+  /** The state of each task that was reported last, or is waiting to be reported. */
   readonly #tasks = new Map<string, TaskState>();
   readonly #reports: UpdateTaskStatusRequest_TaskStatusUpdate[] = [];
   #reporting = false;
@@ -316,7 +316,7 @@ class SimulatedAgent {
       );
   }
 
-  /** Probes take turns at fixed moments: at any moment one of them is about to ask, and what one waited delays none after it. */
+  /** Probes take turns at fixed times: one of them is always about to send, and a slow answer to one delays none after it. */
   #toNextProbeMs(): number {
     const offsetMs = (this.#index * probeBeatMs) / this.#fleet.options.agents;
     return probeBeatMs - ((performance.now() + offsetMs) % probeBeatMs);

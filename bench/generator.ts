@@ -1,4 +1,4 @@
-/** Processes of the load generator (`bench/agents.ts`), as one: what they count is added up. */
+/** The load generator's processes (`bench/agents.ts`) as one: their counts are added up. */
 import { spawn, type ChildProcess } from "node:child_process";
 import { setPriority } from "node:os";
 import { createInterface } from "node:readline";
@@ -8,14 +8,14 @@ import { until, type Peer } from "./peers.ts";
 
 interface Line extends FleetCounts {
   readonly event: "prepared" | "joined" | "counts" | "end";
-  /** Epoch, in milliseconds. */
+  /** Milliseconds since the epoch. */
   readonly at: number;
 }
 
 const timeoutMs = 180_000;
 /**
- * Nodes are machines of their own: here they leave the processor to whichever manager wants it. What a probe waits for is
- * measured, so it yields to nobody.
+ * Real nodes are separate machines: here their processes yield the CPU to the managers. A probe's delay is measured, so a probe
+ * does not yield.
  */
 const yielding = 10;
 
@@ -61,7 +61,7 @@ export class Generator {
     this.#processes = processes.map((args) => new Process(peer, args));
   }
 
-  /** Resolves when all have joined, with how long that took them, in seconds. Their keys are made before. */
+  /** Resolves when all have joined, with the time that took, in seconds. Their keys are created before. */
   async join(): Promise<number> {
     await this.#all("prepared");
     const from = Date.now();
@@ -70,7 +70,7 @@ export class Generator {
     return (Math.max(...this.#processes.map(({ events }) => events.get("joined")?.at ?? 0)) - from) / 1_000;
   }
 
-  /** A line for each of them. */
+  /** Sends a line to each of them. */
   tell(line: string): void {
     for (const { child } of this.#processes) child.stdin?.write(`${line}\n`);
   }
@@ -79,12 +79,12 @@ export class Generator {
     return this.#processes.reduce((sum, { last }) => sum + (last?.[count] ?? 0), 0);
   }
 
-  /** When the newest count came, in epoch milliseconds. */
+  /** When the newest count was reported, in epoch milliseconds. */
   get at(): number {
     return Math.max(...this.#processes.map(({ last }) => last?.at ?? 0));
   }
 
-  /** The highest of the processes'. */
+  /** The maximum of the processes. */
   get heartbeatP99Ms(): number {
     return Math.max(...this.#processes.map(({ last }) => last?.heartbeatP99Ms ?? 0));
   }
@@ -93,7 +93,7 @@ export class Generator {
     return this.#processes.map(({ last }) => last?.lastError ?? "").join(" ");
   }
 
-  /** Once they have ended, the counts are the last ones. */
+  /** After they have exited, the counts are final. */
   async end(): Promise<void> {
     await Promise.all(this.#processes.map((process) => process.end()));
   }

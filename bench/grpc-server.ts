@@ -1,9 +1,9 @@
 /**
- * A gRPC server over TLS for the micro table, in a process of its own so that its memory can be told from its callers':
- * answers Heartbeat at once and keeps Session streams open.
+ * A gRPC server over TLS for the micro table, in its own process so that its memory is separate from its callers': answers
+ * Heartbeat immediately and keeps Session streams open.
  *
- * Prints one JSON line with its port and what a worker needs to call it; then, for each line on its standard input, one
- * with its memory in bytes after a garbage collection (needs --expose-gc). Ends with its standard input.
+ * Prints one JSON line with its port and what a worker needs to call it; then, for each line on its standard input, one with
+ * its memory in bytes after a garbage collection (needs --expose-gc). Exits when its standard input closes.
  */
 import { createInterface } from "node:readline";
 import { createGrpcServer } from "../edges/grpc/server.ts";
@@ -55,7 +55,7 @@ const { port } = await server.listenTls({
   onChange: () => ({ unsubscribe: () => {} }),
   clock: new SystemClock(),
 });
-// One node may have few connections (`workerConnectionsMax`), so that many connections take many nodes.
+// The connections of one node are limited (`workerConnectionsMax`), so many connections need many nodes.
 const workers: Awaited<ReturnType<typeof identity>>[] = [];
 for (let at = 0; at < Number(process.argv[2] ?? 1); at += 1) workers.push(await identity(`w${at}`, "swarm-worker"));
 process.stdout.write(`${JSON.stringify({ port, workers })}\n`);

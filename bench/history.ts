@@ -1,6 +1,6 @@
 /**
- * Looking back over a long log on a real nats-server: how long an answer of the past takes, how many records a second are
- * applied for it, and how long the manager's other work waits meanwhile.
+ * Reading the past of a long log on a real nats-server: how long an answer takes, how many records a second are applied for it,
+ * and how long the manager's other work waits meanwhile.
  */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -32,7 +32,7 @@ const columns = [
   "memory above rest",
 ];
 
-/** Tasks that a record changes: what a busy cluster's reports of one moment are. */
+/** Changes per record: the reports that a busy cluster sends at about the same time. */
 const eventsPerRecord = 3;
 
 const local: CallContext = {
@@ -41,7 +41,7 @@ const local: CallContext = {
   traceparent: "",
 };
 
-/** How much work is done at most before others have their turn, in CPU time: what others on the machine do is not in it. */
+/** Longest uninterrupted work on the event loop, in CPU time, which excludes other processes on the machine. */
 function longestTurn(): { stop(): number } {
   let longest = 0;
   let isOver = false;
@@ -116,7 +116,7 @@ export async function historyTable(short: boolean): Promise<string> {
       return ended.promise;
     };
     const baseOf = (version: number): number => Math.max(0, ...stored.filter((each) => each < version));
-    // The furthest from the snapshot before it.
+    // The record farthest from the snapshot before it.
     const worst = [...stored, count].reduce((found, each) =>
       each - baseOf(each) > found - baseOf(found) ? each : found,
     );

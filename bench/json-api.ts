@@ -1,13 +1,13 @@
 /**
- * The JSON API: round trips on one connection, and many connections that watch while the cluster changes: how late they are
- * told, what a connection costs in memory beside what TLS costs, and whether what they were told adds up to what is there.
+ * The JSON API: round trips on one connection, and many connections that watch while the cluster changes: the delay of
+ * notifications, the memory of a connection in addition to TLS, and whether the notifications add up to the final state.
  */
 import { WebSocket } from "ws";
 import { startPart, type Load, type Memory, type Part, type Ran, type Seen } from "./json-load.ts";
 import { table } from "./table.ts";
 
 const watchersEach = 2;
-/** About what a watcher is told first of the cluster of this benchmark. */
+/** Approximate size of a watcher's first answer about the cluster of this benchmark. */
 const stateBytes = 100_000;
 const nothingBytes = 100;
 
@@ -15,7 +15,7 @@ async function roundTrips(port: number, seconds: number, pipelined: number): Pro
   const socket = new WebSocket(`wss://localhost:${port}/`, { rejectUnauthorized: false, perMessageDeflate: false });
   await new Promise((resolve, reject) => socket.once("open", resolve).once("error", reject));
   const waiting: (() => void)[] = [];
-  // Replies of a kind come in the order of their requests.
+  // Replies of one kind arrive in the order of their requests.
   socket.on("message", () => waiting.shift()?.());
   let last = 0;
   const ask = (type: string, version: number, request: string, params = {}): Promise<void> => {
@@ -35,14 +35,14 @@ async function roundTrips(port: number, seconds: number, pipelined: number): Pro
   return `${Math.round(count / seconds)}/s`;
 }
 
-/** What each of so many connections costs that server; and the clients, which stay until they are ended. */
+/** Memory that each connection costs the server; the clients stay until they are terminated. */
 async function connected(
   server: Part,
   port: number,
   connections: number,
   ...what: readonly string[]
 ): Promise<{ readonly clients: Part; readonly each: Memory }> {
-  // What runs for the first time stays: that is not each connection's.
+  // First use allocates memory that stays: it is not part of each connection.
   const first = startPart("json-clients.ts", String(port), "50", ...what);
   await first.next();
   await first.end();

@@ -1,7 +1,7 @@
 /**
- * What connections cost before there is any JSON API: Node's TLS sockets alone (`tls`), or with the package `ws` on top
- * (`ws`), with the options that our port has. Argument: which. Prints its port; for each line on its standard input one
- * line: its `Memory` after a collection. Each message is a number, and is answered with as many bytes.
+ * The cost of connections without the JSON API: Node's TLS sockets alone (`tls`), or with the package `ws` on top (`ws`), with
+ * the options of our port. Argument: which one. Prints its port; for each line on its standard input one line: its `Memory`
+ * after a collection. Each message is a number, and is answered with as many bytes.
  */
 import { createServer as createHttpsServer } from "node:https";
 import { createServer } from "node:tls";

@@ -1,9 +1,10 @@
 /**
- * Many clients of the JSON API in a process of their own. Arguments: port, how many, and what each does: `tls` or `ws` of
- * `json-bare.ts` and how many bytes it asks for, twice; or how many all-watchers it has. Prints true when all are there; then for each line on its
- * standard input, which is the JSON of `Ran["last"]`, what they have `Seen`, once all were told that or 60 s are over.
+ * Many clients of the JSON API in their own process. Arguments: port, number of clients, and what each does: `tls` or `ws` of
+ * `json-bare.ts` and the number of bytes that it requests, twice; or its number of all-watchers. Prints true when all are
+ * connected; then, for each line on its standard input, which is the JSON of `Ran["last"]`, what they have `Seen`, once all
+ * have received that or after 60 s.
  *
- * Every watcher folds all that it is told. Many are told the same bytes, which are read once.
+ * Every watcher folds all that it receives. Many receive the same bytes, which are parsed once.
  */
 import { once } from "node:events";
 import { createInterface } from "node:readline";
@@ -17,7 +18,7 @@ const what = process.argv[4] ?? "";
 const bytes = Number(process.argv[5]);
 const connectsAtOnce = 16;
 const foldMs = 60_000;
-/** More than there are different answers at one time. */
+/** More than the number of different answers at one time. */
 const bodiesMax = 32;
 
 type Delta = readonly [
@@ -30,11 +31,11 @@ interface Response {
   readonly "watcher-id"?: string;
 }
 interface Body {
-  /** As they came. */
+  /** As received. */
   readonly bytes: Buffer;
   readonly response: Response;
   readonly units: readonly (readonly [string, string])[];
-  /** When the oldest change in it was made; 0 when there is none. */
+  /** When the oldest change in it was made; 0 if there is none. */
   readonly oldest: number;
 }
 
@@ -43,7 +44,7 @@ let answers = 0;
 let bytesTaken = 0;
 const late: number[] = [];
 
-/** `bytes`: the result, and the brace that ends its reply. */
+/** `bytes`: the result, and the closing brace of its reply. */
 function read(bytes: Buffer): Body {
   const known = bodies.find((body) => body.bytes.equals(bytes));
   if (known !== undefined) return known;
@@ -83,7 +84,7 @@ class Client {
     return new Promise((resolve) => this.#waiting.set(requestId, resolve));
   }
 
-  /** Resolves with the fold of all that is told, once it has been told something. */
+  /** Resolves with the fold of all answers, once the first one has arrived. */
   async watch(): Promise<ReadonlyMap<string, string>> {
     const id = (await this.ask("Client", 6, "WatchAll")).response["watcher-id"] ?? "";
     const fold = new Map<string, string>();

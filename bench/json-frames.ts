@@ -1,6 +1,6 @@
 /**
- * A WebSocket that does no more than the benchmark needs, so that thousands of clients in one process do not take the time
- * that their server is measured by: text messages in single frames, and pings are answered.
+ * A minimal WebSocket for the benchmark, so that thousands of clients in one process do not use the CPU time of the server that
+ * they measure: text messages in single frames, and answers to pings.
  */
 import { once } from "node:events";
 import { connect, type TLSSocket } from "node:tls";
@@ -13,7 +13,7 @@ const maskBytes = 4;
 export class FramedSocket {
   readonly #socket: TLSSocket;
   readonly #onMessage: OnMessage;
-  /** What came of a message that is not there yet. */
+  /** Received parts of an incomplete message. */
   #parts: Buffer[] = [];
   #bytes = 0;
   #wanted = 0;
@@ -75,7 +75,7 @@ export class FramedSocket {
   }
 }
 
-/** Of the header, and of what is behind it; more than there is where the header is not all there. */
+/** Sizes of the header and of the payload; larger than available if the header is incomplete. */
 function sizesOf(bytes: Buffer): readonly [number, number] {
   const length = bytes[1] as number;
   if (length < 126) return [2, length];

@@ -1,4 +1,4 @@
-/** What the parts of the JSON API's benchmark, each a process of its own, tell each other. */
+/** Messages between the processes of the JSON API's benchmark. */
 import { spawn } from "node:child_process";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
@@ -9,7 +9,7 @@ export interface Load {
   readonly seconds: number;
 }
 
-/** Bytes. TLS keeps what it needs outside of what Node manages. */
+/** Bytes. TLS allocates its memory outside of Node's heap. */
 export interface Memory {
   readonly rss: number;
   readonly managed: number;
@@ -23,18 +23,18 @@ export interface Ran {
   readonly last: Readonly<Record<string, string>>;
 }
 
-/** What the clients saw; milliseconds, each of the oldest change in an answer of Next. */
+/** Results of the clients; milliseconds, each of the oldest change in an answer of Next. */
 export interface Seen {
   readonly answers: number;
   readonly p50: number;
   readonly p99: number;
-  /** Of all messages, as they came. */
+  /** Of all messages as received. */
   readonly bytes: number;
-  /** Watchers that were not told, within a time that is long enough, what is there in the end. */
+  /** Watchers that had not received the final state within a generous time limit. */
   readonly wrong: number;
 }
 
-/** After collections; the process has to run with `--expose-gc`. What holds bytes outside goes one collection later. */
+/** After garbage collections; the process needs `--expose-gc`. External memory is freed one collection later. */
 export async function memoryNow(): Promise<Memory> {
   for (let times = 0; times < 3; times += 1) {
     globalThis.gc?.();
@@ -45,16 +45,16 @@ export async function memoryNow(): Promise<Memory> {
 }
 
 export interface Part {
-  /** One line out, one line back. */
+  /** Sends one line and returns the one that answers it. */
   ask<Answer>(line: string): Promise<Answer>;
   next<Answer>(): Promise<Answer>;
   end(): Promise<void>;
 }
 
-/** How `bin/muster` starts a manager. */
+/** The flags with which `bin/muster` starts a manager. */
 const asMuster = ["--max-semi-space-size=4", "--heap-growing-percent=40"];
 
-/** A script of this folder as a process, which prints JSON lines. */
+/** Starts a script of this folder as a process that prints JSON lines. */
 export function startPart(script: string, ...args: readonly string[]): Part {
   const path = fileURLToPath(new URL(script, import.meta.url));
   const child = spawn(process.execPath, [...asMuster, "--expose-gc", path, ...args], {

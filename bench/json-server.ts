@@ -1,9 +1,9 @@
 /**
- * A manager's JSON API on a port, in a process of its own so that its time and memory can be told from its clients'.
- * Argument: JSON of `Load`. Prints its port; for each line on its standard input one JSON line: `rest` gives its `Memory`
- * after a collection, `run` its `Ran` after having changed what it was asked to. Ends with its standard input.
+ * A manager's JSON API on a port, in its own process so that its time and memory are separate from its clients'. Argument: JSON
+ * of `Load`. Prints its port; for each line on its standard input one JSON line: `rest` returns its `Memory` after a
+ * collection, `run` its `Ran` after the requested changes. Exits when its standard input closes.
  *
- * Each change puts the time into the message of a task's status: clients tell by it how late they are told.
+ * Each change puts the time into the message of a task's status, from which clients compute their delay.
  */
 import { createInterface } from "node:readline";
 import { startJsonApi } from "../actors/json/json-api.ts";
@@ -19,7 +19,7 @@ import { createLocalIdentity } from "../runtime/pki/index.ts";
 import { memoryNow, type Load, type Ran } from "./json-load.ts";
 import { watchable, Writer } from "./watching.ts";
 
-/** As many records a second as there may be; each holds what came in the meantime. */
+/** Maximum records a second; each contains the changes since the last one. */
 const recordsPerSecond = 100;
 
 const { tasks, changesPerSecond, seconds } = JSON.parse(process.argv[2] ?? "{}") as Load;
@@ -44,7 +44,7 @@ const listener = await listenJson({
   telemetry,
   admission: createAdmission(telemetry),
   parts: {
-    // What a password costs is not what is measured.
+    // The benchmark excludes the cost of passwords.
     api: {
       ...real,
       checkLogin: () => Promise.resolve({ kind: "accepted", identity: who, lastLoginMs: null }),
@@ -83,7 +83,7 @@ async function run(): Promise<Ran> {
   while (performance.now() - startedAt < seconds * 1_000) {
     const due = startedAt + (changes / changesPerSecond) * 1_000 - performance.now();
     await new Promise<void>((resolve) => (due > 1 ? setTimeout(resolve, due) : setImmediate(resolve)));
-    // What came due while others had their turn comes at once, as a ledger would bring it.
+    // Changes that fell due while other work ran are made together, as a ledger would.
     const missed = Math.floor(((performance.now() - startedAt) / 1_000) * changesPerSecond) - changes;
     const now = Math.max(perRecord, missed);
     apply(writer.patching(now, String(Date.now())));

@@ -1,6 +1,6 @@
 /**
- * ListTasks on a cluster of 100,000 tasks: finding those of a service, and what the edge then pays to encode them. All in
- * one process and without a socket, as CPU time, since others may want the machine too.
+ * ListTasks on a cluster of 100,000 tasks: finding the tasks of a service, and encoding them at the edge. All in one process
+ * and without a socket, as CPU time, to exclude other processes.
  */
 import { taskHandlers } from "../actors/control/tasks.ts";
 import {
@@ -34,7 +34,7 @@ type Row = readonly [what: string, found: string, list: string, encode: string, 
 
 const columns = ["ListTasks", "found", "list", "encode", "answer"];
 const objectsPerRecord = 1_000;
-/** Calls of which the median is shown, after as many that warm the code. */
+/** Calls of which the median is shown, after as many for warming the code. */
 const calls = 15;
 
 const local: CallContext = {
@@ -47,7 +47,7 @@ const taskSpec = TaskSpec.create({
   container: ContainerSpec.create({ image: "registry/image:1", env: ["A=b", "C=d"] }),
 });
 
-/** As a task of a stock engine is once it runs: with its container, and an address in an overlay network. */
+/** Like a running task of a stock engine: with its container, and an address in an overlay network. */
 function runningTask(service: number, slot: number): Task {
   const name = `service${service}`;
   return Task.create({
@@ -101,7 +101,7 @@ function filled(services: number, tasksEach: number): Replica {
   return store;
 }
 
-/** Milliseconds of CPU time of the median of some calls. */
+/** Median CPU time of some calls, in milliseconds. */
 function medianMs(run: () => void): number {
   const times: number[] = [];
   for (let at = 0; at < 2 * calls; at += 1) {

@@ -8,7 +8,7 @@ export interface Load {
   /** 0: the agents only join and idle. */
   readonly tasks: number;
   readonly batch: boolean;
-  /** Measures an idle period of so many seconds after joining; 0: does not. */
+  /** Seconds of a measured idle period after joining; 0: none. */
   readonly idleSeconds: number;
 }
 
@@ -16,19 +16,19 @@ export interface LoadResult {
   readonly joinSeconds: number;
   readonly idleCpuShare: number | null;
   readonly idleBytesPerAgent: number | null;
-  /** From `service create` to all RUNNING, as the agents see it; null without tasks, as what follows. */
+  /** From `service create` to all RUNNING, as seen by the agents; null without tasks, like the following fields. */
   readonly runSeconds: number | null;
   readonly cpuSeconds: number | null;
-  /** What 99 of 100 heartbeats took at most meanwhile, as agents see it that report tasks: their own waiting is included. */
+  /** 99th percentile of heartbeats meanwhile, as seen by agents that report tasks, including their own delay. */
   readonly heartbeatP99Ms: number | null;
-  /** The same of a process whose agents do nothing else. */
+  /** The same for a process whose agents do nothing else. */
   readonly probeP99Ms: number | null;
   readonly memoryMiB: number;
   readonly statusCalls: number;
 }
 
 const runTimeoutMs = 180_000;
-/** Processes that the agents are spread over: one alone is slower at joining than the managers are. */
+/** Processes for the agents: a single one joins more slowly than the managers. */
 const generatorProcesses = 2;
 const probes = 20;
 

@@ -1,6 +1,6 @@
 /**
- * Task output from one node: what an agent reads from its files goes over mutual TLS to its manager, and from there to whoever
- * subscribed, at that manager or, over the bus, at another. All on one machine, so that every process shares its cores.
+ * Task output from one node: an agent reads it from its files and sends it over mutual TLS to its manager, which delivers it to
+ * subscribers at that manager or, over the bus, at another. All on one machine, so all processes share its cores.
  */
 import { connectUnix } from "../edges/grpc/client.ts";
 import { LogSelector, LogsService, LogSubscriptionOptions, SubscribeLogsRequest } from "../proto/gen/messages.ts";
@@ -57,7 +57,7 @@ export async function logsTable(short: boolean): Promise<string> {
     const near = await cluster.manager(nats);
     const other = await cluster.manager(nats, near);
     const agent = await cluster.agent(near, "node1");
-    // The line and its end, at ten million lines a second of awk.
+    // Each line with its end; awk writes ten million lines a second.
     const script = `awk 'BEGIN { for (i = 0; i < ${linesEach}; i++) printf "%0${lineBytes - 1}d\\n", i }'; sleep 1000`;
     await near.muster(
       "service",

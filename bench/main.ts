@@ -1,5 +1,5 @@
 /**
- * `npm run bench [-- --short] [-- --only GROUP]`: prints every table, or one group. `--short` uses small loads, to show that
+ * `npm run bench [-- --short] [-- --only GROUP]`: prints every table, or one group. `--short` uses small loads, to check that
  * each benchmark works.
  */
 import { cpus } from "node:os";
@@ -57,7 +57,7 @@ const groups: Readonly<Record<string, () => Promise<string>>> = {
 
 orExit(() => {
   if (only !== undefined && groups[only] === undefined)
-    throw new UsageError(`--only: no group is called ${only}\n${usage}`);
+    throw new UsageError(`--only: unknown group "${only}"\n${usage}`);
 });
 process.stdout.write(`${new Date().toISOString()}, ${cpus().length} x ${cpus()[0]?.model}, Node ${process.version}\n`);
 for (const [name, print] of Object.entries(groups))

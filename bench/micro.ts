@@ -1,4 +1,4 @@
-/** What the parts cost by themselves: placing tasks, appending to the log, applying records, calling over TLS. */
+/** The cost of the parts in isolation: placing tasks, appending to the log, applying records, calling over TLS. */
 import { spawn } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -74,7 +74,7 @@ function newNode(at: number): Node {
   });
 }
 
-/** Tasks of one service, all waiting, until each has a node. Taking the tasks in is part of it, encoding and the log are not. */
+/** Tasks of one service, all waiting, until each has a node. Includes adding the tasks, but neither encoding nor the log. */
 function placing(tasks: number, nodes: number): Row {
   const set = new NodeSet();
   for (let at = 0; at < nodes; at += 1) set.put(newNode(at));
@@ -83,7 +83,7 @@ function placing(tasks: number, nodes: number): Row {
   const startedAt = performance.now();
   for (const task of waiting) backlog.follow(task);
   let placed = 0;
-  // Limits as actors/orchestration/scheduler.ts sets them for one round.
+  // Limits as in actors/orchestration/scheduler.ts for one round.
   const limits = { operationsMax: 4_000, replacementsMax: 200, judgementsMax: 200_000 };
   for (let hasMore = true; hasMore;) {
     const round = backlog.round(0, limits);
@@ -103,7 +103,7 @@ function percentile(values: readonly number[], share: number): number {
   return values.toSorted((a, b) => a - b)[Math.floor(values.length * share)] as number;
 }
 
-/** One append after the other against a nats-server of our own, as the ledger's start it: what it flushes is its default. */
+/** Sequential appends to our own nats-server, started as the ledger's is: it flushes by its default. */
 async function appending(appends: number): Promise<Row[]> {
   const dataDir = mkdtempSync(join(tmpdir(), "muster-bench-log-"));
   const telemetry = await createTelemetry({ service: "bench", level: "silent", otlpEndpoint: undefined });
@@ -142,7 +142,7 @@ async function appending(appends: number): Promise<Row[]> {
 
 const changesPerRecord = 100;
 
-/** Records that follow each other, `changesPerRecord` changes each: first the tasks are created, then each is patched. */
+/** Consecutive records of `changesPerRecord` changes each: first the tasks are created, then each is patched. */
 function records(tasks: number): { readonly creating: Uint8Array[]; readonly patching: Uint8Array[] } {
   let previous: Uint8Array = new Uint8Array(0);
   let written = 0;
@@ -186,7 +186,7 @@ function applying(tasks: number): Row[] {
     [`replica: ${tasks} tasks created, ${changesPerRecord} a record`, microseconds(creating), ""],
     [`replica: ${tasks} tasks patched, ${changesPerRecord} a record`, microseconds(patching), ""],
   ];
-  if (replica.count("task") !== tasks) throw new Error("the replica does not hold the tasks");
+  if (replica.count("task") !== tasks) throw new Error("the replica does not contain the tasks");
   return rows;
 }
 
@@ -210,14 +210,14 @@ async function calling(calls: number, connections: number): Promise<Row[]> {
     const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
     const line = async <T>(): Promise<T> => {
       const { value, done } = await lines.next();
-      if (done === true) throw new Error("the gRPC server ended");
+      if (done === true) throw new Error("the gRPC server exited");
       return JSON.parse(value) as T;
     };
     const { port, workers } = await line<Greeting>();
     const connect = async (): Promise<RpcChannel> => {
       const serverName = "swarm-manager";
       const worker = workers[Math.floor(channels.length / connectionsPerNode)];
-      if (worker === undefined) throw new Error("more connections than nodes were made for");
+      if (worker === undefined) throw new Error("not enough nodes for the connections");
       const channel = await connectTls({ host: "127.0.0.1", port, serverName, ...worker, timeoutMs: 20_000 });
       channels.push(channel);
       return channel;

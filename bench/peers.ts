@@ -1,6 +1,6 @@
 /**
- * The managers that are measured: Muster's own, and a stock dockerd as the peer. Each is started fresh in a folder of
- * its own on loopback and stopped by pid.
+ * The measured managers: Muster's own, and a stock dockerd as the peer. Each starts in a new folder on loopback and is stopped
+ * by pid.
  */
 import { execFileSync, spawn, type ChildProcess } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
@@ -25,11 +25,11 @@ export interface Peer {
   readonly host: string;
   readonly port: number;
   workerToken(): string;
-  /** Asks for a service of so many replicas and returns at once. */
+  /** Creates a service with so many replicas and returns immediately. */
   createService(name: string, replicas: number): void;
-  /** How many tasks of the service run, as the manager says. */
+  /** Number of running tasks of the service, according to the manager. */
   running(name: string): Promise<number>;
-  /** Deploys a Compose file and returns once the manager has taken it all. */
+  /** Deploys a Compose file and returns once the manager has accepted all of it. */
   deployStack(name: string, composeFile: string): void;
   /** CPU seconds of the manager with its NATS so far. */
   cpu(): number;

@@ -1,4 +1,4 @@
-/** Network policy: what a change costs a manager that calculates for 100 nodes, and how much it has to remember. */
+/** Network policy: the cost of a change for a manager that calculates for 100 nodes, and the memory that it needs. */
 import { PolicyFeed } from "../machines/policy/feed.ts";
 import { PolicyGraph } from "../machines/policy/graph.ts";
 import type { NodeView } from "../machines/policy/node-view.ts";
@@ -47,7 +47,7 @@ function taskOf(at: number, services: number): Task {
   });
 }
 
-/** Each service lets in one other. */
+/** Each service admits one other. */
 function policyOf(at: number, services: number): Resource {
   const selector = PolicySelector.create({ text: `app == 'a${(at + 1) % services}'` });
   const object = NetworkPolicy.create({

@@ -1,7 +1,7 @@
 /**
- * Placing tasks, in the shapes of SwarmKit's own benchmark, 1x, 10x and 100x, and larger. Each shape runs in a process of
- * its own (bench/scheduling.ts), a few times over: the first run is one of a process that has just started, the median is
- * that of a manager that has worked for a while.
+ * Placing tasks, in the shapes of SwarmKit's own benchmark, 1x, 10x and 100x, and larger. Each shape runs in its own process
+ * (bench/scheduling.ts) several times: the first run shows a newly started process, the median a manager that has been working
+ * for a while.
  */
 import { spawn } from "node:child_process";
 import { cpus, loadavg } from "node:os";
@@ -10,7 +10,7 @@ import type { Measured, Shape } from "./scheduling.ts";
 import { mebibytes, table } from "./table.ts";
 
 interface Case extends Shape {
-  /** What SwarmKit's Go scheduler took for the same shape on such a machine with two cores, in seconds. */
+  /** Time of SwarmKit's Go scheduler for the same shape on such a machine with two cores, in seconds. */
   readonly peerSeconds: number | null;
 }
 
@@ -36,7 +36,7 @@ function cases(short: boolean): readonly Case[] {
   ];
 }
 
-/** As much heap as the largest shape may have: 8 GiB, less what is not heap. */
+/** Heap limit for the largest shape: 8 GiB, less what is not heap. */
 const heapMiB = 7_600;
 
 async function measure(shape: Shape): Promise<Measured> {
@@ -64,7 +64,7 @@ function named({ nodes, tasks, network, services }: Shape): string {
   return services === 0 ? size : `${size} of ${services} service${services === 1 ? "" : "s"} with reservations`;
 }
 
-/** "3-4" tasks on each node; the peer's heap leaves them as even. */
+/** Tasks per node, such as "3-4"; the peer's heap distributes them as evenly. */
 function spread({ fewestOnNode, mostOnNode }: Measured): string {
   return fewestOnNode === mostOnNode ? String(mostOnNode) : `${fewestOnNode}-${mostOnNode}`;
 }

@@ -1,12 +1,12 @@
 /**
- * One shape of the scheduler's benchmark, in a process of its own: `node bench/scheduling.ts '<Shape as JSON>'` prints a
- * Measured as JSON. The process runs what a leader runs: the scheduler's actor, the proposer, the ledger and a replica.
- * Only the log is not NATS but a variable: what is measured is everything up to the append, and applying what came of it.
+ * One shape of the scheduler's benchmark, in its own process: `node bench/scheduling.ts '<Shape as JSON>'` prints a Measured as
+ * JSON. The process runs what a leader runs: the scheduler's actor, the proposer, the ledger and a replica. Only the log is a
+ * variable instead of NATS: the benchmark measures everything up to the append, and applying its result.
  *
- * As in SwarmKit's own benchmark the clock runs from when nodes and tasks are in the store until the store shows every task
- * with its node, reading all of them into the scheduler included. Setting the stage leaves twice as much to be collected as
- * the run itself, and V8 puts that off until the loop turns: so it turns once before the clock starts. What the run leaves,
- * and collections that fall into it, count.
+ * As in SwarmKit's own benchmark, the clock runs from when nodes and tasks are in the store until the store shows every task
+ * with its node, including reading all of them into the scheduler. The setup leaves twice as much garbage as the run itself,
+ * and V8 defers its collection until the loop turns: so it turns once before the clock starts. The run's own garbage, and
+ * collections during the run, count.
  */
 import { setTimeout as pause } from "node:timers/promises";
 import { startLedger } from "../actors/ledger/ledger.ts";
@@ -52,9 +52,9 @@ export interface Shape {
   readonly tasks: number;
   /** Each task needs a network driver that every third node has. */
   readonly network: boolean;
-  /** 0: tasks of no service and no spec version, as SwarmKit's benchmark has them; otherwise so many services with reservations. */
+  /** 0: tasks without service and spec version, as in SwarmKit's benchmark; otherwise so many services with reservations. */
   readonly services: number;
-  /** How often, each with a new store. */
+  /** Number of runs, each with a new store. */
   readonly runs: number;
 }
 
@@ -63,14 +63,14 @@ export interface Measured {
   readonly wallMs: readonly number[];
   readonly cpuMs: readonly number[];
   readonly peakRssMiB: number;
-  /** Most and fewest tasks on a node that has any, in the last run. */
+  /** Most and fewest tasks on a node with tasks, in the last run. */
   readonly mostOnNode: number;
   readonly fewestOnNode: number;
 }
 
-/** Milliseconds for the loop to turn in. */
+/** Milliseconds for one turn of the loop. */
 const turnMs = 5;
-/** Changes in a record that sets the stage: as many as the ledger writes in one. */
+/** Changes in a record of the setup: as many as the ledger writes in one. */
 const recordChanges = 4_000;
 
 const noBus: Bus = {
@@ -81,7 +81,7 @@ const noBus: Bus = {
   onLink: () => ({ unsubscribe: () => undefined }),
 };
 
-/** Accepts what follows the last record, and forgets it. */
+/** Accepts the record that follows the last one, and discards it. */
 class CountingLog implements Log {
   readonly recordBytesMax = 1_000_000;
   last = 0;

@@ -1,6 +1,6 @@
 /**
- * A Compose file of many services, from the command to all tasks RUNNING on simulated agents: `muster stack deploy`, and in
- * the same run `docker stack deploy` at a stock dockerd manager.
+ * A Compose file of many services, from the command to all tasks RUNNING on simulated agents: `muster stack deploy`, and in the
+ * same run `docker stack deploy` on a stock dockerd manager.
  */
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -15,7 +15,7 @@ interface Stack {
   readonly agents: number;
 }
 
-/** Every service with a config and a secret, on one network of the stack, which has more addresses than the default 254. */
+/** Every service with a config and a secret, on one network of the stack with more addresses than the default 254. */
 function composeFile({ replicas, services }: Stack): string {
   const service = (at: number): string => `
   part${at}:

@@ -1,6 +1,6 @@
 /**
- * SwarmKit's own agents as the load, against Muster and, in the same run, a stock dockerd manager: nothing between a manager
- * and what it was written for is ours. Their tasks run nothing.
+ * SwarmKit's own agents as the load, against Muster and, in the same run, a stock dockerd manager: both managers serve the
+ * agents that SwarmKit was written for. Their tasks run nothing.
  */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -14,14 +14,14 @@ import { mebibytes, seconds, table } from "./table.ts";
 interface Load {
   readonly agents: number;
   readonly tasks: number;
-  /** Seconds for which the agents are left idle before they get tasks; 0: not measured. */
+  /** Seconds for which the agents idle before they get tasks; 0: not measured. */
   readonly idleSeconds: number;
 }
 
 const timeoutMs = 300_000;
-/** Nodes that get no tasks and whose heartbeats are timed, from a process of their own (`Generator`). */
+/** Nodes without tasks whose heartbeats are timed, in a separate process (`Generator`). */
 const probes = 20;
-/** As the simulated agents do: nodes are machines of their own. */
+/** As for the simulated agents: real nodes are separate machines. */
 const nice = 10;
 
 async function measure(peer: Peer, { agents: count, tasks, idleSeconds }: Load): Promise<string[]> {

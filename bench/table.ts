@@ -1,4 +1,4 @@
-/** Results as a Markdown table, so that what `npm run bench` prints can be kept in docs/performance.md as it is. */
+/** Formats results as a Markdown table, so that the output of `npm run bench` can be copied to docs/performance.md. */
 export function table(title: string, columns: readonly string[], rows: readonly (readonly string[])[]): string {
   const widths = columns.map((column, at) => Math.max(column.length, ...rows.map((row) => (row[at] ?? "").length)));
   const line = (cells: readonly string[]): string =>

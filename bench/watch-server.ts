@@ -1,9 +1,9 @@
 /**
- * A manager's Watch on a control socket, in a process of its own so that its time and memory can be told from its
- * watchers'. Arguments: the socket, then JSON of `Pace`.
+ * A manager's Watch on a control socket, in its own process so that its time and memory are separate from its watchers'.
+ * Arguments: the socket, then JSON of `Pace`.
  *
- * Prints `ready`; for each line on its standard input one JSON line: `rest` gives its memory after a collection, `run` its
- * `Paced` after having written what it was asked to. Ends with its standard input.
+ * Prints `ready`; for each line on its standard input one JSON line: `rest` returns its memory after a collection, `run` its
+ * `Paced` after writing the requested load. Exits when its standard input closes.
  */
 import { createInterface } from "node:readline";
 import { createGrpcServer } from "../edges/grpc/server.ts";
@@ -36,7 +36,7 @@ await server.listenUnix(socket);
 const say = (line: unknown): void => void process.stdout.write(`${JSON.stringify(line)}\n`);
 
 async function run(): Promise<void> {
-  // Encoded before: the writer is another process's work.
+  // Encoded beforehand: the writer's work belongs to another process.
   const records = Array.from({ length: Math.ceil(events / eventsPerRecord) }, () => writer.patching(eventsPerRecord));
   const everyMs = (1_000 * eventsPerRecord) / eventsPerSecond;
   const before = process.cpuUsage();
@@ -44,13 +44,13 @@ async function run(): Promise<void> {
   let rssMax = 0;
   for (const [at, record] of records.entries()) {
     const waitMs = startedAt + at * everyMs - performance.now();
-    // Late ones follow at once, but others have their turn between.
+    // Late ones follow immediately, but let other work run in between.
     await new Promise<void>((resolve) => (waitMs > 1 ? setTimeout(resolve, waitMs) : setImmediate(resolve)));
     apply(record);
     if (at % 10 === 0) rssMax = Math.max(rssMax, process.memoryUsage.rss());
   }
   const seconds = (performance.now() - startedAt) / 1_000;
-  // What is still on its way belongs to the work.
+  // Messages still in flight belong to the work.
   await new Promise((resolve) => setTimeout(resolve, 1_000));
   const { user, system } = process.cpuUsage(before);
   const cpuSeconds = (user + system) / 1e6;

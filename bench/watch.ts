@@ -1,6 +1,6 @@
 /**
- * Watchers: what an event costs for each of a thousand, in the process alone and over a control socket, and whether any
- * is lost. Each watcher is told every event, or those of one of a thousand services.
+ * Watchers: the cost of an event for each of a thousand, within the process and over a control socket, and whether any event is
+ * lost. Each watcher receives every event, or those of one of a thousand services.
  */
 import { spawn } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -48,7 +48,7 @@ const local: CallContext = {
 
 const playsMax = 5;
 
-/** Matching and handing over, without a wire: the replica's own work is taken off. */
+/** Matching and delivery without a wire; the replica's own work is subtracted. */
 async function inProcess(
   name: string,
   { watchers, records, eventsPerRecord }: { watchers: number; records: number; eventsPerRecord: number },
@@ -56,7 +56,7 @@ async function inProcess(
 ): Promise<Row> {
   const writer = new Writer();
   const { watch, apply } = await watchable(writer);
-  // CPU time, since others may want the machine too; the best of a few, once the code is warm.
+  // CPU time, to exclude other processes; the best of a few runs with warm code.
   const play = (): number => {
     const all = Array.from({ length: records }, () => writer.patching(eventsPerRecord));
     const before = process.cpuUsage();
@@ -99,7 +99,7 @@ async function inProcess(
   ];
 }
 
-/** Counts what arrives: to decode it is the watchers' work, and there are a thousand of them on this one machine. */
+/** Counts what arrives, undecoded: decoding is the watchers' work, and a thousand of them share this machine. */
 const raw: MethodDescriptor<WatchRequest, Uint8Array> = {
   ...WatchService.methods.Watch,
   response: { decode: (bytes: Uint8Array) => bytes } as Codec<Uint8Array>,
@@ -119,7 +119,7 @@ async function overSocket(watchers: number, pace: Pace): Promise<Row> {
     const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
     const line = async <T>(): Promise<T> => {
       const { value, done } = await lines.next();
-      if (done === true) throw new Error("the server ended");
+      if (done === true) throw new Error("the server exited");
       return JSON.parse(value) as T;
     };
     await line();

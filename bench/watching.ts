@@ -1,4 +1,4 @@
-/** What the benchmark of Watch runs against: a replica, a Watch service on it, and records of task events to apply. */
+/** The subject of Watch's benchmark: a replica, a Watch service on it, and records of task events to apply. */
 import { createWatch, type Watch } from "../actors/watch/watch.ts";
 import type { Environment } from "../actors/environment.ts";
 import {
@@ -32,7 +32,7 @@ const nodes = 100;
 
 const spec = TaskSpec.create({ container: ContainerSpec.create({ image: "bench:1" }) });
 
-/** Tasks are spread over so many services that each watcher can have one. */
+/** Tasks are spread over enough services that each watcher can have its own. */
 export function serviceOf(at: number): string {
   return `service${String(at % services).padStart(6, "0")}`;
 }
@@ -50,19 +50,19 @@ function newTask(at: number): Task {
   });
 }
 
-/** Writes records that follow each other, as a ledger would. */
+/** Writes consecutive records, as a ledger would. */
 export class Writer {
   #previous: Uint8Array = new Uint8Array(0);
   #written = 0;
   #next = 0;
   readonly #tasks: number;
 
-  /** How many tasks there are. */
+  /** `count`: number of tasks. */
   constructor(count = tasks) {
     this.#tasks = count;
   }
 
-  /** All tasks, in one record of a thousand after the other. */
+  /** Creates all tasks, in records of a thousand. */
   *creating(): Generator<Uint8Array> {
     for (let from = 0; from < this.#tasks; from += 1_000) {
       yield this.#record(
@@ -76,7 +76,7 @@ export class Writer {
     }
   }
 
-  /** The nodes that the tasks are on, each ready. */
+  /** The nodes of the tasks, each ready. */
   joining(): Uint8Array {
     return this.#record(
       Array.from({ length: nodes }, (_, at) => {
@@ -86,7 +86,7 @@ export class Writer {
     );
   }
 
-  /** A record that changes the status of so many tasks, one after the other. */
+  /** A record that changes the status of the next `events` tasks. */
   patching(events: number, message = "started"): Uint8Array {
     return this.#record(
       Array.from({ length: events }, () => {
@@ -123,7 +123,7 @@ export interface Watchable {
   readonly apply: (record: Uint8Array) => void;
 }
 
-/** `onRecord`: told each record that makes the tasks. */
+/** `onRecord`: called with each record that creates the tasks. */
 export async function watchable(
   writer: Writer,
   onRecord: (record: Uint8Array) => void = () => undefined,

@@ -1,11 +1,11 @@
 #!/bin/sh
-# Makes a CA for the nats-servers of a Muster cluster and what it signs, with openssl:
+# Creates a CA for the nats-servers of a Muster cluster, and certificates signed by it, with openssl:
 #
 #   deploy/nats-certificates.sh DIR ADDRESS...
 #
-# DIR/ca.crt and DIR/ca.key, for each ADDRESS (IP address or host name of a nats-server) DIR/ADDRESS.crt and .key, and
-# DIR/manager.crt and .key, which managers show. What is there is kept: a further server is a further call.
-# DAYS: for how long they are valid (3650).
+# Writes DIR/ca.crt and DIR/ca.key, for each ADDRESS (IP address or host name of a nats-server) DIR/ADDRESS.crt and .key, and
+# DIR/manager.crt and .key, which managers present. Existing files are kept: run it again to add a server. DAYS: validity of the
+# certificates in days (default 3650).
 set -eu
 umask 077
 dir=${1:?"usage: $0 DIR ADDRESS..."}
@@ -13,10 +13,10 @@ shift
 days=${DAYS:-3650}
 mkdir -p "$dir"
 
-# What openssl says is of interest only where it fails.
+# Prints openssl's output only on failure.
 quietly() {
-  said=$("$@" 2>&1) || {
-    printf '%s\n' "$said" >&2
+  output=$("$@" 2>&1) || {
+    printf '%s\n' "$output" >&2
     exit 1
   }
 }
@@ -40,7 +40,7 @@ for address; do
   *[!0-9.]*) kind=DNS ;;
   *) kind=IP ;;
   esac
-  # A server is a client, too, where it dials the others.
+  # A server is also a client when it dials the others.
   sign "$address" "subjectAltName=$kind:$address
 extendedKeyUsage=serverAuth,clientAuth"
 done
