@@ -1,11 +1,11 @@
 /**
- * Control groups as Nomad's client makes them for the tasks of its drivers, whose executors take them for granted: a task starts in them,
- * and what is left of it there is killed.
+ * Control groups like those that Nomad's client creates for its drivers' tasks, and that their executors require: a task starts
+ * in them, and leftover processes in them are killed.
  *
  *   version 1   <root>/{freezer,memory,cpu}/nomad/<task id>.<name>, and <root>/cpuset/nomad/share for all
  *   version 2   <root>/nomad.slice/share/<task id>.<name>.scope
  *
- * CC1: once `end` has resolved, no process that was in the task's groups runs.
+ * CC1: once `end` has resolved, no process of the task's groups is running.
  */
 import { existsSync } from "node:fs";
 import { mkdir, readFile, readdir, rmdir, writeFile } from "node:fs/promises";
@@ -17,21 +17,21 @@ import type { Clock, Logger } from "../runtime/ports.ts";
 const rootDefault = "/sys/fs/cgroup";
 const separate = ["freezer", "memory", "cpu"] as const;
 const handedDown = ["cpuset", "cpu", "io", "memory", "pids"] as const;
-/** A killed process leaves its group once it was reaped. */
+/** A killed process leaves its group only once it is reaped. */
 const removeMsMax = 10_000;
 const lookMs = 50;
 
 export interface ClientCgroupsOptions {
   readonly clock: Clock;
   readonly log: Logger;
-  /** Such as `0-3`: processors of the node. */
+  /** Processors of the node, such as `0-3`. */
   readonly cpus: string;
   readonly root?: string;
-  /** Sends SIGKILL; a process that is gone is none the worse. */
+  /** Sends SIGKILL; ignores processes that have exited. */
   readonly kill: (pid: number) => void;
 }
 
-/** Null where the node has none that a client could use: not those that drivers look for, or no right to them. */
+/** Null if the node has no usable groups: not those that drivers look for, or no permission. */
 export async function clientCgroups(options: ClientCgroupsOptions): Promise<TaskCgroups | null> {
   const { log, root = rootDefault } = options;
   try {
@@ -51,7 +51,7 @@ export async function clientCgroups(options: ClientCgroupsOptions): Promise<Task
   }
 }
 
-/** Made once a task wants them: a node of our own drivers alone has none. */
+/** Created for the first task that needs them: a node with only our own drivers never does. */
 export function lazyCgroups(options: ClientCgroupsOptions): TaskCgroups {
   let made: Promise<TaskCgroups | null> | null = null;
   const cgroups = (): Promise<TaskCgroups | null> => (made ??= clientCgroups(options));
@@ -69,7 +69,7 @@ async function makeSeparate(root: string, cpus: string): Promise<void> {
     await mkdir(folder, { recursive: true });
     await writeFile(join(folder, "cgroup.clone_children"), "0");
     await writeFile(join(folder, "cpuset.mems"), memory.trim());
-    // The reserve's processors are given to single tasks, which no service asks for.
+    // The reserve's processors are for dedicated cores, which no service requests.
     if (group !== "nomad/reserve") await writeFile(join(folder, "cpuset.cpus"), cpus);
   }
 }
@@ -98,7 +98,7 @@ abstract class ClientCgroups implements TaskCgroups {
 
   abstract make(taskId: string, name: string): Promise<string>;
   protected abstract folders(taskId: string, name: string): readonly string[];
-  /** Sends every process of the groups SIGKILL, so that none can start another meanwhile. */
+  /** Sends SIGKILL to every process of the groups, in such a way that none can start another meanwhile. */
   protected abstract killAll(folder: string): Promise<void>;
 
   protected kill(pids: readonly number[]): void {
@@ -116,10 +116,7 @@ abstract class ClientCgroups implements TaskCgroups {
       const left = await removed(folders);
       if (left.length === 0) return;
       if (waited >= removeMsMax) {
-        log.error(
-          { task: taskId, folders: left },
-          "cannot remove a task's control groups: processes of it may be left",
-        );
+        log.error({ task: taskId, folders: left }, "cannot remove a task's control groups: processes may be left");
         return;
       }
       await new Promise<void>((resolve) => clock.setTimeout(resolve, lookMs));
@@ -166,7 +163,7 @@ async function membersOf(folder: string): Promise<readonly number[]> {
   return text.split("\n").filter(Boolean).map(Number);
 }
 
-/** Those that are still in use. A driver may have made groups below, which go with it. */
+/** Removes the folders and returns those still in use. A driver may have created groups below, which are removed too. */
 async function removed(folders: readonly string[]): Promise<readonly string[]> {
   const left: string[] = [];
   for (const folder of folders) {

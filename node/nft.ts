@@ -1,9 +1,9 @@
 /**
- * The way into the kernel: the `nft` executable, one run for each transaction.
+ * The interface to the kernel: the `nft` executable, one run per transaction.
  *
- * K1: nft reads a script from a file that was complete before it began, so a driver that is killed leaves either nothing or
- *     a whole transaction. Through a pipe it would take what had been written so far for the whole.
- * K2: only nftables' own executable is believed: other things are called nft, and one that ends well without having done
+ * K1: nft reads a script from a file that was complete before it started, so a killed driver leaves either nothing or a whole
+ *     transaction. Reading from a pipe, it would apply whatever had been written so far.
+ * K2: only nftables' own executable is accepted: other programs are called nft, and one that exits successfully without doing
  *     anything would leave the node open.
  */
 import { spawn, type ChildProcessByStdio } from "node:child_process";
@@ -17,12 +17,14 @@ export type Outcome =
   | { readonly kind: "done"; readonly output: string }
   | { readonly kind: "failed"; readonly reason: string };
 
-/** Far longer than the largest script takes (100,000 elements: half a second): nft that hangs must not stop the driver. */
+/**
+ * Far longer than the largest script takes (100,000 elements: half a second), so that a hanging nft does not block the driver.
+ */
 const timeoutMs = 60_000;
-/** The first lines say what is wrong; of a script that is wrong throughout, nft complains of each line. */
+/** The first lines contain the error; for a script that is wrong throughout, nft reports every line. */
 const complaintBytesMax = 2_000;
 
-/** Before PATH, on which a tool of another kind may come first (K2). */
+/** Searched before PATH, where another tool of that name may come first (K2). */
 const places = ["/usr/sbin/nft", "/sbin/nft", "/usr/local/sbin/nft", "/usr/bin/nft"];
 
 export class Nft {
@@ -34,13 +36,13 @@ export class Nft {
     this.#command = command ?? places.find((place) => existsSync(place)) ?? "nft";
   }
 
-  /** All of the script, or nothing of it: one transaction. */
+  /** Applies the whole script or nothing: one transaction. */
   async apply(script: string): Promise<Outcome> {
     if (!this.#isBelieved) {
       const version = await this.#run(["--version"], "ignore");
       if (version.kind === "failed") return version;
       if (!version.output.startsWith("nftables "))
-        return { kind: "failed", reason: `${this.#command} is not the executable of nftables` };
+        return { kind: "failed", reason: `${this.#command} is not nftables' nft` };
       this.#isBelieved = true;
     }
     return this.#apply(script);
@@ -53,22 +55,22 @@ export class Nft {
       try {
         file = openSync(join(folder, "script"), "wx+", 0o600);
       } finally {
-        // Without a name from here on: a driver that is killed leaves no files.
+        // Unlinked from here on: a killed driver leaves no files.
         rmSync(folder, { recursive: true, force: true });
       }
       const to = file;
-      // At positions, so that nft begins to read where the file begins.
+      // At explicit positions, so that nft starts reading at the beginning of the file.
       writeAllSync(to, Buffer.from(script), (_, bytes, at, length) => writeSync(to, bytes, at, length, at));
       return this.#run(["-f", "-"], file);
     } catch (error) {
       return Promise.resolve({ kind: "failed", reason: error instanceof Error ? error.message : "no temporary file" });
     } finally {
-      // The child has its own descriptor of it by now. K1
+      // The child has its own file descriptor by now. K1
       if (file !== null) closeSync(file);
     }
   }
 
-  /** The chains, sets and maps of a table of the family `inet`, as nft's JSON; without their elements. */
+  /** The chains, sets and maps of an `inet` table, as nft's JSON, without elements. */
   list(table: string): Promise<Outcome> {
     return this.#run(["-t", "-j", "list", "table", "inet", table], "ignore");
   }
@@ -94,7 +96,7 @@ export class Nft {
       child.on("error", (error) => finish({ kind: "failed", reason: `${this.#command}: ${error.message}` }));
       child.on("close", (code, signal) => {
         if (code === 0) finish({ kind: "done", output });
-        else finish({ kind: "failed", reason: complaint.trim() || `${this.#command} ended with ${signal ?? code}` });
+        else finish({ kind: "failed", reason: complaint.trim() || `${this.#command} exited with ${signal ?? code}` });
       });
     });
   }

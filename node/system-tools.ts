@@ -1,9 +1,11 @@
-/** The system's own programs that do what Node cannot: change the root, the user, the network, mounts, make any
- *  call to the kernel, open terminals and unpack archives. */
+/**
+ * System programs for what Node cannot do: change the root, the user, the network or mounts, make arbitrary system calls, open
+ * terminals and unpack archives.
+ */
 import { accessSync, constants, statSync } from "node:fs";
 import { isAbsolute, join } from "node:path";
 
-/** Looked at after the driver's own PATH, since an agent's may leave out what root's programs are in. */
+/** Searched after the driver's own PATH, since an agent's PATH may lack root's folders. */
 const systemPath = "/usr/sbin:/usr/bin:/sbin:/bin";
 
 export function isExecutable(path: string): boolean {
@@ -15,7 +17,7 @@ export function isExecutable(path: string): boolean {
   }
 }
 
-/** The first of a search path's folders that has an executable of this name; `root` is put before each. */
+/** The first folder of a search path that has an executable of this name; `root` is prefixed to each. */
 export function findOnPath(name: string, searchPath: string, root = ""): string | null {
   for (const folder of searchPath.split(":")) {
     if (isAbsolute(folder) && isExecutable(join(root, folder, name))) return join(folder, name);
@@ -24,15 +26,15 @@ export function findOnPath(name: string, searchPath: string, root = ""): string 
 }
 
 export interface Tools {
-  /** Of coreutils: also changes the user. Each is an absolute path, or null where the machine lacks it. */
+  /** From coreutils: also changes the user. Each is an absolute path, or null if the machine lacks it. */
   readonly chroot: string | null;
-  /** Of util-linux. */
+  /** From util-linux. */
   readonly nsenter: string | null;
   readonly unshare: string | null;
   readonly mount: string | null;
   readonly umount: string | null;
   readonly script: string | null;
-  /** Of coreutils. */
+  /** From coreutils. */
   readonly stty: string | null;
   readonly env: string | null;
   readonly perl: string | null;

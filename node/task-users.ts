@@ -1,10 +1,10 @@
 /**
- * Which user of the machine a task runs as. Whoever may create a service is not thereby root of every node: a task that names
- * no user runs as the node's choice, and as root only where the node allows it.
+ * Chooses the machine's user for a task. Permission to create services must not imply root on every node: a task without a user
+ * runs as the node's configured user, and as root only if the node allows it.
  *
  * TU1: no task whose driver uses the node's own users starts as uid 0 on a node that does not allow it.
- * TU2: nor with root's group, nor with a group of the machine that its user is not in: such as those that may use an engine's
- *     socket or its disks, which is as good as root.
+ * TU2: nor with root's group, nor with a group of the machine that its user is not in, such as a group with access to an
+ *      engine's socket or to disks, which is equivalent to root.
  */
 import { isForeignGroup, userNamed, uidOf, type User } from "./user.ts";
 import type { FileOwner } from "./task-home/memory-files.ts";
@@ -20,7 +20,7 @@ export type TaskUser =
   | { readonly kind: "user"; readonly name: string; readonly owner: FileOwner | null }
   | { readonly kind: "refused"; readonly reason: string };
 
-/** `asked`: as a spec has it, `NAME`, `UID` or either with `:GROUP`; empty where the spec names none. */
+/** `asked`: from the spec, `NAME`, `UID` or either with `:GROUP`; empty if the spec names none. */
 export function taskUser(asked: string, { allowsRoot, fallback }: TaskUserPolicy): TaskUser {
   const name = asked === "" ? fallback : asked;
   try {
@@ -37,7 +37,7 @@ export function taskUser(asked: string, { allowsRoot, fallback }: TaskUserPolicy
   }
 }
 
-/** TU2: why nobody may run with these groups; null when they may. `name`: as it was asked for. */
+/** TU2: why a task may not run with these groups; null if it may. `name`: as requested. */
 export function groupRefusal(name: string, { gid, groups }: User): string | null {
   if (gid === 0 || groups.includes(0))
     return `this node runs no task with root's group (${name}): name another with --user, or start its agent with --allow-root`;

@@ -1,10 +1,10 @@
-/** Users of the machine, and what it takes to run a command as one of them. */
+/** Users of the machine, and the ids for running a command as one of them. */
 import { readFileSync } from "node:fs";
 
 export interface User {
   readonly uid: number;
   readonly gid: number;
-  /** Supplementary. */
+  /** Supplementary groups. */
   readonly groups: readonly number[];
   readonly home: string;
 }
@@ -25,7 +25,7 @@ function groupNamed(text: string): number {
   throw new Error(`there is no group ${text} on this node`);
 }
 
-/** Null: the machine has no such user, and it is no number. An empty text is who this process is. */
+/** Null if the machine has no such user and the text is not a number. An empty text is this process's user. */
 export function uidOf(text: string): number | null {
   if (text === "") return process.getuid?.() ?? null;
   const [name = ""] = text.split(":");
@@ -38,7 +38,7 @@ function userEntry(name: string): readonly string[] | undefined {
   return users.find(([each]) => each === name) ?? users.find(([, , uid]) => uid === name);
 }
 
-/** Whether the machine has that group, and the user of `text` (as `userNamed` takes it) is not in it. */
+/** Whether the machine has that group, but the user in `text` (as in `userNamed`) is not in it. */
 export function isForeignGroup(text: string, gid: number): boolean {
   const group = entries("/etc/group").find(([, , id]) => Number(id) === gid);
   if (group === undefined) return false;
@@ -48,8 +48,8 @@ export function isForeignGroup(text: string, gid: number): boolean {
 }
 
 /**
- * `name`, `uid`, or either with `:group`. Null for who the driver is anyway, and for an empty text. Throws for a user that
- * the machine does not have, and where the driver may not change users.
+ * Resolves `name`, `uid`, or either with `:group`. Null for an empty text, and for the driver's own user. Throws for a user
+ * that the machine does not have, and if the driver may not change users.
  */
 export function userNamed(text: string): User | null {
   if (text === "") return null;

@@ -1,4 +1,4 @@
-/** The numeric codes of errors that cross a process. The code is API, the text is not: nobody matches text. */
+/** The numeric codes of errors that cross a process. The code is API, the text is not: never match on text. */
 export const ErrorCode = {
   // 1xx: the ledger and the store
   notLeader: 100,

@@ -1,6 +1,6 @@
 /**
- * Certificate authorities outside of the cluster, as actors see them (a port): asked over HTTPS with this manager's certificate.
- * `edges/cfssl/client.ts` is the real one.
+ * The port for certificate authorities outside of the cluster, contacted over HTTPS with this manager's certificate.
+ * `edges/cfssl/client.ts` implements it.
  */
 export interface ExternalNodeRequest {
   readonly csrPem: string;
@@ -21,19 +21,22 @@ export type ExternalRequest =
   | { readonly kind: "cross"; readonly root: ExternalCrossRequest };
 
 export interface ExternalCa {
-  /** Why nobody can be asked at the address, whose server certificate must lead to `rootPem`; null when somebody can. Never rejects. */
+  /**
+   * Why the CA at the address, whose server certificate must lead to `rootPem`, cannot be reached; null if it can. Never
+   * rejects.
+   */
   probe(url: string, rootPem: string): Promise<string | null>;
   /**
-   * The PEM certificate from the first of the addresses that gives one. Rejects with an Error that has each one's reason:
-   * whoever asks may ask again.
+   * The PEM certificate from the first address that returns one. Rejects with an Error that contains the reason of each
+   * address; the call may be retried.
    */
   sign(urls: readonly string[], rootPem: string, request: ExternalRequest): Promise<string>;
 }
 
-/** For those without a way out, as simulations. */
+/** For processes without outside connections, such as simulations. */
 export const noExternalCa: ExternalCa = {
-  probe: async () => "external CAs cannot be reached from here",
+  probe: async () => "this process cannot reach external CAs",
   sign: async () => {
-    throw new Error("external CAs cannot be reached from here");
+    throw new Error("this process cannot reach external CAs");
   },
 };

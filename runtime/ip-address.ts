@@ -1,4 +1,4 @@
-/** IP addresses and prefixes, both families, as numbers. Pure: machines use it too. */
+/** IPv4 and IPv6 addresses and prefixes as numbers. Pure: machines use it too. */
 export interface Address {
   /** 4 or 6. */
   readonly family: 4 | 6;
@@ -10,7 +10,7 @@ export interface Prefix extends Address {
   readonly length: number;
 }
 
-/** How long its addresses are. */
+/** Length of the family's addresses in bits. */
 export function bitsOf(family: 4 | 6): number {
   return family === 4 ? 32 : 128;
 }
@@ -27,7 +27,7 @@ function parseV4(text: string): bigint | null {
   return BigInt(value);
 }
 
-/** `isEnd`: an address may end with an IPv4 address, but not have one before its `::`. */
+/** `isEnd`: an address may end with an IPv4 address, but must not have one before its `::`. */
 function parseGroups(text: string, isEnd: boolean): readonly bigint[] | null {
   if (text === "") return [];
   const groups: bigint[] = [];
@@ -57,7 +57,7 @@ function parseV6(text: string): bigint | null {
   return groups.reduce((value, group) => (value << 16n) | group, 0n);
 }
 
-/** As RFC 4291 and everybody write them, without zones and leading zeros of IPv4 (octal to some); null for what is none. */
+/** RFC 4291, without zones, and without leading zeros in IPv4 (which some read as octal); null for anything else. */
 export function parseAddress(text: string): Address | null {
   const family = text.includes(":") ? 6 : 4;
   const value = family === 6 ? parseV6(text) : parseV4(text);
@@ -73,7 +73,7 @@ export function parseCidr(text: string): Prefix | null {
   return masked(address, Number(length));
 }
 
-/** The prefix of that length that the address is in. */
+/** The prefix of that length that contains the address. */
 export function masked({ family, value }: Address, length: number): Prefix {
   const shift = BigInt(bitsOf(family) - length);
   return { family, value: (value >> shift) << shift, length };
@@ -87,12 +87,12 @@ export function containsRange(outer: Prefix, inner: Prefix): boolean {
   return inner.length >= outer.length && containsAddress(outer, inner);
 }
 
-/** How many addresses the prefix has: exact up to 2^53, which is /75 of IPv6. */
+/** Number of addresses in the prefix: exact up to 2^53, which is a /75 in IPv6. */
 export function prefixSize({ family, length }: Prefix): number {
   return 2 ** (bitsOf(family) - length);
 }
 
-/** The address at an offset from the first one of the prefix. */
+/** The address at an offset from the start of the prefix. */
 export function addressAt({ family, value }: Prefix, offset: number): string {
   if (family === 4) {
     const number = Number(value) + offset;
@@ -115,7 +115,10 @@ function formatV6(value: bigint): string {
   return `${text(groups.slice(0, from))}::${text(groups.slice(from + length))}`;
 }
 
-/** Offset of an IPv4 address in the prefix, -1 when it is no IPv4 address or not in it. For hot paths: makes no objects. */
+/**
+ * Offset of an IPv4 address in the prefix; -1 if it is not an IPv4 address or not in the prefix. Allocation-free, for hot
+ * paths.
+ */
 export function offsetIn({ family, value, length }: Prefix, text: string): number {
   if (family !== 4) return -1;
   let [number, part, digits, dots] = [0, 0, 0, 0];
@@ -127,7 +130,7 @@ export function offsetIn({ family, value, length }: Prefix, text: string): numbe
       part = 0;
       digits = 0;
     } else if (code >= zero && code <= zero + 9) {
-      // A leading zero means octal to some: no address has one.
+      // Some read a leading zero as octal, so it is rejected.
       if (digits > 0 && part === 0) return -1;
       part = part * 10 + (code - zero);
       if ((digits += 1) > 3 || part > 255) return -1;

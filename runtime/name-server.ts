@@ -1,9 +1,9 @@
-/** The port of an agent's name server: sockets and the wire of DNS. `edges/dns/` implements it. */
+/** The port of an agent's name server: sockets and the DNS wire format. `edges/dns/` implements it. */
 
 export interface NameQuestion {
-  /** Address of who asks, without a port. */
+  /** The client's address, without port. */
   readonly from: string;
-  /** As it was asked, without the dot at its end. */
+  /** As in the query, without the final dot. */
   readonly name: string;
   /** `A`, `AAAA`, `PTR` … */
   readonly type: string;
@@ -12,34 +12,34 @@ export interface NameQuestion {
 export type NameReply =
   | { readonly kind: "addresses"; readonly ttlS: number; readonly addresses: readonly string[] }
   | { readonly kind: "pointers"; readonly ttlS: number; readonly names: readonly string[] }
-  /** There is such a name, and nothing of what was asked. */
+  /** The name exists, but has no records of that type. */
   | { readonly kind: "empty" }
-  /** There is no such name. */
+  /** The name does not exist. */
   | { readonly kind: "unknown" }
-  /** Nobody can tell now. */
+  /** The answer is currently unknown. */
   | { readonly kind: "failed" }
-  /** Who asks is told nothing. */
+  /** The client may not ask. */
   | { readonly kind: "refused" }
-  /** Asked of these, one after the other; empty: of the node's own. */
+  /** Forwarded to these servers in order; empty: to the node's own. */
   | { readonly kind: "forward"; readonly servers: readonly string[] };
 
 export interface NameServerOptions {
   readonly address: string;
-  /** 0: any that is free. */
+  /** 0: any free port. */
   readonly port: number;
   /** Must not throw or reject. */
   readonly answer: (question: NameQuestion) => NameReply | Promise<NameReply>;
-  /** It has ended by itself, and is closed. */
+  /** It has closed because of an error. */
   readonly onLost: (reason: string) => void;
 }
 
 export interface OpenNameServer {
   readonly port: number;
-  /** Resolves when nothing of it is left. */
+  /** Resolves when everything is closed. */
   close(): Promise<void>;
 }
 
 export interface NameServers {
-  /** Answers over UDP and TCP; rejects with why it cannot listen there. */
+  /** Answers over UDP and TCP; rejects with the reason if it cannot listen. */
   open(options: NameServerOptions): Promise<OpenNameServer>;
 }

@@ -1,6 +1,6 @@
 /**
- * The ports that everything with time, chance or I/O goes through. `runtime/nats/` and `runtime/sim/` each implement
- * all of them; machines never see them, actors are handed them.
+ * The ports for everything that involves time, randomness or I/O. `runtime/nats/` and `runtime/sim/` each implement all of
+ * them; machines never see them, and actors receive them as parameters.
  */
 import type { Tracer } from "@opentelemetry/api";
 
@@ -10,19 +10,19 @@ export interface TimerHandle {
 
 export interface Clock {
   /**
-   * Milliseconds since the Unix epoch: for what is shown or kept in the log. Whoever sets the machine's clock moves it, in
-   * either direction and by any amount, so no wait, deadline or age within a process is reckoned by it.
+   * Milliseconds since the Unix epoch: for times that are displayed or stored in the log. An operator or NTP can set the
+   * machine's clock in either direction and by any amount, so no wait, deadline or age within a process uses it.
    */
   now(): number;
   /**
-   * Milliseconds since some moment in this process's life. Nobody sets it, and it never goes back: for waits, deadlines and
-   * ages. It means nothing to another process. Timers run by it.
+   * Milliseconds since some moment in this process's life. It cannot be set and never goes back: for waits, deadlines and ages.
+   * Meaningless to other processes. Timers use it.
    */
   monotonic(): number;
   /** Calls back once, at least `ms` later (0 or more). */
   setTimeout(callback: () => void, ms: number): TimerHandle;
   clearTimeout(timer: TimerHandle): void;
-  /** Calls back after what is running now and before any later timer: the end of a batch. */
+  /** Calls back after the current code and before any later timer: the end of a batch. */
   soon(callback: () => void): void;
 }
 
@@ -32,7 +32,7 @@ export interface Random {
   /** Uniform whole number in [0, bound). */
   below(bound: number): number;
   bytes(count: number): Uint8Array;
-  /** A stream of its own, so that one more draw here does not shift the draws there. */
+  /** An independent stream, so that another draw here does not shift the draws there. */
   fork(name: string): Random;
 }
 
@@ -68,13 +68,13 @@ export interface Bus {
   ): Promise<RequestOutcome>;
   /** True while the link to the bus answers its pings. */
   isUp(): boolean;
-  /** Tells each change of `isUp`, as it happens. */
+  /** Reports each change of `isUp` immediately. */
   onLink(listener: (up: boolean) => void): Subscription;
 }
 
 /**
- * `conflict`: known not to have happened. `unknown`: it may have, or may still. `full`: it has not, for want of space.
- * `refused`: the server said no for good.
+ * `conflict`: known not to have happened. `unknown`: it may have, or may still. `full`: it has not, for lack of space.
+ * `refused`: the server rejected it permanently.
  */
 export type AppendOutcome =
   | { readonly kind: "appended"; readonly sequence: number }
@@ -83,17 +83,17 @@ export type AppendOutcome =
   | { readonly kind: "full"; readonly reason: string }
   | { readonly kind: "refused"; readonly reason: string };
 
-/** Whether there is room for the log: `scarce`: old history is dropped before its time; `full`: nothing is appended. */
+/** Space for the log: `scarce`: old history is dropped early; `full`: nothing is appended. */
 export type LogRoom = "ample" | "scarce" | "full";
 
 export interface LogReader {
-  /** Records with consecutive sequences, each once, from the one asked for; no gap, whatever the link does. */
+  /** Records with consecutive sequences, each once, from the requested one; without gaps, whatever the link does. */
   onRecord(sequence: number, data: Uint8Array): void;
-  /** Everything up to the sequence that was the last when reading began has been handed over; again after each reconnect. */
+  /** Everything up to the sequence that was the last when reading began has been delivered; again after each reconnect. */
   onCaughtUp(sequence: number): void;
-  /** The next record wanted is older than what the log keeps: load a newer snapshot. Reading has stopped. */
+  /** The next record is older than what the log retains: load a newer snapshot. Reading has stopped. */
   onGap(firstKept: number): void;
-  /** For a while now the log has ended before what was handed over: it lost its tail. Reading goes on should that come back. */
+  /** For some time, the log has ended before what was delivered: it lost its tail. Reading continues if the tail comes back. */
   onShorter?(last: number): void;
 }
 
@@ -101,13 +101,13 @@ export interface LogReader {
 export interface Log {
   /** Appends only if the log's last sequence is `expectedLast`. */
   append(data: Uint8Array, expectedLast: number): Promise<AppendOutcome>;
-  /** Starts handing over from `fromSequence` on, until `unsubscribe`. */
+  /** Starts delivering from `fromSequence`, until `unsubscribe`. */
   read(fromSequence: number, reader: LogReader): Subscription;
-  /** First and last sequence kept (first = last + 1 when empty); null when the log does not answer within `timeoutMs`. */
+  /** First and last retained sequence (first = last + 1 if empty); null if the log does not answer within `timeoutMs`. */
   bounds(timeoutMs: number): Promise<{ readonly first: number; readonly last: number } | null>;
-  /** Bytes that the log takes; null when it does not answer within `timeoutMs`. */
+  /** Size of the log in bytes; null if it does not answer within `timeoutMs`. */
   bytes(timeoutMs: number): Promise<number | null>;
-  /** As far as this process can see: a NATS that is another's is always `ample`, until it refuses. */
+  /** As far as this process can see: an external NATS is always `ample`, until it refuses. */
   room(): LogRoom;
   /** Drops the records before `sequence`. */
   purgeBefore(sequence: number): Promise<void>;
@@ -117,9 +117,9 @@ export interface Log {
 
 /** The servers that carry the bus and the log. */
 export interface BusServers {
-  /** How many this process was told of. */
+  /** Number of configured servers. */
   readonly named: number;
-  /** How many of them greet a new connection now. */
+  /** Number of them that greet a new connection now. */
   readonly answering: number;
 }
 
@@ -128,12 +128,12 @@ export type KvOutcome =
   | { readonly kind: "conflict" }
   | { readonly kind: "unknown"; readonly reason: string };
 
-/** A bucket whose keys vanish `ttlMs` after their last write: where leases live. */
+/** A bucket whose keys expire `ttlMs` after their last write: for leases. */
 export interface LeaseBucket {
   readonly ttlMs: number;
   /** Writes the key only if it is absent. */
   create(key: string, value: Uint8Array): Promise<KvOutcome>;
-  /** Writes the key only if its revision still is `revision`. */
+  /** Writes the key only if its revision is still `revision`. */
   update(key: string, value: Uint8Array, revision: number): Promise<KvOutcome>;
   get(
     key: string,
@@ -160,11 +160,11 @@ export interface Gauge {
   set(value: number, labels?: Headers): void;
 }
 export interface Histogram {
-  /** In seconds, as Prometheus wants durations. */
+  /** In seconds, as Prometheus expects durations. */
   observe(value: number, labels?: Headers): void;
 }
 
-/** `help` is the line that `/metrics` shows. Names are `muster_<noun>_<unit>`; asking twice for a name gives the same metric. */
+/** `help` is shown by `/metrics`. Names are `muster_<noun>_<unit>`; requesting a name twice returns the same metric. */
 export interface Metrics {
   counter(name: string, help: string): Counter;
   gauge(name: string, help: string): Gauge;

@@ -1,10 +1,10 @@
-/** The one detail that statuses of the driver protocol carry: whether to try again (reference §4, §5.3). */
+/** The only detail in statuses of the driver protocol: whether to retry (reference §4, §5.3). */
 import { Any, RecoverableError, Status as StatusMessage } from "../proto/gen/nomad.ts";
 import { RpcError, Status } from "./rpc.ts";
 
 const typeUrl = "type.googleapis.com/hashicorp.nomad.plugins.shared.structs.RecoverableError";
 
-/** A failure after which the same task may be started again by the host's restart policy. */
+/** A failure after which the host's restart policy may start the same task again. */
 export function recoverableError(message: string): RpcError {
   const details = StatusMessage.encode(
     StatusMessage.create({
@@ -21,7 +21,7 @@ export function recoverableError(message: string): RpcError {
   return new RpcError(Status.FAILED_PRECONDITION, message, { details });
 }
 
-/** Whether a plugin says of a failure that it may be gone the next time. Only the first detail counts. */
+/** Whether a plugin reports a failure as recoverable. Only the first detail counts. */
 export function isRecoverable(error: RpcError): boolean {
   if (error.details === null) return false;
   try {

@@ -3,14 +3,14 @@ import { assert } from "./assert.ts";
 import { isSubjectToken } from "./ids.ts";
 
 function token(text: string): string {
-  assert(isSubjectToken(text), `B1: '${text}' can stand as one token of a subject`);
+  assert(isSubjectToken(text), `B1: '${text}' is a valid token of a subject`);
   return text;
 }
 
 // muster.v1.svc.ledger.propose — ProposeRequest → ProposeReply; only the leader subscribes.
 export const ledgerPropose = "muster.v1.svc.ledger.propose";
 
-// muster.v1.svc.leader.ask — LeaderQuestion → LeaderAnswer; only the leader subscribes, while it does its duties.
+// muster.v1.svc.leader.ask — LeaderQuestion → LeaderAnswer; only the leader subscribes, while it performs its duties.
 export const leaderAsk = "muster.v1.svc.leader.ask";
 
 // muster.v1.beat.ledger.leader — LeaderBeat
@@ -59,7 +59,7 @@ export function parseTaskQuestion(subject: string): string | null {
   return parseBetween(subject, nodeCommandPrefix, ".task");
 }
 
-// muster.v1.out.manager.<managerId>.task — TaskAnswerDelivery → TaskAnswerDeliveryReply, to the manager that was asked
+// muster.v1.out.manager.<managerId>.task — TaskAnswerDelivery → TaskAnswerDeliveryReply, to the asking manager
 export function taskAnswered(managerId: string): string {
   return `${managerOutputPrefix}${token(managerId)}.task`;
 }
@@ -76,13 +76,13 @@ export function parseLifeProof(subject: string): string | null {
   return parseBetween(subject, lifeCommandPrefix, ".prove");
 }
 
-/** One of the subjects that managers send each other messages on, all of them sealed (`runtime/store/sealed-bus.ts`). */
+/** A subject on which managers exchange messages, all of them sealed (`runtime/store/sealed-bus.ts`). */
 export interface BusSubject {
-  /** In metrics, which have no room for ids. */
+  /** Name in metrics, which must not contain ids. */
   readonly kind: string;
-  /** With an id for those that have one. */
+  /** The subject, with the id if it has one. */
   build(id: string): string;
-  /** Whether it is this subject, or the wildcard over its ids. */
+  /** Whether `subject` is this subject, or the wildcard over its ids. */
   is(subject: string): boolean;
 }
 
@@ -94,7 +94,7 @@ function each(kind: string, build: (id: string) => string, parse: (subject: stri
   return { kind, build, is: (subject) => parse(subject) !== null };
 }
 
-/** B2: every subject of the bus; what is not here cannot be subscribed to. */
+/** B2: every subject of the bus; other subjects cannot be subscribed to. */
 export const busSubjects: readonly BusSubject[] = [
   single("ledger.propose", ledgerPropose),
   single("leader.ask", leaderAsk),
@@ -109,7 +109,7 @@ export const busSubjects: readonly BusSubject[] = [
   each("life.prove", lifeProof, parseLifeProof),
 ];
 
-/** Null for what is no subject of the bus. */
+/** Null if it is not a subject of the bus. */
 export function subjectKind(subject: string): string | null {
   return busSubjects.find((each) => each.is(subject))?.kind ?? null;
 }

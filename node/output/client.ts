@@ -1,6 +1,6 @@
 /**
- * The agent's end of the process that keeps its tasks' output: finds the one of an earlier agent, or starts one, and starts
- * another when it dies, with the pipes that were open.
+ * The agent's client of its output collector: connects to an earlier agent's collector, or starts one. If it dies, it is
+ * restarted with the pipes that were open.
  */
 import { spawn } from "node:child_process";
 import { connect, type Socket } from "node:net";
@@ -10,9 +10,9 @@ import type { TaskOutput } from "./collector.ts";
 import { lines, type OutputAnswer, type OutputQuestion } from "./messages.ts";
 
 const program = fileURLToPath(new URL("main.ts", import.meta.url));
-/** For the start of a Node process on a busy machine. */
+/** Milliseconds for starting a Node process on a busy machine. */
 const startMsMax = 20_000;
-/** For its farewell. */
+/** Milliseconds to wait for the answer to `leave`. */
 const leaveMsMax = 2_000;
 
 type Question = OutputQuestion extends infer Each ? (Each extends OutputQuestion ? Omit<Each, "id"> : never) : never;
@@ -29,25 +29,25 @@ export class OutputClient {
   #last = 0;
   #isClosed = false;
 
-  /** `path`: of its socket, 107 bytes at most. */
+  /** `path`: of its socket, at most 107 bytes. */
   constructor(path: string, log: Logger) {
     this.#path = path;
     this.#log = log;
   }
 
-  /** Rejects when a pipe or file cannot be opened. A second call is harmless. */
+  /** Rejects if a pipe or file cannot be opened. May be called repeatedly. */
   async open(output: TaskOutput): Promise<void> {
     await this.#ask({ kind: "open", output });
     this.#opened.set(output.taskId, output);
   }
 
-  /** Resolves when what the task wrote is in its files, at the latest about `timeoutMs` later. */
+  /** Resolves when the task's output is in its files, at the latest about `timeoutMs` later. */
   async drain(taskId: string, timeoutMs: number): Promise<void> {
     this.#opened.delete(taskId);
     await this.#ask({ kind: "drain", taskId, timeoutMs });
   }
 
-  /** Ends the connection; the process goes on while tasks write, and is gone otherwise. */
+  /** Closes the connection; the collector keeps running while tasks write, and exits otherwise. */
   async close(): Promise<void> {
     this.#isClosed = true;
     const socket = await this.#socket?.catch(() => null);
@@ -92,7 +92,7 @@ export class OutputClient {
       else waiting?.reject(new Error(error));
     });
     socket.once("close", () => this.#lost(socket));
-    // An earlier one may have died with the agent: what is open here is opened there.
+    // An earlier collector may have died with its agent: what is open here is opened there.
     await Promise.all(
       [...this.#opened.values()].map((output) =>
         this.#send(socket, { kind: "open", output }).catch((error: unknown) =>
@@ -121,7 +121,7 @@ export class OutputClient {
       await new Promise<void>((resolve, reject) => {
         const timer = setTimeout(() => reject(new Error("it did not start in time")), startMsMax);
         child.once("error", reject);
-        child.once("exit", () => reject(new Error("it ended as it started")));
+        child.once("exit", () => reject(new Error("it exited during startup")));
         child.stdout.once("data", () => {
           clearTimeout(timer);
           resolve();
@@ -129,12 +129,12 @@ export class OutputClient {
       });
     } catch (error) {
       child.kill("SIGKILL");
-      throw new Error(`the process for the output of tasks does not start: ${(error as Error).message}`);
+      throw new Error(`cannot start the output collector: ${(error as Error).message}`);
     }
     child.stdout.destroy();
     child.unref();
     const socket = await this.#dial();
-    if (socket === null) throw new Error("the process for the output of tasks does not answer");
+    if (socket === null) throw new Error("the output collector does not answer");
     return socket;
   }
 
@@ -143,10 +143,10 @@ export class OutputClient {
     for (const [id, waiting] of this.#waiting) {
       if (waiting.socket !== socket) continue;
       this.#waiting.delete(id);
-      waiting.reject(new Error("the process for the output of tasks has ended"));
+      waiting.reject(new Error("the output collector has exited"));
     }
     if (this.#isClosed || this.#opened.size === 0) return;
-    this.#log.warn({}, "the process for the output of tasks has ended; it is started again");
+    this.#log.warn({}, "the output collector has exited; restarting it");
     this.#connected().catch((error: unknown) => this.#log.error({ error }, "the output of tasks is lost"));
   }
 }

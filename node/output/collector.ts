@@ -1,24 +1,24 @@
 /**
- * Reads what tasks write to their pipes, and keeps it in files: one process for all tasks of an agent, so that neither an
- * agent that ends nor one that is busy keeps a task from writing.
+ * Reads what tasks write to their pipes, and stores it in files: one process for all tasks of an agent, so that neither an
+ * exiting nor a busy agent blocks a task's writes.
  *
- *   opened ──(drain)──▶ draining ──(the last writer has closed, or the time is over)──▶ gone
+ *   opened ──(drain)──▶ draining ──(the last writer has closed, or the timeout)──▶ closed
  *
- * OC1: memory is one buffer for all pipes together, however fast they are written to: what is read is in a file, or dropped,
- *      before anything more is read.
- * OC2: a file that has reached its limit becomes `<name>.1`, in place of the one before (O1 of the files' reader: it is
- *      copied and emptied, and here, where the writer does it, nothing is lost in between).
- * OC3: a disk that is full loses output; it never blocks a task.
- * OC4: while a task is not drained, its pipe has a writer here: one that closes and opens it again loses nothing.
+ * OC1: memory is one buffer for all pipes together, however fast they are written to: each read is written to a file, or
+ *      dropped, before the next one.
+ * OC2: a file that has reached its limit becomes `<name>.1`, replacing the previous one (O1 of the files' reader: it is copied
+ *      and emptied; since the writer itself does it here, nothing is lost in between).
+ * OC3: a full disk loses output; it never blocks a task.
+ * OC4: until a task is drained, its pipe has a writer here: a task that closes and reopens it loses nothing.
  */
 import { closeSync, constants, copyFileSync, fstatSync, ftruncateSync, openSync, renameSync } from "node:fs";
 import { Socket, type SocketConstructorOpts } from "node:net";
 import { join } from "node:path";
 import { appendAllSync } from "../../runtime/system/whole-file.ts";
 
-/** Linux's default size of a pipe: more than that cannot be read at once. */
+/** Linux's default pipe size: no read returns more. */
 const bufferBytes = 64 * 1024;
-/** Between two marks of how far a file was when (O2 of the files' reader). */
+/** Interval between two marks of a file's size (O2 of the files' reader). */
 const markMs = 1_000;
 
 const streamNames = ["stdout", "stderr"] as const;
@@ -26,11 +26,11 @@ export type StreamName = (typeof streamNames)[number];
 
 export interface TaskOutput {
   readonly taskId: string;
-  /** Where the files are kept; it has to be there. */
+  /** Where the files are stored; it must exist. */
   readonly directory: string;
   /** Paths of the pipes. */
   readonly pipes: Readonly<Record<StreamName, string>>;
-  /** Of each file, before it is rotated. */
+  /** Size of each file at which it is rotated. */
   readonly bytesMax: number;
 }
 
@@ -57,7 +57,7 @@ class OutputFile {
   write(bytes: Uint8Array, length: number): void {
     const now = Date.now();
     try {
-      // Marked before it grows as well: what came after a silence is not spread over it.
+      // Also marked before it grows, so that output after a pause is not spread over the pause.
       if (now - this.#markedAt >= markMs) this.#mark(now);
       appendAllSync(this.#file, bytes.subarray(0, length));
       this.#size += length;
@@ -72,7 +72,7 @@ class OutputFile {
     try {
       if (this.#size !== this.#markedSize) this.#mark(Date.now());
     } catch {
-      // A full disk: times are then less exact.
+      // A full disk: times become less exact.
     }
   }
 
@@ -85,7 +85,7 @@ class OutputFile {
   #mark(now: number): void {
     this.#markedAt = now;
     this.#markedSize = this.#size;
-    // A half-written mark would spoil the next one.
+    // A partial mark would corrupt the next one.
     appendAllSync(this.#marks, Buffer.from(`${now} ${this.#size}\n`));
   }
 
@@ -95,7 +95,7 @@ class OutputFile {
     copyFileSync(this.#path, `${this.#path}.1`, constants.COPYFILE_FICLONE);
     ftruncateSync(this.#file);
     this.#size = 0;
-    // Last: a reader that finds new marks finds the rest of what it was reading behind the old ones.
+    // Last: a reader that finds new marks continues with the rest of its file behind the old ones.
     renameSync(`${this.#path}.marks`, `${this.#path}.1.marks`);
     closeSync(this.#marks);
     this.#marks = openSync(`${this.#path}.marks`, "a", 0o600);
@@ -120,7 +120,7 @@ class Pipe {
       readable: true,
       writable: false,
       onread: {
-        // One for all: each read is in its file before the next one begins. OC1
+        // Shared: each read is written to its file before the next one begins. OC1
         buffer: () => buffer,
         callback: (length, bytes) => {
           file.write(bytes, length);
@@ -167,7 +167,7 @@ export class Collector {
     return this.#tasks.size + this.#draining.size;
   }
 
-  /** A second call for a task is harmless. Throws when a pipe or a file cannot be opened. */
+  /** May be called repeatedly for a task. Throws if a pipe or a file cannot be opened. */
   open({ bytesMax, directory, pipes, taskId }: TaskOutput): void {
     if (this.#tasks.has(taskId) || this.#draining.has(taskId)) return;
     this.#tasks.set(
@@ -176,7 +176,7 @@ export class Collector {
     );
   }
 
-  /** Resolves when all that was written is in the files; who still has the pipe open after the time is not waited for. */
+  /** Resolves when everything written is in the files, or after the timeout if a process still has the pipe open. */
   async drain(taskId: string, timeoutMs: number): Promise<void> {
     const pipes = this.#tasks.get(taskId);
     if (pipes !== undefined) {

@@ -1,22 +1,21 @@
 /**
- * The files that a task's output is kept in (the collector's process writes them), and their ends, which a failed task
- * tells.
+ * The files that keep a task's output (written by the collector's process), and their last lines, which a failed task's status
+ * contains.
  *
  * O1: a file that has grown beyond the limit is copied to `<name>.1` and emptied.
- * O2: beside each file, `<name>.marks` says how large it was when: a line `<ms since the epoch> <bytes>` at the beginning and
- *     now and then. Rotation keeps the marks with what they are of, so the file that they stand in also tells one rotation
- *     from the next.
+ * O2: beside each file, `<name>.marks` records its size over time: a line `<ms since the epoch> <bytes>` at the start and at
+ *     intervals. Rotation keeps marks with their file, so the inode of the marks also distinguishes one rotation from the next.
  */
 import { open } from "node:fs/promises";
 import { join } from "node:path";
 
-/** Docker's json-file driver has no limit by default; a node that fills its disk is worse than a log that is cut. */
+/** Docker's json-file driver has no limit by default; a full disk on a node is worse than a truncated log. */
 export const outputBytesMax = 10 * 1024 * 1024;
-/** What a failed task's status carries. */
+/** Maximum size in a failed task's status. */
 const lastOutputBytes = 512;
 const lastOutputLines = 5;
 
-/** The last lines on standard error, or else on standard output; empty when there are none. */
+/** The last lines of standard error, or else of standard output; empty if there are none. */
 export async function lastOutput(directory: string): Promise<string> {
   for (const name of ["stderr", "stdout"]) {
     const lines = (await tail(join(directory, name))).split("\n").filter((line) => line.trim() !== "");
@@ -39,6 +38,6 @@ async function tail(path: string): Promise<string> {
       await file.close();
     }
   } catch {
-    return ""; // the files are gone, or were never made
+    return ""; // the files were removed, or never created
   }
 }

@@ -1,18 +1,18 @@
 /**
- * The process that keeps the output of an agent's tasks (collector.ts). Started by the agent, outlives it, and ends by itself
- * when there is neither an agent nor a pipe. `main.ts SOCKET`: where it is spoken to (messages.ts).
+ * The output collector's process (collector.ts). The agent starts it; it outlives the agent, and exits when there is neither an
+ * agent nor a pipe. `main.ts SOCKET`: path of its socket (messages.ts).
  */
 import { rmSync } from "node:fs";
 import { createServer, type Socket } from "node:net";
 import { Collector } from "./collector.ts";
 import { lines, type OutputAnswer, type OutputQuestion } from "./messages.ts";
 
-/** Long enough for an agent that has just started it, or is being started again. */
+/** Long enough for the agent that has just started it, or is restarting. */
 const idleMs = 3_000;
 
 const [path] = process.argv.slice(2);
 if (path === undefined) throw new Error("usage: main.ts SOCKET");
-// Whoever started it may end, by whatever signal its terminal sends.
+// The agent that started it may exit, by whatever signal its terminal sends.
 for (const signal of ["SIGINT", "SIGHUP", "SIGTERM"] as const) process.on(signal, () => {});
 
 const collector = new Collector();

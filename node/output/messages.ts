@@ -1,20 +1,20 @@
-/** What an agent and the process that keeps its tasks' output say to each other: a JSON object on each line. */
+/** The protocol between an agent and its output collector: one JSON object per line. */
 import type { Socket } from "node:net";
 import type { TaskOutput } from "./collector.ts";
 
 export type OutputQuestion =
   | { readonly id: number; readonly kind: "open"; readonly output: TaskOutput }
   | { readonly id: number; readonly kind: "drain"; readonly taskId: string; readonly timeoutMs: number }
-  /** An agent ends. Where nothing is open any more there is no answer: the process is gone. */
+  /** The agent exits. If nothing is open, there is no answer: the collector has exited. */
   | { readonly id: number; readonly kind: "leave" };
 
 export interface OutputAnswer {
   readonly id: number;
-  /** Null: done. */
+  /** Null on success. */
   readonly error: string | null;
 }
 
-/** Calls back with each whole line. Both ends are ours, so a line has no limit. */
+/** Calls back with each whole line. Both ends are ours, so the length of a line is not limited. */
 export function lines(socket: Socket, onLine: (line: string) => void): void {
   let rest = "";
   socket.setEncoding("utf8");

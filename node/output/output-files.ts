@@ -1,4 +1,4 @@
-/** Where a task's output goes: FIFOs that a host reads, or plain files. */
+/** Opens the destinations of a task's output: FIFOs that a host reads, or plain files. */
 import { closeSync, constants, lstatSync, openSync } from "node:fs";
 
 const { O_APPEND, O_NOFOLLOW, O_NONBLOCK, O_RDWR, O_WRONLY } = constants;
@@ -6,13 +6,13 @@ const { O_APPEND, O_NOFOLLOW, O_NONBLOCK, O_RDWR, O_WRONLY } = constants;
 export interface OutputFile {
   /** For the task. */
   readonly write: number;
-  /** Keeps a FIFO from ever being without a reader; null for what is none. */
+  /** Read end of a FIFO, so that it always has a reader; null for other files. */
   readonly keep: number | null;
 }
 
 /**
- * Throws where there is nothing. Symbolic links are refused, since tasks can write where these lie and we may be root. A FIFO
- * is opened for reading as well before it is for writing, so that nobody waits for its reader.
+ * Throws if the path does not exist. Symbolic links are rejected, because tasks can write to these folders and we may be root.
+ * A FIFO is also opened for reading, before it is opened for writing, so that opening does not block without a reader.
  */
 export function openOutput(path: string): OutputFile | null {
   if (path === "") return null;

@@ -1,9 +1,11 @@
-/** When the bytes of an output file were written, as near as its marks tell: between two marks, in proportion. */
+/** Estimates when the bytes of an output file were written: by interpolation between its marks. */
 export class OutputMarks {
   readonly #times: number[] = [];
   readonly #sizes: number[] = [];
 
-  /** `endMs`, `endSize`: the newest that is known of the file, behind the last mark. A mark that goes back is no mark. */
+  /**
+   * `endMs`, `endSize`: the latest known time and size of the file, after the last mark. Marks that go backwards are ignored.
+   */
   constructor(text: string, endMs: number, endSize: number) {
     for (const line of text.split("\n")) {
       const [time, size] = line.split(" ").map(Number);
@@ -19,7 +21,7 @@ export class OutputMarks {
     this.#sizes.push(size);
   }
 
-  /** About when the file grew to `size` bytes: milliseconds since the epoch, growing with the size. */
+  /** Estimated time at which the file grew to `size` bytes: milliseconds since the epoch, increasing with the size. */
   timeOf(size: number): number {
     const after = this.#after(size);
     const [fromMs, fromSize] = [this.#times[after - 1], this.#sizes[after - 1]];
@@ -28,12 +30,12 @@ export class OutputMarks {
     return fromMs + ((toMs - fromMs) * (size - fromSize)) / (toSize - fromSize);
   }
 
-  /** When it had, at the latest. */
+  /** Latest time at which the file can have reached `size` bytes. */
   latestOf(size: number): number {
     return this.#times[this.#after(size)] ?? 0;
   }
 
-  /** The first mark that found it as large; the last when none did. */
+  /** Index of the first mark at which the file was that large; otherwise of the last mark. */
   #after(size: number): number {
     let low = 0;
     let high = this.#sizes.length - 1;

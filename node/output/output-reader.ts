@@ -1,10 +1,10 @@
 /**
- * Reads what a task has written: what there is, in the order of time as far as that is known, and then what comes. The
- * kernel writes the files; this looks at them, now and then while it follows.
+ * Reads what a task has written: first the existing output, in time order as far as known, then new output. The collector
+ * writes the files; this polls them while it follows.
  *
- * OR1: of each file every byte is handed out once, in order, across a rotation; only output that was rotated away twice
- *      between two looks is lost.
- * OR2: a line that has no end yet is held until it has, or until nothing more can come.
+ * OR1: every byte of each file is returned once, in order, across a rotation; only output that was rotated away twice between
+ *      two polls is lost.
+ * OR2: a line without an end is held until it has one, or until nothing more can come.
  * OR3: at most `helpingBytes` of each file are in memory.
  */
 import { open, readFile, stat, type FileHandle } from "node:fs/promises";
@@ -13,34 +13,34 @@ import type { OutputLine, OutputPosition, OutputReader, OutputRequest } from "..
 import type { Clock } from "../../runtime/ports.ts";
 import { OutputMarks } from "./output-marks.ts";
 
-/** Read at once, and the most of a line that is handed out as one. */
+/** Maximum size of a read, and of a line that is returned as one. */
 const helpingBytes = 64 * 1024;
-/** Between two looks at files that are followed: soon enough for a person, and 20 stats a second for a task. */
+/** Delay between two polls of followed files: soon enough for a person, and 20 stats a second per task. */
 const followLookMs = 100;
 const newline = 10;
 const nothing = Buffer.alloc(0);
 
 type StreamName = OutputLine["stream"];
 
-/** A part of a file that is there to be read. */
+/** A part of a file that can be read. */
 interface Segment {
   readonly handle: FileHandle;
   readonly from: number;
   readonly to: number;
   readonly marks: OutputMarks;
-  /** Of the file that is written to now. */
+  /** Part of the current file. */
   readonly isPresent: boolean;
 }
 
-/** One of the two files, with what was rotated away. */
+/** One of the two files, with its rotated predecessor. */
 class OutputFile {
   readonly name: StreamName;
   readonly #path: string;
   readonly #clock: Clock;
-  /** Kept open: what was written is still there when the task's directory is not. */
+  /** Kept open, so that the contents remain readable after the task's directory is removed. */
   #main: FileHandle | null = null;
   #old: FileHandle | null = null;
-  /** Inode of the marks (O2) of what was read last; null before the first look. */
+  /** Inode of the marks (O2) of the file read last; null before the first poll. */
   #generation: number | null;
   #offset: number;
 
@@ -58,14 +58,14 @@ class OutputFile {
       : { [`${this.name}.generation`]: this.#generation, [`${this.name}.offset`]: this.#offset };
   }
 
-  /** What is there and was not read. A segment of the old file is the whole rest of it. */
+  /** The unread parts. A segment of the rotated file is the whole rest of it. */
   async look(): Promise<readonly Segment[]> {
     this.#main ??= await opened(this.#path);
     if (this.#main === null) return [];
     const [generation, oldGeneration] = [await inode(`${this.#path}.marks`), await inode(`${this.#path}.1.marks`)];
     const { mtimeMs, size } = await this.#main.stat();
     if (generation === null || generation === this.#generation) {
-      // Smaller than what was read: it is being rotated, and the next look knows.
+      // Smaller than what was read: it is being rotated, which the next poll will see.
       if (size <= this.#offset) return [];
       this.#generation ??= 0;
       const marks = await this.#marks("", mtimeMs, size);
@@ -89,7 +89,7 @@ class OutputFile {
     return segments;
   }
 
-  /** All before `offset` of the present file was handed out. */
+  /** Everything before `offset` of the current file was returned. */
   readTo(offset: number): void {
     this.#offset = offset;
   }
@@ -107,24 +107,24 @@ class OutputFile {
 }
 
 interface Line extends OutputLine {
-  /** When it was written at the latest. */
+  /** Latest time at which it can have been written. */
   readonly latestMs: number;
-  /** Where it ends, if it stands in the present file. */
+  /** Its end, if it is in the current file. */
   readonly end: number | null;
 }
 
-/** The lines of some segments, one after the other. */
+/** The lines of consecutive segments. */
 class Lines {
   readonly #name: StreamName;
   readonly #segments: readonly Segment[];
-  /** A last line without an end is handed out as it is. */
+  /** Whether to return a last line without an end as it is. */
   readonly #isWhole: boolean;
   #segment = 0;
   #at: number;
   #chunk: Buffer = nothing;
-  /** A line that went on in the next segment. */
+  /** A line that continues in the next segment. */
   #carry: Buffer = nothing;
-  /** The next line; null when there is none. */
+  /** The next line; null if there is none. */
   line: Line | null = null;
 
   constructor(name: StreamName, segments: readonly Segment[], isWhole: boolean) {
@@ -171,7 +171,7 @@ class Lines {
     this.#chunk = this.#chunk.subarray(length);
   }
 
-  /** False when the segment has no more. OR3 */
+  /** False if the segment is exhausted. OR3 */
   async #fill({ handle, to }: Segment): Promise<boolean> {
     const from = this.#at + this.#chunk.length;
     const length = Math.min(helpingBytes, to - from);
@@ -228,7 +228,7 @@ export class OutputFiles implements OutputReader {
     try {
       let isFirst = true;
       while (!this.#isClosed) {
-        // Asked before the look: what an ended task has written is then all there.
+        // Checked before the poll, so that the output of an ended task is then complete.
         const isLast = !this.#follows || this.#request.isOver();
         const found: { file: OutputFile; segments: readonly Segment[] }[] = [];
         for (const file of this.#files) found.push({ file, segments: await file.look() });
@@ -254,7 +254,7 @@ export class OutputFiles implements OutputReader {
     for (const { file, segments } of found) {
       const last = isOld && tail !== null ? await lastLines(segments, tail) : { segments, count: 0 };
       skipped += last.count;
-      // What stands before the tail counts as read.
+      // Everything before the tail counts as read.
       const present = last.segments.at(-1);
       if (present?.isPresent === true) file.readTo(present.from);
       const lines = new Lines(file.name, last.segments, isLast);
@@ -306,7 +306,7 @@ function earliest<Cursor extends { readonly lines: Lines }>(cursors: readonly Cu
   return first;
 }
 
-/** The end of the segments that holds their last `count` lines, and how many it holds. */
+/** The segments reduced to their last `count` lines, and the number of lines in them. */
 async function lastLines(
   segments: readonly Segment[],
   count: number,
@@ -321,7 +321,7 @@ async function lastLines(
       const { buffer, bytesRead } = await segment.handle.read(Buffer.allocUnsafe(to - from), 0, to - from, from);
       for (let at = bytesRead - 1; at >= 0; at -= 1) {
         const isEnd = buffer[at] === newline;
-        // A last line without an end is a line too.
+        // A last line without an end counts too.
         if (isAtEnd && !isEnd) ends += 1;
         isAtEnd = false;
         if (!isEnd) continue;
@@ -339,7 +339,7 @@ async function opened(path: string): Promise<FileHandle | null> {
   try {
     return await open(path, "r");
   } catch {
-    return null; // not made yet, or gone with its task
+    return null; // not created yet, or removed with its task
   }
 }
 

@@ -1,10 +1,10 @@
 /**
- * The root of a task whose driver wants a chroot (Nomad's exec and java): paths of the node at the same places below the
- * task's directory, Nomad's `chroot_env` by default.
+ * The root of a task whose driver wants a chroot (Nomad's exec and java): paths of the node at the same places below the task's
+ * directory, by default Nomad's `chroot_env`.
  *
- * Nomad links each file, which takes seconds and megabytes of directories for each task, and lets a task that runs as root
- * write to the node's files. Here each is an overlay without an upper layer: there at once, and read-only from its first moment,
- * so that whatever removes the task's directory cannot reach the node's files.
+ * Nomad links each file, which takes seconds and megabytes of directories per task, and lets a task that runs as root write to
+ * the node's files. Here each path is an overlay without an upper layer: available immediately, and read-only from the start,
+ * so that removing the task's directory cannot reach the node's files.
  */
 import { execFile } from "node:child_process";
 import { mkdir, readFile, realpath } from "node:fs/promises";
@@ -13,7 +13,7 @@ import { promisify } from "node:util";
 
 const run = promisify(execFile);
 
-/** Nomad's defaults; what a node lacks is left out. */
+/** Nomad's defaults; paths that the node lacks are omitted. */
 export const chrootPaths: readonly string[] = [
   "/bin",
   "/etc",
@@ -26,9 +26,9 @@ export const chrootPaths: readonly string[] = [
   "/usr",
 ];
 
-/** A second call is harmless. Rejects with a sentence. `empty`: an empty directory; an overlay wants two layers. */
+/** May be called again. Rejects with a sentence. `empty`: an empty directory, because an overlay needs two layers. */
 export async function placeChroot(root: string, empty: string): Promise<void> {
-  if (process.getuid?.() !== 0) throw new Error("the driver wants a chroot, which an agent makes only as root");
+  if (process.getuid?.() !== 0) throw new Error("the driver needs a chroot, but the agent does not run as root");
   await mkdir(empty, { recursive: true });
   const there = new Set(await mountsBelow(root));
   for (const path of chrootPaths) {
@@ -40,7 +40,7 @@ export async function placeChroot(root: string, empty: string): Promise<void> {
   }
 }
 
-/** Rejects when one cannot be taken away. */
+/** Rejects if one cannot be unmounted. */
 export async function unplaceChroot(root: string): Promise<void> {
   for (const path of await mountsBelow(root)) await run("umount", [path]);
 }

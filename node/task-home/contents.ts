@@ -1,6 +1,6 @@
 /**
- * The files that a task asks for, with their content: references of its spec and what the manager has sent, brought together.
- * Whatever is wrong is found here, before anything is written.
+ * A task's files with their content: combines the references in its spec with what the manager has sent. All errors are found
+ * here, before anything is written.
  */
 import { isAbsolute, normalize } from "node:path";
 import type { Content, DriverTask } from "../../actors/agent/agent-ports.ts";
@@ -10,7 +10,7 @@ import { expand } from "../../runtime/template/expand.ts";
 
 export interface TaskFile {
   readonly kind: "secrets" | "configs";
-  /** Relative, with no step upwards. */
+  /** Relative, without `..`. */
   readonly path: string;
   readonly data: Uint8Array;
   readonly uid: number;
@@ -23,9 +23,9 @@ export type FilesOutcome =
   | { readonly kind: "files"; readonly files: readonly TaskFile[] }
   | { readonly kind: "refused"; readonly reason: string };
 
-/** The one template language of payloads. */
+/** The only template language of payloads. */
 const templating = "golang";
-/** SwarmKit's limit on what a template may become: that of a config, in bytes. What comes out is kept in memory. */
+/** SwarmKit's limit for an expanded template: that of a config, in bytes. The result is kept in memory. */
 const expandedBytesMax = 1_024_000;
 const permissions = 0o777;
 
@@ -43,13 +43,13 @@ type Sources = Pick<DriverTask, "secrets" | "configs">;
 
 class Refusal extends Error {}
 
-/** `env`: the task's own variables, expanded. A reason never holds any content. */
+/** `env`: the task's own variables, expanded. A reason never contains content. */
 export function filesOf(task: DriverTask, spec: References, env: Readonly<Record<string, string>>): FilesOutcome {
   const references = referencesOf(spec);
   const raw = (noun: Reference["noun"]) => (target: string) => {
     const reference = references.find((each) => each.noun === noun && each.file.name === target);
     if (reference === undefined) return null;
-    // As in SwarmKit, what a template takes in is not expanded itself: so none can go round in circles.
+    // As in SwarmKit, content inserted by a template is not expanded itself, so there are no cycles.
     return textOf(contentOf(task, reference).data, reference);
   };
   const context = payloadContext(task, { env, secret: raw("secret"), config: raw("config") });
@@ -73,24 +73,24 @@ function referencesOf(spec: References): readonly Reference[] {
 function fileOf(sources: Sources, reference: Reference, context: TemplateContext): TaskFile {
   const { file, kind, name, noun } = reference;
   const path = pathOf(file.name);
-  if (path === null) throw new Refusal(`the ${noun} ${name} cannot be a file named '${file.name}'`);
+  if (path === null) throw new Refusal(`invalid file name '${file.name}' of the ${noun} ${name}`);
   const mode = file.mode & permissions;
   const [uid, gid] = [numberOf(file.uid), numberOf(file.gid)];
   if (uid === null || gid === null) {
-    throw new Refusal(`the owner '${file.uid}:${file.gid}' of the ${noun} ${name} is not two numbers`);
+    throw new Refusal(`invalid owner '${file.uid}:${file.gid}' of the ${noun} ${name}: expected two numbers`);
   }
   const content = contentOf(sources, reference);
   return { kind, path, mode, uid, gid, data: expanded(content, reference, context) };
 }
 
-/** An absolute name keeps its path below the directory: where the task's files are is the node's to say. */
+/** An absolute name keeps its path below the directory: the node decides where the task's files are. */
 function pathOf(name: string): string | null {
   const path = normalize(isAbsolute(name) ? name.slice(1) : name);
   const isInside = path !== "." && path !== "" && !path.split("/").includes("..") && !path.endsWith("/");
   return isInside && !isAbsolute(path) && !path.includes("\0") ? path : null;
 }
 
-/** Docker's client writes `0` where nobody says an owner; other clients leave it empty. */
+/** Docker's client writes `0` for an unspecified owner; other clients leave it empty. */
 function numberOf(text: string): number | null {
   if (text === "") return 0;
   return /^\d{1,9}$/.test(text) ? Number(text) : null;
@@ -102,12 +102,12 @@ function contentOf(sources: Sources, { id, kind, name, noun }: Reference): Conte
   return content;
 }
 
-/** Only as text can a payload be part of another, or be a template. */
+/** A payload must be text to be a template or part of one. */
 function textOf(data: Uint8Array, { name, noun }: Reference): string {
   try {
     return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(data);
   } catch {
-    throw new Refusal(`the content of the ${noun} ${name} is not UTF-8 text, as a template's must be`);
+    throw new Refusal(`the content of the ${noun} ${name} is not UTF-8 text, which templates require`);
   }
 }
 
@@ -115,7 +115,9 @@ function expanded({ data, template }: Content, reference: Reference, context: Te
   const { name, noun } = reference;
   if (template === null) return data;
   if (template !== templating) {
-    throw new Refusal(`the ${noun} ${name} is a template of '${template}', and this node knows ${templating} alone`);
+    throw new Refusal(
+      `the ${noun} ${name} uses the template driver '${template}', but this node supports only ${templating}`,
+    );
   }
   const expansion = expand(textOf(data, reference), context);
   if (expansion.kind === "failed") {
@@ -123,5 +125,5 @@ function expanded({ data, template }: Content, reference: Reference, context: Te
   }
   const bytes = new TextEncoder().encode(expansion.text);
   if (bytes.length <= expandedBytesMax) return bytes;
-  throw new Refusal(`the ${noun} ${name} has grown to more than ${expandedBytesMax} bytes by its template`);
+  throw new Refusal(`the expanded template of the ${noun} ${name} exceeds ${expandedBytesMax} bytes`);
 }

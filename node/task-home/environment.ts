@@ -1,10 +1,10 @@
-/** The environment of a task on a driver plugin: the variables that Nomad's drivers count on, and the service's own. */
+/** The environment of a task on a driver plugin: the variables that Nomad's drivers rely on, and the service's own. */
 import type { DriverTask } from "../../actors/agent/agent-ports.ts";
 import type { DriverSpec, GenericResource } from "../../proto/gen/messages.ts";
 import { taskContext } from "../../runtime/template/task-context.ts";
 import { expand } from "../../runtime/template/expand.ts";
 
-/** Of the agent's own environment a task gets PATH, HOME and LANG alone: Nomad hands on nearly all of it. */
+/** A task inherits only PATH, HOME and LANG from the agent's environment; Nomad passes on nearly all of it. */
 export type AgentEnvironment = Readonly<Record<string, string | undefined>>;
 
 export type EnvironmentOutcome =
@@ -14,14 +14,14 @@ export type EnvironmentOutcome =
 export interface EnvironmentFacts {
   readonly agent: AgentEnvironment;
   readonly name: string;
-  /** The task has files of its own, and with them its own PATH. */
+  /** The task has its own root file system, and with it its own PATH. */
   readonly isImage: boolean;
-  /** It gets nothing but what its spec says. */
+  /** It gets only what its spec says. */
   readonly isBare: boolean;
   readonly directories: TaskDirectories;
 }
 
-/** As the task sees them. */
+/** Paths as the task sees them. */
 export interface TaskDirectories {
   readonly alloc: string;
   readonly local: string;
@@ -41,7 +41,7 @@ export function environmentOf(
   const env: Record<string, string> = {};
   for (const inherited of isImage ? [] : ["PATH", "HOME", "LANG"]) {
     const value = agent[inherited];
-    // The home of another user is the driver's to find.
+    // The driver looks up the home of another user.
     if (value !== undefined && (inherited !== "HOME" || user === "")) env[inherited] = value;
   }
   if (!isBare) Object.assign(env, variablesOf(task, name, directories));
@@ -50,17 +50,17 @@ export function environmentOf(
   for (const entry of entries) {
     const [, variable, text] = /^([^=\0]+)=([^\0]*)$/s.exec(entry) ?? [];
     if (variable === undefined || text === undefined)
-      return { kind: "refused", reason: `'${entry}' in the environment is not NAME=value` };
+      return { kind: "refused", reason: `invalid environment entry '${entry}': expected NAME=value` };
     const expansion = expand(text, context);
     if (expansion.kind === "failed")
       return { kind: "refused", reason: `the template of ${variable} cannot be expanded: ${expansion.reason}` };
     env[variable] = interpolated(expansion.text, { ...nodeVariables(task), ...env });
   }
-  // As an engine does, behind what the service says.
+  // As in an engine, after the service's own variables.
   return { kind: "env", env: { ...env, ...resourceVariables(task.genericResources ?? []) } };
 }
 
-/** Units by their names, else how many: `DOCKER_RESOURCE_GPU=a,b`. */
+/** Names of the units, or else their number: `DOCKER_RESOURCE_GPU=a,b`. */
 function resourceVariables(resources: readonly GenericResource[]): Record<string, string> {
   const env: Record<string, string> = {};
   for (const { discreteResourceSpec: counted, namedResourceSpec: named } of resources) {
@@ -71,7 +71,7 @@ function resourceVariables(resources: readonly GenericResource[]): Record<string
   return env;
 }
 
-/** What `${…}` may name beside the environment: Nomad's names for the node. */
+/** Variables for `${…}` in addition to the environment: Nomad's names for the node. */
 function nodeVariables({ nodeHostname, nodeId, nodePlatform }: DriverTask): Readonly<Record<string, string>> {
   return {
     "node.unique.id": nodeId,
@@ -81,7 +81,7 @@ function nodeVariables({ nodeHostname, nodeId, nodePlatform }: DriverTask): Read
   };
 }
 
-/** A name that is not known stays as it is: a shell may know it. `$${` stands for `${`. */
+/** Unknown names stay unchanged, since a shell may know them. `$${` stands for `${`. */
 function interpolated(text: string, known: Readonly<Record<string, string>>): string {
   return text.replaceAll(/\$\$\{|\$\{([A-Za-z_][\w.]*)\}/g, (whole, name?: string) => {
     if (name === undefined) return "${";
@@ -89,7 +89,7 @@ function interpolated(text: string, known: Readonly<Record<string, string>>): st
   });
 }
 
-/** Where a process finds what containers have at paths of their own. */
+/** Tells a process where to find what containers have at fixed paths. */
 function fileVariables({ configs, secrets, volumes }: TaskDirectories): Record<string, string> {
   return { MUSTER_SECRETS: secrets, MUSTER_CONFIGS: configs, MUSTER_VOLUMES: volumes };
 }
@@ -108,7 +108,7 @@ function variablesOf(
     NOMAD_ALLOC_ID: id,
     NOMAD_SHORT_ALLOC_ID: id.slice(0, 8),
     NOMAD_ALLOC_NAME: task.name,
-    // Nomad counts from 0, slots from 1.
+    // Nomad's index starts at 0, slots at 1.
     NOMAD_ALLOC_INDEX: String(Math.max(0, slot - 1)),
     NOMAD_TASK_NAME: name,
     NOMAD_GROUP_NAME: serviceName,

@@ -1,17 +1,17 @@
 /**
- * The directories of tasks that run on driver plugins, laid out as Nomad's drivers expect them, and the output that they
- * write to pipes in them.
+ * The directories of tasks that run on driver plugins, laid out as Nomad's drivers expect them, and the output that tasks write
+ * to pipes in them.
  *
  *   <directory>/<task id>/            the allocation's: 0755
  *       alloc/{data,tmp,logs}         shared by what drivers start for the task; the pipes are in logs
- *       <name>/{local,tmp}            the task's own; `secrets` and `configs` lead to files in memory (MemoryFiles)
- *       <name>/{bin,etc,usr,…}        of the node, read-only, for a driver that wants a chroot (chroot.ts)
+ *       <name>/{local,tmp}            the task's own; `secrets` and `configs` link to files in memory (MemoryFiles)
+ *       <name>/{bin,etc,usr,…}        the node's, read-only, for a driver that wants a chroot (chroot.ts)
  *       mounts/                       memory, and volumes without a name (mounts.ts)
- *       output/                       stdout, stderr and what was rotated, for the agent alone
- *       .name, .output                what a later life of the agent has to know
+ *       output/                       stdout, stderr and their rotated files, for the agent only
+ *       .name, .output                what a later run of the agent has to know
  *
- * TH1: what a task can write to, it shares with no file of the agent's: output and records are out of its reach.
- * TH2: a task's secrets are in memory, for its user alone to enter, and gone once nothing of it runs.
+ * TH1: a task shares no writable files with the agent: output and records are out of its reach.
+ * TH2: a task's secrets are in memory, accessible only to its user, and removed once the task has stopped.
  */
 import { chmod, mkdir, readFile, rm, stat, symlink } from "node:fs/promises";
 import { join } from "node:path";
@@ -41,17 +41,17 @@ import { placeMounts, unplaceMounts } from "./mounts.ts";
 import { PipeMaker } from "./pipes.ts";
 
 const fileKinds = ["secrets", "configs"] as const;
-/** For what a task left in its pipes: Nomad's. */
+/** Time to drain a task's pipes after its exit: Nomad's. */
 const drainMs = 2_000;
 
 export interface TaskHomesOptions {
-  /** Absolute; made when absent. */
+  /** Absolute; created if absent. */
   readonly directory: string;
-  /** Of the socket of the process that keeps output: 107 bytes at most. */
+  /** Path of the output collector's socket: at most 107 bytes. */
   readonly outputSocket: string;
   readonly clock: Clock;
   readonly log: Logger;
-  /** What PATH, HOME and LANG of tasks are taken from. */
+  /** Source of the tasks' PATH, HOME and LANG. */
   readonly environment: AgentEnvironment;
   readonly users: TaskUserPolicy;
   readonly outputBytesMax?: number;
@@ -73,7 +73,7 @@ export class TaskHomeDirectories implements TaskHomes {
     this.#client = new OutputClient(outputSocket, log);
     this.#files
       .sweep((taskId) => stat(this.#home(taskId)).then(Boolean, () => false))
-      .catch((error: unknown) => log.warn({ error }, "cannot remove secrets and configs of tasks that are gone"));
+      .catch((error: unknown) => log.warn({ error }, "cannot remove secrets and configs of removed tasks"));
   }
 
   async prepare(task: DriverTask, spec: DriverSpec, wants: HomeWants): Promise<HomeOutcome> {
@@ -145,18 +145,18 @@ export class TaskHomeDirectories implements TaskHomes {
 
   async remove(taskId: string): Promise<void> {
     await this.#drain(taskId);
-    // Before the directory: while that is there, a later life knows that there may be files.
+    // Before the directory: its existence tells a later run that there may be files.
     await this.#files.remove(taskId);
     await unplaceMounts(this.#home(taskId));
     await unplaceChroot(this.#home(taskId));
     await rm(this.#home(taskId), { recursive: true, force: true });
   }
 
-  /** What cannot be unmounted now is tried again when the task is forgotten. */
+  /** A failed unmount is retried when the task is forgotten. */
   async #unmount(taskId: string): Promise<void> {
     const home = this.#home(taskId);
     await Promise.all([unplaceMounts(home), unplaceChroot(home)]).catch((error: unknown) =>
-      this.#options.log.error({ error, task: taskId }, "cannot take away what a task had mounted"),
+      this.#options.log.error({ error, task: taskId }, "cannot unmount a task's mounts"),
     );
   }
 
@@ -164,7 +164,7 @@ export class TaskHomeDirectories implements TaskHomes {
     return this.#client.close();
   }
 
-  /** In an image, users are the image's, and its secrets are nobody's here. */
+  /** In an image, users are the image's, so no user of the node owns its secrets. */
   #userOf({ user }: DriverSpec, { isolation }: HomeWants): TaskUser {
     return isolation === "image" ? { kind: "user", name: user, owner: null } : taskUser(user, this.#options.users);
   }
@@ -173,13 +173,13 @@ export class TaskHomeDirectories implements TaskHomes {
     return join(this.#options.directory, taskId);
   }
 
-  /** The directories and pipes; null for a task whose driver keeps its output. */
+  /** Creates the directories and pipes; null for a task whose driver keeps its output. */
   async #make(taskId: string, { hasOutput, name }: HomeWants): Promise<TaskOutput | null> {
     const home = this.#home(taskId);
     await mkdir(this.#options.directory, { recursive: true, mode: 0o711 });
     await directory(home, 0o755);
     const [shared, own, logs] = [join(home, "alloc"), join(home, name), join(home, "alloc", "logs")];
-    // Sticky: what the agent has made in it stays where it is. TH1
+    // Sticky: the task cannot rename or remove what the agent has created in it. TH1
     await directory(shared, 0o1777);
     await directory(logs, 0o755);
     await directory(join(shared, "data"), 0o777);
@@ -197,7 +197,7 @@ export class TaskHomeDirectories implements TaskHomes {
     return output;
   }
 
-  /** Its files are mounted by the driver, since links would lead out of the chroot. */
+  /** The driver mounts its files, since links would lead out of the chroot. */
   async #makeRoot(taskId: string, name: string): Promise<void> {
     const own = join(this.#home(taskId), name);
     for (const kind of fileKinds) await directory(join(own, kind), 0o755);
@@ -216,7 +216,7 @@ export class TaskHomeDirectories implements TaskHomes {
     try {
       return JSON.parse(await readFile(join(this.#home(taskId), ".output"), "utf8")) as TaskOutput;
     } catch {
-      return null; // it was never prepared, or is gone
+      return null; // it was never prepared, or is already removed
     }
   }
 
@@ -230,7 +230,7 @@ export class TaskHomeDirectories implements TaskHomes {
     }
   }
 
-  /** TH2. What cannot be removed now is tried again when the task is forgotten. */
+  /** TH2. A failed removal is retried when the task is forgotten. */
   async #removeFiles(taskId: string): Promise<void> {
     await this.#files
       .remove(taskId)
@@ -240,7 +240,7 @@ export class TaskHomeDirectories implements TaskHomes {
   }
 }
 
-/** As the task sees them (§6.3): in a container the driver mounts them where its environment says. */
+/** As the task sees them (§6.3): in a container, the driver mounts them at the paths of its environment. */
 function directoriesOf(home: string, { isolation, name }: HomeWants): TaskDirectories {
   const of = (own: string, shared: string) => (directory: string) =>
     join(directory === "alloc" ? shared : own, directory);
@@ -254,7 +254,7 @@ function directoriesOf(home: string, { isolation, name }: HomeWants): TaskDirect
   };
 }
 
-/** The mode is as said, whatever the process masks. */
+/** Sets exactly this mode, regardless of the umask. */
 async function directory(path: string, mode: number): Promise<void> {
   await mkdir(path, { recursive: true });
   await chmod(path, mode);

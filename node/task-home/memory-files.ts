@@ -1,12 +1,12 @@
 /**
- * Where tasks find their secrets and configs: files in memory, in a directory of each task that only its user can enter.
+ * Where tasks find their secrets and configs: files in memory, in a directory per task that only its user can enter.
  *
  *   <root>/<tag of the tasks' directory>/<task id>/secrets/<name>, configs/<name>
  *
- * F1: nothing is written to an ordinary disk where the machine has a file system in memory that the agent may write to. A
- *     machine without one is said so in the log, once.
- * F2: a task's files are whole before it starts, and gone once nothing of it runs; what a killed agent left goes with the
- *     task's directory, or at the next start when that is gone already.
+ * F1: nothing is written to a disk if the machine has an in-memory file system that the agent may write to. If it has none, the
+ *     log says so, once.
+ * F2: a task's files are complete before it starts, and removed once it has stopped; what a killed agent left is removed with
+ *     the task's directory, or at the next start if that is removed already.
  */
 import { createHash } from "node:crypto";
 import { constants } from "node:fs";
@@ -18,7 +18,7 @@ import type { TaskFile } from "./contents.ts";
 /** From Linux's magic.h. */
 const inMemory = new Set([0x01021994 /* tmpfs */, 0x858458f6 /* ramfs */]);
 
-/** Beside the tasks' directories, whose names are ids. */
+/** Next to the tasks' directories, whose names are ids. */
 const onDisk = ".files";
 
 export interface FileOwner {
@@ -27,14 +27,14 @@ export interface FileOwner {
 }
 
 export interface MemoryFilesOptions {
-  /** Of the tasks; names these files among those of other agents of this machine. Absolute. */
+  /** Of the tasks; distinguishes these files from those of other agents on this machine. Absolute. */
   readonly directory: string;
-  /** Where to look for a file system in memory, best first; absolute. */
+  /** Where to look for an in-memory file system, best first; absolute. */
   readonly roots: readonly string[];
   readonly log: Logger;
 }
 
-/** `/run` is the usual place; a container has often only `/dev/shm` in memory, which everybody may write to. */
+/** `/run` is the usual place; in containers, often only `/dev/shm` is in memory, and anyone may write to it. */
 export function memoryRoots(runtimeDirectory: string | undefined): readonly string[] {
   const uid = process.getuid?.() ?? 0;
   return uid === 0
@@ -48,26 +48,28 @@ export function memoryRoots(runtimeDirectory: string | undefined): readonly stri
 export class MemoryFiles {
   readonly #options: MemoryFilesOptions;
   #place: Promise<string> | null = null;
-  /** One change at a time: an empty directory goes, and must not go from under who is about to write there. */
+  /** Serializes changes: an empty directory is removed, but not while something is about to be written there. */
   #turn: Promise<unknown> = Promise.resolve();
 
   constructor(options: MemoryFilesOptions) {
     this.#options = options;
   }
 
-  /** The task's own directory; made by `write`, so there may be none. */
+  /** The task's own directory; `write` creates it, so it may not exist yet. */
   async of(taskId: string): Promise<string> {
     this.#place ??= this.#choose();
     return join(await this.#place, taskId);
   }
 
-  /** Makes the files anew. `owner`: who runs the task, null for the agent itself. Rejects when they cannot be made. F2 */
+  /**
+   * Creates or replaces the files. `owner`: the task's user, null for the agent's own. Rejects if they cannot be written. F2
+   */
   write(taskId: string, files: readonly TaskFile[], owner: FileOwner | null): Promise<void> {
     return this.#inTurn(async () => {
       const home = await this.of(taskId);
       await rm(home, { recursive: true, force: true });
       await mkdir(dirname(home), { recursive: true });
-      // Users of tasks pass through, but cannot see who else is here.
+      // Tasks' users can traverse the directory, but not list it.
       await chmod(dirname(home), 0o711);
       await makeDirectory(home, owner);
       for (const kind of ["secrets", "configs"] as const) {
@@ -83,17 +85,17 @@ export class MemoryFiles {
     });
   }
 
-  /** Also where an earlier life of the agent, which found another place, put them. */
+  /** Also removes what an earlier run of the agent, which chose another place, put there. */
   remove(taskId: string): Promise<void> {
     return this.#inTurn(async () => {
       for (const place of await this.#places()) {
         await rm(join(place, taskId), { recursive: true, force: true });
-        await rmdir(place).catch(() => {}); // others' files are there, or nothing is
+        await rmdir(place).catch(() => {}); // it contains other files, or does not exist
       }
     });
   }
 
-  /** Removes the files of all tasks that `isKnown` does not know. */
+  /** Removes the files of all tasks for which `isKnown` resolves to false. */
   sweep(isKnown: (taskId: string) => Promise<boolean>): Promise<void> {
     return this.#inTurn(async () => {
       for (const place of await this.#places()) {
@@ -118,12 +120,12 @@ export class MemoryFiles {
     for (const [at, root] of roots.entries()) if (await isOurs(root)) return places[at] as string;
     log.warn(
       { looked: roots.map((root) => dirname(root)) },
-      "no file system in memory: secrets of tasks are written to the disk of this node",
+      "no in-memory file system: secrets of tasks are written to this node's disk",
     );
     return places.at(-1) as string;
   }
 
-  /** One for each root, and at last one on the disk. */
+  /** One for each root, and finally one on the disk. */
   async #places(): Promise<readonly string[]> {
     const { directory, roots } = this.#options;
     const real = await realpath(directory).catch(() => directory);
@@ -132,7 +134,10 @@ export class MemoryFiles {
   }
 }
 
-/** Whether the root is in memory and this agent's alone, made if need be: in `/dev/shm` anybody may have made it before. */
+/**
+ * Whether the root is in memory and belongs to this agent, creating it if necessary: in `/dev/shm`, anyone may have created it
+ * before.
+ */
 async function isOurs(root: string): Promise<boolean> {
   try {
     if (!inMemory.has((await statfs(dirname(root))).type)) return false;
@@ -144,7 +149,7 @@ async function isOurs(root: string): Promise<boolean> {
     await chmod(root, 0o711);
     return true;
   } catch {
-    return false; // not there, or not ours to write to
+    return false; // absent, or not writable for this agent
   }
 }
 
@@ -160,7 +165,7 @@ function between(top: string, folder: string): readonly string[] {
 }
 
 async function writeFile(path: string, { data, gid, mode, uid }: TaskFile): Promise<void> {
-  // Closed to all until it has its owner.
+  // Inaccessible until it has its owner.
   const file = await open(
     path,
     constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW,
@@ -168,7 +173,7 @@ async function writeFile(path: string, { data, gid, mode, uid }: TaskFile): Prom
   );
   try {
     await file.writeFile(data);
-    // Only root can give files away; an agent that is not runs tasks as itself, whose files these then are.
+    // Only root can change owners; other agents run tasks as their own user, who then owns these files.
     if (process.getuid?.() === 0) await file.chown(uid, gid);
     await file.chmod(mode);
   } finally {

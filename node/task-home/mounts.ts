@@ -1,8 +1,8 @@
 /**
- * What tasks mount beside cluster volumes: paths of the node, directories that are called volumes, and memory.
+ * What tasks mount in addition to cluster volumes: paths of the node, local volumes (directories), and memory.
  *
- *   <directory>/../local-volumes/<name>    a volume; it outlives its tasks, and is nobody's to remove but a person's
- *   <directory>/<task id>/mounts/<n>       memory, and volumes without a name: gone with the task
+ *   <directory>/../local-volumes/<name>    a volume; survives its tasks, and only an operator removes it
+ *   <directory>/<task id>/mounts/<n>       memory, and volumes without a name: removed with the task
  */
 import { execFile } from "node:child_process";
 import { chmod, mkdir, readdir, realpath, stat } from "node:fs/promises";
@@ -19,14 +19,14 @@ export interface MountPlaces {
   readonly home: string;
 }
 
-/** The path of each on the node, in their order; a second call is harmless. Rejects with a sentence about what cannot be. */
+/** The path of each on the node, in order; may be called again. Rejects with a sentence about the one that failed. */
 export async function placeMounts(mounts: readonly PlannedMount[], places: MountPlaces): Promise<readonly string[]> {
   const paths: string[] = [];
   for (const [at, mount] of mounts.entries()) paths.push(await place(mount, at, places));
   return paths;
 }
 
-/** Takes the memory away; what it held is lost. */
+/** Unmounts the memory, whose contents are lost. */
 export async function unplaceMounts(home: string): Promise<void> {
   const own = join(home, "mounts");
   for (const name of await readdir(own).catch(() => [])) {
@@ -40,7 +40,7 @@ async function place({ source, target }: PlannedMount, at: number, { directory, 
     case "path": {
       if (source.isMade) await mkdir(source.path, { recursive: true });
       if (!(await isThere(source.path)))
-        throw new Error(`there is no ${source.path} on this node, to be mounted at ${target}`);
+        throw new Error(`cannot mount ${source.path} at ${target}: it does not exist on this node`);
       return source.path;
     }
     case "volume": {
@@ -56,8 +56,7 @@ async function place({ source, target }: PlannedMount, at: number, { directory, 
       const path = join(home, "mounts", String(at));
       await mkdir(path, { recursive: true });
       if (await isMounted(path)) return path;
-      if (process.getuid?.() !== 0)
-        throw new Error(`memory cannot be mounted at ${target}: the agent does not run as root`);
+      if (process.getuid?.() !== 0) throw new Error(`cannot mount memory at ${target}: the agent does not run as root`);
       const size = source.bytes === 0 ? "" : `,size=${source.bytes}`;
       await run("mount", ["-t", "tmpfs", "-o", `nosuid,nodev,mode=${source.mode.toString(8)}${size}`, "tmpfs", path]);
       return path;
@@ -65,12 +64,12 @@ async function place({ source, target }: PlannedMount, at: number, { directory, 
   }
 }
 
-/** Not by a link that a task has laid in the volume, which might lead out of it. */
+/** Never through a link that a task has created in the volume, which might lead out of it. */
 async function partOf(root: string, subpath: string): Promise<string> {
   const path = await realpath(join(root, subpath)).catch(() => null);
   const top = await realpath(root);
   if (path === null || (path !== top && !path.startsWith(top + sep)))
-    throw new Error(`the volume has no part ${subpath}`);
+    throw new Error(`the volume has no subpath ${subpath}`);
   return path;
 }
 

@@ -1,13 +1,13 @@
 /**
- * Makes named pipes, for which Node has no call. What is wanted while one `mkfifo` runs is made by the next one together: to
- * start a program holds up the whole agent, on a busy machine for tens of milliseconds, and five hundred tasks that begin at
- * once each want theirs.
+ * Creates named pipes, for which Node has no call. Requests that arrive while one `mkfifo` runs share the next one: starting a
+ * program blocks the whole agent, on a busy machine for tens of milliseconds, and five hundred tasks that start together each
+ * need pipes.
  */
 import { execFile } from "node:child_process";
 import { lstat } from "node:fs/promises";
 import { promisify } from "node:util";
 
-/** Of one program: far below what a command line may have. */
+/** Requests per program: far below the limit of a command line. */
 const wishesMax = 100;
 
 interface Wish {
@@ -18,7 +18,7 @@ interface Wish {
 
 const run = promisify(execFile);
 
-/** Makes those that it can. Rejects when one could not be made, with `stderr` naming it. */
+/** Creates as many as possible. Rejects if any failed, with `stderr` naming it. */
 async function mkfifo(paths: readonly string[]): Promise<void> {
   await run("mkfifo", ["-m", "0600", ...paths]);
 }
@@ -32,7 +32,7 @@ export class PipeMaker {
     this.#mkfifo = make;
   }
 
-  /** For their owner alone. What is a pipe already stays as it is. Rejects when one of them cannot be made. */
+  /** Readable by their owner only. Existing pipes are left alone. Rejects if one of them cannot be created. */
   async make(paths: readonly string[]): Promise<void> {
     const missing: string[] = [];
     for (const path of paths) if (!(await isPipe(path))) missing.push(path);
@@ -64,7 +64,7 @@ export class PipeMaker {
   }
 }
 
-/** What the program said of these paths. */
+/** The program's message about these paths. */
 function reasonFor(paths: readonly string[], { message, stderr = "" }: Error & { readonly stderr?: string }): string {
   const lines = stderr.split("\n").filter((line) => paths.some((path) => line.includes(path)));
   return lines.length > 0 ? lines.join("; ") : (message.split("\n")[0] ?? message);

@@ -1,15 +1,15 @@
 /**
- * A packet filter that drops what nobody lets through, as engines set the node's iptables up: what tasks send, what answers them
- * and what a published port leads to them passes behind all rules of others. Only the last word is changed, so whoever forbids it
- * above still does; policy and the tables of tasks' networks are apart from it. Rules stay when the last task has gone: there may
- * be another agent on the machine, and they let nothing through then.
+ * Lets tasks' traffic through a packet filter that drops by default, such as the iptables rules that engines set up: traffic
+ * from tasks, its replies and traffic to published ports pass after all other rules. Only the default changes: an earlier rule
+ * that forbids the traffic still applies, and policy and the tables of tasks' networks are independent of it. The rules stay
+ * when the last task exits: there may be another agent on the machine, and without tasks they let nothing through.
  */
 import { execFile } from "node:child_process";
 import { promisify } from "node:util";
 import { agentInterfaces } from "../../actors/agent/agent-ports.ts";
 
 const run = promisify(execFile);
-/** Of `iptables`, which waits for the lock of its tables: in seconds. */
+/** Seconds for which `iptables` waits for the lock of its tables. */
 const lockWait = "5";
 const timeoutMs = 30_000;
 
@@ -20,14 +20,14 @@ const rules: readonly (readonly string[])[] = [
   ["-o", `${links}+`, "-m", "conntrack", "--ctstate", "RELATED,ESTABLISHED,DNAT", "-j", "ACCEPT"],
 ];
 
-/** Rules that may be missing; none where the chain lets everything through. `listed`: what `iptables -S FORWARD` prints. */
+/** Rules that may be missing; empty if the chain accepts by default. `listed`: the output of `iptables -S FORWARD`. */
 export function missingRules(listed: string): readonly (readonly string[])[] {
   const lines = listed.split("\n").map((line) => line.trim());
   if (!lines.includes("-P FORWARD DROP")) return [];
   return rules.filter((rule) => !lines.includes(`-A FORWARD ${rule.join(" ")}`));
 }
 
-/** `iptables` or `ip6tables`, by its path; one that the kernel has no tables for keeps nothing from passing. Rejects with what it says. */
+/** `iptables`: path of `iptables` or `ip6tables`. Without kernel tables for it, nothing is filtered. Rejects with its error. */
 export async function letThrough(iptables: string): Promise<void> {
   const tables = (...args: string[]) => run(iptables, ["-w", lockWait, ...args], { timeout: timeoutMs });
   const listed = await tables("-S", "FORWARD").catch(() => null);

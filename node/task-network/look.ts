@@ -1,16 +1,16 @@
-/** What iproute2 says of the kernel's network, as far as agents look at it. */
+/** Reads the kernel's network state through iproute2, as far as agents need it. */
 import { execFile } from "node:child_process";
 import { promisify } from "node:util";
 import type { FoundTunnel } from "../../actors/agent/agent-ports.ts";
 
 const run = promisify(execFile);
 const timeoutMs = 30_000;
-/** A route is some 80 bytes of its JSON. */
+/** A route takes some 80 bytes of its JSON. */
 const answerBytesMax = 64 * 1024 * 1024;
-/** Of Ethernet: where no interface says another. */
+/** Ethernet's, if no interface says otherwise. */
 export const usualMtu = 1_500;
 
-/** Of a link that it leaves out, `ip` says nothing but that there is one. */
+/** For a link that it filters out, `ip` prints an empty object. */
 interface Link {
   readonly ifname?: string;
   readonly flags?: readonly string[];
@@ -37,7 +37,7 @@ async function ask<Answer>(program: string, ...args: readonly string[]): Promise
   return stdout.trim() === "" ? [] : (JSON.parse(stdout) as readonly Answer[]);
 }
 
-/** Of the interfaces with addresses that others can reach. */
+/** The smallest MTU of the interfaces with addresses that others can reach. */
 export async function smallestMtu(ip: string): Promise<number> {
   const links = await ask<Link>(ip, "address", "show", "up");
   const outward = links.filter(
@@ -49,7 +49,7 @@ export async function smallestMtu(ip: string): Promise<number> {
 
 /** `ip`, `bridge`: the programs. */
 export async function findTunnel(ip: string, bridge: string, device: string): Promise<FoundTunnel | null> {
-  // By itself, a device that is not there is an error like all others.
+  // Queried by name, a missing device is an error like any other.
   const links = await ask<Link>(ip, "-d", "link", "show", "type", "vxlan");
   const link = links.find(({ ifname }) => ifname === device);
   if (link === undefined) return null;

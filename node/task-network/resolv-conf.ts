@@ -1,9 +1,9 @@
-/** What a task's resolv.conf says: what was asked for, and of what nobody has asked for, the node's. */
+/** A task's resolv.conf: what was requested, and the node's settings for everything else. */
 import { readFileSync } from "node:fs";
 import type { DNSConfig } from "../../proto/gen/nomad.ts";
 
 export const resolvConfPath = "/etc/resolv.conf";
-/** What systemd-resolved asks itself, where the node's programs are told to ask it. */
+/** The upstream servers of systemd-resolved, on nodes whose programs use its local stub. */
 const upstreamPath = "/run/systemd/resolve/resolv.conf";
 
 interface Lines {
@@ -12,13 +12,13 @@ interface Lines {
   readonly options: readonly string[];
 }
 
-/** Null: the task has the node's. */
+/** Null if the task uses the node's. */
 export function askedDns(dns: DNSConfig | null): DNSConfig | null {
   if (dns === null) return null;
   return dns.servers.length + dns.searches.length + dns.options.length === 0 ? null : dns;
 }
 
-/** Of several lines for one thing the last counts, as resolvers have it; servers add up. */
+/** For repeated lines the last one counts, as in resolvers; servers accumulate. */
 function parse(text: string): Lines {
   const lines = { servers: [] as string[], searches: [] as readonly string[], options: [] as readonly string[] };
   for (const line of text.split("\n")) {
@@ -45,7 +45,7 @@ function readOrEmpty(path: string): string {
   }
 }
 
-/** `isApart`: for a task in a network of its own, which the node's loopback addresses are not in. */
+/** `isApart`: for a task in its own network, where the node's loopback addresses are unreachable. */
 export function nodeResolver(isApart: boolean, read: (path: string) => string = readOrEmpty): Lines {
   const own = parse(read(resolvConfPath));
   const servers = own.servers.filter((server) => !isLoopback(server));
@@ -54,12 +54,12 @@ export function nodeResolver(isApart: boolean, read: (path: string) => string = 
   return { ...own, servers: servers.length > 0 ? servers : upstream };
 }
 
-/** A domain `.` alone: none is searched. Throws for what would be another line or word there. */
+/** A lone domain `.` means that none is searched. Throws for text that would add another line or word. */
 export function resolvConf(asked: Lines, node: Lines): string {
   const said = (of: keyof Lines): readonly string[] => (asked[of].length > 0 ? asked[of] : node[of]);
   const [servers, searches, options] = [said("servers"), said("searches"), said("options")];
   for (const word of [...servers, ...searches, ...options])
-    if (!/^[^\s#;]+$/.test(word)) throw new Error(`${JSON.stringify(word)} cannot be in a resolv.conf`);
+    if (!/^[^\s#;]+$/.test(word)) throw new Error(`invalid word ${JSON.stringify(word)} for resolv.conf`);
   const domains = searches.length === 1 && searches[0] === "." ? [] : searches;
   const lines = [
     ...servers.map((server) => `nameserver ${server}`),

@@ -1,4 +1,4 @@
-/** iproute2 and nftables as an agent's tools for the networks of its tasks; each call is one process. */
+/** iproute2 and nftables as an agent's tools for the networks of its tasks; each call starts one process. */
 import { execFile, spawn } from "node:child_process";
 import { createHash } from "node:crypto";
 import { readdir, readlink, realpath, writeFile } from "node:fs/promises";
@@ -10,13 +10,13 @@ import { Nft } from "../nft.ts";
 import { letThrough } from "./forwarding.ts";
 import { findTunnel, smallestMtu, usualMtu } from "./look.ts";
 
-/** Where `ip netns` keeps them. */
+/** Where `ip netns` keeps namespaces. */
 const namespaces = "/run/netns";
-/** Looked at after the agent's own PATH, which may leave out what root's programs are in. */
+/** Searched after the agent's own PATH, which may lack root's folders. */
 const systemPath = "/usr/sbin:/usr/bin:/sbin:/bin";
-/** A batch takes some milliseconds: `ip` that hangs must not stop all tasks for ever. */
+/** A batch takes some milliseconds: a hanging `ip` must not block all tasks forever. */
 const timeoutMs = 30_000;
-/** The first lines say what is wrong. */
+/** The first lines contain the error. */
 const complaintMax = 400;
 
 interface Programs {
@@ -27,7 +27,7 @@ interface Programs {
 
 const run = promisify(execFile);
 
-/** Whether this process may make namespaces and links is asked of the kernel, in a namespace that is gone with the question. */
+/** Tests whether this process may create namespaces and links, in a namespace that is discarded afterwards. */
 async function look(searchPath: string): Promise<Programs | string> {
   if (process.getuid?.() !== 0) return "the agent does not run as root";
   const find = (name: string): string | null => findOnPath(name, `${searchPath}:${systemPath}`);
@@ -38,7 +38,7 @@ async function look(searchPath: string): Promise<Programs | string> {
     const probe = ["--net", ip, "link", "add", "probe0", "type", "veth", "peer", "name", "probe1"];
     await run(unshare, probe, { timeout: timeoutMs });
   } catch (error) {
-    return `the kernel does not let the agent make namespaces and links: ${complaintOf(error)}`;
+    return `the kernel does not let the agent create namespaces and links: ${complaintOf(error)}`;
   }
   const tables = await new Nft().apply("");
   if (tables.kind === "failed") return `nftables cannot be used: ${tables.reason}`;
@@ -50,7 +50,7 @@ function complaintOf(error: unknown): string {
   return (stderr.trim() || message).slice(0, complaintMax);
 }
 
-/** `dataDir`: of the agent whose tools they are. */
+/** `dataDir`: of the agent that uses the tools. */
 export async function openNetworkTools(dataDir: string, searchPath: string): Promise<NetworkTools> {
   const tag = createHash("sha256")
     .update(await realpath(dataDir))
@@ -85,7 +85,7 @@ export async function openNetworkTools(dataDir: string, searchPath: string): Pro
             ),
           );
       });
-      // One that has ended takes nothing: what it said tells why.
+      // A program that has exited accepts no input: its output says why.
       child.stdin.on("error", () => {});
       child.stdin.end(lines.map((line) => `${line}\n`).join(""));
     });
@@ -107,7 +107,7 @@ export async function openNetworkTools(dataDir: string, searchPath: string): Pro
         const [own, other] = await Promise.all([mounts("self"), mounts(pid)]);
         return own === other ? path : join(`/proc/${process.pid}/root`, path);
       } catch {
-        // It is gone: whoever asks it for something is told so.
+        // The process has exited: whoever uses the path gets an error.
         return path;
       }
     },

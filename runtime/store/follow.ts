@@ -1,15 +1,15 @@
 /**
  * Keeps a replica up to date with the log: loads the newest snapshot that fits, reads from there, applies.
  *
- * F1: records that the replica has already (the ledger applies its own) are passed over.
- * F2: when the log no longer has the next record, a newer snapshot takes its place, and reading goes on behind that.
- * F3: after a LogBreak nothing more is applied: `onBroken` is called once, and whoever called ends the process.
- * F4: whenever the log was reached (again), it is looked whether it still holds the record that was applied last. A log
- *     that lost its tail and grew to the old length again looks like one that has nothing new.
- *     One that ends before what was applied, and keeps to that, has lost its tail.
- * F5: a snapshot of records that the log has lost is not loaded, nor by anybody after that: nothing would ever follow it.
- *     One that cannot be asked for is done without where the log goes on from the replica: NATS may serve one and not the other.
- * F6: nothing is applied of a log that lacks what the manager's mark names, unless that loss was accepted.
+ * F1: records that the replica already has (the ledger applies its own) are skipped.
+ * F2: if the log no longer has the next record, a newer snapshot is loaded, and reading continues after it.
+ * F3: after a LogBreak nothing more is applied: `onBroken` is called once, and its callee ends the process.
+ * F4: whenever the log is reached (again), it must still contain the record applied last: a log that lost its tail and grew to
+ *     the old length again looks like one without new records. A log that keeps ending before what was applied has lost its
+ *     tail.
+ * F5: a snapshot of records that the log has lost is neither loaded nor kept: nothing would ever follow it. If the snapshots
+ *     cannot be read, but the log continues from the replica, they are skipped: NATS may serve one and not the other.
+ * F6: nothing is applied from a log that lacks what the manager's mark names, unless that loss was accepted.
  */
 import { Trouble_Kind } from "../../proto/gen/messages.ts";
 import type { Blobs, Clock, Log, Subscription, Telemetry } from "../ports.ts";
@@ -23,23 +23,28 @@ import { FutureSnapshot, SnapshotError } from "./snapshot.ts";
 import { listSnapshots, snapshotName } from "./snapshots.ts";
 import { reachesVersion, sleep } from "./wait.ts";
 
-/** Between two tries to reach the log or the blobs, in milliseconds. */
+/** Delay between two attempts to reach the log or the blobs, in milliseconds. */
 const retryMs = 250;
-/** Tries to read the snapshots before a log that the replica can follow from where it is does without: each takes 5 s at most. */
+/**
+ * Attempts to read the snapshots before a log that continues from the replica is followed without them; each takes at most 5 s.
+ */
 const failuresMax = 3;
-/** How long the log may take to tell its bounds, in milliseconds. */
+/** How long the log may take to report its bounds, in milliseconds. */
 const boundsTimeoutMs = 2_000;
-/** How long `caughtUp` waits for the reader before it asks for the bounds again, in milliseconds. */
+/** How long `caughtUp` waits for the reader before it requests the bounds again, in milliseconds. */
 const reachTimeoutMs = 5_000;
-/** How often in a row the log must end before the replica until that counts as a break: one answer may be a stale server's. */
+/**
+ * How many times in a row the log must end before the replica to count as a break: a single answer may come from a stale
+ * server.
+ */
 const shortAnswersMax = 5;
 
 export interface Follower {
-  /** Resolves once everything that was in the log when it was called is applied. Never rejects; never resolves after `stop`. */
+  /** Resolves once everything that was in the log at the call is applied. Never rejects; never resolves after `stop`. */
   caughtUp(): Promise<void>;
-  /** True from the first time that the log's end was reached, but while a snapshot is being loaded to close a gap. */
+  /** True once the log's end was reached, except while a snapshot is being loaded to close a gap. */
   isCaughtUp(): boolean;
-  /** Called each time that the log's end is reached: at first, and again after a lost link or a gap. */
+  /** Called each time the log's end is reached: the first time, and again after a lost link or a gap. */
   onCaughtUp(listener: () => void): void;
   stop(): void;
 }
@@ -50,14 +55,14 @@ export interface FollowerParts {
   readonly replica: Replica;
   readonly clock: Clock;
   readonly telemetry: Telemetry;
-  /** What this manager has seen of the log before (F6); absent for one that keeps no mark. */
+  /** What this manager has seen of the log before (F6); absent without a mark. */
   readonly mark?: MarkKeeper | undefined;
-  /** The log is taken as it is, whatever the mark says. */
+  /** The log is used as it is, whatever the mark says. */
   readonly acceptsLoss?: boolean | undefined;
   readonly troubles?: Troubles | undefined;
-  /** What the log holds does not fit the replica, which has stopped (F3). */
+  /** The log does not fit the replica, which has stopped (F3). */
   onBroken(error: Error): void;
-  /** Called after each record that came from the log and not from this process's ledger. */
+  /** Called after each record that came from the log rather than from this process's ledger. */
   onApplied?(record: AppliedRecord): void;
 }
 
@@ -86,10 +91,7 @@ export function startFollowing(parts: FollowerParts): Follower {
   const breakOff = (error: Error): void => {
     if (isStopped) return;
     stop();
-    telemetry.log.error(
-      { error: error.message, version: replica.version },
-      "the log and this replica do not fit together",
-    );
+    telemetry.log.error({ error: error.message, version: replica.version }, "the log does not fit this replica");
     parts.onBroken(error);
   };
 
@@ -103,7 +105,7 @@ export function startFollowing(parts: FollowerParts): Follower {
     return null;
   };
 
-  /** Loads the newest snapshot that the log continues, if there is one newer than the replica. */
+  /** Loads the newest snapshot that the log continues, if one is newer than the replica. */
   const loadSnapshot = async (): Promise<void> => {
     const bounds = await boundsOfLog();
     if (bounds === null) return;
@@ -111,12 +113,12 @@ export function startFollowing(parts: FollowerParts): Follower {
       if (isStopped || sequence <= replica.version) return;
       if (sequence < bounds.first - 1 || sequence > bounds.last) continue;
       const bytes = await blobs.get(snapshotName(sequence));
-      // The ledger may have moved on meanwhile.
+      // The ledger may have advanced meanwhile.
       if (isStopped || sequence <= replica.version) return;
       if (bytes === null) continue;
       try {
         if (!(await isOfLog(log, clock, bytes, sequence, bounds))) {
-          telemetry.log.error({ sequence }, "a snapshot is of records that the log has lost: it is removed");
+          telemetry.log.error({ sequence }, "a snapshot contains records that the log has lost: removing it");
           await blobs.remove(snapshotName(sequence));
           continue;
         }
@@ -132,7 +134,7 @@ export function startFollowing(parts: FollowerParts): Follower {
     }
   };
 
-  /** F4. Where the log is shorter than the replica, this waits until it has grown so far; a purged record tells nothing. */
+  /** F4. If the log is shorter than the replica, this waits until it has grown; a purged record proves nothing. */
   const compare = (): void => {
     const { recordSequence, checksum } = replica;
     comparing?.unsubscribe();
@@ -143,7 +145,7 @@ export function startFollowing(parts: FollowerParts): Follower {
         const outcome = decodeRecord(data);
         if (outcome.kind === "decoded" && equalBytes(outcome.record.checksum, checksum)) return;
         breakOff(
-          new LogLoss(sequence, "it holds another record there than the one that was applied: records were lost"),
+          new LogLoss(sequence, "it contains a different record than the one that was applied: records were lost"),
         );
       },
       onCaughtUp: () => {},
@@ -169,10 +171,10 @@ export function startFollowing(parts: FollowerParts): Follower {
         applied.set(sequence);
         if (record.isForeign) {
           foreign.add();
-          telemetry.log.warn({ sequence }, "a message in the log is not this cluster's; it is passed over");
+          telemetry.log.warn({ sequence }, "skipped a message in the log that is not this cluster's");
           parts.troubles?.raise({
             kind: Trouble_Kind.LOG_DAMAGED,
-            sentence: `something else publishes to the log's subject: ${replica.foreignMessages} messages in the log are not this cluster's, the last is message ${sequence}; they are passed over`,
+            sentence: `something else publishes to the log's subject: ${replica.foreignMessages} messages in the log are not this cluster's, most recently message ${sequence}; they are skipped`,
             blocking: false,
           });
         }
@@ -200,7 +202,7 @@ export function startFollowing(parts: FollowerParts): Follower {
     });
   };
 
-  /** F6. False when nothing may be applied. */
+  /** F6. False if nothing may be applied. */
   const admit = async (): Promise<boolean> => {
     const known = parts.mark?.known ?? null;
     if (known === null || isAdmitted) return true;
@@ -211,10 +213,10 @@ export function startFollowing(parts: FollowerParts): Follower {
       return false;
     }
     if (loss !== null) {
-      telemetry.log.error({ error: loss.message }, "the log has lost records, and that was accepted");
+      telemetry.log.error({ error: loss.message }, "the log has lost records; the loss was accepted");
       parts.mark?.accept();
     } else if (parts.acceptsLoss === true) {
-      telemetry.log.warn({}, "the log has lost nothing: start without the flag that accepts losses");
+      telemetry.log.warn({}, "the log has lost nothing: restart without --accept-log-loss");
     }
     isAdmitted = true;
     return true;
@@ -222,7 +224,7 @@ export function startFollowing(parts: FollowerParts): Follower {
   let isAdmitted = false;
   /** The record that a reading did not find; 0: none. */
   let hole = 0;
-  /** How often the snapshots could not be read. */
+  /** Failed attempts to read the snapshots. */
   let failures = 0;
 
   const begin = async (): Promise<void> => {
@@ -233,7 +235,7 @@ export function startFollowing(parts: FollowerParts): Follower {
           failures += 1;
           // Only a snapshot closes a hole.
           if (error instanceof LogBreak || hole !== 0 || failures < failuresMax) throw error;
-          telemetry.log.warn({ error: String(error) }, "snapshots cannot be read: going by the log alone");
+          telemetry.log.warn({ error: String(error) }, "cannot read the snapshots: following the log without them");
         });
         const bounds = await boundsOfLog();
         if (bounds === null) return;
@@ -252,7 +254,7 @@ export function startFollowing(parts: FollowerParts): Follower {
           breakOff(
             new FutureRecord(
               future,
-              "the snapshot of that version holds objects of a kind that this version of Muster does not know",
+              "the snapshot of that version contains objects of a kind that this version of Muster does not support",
             ),
           );
           return;
@@ -262,7 +264,7 @@ export function startFollowing(parts: FollowerParts): Follower {
           breakOff(error);
           return;
         }
-        telemetry.log.warn({ error: String(error) }, "snapshots cannot be read yet");
+        telemetry.log.warn({ error: String(error) }, "cannot read the snapshots yet");
       }
       await sleep(clock, retryMs);
     }
@@ -288,7 +290,7 @@ export function startFollowing(parts: FollowerParts): Follower {
       }
       await sleep(clock, retryMs);
     }
-    // A caller that waits for the log's end must not go on without it.
+    // A caller that waits for the log's end must not continue without it.
     if (isStopped) await new Promise<never>(() => {});
   };
 

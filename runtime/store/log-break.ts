@@ -1,10 +1,10 @@
-/** What a replica finds wrong with the log. Whoever meets one of these stops applying and says so. */
+/** What a replica finds wrong with the log. Whoever meets one stops applying and reports it. */
 
-/** Log and replica do not fit together. */
+/** The log does not fit the replica. */
 export class LogBreak extends Error {
   override readonly name: string = "LogBreak";
   readonly sequence: number;
-  /** Which check failed, in words. */
+  /** The failed check, in words. */
   readonly check: string;
   constructor(sequence: number, check: string) {
     super(`the log breaks at record ${sequence}: ${check}`);
@@ -13,12 +13,12 @@ export class LogBreak extends Error {
   }
 }
 
-/** A later version of Muster wrote it: this one can do nothing right with it. `sequence`: where it stands in the log. */
+/** A later version of Muster wrote it, so this version cannot apply it correctly. `sequence`: its position in the log. */
 export class FutureRecord extends LogBreak {
   override readonly name = "FutureRecord";
 }
 
-/** The log lacks what this manager has seen in it. `sequence`: of the first record that is missing or another one. */
+/** The log lacks what this manager has seen in it. `sequence`: of the first missing or different record. */
 export class LogLoss extends LogBreak {
   override readonly name = "LogLoss";
 }

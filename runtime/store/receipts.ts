@@ -1,9 +1,9 @@
-/** The proposals that the log says were completed last, by id: what makes proposing twice the same as proposing once. */
+/** The last completed proposals according to the log, by id: they make proposing twice the same as proposing once. */
 import { Receipt } from "../../proto/gen/messages.ts";
 
 /**
- * How many are remembered. A proposal comes again only while its proposer still waits, some seconds; at the 1,000
- * proposals a second that a busy cluster makes this is ten of them, for about 2 MB.
+ * Number of receipts kept. A proposal is repeated only while its proposer waits, for some seconds; at the 1,000 proposals a
+ * second of a busy cluster, this covers ten seconds and takes about 2 MB.
  */
 export const receiptsMax = 10_000;
 
@@ -13,7 +13,7 @@ export interface Completed {
 }
 
 export class Receipts {
-  /** Oldest first: a Map keeps the order of insertion. */
+  /** Oldest first: a Map keeps insertion order. */
   readonly #completed = new Map<string, Completed>();
   readonly #max: number;
 

@@ -1,6 +1,6 @@
 /**
- * Snapshots: the whole state after one sequence as bytes, and back. Objects stand in the order of the replica's tables, so
- * that a replica that loaded one iterates as one that applied every record. Specs that tasks share are written once.
+ * Snapshots: the whole state after one sequence as bytes, and back. Objects are in the order of the replica's tables, so that a
+ * replica loaded from a snapshot iterates like one that applied every record. Specs that tasks share are written once.
  */
 import {
   SnapshotHeader,
@@ -16,27 +16,27 @@ import { detached } from "./sharing.ts";
 import type { TableName } from "./store.ts";
 import { codecs, kindOf, unwrap, type AnyObject } from "./tables.ts";
 
-/** Objects in one part: some hundred kilobytes, a few milliseconds of work between two looks at the event loop. */
+/** Objects in one part: some hundred kilobytes, a few milliseconds of work before the next turn of the event loop. */
 const partObjectsMax = 1_000;
 
-/** Bytes handed to the hash at once. */
+/** Bytes passed to the hash at once. */
 const gatheredBytes = 65_536;
 
 const noBytes = new Uint8Array(0);
 
-/** The bytes are no whole snapshot. */
+/** The bytes are not a whole snapshot. */
 export class SnapshotError extends Error {
   override readonly name: string = "SnapshotError";
 }
 
-/** A later version of Muster wrote it: it holds what this one does not know. */
+/** A later version of Muster wrote it: it contains something that this version does not support. */
 export class FutureSnapshot extends SnapshotError {
   override readonly name = "FutureSnapshot";
 }
 
 export interface Capture {
   readonly version: number;
-  /** Sequence of the record that `checksum` is of. */
+  /** Sequence of the record that has `checksum`. */
   readonly recordSequence: number;
   readonly checksum: Uint8Array;
   readonly epoch: number;
@@ -55,7 +55,7 @@ export interface LoadedSnapshot {
   readonly receipts: readonly Receipt[];
 }
 
-/** Hash of the state that objects and receipts make, given in order; does not depend on which of them share a spec. */
+/** Hash of the state, from its objects and receipts in order; independent of which objects share a spec. */
 class StateHasher {
   readonly #hash = startSha256();
   readonly #specs = new Map<TaskSpec, Uint8Array>();
@@ -118,7 +118,7 @@ export function captureHash(capture: Capture): Uint8Array {
   return hasher.digest(capture.receipts);
 }
 
-/** Encodes in steps: each `next` does a part's work, the last returns the bytes. */
+/** Encodes in steps: each `next` encodes a part, the last returns the bytes. */
 export function* encodingSteps(capture: Capture): Generator<void, Uint8Array<ArrayBuffer>> {
   const hasher = new StateHasher();
   const parts: Uint8Array[] = [];
@@ -174,7 +174,7 @@ function encodePart(table: TableName, slice: readonly AnyObject[], places: Map<T
   return SnapshotPart.encode(SnapshotPart.create({ objects, specs, spec }));
 }
 
-/** Runs all steps in one go. */
+/** Runs all steps at once. */
 export function lastOf<Result>(steps: Generator<void, Result>): Result {
   for (;;) {
     const step = steps.next();
@@ -182,7 +182,7 @@ export function lastOf<Result>(steps: Generator<void, Result>): Result {
   }
 }
 
-/** Checksum of the last record that the snapshot holds. Throws SnapshotError where there is no header. */
+/** Checksum of the last record in the snapshot. Throws SnapshotError if there is no header. */
 export function snapshotChecksum(bytes: Uint8Array): Uint8Array {
   return headerOf(splitDelimited(bytes)?.[0]).checksum;
 }
@@ -194,8 +194,8 @@ function headerOf(first: Uint8Array | undefined): SnapshotHeader {
 }
 
 /**
- * Throws SnapshotError unless the bytes are a whole snapshot whose objects have the hash that it states. In steps: each
- * `next` does a part's work, the last returns what was loaded.
+ * Throws SnapshotError unless the bytes are a whole snapshot whose objects have the stated hash. In steps: each `next` decodes
+ * a part, the last returns the loaded state.
  */
 export function* decodingSteps(bytes: Uint8Array): Generator<void, LoadedSnapshot> {
   const parts = splitDelimited(bytes);
@@ -210,7 +210,7 @@ export function* decodingSteps(bytes: Uint8Array): Generator<void, LoadedSnapsho
     for (const spec of part.specs) specs.push(detached(TaskSpec, spec));
     for (const [at, wrapped] of part.objects.entries()) {
       const found = unwrap(wrapped);
-      if (found === null) throw new FutureSnapshot("the snapshot holds an object of an unknown kind");
+      if (found === null) throw new FutureSnapshot("the snapshot contains an object of an unknown kind");
       const place = part.spec[at] ?? 0;
       const object = found.table === "task" ? withSpec(found.object as Task, place, specs) : detachedObject(found);
       hasher.add(found.table, object);
@@ -219,10 +219,10 @@ export function* decodingSteps(bytes: Uint8Array): Generator<void, LoadedSnapsho
     yield;
   }
   if (objects.length !== header.records) {
-    throw new SnapshotError(`the snapshot holds ${objects.length} objects of ${header.records}`);
+    throw new SnapshotError(`the snapshot contains ${objects.length} of ${header.records} objects`);
   }
   if (!equalBytes(hasher.digest(header.receipts), header.stateHash)) {
-    throw new SnapshotError("the snapshot's objects have another hash than it states");
+    throw new SnapshotError("the hash of the snapshot's objects does not match its header");
   }
   return {
     version: header.sequence,

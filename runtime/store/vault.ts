@@ -1,18 +1,18 @@
 /**
- * A manager's own keys on its own disk: its TLS key, the data keys, and with whom to talk when a key is lacking. One file,
+ * A manager's own keys on its own disk: its TLS key, the data keys, and the peers to contact when a key is missing. One file,
  * always written whole, so that after a crash at any moment it is the old one or the new one.
  *
  *   absent ─▶ open ◀─▶ open, kept locked on the disk ─(restart)─▶ locked ─(the unlock key)─▶ open …
  *
- * V1: at every moment one key opens what is on the disk: the one it was written under last, old or new, never neither.
- * V2: while it is locked on the disk, nothing of it stands there readable.
+ * V1: at every moment exactly one key opens the file on disk: the one it was last written with, old or new.
+ * V2: while it is locked on disk, none of it is readable there.
  */
 import { KeyFile, KeyFileContents, type DataKey, type Sealed } from "../../proto/gen/messages.ts";
 import type { Random, Subscription } from "../ports.ts";
 import type { KeyStore } from "./keyring.ts";
 import { fingerprint, open, seal, type SealedFor } from "./seal.ts";
 
-/** The disk's part. `write` returns when the bytes survive a power failure, or throws with the old ones still there. */
+/** The disk's part. `write` returns when the bytes survive a power failure, or throws with the old ones unchanged. */
 export interface KeyFileDisk {
   read(): Uint8Array | null;
   write(data: Uint8Array): void;
@@ -25,10 +25,10 @@ export type OpenedVault =
 
 const sealedFor: SealedFor = { purpose: "key file", place: "" };
 
-/** What of its contents is not the keyring's. */
+/** The contents other than the keyring's. */
 export type VaultFields = Pick<KeyFileContents, "nodeKey" | "nodeCertificate" | "rootCertificate" | "peers">;
 
-/** Absent files are open and empty. */
+/** An absent file counts as open and empty. */
 export function openVault(disk: KeyFileDisk, random: Random): OpenedVault {
   const bytes = disk.read();
   if (bytes === null) return { kind: "open", vault: new Vault(disk, random, KeyFileContents.create({}), null) };
@@ -54,7 +54,7 @@ export class LockedVault {
     this.#sealed = sealed;
   }
 
-  /** Changes nothing on the disk. */
+  /** Does not change the disk. */
   unlock(
     unlockKey: Uint8Array,
   ): { readonly kind: "open"; readonly vault: Vault } | { readonly kind: "wrong key" | "broken" } {
@@ -74,7 +74,7 @@ export class Vault implements KeyStore {
   readonly #random: Random;
   readonly #onRelock = new Set<() => void>();
   #contents: KeyFileContents;
-  /** What locks it on the disk; null: nothing does. */
+  /** The key that locks the file on disk; null: unlocked. */
   #unlockKey: Uint8Array | null;
   #failure: string | null = null;
 
@@ -97,22 +97,24 @@ export class Vault implements KeyStore {
     return this.#contents;
   }
 
-  /** Why the newest write failed, after which the file still is as it was; null when it did not. */
+  /** Why the last write failed, leaving the file unchanged; null if it succeeded. */
   get failure(): string | null {
     return this.#failure;
   }
 
-  /** Fingerprint of what locks it on the disk; empty: nothing does. */
+  /** Fingerprint of the key that locks the file on disk; empty: unlocked. */
   get lock(): string {
     return this.#unlockKey === null ? "" : fingerprint(this.#unlockKey);
   }
 
-  /** Written when this returns. Throws what the disk throws, with nothing changed. */
+  /** Durable when this returns. Throws the disk's errors, with nothing changed. */
   update(change: Partial<KeyFileContents>): void {
     this.#write(KeyFileContents.patch(this.#contents, change), this.#unlockKey);
   }
 
-  /** V1. From now on the disk has it under this key, or open for null. Throws what the disk throws, with nothing changed. */
+  /**
+   * V1. From now on the file on disk is locked with this key, or open for null. Throws the disk's errors, with nothing changed.
+   */
   relock(unlockKey: Uint8Array | null): void {
     const isSame = (unlockKey === null ? "" : fingerprint(unlockKey)) === this.lock;
     if (isSame) return;
@@ -120,7 +122,7 @@ export class Vault implements KeyStore {
     for (const listener of this.#onRelock) listener();
   }
 
-  /** Called after the file was written under another lock. */
+  /** Called after the file was written with another lock. */
   onRelock(listener: () => void): Subscription {
     this.#onRelock.add(listener);
     return { unsubscribe: () => this.#onRelock.delete(listener) };

@@ -8,7 +8,7 @@ const timerMsMax = 2 ** 31 - 1;
 export class SystemClock implements Clock {
   readonly #timerMsMax: number;
 
-  /** `longestMs`: for tests, to see what becomes of longer waits. */
+  /** `longestMs`: for tests of longer waits. */
   constructor(longestMs = timerMsMax) {
     this.#timerMsMax = longestMs;
   }

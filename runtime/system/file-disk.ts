@@ -1,9 +1,9 @@
 /**
- * Small records as files of one directory, for this user alone.
+ * Small records as files of one directory, readable by this user only.
  *
- * D1: a record is whole or absent, whatever crashes: it is written beside its place, flushed, and then renamed into it.
+ * D1: a record is whole or absent after any crash: it is written to a temporary file, flushed, and renamed into place.
  * D2: once `save` or `remove` has resolved, the change survives a crash of the machine.
- * D3: changes of one name happen in the order in which they were asked for.
+ * D3: changes of one name happen in the order of the calls.
  */
 import { mkdir, readFile, readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
@@ -11,20 +11,20 @@ import { assert } from "../assert.ts";
 import { putInPlace, syncFolder } from "./whole-file.ts";
 
 const namePattern = /^[A-Za-z0-9_-][A-Za-z0-9._-]*$/;
-/** What a crash may leave; never listed, and removed when the directory is opened. */
+/** Temporary files, which a crash may leave behind: never listed, and removed when the directory is opened. */
 const unfinished = ".tmp-";
 
 export class FileDisk {
   readonly #directory: string;
   readonly #turns = new Map<string, Promise<void>>();
-  /** One flush of the directory serves every rename that came before it began. */
+  /** One flush of the directory covers every rename before its start. */
   #flush: { readonly promise: Promise<void>; hasBegun: boolean } | null = null;
 
   private constructor(directory: string) {
     this.#directory = directory;
   }
 
-  /** Makes the directory (mode 0700) if there is none. Rejects as `mkdir` does. */
+  /** Creates the directory (mode 0700) if it is absent. Rejects as `mkdir` does. */
   static async open(directory: string): Promise<FileDisk> {
     await mkdir(directory, { recursive: true, mode: 0o700 });
     for (const name of await readdir(directory))
@@ -64,7 +64,7 @@ export class FileDisk {
   }
 
   #path(name: string): string {
-    assert(namePattern.test(name), `D1: '${name}' can stand as a file's name`);
+    assert(namePattern.test(name), `D1: '${name}' is a valid file name`);
     return join(this.#directory, name);
   }
 

@@ -1,9 +1,9 @@
 /**
- * A small record that is overwritten again and again, and whose newest value survives a power failure at any moment: two
- * places in one file, written in turns, each with a number and a hash. Overwriting needs no space, so a full disk does not
- * hinder it, and one `fdatasync` makes it durable, where replacing a file takes two and a rename.
+ * A small record that is overwritten repeatedly, and whose newest value survives a power failure at any moment: two slots in
+ * one file, written in turns, each with a number and a hash. Overwriting needs no space, so it works on a full disk, and one
+ * `fdatasync` makes it durable, where replacing a file takes two and a rename.
  *
- * M1: a write that was cut off spoils its own place only; the other has the value before.
+ * M1: an interrupted write damages only its own slot; the other has the previous value.
  */
 import { hash } from "node:crypto";
 import { existsSync, readFileSync } from "node:fs";
@@ -12,7 +12,7 @@ import { replaceFileSync } from "./whole-file.ts";
 
 /** In a manager's data dir: its mark of the log. */
 export const markFileName = "log-mark";
-/** A block of the disk: no write of one place touches the other. */
+/** A disk block: writing one slot does not touch the other. */
 const placeBytes = 4_096;
 /** Number (8 bytes), length (4), SHA-256 of both and the value (32). */
 const headBytes = 44;
@@ -24,7 +24,7 @@ export class MarkFile {
   #number: number;
   #value: Uint8Array | null;
 
-  /** Makes the file where there is none. Throws the file system's errors. */
+  /** Creates the file if it is absent. Throws the file system's errors. */
   constructor(path: string) {
     this.#path = path;
     if (!existsSync(path)) replaceFileSync(path, new Uint8Array(2 * placeBytes));
@@ -35,19 +35,20 @@ export class MarkFile {
     this.#value = newest?.value ?? null;
   }
 
-  /** What was written last; null for nothing, or when both places are damaged. */
+  /** The last written value; null if there is none, or if both slots are damaged. */
   read(): Uint8Array | null {
     return this.#value;
   }
 
-  /** Resolves when it survives a power failure. One call at a time; at most `valueBytesMax` bytes. */
+  /** Resolves when the value survives a power failure. One call at a time; at most `valueBytesMax` bytes. */
   async write(value: Uint8Array): Promise<void> {
-    if (value.length > valueBytesMax) throw new RangeError(`a mark has ${valueBytesMax} bytes at most`);
+    if (value.length > valueBytesMax) throw new RangeError(`a mark must not exceed ${valueBytesMax} bytes`);
     this.#file ??= await open(this.#path, "r+");
     const number = this.#number + 1;
     const place = encodePlace(number, value);
     const { bytesWritten } = await this.#file.write(place, 0, place.length, (number % 2) * placeBytes);
-    if (bytesWritten !== place.length) throw new Error(`${this.#path} took ${bytesWritten} of ${place.length} bytes`);
+    if (bytesWritten !== place.length)
+      throw new Error(`wrote only ${bytesWritten} of ${place.length} bytes to ${this.#path}`);
     await this.#file.datasync();
     this.#number = number;
     this.#value = value;

@@ -1,11 +1,11 @@
-/** Looks over real sockets: a connection for each, none kept. */
+/** Health probes over real sockets: one connection each, none reused. */
 import { Agent, request, type IncomingMessage } from "node:http";
 import { connect } from "node:net";
 import type { ProbeOutcome, Probes } from "../probes.ts";
 
-/** What is read of an answer that is no pass, in bytes: as much as Docker keeps of a check's output. */
+/** Bytes read of a failed response: as much as Docker keeps of a check's output. */
 const bodyBytesMax = 4_096;
-/** Of the answer's headers: Node's own bound. */
+/** Limit of the response's headers: Node's default. */
 const headerBytesMax = 16_384;
 
 const passed: ProbeOutcome = { kind: "passed" };
@@ -25,7 +25,7 @@ function errorText(error: Error & { readonly code?: string }): string {
   }
 }
 
-/** The beginning of an answer's body, whole as far as it goes. */
+/** The beginning of a response's body. */
 function bodyOf(answer: IncomingMessage): Promise<string> {
   return new Promise((resolve) => {
     const parts: Buffer[] = [];
@@ -35,7 +35,7 @@ function bodyOf(answer: IncomingMessage): Promise<string> {
       parts.push(part);
       if ((size += part.length) >= bodyBytesMax) end();
     });
-    // Also of one that breaks off: what there is of it says more than how it ended.
+    // Also for an aborted response: its beginning says more than the way it ended.
     answer.once("close", end);
     answer.once("error", end);
   });
@@ -63,7 +63,7 @@ export const systemProbes: Probes = {
         if (status >= 200 && status < 400) settle(passed);
         else void bodyOf(answer).then((body) => settle(failed(`answered ${status}${body === "" ? "" : `: ${body}`}`)));
       });
-      // Once there is an outcome, one that is ended on purpose has nothing more to say.
+      // Once there is an outcome, the errors of a request that was cancelled on purpose are ignored.
       question.on("error", (error) => resolve(failed(errorText(error))));
       question.end();
     }),

@@ -2,9 +2,9 @@
 import { randomBytes, randomFillSync, randomInt } from "node:crypto";
 import type { Random } from "../ports.ts";
 
-/** Bytes drawn in one go for the small requests to come: an id's alone cost more to ask for than to draw. */
+/** Bytes drawn at once for small requests: a call costs more than drawing the bytes of an id. */
 const poolBytes = 4_096;
-/** The largest request that is served from the pool: an id has 17 bytes, a key 32. */
+/** Largest request that is served from the pool: an id has 17 bytes, a key 32. */
 const pooledMax = 32;
 
 export class SystemRandom implements Random {
@@ -12,7 +12,7 @@ export class SystemRandom implements Random {
   #used = poolBytes;
 
   next(): number {
-    // 48 bits: what `randomInt` gives at most, and more than any jitter needs.
+    // 48 bits: the maximum of `randomInt`, and more than any jitter needs.
     return randomInt(2 ** 48 - 1) / (2 ** 48 - 1);
   }
 
@@ -29,12 +29,12 @@ export class SystemRandom implements Random {
     const from = this.#used;
     this.#used += count;
     const bytes = this.#pool.slice(from, this.#used);
-    // What becomes a key is nowhere but there.
+    // Bytes that may become a key must not remain in the pool.
     this.#pool.fill(0, from, this.#used);
     return bytes;
   }
 
-  /** Itself: streams are kept apart only where they must be repeatable. */
+  /** Itself: separate streams are needed only where draws must be repeatable. */
   fork(_name: string): Random {
     return this;
   }

@@ -1,34 +1,34 @@
 /**
- * Passwords through scrypt, by Node's OpenSSL, a few at a time beside the event loop.
+ * Passwords through scrypt, by Node's OpenSSL, a few at a time off the event loop.
  *
- * P1: whoever gives a wrong password waits for a whole derivation, whether or not the name exists.
- * P2: a password that was right is recognised by a digest under a key that only this process has, so that two thousand
- *     clients that come back at once do not wait for two thousand derivations. That it is quick then tells nothing to
- *     somebody who does not have the password.
- * P3: waiting is bounded: what comes beyond it is turned away.
+ * P1: a wrong password costs its sender a whole derivation, whether or not the name exists.
+ * P2: a correct password is then recognized by a digest under a key that only this process has, so that two thousand clients
+ *     that reconnect at once do not wait for two thousand derivations. The faster answer reveals nothing to anyone without the
+ *     password.
+ * P3: the queue is bounded: requests beyond it are rejected.
  */
 import { createHmac, randomBytes, scrypt, timingSafeEqual } from "node:crypto";
 import { PasswordsBusy, type HashedPassword, type Passwords } from "../passwords.ts";
 
 /**
- * OWASP's Password Storage Cheat Sheet, the row that takes 32 MiB: N = 2^15, r = 8, p = 3. The rows cost an attacker the
- * same; this one lets a manager check two at a time in 64 MiB.
+ * OWASP's Password Storage Cheat Sheet, the row with 32 MiB: N = 2^15, r = 8, p = 3. All rows cost an attacker the same; this
+ * one lets a manager check two passwords at a time in 64 MiB.
  */
 export const scryptDefaults = { cost: 2 ** 15, blockSize: 8, parallelism: 3 } as const;
-/** RFC 7914 asks for neither; 16 and 32 bytes are what OWASP and OpenSSL use. */
+/** RFC 7914 requires neither; 16 and 32 bytes are what OWASP and OpenSSL use. */
 const saltBytes = 16;
 const keyBytes = 32;
-/** Derivations at a time: Node's pool has four threads, which files and names need too. */
+/** Concurrent derivations: Node's pool has four threads, which files and DNS need too. */
 const activeMax = 2;
-/** P3: about twenty seconds' worth of them, after which clients have given up. */
+/** P3: about twenty seconds of derivations; by then clients have given up. */
 const waitingMax = 100;
-/** Passwords that are recognised (P2). */
+/** Passwords that are recognized (P2). */
 const recognisedMax = 10_000;
-/** A record from elsewhere may not make this process derive for ever. */
+/** Limits what a record from elsewhere can make this process spend. */
 const memoryBytesMax = 256 * 1_024 * 1_024;
 
 export interface ScryptOptions {
-  /** Cheaper ones are for tests. */
+  /** Lower costs are for tests. */
   readonly cost: number;
   readonly blockSize: number;
   readonly parallelism: number;
@@ -98,7 +98,7 @@ export class Scrypt implements Passwords {
     try {
       return await this.#deriveWith(password.normalize("NFKC"), salt, { cost, blockSize, parallelism });
     } finally {
-      // Whoever waits takes this one's place, so that nobody slips in between.
+      // The next waiter takes this one's place, so that no new request overtakes it.
       const next = this.#waiting.shift();
       if (next === undefined) this.#active -= 1;
       else next();

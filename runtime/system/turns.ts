@@ -1,30 +1,29 @@
 /**
- * Turns of the event loop. After each poll first what answers it goes out, then work is done for a few milliseconds; what is
- * left waits until that which has come meanwhile, a heartbeat above all, was heard and answered.
+ * Turns of the event loop. After each poll, replies to it are sent first, then work runs for a few milliseconds; the rest waits
+ * until newly arrived input, above all heartbeats, was handled and answered.
  *
- * L1: work is done in the order in which it was asked for, and the promises that one piece has settled are dealt with
- *     before the next.
- * L2: work that is asked for while work is done waits for the next turn.
- * L3: a piece that throws takes no other with it.
+ * L1: work runs in the order in which it was queued, and the promises that one piece settled are handled before the next piece.
+ * L2: work that is queued while work runs waits for the next turn.
+ * L3: a piece that throws does not affect the others.
  */
 
-/** How long work may go on in one turn, in milliseconds; the piece that reaches it is finished. */
+/** Milliseconds for which work may run in one turn; the piece that reaches the limit is finished. */
 const workMsMax = 4;
 
 let isDue = false;
 let sends: (() => void)[] = [];
 const work: (() => void)[] = [];
-/** Pieces of `work` that may still be done in this turn, and until when (of `performance.now`). */
+/** Pieces of `work` that may still run in this turn, and its end (of `performance.now`). */
 let left = 0;
 let until = 0;
 
-/** Has a piece of work done once whatever runs now is done. */
+/** Runs a piece of work once everything that is running now is done. */
 export function soon(piece: () => void): void {
   work.push(piece);
   makeDue();
 }
 
-/** Has something sent at the end of this poll, before any work. */
+/** Sends something at the end of this poll, before any work. */
 export function afterPoll(send: () => void): void {
   sends.push(send);
   makeDue();
@@ -46,7 +45,7 @@ function turn(): void {
   for (const send of due) send();
 }
 
-/** L1: a tick that a microtask asks for comes after all microtasks. */
+/** L1: a tick queued from a microtask runs after all microtasks. */
 function queueStep(): void {
   queueMicrotask(() => process.nextTick(step));
 }

@@ -1,10 +1,10 @@
 /**
- * Files that are written whole or not at all. Everything that replaces a file of its own does so here.
+ * Files that are written whole or not at all. All of Muster's file replacements go through here.
  *
- *   write beside it ─▶ check the size ─▶ sync ─▶ rename ─▶ sync the folder
+ *   write to a temporary file ─▶ check the size ─▶ sync ─▶ rename ─▶ sync the folder
  *
- * W1: at every moment, whatever crashes, the file has its old content or its new one.
- * W2: an error before the rename leaves the old content in place, and no unfinished copy: a full disk needs the space.
+ * W1: after any crash, the file has its old or its new content.
+ * W2: an error before the rename leaves the old content in place, and no temporary file: a full disk needs the space.
  * W3: when the call returns, the new content survives a power failure.
  */
 import {
@@ -22,32 +22,34 @@ import {
 import { open, rename, rm } from "node:fs/promises";
 import { dirname } from "node:path";
 
-/** Readable by its owner only: what processes keep holds keys and tokens. */
+/** Readable by its owner only, since files of processes contain keys and tokens. */
 const privateMode = 0o600;
 const newFile = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW;
 
 export interface ReplaceOptions {
-  /** Permissions of the new file, whatever the umask; 0600 when absent. */
+  /** Permissions of the new file, regardless of the umask; default 0600. */
   readonly mode?: number;
-  /** Where the new content is written first, in the same folder; `<path>.next` when absent. */
+  /** Path of the temporary file, in the same folder; default `<path>.next`. */
   readonly beside?: string;
 }
 
 export type WriteCall = (file: number, data: Uint8Array, offset: number, length: number) => number;
 
 /**
- * Writes all of `data` to the open file. One call may take less than it is given: a nearly full disk takes what fits and
- * fails at the next call. Throws what the call throws, and an Error when it takes nothing.
+ * Writes all of `data` to the open file. A single call may write less than requested: a nearly full disk accepts what fits and
+ * fails at the next call. Throws the call's errors, and an Error if it writes nothing.
  */
 export function writeAllSync(file: number, data: Uint8Array, write: WriteCall = writeSync): void {
   for (let at = 0; at < data.length;) {
     const taken = write(file, data, at, data.length - at);
-    if (taken === 0) throw new Error(`the file took ${at} of ${data.length} bytes`);
+    if (taken === 0) throw new Error(`wrote only ${at} of ${data.length} bytes`);
     at += taken;
   }
 }
 
-/** Appends all of `data` to a file that nobody else writes to, or nothing: what fitted is cut off again. Throws as `writeAllSync`. */
+/**
+ * Appends all of `data`, or nothing, to a file without other writers: a partial write is truncated. Throws as `writeAllSync`.
+ */
 export function appendAllSync(file: number, data: Uint8Array): void {
   let taken = 0;
   try {
@@ -62,11 +64,11 @@ export function appendAllSync(file: number, data: Uint8Array): void {
   }
 }
 
-/** W1 to W3. Throws the error of the file system, whose `code` names it. */
+/** W1 to W3. Throws the file system's error, with its `code`. */
 export function replaceFileSync(path: string, content: string | Uint8Array, options: ReplaceOptions = {}): void {
   const { beside = `${path}.next`, mode = privateMode } = options;
   const data = bytesOf(content);
-  // What an earlier life left unfinished, with whatever mode and owner.
+  // Left by an earlier run, with any mode and owner.
   rmSync(beside, { force: true });
   try {
     const file = openSync(beside, newFile, mode);
@@ -91,7 +93,7 @@ export function replaceFileSync(path: string, content: string | Uint8Array, opti
   }
 }
 
-/** As `replaceFileSync`, off the event loop. */
+/** Like `replaceFileSync`, without blocking the event loop. */
 export async function replaceFile(
   path: string,
   content: string | Uint8Array,
@@ -101,7 +103,7 @@ export async function replaceFile(
   await syncFolder(dirname(path));
 }
 
-/** `replaceFile` without W3, for one who syncs the folder once for many files. */
+/** `replaceFile` without W3, for callers that sync the folder once for many files. */
 export async function putInPlace(
   path: string,
   content: string | Uint8Array,
@@ -113,7 +115,7 @@ export async function putInPlace(
   try {
     const file = await open(beside, newFile, mode);
     try {
-      // Of a FileHandle this writes on until all is written.
+      // On a FileHandle, this continues until all is written.
       await file.writeFile(data);
       await file.chmod(mode);
       await file.sync();
@@ -128,7 +130,7 @@ export async function putInPlace(
   }
 }
 
-/** Makes names in the folder survive a power failure. */
+/** Makes changes of names in the folder durable. */
 export async function syncFolder(path: string): Promise<void> {
   const folder = await open(path, "r");
   try {

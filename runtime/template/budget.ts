@@ -1,19 +1,19 @@
 /**
- * Bounds what a template may cost whoever executes it. A step is one operand, call, part or turn of a range, about 0.2 µs;
- * characters that are read, copied or written cost a step for each 64. Several templates may share one budget, so that a
- * thousand small templates cost no more than one large one.
+ * Limits the cost of executing templates. A step is one operand, call, part or iteration of a range, about 0.2 µs; 64
+ * characters that are read, copied or written cost one step. Several templates may share one budget, so that a thousand small
+ * templates cost no more than one large one.
  */
 
-/** Size of one value, in characters. A config, the largest content that a task can get, has 1,024,000 bytes. */
+/** Maximum size of one value, in characters. A config, the largest content of a task, has 1,024,000 bytes. */
 export const valueMax = 1024 * 1024;
-/** Variables in scope at once: each is searched for by name, newest first. */
+/** Maximum number of variables in scope: each is searched by name, newest first. */
 export const variablesMax = 1_000;
 
 const charactersPerStep = 64;
 
 export class TemplateBudget {
   readonly steps: number;
-  /** What all templates of this budget may write, in characters. */
+  /** Limit of the output of all templates of this budget, in characters. */
   readonly output: number;
   #steps = 0;
   #output = 0;
@@ -23,21 +23,21 @@ export class TemplateBudget {
     this.output = output;
   }
 
-  /** Throws Error when the steps are used up. */
+  /** Throws Error if the steps are used up. */
   spend(steps: number, characters = 0): void {
     this.#steps += steps + Math.ceil(characters / charactersPerStep);
-    if (this.#steps > this.steps) throw new Error(`more than ${this.steps} steps`);
+    if (this.#steps > this.steps) throw new Error(`the template exceeds ${this.steps} steps`);
   }
 
-  /** Throws Error when more would be written than is allowed. */
+  /** Throws Error if the output would exceed the limit. */
   write(characters: number): void {
     this.spend(0, characters);
     this.#output += characters;
-    if (this.#output > this.output) throw new Error(`more than ${this.output} characters of output`);
+    if (this.#output > this.output) throw new Error(`the output exceeds ${this.output} characters`);
   }
 }
 
-/** Characters of texts, and one for whatever else; lists and maps count their items. Stops counting beyond `valueMax`. */
+/** Characters of strings, one for anything else; lists and maps count their items. Stops counting beyond `valueMax`. */
 export function sizeOf(value: unknown): number {
   if (typeof value === "string") return value.length;
   const items = Array.isArray(value) ? value : value instanceof Map ? [...value.keys(), ...value.values()] : [];
@@ -49,9 +49,9 @@ export function sizeOf(value: unknown): number {
   return size;
 }
 
-/** Throws Error for a value that is too large; else gives its size. */
+/** Returns the value's size; throws Error if it is too large. */
 export function checkedSize(value: unknown): number {
   const size = sizeOf(value);
-  if (size > valueMax) throw new Error(`a value of more than ${valueMax} characters`);
+  if (size > valueMax) throw new Error(`a value exceeds ${valueMax} characters`);
   return size;
 }

@@ -1,6 +1,6 @@
 /**
- * A field that holds its type's empty value and is left out of JSON, as Go's `omitempty` has it: a template still finds it,
- * and shows the empty value.
+ * A field with its type's empty value that JSON omits, like Go's `omitempty`: templates can still access it, and print the
+ * empty value.
  */
 export class EmptyField {
   readonly value: unknown;
@@ -9,13 +9,13 @@ export class EmptyField {
     this.value = value;
   }
 
-  /** Leaves the field out. */
+  /** Omits the field. */
   toJSON(): undefined {
     return undefined;
   }
 }
 
-/** What a template sees of a field. */
+/** The field's value in templates. */
 export function fieldValue(value: unknown): unknown {
   return value instanceof EmptyField ? value.value : value;
 }

@@ -1,9 +1,9 @@
-/** A template that cannot be read, or cannot be carried out on what it was given. */
+/** Errors of parsing or executing a template. */
 
 export interface Position {
   /** From 1. */
   readonly line: number;
-  /** From 1, in characters as JavaScript counts them. */
+  /** From 1, in UTF-16 code units. */
   readonly column: number;
 }
 
@@ -14,12 +14,12 @@ function positionOf(text: string, at: number): Position {
   return { line: before.split("\n").length, column: at - lastBreak };
 }
 
-/** Characters of the part of a template that its error shows. */
+/** Maximum length of the failed part in an error. */
 const shownMax = 200;
 
-/** The part of a template that could not be carried out, as Go shows it. */
+/** The part of a template that failed, as Go shows it. */
 export interface Failed {
-  /** Where Go says that it is: of `.a.b` it names the place of `.b`. */
+  /** The position that Go reports: for `.a.b`, that of `.b`. */
   readonly at: number;
   /** As written, such as `.Task.Nope` or `index .Labels 7`. */
   readonly text: string;
@@ -27,16 +27,16 @@ export interface Failed {
 
 interface TemplateErrorOptions {
   readonly cause?: unknown;
-  /** Absent where the template could not be read. */
+  /** Absent if the template could not be parsed. */
   readonly failed?: Failed | undefined;
-  /** The reason in Go's words, where ours says more. */
+  /** The reason in Go's words, if ours says more. */
   readonly goReason?: string | undefined;
 }
 
 export class TemplateError extends Error {
   override readonly name = "TemplateError";
   readonly position: Position;
-  /** What is wrong, without the place. */
+  /** What is wrong, without the position. */
   readonly reason: string;
   readonly #text: string;
   readonly #failed: Failed | null;
@@ -52,7 +52,7 @@ export class TemplateError extends Error {
     this.#goReason = goReason ?? reason;
   }
 
-  /** As Go's text/template says it of a template called `name`. */
+  /** The error in the format of Go's text/template, for a template called `name`. */
   inGo(name: string): string {
     if (this.#failed === null) return `template: ${name}:${this.position.line}: ${this.#goReason}`;
     const { at, text } = this.#failed;
@@ -62,10 +62,10 @@ export class TemplateError extends Error {
   }
 }
 
-/** What Go calls the type of a value, for errors: a field of structs, which no template sees. */
+/** Go's name of the value's type, for errors: a hidden field of structs. */
 export const goType = Symbol("the name of a Go type");
 
-/** Null for what has not been given one. */
+/** Null if it has none. */
 export function goTypeOf(value: unknown): string | null {
   if (typeof value === "string") return "string";
   return typeof value === "object" && value !== null && goType in value ? String(value[goType]) : null;

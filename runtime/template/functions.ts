@@ -1,9 +1,9 @@
-/** The functions that every Go template has, and those that Docker adds to its `--format`. */
+/** The built-in functions of Go templates, and those that Docker adds to its `--format`. */
 import { valueMax } from "./budget.ts";
 import { isMap, isTrue, jsonText, kindOf, sprint, textOf } from "./print.ts";
 import { sprintf } from "./printf.ts";
 
-/** Throws Error with what is wrong; the interpreter adds which call it was, and where. */
+/** Throws Error with the reason; the interpreter adds which call failed, and where. */
 export type TemplateFunction = (...values: readonly unknown[]) => unknown;
 export type TemplateFunctions = Readonly<Record<string, TemplateFunction>>;
 
@@ -23,7 +23,7 @@ function whole(value: unknown): number {
   throw new Error(`wrong type: expected int, got ${kindOf(value)}`);
 }
 
-/** Only what is of one kind and has no parts can be compared; nothing at all with anything. */
+/** Only scalars of the same kind can be compared; nil can be compared with anything. */
 function equal(a: unknown, b: unknown): boolean {
   const [left, right] = [a ?? null, b ?? null];
   if (left === null || right === null) return left === right;
@@ -32,7 +32,7 @@ function equal(a: unknown, b: unknown): boolean {
   return left === right;
 }
 
-/** Below zero, zero or above. */
+/** Negative, zero or positive. */
 function ordered(a: unknown, b: unknown): number {
   if (typeof a === "number" && typeof b === "number") return a - b;
   if (typeof a === "string" && typeof b === "string") return a < b ? -1 : a > b ? 1 : 0;
@@ -63,7 +63,7 @@ function slice(values: readonly unknown[]): unknown {
   const [held, ...bounds] = values;
   if (typeof held !== "string" && !Array.isArray(held)) throw new Error(`can't slice item of type ${kindOf(held)}`);
   if (typeof held === "string" && bounds.length > 2) throw new Error("cannot 3-index slice a string");
-  // Texts are counted in bytes, as in Go.
+  // Strings are indexed in bytes, as in Go.
   const bytes = typeof held === "string" ? Buffer.from(held, "utf8") : null;
   const length = bytes?.length ?? held.length;
   const [from = 0, to = length, most = length] = bounds.map((bound) => within(whole(bound), length));
@@ -87,7 +87,7 @@ const htmlEscapes: Readonly<Record<string, string>> = {
   "\0": "\ufffd",
 };
 
-/** `and` and `or` are the interpreter's: they do not look at what they do not need. */
+/** `and` and `or` are built into the interpreter, because they short-circuit. */
 export const goFunctions: TemplateFunctions = {
   not: (...values) => {
     wanted(values, 1);
@@ -142,15 +142,15 @@ function hexEscape(char: string): string {
   return `\\u${char.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
 }
 
-/** Throws Error rather than make a text of more than `valueMax` characters. */
+/** Throws Error if the text would exceed `valueMax` characters. */
 export function joined(texts: readonly string[], separator: string): string {
   let size = separator.length * Math.max(0, texts.length - 1);
   for (const each of texts) size += each.length;
-  if (size > valueMax) throw new Error(`a value of more than ${valueMax} characters`);
+  if (size > valueMax) throw new Error(`a value exceeds ${valueMax} characters`);
   return texts.join(separator);
 }
 
-/** Wider than this no column is. */
+/** Maximum padding. */
 const padMax = 10_000;
 
 export const dockerFunctions: TemplateFunctions = {

@@ -1,6 +1,6 @@
 /**
- * Cuts a Go template into tokens. Outside of `{{` and `}}` everything is text; `{{- ` and ` -}}` take the white space
- * beside them away; `{{/* … *\/}}` is nothing at all.
+ * Splits a Go template into tokens. Everything outside of `{{` and `}}` is text; `{{- ` and ` -}}` trim the adjacent white
+ * space; `{{/* … *\/}}` is a comment.
  */
 import { TemplateError } from "./error.ts";
 
@@ -24,30 +24,30 @@ export type TokenKind =
   | ","
   | ":="
   | "="
-  /** Between operands it matters: `.a.b` is one, `.a .b` are two. */
+  /** Significant between operands: `.a.b` is one operand, `.a .b` are two. */
   | "space"
   | "end";
 
 export interface Token {
   readonly kind: TokenKind;
-  /** Of `text` and `string` what it means; of `field` and `variable` the name without its mark; else as written. */
+  /** For `text` and `string` the value; for `field` and `variable` the name without its prefix; otherwise as written. */
   readonly text: string;
-  /** Where it begins in the template. */
+  /** Its start in the template. */
   readonly at: number;
 }
 
 const blank = /[ \t\r\n]/;
-/** What Go takes for white space at a trim marker. */
+/** White space as Go trims it. */
 const blanksAtStart = /^[ \t\r\n]+/;
 
-/** By hand: a pattern that ends with `$` would try every blank of a text as a start, which is quadratic. */
+/** Without a regular expression: one that ends with `$` would try every space of a text as a start, which is quadratic. */
 function trimmedAtEnd(text: string): string {
   let end = text.length;
   while (end > 0 && blank.test(text[end - 1] as string)) end -= 1;
   return text.slice(0, end);
 }
 
-/** Each pattern is tried where the last token ended. */
+/** Each pattern is tried at the end of the last token. */
 const patterns: readonly (readonly [TokenKind, RegExp])[] = [
   ["space", /[ \t\r\n]+/y],
   ["field", /\.[\p{L}_][\p{L}\p{Nd}_]*/uy],
@@ -79,7 +79,7 @@ class Lexer {
   readonly #template: string;
   readonly #tokens: Token[] = [];
   #at = 0;
-  /** The text after a ` -}}` loses the white space that it begins with. */
+  /** The text after ` -}}` loses its leading white space. */
   #isTrimmed = false;
 
   constructor(template: string) {
@@ -110,7 +110,7 @@ class Lexer {
     this.#at = end;
   }
 
-  /** `- ` after an opening: the blank tells it from a negative number. */
+  /** `- ` after an opening delimiter: the space distinguishes it from a negative number. */
   #isTrimMarker(at: number): boolean {
     return this.#template[at] === "-" && blank.test(this.#template[at + 1] ?? "");
   }
@@ -120,7 +120,7 @@ class Lexer {
     this.#at += this.#isTrimMarker(open + 2) ? 3 : 2;
     const comment = /[ \t\r\n]*\/\*/y;
     comment.lastIndex = this.#at;
-    // Go allows white space before a comment only where it belongs to the trim marker.
+    // Go allows white space before a comment only as part of the trim marker.
     const begin = comment.exec(this.#template);
     if (begin !== null && (begin[0] === "/*" || this.#at === open + 3)) {
       this.#comment(open, comment.lastIndex);
@@ -141,7 +141,7 @@ class Lexer {
     this.#at = close.lastIndex;
   }
 
-  /** Takes `}}` or ` -}}`. */
+  /** Consumes `}}` or ` -}}`. */
   #close(): boolean {
     const close = /([ \t\r\n]+-)?\}\}/y;
     close.lastIndex = this.#at;
@@ -199,10 +199,10 @@ class Lexer {
     }
     if (quote !== "'") this.#add("string", text, at);
     else if (Array.from(text).length === 1) this.#add("number", String(text.codePointAt(0)), at);
-    else throw new TemplateError(this.#template, at, "a character constant holds one character");
+    else throw new TemplateError(this.#template, at, "a character constant must be one character");
   }
 
-  /** What the escape at `at` means, and where it ends. */
+  /** The value of the escape at `at`, and its end. */
   #escape(at: number): readonly [string, number] {
     const escape = /\\(?:([abfnrtv\\'"])|x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-7]{3}))/y;
     escape.lastIndex = at;

@@ -1,25 +1,25 @@
 /**
- * Reads the tokens of a Go template. Known are actions with pipelines, variables, `if`, `with`, `range` with `break` and
- * `continue`, and comments. `define`, `template` and `block` are not: without them no template calls itself, so that each
- * comes to its end, whoever wrote it.
+ * Parses the tokens of a Go template. Supports actions with pipelines, variables, `if`, `with`, `range` with `break` and
+ * `continue`, and comments. `define`, `template` and `block` are not supported: without them no template can call itself, so
+ * each terminates.
  */
 import { variablesMax as variablesInScopeMax } from "./budget.ts";
 import { TemplateError } from "./error.ts";
 import { tokens, type Token, type TokenKind } from "./lexer.ts";
 import type { Command, Operand, Part, Pipeline } from "./tree.ts";
 
-/** Blocks within blocks and parentheses within parentheses; more than this nobody writes, and the stack bears it. */
+/** Maximum nesting of blocks and of parentheses: more than anyone writes, and safe for the stack. */
 const depthMax = 100;
 
 const blockWords = new Set(["if", "with", "range"]);
 
 interface Parts {
   readonly parts: readonly Part[];
-  /** The word that ended them; null at the end of the template. */
+  /** The word that ended the parts; null at the end of the template. */
   readonly ending: { readonly word: "end" | "else"; readonly at: number } | null;
 }
 
-/** Throws TemplateError. `isFunction` tells the names that may be called. */
+/** Throws TemplateError. `isFunction` tells which names are functions. */
 export function parse(template: string, isFunction: (name: string) => boolean): readonly Part[] {
   return new Parser(template, isFunction).run();
 }
@@ -31,7 +31,7 @@ class Parser {
   #next = 0;
   #depth = 0;
   #loops = 0;
-  /** Those that may be named here. */
+  /** Variables in scope. */
   #variables: string[] = [""];
 
   constructor(template: string, isFunction: (name: string) => boolean) {
@@ -51,7 +51,7 @@ class Parser {
   }
 
   #peek(): Token {
-    // The last token is "end", and nothing goes beyond it.
+    // The last token is "end", and nothing reads past it.
     return this.#tokens[this.#next] as Token;
   }
 
@@ -85,7 +85,7 @@ class Parser {
     return result;
   }
 
-  /** Until the end, or an `{{end}}` or `{{else`, which is taken. */
+  /** Parses up to the end, or up to and including an `{{end}}` or `{{else`. */
   #parts(): Parts {
     const parts: Part[] = [];
     for (;;) {
@@ -137,7 +137,7 @@ class Parser {
     return { kind: word, pipeline, body, otherwise };
   }
 
-  /** Parts with variables of their own. */
+  /** Parts with their own variable scope. */
   #inner(): Parts {
     const outer = this.#variables.length;
     const found = this.#parts();
@@ -145,7 +145,7 @@ class Parser {
     return found;
   }
 
-  /** After `{{else`: the parts up to the `{{end}}`, or for `{{else if …}}` a block in itself, which shares that `{{end}}`. */
+  /** After `{{else`: the parts up to `{{end}}`, or for `{{else if …}}` a nested block, which shares that `{{end}}`. */
   #otherwise(word: "if" | "with" | "range", at: number): readonly Part[] {
     const next = this.#peekPastSpace();
     if (next.kind === "word" && next.text === word && word !== "range") {
@@ -160,7 +160,7 @@ class Parser {
     return parts;
   }
 
-  /** Up to what ends it, which is not taken: `}}` or `)`. */
+  /** Parses up to its terminator, `}}` or `)`, without consuming it. */
   #pipeline(context: string, variablesMax: number): Pipeline {
     const { at } = this.#peekPastSpace();
     const { variables, isAssignment } = this.#declaration(context, variablesMax);
@@ -179,14 +179,14 @@ class Parser {
       if (next.kind !== "|") break;
       this.#take();
     }
-    // A variable cannot be used in what it is declared by.
+    // A variable is not in scope in its own declaration.
     if (!isAssignment) this.#variables.push(...variables);
     if (this.#variables.length > variablesInScopeMax)
-      throw this.#error(at, `more than ${variablesInScopeMax} variables`);
+      throw this.#error(at, `too many variables: the limit is ${variablesInScopeMax}`);
     return { variables, isAssignment, commands, at };
   }
 
-  /** `$x :=`, `$x =`, or for range `$k, $v :=`. Nothing is taken where there is none. */
+  /** Parses `$x :=`, `$x =`, or for range `$k, $v :=`. Consumes nothing if there is none. */
   #declaration(
     context: string,
     variablesMax: number,
@@ -268,7 +268,7 @@ class Parser {
     return { kind: "function", name: text, at };
   }
 
-  /** The `.a.b` right after an operand. */
+  /** The `.a.b` directly after an operand. */
   #names(): readonly string[] {
     const names: string[] = [];
     while (this.#peek().kind === "field") names.push(this.#take().text);
@@ -286,7 +286,7 @@ class Parser {
   }
 }
 
-/** What can take the value before it. */
+/** Whether a pipeline can pass the previous value to it. */
 function isCallable(first: Operand | undefined): boolean {
   return first !== undefined && first.kind !== "literal" && first.kind !== "nil" && first.kind !== "dot";
 }

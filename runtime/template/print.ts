@@ -1,12 +1,12 @@
 /**
- * Values as Go prints them. Data is told apart by how it is held: a plain object is a struct, whose fields are known
- * beforehand; a `Map` is a map, which has any keys and is shown in their order; an array is a list. `undefined` and `null`
- * are pointers to nothing; an `EmptyField` is one that JSON leaves out.
+ * Prints values as Go does. The JavaScript type determines the Go kind: a plain object is a struct with fixed fields; a `Map`
+ * is a map with arbitrary keys, printed in key order; an array is a list. `undefined` and `null` are nil pointers; an
+ * `EmptyField` is a field that JSON omits.
  */
 
 import { fieldValue } from "./empty.ts";
 
-/** Numbers inside of maps' keys too sort as texts: what is here came through JSON. */
+/** Numeric keys are sorted as text, too: these values came through JSON. */
 export function sortedEntries(map: ReadonlyMap<unknown, unknown>): readonly (readonly [string, unknown])[] {
   return [...map]
     .map(([key, value]) => [String(key), value] as const)
@@ -21,14 +21,14 @@ export function isMap(value: unknown): value is ReadonlyMap<string, unknown> {
   return value instanceof Map;
 }
 
-/** False for what Go's `if` takes for false: nothing, zero, an empty text, list or map. */
+/** False for what Go's `if` treats as false: nil, zero, an empty string, list or map. */
 export function isTrue(value: unknown): boolean {
   if (Array.isArray(value)) return value.length > 0;
   if (isMap(value)) return value.size > 0;
   return value !== null && value !== undefined && value !== false && value !== 0 && value !== "";
 }
 
-/** What an error calls it. */
+/** The value's kind, for errors. */
 export function kindOf(value: unknown): string {
   if (value === null || value === undefined) return "nil";
   if (Array.isArray(value)) return "list";
@@ -54,14 +54,14 @@ export function textOf(value: unknown): string {
   return typeof value === "string" ? value : String(value as boolean);
 }
 
-/** Whole numbers as they are; others as Go's `%v`, which turns to an exponent at 21 digits. */
+/** Integers in full; other numbers as Go's `%v`, which switches to an exponent at 21 digits. */
 function numberText(value: number): string {
   if (Number.isNaN(value)) return "NaN";
   if (!Number.isFinite(value)) return value > 0 ? "+Inf" : "-Inf";
   return String(value).replace(/e([+-])(\d)$/, "e$10$2");
 }
 
-/** Go's `Sprint`: a blank between two neighbours of which neither is a text. */
+/** Go's `Sprint`: a space between two neighbours if neither is a string. */
 export function sprint(values: readonly unknown[]): string {
   let text = "";
   for (const [at, value] of values.entries()) {
@@ -71,7 +71,7 @@ export function sprint(values: readonly unknown[]): string {
   return text;
 }
 
-/** As Docker writes JSON: a struct's fields in their order, a map's keys sorted, and no character escaped for HTML. */
+/** JSON as Docker writes it: a struct's fields in order, a map's keys sorted, and no HTML escaping. */
 export function jsonText(value: unknown, indent?: number): string {
   return JSON.stringify(
     value ?? null,

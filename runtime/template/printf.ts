@@ -1,8 +1,8 @@
-/** Go's `Sprintf`, for texts, whole and other numbers, truths, lists and maps. */
+/** Go's `Sprintf`, for strings, integers and other numbers, booleans, lists and maps. */
 import { kindOf, textOf } from "./print.ts";
 import { valueMax } from "./budget.ts";
 
-/** Wider than this no column is; it bounds what `%1000000000d` costs. */
+/** Maximum width of a column; bounds the cost of `%1000000000d`. */
 const widthMax = 10_000;
 
 const directive = /%([-+ #0]*)(\*|\d+)?(?:\.(\*|\d+)?)?(.|$)/gsu;
@@ -11,12 +11,12 @@ const hasPrecision = /\.(?:\*|\d+)?.?$/su;
 interface Form {
   readonly flags: string;
   readonly width: number;
-  /** Null: not said. */
+  /** Null: not specified. */
   readonly precision: number | null;
 }
 
 /**
- * A value that does not fit its verb is named in the text, as in Go (`%!d(string=hi)`). Throws Error only for a text that would
+ * A value that does not fit its verb is shown in the text, as in Go (`%!d(string=hi)`). Throws Error only if the text would
  * exceed `valueMax`.
  */
 export function sprintf(format: string, values: readonly unknown[]): string {
@@ -24,7 +24,7 @@ export function sprintf(format: string, values: readonly unknown[]): string {
   let made = format.length;
   const bounded = (part: string): string => {
     made += part.length;
-    if (made > valueMax) throw new Error(`a value of more than ${valueMax} characters`);
+    if (made > valueMax) throw new Error(`a value exceeds ${valueMax} characters`);
     return part;
   };
   const amount = (text: string | undefined): number => {
@@ -58,7 +58,7 @@ function formatted(verb: string, value: unknown, form: Form, bounded: (part: str
   return bounded(padded(text, form, typeof value === "number"));
 }
 
-/** Null: the verb does not fit the value. */
+/** Null if the verb does not fit the value. */
 function plain(verb: string, value: unknown, form: Form): string | null {
   if (verb === "v") return typeof value === "number" ? signed(textOf(value), form) : cut(textOf(value), form);
   if (typeof value === "boolean") return verb === "t" ? String(value) : null;
@@ -125,7 +125,7 @@ function signed(text: string, { flags }: Form): string {
 
 function cut(text: string, { precision }: Form): string {
   if (precision === null || text.length <= precision) return text;
-  // A character takes at most two of JavaScript's.
+  // A character takes at most two UTF-16 code units.
   return Array.from(text.slice(0, 2 * precision))
     .slice(0, precision)
     .join("");

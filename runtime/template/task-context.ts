@@ -1,12 +1,12 @@
 /**
- * What templates of a task may name: SwarmKit's contexts. In the environment that is the service, the node and the task; in
- * the content of secrets and configs also the task's environment and its other files.
+ * The data and functions of a task's templates: SwarmKit's contexts. In the environment, these are the service, the node and
+ * the task; in the content of secrets and configs also the task's environment and its other files.
  */
 import { TemplateBudget } from "./budget.ts";
 import { joined } from "./functions.ts";
 import type { TemplateFunctions } from "./template.ts";
 
-/** What of a task its templates can name. */
+/** The task's properties that its templates can use. */
 export interface TemplatedTask {
   readonly id: string;
   readonly name: string;
@@ -20,25 +20,25 @@ export interface TemplatedTask {
 }
 
 export interface TemplateContext {
-  /** What `.` is: fields by Go's names. */
+  /** The value of `.`: fields by Go's names. */
   readonly data: unknown;
   readonly functions: TemplateFunctions;
-  /** All templates of the task that are expanded in this context share it. */
+  /** Shared by all templates of the task that are expanded in this context. */
   readonly budget: TemplateBudget;
 }
 
 /**
- * What expanding a task's templates may cost the node: about 0.1 s, and as much text as two of the largest configs. Five times
- * the steps that the manager allows when it tries them, so that what it accepted is not refused later.
+ * Limits the cost of expanding a task's templates on the node: about 0.1 s, and as much text as two of the largest configs.
+ * Five times the manager's limit when it validates them, so that accepted templates do not fail later.
  */
 const taskBudget = { steps: 500_000, output: 2 * 1_024_000 };
 
 function text(value: unknown, what: string): string {
-  if (typeof value !== "string") throw new Error(`${what} must be a text`);
+  if (typeof value !== "string") throw new Error(`${what} must be a string`);
   return value;
 }
 
-/** `join` takes the separator first, as SwarmKit's does. */
+/** `join` takes the separator first, as in SwarmKit. */
 export const taskFunctions: TemplateFunctions = {
   join: (separator, ...texts) =>
     joined(
@@ -61,23 +61,26 @@ export function taskContext(task: TemplatedTask): TemplateContext {
   return { data, functions: taskFunctions, budget: new TemplateBudget(taskBudget) };
 }
 
-/** A global service's task has no slot; its node stands for it, as in SwarmKit. The first slot of a job is told by its name. */
+/**
+ * A global service's task has no slot; its node's id is used instead, as in SwarmKit. The first slot of a job is recognized by
+ * its name.
+ */
 function slotOf({ id, name, nodeId, serviceName, slot }: TemplatedTask): string {
   return slot !== 0 || name === `${serviceName}.0.${id}` ? String(slot) : nodeId;
 }
 
-/** What the functions of a payload look up. */
+/** Values for the functions of a payload. */
 export interface PayloadSources {
   /** The task's own variables, expanded. */
   readonly env: Readonly<Record<string, string>>;
-  /** By the name of the file that the task asked for; null when it asked for none such. */
+  /** By the name of the task's file; null if the task has no such file. */
   readonly secret: (target: string) => string | null;
   readonly config: (target: string) => string | null;
 }
 
 /**
- * For the content of a secret or config. SwarmKit leaves the node's hostname and platform empty here, though they are known;
- * here they are told.
+ * For the content of a secret or config. SwarmKit leaves the node's hostname and platform empty here, although it knows them;
+ * Muster fills them in.
  */
 export function payloadContext(task: TemplatedTask, { config, env, secret }: PayloadSources): TemplateContext {
   const { budget, data } = taskContext(task);
@@ -88,7 +91,7 @@ export function payloadContext(task: TemplatedTask, { config, env, secret }: Pay
   };
   const variable = (name: unknown): string => {
     const named = text(name, "the name");
-    // A variable that the task lacks is empty, as in SwarmKit.
+    // A missing variable is empty, as in SwarmKit.
     return Object.hasOwn(env, named) ? (env[named] ?? "") : "";
   };
   return {

@@ -1,7 +1,7 @@
 /**
- * Go's template language, as the `--format` of commands and the templates of tasks use it. Nothing of the process can be
- * reached from a template but the data and the functions that it is given, and each comes to its end: nothing calls itself,
- * and steps, output and the size of each value are bounded (`budget.ts`).
+ * Go's template language, for the `--format` of commands and the templates of tasks. A template can access only the data and
+ * functions that are passed to it, and always terminates: there is no recursion, and steps, output and the size of each value
+ * are bounded (`budget.ts`).
  */
 import { checkedSize, TemplateBudget, valueMax } from "./budget.ts";
 import { fieldValue } from "./empty.ts";
@@ -17,22 +17,22 @@ export { dockerFunctions, type TemplateFunction, type TemplateFunctions } from "
 export { jsonText } from "./print.ts";
 
 export interface Template {
-  /** Throws TemplateError when the data lacks what is asked of it, a function fails or a bound is met. */
+  /** Throws TemplateError if the data lacks something that the template needs, a function fails or a limit is reached. */
   execute(data: unknown): string;
 }
 
-/** For whoever executes their own templates, such as `--format`: about a second, and more output than any listing's row. */
+/** For users who run their own templates, such as `--format`: about a second, and more output than any row of a listing. */
 const ownBudget = { steps: 5_000_000, output: 16 * 1024 * 1024 };
 
 export interface TemplateOptions {
-  /** What a field of a map that lacks it is: `<no value>`, or an error as SwarmKit's templates of tasks have it. */
+  /** The value of a missing map key: `<no value>`, or an error as in SwarmKit's task templates. */
   readonly missingKey?: "no value" | "error";
-  /** Shared with other templates; else each execution has one of its own. */
+  /** Shared with other templates; by default, each execution has its own. */
   readonly budget?: TemplateBudget;
 }
 
 /**
- * Parses at once, so that a mistake shows before anything is done. `added` are functions beside Go's own. Throws
+ * Parses immediately, so that errors show before anything is done. `added` are functions in addition to Go's own. Throws
  * TemplateError.
  */
 export function parseTemplate(text: string, added: TemplateFunctions = {}, options: TemplateOptions = {}): Template {
@@ -47,15 +47,15 @@ export function parseTemplate(text: string, added: TemplateFunctions = {}, optio
   return { execute: (data) => new Run(text, functions, data, options).text(parts) };
 }
 
-/** Reading a character costs about as much as copying eight. */
+/** Parsing a character costs about as much as copying eight. */
 const parsingFactor = 8;
 
-/** Characters of all arguments of one call. */
+/** Total characters in the arguments of one call. */
 const argumentsMax = 2 * valueMax;
 
 type Flow = "on" | "break" | "continue";
 
-/** A key or field that is not there, of something that might have had it: Go prints it as `<no value>`. */
+/** A missing key or field of something that could have had it: Go prints it as `<no value>`. */
 const missing = Symbol("missing");
 
 interface Variable {
@@ -261,10 +261,10 @@ class Run {
     try {
       let read = 0;
       for (const value of values) read += checkedSize(value);
-      if (read > argumentsMax) throw new Error(`more than ${argumentsMax} characters of arguments`);
+      if (read > argumentsMax) throw new Error(`the arguments exceed ${argumentsMax} characters`);
       this.#budget.spend(0, read);
       const result = call?.(...values);
-      // Fields of data that are computed hand out what the caller's own data holds: only what is made here can grow.
+      // Computed fields of the data only return what the caller's data contains: only values created here can grow.
       if (typeof result !== "function") this.#budget.spend(0, checkedSize(result));
       return result;
     } catch (error) {
@@ -325,19 +325,19 @@ class Run {
     const type = goTypeOf(value) ?? kindOf(value);
     const goReason = `can't evaluate field ${name} in type ${type}`;
     if (!isStruct(value)) throw fail(goReason);
-    // Only what the object itself holds: nothing of JavaScript's.
+    // Own properties only: nothing inherited from JavaScript.
     if (!Object.hasOwn(value, name)) throw fail(`can't evaluate field ${name}: there is no such field`, goReason);
     return fieldValue(value[name]);
   }
 }
 
-/** A call is named whole; what stands alone, by itself. */
+/** A call is named as a whole; a lone operand by itself. */
 function failedCommand({ at, operands, text }: Command): Failed {
   const [first] = operands;
   return operands.length === 1 && first !== undefined ? failedOperand(first, text, at) : { at, text };
 }
 
-/** `from`: where `template` begins. */
+/** `from`: start of `template`. */
 function failedOperand(operand: Operand, template: string, from = 0): Failed {
   const { at } = operand;
   switch (operand.kind) {

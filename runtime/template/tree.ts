@@ -1,4 +1,4 @@
-/** What a template is made of once it is read. `at` is where a part begins in the template's text. */
+/** The syntax tree of a template. `at` is the position of a node in the template's text. */
 
 export type Operand =
   | { readonly kind: "dot"; readonly at: number }
@@ -12,16 +12,16 @@ export type Operand =
   /** `(…).a` */
   | { readonly kind: "group"; readonly pipeline: Pipeline; readonly names: readonly string[]; readonly at: number };
 
-/** The first operand, given the others; and as its last the value of the command before it. */
+/** The first operand is called with the others, and with the previous command's value as the last argument. */
 export interface Command {
   readonly operands: readonly Operand[];
   readonly at: number;
-  /** As written, with one blank between operands. */
+  /** As written, with one space between operands. */
   readonly text: string;
 }
 
 export interface Pipeline {
-  /** One, or for `range` two: the key and the value. */
+  /** One, or two for `range`: the key and the value. */
   readonly variables: readonly string[];
   readonly isAssignment: boolean;
   readonly commands: readonly Command[];

@@ -228,7 +228,7 @@ test("without a file system in memory the files are on the disk, with a warning,
   const env = await prepared(agent, "t1", { secrets: { s: content("x") } });
   t.is(shell(env, 'cat "$MUSTER_SECRETS/s"'), "x");
   await agent.end("t1");
-  t.deepEqual(warnings, ["no file system in memory: secrets of tasks are written to the disk of this node"]);
+  t.deepEqual(warnings, ["no in-memory file system: secrets of tasks are written to this node's disk"]);
   t.false(existsSync(join(directory, ".files")));
 });
 
@@ -298,12 +298,12 @@ const refusals: readonly (readonly [string, Given, RegExp])[] = [
   [
     "a template in an unknown language",
     { configs: { c: content("x", "jinja") } },
-    /^the config c is a template of 'jinja', and this node knows golang alone$/,
+    /^the config c uses the template driver 'jinja', but this node supports only golang$/,
   ],
   [
     "a template that is not UTF-8",
     { configs: { c: content(Uint8Array.from([0xff, 0xfe]), "golang") } },
-    /^the content of the config c is not UTF-8 text, as a template's must be$/,
+    /^the content of the config c is not UTF-8 text, which templates require$/,
   ],
   [
     "a template that includes non-UTF-8 content",
@@ -318,22 +318,22 @@ const refusals: readonly (readonly [string, Given, RegExp])[] = [
       secrets: { s: content("x".repeat(500_000)) },
       configs: { c: content('{{secret "s"}}{{secret "s"}}{{secret "s"}}', "golang") },
     },
-    /^the config c has grown to more than 1024000 bytes by its template$/,
+    /^the expanded template of the config c exceeds 1024000 bytes$/,
   ],
   [
     "a file above its directory",
     { secrets: { s: content("x") }, spec: { secrets: [secret("s", { name: "a/../../b" })] } },
-    /^the secret s cannot be a file named 'a\/..\/..\/b'$/,
+    /^invalid file name 'a\/..\/..\/b' of the secret s$/,
   ],
   [
     "a file without a name",
     { secrets: { s: content("x") }, spec: { secrets: [secret("s", { name: "/" })] } },
-    /cannot be a file named '\/'$/,
+    /invalid file name '\/'/,
   ],
   [
     "an owner that is not a number",
     { secrets: { s: content("x") }, spec: { secrets: [secret("s", { uid: "root" })] } },
-    /^the owner 'root:0' of the secret s is not two numbers$/,
+    /^invalid owner 'root:0' of the secret s: expected two numbers$/,
   ],
 ];
 for (const [what, given, reason] of refusals) {

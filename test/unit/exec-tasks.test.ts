@@ -160,7 +160,7 @@ test("an invalid process is reported under its driver's name, and nothing of it 
     [{ command: "true", user: "nobody-of-that-name" }, /there is no user/],
     [{ command: "true", stopSignal: "SIGNONE" }, /^exec: 'SIGNONE' is not a signal/],
     [{ command: "true", env: ["A={{.Task.Colour}}"] }, /^exec: the template of A cannot be expanded: .*Colour/],
-    [{ command: "true", env: ["A"] }, /is not NAME=value/],
+    [{ command: "true", env: ["A"] }, /expected NAME=value/],
   ];
   for (const [at, [spec, reason]] of refusals.entries()) {
     const error = await t.throwsAsync(run(driver, driverTask(`t${at}`, spec)));

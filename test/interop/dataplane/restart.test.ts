@@ -166,7 +166,7 @@ test("without a working nft, endpoints are in error, earlier rules stay in force
   const main = start(t, { MUSTER_NFT: fake });
   main.send(body.config(), body.profile("open", [allow]), endpoint("a"), endpoint("b"), body.inSync);
   await main.told("error", () => main.statusOf("a") === "error");
-  t.regex(main.complaints, /not the executable of nftables/);
+  t.regex(main.complaints, /is not nftables' nft/);
   t.false(await lab.h.reaches(tcp, 100), "the last state remains in force");
   write('exec /usr/sbin/nft "$@"');
   await main.told("up", () => main.statusOf("a") === "up");
