@@ -1,5 +1,5 @@
-// Effects of bad input at the JSON API, line by line as docs/json-api.md lists it, on a real port with every facade of a
-// manager: the reference's answer, the server alive after it, and nothing left of it.
+// Bad input at the JSON API: every row of "What bad input gets" in docs/json-api.md, on a real port with all facades of a
+// manager. Each test checks the documented answer, that the server still serves, and that nothing is left of the connection.
 import { readFileSync } from "node:fs";
 import test, { type ExecutionContext } from "ava";
 import fc from "fast-check";
@@ -19,7 +19,7 @@ type World = Awaited<ReturnType<typeof jsonWorld>>;
 interface Scene extends World {
   /** Logs in as ada, an admin. */
   arrive(): Promise<TestClient>;
-  /** The agent of machine `n1`. */
+  /** Logs in as the agent of machine `n1`. */
   agent(): Promise<TestClient>;
 }
 
@@ -42,7 +42,7 @@ const pong = (id: number): Reply => ({ "request-id": id, response: {} });
 const denied = (id: number): Reply => refusal(id, "permission denied", "unauthorized access");
 const wrongPassword = refusal(1, "invalid entity name or password", "unauthorized access");
 
-/** Requests that last until the connection ends. */
+/** Requests that last until the connection ends, and requests with large replies. */
 const slow: Facade = {
   type: "Slow",
   versions: [1],
@@ -58,7 +58,7 @@ const slow: Facade = {
   },
 };
 
-/** That message closes its connection with that code. */
+/** Expects this message to close its connection with this code. */
 async function ends(t: ExecutionContext, { arrive }: Scene, message: string | Buffer, code: number): Promise<void> {
   const client = await arrive();
   client.socket.send(message);
@@ -74,7 +74,7 @@ const lines: Readonly<Record<string, (t: ExecutionContext, scene: Scene) => Prom
     await ends(t, scene, Buffer.from("{}"), 1002);
   },
 
-  async "JSON that is no object"(t, scene) {
+  async "JSON that is not an object"(t, scene) {
     for (const text of ["[]", '[{"request-id":1}]', '"x"', "7", "true", "null"]) await ends(t, scene, text, 1002);
   },
 
@@ -169,7 +169,7 @@ const lines: Readonly<Record<string, (t: ExecutionContext, scene: Scene) => Prom
     const clients = await Promise.all(Array.from({ length: 20 }, () => connect()));
     for (const reply of await Promise.all(clients.map((each) => each.login())))
       t.deepEqual(reply, refusal(1, "try again", "try again"));
-    t.is(derived.passwords, before, "a rejected client costs no work");
+    t.is(derived.passwords, before, "a rejected login derives no key");
     for (const { socket } of clients) socket.close();
     clock.advance(60_000);
   },
@@ -297,7 +297,7 @@ async function nothingIsLeft({ env, listener, waiting }: World): Promise<void> {
 }
 
 for (const [line, tries] of Object.entries(lines)) {
-  test(`what bad input gets: ${line}`, async (t) => {
+  test(`bad input: ${line}`, async (t) => {
     const made = await scene(t);
     await tries(t, made);
     const good = await made.arrive();
@@ -307,7 +307,7 @@ for (const [line, tries] of Object.entries(lines)) {
   });
 }
 
-test("docs/json-api.md states the effect of each line", (t) => {
+test("docs/json-api.md lists exactly the inputs that are tested", (t) => {
   const page = readFileSync(new URL("../../docs/json-api.md", import.meta.url), "utf8");
   const [, section = ""] = page.split("\n## What bad input gets\n");
   const told = [...(section.split("\n## ")[0] ?? "").matchAll(/^\| ([^|]+?) \|/gm)].map(([, line]) => line);

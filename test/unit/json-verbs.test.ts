@@ -17,14 +17,14 @@ function namesOf(noun: string, commands: Commands): readonly string[] {
 }
 
 const page = readFileSync(new URL("../../docs/json-api.md", import.meta.url), "utf8");
-const [, table = ""] = /\n\| `muster …` \| here \|\n\|---\|---\|\n((?:\|.*\n)+)/.exec(page) ?? [];
+const [, table = ""] = /\n\| `muster …` \| JSON API \|\n\|---\|---\|\n((?:\|.*\n)+)/.exec(page) ?? [];
 const rows = table
   .trim()
   .split("\n")
   .map((row) => row.split("|").slice(1, 3) as [string, string])
   .map(([left, here]) => ({ verbs: [...left.matchAll(/`([^`]+)`/g)].map(([, name = ""]) => name), here: here.trim() }));
 
-test("each command about what the cluster has is in the page's table once, and none that is not there", async (t) => {
+test("the page's table lists each command that needs the cluster exactly once, and no other", async (t) => {
   const all: string[] = [];
   for (const noun of nouns) {
     const verb = await verbs[noun]?.load();
@@ -34,11 +34,11 @@ test("each command about what the cluster has is in the page's table once, and n
   t.deepEqual(rows.flatMap((row) => row.verbs).toSorted(), all.toSorted());
 });
 
-test("each request that the table names can be asked for, and what is not here has a reason", async (t) => {
+test("each request in the page's table exists, and each command without one has a reason", async (t) => {
   const { facades } = await jsonWorld(t);
   const methods = new Set(facades.flatMap((facade) => Object.keys(facade.methods)));
   for (const { verbs: names, here } of rows) {
-    if (here.startsWith("not here: ")) continue;
+    if (here.startsWith("none: ")) continue;
     const said = here.replaceAll(/\([^)]*\)/g, "");
     const requests = [...said.matchAll(/\b(?:[A-Z]\w+\.)?([A-Z][a-z]+[A-Z]?\w*)\b/g)].map(([, name = ""]) => name);
     const unknown = requests.filter((name) => !methods.has(name) && !Object.hasOwn(ControlService.methods, name));
