@@ -1,4 +1,4 @@
-/** Admin, the one type that is reached before login: who logs in, and what a login is told (reference §2). */
+/** Admin, the only type that is available before login: reads logins and writes their results (reference §2). */
 import type { Identity, Shape } from "./facade.ts";
 import { Params } from "./params.ts";
 import { RequestError } from "./request-error.ts";
@@ -12,9 +12,9 @@ export interface Credentials {
   readonly tag: string;
   readonly password: string;
   readonly clientMajor: number;
-  /** Identifiers of the macaroons that it shows. */
+  /** Identifiers of the macaroons in the request. */
   readonly tickets: readonly string[];
-  /** It can prove who it is elsewhere, and come back with a macaroon. */
+  /** The client can log in over HTTP and return with a macaroon. */
   readonly canDischarge: boolean;
 }
 
@@ -23,18 +23,18 @@ export type AdminRequest =
   | { readonly kind: "version"; readonly version: number }
   | { readonly kind: "redirectInfo" };
 
-/** Facade versions by which somebody logs in. */
+/** Facade versions with a Login request. */
 const versions: { readonly [Each in Shape]: readonly number[] } = { V0: [0, 1, 2], V1: [3] };
 const redirectInfoVersions: readonly number[] = [...versions.V0, ...versions.V1];
 
 const isMajor = /^(\d{1,3})\./;
 
-/** The major version that a client says it has, in the login or at the handshake. */
+/** The major version that the client reports in the login or in the handshake. */
 function majorOf(clientVersion: string): number {
   return Number(isMajor.exec(clientVersion)?.[1] ?? silentMajor);
 }
 
-/** Throws RequestError. `clientVersion`: what the handshake said. */
+/** Throws RequestError. `clientVersion`: from the handshake. */
 export function readAdmin(request: Request, clientVersion: string): AdminRequest {
   const { shape, id } = request;
   const version = request.version ?? 0;
@@ -61,7 +61,7 @@ export function readAdmin(request: Request, clientVersion: string): AdminRequest
     }
     case "Version": {
       const wanted = params.integer("version");
-      if (wanted === null || wanted < 0) throw new RequestError("a version is a whole number from 0 on", "bad request");
+      if (wanted === null || wanted < 0) throw new RequestError("the version is not a whole number", "bad request");
       return { kind: "version", version: Math.min(wanted, protocolVersionMax) };
     }
     case "RedirectInfo":
@@ -75,7 +75,7 @@ export function readAdmin(request: Request, clientVersion: string): AdminRequest
   }
 }
 
-/** A place where clients find a manager. */
+/** An address of a manager, for clients. */
 export interface Server {
   readonly host: string;
   readonly port: number;
@@ -95,7 +95,7 @@ function serverList(servers: readonly Server[]): readonly Record<string, string 
 export interface LoggedIn {
   readonly tag: string;
   readonly identity: Identity;
-  /** When that user logged in before, in milliseconds since the epoch; null: never, or no user. */
+  /** Previous login of the user, in milliseconds since the epoch; null for agents and for users without one. */
   readonly lastLoginMs: number | null;
   readonly clusterId: string;
   readonly scope: "controller" | "model";
@@ -123,7 +123,7 @@ function userInfo(login: LoggedIn): Record<string, Json> {
   };
 }
 
-/** What a login of that version returns, in kebab-case where the encoder is to write it in the request's shape. */
+/** The result of a Login of that version. Keys that the encoder converts to the request's shape are in kebab-case. */
 export function loginResult(version: number, login: LoggedIn): Json {
   const { clusterId, facades, scope } = login;
   const servers = serverList(login.servers);
@@ -139,7 +139,7 @@ export function loginResult(version: number, login: LoggedIn): Json {
       };
     case 1:
     case 2:
-      // Kebab-case in an envelope of the old shape, but for the list of facades: so 1.2x servers answer.
+      // As 1.2x servers answer: kebab-case in an envelope of the old shape, except for the list of facades.
       return verbatim({
         servers,
         "environ-tag": environment,
@@ -161,8 +161,8 @@ export function loginResult(version: number, login: LoggedIn): Json {
 }
 
 /**
- * A login is answered by this where somebody else serves. Most clients go by the code and by what is in the error; stock
- * JavaScript clients go by the text, which has to be this one.
+ * The error reply to a login when another server serves the API. Most clients check the code and `error-info`; stock
+ * JavaScript clients match this exact text.
  */
 export function redirection(servers: readonly Server[], rootPem: string, clusterId: string): RequestError {
   return new RequestError("redirection required", "redirection required", {

@@ -1,10 +1,10 @@
 /**
- * One client: reads its messages, has its chart decide what becomes of them, runs what it asks for and writes the replies,
- * each when it is ready.
+ * One client connection: reads messages, lets its chart decide on them, runs requests and writes each reply as soon as it is
+ * ready.
  *
- * C1: every request that names an id is answered exactly once, unless the connection ends first.
- * C2: no more than `outstandingMax` requests are under way, and no more than `unsentBytesMax` wait to be taken when another
- *     one is begun: until then nothing is read, so that a client that is too fast waits instead of costing memory.
+ * C1: every request with an id is answered exactly once, unless the connection ends first.
+ * C2: a request starts only while fewer than `outstandingMax` are outstanding and at most `unsentBytesMax` are unsent;
+ *     otherwise reading pauses, so that a fast client waits instead of using memory.
  * C3: a login by certificate ends with the certificate, and none is possible after that.
  */
 import type { ConnectionChart, Identity, JsonApi, LoginName } from "../../runtime/json-api.ts";
@@ -27,22 +27,22 @@ import { outstandingMax, unsentBytesFatal, unsentBytesMax } from "./wire/limits.
 /** The WebSocket below a connection. */
 export interface Wire {
   send(text: string): void;
-  /** Sends one message: that text, the result, and the brace that closes both. */
+  /** Sends one message: the text, the result, and the closing brace. */
   sendShared(beginning: string, result: Shared): void;
   ping(): void;
-  /** Stops and goes on with reading; either may be called twice. */
+  /** Pauses and resumes reading; either may be called twice. */
   pause(): void;
   resume(): void;
-  /** The client has logged in: what it may send is more from now on. */
+  /** The client has logged in: larger limits apply from now on. */
   loggedIn(): void;
-  /** Bytes that were sent and not yet taken. */
+  /** Bytes sent but not yet read by the client. */
   unsentBytes(): number;
   close(code: number, reason: string): void;
-  /** Ends it at once. */
+  /** Closes the socket without a close frame. */
   cut(): void;
 }
 
-/** What all connections of a listener share. */
+/** Shared by all connections of a listener. */
 export interface ConnectionParts {
   readonly api: JsonApi;
   readonly registry: Registry;
@@ -51,28 +51,28 @@ export interface ConnectionParts {
   readonly log: Logger;
   readonly metrics: { readonly requests: Counter; readonly seconds: Histogram; readonly logins: Counter };
   clusterId(): string;
-  /** Addresses where clients find managers; what a login is told. */
+  /** Addresses of managers, returned in logins. */
   servers(): readonly Server[];
-  /** Where logins are sent on to; null: they are taken here. */
+  /** Redirects logins to these servers; null: logins are accepted here. */
   readonly redirect: { readonly servers: readonly Server[]; rootPem(): string } | null;
-  /** What a tag of an agent or user names; null: nothing. */
+  /** The user or agent that a tag names; null if none. */
   loginName(tag: string): LoginName | null;
 }
 
-/** Of the handshake. */
+/** Data from the handshake. */
 export interface Arrival {
   readonly id: string;
   readonly address: string;
   readonly scope: "controller" | "model";
-  /** Why nothing can be asked here, such as a model that is not there; null: all is well. */
+  /** Error for every request, such as an unknown model; null if there is none. */
   readonly refusal: RequestError | null;
-  /** Of a node's certificate that the client showed and the cluster's root vouches for; null without one. */
+  /** Identity of the client's node certificate, verified against the cluster's root; null without one. */
   readonly certificate: Peer["identity"];
-  /** Calls `certificateEnded` when it has expired by the clock as that is now. */
+  /** Calls `certificateEnded` if the certificate has expired by now. */
   lookAtCertificate(): void;
-  /** What the client said of its version; may be empty. */
+  /** The client's version from the handshake; may be empty. */
   readonly clientVersion: string;
-  /** Where it believes to be: the `Host` header; may be empty. */
+  /** The `Host` header; may be empty. */
   readonly host: string;
 }
 
@@ -81,7 +81,7 @@ interface Pending {
   readonly admin: Extract<AdminRequest, { kind: "login" }> | null;
 }
 
-/** How often what a client leaves lying is looked at, in milliseconds. */
+/** Interval between checks of unsent output, in milliseconds. */
 const outputLookMs = 1_000;
 const closeReasonBytesMax = 120;
 
@@ -91,7 +91,7 @@ export class Connection {
   readonly #chart: ConnectionChart;
   readonly #resources = new Resources();
   readonly #ending = new AbortController();
-  /** Logins and refused requests that the chart is asked about. */
+  /** Logins and refused requests that await the chart's decision. */
   readonly #pending = new Map<number, Pending>();
   #wire: Wire | null = null;
   #keys = 0;
@@ -121,12 +121,12 @@ export class Connection {
     });
   }
 
-  /** Requests that are under way; for tests and metrics. */
+  /** Number of outstanding requests; for tests and metrics. */
   get outstanding(): number {
     return this.#outstanding;
   }
 
-  /** The WebSocket is there. */
+  /** The WebSocket is open. */
   opened(wire: Wire): void {
     this.#wire = wire;
     this.#chart.opened();
@@ -141,13 +141,13 @@ export class Connection {
     this.#chart.heard();
   }
 
-  /** The certificate that the client showed has expired, or its root is not trusted any more. C3 */
+  /** The client's certificate has expired, or its root is no longer trusted. C3 */
   certificateEnded(): void {
     this.#isCertificateOver = true;
     if (this.#isByCertificate) this.#chart.identityGone();
   }
 
-  /** The manager ends. */
+  /** The manager is shutting down. */
   stop(): void {
     this.#chart.serverStopping();
   }
@@ -156,7 +156,7 @@ export class Connection {
     this.#chart.messageBroken(reason);
   }
 
-  /** A message, in the order in which they came. */
+  /** Handles one message; called in the order of arrival. */
   take(text: string): void {
     if (this.#ending.signal.aborted) return;
     this.#arrival.lookAtCertificate();
@@ -176,7 +176,7 @@ export class Connection {
 
   #takeRequest(request: Request): void {
     if (request.type === "Admin") return this.#takeAdmin(request);
-    // Before anything else of it is looked at: nobody learns here what types there are.
+    // First, so that an unknown client cannot find out which types exist.
     if (this.#login === null) return this.#chart.requestAsked(this.#keep({ request, admin: null }));
     void this.#run(request, this.#login.session);
   }
@@ -192,7 +192,7 @@ export class Connection {
       case "login":
         return this.#chart.loginAsked(this.#keep({ request, admin }));
       case "version":
-        // Here, in the order of reading, so that it counts for what was sent behind it (reference §2.4).
+        // In the order of reading, so that it applies to the requests sent after it (reference §2.4).
         this.#protocolVersion = admin.version;
         return this.#answer(request, { version: admin.version });
       case "redirectInfo": {
@@ -235,7 +235,7 @@ export class Connection {
       this.#refuse(this.#take(key), error);
       this.#chart.loginRefused(key);
     };
-    // The chart has not reached its state yet; and what it is told must come after that.
+    // Wait until the chart has entered its state: it must receive the outcome after that.
     await Promise.resolve();
     if (this.#arrival.refusal !== null) return refuse(this.#arrival.refusal, "elsewhere");
     if (redirect !== null) {
@@ -264,7 +264,7 @@ export class Connection {
           ? await api.checkLogin({ name, password, address, certifiedNode })
           : { kind: "accepted", identity: holder, lastLoginMs: null };
     } catch (error) {
-      this.#parts.log.error({ err: error }, "a login of the JSON API could not be checked");
+      this.#parts.log.error({ err: error }, "cannot check a login of the JSON API");
       return refuse(new RequestError("internal error", ""), "failed");
     }
     if (this.#ending.signal.aborted) return;
@@ -288,7 +288,7 @@ export class Connection {
         this.#isByCertificate = outcome.identity.kind === "machine" && outcome.identity.nodeId === certifiedNode;
         if (this.#isByCertificate && this.#isCertificateOver) return this.#chart.identityGone();
         metrics.logins.add(1, { outcome: "accepted" });
-        // Who was removed while the password was looked at is seen only now.
+        // The user may have been removed during the check of the password.
         if (api.identityNow(outcome.identity) === null) return this.#chart.identityGone();
         this.#chart.loginAccepted(key, tag);
       }
@@ -352,8 +352,8 @@ export class Connection {
   #fail({ shape, requestId, type, request }: Request, error: unknown): void {
     const refused = requestErrorOf(error);
     if (refused !== null) return this.#send(encodeError(shape, requestId, refused));
-    // Without its params, which may hold secrets (reference §10).
-    this.#parts.log.error({ err: error, type, request }, "a request of the JSON API failed inside");
+    // Without its params, which may contain secrets (reference §10).
+    this.#parts.log.error({ err: error, type, request }, "a request of the JSON API failed with an internal error");
     this.#send(encodeError(shape, requestId, new RequestError("internal error", "")));
   }
 
@@ -366,7 +366,7 @@ export class Connection {
     return this.#ending.signal.aborted ? null : this.#wire;
   }
 
-  /** C2: reads or waits, by what is under way and what lies unsent. */
+  /** C2: pauses or resumes reading, by the outstanding requests and the unsent bytes. */
   #look(): void {
     const wire = this.#openWire();
     if (wire === null) return;
@@ -381,7 +381,7 @@ export class Connection {
     if (unsent > 0 && this.#outputTimer === null) this.#watchOutput(unsent);
   }
 
-  /** Tells the chart whether the peer takes what is written. */
+  /** Reports to the chart whether the peer reads what is written. */
   #watchOutput(unsent: number): void {
     this.#unsentBefore = unsent;
     this.#outputTimer = this.#parts.clock.setTimeout(() => {

@@ -1,45 +1,45 @@
 /**
- * `/model/UUID/log`, where Juju's `debug-log` reads: one message for each line that tasks have written, without requests. It is a
- * client of the API like others: it logs in with what the handshake said, and asks the Muster facade for the lines.
+ * `/model/UUID/log`, the endpoint of Juju's `debug-log`: one message per line of task output, without requests. It is an
+ * ordinary client of the API: it logs in with the handshake's credentials and requests the lines from the Muster facade.
  *
- * connecting -> logging in -> reading (asks for more when all before is sent) -> closed
+ * connecting -> logging in -> reading (requests more when everything is sent) -> closed
  *
- * D1: the first message says whether it begins: `{}`, or the error after which it ends (reference §5.1).
- * D2: no more is asked for while the client has not taken what there is.
+ * D1: the first message reports the start: `{}`, or the error, after which the connection ends (reference §5.1).
+ * D2: no more lines are requested while the client has unread output.
  */
 import type { Wire } from "./connection.ts";
 import { unitTag } from "./entities/names.ts";
 import { RequestError } from "./request-error.ts";
 import { identifiersInCookies } from "./tickets.ts";
 
-/** Juju's order. What tasks write on their standard output is INFO, on their standard error WARNING. */
+/** In Juju's order. Standard output of tasks is INFO, standard error WARNING. */
 const levels = ["TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"] as const;
 type Level = (typeof levels)[number];
 const levelOf = { stdout: "INFO", stderr: "WARNING" } as const satisfies Record<string, Level>;
 
-/** Of each unit, from its end: what `debug-log` shows unless it is told, and all that there may be. */
+/** Last lines of each unit: the default of `debug-log`, and the maximum. */
 const backlogDefault = 10;
 const replayMax = 10_000;
 const patternsMax = 100;
 
-/** What the query asks for. */
+/** The parsed query. */
 export interface LogFilter {
   readonly isMeant: (tag: string, stream: string) => boolean;
   /** Lines of each unit before now. */
   readonly backlog: number;
-  /** RFC 3339, or empty. */
+  /** RFC 3339; may be empty. */
   readonly since: string;
   readonly follows: boolean;
-  /** After so many it ends; null: never. */
+  /** Ends after this many lines; null: never. */
   readonly linesMax: number | null;
 }
 
 export interface LogArrival {
-  /** Of the handshake; may be empty. */
+  /** From the handshake; may be empty. */
   readonly authorization: string;
-  /** May hold macaroons, for want of a password. */
+  /** May contain macaroons, in place of a password. */
   readonly cookie: string;
-  /** Behind the path, without the question mark. */
+  /** The URL's query, without the question mark. */
   readonly query: string;
 }
 
@@ -60,10 +60,10 @@ interface Reply {
 const loginId = 1;
 const logsId = 2;
 
-/** Tags with `*` for anything. Throws RequestError. */
+/** Matches tags against patterns, in which `*` matches any text. Throws RequestError. */
 function matching(patterns: readonly string[]): (text: string) => boolean {
   if (patterns.length > patternsMax) throw new RequestError(`more than ${patternsMax} filters`, "quota limit exceeded");
-  // Word for word, and what lies between is found from left to right: no pattern takes longer than the text.
+  // Literal parts are searched from left to right, so the time is linear in the text for every pattern.
   const parts = patterns.map((pattern) => pattern.split("*"));
   return (text) => parts.some((words) => matches(text, words));
 }
@@ -94,7 +94,7 @@ export function readFilter(text: string): LogFilter {
   const query = new URLSearchParams(text);
   const level = query.get("level") ?? "TRACE";
   const least = (levels as readonly string[]).indexOf(level);
-  if (least < 0) throw new RequestError(`level is one of ${levels.join(", ")}`, "bad request");
+  if (least < 0) throw new RequestError(`unknown level: expected one of ${levels.join(", ")}`, "bad request");
   const list = (name: string): ((text: string) => boolean) | null => {
     const patterns = query.getAll(name);
     return patterns.length === 0 ? null : matching(patterns);
@@ -106,7 +106,7 @@ export function readFilter(text: string): LogFilter {
       levels.indexOf(levelOf[stream as keyof typeof levelOf] ?? "INFO") >= least &&
       (entities?.(tag) ?? true) &&
       (modules?.(stream) ?? true) &&
-      // A line has no labels.
+      // Lines have no labels.
       labels === null &&
       !(notEntities?.(tag) ?? false) &&
       !(notModules?.(stream) ?? false),
@@ -126,7 +126,7 @@ function credentialsOf(authorization: string): readonly [string, string] {
   return colon < 0 ? ["", ""] : [text.slice(0, colon), text.slice(colon + 1)];
 }
 
-/** Stands between a WebSocket and its connection: what the connection answers becomes lines. */
+/** Stands between a WebSocket and its connection, and turns the connection's replies into lines. */
 export class DebugLog implements Wire {
   readonly #wire: Wire;
   readonly #take: (text: string) => void;
@@ -136,17 +136,17 @@ export class DebugLog implements Wire {
   #asked = logsId;
   #told = 0;
   #isPaused = false;
-  /** A page has been told, and the next one is not asked for yet. */
+  /** A page is sent, and the next one is not requested yet. */
   #isDue = false;
 
-  /** `take`: the connection's. */
+  /** `take`: the connection's method. */
   constructor(wire: Wire, arrival: LogArrival, take: (text: string) => void) {
     this.#wire = wire;
     this.#arrival = arrival;
     this.#take = take;
   }
 
-  /** Once the connection knows that it is open. */
+  /** Call after the connection is open. */
   begin(): void {
     try {
       this.#filter = readFilter(this.#arrival.query);
@@ -213,7 +213,7 @@ export class DebugLog implements Wire {
   }
 
   sendShared(): void {
-    throw new Error("D1: nothing that is asked for here has a shared answer");
+    throw new Error("D1: requests of the log endpoint never get a shared reply");
   }
 
   ping(): void {

@@ -1,12 +1,12 @@
 /**
- * Finds what a request asks for and decides whether whoever asks may have it, in the reference's order (facade.ts). The
- * tables of the facades say who may do what; nothing else does.
+ * Finds the method for a request and authorizes it, in the reference's order (facade.ts). Only the facades' tables define
+ * permissions.
  */
 import { isAtLeast, type Call, type Facade, type Method, type Session, type Shape } from "./facade.ts";
 import { idNotFound, permissionDenied, RequestError } from "./request-error.ts";
 import type { Json } from "./results.ts";
 
-/** Versions of the protocol that `Admin.Version` knows: 0 is the seed's style, 1 that of numbered facades. */
+/** Highest protocol version of `Admin.Version`: 0 is the seed's style, 1 that of numbered facades. */
 export const protocolVersionMax = 1;
 
 interface Wanted {
@@ -41,7 +41,7 @@ export class Registry {
     return { facade, version };
   }
 
-  /** What a login is told: names and all of their versions. */
+  /** The facades in a login's result, with all of their versions. */
   list(
     shape: Shape,
     { scope, identity }: Pick<Session, "scope" | "identity">,
@@ -56,15 +56,16 @@ export class Registry {
     return listed.toSorted((left, right) => (left.name < right.name ? -1 : 1));
   }
 
-  /** Every facade, for whoever checks the tables. */
+  /** Every facade, for checks of the tables. */
   *all(): Iterable<Facade> {
     for (const facades of this.#byType.values()) yield* facades;
   }
 }
 
 /**
- * What is not there. Clients of 1.x step down at `not implemented`. Go clients since 2.0 answer that code with "juju client not
- * compatible with server" and advise to install another: what is merely not offered has another code.
+ * Error for an unknown type, version or method. Clients of 1.x retry with a lower version after `not implemented`. Go clients
+ * since 2.0 report that code as "juju client not compatible with server" and advise installing another client, so the newer
+ * shape uses `not supported`.
  */
 function missing(shape: Shape, older: string, newer: string): RequestError {
   return shape === "V0" ? new RequestError(older, "not implemented") : new RequestError(newer, "not supported");
@@ -83,7 +84,7 @@ function isFor({ who }: Facade, kind: Session["identity"]["kind"]): boolean {
   return who === "everybody" || (who === "users") === (kind === "user");
 }
 
-/** Steps 2 to 5; throws RequestError. */
+/** Steps 2 to 5 of the order in facade.ts; throws RequestError. */
 export function authorize(facade: Facade, call: Call): Method {
   const { identity, scope } = call.session;
   if (facade.scope !== undefined && facade.scope !== scope) {

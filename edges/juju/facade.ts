@@ -1,10 +1,10 @@
 /**
- * What can be asked of the JSON API: facades, tables of methods that a request reaches by type, version and name. What
- * they do is written in `facades/`; who may ask for what is told by the tables, and checked in one place
- * (`dispatch.ts`), in this order:
+ * Facades of the JSON API: tables of methods, found by type, version and name. `facades/` implements them; the tables define
+ * permissions, which one place checks (`dispatch.ts`), in this order:
  *
- *   1. logged in?  2. may this kind of identity use the type (`who`)?  3. does the type hide its entities from it
- *   (`admits`)?  4. is there such an entity, or watcher (`lookUp`)?  5. may this one ask for this (`needs`, `allows`)?
+ *   1. a login has succeeded; 2. this kind of identity may use the type (`who`); 3. the type does not hide its entities from
+ *   the identity (`admits`); 4. the entity or watcher exists (`lookUp`); 5. the identity may call the method (`needs`,
+ *   `allows`).
  */
 import type { ControlService, OperatorService, TaskAccessService, UsersService } from "../../proto/gen/messages.ts";
 import type { LogsLines } from "../../proto/log-lines.ts";
@@ -19,21 +19,21 @@ import type { Params } from "./params.ts";
 import type { Resources } from "./resources.ts";
 import type { Json } from "./results.ts";
 
-/** How a request was written, and how its reply is: `V0` CamelCase as of Juju 1.x and before, `V1` kebab-case as of 2.x and 3.x. */
+/** Shape of a request and its reply: `V0` is CamelCase, as in Juju 1.x and before; `V1` is kebab-case, as in 2.x and 3.x. */
 export type Shape = "V0" | "V1";
 
 export type { Identity, Role } from "../../runtime/json-api.ts";
 
 /** One connection's login. */
 export interface Session {
-  /** What it logged in as: `user-admin`, `machine-…`, `unit-…`. */
+  /** The tag of the login: `user-admin`, `machine-…`, `unit-…`. */
   readonly tag: string;
   readonly identity: Identity;
-  /** A connection to the controller alone does not offer what belongs to the model. */
+  /** A connection to the controller does not offer the model's facades. */
   readonly scope: "controller" | "model";
   /** Watchers and pingers of this connection. */
   readonly resources: Resources;
-  /** Major version of the client as it said at login; 2 when it did not. */
+  /** Major version of the client, from the login; 2 if it reported none. */
   readonly clientMajor: number;
   /** Aborted when the connection ends. */
   readonly signal: AbortSignal;
@@ -42,53 +42,53 @@ export interface Session {
 export interface Call {
   readonly shape: Shape;
   readonly type: string;
-  /** The facade's version that is asked for; 0 is also that of the seed's object style. */
+  /** Requested version of the facade; 0 also means the seed's object style. */
   readonly version: number;
-  /** The entity's or the watcher's; empty where the request names none. */
+  /** Id of the entity or watcher; empty if the request has none. */
   readonly id: string;
   readonly request: string;
   readonly params: Params;
   readonly session: Session;
-  /** For handlers of Control and Operator: says who asks for what, so that the history does. */
+  /** Passed to handlers of Control and Operator; identifies the caller in the history. */
   readonly rpc: CallContext;
 }
 
 export interface Method {
-  /** Least role of a user who may ask for it. Agents are not asked for a role. */
+  /** Minimum role of a user. Agents need no role. */
   readonly needs: Role;
-  /** Versions of the facade that have it; all when absent. */
+  /** Versions of the facade with this method; all if absent. */
   readonly versions?: readonly number[];
-  /** Checked after the look-up; when it says no: `permission denied`. */
+  /** Checked after the look-up; if false: `permission denied`. */
   allows?(call: Call): boolean;
-  /** The result, in kebab-case (`results.ts`). Throws RequestError; what else it throws is told without details. */
+  /** Returns the result in kebab-case (`results.ts`). Throws RequestError; other errors reach the client without details. */
   run(call: Call): Promise<Json> | Json;
 }
 
 export interface Facade {
   readonly type: string;
   readonly versions: readonly number[];
-  /** The one shape that it is served in; both when absent. */
+  /** The only shape that has it; both if absent. */
   readonly shape?: Shape;
   readonly who: "users" | "agents" | "everybody";
-  /** Where it is offered; in both when absent. */
+  /** Offered in this scope only; in both if absent. */
   readonly scope?: "controller" | "model";
   /**
-   * `none`: a request that names an id is answered `id not found`. `watcher`: the id is of a resource of this
-   * connection and type. `entity`: the seed's style; `lookUp` finds it.
+   * `none`: a request with an id gets `id not found`. `watcher`: the id of a resource of this connection and type.
+   * `entity`: the seed's style; `lookUp` finds it.
    */
   readonly id: "none" | "watcher" | "entity";
-  /** Left out of the list that a login returns: the seed's object types are not facades. */
+  /** Omitted from the list in the login's result: the seed's object types are not facades. */
   readonly isUnlisted?: boolean;
-  /** Waited for before anything is checked, where what is asked about may not be there yet; null: there is nothing to wait for. */
+  /** Awaited before any check, if the requested entity may not exist yet; null: nothing to wait for. */
   ready?(): Promise<void> | null;
-  /** Checked before the look-up, where not even names may be learnt; when it says no: `permission denied`. */
+  /** Checked before the look-up, where even the existence of names is secret; if false: `permission denied`. */
   admits?(call: Call): boolean;
   /** Throws RequestError `not found`. */
   lookUp?(call: Call): void;
   readonly methods: { readonly [request: string]: Method };
 }
 
-/** What facades work with. */
+/** Dependencies of the facades. */
 export interface FacadeSources {
   readonly store: Store;
   readonly clock: Clock;
@@ -98,9 +98,9 @@ export interface FacadeSources {
   readonly taskAccess: ServiceHandlers<typeof TaskAccessService>;
   readonly logs: ServiceHandlers<typeof LogsLines>;
   readonly users: ServiceHandlers<typeof UsersService>;
-  /** Gives a user that is there another password, or the agent of a node or task its first or another. Rejects with RpcError. */
+  /** Changes the password of an existing user, or sets one for the agent of a node or task. Rejects with RpcError. */
   setPassword(name: LoginName, password: string, rpc: CallContext): Promise<void>;
-  /** What all connections of the process are shown of the cluster. */
+  /** The view of the cluster that all connections share. */
   readonly feed: Feed;
   readonly watchers: JsonWatchers;
 }

@@ -1,17 +1,17 @@
-/** What the JSON API's port answers over plain HTTP, before anybody has logged in: one JSON object for one small POST. */
+/** Plain HTTP on the JSON API's port, before login: one small JSON object in a POST, one in the reply. */
 import type { IncomingMessage, ServerResponse } from "node:http";
 
-/** Of a request: a name, a password and what proves them take some hundred bytes. Beyond it 413. */
+/** Maximum size of a request body, beyond it 413; a name, a password and a proof take some hundred bytes. */
 export const bodyBytesMax = 16 * 1024;
 
 export interface Answer {
   readonly status: number;
   readonly body: object;
-  /** Beside those of every answer. */
+  /** Added to the headers of every reply. */
   readonly headers?: Readonly<Record<string, string>>;
 }
 
-/** Null when it is too long. Rejects when the client goes. */
+/** Null if the body is too long. Rejects when the client disconnects. */
 async function bodyOf(request: IncomingMessage): Promise<string | null> {
   const chunks: Buffer[] = [];
   let size = 0;
@@ -23,7 +23,7 @@ async function bodyOf(request: IncomingMessage): Promise<string | null> {
   return Buffer.concat(chunks).toString("utf8");
 }
 
-/** Answers a POST by what `answer` makes of its body, and closes its connection. `refused` writes a refusal as that path's clients read it. */
+/** Answers a POST with the result of `answer` and closes the connection. `refused` formats errors for clients of that path. */
 export function answerPost(
   request: IncomingMessage,
   response: ServerResponse,
@@ -31,9 +31,9 @@ export function answerPost(
   answer: (body: string) => Answer | Promise<Answer>,
 ): void {
   const decide = async (): Promise<Answer> => {
-    if (request.method !== "POST") return refused(405, "POST is the only method here", "method not allowed");
+    if (request.method !== "POST") return refused(405, "only POST is allowed", "method not allowed");
     const body = await bodyOf(request);
-    return body === null ? refused(413, `a body has at most ${bodyBytesMax} bytes`, "bad request") : answer(body);
+    return body === null ? refused(413, `the body is larger than ${bodyBytesMax} bytes`, "bad request") : answer(body);
   };
   decide().then(
     ({ status, body, headers }) => {

@@ -1,9 +1,9 @@
 /**
- * What a client of the JSON API may send at a time: counts its bytes before the WebSocket's reader keeps them, and the time that
+ * Limits what a client of the JSON API may send: counts its bytes before the WebSocket's reader stores them, and the time that
  * its messages take.
  *
- * I1: before login a client holds no more than `loginMessageBytesMax`, and all together no more than their budget.
- * I2: a message that is not completed ends its connection in time.
+ * I1: before login, a client holds at most `loginMessageBytesMax`, and all such clients together at most their shared budget.
+ * I2: a message that is not completed in time ends its connection.
  */
 import type { Duplex } from "node:stream";
 import type { WebSocket } from "ws";
@@ -11,14 +11,14 @@ import type { Admission } from "../grpc/admission/admission.ts";
 import type { ByteHolder } from "../grpc/admission/byte-budget.ts";
 import { largeMessageBytes, loginMessageBytesMax, tooLargeCode } from "./wire/limits.ts";
 
-/** A frame's header, with its mask, and some more. */
+/** A frame's header with its mask, rounded up. */
 const headerBytesMax = 14;
-/** Of a control frame's, which is short. */
+/** Header of a control frame, which is short. */
 const controlHeaderBytes = 6;
-/** Before login each byte counts for so many: a message may come in fragments of a byte, each of which costs its header and some
- *  150 bytes of ours. */
+/** Before login, each byte counts this many times: a message may come in fragments of one byte, each of which costs its header
+ *  and about 150 bytes of memory. */
 const strangersFactor = 8;
-/** Milliseconds to read the goodbye. */
+/** Time for the client to read the close frame, in milliseconds. */
 const lingerMs = 1_000;
 
 export class Intake implements ByteHolder {
@@ -26,7 +26,7 @@ export class Intake implements ByteHolder {
   readonly #socket: Duplex;
   readonly #admission: Admission;
   readonly #address: string;
-  /** What came since the last whole message. */
+  /** Bytes since the last complete message. */
   #unfinished = 0;
   #messages = 0;
   #checked = -1;
@@ -40,14 +40,14 @@ export class Intake implements ByteHolder {
     this.#socket = socket;
     this.#admission = admission;
     this.#address = address;
-    // Before the library's own, so that what it hands out is counted by then.
+    // Before the library's own listener, so that bytes are counted before it emits messages.
     socket.prependListener("data", (chunk: Buffer) => this.#onBytes(chunk.length));
     websocket.on("ping", (data) => this.#onControl(data.length));
     websocket.on("pong", (data) => this.#onControl(data.length));
     socket.once("close", () => this.#close());
   }
 
-  /** Runs `take` on a whole message, on whose time it is. */
+  /** Runs `take` on a complete message and counts its time. */
   onMessage(bytes: number, take: () => void): void {
     this.#unfinished = 0;
     this.#messages += 1;
@@ -68,14 +68,14 @@ export class Intake implements ByteHolder {
     this.#account();
   }
 
-  /** I2. Whether since the last time that this was asked a message was under way and none was completed. */
+  /** I2. Whether, since the previous call, a message was in progress and none was completed. */
   isStalled(): boolean {
     const isStalled = this.#unfinished > 0 && this.#checked === this.#messages;
     this.#checked = this.#unfinished > 0 ? this.#messages : -1;
     return isStalled;
   }
 
-  /** For the time share: not to be read for now. */
+  /** Pauses reading, for the time share. */
   pause(): void {
     this.#waitsForTime = true;
     this.#look();
@@ -86,7 +86,7 @@ export class Intake implements ByteHolder {
     this.#look();
   }
 
-  /** The connection has no room for more requests, or has it again. */
+  /** The connection can or cannot accept more requests. */
   setRoom(hasRoom: boolean): void {
     this.#waitsForRoom = !hasRoom;
     this.#look();
@@ -97,7 +97,7 @@ export class Intake implements ByteHolder {
     this.#socket.destroy();
   }
 
-  /** Ends it, because a message is not completed. */
+  /** Ends the connection, because a message was not completed in time. */
   expire(): void {
     this.#admission.refusals.count("json", "unfinished-request", this.#address);
     this.#socket.destroy();
@@ -119,7 +119,7 @@ export class Intake implements ByteHolder {
       this.#isOver = true;
       this.#admission.refusals.count("json", "login-bytes", this.#address);
       this.#websocket.close(tooLargeCode, "a message before login is too large");
-      // It reads the goodbye, and we nothing more.
+      // The client reads the close frame; the server reads nothing more.
       this.#look();
       setTimeout(() => this.#socket.destroy(), lingerMs).unref();
     }

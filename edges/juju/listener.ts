@@ -1,15 +1,15 @@
 /**
- * The JSON API's port: WebSockets on TLS. Paths (reference §5): `/` and `/model/UUID/api`, `/environment/UUID/api` are of
- * the model, `/api` is of the controller, and `/model/UUID/log` streams output (`debug-log.ts`). A path with another UUID is
- * accepted, and each request then refused for want of such a model, so that clients can say so.
+ * The JSON API's port: WebSockets over TLS. Paths (reference §5): `/`, `/model/UUID/api` and `/environment/UUID/api` belong to
+ * the model, `/api` belongs to the controller, and `/model/UUID/log` streams output (`debug-log.ts`). A connection with another
+ * UUID is accepted, and each of its requests gets an error, so that clients can show the reason.
  *
- * Browsers end a WebSocket whose server asks for a client's certificate, so that only a port of its own asks: that of agents
+ * Browsers close a WebSocket whose server requests a client certificate, so only the separate port for agents requests one
  * ([ADR 36](../../docs/adr/0036-ports-of-the-json-api.md)).
  *
- * L1: certificates are exchanged without touching connections that are open, but for logins by a certificate of a root that
- *     is trusted no more.
- * L2: nobody waits for somebody else: each connection has bounds of its own, and their number has one.
- * L3: who has not logged in has small budgets, and takes nobody's place who has (`../grpc/admission/limits.ts`).
+ * L1: a new server certificate does not affect open connections, except logins by certificates whose root is no longer
+ *     trusted.
+ * L2: no client waits for another: each connection has its own limits, and the number of connections is limited.
+ * L3: connections without a login have small budgets, and never displace one with a login (`../grpc/admission/limits.ts`).
  */
 import { constants } from "node:crypto";
 import type { IncomingMessage } from "node:http";
@@ -41,12 +41,12 @@ import { Tickets } from "./tickets.ts";
 import { answersWebLogin } from "./web-login.ts";
 import { connectionsMax as limit, fragmentsMax, messageBytesMax } from "./wire/limits.ts";
 
-/** All PEM. */
+/** All in PEM. */
 export interface JsonCredentials {
-  /** Leaf, then the authority. */
+  /** Leaf, followed by the authority. */
   readonly certificatePem: string;
   readonly keyPem: string;
-  /** The roots that clients' certificates may come from. */
+  /** Roots that client certificates may come from. */
   readonly acceptedPem: string;
 }
 
@@ -56,36 +56,36 @@ export interface JsonAddress {
 }
 
 export interface JsonListenerOptions extends JsonAddress {
-  /** A second port, which asks for a node's certificate; none when absent. */
+  /** A second port, which requests a node certificate; none if absent. */
   readonly agents?: JsonAddress | null;
-  /** Origins beside its own from which pages may connect, as browsers write them; none when absent. */
+  /** Further origins from which pages may connect, as browsers write them; none if absent. */
   readonly origins?: readonly string[];
   readonly credentials: JsonCredentials;
   readonly parts: Omit<ConnectionParts, "metrics" | "log" | "clock" | "tickets"> &
     Pick<ConnectionParts, "clock"> &
     Pick<RegistrationParts, "rootPem">;
   readonly telemetry: Telemetry;
-  /** The limits that all ports of the process share. */
+  /** Limits shared by all ports of the process. */
   readonly admission: Admission;
-  /** Connections at a time (10,000). */
+  /** Maximum number of connections (default 10,000). */
   readonly connectionsMax?: number;
 }
 
 export interface JsonListener {
   readonly port: number;
-  /** Of agents; null where there is none. */
+  /** The port for agents; null if there is none. */
   readonly agentPort: number | null;
-  /** Connections that are there, of both ports. */
+  /** Open connections of both ports. */
   readonly connections: number;
   setCredentials(credentials: JsonCredentials): void;
-  /** Says goodbye to every client and waits for them, at most `graceMs` milliseconds. */
+  /** Sends close frames to every client and waits for them, for up to `graceMs` milliseconds. */
   close(graceMs: number): Promise<void>;
 }
 
-/** For TLS; the upgrade has a bound of its own in the connection's chart. */
+/** For the TLS handshake; the connection's chart limits the time of the upgrade. */
 const tlsHandshakeMs = 10_000;
 const keepAliveMs = 30_000;
-/** How often a request for the upgrade that comes drop by drop is looked for, in milliseconds. */
+/** Interval between checks for upgrade requests that arrive too slowly, in milliseconds. */
 const headersCheckMs = 2_000;
 
 /** A connection that has not logged in. */
@@ -94,7 +94,7 @@ interface Stranger extends Member {
   readonly source: string;
 }
 
-/** A client that has shown a certificate. */
+/** A client that has presented a certificate. */
 interface CertifiedClient {
   readonly caller: Caller;
   readonly connection: Connection;
@@ -105,7 +105,7 @@ interface Port {
   readonly entrance: Entrance;
 }
 
-/** What the ports' TLS is like. */
+/** TLS options of both ports. */
 export function secureContext({ certificatePem, keyPem, acceptedPem }: JsonCredentials): SecureContextOptions {
   return {
     cert: certificatePem,
@@ -113,18 +113,18 @@ export function secureContext({ certificatePem, keyPem, acceptedPem }: JsonCrede
     ca: acceptedPem,
     minVersion: "TLSv1.2",
     ecdhCurve: keyExchangeGroups,
-    // A resumed session would skip the check of a client's certificate.
+    // A resumed session would skip the check of the client certificate.
     secureOptions: constants.SSL_OP_NO_TICKET,
     sessionTimeout: 1,
   };
 }
 
 type Place = Pick<Arrival, "scope" | "refusal"> & {
-  /** Lines of output are told there, and nothing is asked. */
+  /** The path streams output and accepts no requests. */
   readonly isLog: boolean;
 };
 
-/** Null for a path that is none of ours. */
+/** Null for an unknown path. */
 export function placeOf(path: string, clusterId: string): Place | null {
   const [plain = ""] = path.split("?");
   if (plain === "/" || plain === "") return { scope: "model", refusal: null, isLog: false };
@@ -150,7 +150,7 @@ export async function listenJson(options: JsonListenerOptions): Promise<JsonList
     log,
     metrics: {
       requests: metrics.counter("muster_json_requests_total", "Requests of the JSON API, by outcome."),
-      seconds: metrics.histogram("muster_json_request_seconds", "How long requests of the JSON API took."),
+      seconds: metrics.histogram("muster_json_request_seconds", "Duration of requests of the JSON API."),
       logins: metrics.counter("muster_json_logins_total", "Logins at the JSON API, by outcome."),
     },
   };
@@ -159,7 +159,7 @@ export async function listenJson(options: JsonListenerOptions): Promise<JsonList
     noServer: true,
     maxPayload: messageBytesMax,
     maxFragments: fragmentsMax,
-    // Compression costs some 300 KiB for each connection.
+    // Compression costs about 300 KiB per connection.
     perMessageDeflate: false,
     clientTracking: false,
   });
@@ -168,7 +168,7 @@ export async function listenJson(options: JsonListenerOptions): Promise<JsonList
   const intakes = new Map<Duplex, Intake>();
   const strangersBySocket = new WeakMap<Duplex, Stranger>();
   let credentials = options.credentials;
-  // Whether the node is still there is looked at with the identity of each login.
+  // The identity of each login also checks that the node still exists.
   const membership: Membership = {
     organization: parts.clusterId,
     isRemoved: () => false,
@@ -203,7 +203,7 @@ export async function listenJson(options: JsonListenerOptions): Promise<JsonList
     strangersBySocket.set(socket, stranger);
     socket.once("close", () => welcome(socket));
     displace(strangers.add(stranger.source, stranger, limits.anonymousPerAddressMax));
-    // Whoever connects and then says nothing is ended by its own timer, until the upgrade makes a connection of it.
+    // Ends connections that stay silent; after the upgrade, the connection's chart does.
     socket.setTimeout(tlsHandshakeMs, () => socket.destroy());
   };
 
@@ -215,12 +215,12 @@ export async function listenJson(options: JsonListenerOptions): Promise<JsonList
     if (place === null) return refuse("404 Not Found");
     const { origin, host = "" } = request.headers;
     if (origin !== undefined && !isAllowedOrigin(origin, host, origins)) {
-      telemetry.log.warn({ origin }, "a page of another origin was refused: --json-origin allows it");
+      telemetry.log.warn({ origin }, "refused a page of another origin; allow it with --json-origin");
       return refuse("403 Forbidden");
     }
     if (isClosing) return refuse("503 Service Unavailable");
     if (connections.size >= connectionsMax) {
-      // The newcomer is among them, and goes last.
+      // The new connection is among them, and is displaced last.
       const displaced = strangers.size > 1 ? strangers.displace() : null;
       if (displaced === null || displaced.socket === socket) {
         refusals.count("json", "known-limit", tls.remoteAddress ?? "");
@@ -279,7 +279,7 @@ export async function listenJson(options: JsonListenerOptions): Promise<JsonList
       requestCert,
       rejectUnauthorized: false,
       handshakeTimeout: tlsHandshakeMs,
-      // Not as a list: of that each socket keeps a copy, and with the copy the 64 KiB that Node cut it from.
+      // Not a list: each socket keeps a copy of it, and with the copy the 64 KiB that Node cut it from.
       ALPNCallback: ({ protocols }) => (protocols.includes("http/1.1") ? "http/1.1" : undefined),
       headersTimeout: tlsHandshakeMs,
       connectionsCheckingInterval: headersCheckMs,
@@ -303,7 +303,9 @@ export async function listenJson(options: JsonListenerOptions): Promise<JsonList
     await new Promise<void>((resolve, reject) => {
       entrance.server.once("error", (error: NodeJS.ErrnoException) => {
         const how =
-          error.code === "EADDRINUSE" ? `stop what listens there or choose another with ${flag}` : error.message;
+          error.code === "EADDRINUSE"
+            ? `stop the process that uses the port, or choose another with ${flag}`
+            : error.message;
         reject(new ListenError(`the JSON API cannot listen on ${host}:${port}: ${how}`, { cause: error }));
       });
       entrance.server.listen({ host, port }, resolve);
@@ -359,7 +361,7 @@ export async function listenJson(options: JsonListenerOptions): Promise<JsonList
   };
 }
 
-/** Joins a WebSocket and its connection. */
+/** Connects a WebSocket and its connection. */
 function serve(
   websocket: WebSocket,
   socket: Duplex,
@@ -369,8 +371,8 @@ function serve(
   const pieces = writeInPieces(socket);
   const wire: Wire = {
     send: (text) => websocket.send(text, () => undefined),
-    // Past the library, which would make one string of both, and bytes of that, for each client anew. It writes whole frames,
-    // each when it is told to, so that ours are between two of them.
+    // Bypasses the library, which would build one string of both parts, and its bytes, for each client. The library writes
+    // whole frames, each at once, so this frame never interrupts another.
     sendShared(beginning, result) {
       if (websocket.readyState !== websocket.OPEN) return;
       socket.cork();
@@ -385,23 +387,23 @@ function serve(
     loggedIn: onLogin,
     unsentBytes: () => websocket.bufferedAmount - pieces.takenBytes,
     close: (code, reason) => {
-      // A goodbye is answered by one, which a paused reader would not see.
+      // The client answers the close frame with its own, which a paused reader would not see.
       websocket.resume();
       websocket.close(code, reason);
     },
     cut: () => socket.destroy(),
   };
   websocket.on("message", (data, isBinary) => {
-    // Frames are text (reference §1.3).
+    // Messages are text frames (reference §1.3).
     const bytes = data as Buffer;
     intake.onMessage(bytes.length, () => {
       if (isBinary) connection.broken("a binary message");
-      else if (log !== null) connection.broken("a message where output is told alone");
+      else if (log !== null) connection.broken("a message on a connection that only streams output");
       else connection.take(bytes.toString("utf8"));
     });
   });
   websocket.on("pong", () => connection.heard());
-  // A broken frame or one that is too big: the library says goodbye with the right code, and the end follows.
+  // On a malformed or oversized frame the library sends the right close code, and `close` follows.
   websocket.on("error", () => undefined);
   if (log === null) return connection.opened(wire);
   const reader = new DebugLog(wire, log, (text) => connection.take(text));

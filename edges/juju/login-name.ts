@@ -1,13 +1,13 @@
-/** What the tag of a login names (reference §2.3): a user, the agent of a node or that of a task. */
+/** The identity that a login tag names (reference §2.3): a user, a node's agent or a task's agent. */
 import type { LoginName } from "../../runtime/json-api.ts";
 import type { Store } from "../../runtime/store/store.ts";
 import { applicationName, machineId, unitName, unitOfTag } from "./entities/names.ts";
 
-/** A name that is longer is nobody's. */
+/** Longer tags name nobody. */
 const tagMax = 200;
 const anonymous = "jujuanonymous";
 
-/** The task that is the unit now: of its attempts the last. */
+/** The unit's current task: the last of its attempts. */
 function taskOf(store: Store, unit: string): string | null {
   const application = unit.slice(0, unit.lastIndexOf("/"));
   let found: { readonly id: string; readonly version: number } | null = null;
@@ -28,7 +28,7 @@ export function loginNameOf(store: Store, tag: string): LoginName | null {
   const name = rest.join("-");
   switch (kind) {
     case "user":
-      // Juju's own users are of the domain `local`.
+      // Juju's own users are in the domain `local`.
       return name === "" || name === anonymous ? null : { kind: "user", name: name.replace(/@local$/, "") };
     case "machine":
       for (const node of store.all("node"))

@@ -1,30 +1,33 @@
 /**
- * The one model of the one controller: what Juju's clients call the cluster. They want UUIDs; the cluster's id is none, so
- * that these are made of it, the same on every manager and for as long as the cluster lives.
+ * The cluster as the only model of the only controller. Juju's clients expect UUIDs, so these are derived from the cluster's
+ * id: they are the same on every manager and for the cluster's lifetime.
  */
 import { createHash } from "node:crypto";
 
-/** What the model is called unless the cluster has another name. */
+/** The model's name if the cluster has none. */
 export const modelName = "default";
-/** Owner of the model in answers: clients want one, the cluster has none. */
+/** Owner of the model: clients require one, the cluster has none. */
 export const ownerTag = "user-admin";
-/** Patch version of what is answered as the server's; the major version is the client's (reference §2.1). */
+/** Server versions by major version, which is the client's (reference §2.1). */
 const serverVersions: { readonly [major: number]: string } = {
   1: "1.24.5",
   2: "2.9.31",
   3: "3.5.2",
   4: "4.0.12",
 };
-/** Of a client whose version there is none for. */
+/** Major version reported to clients of an unknown major version. */
 const defaultMajor = 3;
-/** Of one that says none: clients of 3.x say theirs since 2023, python-libjuju 2.9 never has and takes no other server. */
+/**
+ * Major version of clients that report none: python-libjuju 2.9, which accepts no other; clients of 3.x report theirs since
+ * 2023.
+ */
 export const silentMajor = 2;
-/** A role as access to the model. */
+/** Roles in Juju's terms of model access. */
 export const modelAccess = { "read-only": "read", operator: "write", admin: "admin" } as const;
 
 function uuid(text: string): string {
   const hex = createHash("sha256").update(text).digest("hex");
-  // Version 8 of RFC 9562: made by the program's own rule.
+  // Version 8 of RFC 9562: custom.
   const variant = ((Number.parseInt(hex.charAt(16), 16) & 3) | 8).toString(16);
   return [
     hex.slice(0, 8),
@@ -38,7 +41,7 @@ function uuid(text: string): string {
 export const modelUuid = (clusterId: string): string => uuid(`muster model ${clusterId}`);
 export const controllerUuid = (clusterId: string): string => uuid(`muster controller ${clusterId}`);
 
-/** The version that a client of that major version accepts. */
+/** The server version that a client of this major version accepts. */
 export function serverVersion(clientMajor: number): string {
   return serverVersions[clientMajor] ?? (serverVersions[defaultMajor] as string);
 }

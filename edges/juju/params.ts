@@ -1,7 +1,6 @@
 /**
- * Reads what a client sent, whichever shape it speaks: names are compared without regard to case and hyphens, so that
- * `auth-tag` finds `AuthTag` too; what is null counts as absent, and what is absent as empty. A value of another type is
- * refused with `bad request`.
+ * Reads a client's params in either shape: names are compared without case and hyphens, so that `auth-tag` also finds
+ * `AuthTag`; null counts as absent, and absent as empty. A value of the wrong type gets `bad request`.
  */
 import { RequestError } from "./request-error.ts";
 
@@ -21,20 +20,20 @@ export class Params {
     this.#path = path;
   }
 
-  /** `path` is what errors call the value. */
+  /** `path`: the name of the value in errors. */
   static of(value: unknown, path = "params"): Params {
     if (value === null || value === undefined) return new Params(new Map(), path);
     if (!isObject(value)) throw new RequestError(`${path} is not an object`, "bad request");
     const fields = new Map<string, unknown>();
     for (const [key, each] of Object.entries(value)) {
       const name = plain(key);
-      // Old command lines send a thing under both of its names; the first that says something counts.
+      // Old command-line clients send a value under both of its names; the first non-empty one counts.
       if (each !== null && (!fields.has(name) || fields.get(name) === "")) fields.set(name, each);
     }
     return new Params(fields, path);
   }
 
-  /** As it came; undefined when absent or null. Of several names the first that is there. */
+  /** The raw value; undefined if absent or null. Of several names, the first that is present. */
   raw(...names: readonly string[]): unknown {
     for (const name of names) {
       const value = this.#fields.get(plain(name));
@@ -43,12 +42,12 @@ export class Params {
     return undefined;
   }
 
-  /** Of all that is there, without hyphens and in small letters. */
+  /** Names of all fields, in lower case without hyphens. */
   names(): Iterable<string> {
     return this.#fields.keys();
   }
 
-  /** Of all that is there, by the names of `names`. */
+  /** All fields, by their names as in `names`. */
   entries(): Iterable<readonly [string, unknown]> {
     return this.#fields;
   }
@@ -57,7 +56,7 @@ export class Params {
     return this.#fields.has(plain(name));
   }
 
-  /** Empty when absent. Of several names the first that is not empty. */
+  /** Empty if absent. Of several names, the first that is not empty. */
   text(...names: readonly string[]): string {
     for (const name of names) {
       const value = this.raw(name) ?? "";
@@ -97,7 +96,7 @@ export class Params {
     });
   }
 
-  /** A map whose keys are data: they are kept as they came. */
+  /** A map whose keys are data and stay unchanged. */
   map(name: string): ReadonlyMap<string, unknown> {
     const value = this.raw(name) ?? {};
     if (!isObject(value)) throw this.#wrong(name, "an object");

@@ -1,16 +1,16 @@
 /**
- * Writes to a TLS socket piece by piece, each once the one before was taken. Node encrypts whatever it is given at once and
- * in one go: an answer of some megabytes would hold up everybody else meanwhile, and what was needed for it stays with the
- * connection (100 KiB more after 80 KiB in one go than after as much in pieces).
+ * Writes to a TLS socket piece by piece, each after the socket has accepted the previous one. Node encrypts a whole write at
+ * once: a reply of some megabytes would delay all other connections, and its buffers stay with the connection (100 KiB more
+ * after 80 KiB in one write than after the same amount in pieces).
  */
 import type { Duplex } from "node:stream";
 
 /**
- * With its header and seal one record of TLS (RFC 8446 §5.1) that fills one of the buffers of 16 KiB that Node keeps for a
- * connection. Twice as much keeps 20 KiB more, half as much takes a quarter more time.
+ * With header and seal, one TLS record (RFC 8446 §5.1), which fills one of the 16 KiB buffers that Node keeps per connection.
+ * Twice the size keeps 20 KiB more, half the size takes a quarter more time.
  */
 const pieceBytesMax = 16_384 - 64;
-/** Of a piece that ends with the beginning of something large: what Node takes from a pool. */
+/** Maximum size of a piece that ends with the beginning of a large chunk; Node allocates it from a pool. */
 const joinedBytesMax = 4_000;
 
 interface Chunk {
@@ -20,7 +20,7 @@ interface Chunk {
 type Done = (error?: Error | null) => void;
 
 export interface PieceWriter {
-  /** Bytes that were taken of the write that is under way: the stream counts them as unsent until its end. */
+  /** Bytes accepted of the current write, which the stream counts as unsent until its end. */
   readonly takenBytes: number;
 }
 
@@ -37,7 +37,7 @@ export function writeInPieces(socket: Duplex): PieceWriter {
       writing = 0;
       if (error !== undefined && error !== null) return end(error);
       isNextDue = true;
-      // A piece may be taken before the call returns: a loop, where a call in a call would go as deep as there are pieces.
+      // The socket may accept a piece before the call returns. A loop avoids one level of recursion per piece.
       if (isWriting) return;
       isWriting = true;
       while (isNextDue) {
@@ -61,8 +61,8 @@ export function writeInPieces(socket: Duplex): PieceWriter {
 }
 
 /**
- * The same bytes; what is small goes together with what is behind it, and text is encoded as its turn comes. Of what fills
- * pieces of its own only a beginning is copied: thousands may be sent the same bytes.
+ * Yields the same bytes: small chunks are joined with the next one, and text is encoded when its turn comes. Of a large chunk
+ * only the beginning is copied, because thousands of clients may be sent the same bytes.
  */
 function* piecesOf(chunks: readonly Chunk[]): Generator<Uint8Array, undefined> {
   let parts: Uint8Array[] = [];
@@ -94,7 +94,7 @@ function* piecesOf(chunks: readonly Chunk[]): Generator<Uint8Array, undefined> {
 function* encoded(text: string, encoding: BufferEncoding): Generator<Uint8Array> {
   for (let at = 0; at < text.length;) {
     let end = at + pieceBytesMax;
-    // A character of two halves is not torn apart.
+    // Do not split a surrogate pair.
     if (end < text.length && isHighHalf(text.charCodeAt(end - 1))) end += 1;
     yield Buffer.from(text.slice(at, end), encoding);
     at = end;

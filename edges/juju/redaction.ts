@@ -1,15 +1,14 @@
 /**
- * What a user of the role `read-only` is not shown of specs: values of the environment, options of drivers and credentials of
- * registries, all of which hold passwords in practice. Names stay, so that a reader sees what is set. Content of secrets is
- * shown to nobody, and is left out by Control itself.
+ * Redacts specs for users with the role `read-only`: values of environment variables, options of drivers and registry
+ * credentials, which often contain passwords. Names remain visible. Control itself never returns the content of secrets.
  *
- * RD1: what cannot be read is left out as a whole.
+ * RD1: a payload that cannot be decoded is omitted as a whole.
  */
 import { nameAlone, namesAlone, notShown, payloadWithoutValues } from "../grpc/redaction.ts";
 import { isAtLeast, type Session } from "./facade.ts";
 import type { Json } from "./results.ts";
 
-/** Agents see the environment of what is theirs, which they run. */
+/** Agents see the environment of their own tasks, which they run anyway. */
 export function seesValues({ identity }: Pick<Session, "identity">): boolean {
   return identity.kind !== "user" || isAtLeast(identity.role, "operator");
 }
@@ -25,10 +24,10 @@ type Fields = Readonly<Record<string, Json>>;
 const isFields = (value: Json | undefined): value is Fields =>
   typeof value === "object" && value !== null && !Array.isArray(value);
 
-/** Drivers of logs, mounts and volumes. Networks have theirs under the same name, without anything secret. */
+/** Drivers of logs, mounts and volumes. Networks use the same name, without secrets. */
 const driverFields = new Set(["logDriver", "driverConfig", "driver"]);
 
-/** A response of Control as JSON, in its messages' own names. */
+/** Redacts a response of Control in JSON, with its messages' field names. */
 export function redacted(value: Json): Json {
   if (Array.isArray(value)) return (value as readonly Json[]).map(redacted);
   if (!isFields(value)) return value;
@@ -46,7 +45,7 @@ function redactedField(key: string, held: Json): Json {
   return redacted(held);
 }
 
-/** The specs of processes and driver tasks are messages within the message; nothing is known of others (RD1). */
+/** Specs of processes and driver tasks are nested messages; other kinds are unknown (RD1). */
 function redactedPayload({ kind, payload }: Fields): Json {
   if (!isFields(payload)) return null;
   const bytes = Buffer.from(textOf(payload["value"]), "base64");

@@ -1,9 +1,9 @@
 /**
- * `POST /register`, where Juju's command comes with a registration string (reference §2.6): `{user, nonce, cipher-text}`, in which the
- * password that the user chose is sealed by NaCl's secretbox with the secret key that AddUser or ResetPassword gave. The client does not
- * know the cluster's root yet, so that the answer, which tells it, is sealed with the same key: whoever can do that is the cluster.
+ * `POST /register`, to which `juju register` sends a registration (reference §2.6): `{user, nonce, cipher-text}`, in which the
+ * user's new password is sealed (NaCl secretbox) with the secret key from AddUser or ResetPassword. The client does not know
+ * the cluster's root yet, so the reply, which contains it, is sealed with the same key: this proves that the cluster sent it.
  *
- * RE1: nothing is done for, and nothing told to, whoever has not shown the key; all who fail are answered alike.
+ * RE1: a request without the right key changes nothing and reveals nothing; all such requests get the same reply.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { randomBytes } from "node:crypto";
@@ -22,12 +22,12 @@ export interface RegistrationParts {
 }
 
 /**
- * In milliseconds, as with Juju's own servers: with the cookie of the answer the command logs in, to list models, without asking for the
- * password a third time. It goes over a connection whose server the client could not check, so that it is good for no longer.
+ * In milliseconds, as in Juju. With the cookie in the reply, the command logs in to list models without asking for the password
+ * a third time. The lifetime is short because the client cannot verify the server of this connection.
  */
 export const registeredTicketMs = 120_000;
 
-/** As Juju's servers write errors over HTTP. */
+/** An error over HTTP in Juju's format. */
 const refused = (status: number, message: string, code: string): Answer => ({
   status,
   body: { error: { message, code } },
@@ -43,7 +43,7 @@ function bytesOf(value: unknown): Uint8Array {
   return typeof value === "string" ? Uint8Array.from(Buffer.from(value, "base64")) : new Uint8Array();
 }
 
-/** Null when it is no request to register. */
+/** Null if the body is not a registration. */
 function sealedOf(body: string): Sealed | null {
   try {
     const { user, nonce, "cipher-text": box } = (JSON.parse(body) ?? {}) as Readonly<Record<string, unknown>>;
@@ -56,7 +56,7 @@ function sealedOf(body: string): Sealed | null {
   }
 }
 
-/** The password in the box, which may be empty; null when the key is another. */
+/** The password in the box, which may be empty; null if the key is wrong. */
 function passwordIn({ nonce, box }: Sealed, secretKey: Uint8Array): string | null {
   const opened = nacl.secretbox.open(box, nonce, secretKey);
   if (opened === null) return null;
@@ -68,20 +68,20 @@ function passwordIn({ nonce, box }: Sealed, secretKey: Uint8Array): string | nul
   }
 }
 
-/** Go's JSON has bytes as base64. */
+/** Bytes in Go's JSON. */
 const base64 = (bytes: Uint8Array): string => Buffer.from(bytes).toString("base64");
 
 async function register(body: string, address: string, parts: RegistrationParts): Promise<Answer> {
   const sealed = sealedOf(body);
   if (sealed === null)
-    return refused(400, "a registration has a user, a nonce of 24 bytes and a cipher-text", "bad request");
+    return refused(400, "invalid registration: expected user, nonce (24 bytes) and cipher-text", "bad request");
   const name = parts.loginName(sealed.user);
   const outcome = await parts.api.register({ name, address, open: (secretKey) => passwordIn(sealed, secretKey) });
   switch (outcome.kind) {
     case "busy":
       return refused(503, "try again", "try again");
     case "refused":
-      return refused(401, "the registration is not valid: it was used or has expired", "unauthorized access");
+      return refused(401, "invalid registration: it was used or has expired", "unauthorized access");
     case "unfit":
       return refused(400, outcome.reason, "bad request");
     case "registered": {
@@ -98,7 +98,7 @@ function ticketFor(name: LoginName, { tickets }: RegistrationParts): Record<stri
   return { "set-cookie": macaroonCookie(tickets.issue(name, registeredTicketMs), registeredTicketMs) };
 }
 
-/** Whether it was for here; it is answered later then, and its connection closed. */
+/** Whether the request was for this path; if so, it is answered asynchronously and its connection closed. */
 export function answersRegistration(
   request: IncomingMessage,
   response: ServerResponse,

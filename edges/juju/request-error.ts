@@ -1,7 +1,7 @@
-/** Failures of requests, as the JSON API's clients are told them. */
+/** Request failures, as the JSON API's clients get them. */
 import type { Json } from "./results.ts";
 
-/** The codes that clients of both generations know; they match on these, and in a few places on the text. */
+/** Codes that clients of both generations know. Clients match on codes, and in a few places on texts. */
 export type ErrorCode =
   | ""
   | "not found"
@@ -23,11 +23,11 @@ export type ErrorCode =
   | "deadline exceeded"
   | "quota limit exceeded";
 
-/** What a request is answered when it fails. Its text reaches the client. */
+/** The error reply to a request. The text reaches the client. */
 export class RequestError extends Error {
   override readonly name = "RequestError";
   readonly code: ErrorCode;
-  /** What goes out as `error-info`; the old shape has no place for it. */
+  /** Sent as `error-info`; the old shape omits it. */
   readonly info: { readonly [key: string]: Json } | null;
   constructor(message: string, code: ErrorCode, info: { readonly [key: string]: Json } | null = null) {
     super(message);

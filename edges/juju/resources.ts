@@ -1,20 +1,20 @@
 /**
- * What a connection's requests have left standing: watchers and pingers, by ids that only this connection knows.
+ * Watchers and pingers of a connection, by ids that are valid on this connection only.
  *
- * J1: an id is never used twice on a connection, and means nothing on another one.
- * J2: whatever is still there when the connection ends is stopped then.
+ * J1: an id is never used twice on a connection, and is invalid on other connections.
+ * J2: the end of the connection stops everything that is left.
  */
 import { RequestError, unknownWatcher } from "./request-error.ts";
 
 export interface Resource {
-  /** Ends it, and answers whatever still waits for it. Called once. */
+  /** Ends it and answers its waiting requests. Called once. */
   stop(): void;
 }
 
-/** A client that opens more at a time has lost count; each costs memory here. */
+/** Maximum number per connection; each uses memory here. */
 export const resourcesMax = 10_000;
 
-/** The first servers called one watcher by other names than the ones after them: the ids of either are the other's. */
+/** Older clients know some watchers under other types; an id is valid for both. */
 const sameAs: { readonly [type: string]: string | undefined } = {
   EntityWatcher: "NotifyWatcher",
   MachineWatcher: "NotifyWatcher",
@@ -27,7 +27,7 @@ export class Resources {
   #last = 0;
   #isClosed = false;
 
-  /** The id under which clients of `type` reach it: "1", "2", … */
+  /** Returns the id for clients of `type`: "1", "2", … */
   add(type: string, resource: Resource): string {
     if (this.#standing.size >= resourcesMax) {
       resource.stop();
@@ -35,20 +35,20 @@ export class Resources {
     }
     this.#last += 1;
     const id = String(this.#last);
-    // A request that was under way when the connection ended must leave nothing behind (J2).
+    // A request in progress when the connection ended must leave nothing behind (J2).
     if (this.#isClosed) resource.stop();
     else this.#standing.set(id, { type, resource });
     return id;
   }
 
-  /** Throws `unknown watcher id` for one that is not there, or is another type's. */
+  /** Throws `unknown watcher id` if it does not exist or has another type. */
   get(type: string, id: string): Resource {
     const found = this.#standing.get(id);
     if (found === undefined || found.type !== (sameAs[type] ?? type)) throw unknownWatcher();
     return found.resource;
   }
 
-  /** Forgets it and stops it; throws like `get`. */
+  /** Removes and stops it; throws like `get`. */
   stop(type: string, id: string): void {
     const resource = this.get(type, id);
     this.#standing.delete(id);

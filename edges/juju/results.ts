@@ -1,10 +1,10 @@
 /**
- * Results of requests, written once for both generations of clients: keys are given in kebab-case, and the encoder writes
- * them as the request's shape wants them (`charm-url` → `CharmURL`).
+ * Results of requests, written once for both generations of clients: keys are in kebab-case, and the encoder converts them to
+ * the request's shape (`charm-url` → `CharmURL`).
  *
- *  - A key that begins with a capital letter stays as it is in both shapes (`NotifyWatcherId`).
- *  - Keys that are data (names of applications, ids of machines, annotations) are given with `keyed`.
- *  - A part that looks the same in both shapes whatever its keys are is given with `verbatim`.
+ *  - A key that begins with a capital letter is unchanged in both shapes (`NotifyWatcherId`).
+ *  - `keyed` marks maps whose keys are data (application names, machine ids, annotations).
+ *  - `verbatim` marks parts that are the same in both shapes, whatever their keys.
  */
 
 export type Json =
@@ -18,7 +18,7 @@ export type Json =
   | Verbatim
   | Encoded;
 
-/** A map whose keys are data; its values are written in the request's shape. */
+/** A map whose keys are data; its values are converted to the request's shape. */
 class Keyed {
   readonly entries: { readonly [key: string]: Json | undefined };
   constructor(entries: { readonly [key: string]: Json | undefined }) {
@@ -29,7 +29,7 @@ class Keyed {
   }
 }
 
-/** A part that is written as it is. */
+/** A part that is written unchanged. */
 class Verbatim {
   readonly value: Json;
   constructor(value: Json) {
@@ -40,7 +40,7 @@ class Verbatim {
   }
 }
 
-/** A whole result that is encoded already, in the shape of its request. */
+/** A whole result, already encoded in the shape of its request. */
 export class Encoded {
   readonly text: string;
   constructor(text: string) {
@@ -61,9 +61,9 @@ export function verbatim(value: Json): Verbatim {
   return new Verbatim(value);
 }
 
-/** Parts of keys that the old shape writes in capitals. */
+/** Parts of keys that the old shape capitalizes. */
 const acronyms: ReadonlySet<string> = new Set(["url", "dns", "uuid"]);
-/** Keys come from the program, so there are few: a look-up costs less than another conversion. */
+/** Keys come from this program, so there are few: a look-up is cheaper than a conversion. */
 const capitalized = new Map<string, string>();
 
 /** `environ-tag` → `EnvironTag`, `charm-url` → `CharmURL`. */
@@ -79,7 +79,7 @@ function camelCase(key: string): string {
   return known;
 }
 
-/** The value as the old shape writes it. */
+/** The value in the old shape. */
 export function camelCased(value: Json): unknown {
   if (value === null || typeof value !== "object") return value;
   if (Array.isArray(value)) return (value as readonly Json[]).map(camelCased);
@@ -87,7 +87,7 @@ export function camelCased(value: Json): unknown {
   if (value instanceof Encoded) return value.toJSON();
   const isKeyed = value instanceof Keyed;
   const entries = isKeyed ? value.entries : (value as { readonly [key: string]: Json | undefined });
-  // Without a prototype, so that no name of somebody's can reach one.
+  // Without a prototype, so that client-chosen names cannot reach one.
   const written = Object.create(null) as Record<string, unknown>;
   for (const [key, each] of Object.entries(entries)) {
     if (each !== undefined) written[isKeyed ? key : camelCase(key)] = camelCased(each);

@@ -1,4 +1,4 @@
-/** What Control refuses, as the JSON API's clients are told it. */
+/** Translates Control's errors for the JSON API's clients. */
 import { RpcError, Status } from "../../runtime/rpc.ts";
 import { RequestError, type ErrorCode } from "./request-error.ts";
 
@@ -15,7 +15,7 @@ const codeOfStatus: { readonly [status: number]: ErrorCode } = {
   [Status.DEADLINE_EXCEEDED]: "deadline exceeded",
 };
 
-/** Null for what is neither a refusal of ours nor one of Control's: something went wrong inside. */
+/** Null for an error that is neither ours nor Control's: an internal error. */
 export function requestErrorOf(error: unknown): RequestError | null {
   if (error instanceof RequestError) return error;
   return error instanceof RpcError ? new RequestError(error.message, codeOfStatus[error.code] ?? "") : null;

@@ -1,29 +1,30 @@
 /**
- * Logins by password that were done over HTTP, for Juju's command and Go client: these have a macaroon for them, and show it at each
- * connection instead of the password (reference §2.5). What counts of a macaroon here is its identifier, a secret that nobody can
- * guess; whoever holds one may not hand on a weaker one, as holders of true macaroons may.
+ * Logins by password over HTTP, for Juju's command and Go client, which present a macaroon at each connection instead of the
+ * password (reference §2.5). Here a macaroon is valid by its identifier, an unguessable secret; its holder cannot derive weaker
+ * ones, as with real macaroons.
  *
- * T1: a ticket ends with its time, when its user is removed or disabled, and when the password changes.
- * T2: there are at most `ticketsMax`; the oldest goes first. They are one process's: another manager asks for the password again.
+ * T1: a ticket ends when it expires, when its user is removed or disabled, and when the password changes.
+ * T2: at most `ticketsMax` are kept; the oldest is dropped first. They belong to one process: another manager asks for the
+ *     password again.
  */
 import { createHash, randomBytes } from "node:crypto";
 import type { Identity, JsonApi, LoginName } from "../../runtime/json-api.ts";
 import type { Clock } from "../../runtime/ports.ts";
 import { verbatim, type Json } from "./results.ts";
 
-/** As long as Juju's own are, in milliseconds. */
+/** In milliseconds, the lifetime of Juju's own macaroons. */
 export const ticketMs = 24 * 3_600_000;
 export const ticketsMax = 10_000;
 const secretBytes = 32;
-/** Of the macaroons that a login shows: a client has one or two for each controller. */
+/** Maximum number of macaroons read from a login; clients have one or two per controller. */
 const shownMax = 100;
 
-/** Juju's name of the way in which a password is asked for. */
+/** Juju's name for asking for user and password. */
 export const interaction = "juju_userpass";
 
 interface Ticket {
   readonly name: LoginName;
-  /** What the password was then. */
+  /** Identifies the password at the time of issue. */
   readonly mark: string;
   readonly endsMs: number;
 }
@@ -39,7 +40,7 @@ export class Tickets {
     this.#clock = clock;
   }
 
-  /** For whoever has just shown the password; `lifeMs` milliseconds long. */
+  /** For a user whose password has just been checked; `lifeMs` in milliseconds. */
   issue(name: LoginName, lifeMs = ticketMs): string {
     const secret = randomBytes(secretBytes).toString("hex");
     const mark = this.#api.standing(name)?.mark ?? "";
@@ -53,7 +54,7 @@ export class Tickets {
     return secret;
   }
 
-  /** Who has it, as that is now; null: it is none, or none any more. T1 */
+  /** The ticket's current identity; null if the ticket is unknown or no longer valid. T1 */
   holder(secret: string): Identity | null {
     const ticket = this.#tickets.get(secret);
     if (ticket === undefined) return null;
@@ -63,36 +64,36 @@ export class Tickets {
     return null;
   }
 
-  /** The first of these that is a ticket of the user `name`; null: none is. */
+  /** The first of the secrets that is a ticket of the user `name`; null if none. */
   shownFor(secrets: readonly string[], name: LoginName | null): string | null {
     if (name?.kind !== "user") return null;
     const isHers = (holder: Identity | null): boolean => holder?.kind === "user" && holder.name === name.name;
     return secrets.find((secret) => isHers(this.holder(secret))) ?? null;
   }
 
-  /** The user `name`, where one of these is hers; null otherwise. */
+  /** The identity of the user `name`, if one of the secrets is a ticket of that user; otherwise null. */
   redeem(secrets: readonly string[], name: LoginName | null): Identity | null {
     const ticket = this.shownFor(secrets, name);
     return ticket === null ? null : this.holder(ticket);
   }
 }
 
-/** A macaroon in its first JSON format. */
+/** A macaroon in the first JSON format. */
 export function macaroon(identifier: string, caveats: readonly Json[]): Json {
-  // A client takes none without a signature, and checks nothing of it.
+  // Clients require a signature but do not check it.
   const signature = createHash("sha256").update(identifier).digest("hex");
   return verbatim({ caveats: [...caveats], location: "juju", identifier, signature });
 }
 
-/** A cookie, as Go's clients keep macaroons: they show it at the login of the same host. `lifeMs` in milliseconds. */
+/** A cookie as Go's clients store macaroons, sent with logins to the same host. `lifeMs` in milliseconds. */
 export function macaroonCookie(identifier: string, lifeMs: number): string {
   const value = Buffer.from(JSON.stringify([macaroon(identifier, [])])).toString("base64");
-  // Of several cookies of one host each needs a name of its own, which tells nothing.
+  // Cookies of one host need different names; a hash reveals nothing.
   const name = createHash("sha256").update(`cookie ${identifier}`).digest("hex");
   return `macaroon-${name}=${value}; Path=/; Max-Age=${Math.floor(lifeMs / 1_000)}; Secure; HttpOnly`;
 }
 
-/** What a login of `tag` without a password is answered: who proves to be that user at `https://HOST/auth` may come back with that. */
+/** The reply to a login of `tag` without a password: a macaroon, to be discharged at `https://HOST/auth` by that user. */
 export function dischargeRequired(host: string, tag: string): Json {
   const caveat = verbatim({ cid: tag, vid: "AA", cl: `https://${host}/auth` });
   return {
@@ -101,7 +102,7 @@ export function dischargeRequired(host: string, tag: string): Json {
   };
 }
 
-/** Identifiers of macaroons in `[][]macaroon`, in either of their JSON formats; what is none of these is passed over. */
+/** Identifiers of macaroons in `[][]macaroon`, in both JSON formats; skips everything else. */
 export function identifiersOf(macaroons: unknown): readonly string[] {
   const found: string[] = [];
   for (const each of [macaroons].flat(2)) {
@@ -114,7 +115,7 @@ export function identifiersOf(macaroons: unknown): readonly string[] {
   return found;
 }
 
-/** The same of a `Cookie` header, where each macaroon's cookie has a list of them. */
+/** The identifiers in a `Cookie` header, where each macaroon cookie holds a list of macaroons. */
 export function identifiersInCookies(header: string): readonly string[] {
   return Array.from(header.matchAll(/(?:^|; *)macaroon-[^=;]*=([^;]+)/g), ([, value = ""]) => {
     try {

@@ -1,8 +1,8 @@
 /**
- * Where Juju's command asks for a password (reference §2.5): a login without one is sent to `POST /auth/discharge`, which names the form
- * `POST /auth/form`; that takes user and password and gives a ticket, with which the first gives the macaroon that logs in.
- * A ticket in a cookie of `/register` does as well: the client has that for this address, and looks for the macaroons of a login
- * under the controller's UUID, so that it shows the cookie here and not there.
+ * Password logins of Juju's command (reference §2.5): a login without a password is sent to `POST /auth/discharge`, which names
+ * the form `POST /auth/form`. The form takes user and password and returns a ticket, which `/auth/discharge` exchanges for a
+ * macaroon. A ticket in a cookie from `/register` works too: the client stores it for this address, and looks up macaroons for
+ * logins by the controller's UUID, so it sends the cookie here and not with the login.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { JsonApi, LoginName } from "../../runtime/json-api.ts";
@@ -17,12 +17,12 @@ export interface WebLoginParts {
 
 const refused = (status: number, Message: string, Code: string): Answer => ({ status, body: { Message, Code } });
 
-/** A value that is plain or, with `64` behind its name, base64. */
+/** A plain value or, under the name with suffix `64`, a base64 value. */
 function field(form: URLSearchParams, name: string): string {
   return form.get(name) ?? Buffer.from(form.get(`${name}64`) ?? "", "base64url").toString("utf8");
 }
 
-/** Go's client puts all of it in the query of its POST; it may as well be in the body. */
+/** Go's client puts the form in the query of its POST; the body is accepted too. */
 function discharge(query: string, body: string, cookie: string, { tickets, loginName }: WebLoginParts): Answer {
   const form = new URLSearchParams(`${query}&${body}`);
   const shown = field(form, "token");
@@ -44,7 +44,7 @@ async function login(body: string, address: string, { api, tickets, loginName }:
   }
   const { user, password } = form;
   if (typeof user !== "string" || typeof password !== "string")
-    return refused(400, "the form has a user and a password", "bad request");
+    return refused(400, "expected a form with user and password", "bad request");
   const name = loginName(`user-${user}`);
   const { kind } = await api.checkLogin({ name, password, address, certifiedNode: null });
   if (kind === "busy") return refused(503, "try again", "try again");
@@ -54,7 +54,7 @@ async function login(body: string, address: string, { api, tickets, loginName }:
   return { status: 200, body: { token: { kind: interaction, value } } };
 }
 
-/** Whether it was for here; it is answered later then, and its connection closed. */
+/** Whether the request was for these paths; if so, it is answered asynchronously and its connection closed. */
 export function answersWebLogin(request: IncomingMessage, response: ServerResponse, parts: WebLoginParts): boolean {
   const [path, query = ""] = (request.url ?? "").split("?", 2);
   if (path !== "/auth/discharge" && path !== "/auth/form") return false;

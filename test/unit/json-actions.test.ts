@@ -166,7 +166,7 @@ test("a command that does not end in time is abandoned", async (t) => {
   const waiting = ran(connect("V1"), params);
   await new Promise(setImmediate);
   await settle();
-  t.like(await waiting, [{ status: "failed", message: "it did not end within 0.5 s" }]);
+  t.like(await waiting, [{ status: "failed", message: "the request did not finish within 0.5 s" }]);
   t.is(abandoned(), 1);
 });
 

@@ -82,7 +82,7 @@ test("MC1: a misspelt field or a wrong type is rejected with its position, and n
     [{ spec: { update: { order: "SIDEWAYS" } } }, "request.spec.update.order"],
     [{ __proto__x: 1 }, "request.__proto__x"],
   ] as const) {
-    const told = { message: `${where} is not known, or of another type`, code: "bad request" };
+    const told = { message: `${where} is unknown or has the wrong type`, code: "bad request" };
     t.deepEqual(await failureOf(() => ask("CreateService", request)), told);
   }
   for (const request of [{ spec: 7 }, { spec: [] }, { spec: { task: { container: { env: "A=1" } } } }])

@@ -66,7 +66,7 @@ async function world(t: ExecutionContext) {
 const refused = {
   status: 401,
   body: {
-    error: { code: "unauthorized access", message: "the registration is not valid: it was used or has expired" },
+    error: { code: "unauthorized access", message: "invalid registration: it was used or has expired" },
   },
 };
 

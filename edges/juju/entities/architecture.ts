@@ -1,6 +1,6 @@
-/** Names of processor architectures: Juju's (Debian's), and those that nodes tell of themselves (the kernel's). */
+/** Names of processor architectures: Juju's (those of Debian), and the kernel's, which nodes report. */
 
-/** Juju's name, the kernel's. */
+/** Juju's name and the kernel's. */
 const pairs = [
   ["amd64", "x86_64"],
   ["arm64", "aarch64"],
@@ -12,12 +12,12 @@ const pairs = [
 const toKernel = new Map<string, string>(pairs);
 const toJuju = new Map<string, string>(pairs.map(([juju, kernel]) => [kernel, juju]));
 
-/** As Juju's clients know it; what has no other name there (`riscv64`, `s390x`) stays. */
+/** Juju's name; architectures with the same name in both (`riscv64`, `s390x`) are unchanged. */
 export function jujuArchitecture(name: string): string {
   return toJuju.get(name) ?? name;
 }
 
-/** As nodes tell it, which is what placement constraints are compared with. */
+/** The name that nodes report, for placement constraints. */
 export function nodeArchitecture(name: string): string {
   return toKernel.get(name) ?? name;
 }

@@ -1,4 +1,4 @@
-/** The whole cluster as one answer shows it, and what of it patterns leave (`juju status web* 17`). */
+/** The whole cluster as one status shows it, and its selection by patterns (`juju status web* 17`). */
 import type { ApplicationView, MachineView, ModelView, RelationView, UnitView } from "./views.ts";
 
 export interface ClusterView {
@@ -9,7 +9,7 @@ export interface ClusterView {
   readonly relations: readonly RelationView[];
 }
 
-/** `*` and `?`, as in names of files; everything else is itself. Linear in the name for each star: no pattern is slow. */
+/** Supports `*` and `?`, as in file names. Linear in the name for each star, so no pattern is slow. */
 export function globMatches(pattern: string, name: string): boolean {
   let at = 0;
   let star = -1;
@@ -36,8 +36,8 @@ export function globMatches(pattern: string, name: string): boolean {
 }
 
 /**
- * Units whose name, application or work matches, with their applications and machines; applications and machines that
- * match themselves; relations of which an application is shown. Without patterns all.
+ * Units whose name, application or work matches, with their applications and machines; applications and machines that match
+ * themselves; and relations of selected applications. Without patterns, everything.
  */
 export function selected(all: ClusterView, patterns: readonly string[]): ClusterView {
   if (patterns.length === 0) return all;
@@ -59,7 +59,7 @@ export function selected(all: ClusterView, patterns: readonly string[]): Cluster
   };
 }
 
-/** Of each application, under the name of its end of a relation, the others there. */
+/** The related applications, by the name of the relation's endpoint. */
 export function relatedTo(application: string, relations: readonly RelationView[]): readonly string[] {
   const others = new Set<string>();
   for (const relation of relations) {
@@ -69,7 +69,7 @@ export function relatedTo(application: string, relations: readonly RelationView[
   return [...others].toSorted();
 }
 
-/** `arch=amd64 cores=8 mem=16000M`, as clients show what a machine has. */
+/** A machine's hardware in the clients' format: `arch=amd64 cores=8 mem=16000M`. */
 export function hardwareText({ architecture, cores, memoryMib }: MachineView): string {
   return [
     architecture === "" ? "" : `arch=${architecture}`,

@@ -1,6 +1,6 @@
 /**
- * Entities as the all-watchers tell them, in both shapes (reference §6.1). Every key that a stock client looks for without
- * asking whether it is there is always there; what is optional and empty is left out.
+ * Entities in the deltas of all-watchers, in both shapes (reference §6.1). Keys that stock clients read without checking are
+ * always present; optional empty ones are omitted.
  */
 import type { Shape } from "../facade.ts";
 import { ownerTag } from "../model.ts";
@@ -22,17 +22,17 @@ import type { Word } from "./words.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** Both generations' names of a kind, where they differ. */
+/** The kind's name in each generation. */
 export function kindIn(shape: Shape, { kind }: Pick<View, "kind">): string {
   return shape === "V0" && kind === "application" ? "service" : kind;
 }
 
-/** 1.x had no model among its entities. */
+/** 1.x had no model and no action among its entities. */
 export function isToldIn(shape: Shape, { kind }: Pick<View, "kind">): boolean {
   return shape === "V1" || (kind !== "model" && kind !== "action");
 }
 
-/** `modelUuid`: every entity of the newer shape names its model. */
+/** `modelUuid`: part of every entity of the newer shape. */
 export function entityIn(shape: Shape, view: View, modelUuid: string): Fields {
   return shape === "V0" ? oldEntity(view) : { "model-uuid": modelUuid, ...newEntity(view) };
 }
@@ -175,7 +175,7 @@ function addressesOf({ address }: MachineView): readonly { readonly value: strin
   return address === "" ? [] : [{ value: address, type: address.includes(":") ? "ipv6" : "ipv4" }];
 }
 
-/** Juju's names of what an application asks of its machines; what nothing is asked of is left out. */
+/** Juju's constraints of an application; those not set are omitted. */
 export function constraintsOf(view: ApplicationView): Fields {
   return {
     ...(view.architecture === "" ? {} : { arch: view.architecture }),
@@ -267,7 +267,7 @@ function oldUnit(view: UnitView): Fields {
   };
 }
 
-/** Everybody on a network is everybody's peer. */
+/** All applications on a network are peers. */
 function newRelation(view: RelationView): Fields {
   return {
     key: view.id,

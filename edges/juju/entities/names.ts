@@ -1,17 +1,17 @@
 /**
- * What the cluster's objects are called in the JSON API. Its clients check names and tags against rules of their own: a
- * machine is a number, an application's name has parts of small letters and digits joined by hyphens, each with a letter.
- * Everything here is worked out from names and ids alone, so that each manager answers the same, also after a restart.
+ * Names of the cluster's objects in the JSON API, whose clients validate names and tags: a machine is a number; an application
+ * has a name of lower-case letters and digits in parts joined by hyphens, each part with a letter. All names are derived from
+ * the objects' names and ids, so every manager gives the same ones, also after a restart.
  *
- * E1: two objects of one kind have two names.
- * E2: a name that fits stays as it is; one that does not becomes one that does, always the same.
+ * E1: two objects of one kind have different names.
+ * E2: a valid name is unchanged; an invalid one is converted to a valid one, always the same.
  */
 import type { Service, Task } from "../../../proto/gen/messages.ts";
 
-/** Bits of a machine's number: below 2^53, and of 10,000 nodes two meet with a probability of 2e-7. */
+/** Bits of a machine number: below 2^53. Among 10,000 nodes a collision has a probability of 2e-7. */
 const machineBits = 48;
 
-/** 32 bits of a text, well mixed (FNV-1a, and a last stir so that alike ids are far apart). */
+/** A 32-bit hash (FNV-1a, with a final mix so that similar ids are far apart). */
 function mixed(text: string, seed: number): number {
   let hash = seed;
   for (let at = 0; at < text.length; at += 1) hash = Math.imul(hash ^ text.charCodeAt(at), 0x01000193);
@@ -21,10 +21,10 @@ function mixed(text: string, seed: number): number {
 
 const basis = 0x811c9dc5;
 const machineNumbers = new Map<string, string>();
-/** As many as a large cluster has nodes; beyond, all are worked out anew. */
+/** The number of nodes of a large cluster; beyond that, the cache is cleared. */
 const rememberedMax = 20_000;
 
-/** A decimal number below 2^48, the same for as long as the node has its id. */
+/** A decimal number below 2^48, derived from the node's id. */
 export function machineId(nodeId: string): string {
   let known = machineNumbers.get(nodeId);
   if (known === undefined) {
@@ -36,14 +36,14 @@ export function machineId(nodeId: string): string {
   return known;
 }
 
-/** What clients take for the number of a relation, an `int`. */
+/** Clients parse a relation's number as an `int`. */
 export function relationNumber(networkId: string): number {
   return mixed(networkId, basis) >>> 1;
 }
 
 const fits = /^[a-z][a-z0-9]*(-[a-z0-9]*[a-z][a-z0-9]*)*$/;
 
-/** E2. What is rewritten ends in a mark made of the whole name, or `web_a` and `web.a` would be one (E1). */
+/** E2. A converted name ends in a hash of the original; otherwise `web_a` and `web.a` would be the same (E1). */
 export function applicationName(name: string): string {
   if (fits.test(name)) return name;
   const parts = name
@@ -54,7 +54,7 @@ export function applicationName(name: string): string {
   return [...parts, `h${mixed(name.toLowerCase(), basis).toString(36)}`].join("-");
 }
 
-/** Tags name units as `unit-web-0`: what is before the last hyphen is the application's. */
+/** In a tag such as `unit-web-0`, the application's name ends before the last hyphen. */
 export function unitTag(unit: string): string {
   return `unit-${unit.replace("/", "-")}`;
 }
@@ -66,26 +66,26 @@ export function unitOfTag(tag: string): string | null {
 
 export const machineTag = (machine: string): string => `machine-${machine}`;
 
-/** Of a service that is gone its tasks still know the name. */
+/** Tasks of a removed service still carry its name. */
 export function serviceNameOf(task: Task, service: Service | undefined): string {
   return service?.spec?.annotations?.name ?? task.serviceAnnotations?.name ?? task.serviceId;
 }
 
 /**
- * The place that a task is an attempt at: a slot, or for a global service a node. Empty for what is no unit: a container
- * that somebody attached to a network.
+ * The place that a task is an attempt at: a slot, or a node of a global service. Empty for a task that is not a unit, such as a
+ * container that was attached to a network.
  */
 export function placeOf(task: Task): string {
   if (task.serviceId === "") return "";
   return isNodeBound(task) ? `${task.serviceId}@${task.nodeId}` : `${task.serviceId}#${task.slot}`;
 }
 
-/** Its place is its node. Slot 0 of a replicated job is told apart by its own name (machines/task.ts has the same rule). */
+/** The place is a node. The task name identifies slot 0 of a replicated job (same rule as in machines/task.ts). */
 export function isNodeBound({ slot, annotations }: Task): boolean {
   return slot === 0 && (annotations?.name ?? "") === "";
 }
 
-/** Slots of services count from 1, those of jobs from 0; units from 0. On a global service's node the unit has the machine's number. */
+/** Service slots count from 1, job slots from 0, units from 0. A global service's unit has the machine's number. */
 function unitNumber(task: Task): string {
   if (isNodeBound(task)) return machineId(task.nodeId);
   return String(task.jobIteration === null ? Math.max(0, task.slot - 1) : task.slot);

@@ -1,15 +1,15 @@
 /**
- * What Juju's clients want told of an operating system: the cluster does not know what its nodes were installed from, and
- * clients refuse names that they do not know, so that all are the same one.
+ * Operating system and cloud of every node, for Juju's clients: the cluster does not know how its nodes were installed, and
+ * clients reject unknown names, so all nodes report the same.
  */
 
-/** Of 3.x. */
+/** For 3.x. */
 export const base = "ubuntu@22.04";
 export const baseName = "ubuntu";
 export const baseChannel = "22.04/stable";
-/** What stands where clients want the name of a cloud or of its provider. */
+/** Name of the cloud and of its provider. */
 export const platformName = "muster";
-/** Of 1.x and 2.x. */
+/** For 1.x and 2.x. */
 export const series = "jammy";
-/** The agents' version in answers that are alike for clients of all versions. */
+/** Version of agents, in replies that are the same for clients of all versions. */
 export const entityVersion = "3.5.2";

@@ -1,11 +1,11 @@
-/** FullStatus of 2.x and 3.x (reference §7): 2.9 reads `series`, 3.x `base`; both are always there. */
+/** FullStatus of 2.x and 3.x (reference §7): 2.9 reads `series`, 3.x reads `base`; both are always present. */
 import { hardwareText } from "./cluster-view.ts";
 import { baseChannel, baseName, series } from "./platform.ts";
 import type { ApplicationView, MachineView, RelationView, UnitView } from "./views.ts";
 import type { Fields, StatusForm } from "./status-text.ts";
 import type { Life, Word } from "./words.ts";
 
-/** What every status looks like. */
+/** The common form of all statuses. */
 function detailed(kind: string, { current, message }: Word, since = "", life: Life | "" = ""): Fields {
   return { status: current, info: message, data: {}, since: since || null, kind, version: "", life };
 }
@@ -15,7 +15,7 @@ const platform: Fields = { base: { name: baseName, channel: baseChannel }, serie
 export interface Answering {
   /** Milliseconds since the epoch. */
   readonly nowMs: number;
-  /** That of the server, as the client was told it at login. */
+  /** The server version from the client's login. */
   readonly version: string;
 }
 
@@ -91,7 +91,7 @@ function applicationStatus(application: ApplicationView, related: readonly strin
     "workload-version": application.runs,
     "endpoint-bindings": {},
     "public-address": "",
-    // Real servers call the scale so.
+    // The scale's key in real servers.
     int: application.scale,
   };
 }

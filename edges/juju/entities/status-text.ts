@@ -1,36 +1,36 @@
 /**
- * FullStatus as it is sent. Of many units it is made in slices, between which others have their turn; the text of a unit or
- * machine is kept with what is shown of it, so that whoever asks next, for whatever else has changed, is answered with it.
+ * The text of a FullStatus. With many units it is written in slices, so that other work can run in between. The text of each
+ * unit and machine is cached with its view, for later requests.
  */
 import { relatedTo, type ClusterView } from "./cluster-view.ts";
 import type { ApplicationView, MachineView, UnitView } from "./views.ts";
 
 export type Fields = Readonly<Record<string, unknown>>;
 
-/** What a generation of clients calls the parts, and how it has them. */
+/** The names and layout of the parts in one generation of clients. */
 export interface StatusForm {
   readonly names: { readonly machines: string; readonly applications: string; readonly units: string };
-  /** All but machines and applications. */
+  /** Everything except machines and applications. */
   whole(view: ClusterView): Fields;
   machine(machine: MachineView): Fields;
-  /** All but its units. */
+  /** Everything except its units. */
   application(application: ApplicationView, related: readonly string[]): Fields;
   unit(unit: UnitView): Fields;
 }
 
-/** Texts by what they are of; one of these for each form. */
+/** Cached texts by view; one map per form. */
 export type StatusTexts = WeakMap<MachineView | UnitView, string>;
 
-/** Texts that are made in one go: some 8 ms of work. */
+/** Number of texts per slice: about 8 ms of work. */
 const sliceMax = 500;
 
 const member = (name: string, text: string): string => `${JSON.stringify(name)}:${text}`;
 const objectOf = (members: readonly string[]): string => `{${members.join(",")}}`;
-/** The object with another member; it has some already. */
+/** Adds a member to a non-empty object. */
 const withMember = (fields: Fields, name: string, text: string): string =>
   `${JSON.stringify(fields).slice(0, -1)},${member(name, text)}}`;
 
-/** `rest`: others have their turn. */
+/** `rest`: lets other work run. */
 export async function statusText(
   view: ClusterView,
   form: StatusForm,

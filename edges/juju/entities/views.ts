@@ -1,6 +1,6 @@
 /**
- * What the JSON API shows of the cluster's objects, in neither of its shapes: `deltas.ts` and `status-….ts` write it.
- * Each view is made of the store's objects alone.
+ * The JSON API's view of the cluster's objects, independent of the shapes, which `deltas.ts` and `status-….ts` write. Each view
+ * is computed from store objects only.
  */
 import {
   NodeRole,
@@ -33,11 +33,11 @@ import {
 
 export interface Port {
   readonly protocol: string;
-  /** On the node (host mode) or on every node (ingress); the container's own where none is published. */
+  /** Published on the node (host mode) or on every node (ingress); the container's port if none is published. */
   readonly number: number;
 }
 
-/** Whether a machine gets something to run; annotation of those that are not active, and settable as such. */
+/** Annotation with a machine's availability if it is not active; also settable. */
 export const availabilityKey = "muster.availability";
 export const availabilities = {
   [NodeSpec_Availability.ACTIVE]: "active",
@@ -58,17 +58,17 @@ export interface ModelView {
 
 export interface MachineView {
   readonly kind: "machine";
-  /** Its number. */
+  /** The machine's number. */
   readonly id: string;
   readonly nodeId: string;
   readonly hostname: string;
-  /** IP address; empty when it has never been seen. */
+  /** IP address; empty if never seen. */
   readonly address: string;
   readonly words: MachineWords;
-  /** RFC 3339; empty when unknown. */
+  /** RFC 3339; empty if unknown. */
   readonly since: string;
   readonly isManager: boolean;
-  /** In Juju's words: `amd64`. */
+  /** Juju's name, such as `amd64`. */
   readonly architecture: string;
   readonly os: string;
   readonly cores: number;
@@ -79,18 +79,18 @@ export interface MachineView {
 
 export interface ApplicationView {
   readonly kind: "application";
-  /** Its name here. */
+  /** The application's name in this API. */
   readonly id: string;
   readonly serviceId: string;
-  /** Its name in the cluster. */
+  /** The service's name in the cluster. */
   readonly serviceName: string;
-  /** Container image, or the driver of what is no container. */
+  /** Container image, or the driver of other tasks. */
   readonly runs: string;
   readonly charmUrl: string;
   readonly isExposed: boolean;
   readonly ports: readonly Port[];
   readonly life: Life;
-  /** Wanted units; 0 for what runs on every node. */
+  /** Number of wanted units; 0 for a global service. */
   readonly scale: number;
   readonly word: Word;
   readonly since: string;
@@ -108,9 +108,9 @@ export interface UnitView {
   readonly id: string;
   readonly application: string;
   readonly serviceId: string;
-  /** The task that the place is judged by. */
+  /** The task that determines the unit's status. */
   readonly taskId: string;
-  /** Empty until it has a node. */
+  /** Empty until the task has a node. */
   readonly nodeId: string;
   readonly machine: string;
   readonly publicAddress: string;
@@ -130,23 +130,23 @@ export interface RelationView {
   readonly number: number;
   /** The network's driver. */
   readonly driver: string;
-  /** Two or more, sorted. */
+  /** At least two, sorted. */
   readonly applications: readonly string[];
 }
 
 export interface AnnotationView {
   readonly kind: "annotation";
-  /** Kind and id of what it belongs to. */
+  /** Kind and id of the annotated entity. */
   readonly id: string;
   readonly subject: "machine" | "application" | "model";
   readonly subjectId: string;
   readonly labels: Labels;
 }
 
-/** A command that was given to a unit: how far it is, and not what it printed, which not everybody may see. */
+/** State of a command in a unit, without its output, which not every user may see. */
 export interface ActionView {
   readonly kind: "action";
-  /** A number in decimal. */
+  /** A decimal number. */
   readonly id: string;
   /** The unit's tag. */
   readonly receiver: string;
@@ -159,7 +159,7 @@ export interface ActionView {
 }
 
 export type ActionStatus = "pending" | "running" | "completed" | "failed" | "cancelled";
-/** Juju's name for a command that a shell runs. */
+/** Juju's name for a shell command. */
 export const actionName = "juju-exec";
 
 export type View = ModelView | MachineView | ApplicationView | UnitView | RelationView | AnnotationView | ActionView;
@@ -215,7 +215,7 @@ function runsOf(spec: Task["spec"]): string {
   return spec?.container?.image ?? spec?.generic?.kind ?? "";
 }
 
-/** The reference's form for what comes from no store; its revision is the version of the spec. */
+/** Form of a URL for a charm outside a store; the revision is the version of the spec. */
 function charmUrlOf(application: string, version: number | undefined): string {
   return `local:${application}-${version ?? 0}`;
 }
@@ -268,8 +268,8 @@ export function applicationView(service: Service, tally: Tally): ApplicationView
 }
 
 /**
- * The task that a place is judged by: of the tasks that are still wanted the one that runs, or else the newest; without
- * one, the newest that there is. `tasks` in the order in which they were made; null when there is none.
+ * The task that determines a unit's status: of the wanted tasks the running one, otherwise the newest; without wanted tasks,
+ * the newest of all. `tasks` in order of creation; null if there are none.
  */
 export function judgedTask(tasks: Iterable<Task>): Task | null {
   let wanted: Task | null = null;
@@ -307,7 +307,7 @@ export function unitView(task: Task, service: Service | undefined, node: Node | 
   };
 }
 
-/** Null for a network on which fewer than two services meet: nothing is related by it. */
+/** Null for a network with fewer than two services. */
 export function relationView(network: Network, applications: readonly string[]): RelationView | null {
   if (applications.length < 2 || network.spec?.ingress === true) return null;
   return {
@@ -319,7 +319,7 @@ export function relationView(network: Network, applications: readonly string[]):
   };
 }
 
-/** Labels, and what is told with them though it is none. */
+/** Labels, and further values shown as annotations. */
 export function annotationsOf(of: MachineView | ApplicationView | ModelView): Labels {
   if (of.kind === "application" && of.serviceName !== of.id) return { ...of.labels, "muster.name": of.serviceName };
   if (of.kind === "machine" && of.availability !== "active")
@@ -327,14 +327,14 @@ export function annotationsOf(of: MachineView | ApplicationView | ModelView): La
   return of.labels;
 }
 
-/** Null for what nobody has labelled: clients are told of nothing. */
+/** Null without labels: clients get no annotation entity. */
 export function annotationView(of: MachineView | ApplicationView | ModelView): AnnotationView | null {
   const labels = annotationsOf(of);
   if (Object.keys(labels).length === 0) return null;
   return { kind: "annotation", id: `${of.kind}:${of.id}`, subject: of.kind, subjectId: of.id, labels };
 }
 
-/** Whether anything that a unit shows of its node differs. */
+/** Whether anything that units show of their node differs. */
 export function differsForUnits(old: Node | null, node: Node): boolean {
   const down = (each: Node | null): boolean => each?.status?.state === NodeStatus_State.DOWN;
   return old === null || down(old) !== down(node) || old.status?.addr !== node.status?.addr;

@@ -1,4 +1,4 @@
-/** Status words of the JSON API's clients, and which of the cluster's states each stands for (`docs/json-api.md` has the table). */
+/** Status words of the JSON API, and the cluster's states for each (table in `docs/json-api.md`). */
 import {
   NodeSpec_Availability,
   NodeStatus_State,
@@ -20,7 +20,7 @@ export interface MachineWords {
   readonly instance: Word;
 }
 
-/** Labels by which a node's own agent adds what it has to say (`Machine.SetStatus`). */
+/** Node labels in which the node's agent stores a status of its own (`Machine.SetStatus`). */
 export const statusLabels = { status: "muster.json.status", info: "muster.json.status-info" } as const;
 
 export function isDown(node: Node | undefined): boolean {
@@ -58,11 +58,11 @@ function readyMessage(node: Node): string {
 export interface UnitWords {
   readonly agent: Word;
   readonly workload: Word;
-  /** The one word of 1.x. */
+  /** The single status word of 1.x. */
   readonly old: string;
 }
 
-/** `node`: the one that the task is on; undefined when it has none, or when that one is gone. */
+/** `node`: the task's node; undefined if it has none or the node was removed. */
 export function unitWords(task: Task, node: Node | undefined): UnitWords {
   const state = task.status?.state ?? TaskState.NEW;
   const message = task.status?.err !== "" && task.status !== null ? task.status.err : (task.status?.message ?? "");
@@ -102,10 +102,10 @@ export function serviceLife(service: Service): Life {
   return service.pendingDelete ? "dying" : "alive";
 }
 
-/** How many units say what of their work; absent is none. */
+/** Number of units by status word of their workload; absent means zero. */
 export type Tally = { readonly [word: string]: number | undefined };
 
-/** The worst that a unit says; a service without units is unknown if it wants none, and waits otherwise. */
+/** The worst status of the units; without units, unknown if the service wants none, otherwise waiting. */
 export function worstOf(tally: Tally, wanted: number): Word {
   for (const word of ["error", "unknown", "waiting", "maintenance", "active", "terminated"]) {
     const count = tally[word] ?? 0;

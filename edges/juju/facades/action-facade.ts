@@ -1,4 +1,4 @@
-/** Action: commands in units, and how they are (reference §7.1). Charms' own actions there are none. */
+/** Action: runs commands in units and reports on them (reference §7.1). Charm actions do not exist. */
 import { actionName, type ActionStatus } from "../entities/views.ts";
 import { unitTag } from "../entities/names.ts";
 import { refusal } from "../feed/news.ts";
@@ -12,7 +12,7 @@ import { applicationOfTag, invalidTag } from "./subjects.ts";
 import { standWatcher } from "./watchers.ts";
 
 const decoder = new TextDecoder();
-/** Of a page of operations, where none is said; Juju's own. */
+/** Juju's default page size for operations. */
 const operationsLimit = 50;
 
 function times(from: { readonly enqueued: string; readonly started: string; readonly completed: string }): JsonFields {
@@ -52,7 +52,7 @@ function enqueued({ tasks, refused }: Operation): Json[] {
   ];
 }
 
-/** The first of these that a task has is the operation's. */
+/** In order of precedence: the first status that one of its tasks has is the operation's. */
 const order: readonly ActionStatus[] = ["running", "pending", "failed", "cancelled", "completed"];
 
 function statusOf({ tasks }: Operation): ActionStatus {
@@ -86,7 +86,7 @@ function idOfTag(tag: string, noun: "action" | "operation"): string {
   return match[1] as string;
 }
 
-/** Commands report nothing before their end: a watcher of their progress waits until it is stopped. */
+/** Commands report no progress: a watcher of it waits until it is stopped. */
 const noProgress = {
   has: () => false,
   take: (): Json => ({ changes: [] }),
@@ -96,7 +96,7 @@ const noProgress = {
 };
 
 export function actionFacades(sources: FacadeSources, operations: Operations): readonly Facade[] {
-  const noCharms = "there are no charms here, and so no actions but commands: Run";
+  const noCharms = "charm actions are not supported: use Run to run commands";
   return [
     {
       type: "Action",
@@ -145,7 +145,7 @@ export function actionFacades(sources: FacadeSources, operations: Operations): r
             ).map((key) => new Set(params.texts(key))) as [Set<string>, Set<string>, Set<string>, Set<string>];
             const offset = params.integer("offset") ?? 0;
             const limit = params.integer("limit") || operationsLimit;
-            if (offset < 0 || limit < 0) throw new RequestError("offset and limit are not below 0", "not valid");
+            if (offset < 0 || limit < 0) throw new RequestError("offset and limit must not be negative", "not valid");
             const isMeant = (operation: Operation): boolean =>
               (names.size === 0 || names.has(actionName)) &&
               (statuses.size === 0 || statuses.has(statusOf(operation))) &&
@@ -176,7 +176,7 @@ export function actionFacades(sources: FacadeSources, operations: Operations): r
         ...refusing({
           Enqueue: noCharms,
           EnqueueOperation: noCharms,
-          RunOnAllMachines: "nothing can be run on a machine from here",
+          RunOnAllMachines: "commands cannot be run on machines",
         }),
       },
     },

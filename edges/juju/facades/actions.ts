@@ -1,6 +1,6 @@
 /**
- * Running commands in units, as `muster task exec` does: by the task's driver, which has to be one of ours or a plugin. Clients of
- * 1.x are answered when all is over; of later ones `operations.ts` keeps what was begun.
+ * Runs commands in units like `muster task exec`, through the task's driver, which must support it. Clients of 1.x get the
+ * reply when all commands have ended; for newer ones, `operations.ts` keeps the commands and their results.
  */
 import { TaskCallRequest, TaskExec, TaskInput, type TaskAnswer } from "../../../proto/gen/messages.ts";
 import type { Call, FacadeSources } from "../facade.ts";
@@ -11,12 +11,12 @@ import { requestErrorOf } from "../rpc-failure.ts";
 import { readForAnswer } from "./one-answer.ts";
 import { notSupported, type Subjects } from "./subjects.ts";
 
-/** Juju's own default, and the longest that a request is kept open for. */
+/** Juju's default timeout, and the maximum for a request. */
 const timeoutMsDefault = 300_000;
 const timeoutMsMax = 3_600_000;
-/** Of one unit; what comes after is dropped and `isCut` says so. A client reads 4 MiB in one message. */
+/** Per unit; further output is dropped and `isCut` is set. Clients accept 4 MiB in one message. */
 export const outputBytesMax = 512 * 1024;
-/** All of them run at once. */
+/** Maximum number of units in a request; all run in parallel. */
 const unitsMax = 100;
 
 export interface Ran {
@@ -26,11 +26,11 @@ export interface Ran {
   readonly stderr: Uint8Array;
   readonly code: number;
   readonly isCut: boolean;
-  /** Why it could not be run; null: it was. */
+  /** Why the command could not run; null if it ran. */
   readonly error: RequestError | null;
 }
 
-/** A signal's number is told as shells do. */
+/** Exit code for a signal, as in shells: this plus its number. */
 const signalBase = 128;
 
 export class Actions {
@@ -42,13 +42,15 @@ export class Actions {
     this.#subjects = subjects;
   }
 
-  /** Answers when all have ended. */
+  /** Resolves when all commands have ended. */
   async run(call: Call): Promise<readonly Ran[]> {
     const { commands, units, timeoutMs } = this.wanted(call);
     return Promise.all(units.map((unit) => this.runIn(call, unit, commands, timeoutMs)));
   }
 
-  /** What Run asks for, in either generation: commands for a shell, units, applications, and a time in nanoseconds. Throws RequestError. */
+  /**
+   * Parses a Run of either generation: shell commands, units, applications, and a timeout in nanoseconds. Throws RequestError.
+   */
   wanted({ params }: Pick<Call, "params">): {
     readonly commands: string;
     readonly units: readonly string[];
@@ -56,10 +58,9 @@ export class Actions {
   } {
     const commands = params.text("commands");
     if (commands === "") throw new RequestError("commands are required", "bad request");
-    if (params.texts("machines").length > 0)
-      throw notSupported("commands are run in units: name those, or applications");
+    if (params.texts("machines").length > 0) throw notSupported("commands run in units: name units or applications");
     const units = this.#unitsOf(params);
-    if (units.length === 0) throw new RequestError("no unit is named", "bad request");
+    if (units.length === 0) throw new RequestError("at least one unit or application is required", "bad request");
     if (units.length > unitsMax) throw new RequestError(`more than ${unitsMax} units at once`, "quota limit exceeded");
     return { commands, units, timeoutMs: timeoutOf(params) };
   }
@@ -73,7 +74,7 @@ export class Actions {
     return [...units];
   }
 
-  /** Never rejects with RequestError: what was refused is part of the result. */
+  /** Never rejects with RequestError: refusals are part of the result. */
   async runIn(call: Call, unit: string, commands: string, timeoutMs: number): Promise<Ran> {
     const none = new Uint8Array();
     try {
@@ -124,23 +125,23 @@ export class Actions {
     return { stdout: Buffer.concat(stdout), stderr: Buffer.concat(stderr), code, isCut };
   }
 
-  /** Nobody has anything to type; without this a command that reads its input would wait. */
+  /** There is no input; an open stream would make a command that reads it wait. */
   async #closeInput(call: Call, callId: string): Promise<void> {
     try {
       await this.#sources.taskAccess.Send(TaskInput.create({ callId, number: 1, close: true }), call.rpc);
     } catch {
-      // It has ended by now, and says how by itself.
+      // The command has ended, and its result is reported elsewhere.
     }
   }
 }
 
 function timeoutOf(params: Params): number {
   const nanoseconds = params.integer("timeout") ?? 0;
-  if (nanoseconds < 0) throw new RequestError("a timeout is not below 0", "not valid");
+  if (nanoseconds < 0) throw new RequestError("a timeout must not be negative", "not valid");
   return nanoseconds === 0 ? timeoutMsDefault : Math.min(timeoutMsMax, Math.max(1, Math.round(nanoseconds / 1e6)));
 }
 
-/** The result of 1.x: output is base64. */
+/** The result for 1.x, with the output in base64. */
 export function runResult({ unit, machine, stdout, stderr, code, error }: Ran): Json {
   return {
     Error: error?.message ?? "",

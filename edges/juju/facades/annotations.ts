@@ -1,4 +1,4 @@
-/** Annotations: labels of nodes, services and the cluster. A task's are its service's. */
+/** Annotations: labels of nodes, services and the cluster. A task has those of its service. */
 import {
   Annotations,
   ClusterSpec,
@@ -45,13 +45,13 @@ export class AnnotationWork {
     }
   }
 
-  /** An empty value takes one away. */
+  /** An empty value removes the annotation. */
   async set(call: Call, tag: string, pairs: ReadonlyMap<string, unknown>): Promise<void> {
     const labels = new Map<string, string>();
     for (const [key, value] of pairs) {
       if (typeof value !== "string") throw new RequestError(`annotation ${key} is not a string`, "bad request");
       if (key === "" || key.includes("=")) {
-        throw new RequestError(`${JSON.stringify(key)} is no name of an annotation`, "not valid");
+        throw new RequestError(`invalid annotation name ${JSON.stringify(key)}`, "not valid");
       }
       labels.set(key, value);
     }
@@ -62,7 +62,7 @@ export class AnnotationWork {
       case "application":
         return this.#services.update(call, applicationOfTag(tag), (spec) => withLabels(spec, labels));
       case "unit":
-        throw notSupported("a unit's annotations are its application's: set those");
+        throw notSupported("units have the annotations of their application: set them there");
       case "model":
       case "environment":
         return this.setModel(call, labels);
@@ -92,7 +92,7 @@ export class AnnotationWork {
     );
   }
 
-  /** An empty value takes one away. */
+  /** An empty value removes the annotation. */
   async setModel(call: Call, labels: ReadonlyMap<string, string>): Promise<void> {
     const cluster = this.#subjects.cluster();
     const spec = cluster.spec ?? ClusterSpec.create({});
@@ -110,11 +110,14 @@ export class AnnotationWork {
   }
 }
 
-/** Taken away it is `active`, as for who never had it. */
+/** Empty (removed) means `active`, the default. */
 function availabilityOf(text: string): NodeSpec_Availability {
   const [number] = Object.entries(availabilities).find(([, name]) => name === (text || "active")) ?? [];
   if (number === undefined) {
-    throw new RequestError(`${availabilityKey} is active, pause or drain, not ${JSON.stringify(text)}`, "not valid");
+    throw new RequestError(
+      `invalid ${availabilityKey} ${JSON.stringify(text)}: expected active, pause or drain`,
+      "not valid",
+    );
   }
   return Number(number) as NodeSpec_Availability;
 }

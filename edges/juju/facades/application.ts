@@ -1,4 +1,4 @@
-/** Application: services, as clients of 2.x and 3.x deploy, change and remove them. */
+/** Application: deploys, changes and removes services for clients of 2.x and 3.x. */
 import { constraintsOf } from "../entities/deltas.ts";
 import { baseChannel, baseName, series } from "../entities/platform.ts";
 import type { ApplicationView } from "../entities/views.ts";
@@ -12,8 +12,8 @@ import { withConstraints } from "./constraints.ts";
 import { exposed, unexposed, withConfig, withImage } from "./service-spec.ts";
 import { applicationOfTag, unitOf } from "./subjects.ts";
 
-const related = "applications are related by a network that both are on: attach them to one";
-const noCharms = "there are no charms here: an application is a container image";
+const related = "applications are related through networks: attach both to one network";
+const noCharms = "charms are not supported: an application is a container image";
 
 export function applicationFacades(parts: ClientParts): readonly Facade[] {
   return [
@@ -32,8 +32,8 @@ export function applicationFacades(parts: ClientParts): readonly Facade[] {
           DestroyRelation: related,
           SetCharms: noCharms,
           DeployFromRepository: noCharms,
-          MergeBindings: "a service's networks are changed with 'muster service update'",
-          Consume: "there is one model",
+          MergeBindings: "change a service's networks with 'muster service update'",
+          Consume: "there is only one model",
         }),
       },
     },
@@ -209,7 +209,7 @@ function writing({ services }: ClientParts): Record<string, Method> {
           return {};
         }),
     },
-    // Of 2.9, for one application.
+    // In 2.9, for one application.
     Destroy: {
       needs: "operator",
       versions: [13],
@@ -266,7 +266,7 @@ function writing({ services }: ClientParts): Record<string, Method> {
   };
 }
 
-/** A binding's space is here a network; where none is named, none is meant. */
+/** A binding's space is a network; bindings without one select none. */
 function boundNetworks(wanted: Params): readonly string[] {
   const networks = new Set<string>();
   for (const network of wanted.map("endpoint-bindings").values()) {

@@ -1,4 +1,4 @@
-/** What requests on entities by their id have in common: the seed's object style (reference §3). */
+/** Common parts of requests on entities by id, the seed's object style (reference §3). */
 import type { Kind } from "../entities/views.ts";
 import type { Call, FacadeSources, Method } from "../facade.ts";
 import { entityNews, setNews, type Watched } from "../feed/news.ts";
@@ -6,11 +6,11 @@ import { standWatcher } from "./watchers.ts";
 
 export const seed = { versions: [0], shape: "V0", isUnlisted: true } as const;
 
-/** Lives: what the watchers of sets look at. */
+/** The life of each entity, for watchers of sets. */
 export const livesOf = (views: Iterable<{ readonly id: string; readonly life: string }>): Map<string, string> =>
   new Map(Array.from(views, ({ id, life }) => [id, life]));
 
-/** Watch of one entity: the id is good for a NotifyWatcher, and for the EntityWatcher that it was called before. */
+/** Watch of one entity: the id is valid for NotifyWatcher, and for EntityWatcher, its older name. */
 export function watching(sources: FacadeSources, kind: Kind): Method {
   return {
     needs: "read-only",
@@ -31,7 +31,7 @@ export function standSet(
   return { id: standWatcher(sources, call, type, news), first };
 }
 
-/** A watcher whose answers are names, such as a StringsWatcher's. */
+/** A watcher that reports names, such as a StringsWatcher. */
 export function watchingNames(
   sources: FacadeSources,
   type: string,

@@ -1,6 +1,6 @@
 /**
- * Client: what a person at a client sees of the whole, in every version; and, of 1.x and before, what she does to it. Later
- * versions have Application and MachineManager for that.
+ * Client: status and watching in every version; in 1.x and before also changes, for which later versions have Application and
+ * MachineManager.
  */
 import type { Call, Facade, Method } from "../facade.ts";
 import { allNews } from "../feed/news.ts";
@@ -22,20 +22,20 @@ import { fullStatus, instances } from "./status.ts";
 import { notSupported, unitOf } from "./subjects.ts";
 import { standWatcher } from "./watchers.ts";
 
-/** What a client of 1.x can ask for and this cluster cannot do, and why. */
+/** Requests of 1.x clients that this cluster does not support, with the reason. */
 const refusals: Readonly<Record<string, string>> = {
-  AddRelation: "services are related by a network that both are on: attach them to one",
-  DestroyRelation: "services are related by a network that both are on: take one of them off it",
-  CharmInfo: "there are no charms here: an application is a container image",
-  AddCharm: "there are no charms here: an application is a container image",
-  ServiceSetYAML: "options are set one by one: ServiceSet",
-  AddMachines: "a machine joins by itself: see 'muster swarm join-token'",
-  AddMachinesV2: "a machine joins by itself: see 'muster swarm join-token'",
-  ProvisioningScript: "a machine joins by itself: see 'muster swarm join-token'",
-  RunOnAllMachines: "nothing can be run on a machine from here",
-  EnvironmentSet: "the cluster's settings are changed with 'muster swarm update'",
-  EnvironmentUnset: "the cluster's settings are changed with 'muster swarm update'",
-  SetEnvironAgentVersion: "agents are not upgraded from here",
+  AddRelation: "services are related through networks: attach both to one network",
+  DestroyRelation: "services are related through networks: detach one from the network",
+  CharmInfo: "charms are not supported: an application is a container image",
+  AddCharm: "charms are not supported: an application is a container image",
+  ServiceSetYAML: "set options one by one with ServiceSet",
+  AddMachines: "machines join by themselves: see 'muster swarm join-token'",
+  AddMachinesV2: "machines join by themselves: see 'muster swarm join-token'",
+  ProvisioningScript: "machines join by themselves: see 'muster swarm join-token'",
+  RunOnAllMachines: "commands cannot be run on machines",
+  EnvironmentSet: "change the cluster's settings with 'muster swarm update'",
+  EnvironmentUnset: "change the cluster's settings with 'muster swarm update'",
+  SetEnvironAgentVersion: "agents cannot be upgraded through this API",
 };
 
 export function clientFacades(parts: ClientParts): readonly Facade[] {
@@ -66,9 +66,9 @@ export function clientFacades(parts: ClientParts): readonly Facade[] {
       id: "none",
       methods: {
         ...seeing,
-        // Later ones have it in ModelManager.
+        // Later versions have it in ModelManager.
         ModelInfo: { needs: "read-only", versions: [1, 2], run: (call) => modelInfo(sources, call) },
-        // To 2.9; then they are ModelConfig's.
+        // Up to 2.9; later versions have it in ModelConfig.
         GetModelConstraints: { ...constraints.get, versions: [1, 2, 5] },
         SetModelConstraints: { ...constraints.set, versions: [1, 2, 5] },
       },
@@ -124,7 +124,7 @@ function doing(parts: ClientParts): Record<string, Method> {
     AddServiceUnits: {
       needs: "operator",
       async run(call) {
-        if (call.params.text("to-machine-spec") !== "") throw notSupported("units are not placed one by one");
+        if (call.params.text("to-machine-spec") !== "") throw notSupported("units cannot be placed individually");
         return { units: await services.addUnits(call, serviceOf(call), call.params.integer("num-units") ?? 1) };
       },
     },
@@ -239,7 +239,7 @@ function doing(parts: ClientParts): Record<string, Method> {
   };
 }
 
-/** The target is a machine's number, a unit's name, or an address. */
+/** The target is a machine number, a unit name or an address. */
 function address({ subjects }: ClientParts, params: Params, which: "public" | "private"): Json {
   const target = params.text("target");
   if (!target.includes("/"))

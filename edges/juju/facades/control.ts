@@ -1,9 +1,9 @@
 /**
- * `Muster.Control`: a method of Control with its request as JSON, answered with its response as JSON, as `muster … inspect
- * --format wire` prints objects. What the muster command reads and changes it does by these methods, so that all of it can
- * be done here, also where Juju has no word for it: networks, secrets, configs, volumes, jobs, policies, whole specs.
+ * `Muster.Control`: calls a method of Control with a JSON request and returns its response as JSON, in the format of `muster …
+ * inspect --format wire`. The muster command uses the same methods, so this covers everything that Juju has no request for:
+ * networks, secrets, configs, volumes, jobs, policies, whole specs.
  *
- * MC1: a request is taken as it is written or refused: nothing that it says is passed over because it is spelt wrong.
+ * MC1: a request is applied exactly as written or refused: a misspelt field is never ignored.
  */
 import type { MethodDescriptor } from "../../../proto/codec.ts";
 import { ControlService } from "../../../proto/gen/messages.ts";
@@ -13,12 +13,12 @@ import { redacted, seesValues } from "../redaction.ts";
 import { permissionDenied, RequestError } from "../request-error.ts";
 import { verbatim, type Json } from "../results.ts";
 
-/** Objects of one answer: some 5 MB of large tasks. Who has more names them by filters. */
+/** Maximum number of objects in a reply, about 5 MB of large tasks; clients with more use filters. */
 export const objectsMax = 2_000;
 
 type AnyMethod = MethodDescriptor<object, object>;
 
-/** What changes who manages, or the cluster itself; of a cluster also the look, which shows the tokens that nodes join with. */
+/** Methods that change managers or the cluster; and those that return the cluster, whose join tokens are secret. */
 const forAdmins = /^(?:UpdateNode|RemoveNode|GetCluster|ListClusters|UpdateCluster)$/;
 
 function neededFor(name: string): Role {
@@ -43,13 +43,13 @@ async function ask({ control }: FacadeSources, call: Call): Promise<Json> {
   const response = await handler(request, { ...rpc, method: `Muster/Control ${name}` });
   for (const value of Object.values(response)) {
     if (Array.isArray(value) && value.length > objectsMax)
-      throw new RequestError(`more than ${objectsMax} objects: name fewer by filters`, "quota limit exceeded");
+      throw new RequestError(`more than ${objectsMax} objects: select fewer with filters`, "quota limit exceeded");
   }
   const shown = method.response.toJson(response) as Json;
   return verbatim(seesValues(session) ? shown : redacted(shown));
 }
 
-/** MC1: what has been read is written again, and has to be the same. */
+/** MC1: the parsed message, written again, must equal the request. */
 function readMessage({ request }: AnyMethod, given: object): object {
   let message: object;
   try {
@@ -57,27 +57,27 @@ function readMessage({ request }: AnyMethod, given: object): object {
   } catch (error) {
     throw new RequestError(error instanceof Error ? error.message : String(error), "bad request");
   }
-  // On the wire a number loses what its field has no room for: a sign, a fraction.
+  // Encoding drops what a number's field cannot hold: a sign, a fraction.
   const sent = request.decode(request.encode(message));
   const wrong =
     difference(given, request.toJson(message, true), "request") ?? lost(given, request.toJson(sent), "request");
-  if (wrong !== null) throw new RequestError(`${wrong} is not known, or of another type`, "bad request");
+  if (wrong !== null) throw new RequestError(`${wrong} is unknown or has the wrong type`, "bad request");
   return sent;
 }
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** Where the two part; null where they do not. */
+/** Path of the first difference; null if there is none. */
 function difference(given: unknown, read: unknown, path: string): string | null {
   if (given === null || given === undefined) return null;
-  // Enums are read by number, too, and written by name.
+  // Enums may be given by number, and are written by name.
   if (typeof given === "number" && typeof read === "string") return read === String(given) ? path : null;
   if (typeof given !== typeof read || read === null || Array.isArray(given) !== Array.isArray(read)) return path;
   if (typeof given !== "object") return given === read ? null : path;
   return firstOf(given, (key, value) => difference(value, (read as Fields)[key], `${path}.${key}`));
 }
 
-/** Where a number is another one; defaults are not sent, and read as absent. */
+/** Path of the first number that encoding changes; defaults are not sent, and are absent after decoding. */
 function lost(given: unknown, read: unknown, path: string): string | null {
   if (typeof given === "number") return given === (read ?? 0) || typeof read === "string" ? null : path;
   if (typeof given !== "object" || given === null) return null;

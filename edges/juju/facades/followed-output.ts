@@ -1,10 +1,10 @@
 /**
- * Output that is followed, as a watcher's news: lines gather here until they are asked for.
+ * Followed output as a watcher's news: lines are buffered until they are requested.
  *
- * FO1: at most `keptBytesMax` and one delivery (256 KiB) are kept. When they are, whoever sends is told that there is no room,
- *      as one is who reads a stream slowly: nothing is read of the nodes then, and a client that does not ask for two minutes
- *      has its watcher ended (actors/logs/log-home.ts).
- * FO2: each line is told once, in the order in which it came; also what came before the end.
+ * FO1: at most `keptBytesMax` and one delivery (256 KiB) are buffered. Beyond that the sender sees backpressure, as from a slow
+ *      reader of a stream: the nodes are not read, and after two minutes without a request the watcher ends
+ *      (actors/logs/log-home.ts).
+ * FO2: each line is reported once, in order of arrival, also lines that came before the end.
  */
 import { SubscribeLogsMessage, type LogMessage } from "../../../proto/gen/messages.ts";
 import type { LogLines } from "../../../proto/log-lines.ts";
@@ -16,18 +16,18 @@ import { RequestError } from "../request-error.ts";
 import type { Json } from "../results.ts";
 import { isNotice, shownLine, textOf, type UnitNames } from "./output-lines.ts";
 
-/** Of lines that nobody has asked for, in bytes as they came. */
+/** Limit of unrequested lines, in bytes as received. */
 export const keptBytesMax = 512 * 1024;
-/** An answer ends after so many characters, as an all-watcher's does: stock clients take 4 MiB in one message. */
+/** Maximum characters of a reply, as for an all-watcher: stock clients accept 4 MiB in one message. */
 const answerCharsMax = 1_000_000;
-/** What a line costs beside its text: ids, time and keys. */
+/** Size of a line in a reply without its text: ids, time and keys. */
 const lineChars = 200;
 
 export class FollowedOutput implements News<Json> {
   readonly sink: Sink<LogLines>;
   readonly #leaving = new AbortController();
   readonly #kept: LogLines[] = [];
-  /** Of the oldest delivery, which is still counted: the lines that no answer had room for. */
+  /** Lines of the oldest delivery that did not fit into the last reply; still counted. */
   #rest: LogMessage[] = [];
   #restBytes = 0;
   #keptBytes = 0;
@@ -49,12 +49,12 @@ export class FollowedOutput implements News<Json> {
         this.#end ??= { error: error ?? null };
         this.#wake?.();
       },
-      // Whatever bound the sender has, this one is reached first. FO1
+      // Always reached before the sender's own limit. FO1
       bufferedBytes: () => (this.#keptBytes < keptBytesMax ? 0 : Number.MAX_SAFE_INTEGER),
     };
   }
 
-  /** Aborted once nobody will ask any more. */
+  /** Aborted once nobody will request output any more. */
   get signal(): AbortSignal {
     return this.#leaving.signal;
   }

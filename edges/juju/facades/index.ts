@@ -1,4 +1,4 @@
-/** Everything that can be asked for once logged in. */
+/** All facades that are available after login. */
 import type { Facade, FacadeSources } from "../facade.ts";
 import { actionFacades } from "./action-facade.ts";
 import { Actions } from "./actions.ts";
@@ -34,7 +34,7 @@ export function createFacades(sources: FacadeSources): readonly Facade[] {
     ...musterFacades(parts),
     ...objectFacades(parts),
   ];
-  // Of a large cluster the first look takes seconds: requests wait for it, and the rest of the manager does not.
+  // The initial view of a large cluster takes seconds: requests wait for it, the rest of the manager does not.
   const ready = (): Promise<void> | null => sources.feed.ready();
   return [pinger, ...watcherFacades, ...looking.map((facade) => ({ ...facade, ready }))];
 }

@@ -1,6 +1,6 @@
 /**
- * The output of tasks through the Muster facade: the last lines as one answer, as `muster service logs` and `task logs`
- * print them, and what is written from now on by a watcher, as with `--follow`.
+ * Output of tasks in the Muster facade: the last lines in one reply, as `muster service logs` and `task logs` print them, or
+ * new lines by a watcher, as with `--follow`.
  */
 import {
   LogSelector,
@@ -28,17 +28,17 @@ interface Parts {
   readonly subjects: Subjects;
 }
 
-/** Lines of each task, unless it is said, and at most. */
+/** Lines of each task: default and maximum. */
 const tailDefault = 100;
 const tailMax = 10_000;
-/** Of all lines together; what comes after is dropped and `is-cut` says so. A client reads 4 MiB in one message. */
+/** Total size; further output is dropped and `is-cut` is set. Clients accept 4 MiB in one message. */
 const outputBytesMax = 512 * 1024;
-/** Of all lines, however short: each costs some 200 bytes of answer beside its text. */
+/** Total number of lines: each costs about 200 bytes of the reply in addition to its text. */
 const linesMax = 10_000;
-/** Applications, units and tasks of one request. */
+/** Applications, units and tasks in one request. */
 const subjectsMax = 100;
 const logsTimeoutMs = 30_000;
-/** Followed at a time on one connection: each keeps up to a megabyte for a client that does not ask. */
+/** LogsWatchers per connection: each buffers up to a megabyte for a slow client. */
 export const followedMax = 16;
 
 export function logMethods(parts: Parts): Record<string, Method> {
@@ -77,14 +77,14 @@ async function logs(parts: Parts, call: Call): Promise<Json> {
       },
     });
   } catch (error) {
-    // Some nodes' lines are missing, which the end of the stream says.
+    // Lines of some nodes are missing; the end of the stream reports it.
     if (!(error instanceof RpcError && error.code === Status.UNKNOWN)) throw error;
     warnings.push(error.message);
   }
   return { lines, "is-cut": isCut, warnings };
 }
 
-/** Answers the id of a LogsWatcher. */
+/** Returns the id of a LogsWatcher. */
 function watchLogs(parts: Parts, call: Call): Json {
   const { rpc, session, shape } = call;
   const request = requestOf(parts, call.params, true);
@@ -99,10 +99,10 @@ function watchLogs(parts: Parts, call: Call): Json {
 function requestOf(parts: Parts, params: Params, follow: boolean): SubscribeLogsRequest {
   const selector = selectorOf(parts, params);
   const tail = params.integer("tail") ?? tailDefault;
-  if (tail < 0 || tail > tailMax) throw new RequestError(`tail is from 0 to ${tailMax}`, "not valid");
+  if (tail < 0 || tail > tailMax) throw new RequestError(`tail must be from 0 to ${tailMax}`, "not valid");
   return SubscribeLogsRequest.create({
     selector,
-    // SwarmKit's encoding: -(n+1) is the last n.
+    // SwarmKit's encoding: -(n+1) means the last n lines.
     options: LogSubscriptionOptions.create({ follow, tail: -tail - 1, since: sinceOf(params.text("since")) }),
   });
 }
@@ -110,7 +110,7 @@ function requestOf(parts: Parts, params: Params, follow: boolean): SubscribeLogs
 function sinceOf(time: string): Timestamp | null {
   if (time === "") return null;
   const ms = Date.parse(time);
-  if (Number.isNaN(ms)) throw new RequestError("since is a time such as 2026-01-02T15:04:05Z", "not valid");
+  if (Number.isNaN(ms)) throw new RequestError("since must be a time such as 2026-01-02T15:04:05Z", "not valid");
   return timestampOf(ms);
 }
 
@@ -119,11 +119,11 @@ function selectorOf({ sources, subjects }: Parts, params: Params): LogSelector {
     ? Array.from(sources.store.all("service"), ({ id }) => id)
     : params.texts("applications").map((name) => subjects.application(name).serviceId);
   const ofUnits = params.texts("units").map((name) => subjects.unit(unitOf(name)).taskId);
-  // By id, too: what a failed attempt wrote is wanted most when the unit has its next.
+  // Also by task id, because the output of a failed attempt is needed most when the unit has a new one.
   const named = params.texts("tasks");
   const count = serviceIds.length + ofUnits.length + named.length;
   if (count === 0 && !params.flag("all"))
-    throw new RequestError("no application, unit or task is named", "bad request");
+    throw new RequestError("at least one application, unit or task is required", "bad request");
   if (count > subjectsMax) throw new RequestError(`more than ${subjectsMax} at once`, "quota limit exceeded");
   for (const id of named) {
     if (sources.store.get("task", id) === undefined) throw notFound("task", JSON.stringify(id));

@@ -1,4 +1,4 @@
-/** MachineManager: machines come by themselves, and are taken away from here. */
+/** MachineManager: machines join by themselves, and are removed here. */
 import { RemoveNodeRequest } from "../../../proto/gen/messages.ts";
 import type { Call, Facade, FacadeSources } from "../facade.ts";
 import { bulk } from "./bulk.ts";
@@ -10,7 +10,7 @@ interface Parts {
   readonly subjects: Subjects;
 }
 
-/** Refused as `muster node rm` is: without `force` only one that is down. */
+/** Same rule as `muster node rm`: without `force`, only a node that is down can be removed. */
 export async function removeMachine(
   { sources, subjects }: Parts,
   call: Call,
@@ -22,7 +22,7 @@ export async function removeMachine(
 }
 
 export function machineFacades(parts: Parts): readonly Facade[] {
-  const joins = "a machine joins by itself: see 'muster swarm join-token'";
+  const joins = "machines join by themselves: see 'muster swarm join-token'";
   return [
     {
       type: "MachineManager",
@@ -47,7 +47,7 @@ export function machineFacades(parts: Parts): readonly Facade[] {
         ...refusing({
           AddMachines: joins,
           ProvisioningScript: joins,
-          UpgradeSeriesPrepare: "machines are not upgraded from here",
+          UpgradeSeriesPrepare: "machines cannot be upgraded through this API",
         }),
       },
     },

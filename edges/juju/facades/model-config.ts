@@ -1,6 +1,6 @@
 /**
- * ModelConfig: what the cluster says of itself as a model, and what clients set there. Nothing in the cluster reads the latter: it
- * is kept among the cluster's labels for the clients, as Juju keeps keys that it does not know.
+ * ModelConfig: the cluster's description as a model, and keys that clients set. The latter have no effect on the cluster: they
+ * are stored in the cluster's labels, as Juju stores unknown keys.
  */
 import { series } from "../entities/platform.ts";
 import type { Call, FacadeSources, Method } from "../facade.ts";

@@ -1,6 +1,6 @@
 /**
- * Constraints of the model: what an application is deployed with where its own constraints do not say. They are kept as a label of the
- * cluster, and applications that are there already keep theirs, as in Juju.
+ * Model constraints: defaults for applications that are deployed without their own. They are stored in a label of the cluster;
+ * existing applications keep theirs, as in Juju.
  */
 import { ServiceSpec } from "../../../proto/gen/messages.ts";
 import type { Store } from "../../../runtime/store/store.ts";
@@ -12,10 +12,10 @@ import type { JsonFields } from "./bulk.ts";
 import { withConstraints } from "./constraints.ts";
 
 const label = "muster.json.constraints";
-/** Names of one thing: an application that has one of them takes none of the model's. */
+/** Synonyms: an application that sets one of them gets none of them from the model. */
 const cpu: readonly string[] = ["cores", "cpu-cores", "cpu-power"];
 
-/** In Juju's words; empty when none are set. */
+/** In Juju's terms; empty if none are set. */
 export function modelConstraints(store: Store): JsonFields {
   for (const cluster of store.all("cluster")) {
     const text = cluster.spec?.annotations?.labels[label] ?? "";
@@ -24,13 +24,13 @@ export function modelConstraints(store: Store): JsonFields {
       const value = JSON.parse(text) as unknown;
       if (typeof value === "object" && value !== null && !Array.isArray(value)) return value as JsonFields;
     } catch {
-      // Somebody else wrote the label: it says nothing.
+      // The label was written by something else; ignore it.
     }
   }
   return {};
 }
 
-/** What an application with these constraints of its own is deployed with. */
+/** The constraints for the deployment of an application with these constraints of its own. */
 export function withModelConstraints(store: Store, own: Params): Params {
   const hasCpu = cpu.some((name) => own.has(name));
   const inherited = Object.entries(modelConstraints(store)).filter(
@@ -39,7 +39,7 @@ export function withModelConstraints(store: Store, own: Params): Params {
   return Params.of(Object.fromEntries([...inherited, ...own.entries()]), "constraints");
 }
 
-/** As they are kept. Throws RequestError for what `withConstraints` refuses. */
+/** The label's text. Throws RequestError for constraints that `withConstraints` refuses. */
 function kept(constraints: Params): string {
   withConstraints(ServiceSpec.create({}), constraints);
   const value = {
@@ -50,11 +50,11 @@ function kept(constraints: Params): string {
     tags: constraints.texts("tags").length === 0 ? undefined : constraints.texts("tags"),
   };
   const text = JSON.stringify(value);
-  // An empty label is taken away.
+  // An empty label is removed.
   return text === "{}" ? "" : text;
 }
 
-/** `Get…` and `Set…` as every facade has them that has constraints of the model; a set replaces what was there. */
+/** `Get…` and `Set…` for every facade with model constraints; a set replaces all of them. */
 export function modelConstraintMethods(
   { store }: Pick<FacadeSources, "store">,
   annotations: AnnotationWork,

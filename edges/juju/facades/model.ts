@@ -1,6 +1,6 @@
 /**
- * What clients ask of the controller and its models before they do anything else: there is one of each, the cluster
- * (reference §7, the helper results). No cloud has it, so that the cloud is called `muster`.
+ * Requests about the controller and its models, which clients send first: there is one of each, the cluster (reference §7,
+ * the helper results). The cloud is called `muster`.
  */
 import type { Call, Facade, FacadeSources } from "../facade.ts";
 import { series } from "../entities/platform.ts";
@@ -13,7 +13,7 @@ import { configMethods } from "./model-config.ts";
 import { modelUsers, modifyingAccess, modifyingControllerAccess, ownLastConnection } from "./users.ts";
 
 const cloud = "muster";
-/** What there is to know of the model. */
+/** The ModelInfo of the model. */
 export function modelInfo(sources: FacadeSources, { session }: Call): JsonFields {
   const { machines, model } = sources.feed.view();
   const version = serverVersion(session.clientMajor);
@@ -33,7 +33,7 @@ export function modelInfo(sources: FacadeSources, { session }: Call): JsonFields
     machines: machines.map(machineInfo),
     sla: { level: "unsupported", owner: "" },
     "agent-version": version,
-    // Clients of 2.x read the one, those of 3.x the other.
+    // Clients of 2.x read the former, those of 3.x the latter.
     "default-series": series,
     "default-base": "ubuntu@22.04/stable",
     "supported-features": [],
@@ -41,7 +41,7 @@ export function modelInfo(sources: FacadeSources, { session }: Call): JsonFields
   };
 }
 
-/** In short; without what `status` of ModelInfo says of machines and users one by one. */
+/** A short ModelInfo, without the machines and users. */
 function modelSummary(sources: FacadeSources, { session }: Call): JsonFields {
   const { applications, machines, model, units } = sources.feed.view();
   const { identity } = session;
@@ -69,7 +69,7 @@ function modelSummary(sources: FacadeSources, { session }: Call): JsonFields {
   };
 }
 
-/** What a model is, its machines and applications by name. Throws RequestError. */
+/** A model's state with its machines and applications. Throws RequestError. */
 function modelStatus({ feed }: FacadeSources, tag: string): JsonFields {
   const { applications, machines, model, units } = feed.view();
   if (tag !== `model-${model.id}`) throw new RequestError(`model ${JSON.stringify(tag)} not found`, "not found");
@@ -86,7 +86,7 @@ function modelStatus({ feed }: FacadeSources, tag: string): JsonFields {
   };
 }
 
-/** As the information of models has it. */
+/** A machine in ModelInfo. */
 function machineInfo({ id, hostname, isManager, words, cores, memoryMib, architecture }: MachineView): JsonFields {
   return {
     id,
@@ -142,7 +142,7 @@ export function modelFacades(sources: FacadeSources, annotations: AnnotationWork
       ModelStatus: {
         needs: "read-only",
         async run({ params }) {
-          // Alone among bulk requests it does not call them results.
+          // The only bulk request whose reply has another key than `results`.
           const asked = params.objects("entities");
           const { results } = await bulk(asked, (entity) => modelStatus(sources, entity.text("tag")));
           return { models: results };

@@ -1,4 +1,4 @@
-/** What the Operator service answers, as the JSON API's clients read it. */
+/** Converts replies of the Operator service for the JSON API's clients. */
 import type {
   ControlRolloutResponse,
   PlanRebalanceResponse,
@@ -8,7 +8,7 @@ import type {
 import { applicationName } from "../entities/names.ts";
 import type { Json } from "../results.ts";
 
-/** RFC 3339 in milliseconds; null where there is no such time. */
+/** RFC 3339 with milliseconds; null without a time. */
 export function timeText(time: Timestamp | null): string | null {
   return time === null ? null : new Date(time.seconds * 1_000 + Math.floor(time.nanos / 1e6)).toISOString();
 }

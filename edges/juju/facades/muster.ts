@@ -1,6 +1,6 @@
 /**
- * Muster: what the muster command does and Juju has no word for. Each is the request that the command makes, in the name of
- * whoever asked.
+ * Muster: commands of muster that Juju has no request for. Each makes the same request as the command, on behalf of the
+ * caller.
  */
 import {
   ControlRolloutRequest,
@@ -54,7 +54,7 @@ export function musterFacades(parts: ClientParts): readonly Facade[] {
   ];
 }
 
-/** Who manages decides about everybody's cluster, so that it takes an admin. */
+/** Managers control the whole cluster, so changing them requires an admin. */
 function changingRole({ sources, subjects }: ClientParts, desiredRole: NodeRole): Method {
   return {
     needs: "admin",
@@ -71,7 +71,7 @@ function changingRole({ sources, subjects }: ClientParts, desiredRole: NodeRole)
   };
 }
 
-/** A number, or a tag. */
+/** A number or a tag. */
 function machineOf(params: Params): string {
   const text = params.text("machine", "machine-tag");
   return /^\d+$/.test(text) ? text : machineOfTag(text);
@@ -134,7 +134,8 @@ function planMethods({ sources, services, subjects }: ClientParts): Record<strin
       async run(call) {
         const names = call.params.texts("applications");
         const all = call.params.flag("all");
-        if (all && names.length > 0) throw new RequestError("name applications, or all: not both", "bad request");
+        if (all && names.length > 0)
+          throw new RequestError("applications and all are mutually exclusive", "bad request");
         const serviceIds = names.map((name) => subjects.application(name).serviceId);
         const request = PlanRebalanceRequest.create({ serviceIds, all });
         return rebalanceResult(await sources.operator.PlanRebalance(request, call.rpc));
@@ -143,7 +144,7 @@ function planMethods({ sources, services, subjects }: ClientParts): Record<strin
   };
 }
 
-/** What the writes of Application would make of it, all of them at once. */
+/** The spec after all the changes that the Application facade would make. */
 function changed(spec: ServiceSpec, params: Params): ServiceSpec {
   const image = params.text("charm-url");
   const scale = params.integer("scale");

@@ -1,6 +1,6 @@
 /**
- * The seed's object style: requests on entities by their id, for agents (reference §3). An agent sees its own machine and
- * the units on it, a manager's agent all of them; nothing is decided for the node here, which has its session for that.
+ * The seed's object style: requests on entities by id, for agents (reference §3). An agent sees its own machine and the units
+ * on it, a manager's agent all of them. They do not control the node, which has its session for that.
  */
 import { NodeRole } from "../../../proto/gen/messages.ts";
 import { constraintsOf } from "../entities/deltas.ts";
@@ -95,7 +95,7 @@ function machineFacade(parts: ClientParts): Facade {
       SetAgentAlive: {
         needs: "operator",
         allows: isItself,
-        // The node's own session says whether it lives: a pinger is there to be stopped, and says nothing more.
+        // The node's session determines whether it is alive: a pinger only needs to be stoppable.
         run: ({ session }) => ({ "pinger-id": session.resources.add("Pinger", { stop: () => undefined }) }),
       },
       Constraints: { needs: "read-only", allows: mayManage, run: () => verbatim({ Constraints: {} }) },
@@ -114,7 +114,7 @@ function machineFacade(parts: ClientParts): Facade {
       ),
       ...refusing({
         EnsureDead: "a machine is dead when it is removed",
-        SetProvisioned: "machines are not made from here",
+        SetProvisioned: "machines cannot be provisioned through this API",
         SetInstanceId: "a machine's instance is its node, whose id does not change",
       }),
     },

@@ -1,6 +1,6 @@
 /**
- * A stream of the cluster read for one answer: until it ends, until there is enough of it, or until it has taken too long.
- * Nothing of it goes on after that, nor after the connection of who asked.
+ * Reads a stream of the cluster for one reply, until it ends, is complete, or times out. The stream is cancelled then, and when
+ * the caller's connection ends.
  */
 import type { CallContext, RpcError, Sink } from "../../../runtime/rpc.ts";
 import type { Call, FacadeSources } from "../facade.ts";
@@ -10,11 +10,11 @@ interface Reading<Message> {
   readonly timeoutMs: number;
   /** May throw RpcError. */
   begin(sink: Sink<Message>, rpc: CallContext): void;
-  /** Whether it is enough. */
+  /** Returns whether the reply is complete. */
   onMessage(message: Message): boolean;
 }
 
-/** Rejects with what the stream ended with, or with RequestError `deadline exceeded`. */
+/** Rejects with the stream's error, or with RequestError `deadline exceeded`. */
 export function readForAnswer<Message>(
   { clock }: Pick<FacadeSources, "clock">,
   { rpc, session }: Call,
@@ -33,11 +33,11 @@ export function readForAnswer<Message>(
     };
     const leave = (error?: RequestError): void => {
       settle(error);
-      // Not from within a message: whoever sends it is not done with it.
+      // Not within a message, whose sender is still working on it.
       queueMicrotask(() => giveUp.abort());
     };
     const timer = clock.setTimeout(
-      () => leave(new RequestError(`it did not end within ${timeoutMs / 1_000} s`, "deadline exceeded")),
+      () => leave(new RequestError(`the request did not finish within ${timeoutMs / 1_000} s`, "deadline exceeded")),
       timeoutMs,
     );
     const onEnding = (): void => leave(new RequestError("the connection has ended", "stopped"));

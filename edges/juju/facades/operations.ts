@@ -1,11 +1,12 @@
 /**
- * Operations: commands that were given to units and are followed by their ids, as clients since 2.0 do. Run answers ids at once; the
- * result is asked for until it is there, or waited for among the all-watcher's deltas.
+ * Operations: commands in units, followed by their ids, as in clients since 2.0. Run returns ids at once; clients poll for the
+ * result, or wait for it in the deltas of an all-watcher.
  *
  * pending -> running -> completed | failed | cancelled
  *
- * AC1: what was begun goes on when its connection ends, until its time is over.
- * AC2: what is kept has bounds, and is this manager's alone: another one, and this one after a restart, does not know it.
+ * AC1: a command continues when its connection ends, until its timeout.
+ * AC2: operations are kept within limits, in this manager's memory: other managers, and this one after a restart, do not know
+ *      them.
  */
 import type { ActionStatus, ActionView } from "../entities/views.ts";
 import { unitTag } from "../entities/names.ts";
@@ -14,11 +15,11 @@ import { RequestError } from "../request-error.ts";
 import { outputBytesMax, type Actions, type Ran } from "./actions.ts";
 import { notFound, type Subjects } from "./subjects.ts";
 
-/** Finished ones go when there are more, the oldest first. */
+/** Beyond this, finished operations are dropped, oldest first. */
 export const operationsMax = 1_000;
-/** Of the outputs that are kept: 64 MiB, or two operations whose every unit printed all that it may. */
+/** Output that is kept: 64 MiB, or two operations in which every unit printed its maximum. */
 const keptBytesMax = 64 * 2 ** 20;
-/** Tasks under way at a time, whoever began them; each is a stream to an agent. */
+/** Maximum number of running tasks, of all callers; each is a stream to an agent. */
 export const runningMax = 200;
 
 export interface ActionTask {
@@ -30,7 +31,7 @@ export interface ActionTask {
   status: ActionStatus;
   startedMs: number | null;
   completedMs: number | null;
-  /** Null until it has ended, and of what was cancelled. */
+  /** Null until the task has ended, and for cancelled ones. */
   ran: Ran | null;
 }
 
@@ -38,7 +39,7 @@ export interface Operation {
   readonly id: string;
   readonly commands: string;
   readonly tasks: readonly ActionTask[];
-  /** Units that are not there, and why. */
+  /** Units that do not exist, with the error. */
   readonly refused: readonly { readonly unit: string; readonly error: RequestError }[];
 }
 
@@ -63,7 +64,7 @@ export class Operations {
     return this.#operations.values();
   }
 
-  /** By the number that its tag names. Throws `not found`. */
+  /** By the number in its tag. Throws `not found`. */
   operation(id: string): Operation {
     const found = this.#operations.get(id);
     if (found === undefined) throw notFound("operation", JSON.stringify(id));
@@ -77,11 +78,11 @@ export class Operations {
     return found;
   }
 
-  /** Begins what Run asks for. Throws RequestError. */
+  /** Starts the commands of a Run. Throws RequestError. */
   run(call: Call): Operation {
     const { commands, units, timeoutMs } = this.#actions.wanted(call);
     if (this.#running + units.length > runningMax)
-      throw new RequestError(`more than ${runningMax} commands would run at once`, "try again");
+      throw new RequestError(`more than ${runningMax} commands would run at the same time`, "try again");
     const refused: { unit: string; error: RequestError }[] = [];
     const known = units.filter((unit) => {
       try {
@@ -101,7 +102,7 @@ export class Operations {
     return operation;
   }
 
-  /** Gives up on a task; one that has ended stays as it is. */
+  /** Cancels a task; one that has ended is unchanged. */
   cancel(task: ActionTask): void {
     if (task.completedMs !== null) return;
     this.#end(task, "cancelled", null);
@@ -131,7 +132,7 @@ export class Operations {
   }
 
   async #follow(call: Call, task: ActionTask, timeoutMs: number): Promise<void> {
-    // AC1: not the connection's signal.
+    // AC1: not the signal of the connection.
     const { signal } = task.giveUp;
     const own: Call = { ...call, session: { ...call.session, signal }, rpc: { ...call.rpc, signal } };
     this.#running += 1;
@@ -143,7 +144,7 @@ export class Operations {
       if (task.completedMs === null)
         this.#end(task, ran.error === null && ran.code === 0 ? "completed" : "failed", ran);
     } catch (error) {
-      this.#sources.log.error({ err: error }, "a command in a unit failed inside");
+      this.#sources.log.error({ err: error }, "a command in a unit failed with an internal error");
       if (task.completedMs === null) this.#end(task, "failed", null);
     } finally {
       this.#running -= 1;
@@ -184,7 +185,7 @@ function bytesOf({ ran }: ActionTask): number {
 
 const timeText = (ms: number | null): string => (ms === null ? "" : new Date(ms).toISOString());
 
-/** As deltas tell it. */
+/** The task in deltas. */
 export function viewOf(task: ActionTask): ActionView {
   const { id, unit, status, enqueuedMs, startedMs, completedMs } = task;
   return {
@@ -199,7 +200,7 @@ export function viewOf(task: ActionTask): ActionView {
   };
 }
 
-/** Why it failed, where it could not be run, or what is missing of its output. */
+/** Why the command could not run, or what is missing from its output. */
 function messageOf({ ran, status }: ActionTask): string {
   if (ran === null) return status === "failed" ? "internal error" : "";
   if (ran.error !== null) return ran.error.message;

@@ -1,4 +1,4 @@
-/** Lines of tasks' output, as the JSON API's clients read them. */
+/** Lines of task output, for the JSON API's clients. */
 import { LogStream, type LogMessage } from "../../../proto/gen/messages.ts";
 import type { Store } from "../../../runtime/store/store.ts";
 import { unitName } from "../entities/names.ts";
@@ -7,7 +7,7 @@ import { timeText } from "./muster-results.ts";
 
 const decoder = new TextDecoder();
 
-/** What a manager has to say itself is of no task. */
+/** Notices of a manager belong to no task. */
 export function isNotice({ context }: LogMessage): boolean {
   return (context?.taskId ?? "") === "";
 }
@@ -16,7 +16,7 @@ export function textOf({ data }: LogMessage): string {
   return decoder.decode(data);
 }
 
-/** The unit that a task is an attempt of; empty when the task is gone. */
+/** The unit that a task is an attempt of; empty if the task was removed. */
 export type UnitNames = (taskId: string) => string;
 
 export function unitNames(store: Store): UnitNames {

@@ -1,4 +1,4 @@
-/** What the facades share: their work on the cluster, options as they are shown, and what is not offered. */
+/** Parts that the facades share: access to the cluster, the form of options, and unsupported requests. */
 import type { ApplicationView } from "../entities/views.ts";
 import type { Call, FacadeSources, Method, Role } from "../facade.ts";
 import { namesAlone, seesValues } from "../redaction.ts";
@@ -16,7 +16,7 @@ export interface ClientParts {
   readonly actions: Actions;
 }
 
-/** Methods that clients know and this cluster cannot do, each answered `not supported` with why. */
+/** Methods that clients know and this cluster does not support; each replies `not supported` with the reason. */
 export function refusing(reasons: Readonly<Record<string, string>>, needs: Role = "operator"): Record<string, Method> {
   return Object.fromEntries(
     Object.entries(reasons).map(([name, why]): [string, Method] => [
@@ -31,7 +31,7 @@ export function refusing(reasons: Readonly<Record<string, string>>, needs: Role 
   );
 }
 
-/** Options as clients show them: name, value and type. */
+/** Options in the clients' form: name, value and type. */
 export function configOf({ env }: ApplicationView, { session }: Pick<Call, "session">): Json {
   return keyed(
     Object.entries(seesValues(session) ? env : namesAlone(env)).map(

@@ -1,16 +1,16 @@
-/** Who may give whom a password: users themselves, agents themselves, and for an agent whoever is above it (reference §3). */
+/** Who may set whose password: users and agents their own, and an agent's superiors that of the agent (reference §3). */
 import type { LoginName } from "../../../runtime/json-api.ts";
 import type { Call, Facade, FacadeSources, Method } from "../facade.ts";
 import { RequestError } from "../request-error.ts";
 
-/** SetPassword of an entity. `nameOf`: who it is by now. */
+/** SetPassword of an entity. `nameOf`: the identity at the time of the call. */
 export function settingPassword(
   { setPassword }: FacadeSources,
   nameOf: (call: Call) => LoginName,
   allows: (call: Call) => boolean,
 ): Method {
   return {
-    // Of agents nobody asks for a role; and a user who only looks may still change the own password.
+    // Agents need no role, and read-only users may change their own password.
     needs: "read-only",
     allows,
     async run(call) {
@@ -22,7 +22,7 @@ export function settingPassword(
   };
 }
 
-/** The seed's type for users: each reaches itself, by its tag, and learns of no other name. */
+/** The seed's type for users: each user may access only itself, by its tag, and learns no other name. */
 export function userFacade(sources: FacadeSources): Facade {
   const isItself = ({ id, session: { identity } }: Call): boolean =>
     identity.kind === "user" && id === `user-${identity.name}`;

@@ -1,6 +1,6 @@
 /**
- * Pinger: clients show with it that they live. To the server any frame says that, so that a ping does nothing. Agents of the
- * seed's style have one with an id, which they stop when they end.
+ * Pinger: clients use it to show that they are alive. Any frame shows that to the server, so a ping does nothing. Agents of the
+ * seed's style have a pinger with an id, which they stop when they exit.
  */
 import type { Facade } from "../facade.ts";
 

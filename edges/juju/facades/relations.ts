@@ -1,4 +1,4 @@
-/** Relation and RelationUnit: services that share a network, as entities by their key, and their units in it. */
+/** Relation and RelationUnit: services that share a network, as entities by key, and their units in it. */
 import type { Facade } from "../facade.ts";
 import { topics } from "../feed/feed.ts";
 import { verbatim } from "../results.ts";
@@ -56,7 +56,7 @@ export function relationFacades({ sources, subjects }: ClientParts): readonly Fa
           return verbatim({ Key: view.id, Unit: unit.id, Settings: { "private-address": unit.privateAddress } });
         },
       },
-      /** Who else is in the relation: every unit that lives, of every application on the network but its own. */
+      /** The other units in the relation: every live unit of every application on the network except its own. */
       WatchScope: {
         needs: "read-only",
         run(call) {

@@ -1,4 +1,4 @@
-/** Specs of services out of what Juju's clients deploy, set and expose. Pure. */
+/** Converts requests of Juju's clients (deploy, set, expose) to service specs. Pure. */
 import {
   Annotations,
   ContainerSpec,
@@ -15,7 +15,7 @@ import {
 import { RequestError } from "../request-error.ts";
 import { notSupported } from "./subjects.ts";
 
-/** Label, and option of `Set`, with the ports that Expose publishes: `80/tcp 8443:443/tcp`. */
+/** Label, and option of `Set`, that lists the ports that Expose publishes: `80/tcp 8443:443/tcp`. */
 const portsLabel = "muster.ports";
 
 const protocols = {
@@ -55,16 +55,16 @@ function writePorts(ports: readonly PortConfig[]): string {
     .join(" ");
 }
 
-/** Clients name a charm; here it is a container image. */
+/** A charm URL is the name of a container image here. */
 export function imageOf(charmUrl: string): string {
   if (charmUrl === "") throw new RequestError("a charm-url is required: the name of a container image", "bad request");
   if (/^(cs|ch|local):/.test(charmUrl)) {
-    throw notSupported(`${charmUrl} is a charm, and there are none here: the charm-url is a container image`);
+    throw notSupported(`charms are not supported: ${charmUrl} must be a container image`);
   }
   return charmUrl.replace(/^(docker|oci|docker-image):(\/\/)?/, "");
 }
 
-/** With `muster.ports` put where it belongs, and everything else as environment; null takes a variable away. */
+/** `muster.ports` sets the ports, every other option an environment variable; null removes a variable. */
 export function withConfig(spec: ServiceSpec, config: ReadonlyMap<string, unknown>): ServiceSpec {
   let changed = spec;
   const env = new Map((spec.task?.container?.env ?? []).map((entry) => [entry.split("=", 1)[0] ?? "", entry]));
@@ -82,20 +82,21 @@ export function withConfig(spec: ServiceSpec, config: ReadonlyMap<string, unknow
   const container = spec.task?.container ?? null;
   const task = changed.task;
   if ([...config.keys()].every((name) => name === portsLabel)) return changed;
-  if (container === null || task === null) throw notSupported("only containers are configured by options");
+  if (container === null || task === null) throw notSupported("only containers have options");
   return ServiceSpec.patch(changed, {
     task: TaskSpec.patch(task, { container: ContainerSpec.patch(container, { env: [...env.values()] }) }),
   });
 }
 
 function textOf(name: string, value: unknown): string {
-  if (name === "" || name.includes("=")) throw new RequestError(`${JSON.stringify(name)} is no option`, "not valid");
+  if (name === "" || name.includes("="))
+    throw new RequestError(`invalid option name ${JSON.stringify(name)}`, "not valid");
   if (typeof value === "string") return value;
   if (typeof value === "number" || typeof value === "boolean") return String(value);
   throw new RequestError(`option ${name} is not a string, number or boolean`, "bad request");
 }
 
-/** An empty value takes the label away, as Juju's annotations have it. */
+/** An empty value removes the label, as for Juju's annotations. */
 export function withLabels(spec: ServiceSpec, labels: ReadonlyMap<string, string>): ServiceSpec {
   const annotations = spec.annotations ?? Annotations.create({});
   return ServiceSpec.patch(spec, {
@@ -115,7 +116,7 @@ export function mergedLabels(
   return Object.fromEntries(merged);
 }
 
-/** Another image; the service's update settings say how its units follow. */
+/** Changes the image; the service's update settings control how its units follow. */
 export function withImage(spec: ServiceSpec, charmUrl: string): ServiceSpec {
   const image = imageOf(charmUrl);
   const { task } = spec;
@@ -126,34 +127,34 @@ export function withImage(spec: ServiceSpec, charmUrl: string): ServiceSpec {
   });
 }
 
-/** How many units a spec wants; null for what runs on every node. */
+/** Number of wanted units; null for a global service. */
 export function scaleOf(spec: ServiceSpec): number | null {
   return spec.replicated?.replicas ?? spec.replicatedJob?.totalCompletions ?? null;
 }
 
 export function withScale(spec: ServiceSpec, scale: number): ServiceSpec {
-  if (scale < 0) throw new RequestError(`a scale of ${scale} is below 0`, "not valid");
+  if (scale < 0) throw new RequestError(`the scale must not be negative: ${scale}`, "not valid");
   if (spec.replicatedJob !== null) {
     return ServiceSpec.patch(spec, {
       replicatedJob: ReplicatedJob.patch(spec.replicatedJob, { totalCompletions: scale }),
     });
   }
-  if (spec.replicated === null) throw notSupported("what runs on every machine has no number of units of its own");
+  if (spec.replicated === null) throw notSupported("the scale of a global application is the number of machines");
   return ServiceSpec.patch(spec, { replicated: ReplicatedService.create({ replicas: scale }) });
 }
 
-/** Publishes the ports of the label; those that are published stay. */
+/** Publishes the ports in the label; published ports stay published. */
 export function exposed(spec: ServiceSpec): ServiceSpec {
   const endpoint = spec.endpoint ?? EndpointSpec.create({});
   if (endpoint.ports.length > 0) return spec;
   const ports = readPorts(spec.annotations?.labels[portsLabel] ?? "");
   if (ports.length === 0) {
-    throw new RequestError(`it is not known which ports to publish: set ${portsLabel}, such as "80/tcp"`, "not valid");
+    throw new RequestError(`no ports to publish: set option ${portsLabel}, such as "80/tcp"`, "not valid");
   }
   return ServiceSpec.patch(spec, { endpoint: EndpointSpec.patch(endpoint, { ports }) });
 }
 
-/** Publishes nothing, and remembers what was. */
+/** Unpublishes all ports, and keeps them in the label. */
 export function unexposed(spec: ServiceSpec): ServiceSpec {
   const { endpoint } = spec;
   if (endpoint === null || endpoint.ports.length === 0) return spec;
@@ -165,7 +166,7 @@ export interface Wanted {
   readonly name: string;
   readonly charmUrl: string;
   readonly units: number;
-  /** Ids of nodes; null: anywhere. */
+  /** Id of a node; null: any node. */
   readonly nodeId: string | null;
   /** Ids of networks. */
   readonly networks: readonly string[];

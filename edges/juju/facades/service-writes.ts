@@ -1,6 +1,6 @@
 /**
- * What is done to services, whichever facade asks for it. Every change is a request to Control in the name of whoever asked,
- * so that it is checked, ordered and recorded as if `muster service` had made it.
+ * Changes of services, for all facades. Every change is a request to Control on behalf of the caller, so it is checked,
+ * ordered and recorded like those of `muster service`.
  */
 import {
   CreateServiceRequest,
@@ -25,11 +25,13 @@ import { withModelConstraints } from "./model-constraints.ts";
 import { newService, scaleOf, withConfig, withScale } from "./service-spec.ts";
 import { notFound, notSupported, type Subjects } from "./subjects.ts";
 
-/** Somebody else changed the service in between: then what was asked is done to what there is now, so many times. */
+/** Attempts per change: after a concurrent change of the service, the change is applied again to the new spec. */
 const attemptsMax = 5;
-/** How long a unit is waited for that its application still owes, in milliseconds: making one takes well below a second. */
+/**
+ * How long to wait for a unit that its application has yet to create, in milliseconds; creating one takes well below a second.
+ */
 const unitToComeMs = 5_000;
-/** More at once is a slip of the keyboard. */
+/** Maximum scale; larger numbers are typing errors. */
 const unitsMax = 100_000;
 
 export interface Deployment {
@@ -38,9 +40,9 @@ export interface Deployment {
   readonly units: number | null;
   readonly config: ReadonlyMap<string, unknown>;
   readonly constraints: Params;
-  /** Numbers of machines. */
+  /** Machine numbers. */
   readonly machines: readonly string[];
-  /** Names of networks. */
+  /** Network names. */
   readonly networks: readonly string[];
 }
 
@@ -57,13 +59,13 @@ export class ServiceWrites {
     await this.#sources.control.CreateService(CreateServiceRequest.create({ spec: this.specOf(wanted) }), call.rpc);
   }
 
-  /** What a deployment creates. Throws RequestError. */
+  /** The spec for a deployment. Throws RequestError. */
   specOf(wanted: Deployment): ServiceSpec {
     const { name, charmUrl, units, config, constraints, machines } = wanted;
     if (name === "" || applicationName(name) !== name) {
       throw new RequestError(`${JSON.stringify(name)} is not a valid application name`, "not valid");
     }
-    if (machines.length > 1) throw notSupported("units are not placed one by one: name one machine, or none");
+    if (machines.length > 1) throw notSupported("units cannot be placed individually: name at most one machine");
     const [machine] = machines;
     const networks = wanted.networks.map((network) => {
       const found = networkOf(this.#sources.store, network);
@@ -80,12 +82,12 @@ export class ServiceWrites {
     return withConstraints(withConfig(spec, config), withModelConstraints(this.#sources.store, constraints));
   }
 
-  /** `change` is done to the spec as it is by then. */
+  /** Applies `change` to the current spec. */
   async update(call: Call, application: string, change: (spec: ServiceSpec) => ServiceSpec): Promise<void> {
     await this.#update(call, application, change, UpdateServiceRequest_Rollback.NONE);
   }
 
-  /** Back to the spec before the present one. */
+  /** Rolls back to the previous spec. */
   async rollBack(call: Call, application: string): Promise<void> {
     await this.#update(call, application, (spec) => spec, UpdateServiceRequest_Rollback.PREVIOUS);
   }
@@ -119,20 +121,20 @@ export class ServiceWrites {
     await this.#sources.control.RemoveService(RemoveServiceRequest.create({ serviceId: id }), call.rpc);
   }
 
-  /** Answers the names that the new units will have. */
+  /** Returns the names of the new units. */
   async addUnits(call: Call, application: string, count: number): Promise<readonly string[]> {
     if (count < 1) throw new RequestError("must add at least one unit", "not valid");
     const { id } = this.#subjects.application(application);
     let names: readonly string[] = [];
     await this.update(call, application, (spec) => {
-      // Now: when the update is done, some of the new ones may be there.
+      // Before the update: afterwards some of the new units may exist already.
       names = this.#namesOfNew(id, count);
       return withScale(spec, counted((scaleOf(spec) ?? 0) + count));
     });
     return names;
   }
 
-  /** The lowest numbers that no unit has: so new tasks are numbered. */
+  /** The lowest unused unit numbers, which new tasks will have. */
   #namesOfNew(application: string, count: number): readonly string[] {
     const taken = new Set<string>();
     for (const { id, life } of this.#sources.feed.unitsOf(application)) if (life === "alive") taken.add(id);
@@ -160,8 +162,8 @@ export class ServiceWrites {
   }
 
   /**
-   * Takes these units away. First their tasks: of the slots that are too many afterwards, those without a settled task go
-   * first.
+   * Removes these units: first their tasks, then the surplus slots, of which the orchestrator removes those without a settled
+   * task first.
    */
   async removeUnits(call: Call, names: readonly string[]): Promise<void> {
     const units = await Promise.all([...new Set(names)].map((name) => this.#unitToCome(call, name)));
@@ -169,7 +171,7 @@ export class ServiceWrites {
       const spec = this.#subjects.service(application).spec;
       if (spec === null || scaleOf(spec) === null) {
         throw notSupported(
-          "what runs on every machine has no unit less: drain the machine, or constrain the application",
+          "units of a global application cannot be removed: drain the machine, or constrain the application",
         );
       }
       for (const unit of gone) await this.#removeTasks(call, unit);
@@ -178,8 +180,8 @@ export class ServiceWrites {
   }
 
   /**
-   * That unit, also where it is yet to come: AddUnits answers at the commit of the service, and a client may name a unit before the
-   * orchestrator has made its task. It is waited for as long as the application has fewer units than it wants.
+   * Finds a unit that may not exist yet: AddUnits replies when the service commits, and a client may name a unit before the
+   * orchestrator has created its task. Waits while the application has fewer units than it wants.
    */
   #unitToCome(call: Call, name: string): Promise<UnitView> {
     const { feed, clock } = this.#sources;
@@ -211,7 +213,7 @@ export class ServiceWrites {
     });
   }
 
-  /** Forgets a failed unit's tasks, which makes room for a new one. */
+  /** Removes a failed unit's tasks, so that the orchestrator creates a new one. */
   async resolve(call: Call, name: string): Promise<void> {
     const unit = this.#subjects.unit(name);
     if (unit.words.workload.current !== "error") {
@@ -228,7 +230,7 @@ export class ServiceWrites {
       try {
         await control.RemoveTask(RemoveTaskRequest.create({ taskId: task.id }), call.rpc);
       } catch (error) {
-        // The reaper was faster.
+        // The reaper has already removed it.
         if (!(error instanceof RpcError && error.code === Status.NOT_FOUND)) throw error;
       }
     }
@@ -237,7 +239,7 @@ export class ServiceWrites {
 
 function counted(count: number): number {
   if (!Number.isSafeInteger(count) || count < 0 || count > unitsMax) {
-    throw new RequestError(`${count} units: a number from 0 to ${unitsMax} is wanted`, "not valid");
+    throw new RequestError(`invalid number of units ${count}: expected 0 to ${unitsMax}`, "not valid");
   }
   return count;
 }

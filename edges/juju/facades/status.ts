@@ -1,4 +1,4 @@
-/** FullStatus, in the shape of who asks. */
+/** FullStatus, in the request's shape. */
 import { selected } from "../entities/cluster-view.ts";
 import { newStatus } from "../entities/status-new.ts";
 import { oldStatus, oldestStatus } from "../entities/status-old.ts";
@@ -10,10 +10,10 @@ import { Encoded, verbatim, type Json } from "../results.ts";
 
 type Sources = Pick<FacadeSources, "feed" | "clock">;
 
-/** Each is compared with every unit. */
+/** Each pattern is compared with every unit. */
 const patternsMax = 100;
 
-/** Answers FullStatus; it keeps the texts that it made. */
+/** Replies to FullStatus; caches the texts. */
 export function fullStatus({ feed, clock }: Sources): (call: Call) => Promise<Json> {
   const texts: { readonly [Each in Shape]: StatusTexts } = { V0: new WeakMap(), V1: new WeakMap() };
   const rest = (): Promise<void> => new Promise((resolve) => void clock.setTimeout(resolve, 0));

@@ -1,4 +1,4 @@
-/** Finds what requests name: by tag, by name or by number. What is not there is `not found`. */
+/** Resolves the subjects of requests by tag, name or number. Unknown ones are `not found`. */
 import type { Cluster, Node, Service, Task } from "../../../proto/gen/messages.ts";
 import { applicationName, unitOfTag } from "../entities/names.ts";
 import type { ApplicationView, MachineView, UnitView } from "../entities/views.ts";
@@ -32,7 +32,7 @@ export class Subjects {
     return node;
   }
 
-  /** By its name here, or by the one that it has in the cluster. */
+  /** By its name in this API, or by its service's name. */
   application(name: string): ApplicationView {
     const { feed } = this.#sources;
     const view = feed.find("application", name) ?? feed.find("application", applicationName(name));
@@ -66,7 +66,7 @@ export class Subjects {
   }
 }
 
-/** `application-web` and `service-web`. */
+/** Accepts `application-web` and `service-web`. */
 export function applicationOfTag(tag: string): string {
   const match = /^(?:application|service)-(.+)$/.exec(tag);
   if (match === null) throw invalidTag(tag, "application");
@@ -79,7 +79,7 @@ export function machineOfTag(tag: string): string {
   return match[1] as string;
 }
 
-/** A tag, or a unit's name as it is. */
+/** Accepts a tag or a plain unit name. */
 export function unitOf(text: string): string {
   if (/^[^/]+\/\d+$/.test(text)) return text;
   const unit = unitOfTag(text);

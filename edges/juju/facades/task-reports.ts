@@ -1,4 +1,4 @@
-/** What running tasks are asked through the Muster facade: what they use, and a signal. */
+/** Requests to running tasks in the Muster facade: resource usage and signals. */
 import { TaskCallRequest, TaskSignal, TaskStatsWish, type TaskAnswer } from "../../../proto/gen/messages.ts";
 import { TaskStats } from "../../../proto/gen/nomad.ts";
 import type { Call, FacadeSources, Method } from "../facade.ts";
@@ -13,9 +13,9 @@ interface Parts {
   readonly subjects: Subjects;
 }
 
-/** For a sample or a signal: a driver is asked once. */
+/** Timeout of the single call to a driver. */
 const callTimeoutMs = 30_000;
-/** Between two samples: the first is the answer. */
+/** Interval between samples; the first one is the reply. */
 const sampleMs = 1_000;
 
 export function taskMethods(parts: Parts): Record<string, Method> {
@@ -33,7 +33,7 @@ async function stats(parts: Parts, call: Call): Promise<Json> {
     if (answer.stats.length > 0) sample = TaskStats.decode(answer.stats);
     return sample !== null;
   });
-  if (sample === null) throw new RequestError("the task ended before there was a sample", "not found");
+  if (sample === null) throw new RequestError("the task ended before its first sample", "not found");
   const { aggResourceUsage, resourceUsageByPid, timestamp } = sample;
   const { cpu = null, memory = null } = aggResourceUsage ?? {};
   return {

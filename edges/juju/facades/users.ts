@@ -1,7 +1,7 @@
 /**
- * UserManager (1.24's version 0, which had kebab-case here already, and 1 to 3 after it): the cluster's users. Whoever is made here may look; what else she
- * may do is granted, as access to the model. A user reaches herself, an admin everybody; of others nobody learns whether
- * they are there.
+ * UserManager (version 0 of 1.24, which already used kebab-case here, and 1 to 3): the cluster's users. A new user is
+ * read-only; further rights are granted as access to the model. A user may access itself, an admin everybody; nobody else can
+ * find out whether a user exists.
  */
 import {
   AddUserRequest,
@@ -20,7 +20,7 @@ import { timeOf } from "../entities/views.ts";
 import { verbatim } from "../results.ts";
 import { bulk, type JsonFields } from "./bulk.ts";
 
-/** A user's access to the one model, by role: in this order one above the other. */
+/** Access to the model by role, in ascending order. */
 const accesses = [
   [UserRole.USER_ROLE_READ_ONLY, "read"],
   [UserRole.USER_ROLE_OPERATOR, "write"],
@@ -31,14 +31,14 @@ function accessOf(role: UserRole): string | null {
   return accesses.find(([each]) => each === role)?.[1] ?? null;
 }
 
-/** As Go's JSON has bytes. */
+/** Bytes in Go's JSON. */
 const base64 = (bytes: Uint8Array): string => Buffer.from(bytes).toString("base64");
 const nameOf = ({ id }: User): string => id.slice("user-".length);
 const isSelf = ({ identity }: Session, name: string): boolean => identity.kind === "user" && identity.name === name;
 const isAdmin = ({ identity }: Session): boolean => identity.kind === "user" && isAtLeast(identity.role, "admin");
 const lastConnection = ({ lastLogin }: User): string | null => timeOf(lastLogin) || null;
 
-/** The name of a user's tag; Juju's own users are of the domain `local`. */
+/** The name in a user's tag; Juju's own users are in the domain `local`. */
 function named(entity: Params, key = "tag"): string {
   const tag = entity.text(key);
   if (!tag.startsWith("user-") || tag.length > 200) {
@@ -47,14 +47,14 @@ function named(entity: Params, key = "tag"): string {
   return tag.slice("user-".length).replace(/@local$/, "");
 }
 
-/** Users, as far as the one who asks may know of them. */
+/** The users that the caller may see. */
 function knownUsers({ store }: Pick<FacadeSources, "store">, session: Session): readonly User[] {
   return [...store.all("user")].filter(
     (user) => accessOf(user.role) !== null && (isAdmin(session) || isSelf(session, nameOf(user))),
   );
 }
 
-/** As ModelInfo has them. */
+/** The users in ModelInfo. */
 export function modelUsers(sources: Pick<FacadeSources, "store">, session: Session): readonly JsonFields[] {
   return knownUsers(sources, session).map((user) => ({
     user: nameOf(user),
@@ -64,7 +64,7 @@ export function modelUsers(sources: Pick<FacadeSources, "store">, session: Sessi
   }));
 }
 
-/** When the user who asks was last there before; null: never. */
+/** The caller's previous login; null: never. */
 export function ownLastConnection(sources: Pick<FacadeSources, "store">, session: Session): string | null {
   const own = knownUsers(sources, session).find((user) => isSelf(session, nameOf(user)));
   return own === undefined ? null : lastConnection(own);
@@ -86,13 +86,14 @@ function infoOf(user: User): JsonFields {
 export function userFacades(sources: FacadeSources): readonly Facade[] {
   const { users } = sources;
 
-  /** A request about several users of which each is changed by itself; none of them may be the one who asks. `change` gives the result. */
+  /** A request that changes several users one by one, but never the caller. `change` returns the result. */
   const changing = (change: (name: string, call: Call) => Promise<JsonFields>): Method => ({
     needs: "admin",
     run: (call) =>
       bulk(call.params.objects("entities"), async (entity) => {
         const name = named(entity);
-        if (isSelf(call.session, name)) throw new RequestError("nobody does that to herself", "operation is blocked");
+        if (isSelf(call.session, name))
+          throw new RequestError("users cannot do this to themselves", "operation is blocked");
         return change(name, call);
       }),
   });
@@ -129,7 +130,7 @@ export function userFacades(sources: FacadeSources): readonly Facade[] {
           const name = user.text("username");
           const password = user.text("password");
           const registers = password === "";
-          if (registers && shape === "V0") throw new RequestError("a user is added with a password", "not supported");
+          if (registers && shape === "V0") throw new RequestError("a password is required", "not supported");
           const role = UserRole.USER_ROLE_READ_ONLY;
           const displayName = user.text("display-name");
           const request = AddUserRequest.create({ name, role, password, displayName, registers });
@@ -175,14 +176,14 @@ export function userFacades(sources: FacadeSources): readonly Facade[] {
 }
 
 interface AccessWords {
-  /** In the order of `roles`. */
+  /** Names of the access levels, in the order of `roles`. */
   readonly accesses: readonly string[];
   readonly roles: readonly UserRole[];
   /** Throws RequestError. */
   check(change: Params): void;
 }
 
-/** Gives and takes access, which is a role; a grant never lowers one. Taken away it is the role below. */
+/** Grants and revokes access, which is a role; a grant never lowers it. Revoking sets the next lower role. */
 function modifying({ users, store }: FacadeSources, { accesses: words, roles, check }: AccessWords): Method {
   return {
     needs: "admin",
@@ -190,16 +191,16 @@ function modifying({ users, store }: FacadeSources, { accesses: words, roles, ch
       bulk(params.objects("changes"), async (change) => {
         const name = named(change, "user-tag");
         check(change);
-        if (isSelf(session, name)) throw new RequestError("nobody does that to herself", "operation is blocked");
+        if (isSelf(session, name)) throw new RequestError("users cannot do this to themselves", "operation is blocked");
         const wanted = words.indexOf(change.text("access"));
         const action = change.text("action");
         const role = store.get("user", `user-${name}`)?.role;
         const now = roles.findLastIndex((each) => role !== undefined && role >= each);
         if (role === undefined || now < 0) throw new RequestError(`user "${name}" not found`, "user not found");
         if (wanted < 0 || (action !== "grant" && action !== "revoke"))
-          throw new RequestError(`access is one of ${words.join(", ")}, and an action grant or revoke`, "bad request");
+          throw new RequestError(`expected access ${words.join(", ")} and action grant or revoke`, "bad request");
         if (action === "revoke" && wanted === 0)
-          throw new RequestError("who may log in may look: disable or remove the user", "not supported");
+          throw new RequestError("the lowest access cannot be revoked: disable or remove the user", "not supported");
         const after = roles[action === "grant" ? wanted : wanted - 1];
         const isChanged = action === "grant" ? wanted > now : wanted <= now;
         if (after !== undefined && isChanged)
@@ -209,7 +210,7 @@ function modifying({ users, store }: FacadeSources, { accesses: words, roles, ch
   };
 }
 
-/** ModelManager's: access to the one model. */
+/** ModelManager: access to the only model. */
 export function modifyingAccess(sources: FacadeSources): Method {
   return modifying(sources, {
     accesses: accesses.map(([, access]) => access),
@@ -222,7 +223,7 @@ export function modifyingAccess(sources: FacadeSources): Method {
   });
 }
 
-/** Controller's: whoever is superuser is an admin. */
+/** Controller: superusers are admins. */
 export function modifyingControllerAccess(sources: FacadeSources): Method {
   return modifying(sources, {
     accesses: ["login", "superuser"],

@@ -1,6 +1,6 @@
 /**
- * The watchers, as what is asked for on their ids: Next and Stop (reference §6). Those who may make one may use it: its id
- * means something on its own connection alone.
+ * Watcher types: Next and Stop on their ids (reference §6). An id is valid on its own connection only, so whoever may create a
+ * watcher may use it.
  */
 import type { JsonWatcher, News } from "../../../runtime/json-watch.ts";
 import type { Call, Facade, FacadeSources } from "../facade.ts";
@@ -11,7 +11,7 @@ interface Standing extends Resource {
   readonly watcher: JsonWatcher<Json>;
 }
 
-/** Begins to watch, and answers the watcher's id. */
+/** Starts a watcher and returns its id. */
 export function standWatcher(
   { watchers }: Pick<FacadeSources, "watchers">,
   call: Call,
@@ -33,7 +33,7 @@ function facade(type: string, fields: Pick<Facade, "versions" | "who"> & Partial
       Stop: {
         needs: "read-only",
         run(call) {
-          // Before it is forgotten: what waits is told that it was stopped, not that the connection ends.
+          // Stopped first, so that waiting requests learn that the watcher was stopped, not that the connection ended.
           watcherOf(call).stop();
           call.session.resources.stop(type, call.id);
           return {};

@@ -1,16 +1,16 @@
 /**
- * Who has a name that several places could have. The tasks of two services that are both gone may still end under one
- * name: the same one of them is shown, in whatever order they came, and the next when it has gone.
+ * Resolves names that several places claim. Tasks of two removed services may still be ending under one name: one of them is
+ * shown, independent of the order of arrival, and the next one after it is removed.
  *
- * F6: of the places that claim a name the one that sorts last has it.
+ * F6: of the places that claim a name, the last in sort order holds it.
  */
 export class Claims<Mark> {
   readonly #byName = new Map<string, Map<string, Mark>>();
   readonly #names = new Map<string, string>();
 
   /**
-   * The place now claims that name, or none. `isHolder`: it has it. `others`: marks of the places that have to be looked at
-   * again because of it.
+   * Sets the name that a place claims, or none. `isHolder`: the place holds it. `others`: marks of the places whose view must
+   * be updated as a result.
    */
   put(
     place: string,

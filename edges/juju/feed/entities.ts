@@ -1,16 +1,16 @@
 /**
- * Everything that is shown of the cluster, in the order in which it last changed, so that what a watcher has not been told
- * yet is the end of a list. A watcher keeps one number, the revision up to which it was told everything (its cursor),
- * however much changes: what many watchers are told is kept, and encoded, once.
+ * Every entity of the cluster in the order of its last change, so that the news for a watcher is the end of a list. A watcher
+ * stores one number, the revision up to which it is informed (its cursor), however much changes; replies for many watchers are
+ * cached and encoded once.
  *
- * F1: between two cursors an entity is told at most once, as it is now.
- * F2: one that came and went between two cursors is not told at all.
- * F3: what is gone is kept only while a watcher that knew it has not been told: never more than such a watcher knew.
- * F7: watchers of one shape at one cursor are told the same, whoever they belong to: it is made once. Those that may not see
+ * F1: between two cursors, an entity is reported at most once, in its current state.
+ * F2: an entity that was created and removed between two cursors is not reported at all.
+ * F3: a removed entity is kept only until every watcher that has reported it has reported its removal.
+ * F7: watchers of one shape at one cursor get the same reply, whoever owns them: it is made once. Clients that may not see
  *     all of it may not have such a watcher.
  *
- * Of a large cluster one answer would be more than clients take: it is told on several pages, the oldest change first. While
- * a watcher has not been told the last of them, it may be told that something went which it was not told of.
+ * A reply for a large cluster would exceed the message limit of clients, so it is split into pages, oldest change first. Until
+ * a watcher has the last page, it may report the removal of an entity that it has not reported before.
  */
 import { entityIn, isToldIn, kindIn } from "../entities/deltas.ts";
 import { namesAlone } from "../redaction.ts";
@@ -20,16 +20,16 @@ import { Shared } from "../wire/shared.ts";
 
 export interface Entry {
   readonly key: string;
-  /** What in the store it is made of: two services may follow each other under one name. */
+  /** The store object behind it: two services may have the same name one after the other. */
   owner: string;
   view: View;
-  /** The view as the newer shape has it; equal texts are no change. */
+  /** The view in the newer shape; an equal text is not a change. */
   text: string;
-  /** Whoever was told everything up to this revision, or a later one, knows it. */
+  /** Watchers that have reported this revision know the entity. */
   born: number;
   revision: number;
   isGone: boolean;
-  /** The delta in the older shape; made when somebody asks for it. */
+  /** The delta in the older shape; created on demand. */
   oldDelta: string;
   newDelta: string;
   before: Entry | null;
@@ -38,13 +38,15 @@ export interface Entry {
 
 export const keyOf = (kind: Kind, id: string): string => `${kind}:${id}`;
 
-/** In the first answer, where it is one: who is referred to comes before who refers to it. */
+/** Order of kinds in the first reply: referenced entities come before those that refer to them. */
 const kinds: readonly Kind[] = ["model", "machine", "application", "unit", "relation", "annotation", "action"];
-/** Below so many that are gone it is not worth looking who still wants them. */
+/** Minimum number of removed entities before a sweep. */
 const goneMin = 1_000;
-/** Characters of an answer, all but its last delta: in whatever script less than the 4 MiB that stock clients take (reference §1.2). */
+/**
+ * Characters of a reply without its last delta: less than the 4 MiB that stock clients accept, in any script (reference §1.2).
+ */
 const pageCharactersMax = 1_000_000;
-/** Of the answers that are kept at a time: watchers that stand at many different places do not keep one each. */
+/** Total size of cached replies, so that watchers at many different cursors do not keep one each. */
 const keptCharactersMax = 16 * pageCharactersMax;
 
 interface Reader {
@@ -52,7 +54,7 @@ interface Reader {
   readonly seesValues: boolean;
 }
 
-/** The result of Next, and the cursor after it. */
+/** A result of Next, and the cursor after it. */
 export interface Page {
   readonly result: Shared;
   readonly cursor: number;
@@ -65,21 +67,21 @@ export class Entities {
   #revision = 0;
   #gone = 0;
   #goneAtSweep = goneMin;
-  /** F7: answers since the last change, by all that they depend on: shape and cursor. */
+  /** F7: replies since the last change, by shape and cursor. */
   readonly #answers = new Map<string, Page>();
   #keptCharacters = 0;
 
-  /** `modelUuid`: each entity of the newer shape names its model. */
+  /** `modelUuid`: part of every entity of the newer shape. */
   constructor(modelUuid: () => string) {
     this.#modelUuid = modelUuid;
   }
 
-  /** Grows with each change. */
+  /** Increases with each change. */
   get revision(): number {
     return this.#revision;
   }
 
-  /** How many are kept, what is gone included. */
+  /** Number of kept entities, including removed ones. */
   get size(): number {
     return this.#entries.size;
   }
@@ -93,13 +95,13 @@ export class Entities {
     return entry === undefined || entry.isGone ? undefined : entry.view;
   }
 
-  /** Changes whenever the entity does; 0 while there is none. */
+  /** Changes with the entity; 0 if there is none. */
   stampOf(kind: Kind, id: string): number {
     const entry = this.#entries.get(keyOf(kind, id));
     return entry === undefined || entry.isGone ? 0 : entry.revision;
   }
 
-  /** True when it is a change. */
+  /** Returns whether the entity changed. */
   put(view: View, owner: string): boolean {
     const key = keyOf(view.kind, view.id);
     const text = JSON.stringify(entityIn("V1", view, this.#modelUuid()));
@@ -125,7 +127,7 @@ export class Entities {
     }
     entry.owner = owner;
     if (!entry.isGone && entry.text === text) {
-      // What it is made of may differ all the same, where no client sees it.
+      // The source objects may have changed without a visible difference.
       entry.view = view;
       return false;
     }
@@ -139,7 +141,7 @@ export class Entities {
     return true;
   }
 
-  /** True when it was there, as `owner`'s. */
+  /** Returns whether the entity existed with this owner. */
   remove(kind: Kind, id: string, owner: string): boolean {
     const entry = this.#entries.get(keyOf(kind, id));
     if (entry === undefined || entry.isGone || entry.owner !== owner) return false;
@@ -149,12 +151,12 @@ export class Entities {
     return true;
   }
 
-  /** Those that are there, by kind, in no order within a kind. */
+  /** All existing entities, by kind, in no order within a kind. */
   *all(): Iterable<View> {
     for (const entry of this.#entries.values()) if (!entry.isGone) yield entry.view;
   }
 
-  /** Whether somebody who was told everything up to the cursor has something to be told. */
+  /** Whether a watcher at this cursor has news. */
   hasNews(cursor: number, shape: Shape): boolean {
     for (let entry = this.#last; entry !== null && entry.revision > cursor; entry = entry.before) {
       if (isTold(entry, cursor, shape)) return true;
@@ -162,7 +164,7 @@ export class Entities {
     return false;
   }
 
-  /** `seesValues` false: names of options without their values. */
+  /** With `seesValues` false, options are shown without their values. */
   answer(cursor: number, shape: Shape, seesValues: boolean): Page {
     const name = `${shape}${seesValues ? "" : "-"}${cursor}`;
     const known = this.#answers.get(name);
@@ -180,7 +182,7 @@ export class Entities {
     this.#keptCharacters = 0;
   }
 
-  /** F3. `cursors`: of all watchers. Looks only when enough has gone since it last did. */
+  /** F3. `cursors`: of all watchers. Does nothing until enough entities have been removed since the last sweep. */
   sweep(cursors: () => Iterable<number>): void {
     if (this.#gone < this.#goneAtSweep) return;
     const sorted = [...new Set(cursors())].toSorted((left, right) => left - right);
@@ -190,7 +192,7 @@ export class Entities {
       this.#entries.delete(entry.key);
       this.#gone -= 1;
     }
-    // So that the work stays in proportion to what goes.
+    // Keeps the work proportional to the number of removals.
     this.#goneAtSweep = Math.max(goneMin, 2 * this.#gone);
   }
 
@@ -274,7 +276,7 @@ function isTold(entry: Entry, cursor: number, shape: Shape): boolean {
   return (!entry.isGone || entry.born <= cursor) && isToldIn(shape, entry.view);
 }
 
-/** Whether one of the cursors, in ascending order, lies from the entry's birth on and before its end. */
+/** Whether one of the cursors, in ascending order, lies between the entity's creation and its removal. */
 function isWaitedFor({ born, revision }: Entry, cursors: readonly number[]): boolean {
   let low = 0;
   let high = cursors.length;

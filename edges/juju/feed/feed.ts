@@ -1,11 +1,10 @@
 /**
- * What the JSON API shows of this process's replica, kept up to date for all of its connections together. A commit only
- * marks what may look different now; looking is done once for all that was marked, when watchers are woken or somebody
- * asks. Begins with `start`, or with the first who asks.
+ * The JSON API's view of this process's replica, kept up to date for all of its connections. A commit only marks views
+ * that may have changed; marked views are recomputed once, when watchers are woken or a client sends a request. Starts with
+ * `start`, or with the first request.
  *
- * F4: after `refresh`, what is shown is what the replica has; after `ready` no more is left to look at than one go.
- * F5: one name is one entity: while the tasks of a service that is gone still end, one that was made under its name hides
- *     them.
+ * F4: after `refresh` the view equals the replica; after `ready` at most one slice of work is left.
+ * F5: one name is one entity: while tasks of a removed service are still ending, a new service of the same name hides them.
  */
 import type { Commit, ObjectChange, Store } from "../../../runtime/store/store.ts";
 import type { Clock, Subscription } from "../../../runtime/ports.ts";
@@ -35,12 +34,12 @@ import { Entities, keyOf } from "./entities.ts";
 import { Meetings } from "./networks.ts";
 import { Wakers, type Topic } from "./wakers.ts";
 
-/** What is looked at in one go: some 10 ms of work, and then others have their turn. */
+/** Views recomputed in one slice: about 10 ms of work, after which other work can run. */
 const looksMax = 300;
-/** Between two goes, in milliseconds: looking never takes more than about two thirds of the process. */
+/** Pause between slices, in milliseconds: recomputing takes at most about two thirds of the process's time. */
 const restMs = 5;
 
-/** Topics: an entity's is its key; these are those of sets. */
+/** Topics: an entity's topic is its key; these are topics of sets. */
 export const topics = {
   everything: "*",
   kind: (kind: Kind): Topic => `${kind}s`,
@@ -56,25 +55,25 @@ export class Feed {
   #following: Subscription | null = null;
   #modelUuid = "";
 
-  // Marks: what may look different from what is shown.
+  // Marks: views that may have changed.
   #isClusterMarked = true;
   readonly #nodes = new Set<string>();
   readonly #services = new Set<string>();
   readonly #networks = new Set<string>();
-  /** By place; of the tasks there any. */
+  /** By place; any of the tasks there. */
   readonly #places = new Map<string, Task>();
 
-  /** What each object of the store is shown as, by table and id (units by place). */
+  /** Views by table and id of their store object (units by place). */
   readonly #shown = new Map<string, View>();
   readonly #unitsOf = new Map<string, Map<string, UnitView>>();
   readonly #tallies = new Map<string, Record<string, number>>();
-  /** F5: by place; few, and not for long. */
+  /** F5: by place; few, and for a short time. */
   readonly #hidden = new Map<string, Task>();
-  /** Units by their names. */
+  /** Units by name. */
   readonly #claims = new Claims<Task>();
   readonly #meetings: Meetings;
   readonly #clock: Clock;
-  /** Tasks that nothing has marked yet: those that were there from the beginning. */
+  /** Tasks from before the start that are not marked yet. */
   #first: Iterator<Task> | null = null;
   #readiness: Promise<void> | null = null;
   #told = new Set<Topic>();
@@ -86,12 +85,12 @@ export class Feed {
     this.#wakers = new Wakers(sources.clock, () => this.#news());
   }
 
-  /** Empty until the cluster is founded. */
+  /** Empty until the cluster is initialized. */
   get modelUuid(): string {
     return this.#modelUuid;
   }
 
-  /** Begins to look at what there is, a little at a time: of a large cluster it takes seconds in all. */
+  /** Starts computing the views, in slices; a large cluster takes seconds in total. */
   start(): void {
     void this.ready();
     this.#wakers.schedule();
@@ -108,7 +107,7 @@ export class Feed {
     this.#freshen(Number.POSITIVE_INFINITY);
   }
 
-  /** F4: null when it is so already. Whoever asks for something waits for it, so that nobody else has to. */
+  /** F4: null if the view is up to date. Requests wait for it; other work continues. */
   ready(): Promise<void> | null {
     this.#follow();
     if (this.#readiness !== null || !this.#isBehind()) return this.#readiness;
@@ -135,7 +134,7 @@ export class Feed {
     this.#wakers.schedule();
   }
 
-  /** F4: all of it for whoever has waited until it is little. */
+  /** F4: computes the rest, once it is small. */
   #showNow(): void {
     this.#follow();
     this.#freshen(this.#isBehind() ? looksMax : Number.POSITIVE_INFINITY);
@@ -171,7 +170,7 @@ export class Feed {
     return this.#unitsOf.get(application)?.values() ?? [];
   }
 
-  /** How a command in a unit is by now; `null`: it is no longer kept. */
+  /** Shows the state of a command in a unit; `null`: it is no longer kept. */
   showAction(id: string, view: ActionView | null): void {
     this.#follow();
     this.#show("action", id, view);
@@ -194,7 +193,7 @@ export class Feed {
     return this.#wakers.wait(topic, wake);
   }
 
-  /** Whoever keeps a cursor is known, or what is gone would be forgotten before it was told. */
+  /** Registers the holder of a cursor, so that removed entities are kept until it has reported them. */
   follow(holder: { readonly cursor: number }): Subscription {
     this.#showNow();
     this.#cursors.add(holder);
@@ -243,13 +242,13 @@ export class Feed {
         if (change.action !== "update") this.#markNamesakes(change.object.spec?.annotations?.name ?? "");
         return;
       case "task":
-        // Where it was is another place, if its node was.
+        // The previous node is another place.
         if (change.old !== null) this.#markTask(change.old);
         this.#markTask(change.object);
         return;
       case "network":
         this.#networks.add(change.object.id);
-        // What a service names may be another network now, or one at last.
+        // The spec may now resolve to another network, or resolve for the first time.
         for (const each of [change.object, change.old]) {
           const name = each?.spec?.annotations?.name ?? "";
           for (const target of [change.object.id, name]) {
@@ -258,7 +257,7 @@ export class Feed {
         }
         return;
       default:
-      // Nothing of it is shown.
+      // Not part of any view.
     }
   }
 
@@ -287,7 +286,7 @@ export class Feed {
     return told;
   }
 
-  /** So often; what units are part of is looked at once none of them is left, so that it is looked at once. */
+  /** Recomputes up to `most` views. Services come after all units, so that each is recomputed once. */
   #look(most: number): void {
     if (this.#isClusterMarked) this.#lookAtCluster();
     let looks = 0;
@@ -320,7 +319,7 @@ export class Feed {
     this.entities.sweep(() => Array.from(this.#cursors, ({ cursor }) => cursor));
   }
 
-  /** Marks some of those that were there from the beginning; false once there are no more. */
+  /** Marks some of the tasks from before the start; false when all are marked. */
   #markFirst(): boolean {
     for (let marked = 0; this.#first !== null && marked < looksMax; marked += 1) {
       const { value: task, done } = this.#first.next();
@@ -397,7 +396,7 @@ export class Feed {
     tally[current] = (tally[current] ?? 0) + by;
     if (tally[current] > 0) return;
     delete tally[current];
-    // The last unit of a service that is gone goes after it.
+    // The last unit of a removed service is removed after it.
     if (Object.keys(tally).length === 0) this.#tallies.delete(serviceId);
   }
 
@@ -427,7 +426,7 @@ export class Feed {
     if (isNews) this.#told.add(topics.everything).add(keyOf("annotation", id));
   }
 
-  /** `other`: as it was before, or as it is after. */
+  /** `other`: the view before or after the change. */
   #tell(view: View, other: View | null): void {
     const told = this.#told;
     told.add(topics.everything).add(topics.kind(view.kind)).add(keyOf(view.kind, view.id));

@@ -1,9 +1,9 @@
-/** Who meets on which network: relations of services are made of that. */
+/** Which services share a network: the basis of relations. */
 import type { Network, Service } from "../../../proto/gen/messages.ts";
 import { applicationName } from "../entities/names.ts";
 import type { Store } from "../../../runtime/store/store.ts";
 
-/** A spec names networks by id, or by name where its writer left it at that. */
+/** Specs refer to networks by id, or by name if the client did not resolve it. */
 export function networkOf(store: Store, target: string): Network | undefined {
   return store.get("network", target) ?? store.byName("network", target);
 }
@@ -14,7 +14,7 @@ export class Meetings {
   readonly #on = new Map<string, Map<string, string>>();
   /** Service id → ids of its networks. */
   readonly #of = new Map<string, ReadonlySet<string>>();
-  /** Service id → its networks as its spec has them; and by those, the services. */
+  /** Service id → networks as named in its spec; and the reverse. */
   readonly #targets = new Map<string, ReadonlySet<string>>();
   readonly #byTarget = new Map<string, Set<string>>();
 
@@ -26,7 +26,7 @@ export class Meetings {
     return [...(this.#on.get(networkId)?.values() ?? [])];
   }
 
-  /** Ids of the services whose spec names a network so. */
+  /** Ids of the services whose spec names this network. */
   naming(target: string): Iterable<string> {
     return this.#byTarget.get(target) ?? [];
   }
@@ -44,7 +44,7 @@ export class Meetings {
     }
   }
 
-  /** Answers the networks where something is different now. */
+  /** Returns the networks with changes. */
   put(serviceId: string, service: Service | undefined): readonly string[] {
     const spec = service?.spec ?? null;
     const attachments = [...(spec?.task?.networks ?? []), ...(spec?.networks ?? [])];

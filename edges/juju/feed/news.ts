@@ -1,4 +1,4 @@
-/** What the watchers watch: each keeps how far it was told, and finds in the feed what came since. */
+/** News for watchers: each watcher stores its position, and gets the changes since then from the feed. */
 import type { News } from "../../../runtime/json-watch.ts";
 import type { Kind } from "../entities/views.ts";
 import type { Shape } from "../facade.ts";
@@ -16,7 +16,7 @@ export function refusal(reason: Reason): RequestError {
   return reason === "crowded" ? crowded() : new RequestError("watcher has been stopped", "stopped");
 }
 
-/** Clients of the all-watchers look for these words (reference §6); old ones know a server's end by others. */
+/** Clients of all-watchers match on these texts (reference §6); 1.x clients get another text when the server shuts down. */
 function allRefusal(shape: Shape, reason: Reason): RequestError {
   if (reason === "crowded") return crowded();
   const isServers = shape === "V0" && reason === "closed";
@@ -24,8 +24,8 @@ function allRefusal(shape: Shape, reason: Reason): RequestError {
 }
 
 /**
- * Everything: the first answer is the whole state, and later ones what is different. `seesValues` is asked at each answer,
- * as a user may get another role meanwhile.
+ * News of everything: the first reply is the whole state, later ones are the changes. `seesValues` is called for each reply,
+ * because a user's role may change.
  */
 export function allNews(feed: Feed, shape: Shape, seesValues: () => boolean): News<Json> {
   const holder = { cursor: 0 };
@@ -43,7 +43,7 @@ export function allNews(feed: Feed, shape: Shape, seesValues: () => boolean): Ne
   };
 }
 
-/** That one entity has changed, come or gone; not how. What it is now has been told. */
+/** Reports that one entity changed, appeared or was removed, without details. The current state counts as reported. */
 export function entityNews(feed: Feed, kind: Kind, id: string): News<Json> {
   feed.refresh();
   let told = feed.entities.stampOf(kind, id);
@@ -61,12 +61,12 @@ export function entityNews(feed: Feed, kind: Kind, id: string): News<Json> {
 
 export interface Watched {
   readonly topic: Topic;
-  /** What is there by now; a name is news when what is said of it changes, and when it comes or goes. */
+  /** The current set; a name is news when its value changes, and when it is added or removed. */
   read(): ReadonlyMap<string, string>;
   answer(change: { readonly names: readonly string[]; readonly gone: readonly string[] }): Json;
 }
 
-/** Names of a set, of which `first` are told at once. It remembers what it told: no more than there was. */
+/** Names in a set; `first` are reported at once. Stores the names that it has reported. */
 export function setNews(
   feed: Feed,
   watched: Watched,
@@ -97,7 +97,7 @@ export function setNews(
   };
 }
 
-/** One value, which is told whole when it is another one. */
+/** One value, reported whole when it changes. */
 export function valueNews(feed: Feed, topic: Topic, read: () => Json): News<Json> {
   feed.refresh();
   let told = JSON.stringify(read());

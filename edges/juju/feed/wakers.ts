@@ -1,36 +1,36 @@
 /**
- * Wakes those that wait, by what they wait for. Many wait for the same, and each that is woken costs an answer: so they are
- * woken in turns, and the longer it took until all had their answers, the longer the pause that follows, in which changes
- * gather: then many stand at the same place, and what is told them is made once.
+ * Wakes waiting watchers by topic. Many wait for the same topics, and each wake-up costs a reply, so they are woken in rounds;
+ * the longer a round's replies took, the longer the pause after it, in which changes accumulate: then many watchers are at the
+ * same position, and their reply is made once.
  */
 import type { Clock, Subscription, TimerHandle } from "../../../runtime/ports.ts";
 
-/** A single watcher hears of a change within so many milliseconds of the one before. */
+/** Maximum delay of a single watcher's wake-up after the previous change, in milliseconds. */
 const pauseMsMin = 5;
-/** Half as long as all turns took together, so that waking never takes more than two thirds of the process. No longer than
- *  this, whatever the clock says: it may have been set, or the process have stood still. */
+/** The pause is half as long as all rounds together, so that waking takes at most two thirds of the process's time. This limits
+ *  it, in case the clock was set or the process was suspended. */
 const pauseMsMax = 1_000;
-/** While nobody waits: then changes gather longer, and an entity that changes often is looked at once. */
+/** Pause while nobody waits: changes accumulate longer, and a frequently changing entity is recomputed once. */
 const pauseMsIdle = 250;
-/** Of one turn: some ten milliseconds. */
+/** Watchers per round: about ten milliseconds of work. */
 const turnMax = 200;
 
 export type Topic = string;
 
 export class Wakers {
   readonly #clock: Clock;
-  /** Called before anybody is woken: makes the news, and names what they are about. */
+  /** Called before watchers are woken: computes the news and returns its topics. */
   readonly #gather: () => Iterable<Topic>;
   readonly #waiting = new Map<Topic, Set<() => void>>();
   #timer: TimerHandle | null = null;
   #restUntilMs = 0;
-  /** Something has changed since the last gathering. */
+  /** Something has changed since the last call of `#gather`. */
   #isStale = false;
   #isTurning = false;
-  /** The pause is one in which nobody waited. */
+  /** Nobody waited during the current pause. */
   #isIdle = false;
   #queue: (() => void)[] = [];
-  /** When the first of these turns began; null between them. */
+  /** Start of the first of the current rounds; null between them. */
   #begunMs: number | null = null;
 
   constructor(clock: Clock, gather: () => Iterable<Topic>) {
@@ -38,7 +38,7 @@ export class Wakers {
     this.#gather = gather;
   }
 
-  /** Calls back each time there are news of the topic, until unsubscribed. */
+  /** Calls back each time there is news on the topic, until unsubscribed. */
   wait(topic: Topic, wake: () => void): Subscription {
     const waiting = this.#waiting.get(topic) ?? new Set();
     this.#waiting.set(topic, waiting);
@@ -53,7 +53,7 @@ export class Wakers {
     };
   }
 
-  /** Something has changed: gathers it soon, once for all that changes until then. */
+  /** Schedules a round for a change; further changes until then share it. */
   schedule(): void {
     this.#isStale = true;
     if (this.#timer !== null || this.#isTurning) return;
@@ -68,7 +68,7 @@ export class Wakers {
     this.#waiting.clear();
   }
 
-  /** Somebody waits now: what was left to gather is not left any longer. */
+  /** A watcher waits now: ends an idle pause early. */
   #hurry(): void {
     const restUntilMs = this.#clock.monotonic() + pauseMsMin;
     if (this.#restUntilMs <= restUntilMs || !this.#isIdle) return;
@@ -91,7 +91,7 @@ export class Wakers {
     const isOver = this.#queue.length === 0;
     for (const wake of this.#queue.splice(0, turnMax)) wake();
     this.#isTurning = false;
-    // Answers are made after a turn: how long they all took is known in one more.
+    // Replies are made after a round, so their duration is known one round later.
     if (isOver) this.#rest(this.#clock.monotonic() - this.#begunMs);
     else this.#timer = this.#clock.setTimeout(() => this.#turn(), 0);
   }

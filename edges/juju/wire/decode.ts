@@ -1,10 +1,10 @@
 /**
- * Reads messages of clients. Both generations may speak on one connection, so each message tells by its keys which one
- * wrote it (reference §1.1): `request-id` with a number above 0 is the newer one, else `RequestId` the older, whose ids
- * begin at 0. Case does not count in keys.
+ * Reads client messages. Both generations may share a connection, so the keys of each message determine its shape (reference
+ * §1.1): `request-id` with a number above 0 is the newer one, otherwise `RequestId` the older one, whose ids start at 0. Keys
+ * are case-insensitive.
  *
- * What cannot be answered, since it names no id, is `broken`: the connection ends. What can be answered but not understood
- * is `malformed`.
+ * `broken`: a message without a usable id, which cannot be answered; the connection ends. `malformed`: a message that has an id
+ * but cannot be understood.
  */
 import type { Shape } from "../facade.ts";
 import { depthMax } from "./limits.ts";
@@ -13,11 +13,11 @@ export interface Request {
   readonly shape: Shape;
   readonly requestId: number;
   readonly type: string;
-  /** Null where none is given. */
+  /** Null if absent. */
   readonly version: number | null;
   readonly id: string;
   readonly request: string;
-  /** As it came. */
+  /** As received. */
   readonly params: unknown;
 }
 
@@ -26,12 +26,12 @@ export type Decoded =
   | { readonly kind: "malformed"; readonly shape: Shape; readonly requestId: number; readonly reason: string }
   | { readonly kind: "broken"; readonly reason: string };
 
-/** Whether arrays and objects are nested deeper than `limit`. Looks at the text, before anything is made of it. */
+/** Whether arrays and objects are nested deeper than `limit`. Scans the text before it is parsed. */
 export function isTooDeep(text: string, limit: number = depthMax): boolean {
   let depth = 0;
   for (let at = 0; at < text.length; at += 1) {
     switch (text.charCodeAt(at)) {
-      case 0x22: // A string: to its end.
+      case 0x22: // A string: skip to its end.
         for (at += 1; at < text.length && text.charCodeAt(at) !== 0x22; at += 1) {
           if (text.charCodeAt(at) === 0x5c) at += 1;
         }
@@ -97,11 +97,11 @@ export function decode(text: string): Decoded {
         break;
     }
   }
-  // What real servers do: 0 under the new key counts as no id.
+  // As in real servers, 0 under the new key counts as no id.
   const isNew = newId !== undefined && newId !== null && newId !== 0;
   const shape: Shape = isNew ? "V1" : "V0";
   const requestId = isNew ? newId : oldId;
-  if (!isId(requestId, isNew ? 1 : 0)) return broken("a request has an id: a whole number below 2^53");
+  if (!isId(requestId, isNew ? 1 : 0)) return broken("a request id must be a whole number below 2^53");
   const malformed = (reason: string): Decoded => ({ kind: "malformed", shape, requestId, reason });
   type ??= "";
   id ??= "";

@@ -1,12 +1,12 @@
 /**
- * Writes replies, in the shape of their requests. What stock clients trip over (reference §1.2): a success has no error key
- * at all, and a failure has a response.
+ * Writes replies in the shape of their requests. Stock clients require (reference §1.2) that a success has no error key and
+ * that a failure has a response.
  */
 import type { Shape } from "../facade.ts";
 import type { RequestError } from "../request-error.ts";
 import { camelCased, Encoded, type Json } from "../results.ts";
 
-/** Of a reply: all that stands before its result. */
+/** The part of a reply before its result. */
 export function encodeHead(shape: Shape, requestId: number): string {
   return shape === "V1" ? `{"request-id":${requestId},"response":` : `{"RequestId":${requestId},"Response":`;
 }

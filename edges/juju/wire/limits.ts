@@ -1,24 +1,26 @@
-/** What one client may ask of a manager. Each limit says what happens at it. */
+/** Limits for one client of a manager, and the consequence of exceeding each. */
 
-/** Of one message in bytes: beyond it the connection is closed with code 1009. Four times what stock clients take (reference §1.2). */
+/**
+ * Size of a message in bytes; beyond it the connection is closed with code 1009. Four times the limit of stock clients
+ * (reference §1.2).
+ */
 export const messageBytesMax = 16 * 1_024 * 1_024;
-/** The same before login: a login takes some hundred bytes, with a macaroon of other servers some thousand. */
+/** Size of a message before login: a login takes some hundred bytes, or some thousand with macaroons of other servers. */
 export const loginMessageBytesMax = 64 * 1_024;
-/** WebSocket's code for it (RFC 6455 §7.4.1). */
+/** WebSocket's close code for oversized messages (RFC 6455 §7.4.1). */
 export const tooLargeCode = 1009;
-/** Fragments of one message: beyond it the connection is closed with code 1008. Go's clients write fragments of 4 KiB, of which
- *  the largest message has 4,096. */
+/** Fragments of a message; beyond it the connection is closed with code 1008. Go's clients write fragments of 4 KiB, 4,096 for
+ *  the largest message. */
 export const fragmentsMax = 4_200;
-/** The time that users' messages above this size take counts for the share of `largeMessageTimeShare`. */
+/** The processing time of users' messages above this size counts towards `largeMessageTimeShare`. */
 export const largeMessageBytes = 64 * 1_024;
-/** Of arrays and objects in each other: beyond it the connection is closed. Requests of stock clients have fewer than ten. */
+/** Nesting of arrays and objects; beyond it the connection is closed. Requests of stock clients have fewer than ten levels. */
 export const depthMax = 100;
-/** Requests of one connection that are being answered: then no more are read until one is (reference §5). */
+/** Outstanding requests of a connection; reading pauses until one is answered (reference §5). */
 export const outstandingMax = 1_000;
-/** Bytes written to one client that it has not taken: then no more requests are read until it has. */
+/** Unsent bytes of a client; no further requests are read until it has read them. */
 export const unsentBytesMax = 1 * 1_024 * 1_024;
-/** Beyond it the connection is ended at once: answers to what was read before can be many. */
+/** Unsent bytes beyond which the connection is cut off: the replies to requests read before can be large. */
 export const unsentBytesFatal = 256 * 1_024 * 1_024;
-/** Connections of one manager: a further one takes the place of one that has not logged in; where all have, it is refused with
- *  status 503. */
+/** Connections of a manager: a new one displaces one without a login; if all have one, it is refused with status 503. */
 export const connectionsMax = 10_000;

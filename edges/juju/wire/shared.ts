@@ -1,10 +1,10 @@
 /**
- * What many clients are told: its text is made once, and its bytes, which are sent to each as they are. Only what stands in
- * front of it, with the number of the request, is a client's own. Together they are one text message (RFC 6455 §5.2).
+ * A result that many clients get: its text is created once, and its bytes are sent to each of them. Only the text before it,
+ * with the request id, differs by client. Together they form one text message (RFC 6455 §5.2).
  */
 import { Encoded } from "../results.ts";
 
-/** The message's only frame, of text. */
+/** Header byte of a single text frame. */
 const finalText = 0x81;
 const lengthIn16Bits = 126;
 const lengthIn64Bits = 127;
@@ -12,14 +12,14 @@ const lengthIn64Bits = 127;
 export class Shared extends Encoded {
   #ending: Buffer | null = null;
 
-  /** The parts of one message: that text, the result, and the brace that closes both. The last part is everybody's. */
+  /** The parts of one message: the text, the result, and the closing brace. All clients share the last part. */
   message(beginning: string): readonly [Buffer, Buffer] {
     this.#ending ??= Buffer.from(`${this.text}}`);
     return [withHeader(beginning, this.#ending.length), this.#ending];
   }
 }
 
-/** The header and that text, where so many bytes more follow. */
+/** Frame header and text, if `more` bytes follow. */
 function withHeader(text: string, more: number): Buffer {
   const textBytes = Buffer.byteLength(text);
   const length = textBytes + more;
