@@ -1,4 +1,4 @@
-// Whoever is removed or demoted loses what he had open, at every manager, also at one that lags; S90 and S91.
+// A node that is removed or demoted loses its open calls at every manager, also at one that lags; S90 and S91.
 import test from "ava";
 import {
   ControlService,
@@ -20,7 +20,7 @@ import { ScriptedWorld } from "./scripted.ts";
 const { GetNode, ListClusters, RemoveNode, UpdateCluster, UpdateNode } = ControlService.methods;
 
 for (const seed of [1, 2, 3]) {
-  test(`removed and demoted nodes keep nothing open and learn no token, seed ${seed}`, async (t) => {
+  test(`removed and demoted nodes lose their open calls and get no join token, seed ${seed}`, async (t) => {
     t.timeout(120_000);
     const tokens = new Set<string>();
     const world = new ScriptedWorld({
@@ -63,7 +63,7 @@ for (const seed of [1, 2, 3]) {
       role: "swarm-manager",
       organization,
     });
-    // The tokens change all the time, so that there is always something to be sent.
+    // The tokens change continually, so that there is always something to send.
     let rotations = 0;
     const rotate = async (): Promise<void> => {
       const { clusters } = await channel.unary(ListClusters, ListClustersRequest.create());
@@ -114,10 +114,10 @@ for (const seed of [1, 2, 3]) {
       () => roleAt(leader) === NodeRole.WORKER && roleAt(lagging) === NodeRole.WORKER,
     );
     await world.pass(1_000);
-    t.is(intruder.openOf(manager), 0, "what a manager may see is closed to it");
+    t.is(intruder.openOf(manager), 0, "its streams for managers are closed");
     t.true((simulation.trace.marks.get("intruder.thrown.out") ?? 0) >= 1);
 
-    // One manager sleeps while the node is removed, and goes on with what it knew.
+    // One manager is suspended while the node is removed, and resumes with its old state.
     lagging.process.pause(3_000);
     await world.until(
       "the removals",

@@ -1,9 +1,9 @@
 /**
- * Whom a simulated manager serves, and for how long: the real decisions of `edges/grpc/`, over the simulated network.
+ * Decides whom a simulated manager serves, and for how long: the real rules of `edges/grpc/`, over the simulated network.
  *
- * S90: nothing is sent to who shows the certificate of a node that this manager's replica has for removed, nor, by a method of
- *      managers, to one that it has for a worker; also not on what was open before, and not in the turn of that commit.
- * S92: nothing is sent to who showed a certificate that has expired, also not on what was open before.
+ * S90: nothing is sent to a peer with the certificate of a node that this manager's replica has removed, nor, by a method for
+ *      managers, to one that it has as a worker; this also holds for streams that were open before, from the commit on.
+ * S92: nothing is sent to a peer whose certificate has expired, also on streams that were open before.
  */
 import { CertifiedConnections } from "../../edges/grpc/certified-connections.ts";
 import { accessByPath, authorize, type Caller, type Membership } from "../../edges/grpc/roles.ts";
@@ -14,7 +14,7 @@ import type { SimIdentity } from "../../runtime/sim/rpc.ts";
 import type { SimGate } from "../../runtime/sim/rpc-server.ts";
 import type { Store } from "../../runtime/store/store.ts";
 
-/** Of S92, in milliseconds: a clock that drifts measures what is left by itself. */
+/** Tolerance of S92, in milliseconds: a drifting clock measures the remaining time by itself. */
 const expiryToleranceMs = 1_000;
 
 export interface SimAccessOptions {
@@ -25,7 +25,7 @@ export interface SimAccessOptions {
   readonly mark: (name: string) => void;
 }
 
-/** S90, from what the replica has alone. */
+/** S90, by the replica alone. */
 function wrongReceiver(store: Store, { identity }: Peer, path: string): string | null {
   const access = accessByPath.get(path);
   if (identity === null || access === undefined || access === "anyone") return null;
@@ -37,7 +37,7 @@ function wrongReceiver(store: Store, { identity }: Peer, path: string): string |
   return isWorker ? `S90: ${path} sends to node ${nodeId}, which is a worker` : null;
 }
 
-/** The end of the certificate that the peer showed; null: it has none. */
+/** Expiry of the peer's certificate; null without one. */
 function endOf({ identity }: Peer): number | null {
   return (identity as SimIdentity)?.notAfterMs ?? null;
 }
@@ -55,7 +55,7 @@ export function simGate({ clock, mark, membership, onWrong, store }: SimAccessOp
   });
   const callerOf = (peer: Peer): Caller => {
     const { identity } = peer;
-    // Who does not know yet what the cluster is called, as one who asks for keys before it has the log: a certificate would say it.
+    // A peer without the cluster's id, such as one that asks for keys before it has the log: a certificate would contain it.
     const named =
       identity === null || identity.organization !== ""
         ? peer
@@ -70,7 +70,7 @@ export function simGate({ clock, mark, membership, onWrong, store }: SimAccessOp
     };
   };
   return {
-    // The JSON API has rules of its own.
+    // The JSON API has its own rules.
     admit: (peer, path) => {
       const access = accessByPath.get(path);
       return access === undefined ? peer : authorize(access, callerOf(peer), membership);

@@ -1,19 +1,19 @@
-/** Somebody on NATS without the cluster's keys: sees every message and answer, plays them back, changes them, makes some up. */
+/** An attacker on NATS without the cluster's keys: sees, replays, modifies and forges messages and answers. */
 import { SealedMessage } from "../../proto/gen/messages.ts";
 import type { BusMessage, Subscription } from "../../runtime/ports.ts";
 import type { Simulation } from "../../runtime/sim/simulation.ts";
 import { busSubjects } from "../../runtime/subjects.ts";
 
-/** Of as many messages, and as many answers, one is drawn to be played back: of all times, so that old ones stay. */
+/** Messages, and answers, kept for replay: a sample over the whole run, so that old ones stay. */
 const recordedMax = 400;
-/** Questions that are still open, or were a moment ago. */
+/** Questions that are, or were until recently, open. */
 const askedMax = 20;
 
 export interface SimAttacker {
   stop(): void;
 }
 
-/** `meanMs`: between two attacks. */
+/** `meanMs`: mean time between two attacks. */
 export function startAttacker(simulation: Simulation, meanMs: number): SimAttacker {
   const { clock, nats, trace } = simulation;
   const random = simulation.random.fork("attacker");
@@ -22,7 +22,7 @@ export function startAttacker(simulation: Simulation, meanMs: number): SimAttack
   const answers: Uint8Array[] = [];
   const asked: BusMessage[] = [];
   let isStopped = false;
-  /** His own messages come back to him as well. */
+  // The attacker receives its own messages too.
   const own = new Set<string>();
   const textOf = (data: Uint8Array): string => Buffer.from(data).toString("base64");
 
@@ -52,7 +52,7 @@ export function startAttacker(simulation: Simulation, meanMs: number): SimAttack
     return copy;
   };
 
-  /** What looks like a message, for a number that nobody has used. */
+  /** A forged message with an unused number. */
   const forged = (data: Uint8Array): Uint8Array => {
     let message: SealedMessage;
     try {

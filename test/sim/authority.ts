@@ -1,13 +1,13 @@
 /**
- * A certificate authority whose certificates are plain text: what it says is believed, since nobody forges in a
- * simulation, and every byte comes from the seed. Tokens, renewal times and the checks of names and validity are real.
+ * A certificate authority with certificates in plain text: their content is trusted, since simulations contain no forgery, and
+ * every byte comes from the seed. Tokens, renewal times and the checks of names and validity are real.
  */
 import type { CertificateMaker } from "../../actors/agent/agent-ports.ts";
 import type { CertificateAuthority, NodeRoleName } from "../../actors/certificates/ca-port.ts";
 import * as pki from "../../runtime/pki/index.ts";
 import type { Random } from "../../runtime/ports.ts";
 
-/** SwarmKit dates certificates back by an hour, for clocks that are behind. */
+/** SwarmKit backdates certificates by an hour, for clocks that are behind. */
 const backdatedMs = 3_600_000;
 
 interface Claims {
@@ -24,7 +24,7 @@ const crossLabel = "SIMULATED CROSS ";
 const rootLabel = "SIMULATED ROOT ";
 const lifeMs = 20 * 365 * 86_400_000;
 
-/** A certificate in which one root vouches for another; both as they stand in their PEM. */
+/** A certificate with which one root cross-signs another; both as in their PEM. */
 interface Cross {
   readonly root: string;
   readonly by: string;
@@ -34,7 +34,7 @@ function linesOf(pem: string, prefix: string): readonly string[] {
   return pem.split("\n").filter((line) => line.startsWith(prefix));
 }
 
-/** Whether a certificate of `root` leads to one of `roots`, through those in which others vouch for it. */
+/** Whether a certificate of `root` leads to one of `roots`, directly or through cross-signed ones. */
 function leads(root: string, chain: string, roots: string): boolean {
   const trusted = linesOf(roots, rootLabel);
   const reached = [root.trimEnd()];
@@ -47,13 +47,12 @@ function leads(root: string, chain: string, roots: string): boolean {
 }
 const text = new TextEncoder();
 
-/** `random` is the process's own: keys differ from process to process. */
+/** `random`: the process's own, so that keys differ between processes. */
 export function simulatedAuthority(random: Random): CertificateAuthority & CertificateMaker {
   const serial = () => Buffer.from(random.bytes(8)).toString("hex");
   const describe = (pem: string) => {
     const [line = ""] = pem.split("\n");
-    if (!line.startsWith(label))
-      return { kind: "malformed", reason: "it is no certificate of this simulation" } as const;
+    if (!line.startsWith(label)) return { kind: "malformed", reason: "not a certificate of this simulation" } as const;
     const claims = JSON.parse(line.slice(label.length)) as Claims;
     return {
       kind: "certificate",
@@ -75,7 +74,7 @@ export function simulatedAuthority(random: Random): CertificateAuthority & Certi
       const request = typeof pem === "string" ? pem : new TextDecoder().decode(pem);
       return request.startsWith("SIMULATED REQUEST ")
         ? { kind: "csr" }
-        : { kind: "refused", reason: "it is no request" };
+        : { kind: "refused", reason: "not a certificate request" };
     },
     issue: async (request) => {
       const claims: Claims = {
@@ -115,7 +114,7 @@ export function simulatedAuthority(random: Random): CertificateAuthority & Certi
   };
 }
 
-/** Who a simulated TLS handshake with this certificate shows; null without one, or with one that the peer would refuse. */
+/** The identity in a simulated TLS handshake with this certificate; null without one, or if the peer would reject it. */
 export function identityOf(
   certificatePem: string,
   nowMs: number,
@@ -131,7 +130,7 @@ export function identityOf(
   return nowMs > notAfterMs ? null : { nodeId, role, organization, notAfterMs };
 }
 
-/** Whether somebody who trusts these roots takes the certificate for one of the cluster's. */
+/** Whether a peer that trusts these roots accepts the certificate as one of the cluster. */
 export function isTrusted(certificatePem: string, rootsPem: string): boolean {
   const [line = ""] = certificatePem.split("\n");
   if (!line.startsWith(label)) return false;

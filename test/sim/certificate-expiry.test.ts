@@ -1,4 +1,4 @@
-// Certificates of one hour, for longer than an hour: S92, and nobody notices.
+// Certificates that last an hour, for longer than an hour: S92, and no node is declared DOWN.
 import test from "ava";
 import {
   CAConfig,
@@ -16,7 +16,7 @@ import { ScriptedWorld } from "./scripted.ts";
 const { ListClusters, UpdateCluster } = ControlService.methods;
 const minuteMs = 60_000;
 
-test("connections end with the certificates that they began with, whose nodes have long renewed them and are back at once", async (t) => {
+test("a connection ends with its certificate, and its node, which has renewed its own, reconnects at once", async (t) => {
   t.timeout(300_000);
   const world = new ScriptedWorld({
     seed: 21,
@@ -40,7 +40,7 @@ test("connections end with the certificates that they began with, whose nodes ha
   let isAsked = false;
   void channel.unary(ListClusters, ListClustersRequest.create()).then(async ({ clusters }) => {
     const [{ id, meta, spec } = { id: "", meta: null, spec: null }] = clusters;
-    // Everybody gets one of the new kind at once.
+    // Every node gets a short-lived certificate at once.
     const caConfig = CAConfig.create({ nodeCertExpiry: Duration.create({ seconds: 3_600 }), forceRotate: 1 });
     const wanted = ClusterSpec.patch(spec ?? ClusterSpec.create(), { caConfig });
     const request = { clusterId: id, clusterVersion: meta?.version ?? null, spec: wanted };
@@ -65,8 +65,8 @@ test("connections end with the certificates that they began with, whose nodes ha
     longestAwayMs = Math.max(longestAwayMs, operator.clock.now() - begunMs);
   }
   t.true(operator.clock.now() > first);
-  t.true(Math.min(...ends()) > operator.clock.now(), "all have renewed");
-  // Renewing ends no session: those of the first certificates ended with them.
+  t.true(Math.min(...ends()) > operator.clock.now(), "all nodes have renewed");
+  // Renewing does not end a session: the sessions of the first certificates ended with those.
   t.true((simulation.trace.marks.get("access.ended") ?? 0) >= before + 2);
   t.is(longestAwayMs, 0);
   t.is(world.scene.failure, null);

@@ -1,4 +1,4 @@
-/** A person's way to the cluster: calls some manager's Control service, and tries another when one does not answer. */
+/** A client of the cluster: calls some manager's Control service, and tries another one if it does not answer. */
 import type { MethodDescriptor } from "../../proto/codec.ts";
 import { isRefusal, type Answers } from "./invariants-answers.ts";
 import { RpcError, Status, type RpcChannel } from "../../runtime/rpc.ts";
@@ -15,7 +15,7 @@ export interface ClientOptions {
   readonly trace: SimTrace;
   readonly addresses: readonly string[];
   readonly identity: SimIdentity;
-  /** Null: nobody holds the answers to what became of the calls. */
+  /** Null: answers are not checked. */
   readonly answers: Answers | null;
 }
 
@@ -29,7 +29,7 @@ export class SimClient {
     this.#random = random;
   }
 
-  /** Asks one manager; a read that fails is tried once more, perhaps at another. */
+  /** Calls one manager; a failed read is retried once, perhaps at another manager. */
   async call<Request, Response>(
     method: MethodDescriptor<Request, Response>,
     request: Request,
@@ -59,7 +59,7 @@ export class SimClient {
     }
   }
 
-  /** Gives up what was refused or did not come through; anything else is a fault of the simulation. */
+  /** Ignores refusals and lost calls; any other error is a bug of the simulation. */
   async attempt(work: () => Promise<void>): Promise<void> {
     try {
       await work();

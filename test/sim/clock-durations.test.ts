@@ -1,11 +1,11 @@
 /**
- * Durations in a cluster whose managers' wall clocks are set, or lie hours apart, while the lead changes.
+ * Durations in a cluster whose managers' wall clocks jump, or are hours apart, while the leader changes.
  *
- * S134: a restart delay has its length, whoever leads and whatever the clocks say: it ends never early, and at most as late as
- *       the change of leader takes.
- * S135: a rollout in which nothing fails is completed, and one in which a slot fails is paused, through changes of leader between
- *       managers whose clocks lie hours apart.
- * S136: rebalancing waits for as long as its settings say when the leader's clock is set.
+ * S134: a restart delay has its length, whoever leads and whatever the clocks show: it never ends early, and is late by at
+ *       most the duration of a change of leader.
+ * S135: through changes of leader between managers whose clocks are hours apart, a rollout without failures completes, and one
+ *       with a failed slot is paused.
+ * S136: rebalancing waits as long as its settings say when the leader's clock jumps.
  */
 import test from "ava";
 import { rebalanceLabels } from "../../machines/orchestration/rebalancing/settings.ts";
@@ -38,7 +38,7 @@ import { taskKind } from "./workload.ts";
 const hourMs = 3_600_000;
 const steady = { refusal: 0, failure: 0, lifeMsMax: 0, prepareMsMax: 100, startMsMax: 300, stopMsMax: 300 };
 const delayMs = 20_000;
-/** A leader's end is noticed, another begins, and the node finds it. */
+/** Time to notice a leader's end, elect another one, and reconnect the node. */
 const changeOfLeaderMs = 15_000;
 const { COMPLETED, PAUSED, UPDATING } = UpdateStatus_UpdateState;
 
@@ -47,7 +47,7 @@ interface ServiceOptions {
   readonly replicas?: number;
   readonly condition?: RestartPolicy_RestartCondition;
   readonly labels?: Record<string, string>;
-  /** Between two steps of an update, in seconds. */
+  /** Delay between the steps of an update, in seconds. */
   readonly pauseS?: number;
 }
 
@@ -75,7 +75,7 @@ function specOf({ condition, labels, pauseS, payload, replicas }: ServiceOptions
 }
 
 class World extends ScriptedWorld {
-  /** What whoever leads has stored of the service; that of another manager where nobody leads. */
+  /** The service as the leader has it, or another manager if there is no leader. */
   get service(): Service | undefined {
     const managers = [this.leader, ...this.managers.all];
     const store = managers.find((each) => each?.running != null)?.running?.store;
@@ -124,7 +124,7 @@ class World extends ScriptedWorld {
     return this.service?.updateStatus?.state;
   }
 
-  /** Ends the leader's process, and starts it again when another leads. Answers who leads now. */
+  /** Ends the leader's process, and restarts it when another manager leads. Returns the new leader. */
   async changeLeader(): Promise<SimManager> {
     const before = this.leader as SimManager;
     before.process.crash();
@@ -133,7 +133,7 @@ class World extends ScriptedWorld {
     return this.leader as SimManager;
   }
 
-  /** Sets one manager's clock, and waits until all is as it was. */
+  /** Sets one manager's clock, and waits until the cluster has settled. */
   async setApart(byMs: number): Promise<void> {
     (this.managers.all[1] as SimManager).process.jumpClock(byMs);
     await this.until("a leader", () => this.leader !== undefined && this.managers.areServing && this.areAllReady());
@@ -149,7 +149,7 @@ class World extends ScriptedWorld {
   }
 }
 
-/** A service whose task ends soon, again and again. `next` answers when the next end is in the log, in virtual time. */
+/** A service whose task fails again and again. `next` resolves when the next failure is in the log, in virtual time. */
 async function failing(options: { readonly seed: number; readonly managers: number; readonly apartMs: number }) {
   const world = new World({ ...options, tasks: { ...steady, failure: 1, lifeMsMax: 200 } });
   await world.found();
@@ -173,7 +173,7 @@ async function failing(options: { readonly seed: number; readonly managers: numb
 }
 
 for (const byMs of [hourMs, 12 * hourMs, -12 * hourMs])
-  test(`S134: a clock that is set by ${byMs / hourMs} h leaves a restart delay its length`, async (t) => {
+  test(`S134: a restart delay keeps its length when a clock jumps by ${byMs / hourMs} h`, async (t) => {
     const { next, world } = await failing({ seed: 41, managers: 1, apartMs: 0 });
     const manager = world.leader as SimManager;
     let beforeMs = await next();
@@ -188,7 +188,7 @@ for (const byMs of [hourMs, 12 * hourMs, -12 * hourMs])
   });
 
 for (const apartMs of [6 * hourMs, -6 * hourMs])
-  test(`S134: a restart delay has its length when another manager takes over whose clock is off by ${apartMs / hourMs} h`, async (t) => {
+  test(`S134: a restart delay keeps its length when a manager whose clock is off by ${apartMs / hourMs} h takes over`, async (t) => {
     const { next, world } = await failing({ seed: 42, managers: 2, apartMs });
     let beforeMs = await next();
     for (let change = 0; change < 4; change += 1) {
@@ -203,7 +203,7 @@ for (const apartMs of [6 * hourMs, -6 * hourMs])
   });
 
 for (const apartMs of [6 * hourMs, -6 * hourMs]) {
-  test(`S135: an update goes on through changes of leader between clocks that are ${apartMs / hourMs} h apart`, async (t) => {
+  test(`S135: an update continues through changes of leader between clocks that are ${apartMs / hourMs} h apart`, async (t) => {
     const world = new World({ seed: 43, managers: 2, agents: 2, tasks: steady });
     await world.found();
     await world.setApart(apartMs);
@@ -223,7 +223,7 @@ for (const apartMs of [6 * hourMs, -6 * hourMs]) {
     await world.until("all nodes to be READY", () => world.leader !== undefined && world.areAllReady());
   });
 
-  test(`S135: a failure that a manager ${apartMs / hourMs} h off took the report of is counted by the next leader`, async (t) => {
+  test(`S135: a failure reported to a manager whose clock is ${apartMs / hourMs} h off counts for the next leader`, async (t) => {
     let counted = 0;
     for (const seed of [44, 45, 46]) {
       const world = new World({ seed, managers: 2, tasks: steady });
@@ -243,7 +243,7 @@ for (const apartMs of [6 * hourMs, -6 * hourMs]) {
         );
       await world.until("the failure", hasFailed);
       (world.leader as SimManager | undefined)?.process.crash();
-      // The leader had written down what it counted before it ended: nothing is left to the next one.
+      // If the old leader stored its count before it ended, the next one has nothing to count.
       if ((store()?.get("rollout", world.service?.id ?? "")?.failures ?? 0) === 0) counted += 1;
       await world.until("the other to lead", () => world.leader === other);
       await world.until("the end of the update", () => world.state !== UPDATING);
@@ -254,7 +254,7 @@ for (const apartMs of [6 * hourMs, -6 * hourMs]) {
 }
 
 for (const byMs of [hourMs, -12 * hourMs])
-  test(`S136: a clock that is set by ${byMs / hourMs} h makes no task move sooner`, async (t) => {
+  test(`S136: no task moves sooner when a clock jumps by ${byMs / hourMs} h`, async (t) => {
     const world = new World({ seed: 47, managers: 1, agents: 1, tasks: steady });
     await world.found();
     await world.serve({ replicas: 4, labels: { [rebalanceLabels.mode]: "on" } });
@@ -267,7 +267,7 @@ for (const byMs of [hourMs, -12 * hourMs])
       (world.leader as SimManager | undefined)?.process.jumpClock(byMs);
       await world.until("a leader", () => world.leader !== undefined);
     }
-    // The default: five minutes without an incident, which a node's joining is.
+    // The default: five minutes without an incident; a node that joins is one.
     const quietMs = 300_000;
     while (world.elapsedMs < fromMs + quietMs - 10_000) {
       t.is(world.running("a2").length, 0, `after ${world.elapsedMs - fromMs} ms`);

@@ -1,7 +1,7 @@
 /**
- * A leader whose wall clock is set while it carries out an update, as after a laptop's sleep.
+ * A leader whose wall clock jumps during an update, as after a laptop's sleep.
  *
- * S127: a clock that is set cuts no watch of an update short and prolongs none beyond its double, and lets no deadline pass.
+ * S127: a clock that jumps cuts no monitoring period of an update short, at most doubles it, and expires no deadline.
  */
 import test from "ava";
 import {
@@ -28,7 +28,7 @@ const steady = { refusal: 0, failure: 0, lifeMsMax: 0, prepareMsMax: 100, startM
 const monitorMs = 20_000;
 const { COMPLETED, UPDATING } = UpdateStatus_UpdateState;
 
-/** One manager, two nodes, and a service of two tasks; an update changes one task after the other. */
+/** One manager, two nodes, and a service of two tasks; an update replaces one task after the other. */
 async function updating(seed: number) {
   const world = new ScriptedWorld({ seed, managers: 1, agents: 2, tasks: steady });
   await world.found();
@@ -66,12 +66,12 @@ async function updating(seed: number) {
   call(channel.unary(UpdateService, request, { timeoutMs: 30_000 }));
   const stored = () => manager.running?.store.get("service", serviceId);
   await world.until("the update", () => stored()?.updateStatus?.state === UPDATING);
-  /** Tasks of the new spec that run. */
+  /** Running tasks of the new spec. */
   const changed = (): number => [...world.running("a1"), ...world.running("a2")].filter((id) => !before.has(id)).length;
   return { world, manager, changed, state: () => stored()?.updateStatus?.state };
 }
 
-test("S127: a clock that is set forward cuts short no watch over what an update changed", async (t) => {
+test("S127: a clock that jumps forward cuts no monitoring period of an update short", async (t) => {
   const { changed, manager, state, world } = await updating(31);
   await world.until("all tasks of the new spec", () => changed() === 2);
   const fromMs = world.scene.simulation.clock.elapsed;
@@ -84,7 +84,7 @@ test("S127: a clock that is set forward cuts short no watch over what an update 
 });
 
 for (const byMs of [12 * 3_600_000, -12 * 3_600_000])
-  test(`S127: a clock that is set by ${byMs / 3_600_000} h in the middle of an update lets no deadline pass`, async (t) => {
+  test(`S127: a clock that jumps by ${byMs / 3_600_000} h during an update expires no deadline`, async (t) => {
     const { changed, manager, state, world } = await updating(32);
     for (let set = 0; set < 2; set += 1) {
       manager.process.jumpClock(byMs);

@@ -1,9 +1,9 @@
 /**
- * Schedules follow the wall clock of whoever leads.
+ * Schedules follow the leader's wall clock.
  *
- * S137: each due time starts one run at most, however often the clock is set past it. A clock that is set forward past many
- *       due times starts the newest, unless its missed-run window is over; the others are missed. One that is set back starts
- *       nothing until it is past what was dealt with.
+ * S137: each due time starts at most one run, however often the clock passes it. A clock that jumps forward past several due
+ *       times starts the newest one, unless its missed-run window is over; the others count as missed. A clock that jumps back
+ *       starts nothing until it passes the last handled due time.
  */
 import test from "ava";
 import { jobLabel } from "../../machines/orchestration/jobs/labels.ts";
@@ -27,9 +27,9 @@ import { taskKind } from "./workload.ts";
 const hourMs = 3_600_000;
 const steady = { refusal: 0, failure: 0, lifeMsMax: 500, prepareMsMax: 100, startMsMax: 300, stopMsMax: 300 };
 
-/** A job that is due at each full hour. The first manager's clock shows a quarter past. */
+/** A job that is due at each full hour. The first manager's clock starts at a quarter past. */
 async function scheduled(options: { readonly seed: number; readonly managers: number; readonly window?: string }) {
-  /** Due times of runs, as often as one was made. */
+  /** Due times of the created runs, with repetitions. */
   const made: string[] = [];
   const replicas = new Set<string>();
   const world = new ScriptedWorld({
@@ -79,7 +79,7 @@ async function scheduled(options: { readonly seed: number; readonly managers: nu
       .filter(({ outcome }) => outcome === ScheduledRun_Outcome.OUTCOME_MISSED)
       .reduce((sum, { count }) => sum + count, 0);
   };
-  /** Long enough for a term to end, the next to begin, and what is due to be started. */
+  /** Waits long enough for a term to end, the next one to begin, and due runs to start. */
   const settle = async (): Promise<void> => {
     await world.pass(15_000);
     await world.until("a leader", () => world.leader !== undefined);
@@ -88,7 +88,7 @@ async function scheduled(options: { readonly seed: number; readonly managers: nu
   return { world, made, missed, settle };
 }
 
-test("S137: a clock that is set forward by hours starts one run, and counts the others as missed", async (t) => {
+test("S137: a clock that jumps forward by hours starts one run and counts the others as missed", async (t) => {
   const { made, missed, settle, world } = await scheduled({ seed: 51, managers: 1 });
   t.deepEqual(made, []);
   (world.leader as SimManager).process.jumpClock(5 * hourMs);
@@ -97,7 +97,7 @@ test("S137: a clock that is set forward by hours starts one run, and counts the 
   t.is(missed(), 4);
 });
 
-test("S137: a clock that is set past a missed-run window starts nothing", async (t) => {
+test("S137: a clock that jumps past a missed-run window starts nothing", async (t) => {
   const { made, missed, settle, world } = await scheduled({ seed: 52, managers: 1, window: "10m" });
   (world.leader as SimManager).process.jumpClock(5 * hourMs);
   await settle();
@@ -105,7 +105,7 @@ test("S137: a clock that is set past a missed-run window starts nothing", async 
   t.is(missed(), 5);
 });
 
-test("S137: a clock that is set back, and forward again, starts nothing twice", async (t) => {
+test("S137: a clock that jumps back and forward again starts nothing twice", async (t) => {
   const { made, settle, world } = await scheduled({ seed: 53, managers: 1 });
   const manager = world.leader as SimManager;
   manager.process.jumpClock(5 * hourMs);
@@ -122,7 +122,7 @@ test("S137: a clock that is set back, and forward again, starts nothing twice", 
   t.is(new Set(made).size, 2);
 });
 
-test("S137: leaders whose clocks are hours apart start no due time twice", async (t) => {
+test("S137: leaders whose clocks are hours apart start no run twice", async (t) => {
   const { made, settle, world } = await scheduled({ seed: 54, managers: 2 });
   (world.managers.all[1] as SimManager).process.jumpClock(3 * hourMs);
   await settle();

@@ -1,4 +1,4 @@
-/** How far a process's own clock is off, drawn from the seed and the process's name. */
+/** The error of a process's own clock, drawn from the seed and the process's name. */
 import type { SimProcessOptions } from "../../runtime/sim/simulation.ts";
 import type { Scene } from "./scene.ts";
 
@@ -14,7 +14,7 @@ export function drawClock(
   };
 }
 
-/** Every clock of the world shows true time. */
+/** Whether every clock of the world shows true time. */
 export function areExact({ options: { driftPpmMax, rates, skewMsMax } }: Scene): boolean {
   return skewMsMax === 0 && driftPpmMax === 0 && rates.clockJumpMs === 0;
 }

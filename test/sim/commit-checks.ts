@@ -1,4 +1,4 @@
-/** Looks at every commit of every replica: all that must hold whatever fails. */
+/** Checks every commit of every replica against all invariants that hold during faults. */
 import { observedState } from "../../machines/task.ts";
 import { TaskState } from "../../proto/gen/messages.ts";
 import type { Replica } from "../../runtime/store/replica.ts";
@@ -26,7 +26,7 @@ import type { Scene } from "./scene.ts";
 import type { SimStorage } from "./storage.ts";
 import type { Workloads } from "./workloads.ts";
 
-/** Every so many versions the whole state is hashed: often enough to tell when replicas part, and cheap. */
+/** Interval, in versions, between hashes of the whole state: frequent enough to locate a divergence, and cheap. */
 const hashEvery = 16;
 
 export interface CheckedParts {
@@ -51,29 +51,29 @@ export class CommitChecks {
     this.#parts = parts;
   }
 
-  /** Last version that any replica has. */
+  /** The newest version of any replica. */
   get newest(): number {
     return this.#newest;
   }
 
-  /** Whether the log has said that the task was started. */
+  /** Whether the log says that the task was started. */
   isToldStarted(taskId: string): boolean {
     return this.#started.has(taskId);
   }
 
-  /** The log has lost what came after that version: others take the numbers. */
+  /** The log has lost the records after this version; other records reuse their numbers. */
   forgetAfter(version: number): void {
     for (const known of this.#hashes.keys()) if (known > version) this.#hashes.delete(known);
   }
 
-  /** What must hold of a replica at every version, looked at now and then while it moves, and at rest. */
+  /** Checks that hold for a replica at every version, made now and then while it changes, and at rest. */
   checkWhole(name: string, replica: Replica): void {
     this.#scene.demand(name, checkAcknowledged(replica, this.#parts.workloads.writes));
-    // Hashed once the listeners are done, as everything else that reads the replica does.
+    // Hashed after the listeners, like everything else that reads the replica.
     this.#scene.demand(name, checkSameState(replica.version, replica.stateHash(), this.#hashes));
   }
 
-  /** For one life of a manager. */
+  /** Follows one life of a manager. */
   follow(name: string, replica: Replica): void {
     let version = 0;
     const rollouts = new RolloutChecks();
@@ -83,7 +83,7 @@ export class CommitChecks {
       this.#newest = Math.max(this.#newest, commit.version);
       this.#scene.demand(name, checkVersionGrows(commit, version));
       version = commit.version;
-      // A loaded snapshot is no transaction: what led to it was seen by another replica, or never.
+      // A loaded snapshot is not a transaction: another replica saw the transactions behind it, or none did.
       if (commit.epoch === undefined) return;
       this.#check(name, commit, replica);
       if (this.#scene.isTailLost) return;
@@ -106,7 +106,7 @@ export class CommitChecks {
     demand(checkStatesGrow(commit));
     demand(checkAssigned(commit, replica));
     demand(checkDeclared(commit, replica));
-    // Who was stopped and continued leads for a moment, in which it can do no harm.
+    // A process that was suspended and resumed may believe for a moment that it leads, without effect.
     const isPausing = this.#scene.options.rates.pauseMs > 0 || trace.marks.has("trial.leader.paused");
     if (!isPausing) demand(checkLeaders(this.#parts.managers));
     demand(checkNetworks(commit, replica));
@@ -121,7 +121,7 @@ export class CommitChecks {
     demand(checkProven(commit, this.#parts.nodes.drivers, (mark) => trace.mark(mark)));
   }
 
-  /** What holds as long as there is one history: after a lost tail nodes run what nobody knows of, and much is done anew. */
+  /** Checks that hold while there is one history: after a lost tail, nodes run unknown tasks, and much is done again. */
   #checkHistory(
     name: string,
     commit: Commit,
@@ -131,7 +131,7 @@ export class CommitChecks {
   ): void {
     const { storage } = this.#parts;
     if (storage !== null) this.#scene.demand(name, checkStorage(storage.storage));
-    // Windows of rollouts, moves and runs are reckoned by times of the log: a clock that is set ends them early.
+    // Windows of rollouts, moves and runs use the log's times: a clock that jumps ends them early.
     if (this.#scene.options.rates.clockJumpMs > 0) return;
     this.#scene.demand(name, rollouts.check(commit, replica));
     this.#scene.demand(name, rebalance.check(commit, replica));

@@ -1,6 +1,6 @@
 /**
- * A dataplane driver's process as simulated agents run it: reads at its own pace, has only so much room in its pipe, and dies,
- * hangs, or writes what cannot be understood. A new process knows nothing.
+ * A dataplane driver's process for simulated agents: reads at its own pace, has a pipe of limited size, and crashes, hangs or
+ * writes garbage. A new process starts without any state.
  */
 import type { Body } from "../../machines/dataplane/generation.ts";
 import { keyOf } from "../../machines/dataplane/objects.ts";
@@ -16,25 +16,25 @@ import type { ProcessClock } from "../../runtime/sim/clock.ts";
 import type { SimRandom } from "../../runtime/sim/random.ts";
 import { ModelDriver } from "../support/dataplane.ts";
 
-/** What becomes of drivers, while it does. */
+/** Faults of drivers, while they are on. */
 export interface DataplaneFaults {
-  /** Chances that a process ends at once, ends within `lifeMsMax`, hangs within it, or writes garbage within it. */
+  /** Probabilities that a process exits at once, or exits, hangs or writes garbage within `lifeMsMax`. */
   readonly fails: number;
   readonly dies: number;
   readonly hangs: number;
   readonly garbles: number;
-  /** What it takes for one message at most, in milliseconds. */
+  /** Maximum time to read one message, in milliseconds. */
   readonly readMsMax: number;
-  /** Messages that its pipe holds. */
+  /** Capacity of its pipe, in messages. */
   readonly room: number;
 }
 
 const lifeMsMax = 15_000;
-/** Felix's own pace of reports. */
+/** Felix's interval between status reports. */
 const reportMs = 10_000;
-/** Messages that it takes at once when it is not slow. */
+/** Messages read at once when it is not slow. */
 const batch = 50;
-/** What it takes a process to end that was told to. */
+/** Maximum time that a process takes to exit when requested, in milliseconds. */
 const endMsMax = 500;
 
 let pids = 0;
@@ -48,7 +48,7 @@ export class SimDataplaneDriver implements DataplaneProcess {
   readonly #listener: DataplaneListener;
   readonly #onRead: (driver: SimDataplaneDriver) => void;
   readonly #pipe: Body[] = [];
-  /** Keys of endpoints that it has said are up. */
+  /** Keys of the endpoints that it has reported as up. */
   readonly #up = new Set<string>();
   #isFull = false;
   #isReading = false;
@@ -82,7 +82,7 @@ export class SimDataplaneDriver implements DataplaneProcess {
     );
   }
 
-  /** How many messages it was handed and has not read. */
+  /** Number of messages in its pipe. */
   get unread(): number {
     return this.#pipe.length;
   }
@@ -97,10 +97,10 @@ export class SimDataplaneDriver implements DataplaneProcess {
 
   end(graceMs: number): void {
     const ms = this.#isHung ? graceMs : this.#random.between(0, Math.min(graceMs, endMsMax));
-    this.#clock.after(ms, () => this.#die("it was told to"));
+    this.#clock.after(ms, () => this.#die("requested"));
   }
 
-  /** Goes on, if it hung. */
+  /** Resumes a process that hangs. */
   wake(): void {
     this.#isHung = false;
     this.#readOn();

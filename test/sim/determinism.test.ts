@@ -2,7 +2,7 @@ import test from "ava";
 import { drawOptions } from "./options.ts";
 import { runSeed } from "./world.ts";
 
-test.serial("one seed run twice gives the same trace, byte for byte", async (t) => {
+test.serial("the same seed gives the same trace, byte for byte", async (t) => {
   const options = drawOptions(8471);
   const one = await runSeed(options, true);
   const two = await runSeed(options, true);
@@ -11,12 +11,12 @@ test.serial("one seed run twice gives the same trace, byte for byte", async (t) 
   t.is(one.digest, two.digest);
 });
 
-test.serial("two seeds give two traces", async (t) => {
+test.serial("different seeds give different traces", async (t) => {
   const [one, two] = [await runSeed(drawOptions(1), false), await runSeed(drawOptions(2), false)];
   t.not(one.digest, two.digest);
 });
 
-/** The first line in which two traces differ, so that a failure says something. */
+/** The first line in which two traces differ, for the failure message. */
 function firstDifference(one: string, two: string): string | null {
   const [lines, others] = [one.split("\n"), two.split("\n")];
   for (const [at, line] of lines.entries())

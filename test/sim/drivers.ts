@@ -1,9 +1,9 @@
 /**
- * The driver plugins of a simulated node: processes that die, and tasks that outlive them and the agent.
+ * The driver plugins of a simulated node: processes that crash, and tasks that outlive them and the agent.
  *
- * S35: at any moment one process of a plugin runs on a node, and no task was started twice by its driver: not where the agent's
- *     disk became an older one either, if a manager had been told of the start. Of any other start nobody knows then; its
- *     run has ended with the machine's power.
+ * S35: at any time one process of a plugin runs on a node, and its driver starts no task twice. This holds even if an older
+ *      state of the agent's disk was restored, provided that a manager knew of the first start. An unknown start does not
+ *      count; its run has ended with the machine's power.
  */
 import type { AgentPlugins, OutputReader, TaskHomes } from "../../actors/agent/agent-ports.ts";
 import { NomadDriverConfig } from "../../proto/gen/nomad.ts";
@@ -14,22 +14,22 @@ import type { SimTrace } from "../../runtime/sim/trace.ts";
 import { DriverMachine, type Look, type MachineHabits } from "../support/driver-machine.ts";
 import type { NetworkMachine } from "../support/network-machine.ts";
 
-/** As the plugin calls itself. */
+/** The plugin's own name. */
 export const driverKind = "driven";
 
-/** The port of a task that takes connections while it is well. */
+/** The port on which a healthy task accepts connections. */
 export const wellPort = 80;
-/** What a look takes at most, while there are faults and then: first longer than some checks wait. */
+/** Maximum duration of a health probe, with faults (longer than some checks' timeout) and without. */
 const lookMsMax = { troubled: 1_500, healed: 400 } as const;
 
 export interface DriverFaults extends MachineHabits {
-  /** Mean time between two deaths of a plugin, in milliseconds; 0: none. */
+  /** Mean time between two crashes of a plugin, in milliseconds; 0: none. */
   readonly pluginCrashMs: number;
-  /** Chance that it hangs instead. */
+  /** Probability that it hangs instead. */
   readonly pluginHang: number;
-  /** Chance that an agent that starts finds no executable of the plugin. */
+  /** Probability that a starting agent does not find the plugin's executable. */
   readonly takenAway: number;
-  /** Chance that a batch of changes to the node's network fails on the way. */
+  /** Probability that a batch of changes to the node's network fails midway. */
   readonly networkFailure: number;
 }
 
@@ -61,7 +61,7 @@ export class SimDrivers {
     this.#crashLater();
   }
 
-  /** No faults from now on. */
+  /** Turns all faults off. */
   heal(): void {
     this.#crashMs = 0;
     this.#takenAway = 0;
@@ -69,7 +69,7 @@ export class SimDrivers {
     this.machine.heal();
   }
 
-  /** The plugin's executable was there when the agent started. */
+  /** The plugin's executable existed when the agent started. */
   get areHere(): boolean {
     return this.#isHere;
   }
@@ -79,7 +79,7 @@ export class SimDrivers {
     return this.machine.running().map(taskOf);
   }
 
-  /** Those starts do not count of which no manager was told: the agent's disk has forgotten them. */
+  /** Forgets starts that no manager knows of: the agent's restored disk does not contain them. */
   forgetStarts(isTold: (taskId: string) => boolean): void {
     for (const [id, task] of this.machine.tasks) {
       if (task.starts === 0 || isTold(taskOf(id))) continue;
@@ -88,7 +88,7 @@ export class SimDrivers {
     }
   }
 
-  /** S35, S41; null when they hold. */
+  /** S35, S41; null if they hold. */
   flaw(): string | null {
     const [wrong] = this.machine.wrongs;
     if (wrong !== undefined) return `S41: ${wrong}`;
@@ -97,22 +97,22 @@ export class SimDrivers {
     return this.machine.livePlugins > 1 ? `S35: ${this.machine.livePlugins} processes of one plugin run` : null;
   }
 
-  /** Whether a check has found the task well. */
+  /** Whether a check has found the task healthy. */
   isProven(taskId: string): boolean {
     return [...this.machine.tasks].some(([id, { isProven }]) => taskOf(id) === taskId && isProven === true);
   }
 
-  /** Whether the task is well now. */
+  /** Whether the task is healthy now. */
   isWell(taskId: string): boolean {
     return [...this.machine.tasks.keys()].some((id) => taskOf(id) === taskId && this.machine.isWell(id));
   }
 
-  /** Looks at its tasks, each of which has its driver's name of it for an address, and two ports: at the first it is well or not. */
+  /** Probes of its tasks. A task's address is its driver's task id; of its two ports, only the first may be healthy. */
   probes(clock: ProcessClock): Probes {
     const look = (id: string, what: Look): Promise<ProbeOutcome> =>
       new Promise((resolve) =>
         clock.after(this.#random.between(0, this.#lookMsMax), () =>
-          resolve(this.machine.look(id, what) ? { kind: "passed" } : { kind: "failed", reason: "it is not well" }),
+          resolve(this.machine.look(id, what) ? { kind: "passed" } : { kind: "failed", reason: "unhealthy" }),
         ),
       );
     return {
@@ -121,7 +121,7 @@ export class SimDrivers {
     };
   }
 
-  /** What one life of the agent is handed. */
+  /** The plugins of one life of the agent. */
   plugins(clock: ProcessClock): AgentPlugins {
     this.#isHere = !this.#random.chance(this.#takenAway);
     if (!this.#isHere) this.#trace.mark("driver.plugin.taken.away");
@@ -151,7 +151,7 @@ export class SimDrivers {
   }
 }
 
-/** Of the cluster, from its driver's name of it. */
+/** The cluster's task id in the driver's task id. */
 function taskOf(id: string): string {
   return id.split("/")[0] as string;
 }
@@ -163,7 +163,7 @@ const nothing: OutputReader = {
   close: () => {},
 };
 
-/** A node whose disk has room for everything and shows nothing of it. */
+/** A node whose disk is large enough for everything, and never read. */
 const homes: TaskHomes = {
   prepare: async ({ id }) => ({
     kind: "ready",

@@ -1,4 +1,4 @@
-/** What goes wrong with disks and machines: full ones, older ones, and machines that break for good. */
+/** Faults of disks and machines: full disks, older disks, and machines that break for good. */
 import type { DiskCopy } from "../../runtime/sim/disk.ts";
 import type { SimRandom } from "../../runtime/sim/random.ts";
 import type { SimProcess, Simulation } from "../../runtime/sim/simulation.ts";
@@ -7,17 +7,17 @@ import type { FaultRates } from "./options.ts";
 
 const fullMsMax = 10_000;
 const downMsMax = 8_000;
-/** How often a machine's disk is copied for later, in milliseconds. */
+/** Interval between copies of a machine's disk, in milliseconds. */
 const copyMs = 5_000;
 
 export interface DiskFaultParts extends FaultTargets {
-  /** Calls `strike` again and again, `meanMs` apart on average; never where that is 0. */
+  /** Calls `strike` repeatedly, `meanMs` apart on average; never if that is 0. */
   readonly every: (name: string, meanMs: number, strike: (random: SimRandom) => void) => void;
-  /** Does `work` unless all is healed by then. */
+  /** Calls `work` after a while, unless faults are over by then. */
   readonly later: (ms: number, work: () => void) => void;
 }
 
-/** `heal`: disks have room again; what broke for good stays away. */
+/** `heal`: empties full disks; broken machines stay broken. */
 export function startDiskFaults(
   simulation: Simulation,
   rates: FaultRates,
@@ -57,7 +57,7 @@ export function startDiskFaults(
   });
 
   let left = rates.gone;
-  // Some time in the first half, so that what follows from it meets other faults as well.
+  // In the first half of the run, so that its consequences meet other faults as well.
   every("machine.gone", rates.gone === 0 ? 0 : 8_000, (random) => {
     const process = random.pick(agents);
     if (left === 0 || process.goneAt !== null || !mayBreak(process)) return;

@@ -1,4 +1,4 @@
-/** What goes wrong while a simulation runs: drawn kinds of faults at drawn times, until `heal`. */
+/** The faults of a simulation: randomly chosen kinds at random times, until `heal`. */
 import type { SimRandom } from "../../runtime/sim/random.ts";
 import { noFaults } from "../../runtime/sim/network.ts";
 import { startDiskFaults } from "./faults-disks.ts";
@@ -8,18 +8,18 @@ import type { SimOptions } from "./options.ts";
 export interface FaultTargets {
   readonly managers: readonly SimProcess[];
   readonly agents: readonly SimProcess[];
-  /** Ends the hardware's runs of an agent's tasks, too. */
+  /** Also ends the runs of the agent's tasks. */
   readonly losePower: (agent: SimProcess) => void;
-  /** Whether NATS may lose what it had acknowledged; an agent whose very membership is lost has to join again by hand. */
+  /** Whether NATS may lose acknowledged records; an agent whose membership is lost has to join again manually. */
   readonly mayLoseTail: () => boolean;
-  /** Whether the machine may be thrown away, or its disk go back in time: whether the cluster can do without. */
+  /** Whether the machine may break or get an older disk, because the cluster does not depend on it. */
   readonly mayBreak: (process: SimProcess) => boolean;
-  /** The disk of an agent's machine is an older one now. */
+  /** The disk of an agent's machine was replaced by an older one. */
   readonly diskWentBack: (agent: SimProcess) => void;
 }
 
 export interface Faults {
-  /** Nothing fails from now on, and what had failed works again. */
+  /** Ends all faults and their effects. */
   heal(): void;
 }
 
@@ -27,7 +27,7 @@ const partitionMsMax = 15_000;
 const downMsMax = 8_000;
 const natsDownMsMax = 5_000;
 const pauseMsMax = 12_000;
-/** A clock without a battery, a wrong time zone, a laptop that slept: less than a certificate lives. */
+/** As with a missing clock battery, a wrong time zone or a laptop's sleep; less than the lifetime of a certificate. */
 const clockJumpMsMax = 12 * 3_600_000;
 
 export function startFaults(simulation: Simulation, options: SimOptions, targets: FaultTargets): Faults {
@@ -38,7 +38,7 @@ export function startFaults(simulation: Simulation, options: SimOptions, targets
   let isHealed = false;
   network.faults = { ...options.network };
 
-  /** Calls `strike` again and again, `meanMs` apart on average; never where that is 0. */
+  /** Calls `strike` repeatedly, `meanMs` apart on average; never if that is 0. */
   function every(name: string, meanMs: number, strike: (random: SimRandom) => void): void {
     if (meanMs === 0) return;
     const random = simulation.random.fork(`faults.${name}`);

@@ -1,20 +1,20 @@
-// The log's disk is full for a while: appends and snapshots are refused, and leases, reads and heartbeats are not.
+// The log's disk is full for a while: appends and snapshots fail; leases, reads and heartbeats do not.
 import test from "ava";
 import { Annotations, ConfigSpec, ControlService, CreateConfigRequest } from "../../proto/gen/messages.ts";
 import { RpcError, Status } from "../../runtime/rpc.ts";
 import type { SimManager } from "./managers.ts";
 import { ScriptedWorld } from "./scripted.ts";
 
-/** Twice the grace of a node that is silent, and ten times the lease. */
+/** Twice a silent node's grace period, and ten times the lease. */
 const fullMs = 30_000;
 
-test("while the log's disk is full writes are refused with that reason, nodes keep their sessions, and then all goes on", async (t) => {
+test("while the log's disk is full, writes are refused with that reason and nodes keep their sessions; then everything continues", async (t) => {
   t.timeout(120_000);
   let isFull = false;
   const world: ScriptedWorld = new ScriptedWorld({
     seed: 5,
     managers: 2,
-    // D1: what is refused is not written, then or later; so no record comes while the disk is full.
+    // D1: a refused write never happens, not even later; so no record is appended while the disk is full.
     onReplica: (replica, demand) => {
       const names = new Set<string>();
       replica.watch(() => {
@@ -45,7 +45,7 @@ test("while the log's disk is full writes are refused with that reason, nodes ke
   const session = () => [...(leader.running?.store.all("session") ?? [])][0];
   t.is(await write(leader, "before"), "written");
   const [before, epoch] = [session(), leader.running?.store.epoch];
-  // What was appended is on its way to the other one.
+  // The append is on its way to the other manager.
   await world.pass(1_000);
 
   world.scene.simulation.nats.isDiskFull = isFull = true;
@@ -56,17 +56,17 @@ test("while the log's disk is full writes are refused with that reason, nodes ke
     t.notRegex(outcome, /may still happen/);
   }
   await world.pass(fullMs);
-  t.true(leader.running?.isLeading(), "leases go on");
+  t.true(leader.running?.isLeading(), "leases are renewed");
   for (const each of world.managers.all) {
     t.true(world.isReadyAt(each));
-    t.is(each.running?.store.byName("config", "before")?.spec?.data?.length, 1, "reads go on");
+    t.is(each.running?.store.byName("config", "before")?.spec?.data?.length, 1, "reads succeed");
   }
   t.deepEqual(session(), before);
 
   world.scene.simulation.nats.isDiskFull = isFull = false;
   for (const [n, each] of world.managers.all.entries()) t.is(await write(each, `after${n}`), "written");
   await world.pass(fullMs);
-  t.is(leader.running?.store.epoch, epoch, "nobody else had to lead");
+  t.is(leader.running?.store.epoch, epoch, "the leader is unchanged");
   t.deepEqual(session(), before);
   const names = [...(leader.running?.store.all("config") ?? [])].map(({ spec }) => spec?.annotations?.name ?? "");
   t.deepEqual(names.toSorted(), ["after0", "after1", "before"]);

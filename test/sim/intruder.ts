@@ -1,8 +1,8 @@
 /**
- * Somebody who copied the certificates of nodes and managers, and holds as many calls open with them as he can, at every
- * manager: what has ended he begins again, at any moment.
+ * An intruder with copies of node and manager certificates, who keeps as many calls open as possible at every manager, and
+ * reopens calls that have ended at any time.
  *
- * S91: no join token ever reaches him by a call that was open before, and once his node is removed he is sent nothing new.
+ * S91: a call that was open before never delivers a join token, and once its node is removed the intruder gets nothing new.
  */
 import type { MethodDescriptor } from "../../proto/codec.ts";
 import {
@@ -22,7 +22,7 @@ import type { SimPorts } from "../../runtime/sim/simulation.ts";
 import type { SimTrace } from "../../runtime/sim/trace.ts";
 import type { Commit } from "../../runtime/store/store.ts";
 
-/** Between two looks at what has ended, in milliseconds. */
+/** Interval between checks for ended calls, in milliseconds. */
 const lookMsMin = 50;
 const lookMsMax = 800;
 
@@ -30,9 +30,9 @@ export interface IntruderOptions {
   readonly ports: SimPorts;
   readonly trace: SimTrace;
   readonly addresses: readonly string[];
-  /** Whose certificates he has by now. */
+  /** The identities of the copied certificates. */
   readonly identities: () => readonly NonNullable<SimIdentity>[];
-  /** Every join token that there ever was. */
+  /** Every join token so far. */
   readonly tokens: () => readonly string[];
   readonly onWrong: (claim: string) => void;
 }
@@ -55,7 +55,7 @@ const ofWorkers = [
   [NetworksService.methods.Follow, NetworksFollowRequest.create({})],
 ] as const;
 
-/** Join tokens that a commit has written. */
+/** Join tokens in a commit. */
 export function joinTokensIn({ changes }: Commit): readonly string[] {
   return changes.flatMap((change) => {
     const tokens = change.table === "cluster" ? change.object.rootCa?.joinTokens : null;
@@ -82,7 +82,7 @@ export class Intruder {
     look();
   }
 
-  /** How many calls of that node's are open, as far as he knows, and have brought something. */
+  /** Number of the node's calls that are open, as far as the intruder knows, and have delivered something. */
   openOf(nodeId: string): number {
     let count = 0;
     for (const [key, { isOpen, received }] of this.#held)

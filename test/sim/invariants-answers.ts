@@ -1,14 +1,14 @@
 /**
- * What must hold of the answers that clients get. Each call carries a trace of its own, which the log keeps beside what the
- * call has changed, so that any client's any call can be held to what became of it.
+ * Invariants of the answers that clients get. Each call has its own trace, which the log stores with the call's changes, so
+ * that every answer can be compared with the call's effects.
  *
- * S120: what was refused did not happen: no transaction, before or after, has a change of a call that was refused.
- * S121: what was acknowledged did: whoever is told that something was created finds that in the log.
+ * S120: a refused call has no effect: no transaction, before or after the answer, contains one of its changes.
+ * S121: an acknowledged call has its effect: a client that is told of a creation finds the object in the log.
  */
 import type { Commit } from "../../runtime/store/store.ts";
 import { RpcError, Status } from "../../runtime/rpc.ts";
 
-/** An answer that says nothing of whether it was done. */
+/** Status codes that leave the outcome open. */
 const doubtful: ReadonlySet<Status> = new Set([
   Status.CANCELLED,
   Status.UNKNOWN,
@@ -17,7 +17,7 @@ const doubtful: ReadonlySet<Status> = new Set([
   Status.INTERNAL,
 ]);
 
-/** Of an answer that says itself that it was not, or that it may have been. */
+/** Texts of answers that exclude the change, or leave it open. */
 const untaken = "no leader accepted the change in time";
 const doubt = "may still happen";
 
@@ -28,9 +28,9 @@ export function isRefusal(error: unknown): boolean {
 
 export class Answers {
   readonly #onWrong: (claim: string) => void;
-  /** By trace: the version at which the call first changed something. */
+  /** By trace: the version of the call's first change. */
   readonly #done = new Map<string, number>();
-  /** By trace: what was refused. */
+  /** By trace: the refused calls. */
   readonly #refused = new Map<string, string>();
   #calls = 0;
 
@@ -48,23 +48,23 @@ export class Answers {
   refused(traceparent: string, what: string): void {
     const trace = traceOf(traceparent);
     const version = this.#done.get(trace);
-    if (version !== undefined) this.#onWrong(`S120: "${what}" was refused, and is in version ${version}`);
+    if (version !== undefined) this.#onWrong(`S120: "${what}" was refused but is in version ${version}`);
     this.#refused.set(trace, what);
   }
 
   acknowledged(traceparent: string, what: string): void {
-    if (!this.#done.has(traceOf(traceparent))) this.#onWrong(`S121: "${what}" was acknowledged, and is in no version`);
+    if (!this.#done.has(traceOf(traceparent))) this.#onWrong(`S121: "${what}" was acknowledged but is in no version`);
   }
 
-  /** Told each transaction, by every replica. */
+  /** Called with each transaction, by every replica. */
   observe({ causes, version }: Commit): void {
     for (const { caller, traceparent } of causes) {
-      // What follows from a call, and is written by the cluster itself, carries its trace as well.
+      // Consequences of a call, which the cluster writes itself, carry its trace as well.
       if (caller === null || traceparent === "") continue;
       const trace = traceOf(traceparent);
       if (!this.#done.has(trace)) this.#done.set(trace, version);
       const what = this.#refused.get(trace);
-      if (what !== undefined) this.#onWrong(`S120: "${what}" was refused, and is done in version ${version}`);
+      if (what !== undefined) this.#onWrong(`S120: "${what}" was refused but was applied in version ${version}`);
     }
   }
 }

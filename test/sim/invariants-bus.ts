@@ -1,16 +1,16 @@
 /**
- * What managers hear of each other, against what they said.
+ * Invariants of the bus: messages received by managers, compared with those sent.
  *
- * N1: nothing is heard that no manager sent, on that very subject.
- * N2: one run of a manager hears each message once.
- * N3: nothing is heard long after it was sent.
- * N4: what is taken for the answer to a question is one that somebody gave to it.
+ * N1: a received message was sent by a manager, on that subject.
+ * N2: one life of a manager receives each message once.
+ * N3: no message is received long after it was sent.
+ * N4: an accepted answer to a question was given by somebody to that question.
  */
 import { createHash } from "node:crypto";
 import type { BusObserver, BusPassage } from "../../runtime/store/bus-observer.ts";
 import { provenMs } from "../../runtime/store/sender-life.ts";
 
-/** N3: a proof counts for so long; beside it a pause (12 s), in which a question stays open, and clocks that run apart. */
+/** N3: validity of a proof, plus a pause (12 s) in which a question stays open, and clock drift. */
 export const heardMsMax = provenMs + 15_000;
 
 const name = ({ life, number }: BusPassage): string => `${life}/${number}`;
@@ -37,13 +37,13 @@ export class BusLedger implements BusObserver {
   heard(by: string, passage: BusPassage): void {
     const sent = this.#sent.get(name(passage));
     if (sent === undefined || sent.passage.subject !== passage.subject || sent.passage.asked !== passage.asked)
-      return this.#fail(`N1: ${told(passage)} was heard and never sent`);
+      return this.#fail(`N1: ${told(passage)} was received but never sent`);
     const once = `${by} ${name(passage)}`;
-    if (this.#heard.has(once)) return this.#fail(`N2: ${told(passage)} was heard twice by ${by}`);
+    if (this.#heard.has(once)) return this.#fail(`N2: ${told(passage)} was received twice by ${by}`);
     this.#heard.add(once);
     const ageMs = this.#now() - sent.atMs;
     if (ageMs > heardMsMax)
-      return this.#fail(`N3: ${told(passage)} was heard ${Math.round(ageMs)} ms after it was sent`);
+      return this.#fail(`N3: ${told(passage)} was received ${Math.round(ageMs)} ms after it was sent`);
     return undefined;
   }
 
@@ -55,6 +55,6 @@ export class BusLedger implements BusObserver {
 
   resolved(passage: BusPassage, answer: Uint8Array): void {
     if (this.#replies.get(name(passage))?.has(digest(answer)) === true) return;
-    this.#fail(`N4: ${told(passage)} has an answer that nobody gave to it`);
+    this.#fail(`N4: ${told(passage)} has an answer that nobody gave`);
   }
 }

@@ -1,11 +1,11 @@
 /**
- * What must hold of the root certificate while it is replaced, beside `invariants.ts`.
+ * Invariants of root rotation, in addition to `invariants.ts`.
  *
- * S20: another root becomes the cluster's only when each node that has ever registered has said, once, that its certificate is
- *      of that root.
+ * S20: another root replaces the cluster's root only when every registered node has reported a certificate issued by that
+ *      root.
  * S21: both join tokens pin the root that nodes are told to trust, at every version.
  * S22: no handshake between a node and a manager fails because one does not trust the other.
- * S23: at rest no rotation is under way, and every node trusts the cluster's root and nothing else.
+ * S23: at rest no rotation is in progress, and every node trusts the cluster's root and no other.
  */
 import { isIssuedBy } from "../../machines/certificates/issuer.ts";
 import { isSameBytes } from "../../machines/same-message.ts";
@@ -18,9 +18,9 @@ import { isTrusted } from "./authority.ts";
 
 const text = new TextEncoder();
 
-/** S20 and S21, of one history. */
+/** S20 and S21, for one history. */
 export class RootChecks {
-  /** By node and key of an issuer: the first version at which the node said that its certificate is of that one. */
+  /** By node and issuer key: the first version at which the node reported a certificate of that issuer. */
   readonly #said = new Map<string, number>();
 
   check(commit: Commit, store: Store, mark: (name: string) => void): string | null {
@@ -55,9 +55,9 @@ export class RootChecks {
     const issuer = { subjectDer: text.encode("swarm-ca"), publicKeyDer: root };
     for (const { description, id } of store.all("node")) {
       if (description === null || isIssuedBy(description.tlsInfo, issuer)) continue;
-      // A registration that was long on its way tells of a certificate that the node has replaced since.
+      // A delayed registration may report a certificate that the node has replaced since.
       if ((this.#said.get(statement(id, root)) ?? version) < version) continue;
-      return `S20: the root was switched while node ${id} had a certificate of another one`;
+      return `S20: the root was replaced while node ${id} had a certificate of another root`;
     }
     return null;
   }
@@ -96,7 +96,7 @@ export function handshakeProblem(
   return null;
 }
 
-/** S23: why roots are not at rest, or null. */
+/** S23: why certificates are not at rest, or null. */
 export function findUntrusting(store: Store): string | null {
   for (const { rootCa } of store.all("cluster")) {
     if (rootCa?.rootRotation != null) return "S23: the root certificate is still being rotated";

@@ -1,10 +1,10 @@
 /**
- * What must hold of what several want and one can have, after every transaction and whatever was asked at once.
+ * Invariants of scarce resources, after every transaction, whatever clients request concurrently.
  *
- * S52: no two services ask for one port of all nodes, nor is one given to a service that another has asked for.
- * S53: no service names a network, a secret or a config that is not there.
- * S54: there is one ingress network at most, and one where services publish ports.
- * S55: what an update under way may be rolled back to is not removed.
+ * S52: no two services request the same ingress port, and no service is assigned a port that another one requested.
+ * S53: no service refers to a missing network, secret or config.
+ * S54: there is at most one ingress network, and there is one if services publish ports.
+ * S55: objects that an update in progress may roll back to are not removed.
  */
 import { checkNetworkRemoval } from "../../machines/validation/network.ts";
 import { checkNetworksExist, checkReferencesExist, mentions } from "../../machines/validation/reference.ts";
@@ -12,7 +12,7 @@ import { checkChosenPorts, checkPortConflicts, needsIngress } from "../../machin
 import { UpdateStatus_UpdateState, type Service } from "../../proto/gen/messages.ts";
 import type { Commit, ObjectChange, Store } from "../../runtime/store/store.ts";
 
-/** S52 to S55; looks only at what has changed. */
+/** S52 to S55; checks only what the commit changed. */
 export function checkContention(commit: Commit, store: Store): string | null {
   let isIngressTouched = false;
   for (const change of commit.changes) {
@@ -34,7 +34,7 @@ function checkService(service: Service, old: Service | null, store: Store): stri
   if (spec === null) return null;
   const taken =
     checkPortConflicts(spec, id, store.all("service")) ?? checkChosenPorts(service, old, store.all("service"));
-  if (taken !== null) return `S52: of service ${id}: ${taken.message}`;
+  if (taken !== null) return `S52: service ${id}: ${taken.message}`;
   const missing =
     checkNetworksExist(
       spec,
@@ -45,7 +45,7 @@ function checkService(service: Service, old: Service | null, store: Store): stri
       (secret) => store.get("secret", secret)?.spec?.annotations?.name,
       (config) => store.get("config", config)?.spec?.annotations?.name,
     );
-  return missing === null ? null : `S53: of service ${id}: ${missing.message}`;
+  return missing === null ? null : `S53: service ${id}: ${missing.message}`;
 }
 
 /** S54 */
@@ -54,28 +54,28 @@ function checkIngress(store: Store): string | null {
   if (ingress.length > 1) return `S54: ${ingress.map(({ id }) => id).join(" and ")} are ingress networks`;
   if (ingress.length === 1) return null;
   for (const { id, spec } of store.all("service"))
-    if (spec !== null && needsIngress(spec))
-      return `S54: service ${id} publishes ports, and there is no ingress network`;
+    if (spec !== null && needsIngress(spec)) return `S54: service ${id} publishes ports without an ingress network`;
   return null;
 }
 
-/** S53 and S55 from the other side. */
+/** S53 and S55, from the removed object's side. */
 function checkKept(change: ObjectChange, commit: Commit, store: Store): string | null {
   const isUsed = usesOf(change);
   if (isUsed === null) return null;
   for (const service of store.all("service")) {
     const { id, previousSpec } = service;
-    if (isUsed(service)) return `S53: service ${id} is left without ${change.table} ${change.object.id}`;
-    // The same transaction may have ended the update, or begun it, before or after the removal.
+    if (isUsed(service)) return `S53: service ${id} still refers to the removed ${change.table} ${change.object.id}`;
+    // The same transaction may have ended or begun the update, before or after the removal.
     const touched = commit.changes.some((each) => each.table === "service" && each.object.id === id);
     if (touched || !isUnderWay(service) || previousSpec === null) continue;
     const back = { ...service, spec: previousSpec, previousSpec: null };
-    if (isUsed(back)) return `S55: the update of service ${id} cannot go back to ${change.table} ${change.object.id}`;
+    if (isUsed(back))
+      return `S55: the update of service ${id} cannot roll back to the removed ${change.table} ${change.object.id}`;
   }
   return null;
 }
 
-/** Null for what no service can name. */
+/** Null for objects that no service refers to. */
 function usesOf(change: ObjectChange): ((service: Service) => boolean) | null {
   switch (change.table) {
     case "network":

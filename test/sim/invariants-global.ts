@@ -1,10 +1,10 @@
 /**
- * What must hold of global services and of the enforcers, beside `invariants.ts`.
+ * Invariants of global services and of the enforcers, in addition to `invariants.ts`.
  *
- * S7: no node has two tasks of one global service with desired state RUNNING, whichever leaders made them.
- * S8: no enforcer evicts a task whose node meets its placement.
- * S9: at rest, each node that is open to a global service has exactly one wanted task of it, a paused one at most one, and
- *     any other none.
+ * S7: no node has two tasks of one global service with desired state RUNNING, whichever leaders created them.
+ * S8: no enforcer evicts a task whose node meets its placement constraints.
+ * S9: at rest, each node that is eligible for a global service has exactly one wanted task of it, a paused node at most one,
+ *     and any other node none.
  */
 import { wasEvicted } from "../../machines/orchestration/enforcer.ts";
 import { admissionOf, placesOf } from "../../machines/orchestration/global-nodes.ts";
@@ -14,7 +14,7 @@ import { isEnded, isWanted, observedState } from "../../machines/task.ts";
 import { TaskState, type Service, type Task } from "../../proto/gen/messages.ts";
 import type { Commit, Store } from "../../runtime/store/store.ts";
 
-/** S7, for the nodes that the commit touched. */
+/** S7, for the nodes that the commit changed. */
 export function checkNodes(commit: Commit, store: Store): string | null {
   for (const change of commit.changes) {
     if (change.table !== "task" || change.action === "remove" || change.object.nodeId === "") continue;
@@ -30,22 +30,22 @@ export function checkNodes(commit: Commit, store: Store): string | null {
   return null;
 }
 
-/** S8. Tasks of simulations reserve nothing, so placement and cluster volumes are all that there is to evict for. */
+/** S8. Simulated tasks have no reservations, so only placement and cluster volumes cause evictions. */
 export function checkEvictions(commit: Commit, store: Store): string | null {
   const changed = new Set(commit.changes.map(({ object }) => object.id));
   for (const change of commit.changes) {
     if (change.table !== "task" || change.action !== "update" || change.old === null) continue;
     const { object: task, old } = change;
     if (!wasEvicted(task) || wasEvicted(old)) continue;
-    // Because of a volume that was being drained when that was decided.
+    // The task was evicted because its volume was being drained at the time of the decision.
     if (task.volumes.length > 0) continue;
-    // What it rested on may have changed behind it in the same transaction.
+    // The same transaction may have changed the basis of the decision after it.
     if (changed.has(task.nodeId) || changed.has(task.serviceId)) continue;
     const node = store.get("node", task.nodeId);
     const service = store.get("service", task.serviceId);
     const placement = (service === undefined ? task.spec : service.spec?.task)?.placement ?? null;
     if (node === undefined || meetsPlacement(placement, node))
-      return `S8: task ${task.id} was evicted from ${task.nodeId}, which meets its placement`;
+      return `S8: task ${task.id} was evicted from ${task.nodeId}, which meets its placement constraints`;
   }
   return null;
 }

@@ -1,8 +1,8 @@
 /**
- * What must hold of tasks with a health check, as their driver has seen it.
+ * Invariants of tasks with a health check, by what their driver has observed.
  *
- * S45: no task is RUNNING whose check never passed.
- * L8: at rest every task that is RUNNING and has a check is well: one that ceased to be was replaced.
+ * S45: no task is RUNNING unless its check has passed.
+ * L8: at rest every RUNNING task with a check is healthy: unhealthy ones were replaced.
  */
 import { healthOf } from "../../machines/driver/health-spec.ts";
 import { TaskState } from "../../proto/gen/messages.ts";
@@ -21,12 +21,12 @@ export function checkProven(
     if (healthOf(spec) === null) continue;
     if (status?.state === TaskState.FAILED && status.message === "unhealthy") mark("checked.unhealthy");
     if (status?.state !== TaskState.RUNNING) continue;
-    if (!drivers.some((each) => each.isProven(id))) return `S45: task ${id} is RUNNING, and its check never passed`;
+    if (!drivers.some((each) => each.isProven(id))) return `S45: task ${id} is RUNNING although its check never passed`;
   }
   return null;
 }
 
-/** Why not everything with a check is well, or null. L8 */
+/** Why not every task with a check is healthy, or null. L8 */
 export function findUnwell(
   store: Store,
   drivers: readonly SimDrivers[],
@@ -35,7 +35,7 @@ export function findUnwell(
   for (const { desiredState, id, nodeId, spec, status } of store.all("task")) {
     const isMeant = desiredState === TaskState.RUNNING && status?.state === TaskState.RUNNING;
     if (!isMeant || healthOf(spec) === null || !isReady(nodeId)) continue;
-    if (!drivers.some((each) => each.isWell(id))) return `L8: task ${id} is RUNNING and not well`;
+    if (!drivers.some((each) => each.isWell(id))) return `L8: task ${id} is RUNNING but unhealthy`;
   }
   return null;
 }

@@ -1,13 +1,13 @@
 /**
- * What must hold of jobs and schedules, beside `invariants.ts`.
+ * Invariants of jobs and schedules, in addition to `invariants.ts`.
  *
- * S11: of a replicated job no more tasks are wanted and unfinished than MaxConcurrent, and its slots are 0 to Total - 1.
- * S12: of one place and iteration at most one task completes while it is wanted, so no more than TotalCompletions do.
- * S13: each due time of a schedule is dealt with once: it has one record, as started, skipped or missed, and `considered`
- *      never falls.
+ * S11: a replicated job has at most MaxConcurrent wanted unfinished tasks, and its slots are 0 to Total - 1.
+ * S12: at most one wanted task completes per place and iteration, so no more than TotalCompletions do.
+ * S13: each due time of a schedule is handled once: it has one record, as started, skipped or missed, and `considered`
+ *      never decreases.
  * S14: a run is created once, in the transaction that records it.
- * S15: at rest a job has finished, is halted, or waits for nodes that somebody paused; one that has failed has a task that
- *      did; and a schedule that is gone has left nothing.
+ * S15: at rest a job has finished, is halted, or waits for nodes that an operator paused; a failed job has a failed task; and
+ *      a removed schedule has left nothing behind.
  */
 import { groupByPlace, isOfIteration, iterationOf, standingOf } from "../../machines/orchestration/jobs/places.ts";
 import { progressOf } from "../../machines/orchestration/jobs/progress.ts";
@@ -29,10 +29,10 @@ import {
 } from "../../proto/gen/messages.ts";
 import type { Commit, Store } from "../../runtime/store/store.ts";
 
-/** In which version each run was created, whichever replica tells of it. */
+/** The version in which each run was created, from any replica. */
 export type RunCreations = Map<string, number>;
 
-/** S11 and S12, for the jobs that the commit touched. */
+/** S11 and S12, for the jobs that the commit changed. */
 export function checkJobs(commit: Commit, store: Store): string | null {
   const jobs = new Set<Service>();
   for (const change of commit.changes) {
@@ -54,7 +54,7 @@ function checkJob(service: Service, store: Store): string | null {
   if (job !== null) {
     const unfinished = own.filter((task) => isWanted(task) && !isEnded(observedState(task)));
     if (unfinished.length > job.maxConcurrent)
-      return `S11: job ${service.id} wants ${unfinished.length} tasks at once, and may have ${job.maxConcurrent}`;
+      return `S11: job ${service.id} has ${unfinished.length} wanted tasks, more than ${job.maxConcurrent}`;
     const outside = own.find(({ slot }) => slot < 0 || slot >= job.totalCompletions);
     if (outside !== undefined) return `S11: job ${service.id} has a task in slot ${outside.slot}`;
   }
@@ -66,7 +66,7 @@ function checkJob(service: Service, store: Store): string | null {
   return null;
 }
 
-/** S13 and S14. Expressions of simulations are of the form: every so many seconds of the minute, in UTC. */
+/** S13 and S14. Schedules in simulations have one form: every N seconds of the minute, in UTC. */
 export function checkSchedules(commit: Commit, creations: RunCreations, mark: (name: string) => void): string | null {
   const records = new Map<string, ScheduleStatus>();
   for (const change of commit.changes) {
@@ -91,7 +91,7 @@ export function checkSchedules(commit: Commit, creations: RunCreations, mark: (n
       return `S14: run ${id} was created in ${first} and ${commit.version}`;
     creations.set(id, commit.version);
     const isRecorded = records.get(scheduleId)?.runs.some((run) => run.runId === id) === true;
-    if (!isRecorded) return `S14: run ${id} was created in ${commit.version} without a record of it`;
+    if (!isRecorded) return `S14: run ${id} was created in ${commit.version} without a record`;
   }
   return null;
 }
@@ -100,24 +100,24 @@ function checkRecord(old: Resource | null, status: ScheduleStatus): string | nul
   const before = old === null ? null : readScheduleStatus(old);
   const [from, to] = [timeMs(before?.considered ?? null), timeMs(status.considered)];
   if (before === null) return null;
-  if (to < from) return `S13: schedule ${status.serviceId} falls from ${from} to ${to}`;
+  if (to < from) return `S13: schedule ${status.serviceId} goes back from ${from} to ${to}`;
   const told = new Map(before.runs.map((run) => [timeMs(run.due), run]));
   const fresh = status.runs.reduce((sum, run) => sum + newDueTimes(run, told, from), 0);
   const isChanged =
     before.cron !== status.cron || before.timeZone !== status.timeZone || before.paused !== status.paused;
-  // From a change of the schedule on, which may be earlier than `to`, other times are due: only as many can be told as there were.
+  // After a change of the schedule, which may be earlier than `to`, other times are due; this bounds the number of records.
   const periodMs = periodOf(before.cron);
   const due = periodMs === null || before.paused ? 0 : Math.floor(to / periodMs) - Math.floor(from / periodMs);
   const most = isChanged ? due + (Math.floor(to / 1_000) - Math.floor(from / 1_000)) : due;
   if (fresh > most || (!isChanged && fresh < due))
-    return `S13: of schedule ${status.serviceId} (${before.cron}) ${due} due times passed from ${from} to ${to}, and ${fresh} are recorded`;
+    return `S13: of schedule ${status.serviceId} (${before.cron}) ${due} due times passed from ${from} to ${to}, but ${fresh} are recorded`;
   return null;
 }
 
-/** How many due times after `from` the record tells of that it did not tell of before. */
+/** How many due times after `from` are new in the record. */
 function newDueTimes(run: ScheduledRun, told: ReadonlyMap<number, ScheduledRun>, from: number): number {
   if (told.has(timeMs(run.due)) || timeMs(run.due) <= from) return 0;
-  // Several that were missed together may have grown from a line that was there before.
+  // A line for several missed runs may have grown from an earlier line.
   const before = [...told.values()].find((other) => other.count > 0 && timeMs(other.firstDue) === timeMs(run.firstDue));
   return run.count - (before?.count ?? 0);
 }
@@ -136,16 +136,16 @@ export function findUnfinished(service: Service, store: Store): string | null {
   if (held > 0) return `job ${service.id} (${phase}) has ${held} tasks that nodes hold`;
   const hasFailed = (task: Task): boolean => isAttempt(task) && observedState(task) !== TaskState.COMPLETE;
   if (phase === "failed" && ![...store.tasksByService(service.id)].some(hasFailed))
-    return `job ${service.id} has failed, and none of its tasks has`;
+    return `job ${service.id} has failed without a failed task`;
   if (phase !== "working" || done + failed + waitingForNodes(service, store) >= total) return null;
   return `job ${service.id} has done ${done} of ${total}`;
 }
 
-/** S15: what a schedule has left behind, or null. */
+/** S15: what a removed schedule has left behind, or null. */
 export function findLeftovers(store: Store): string | null {
   for (const { id, kind } of store.all("resource"))
     if (kind === scheduleKind && store.get("service", id) === undefined)
-      return `schedule ${id} is gone and its record is not`;
+      return `schedule ${id} was removed but its record remains`;
   for (const service of store.all("service")) {
     const scheduleId = scheduleOf(service);
     if (scheduleId !== null && store.get("service", scheduleId) === undefined)
@@ -154,7 +154,7 @@ export function findLeftovers(store: Store): string | null {
   return null;
 }
 
-/** Nodes on which a global job's task has failed and gets no successor before somebody makes them active again. */
+/** Nodes whose failed task of a global job gets no successor until an operator activates them again. */
 function waitingForNodes(service: Service, store: Store): number {
   if (service.spec?.globalJob == null) return 0;
   const own = [...store.tasksByService(service.id)].filter((task) => isOfIteration(task, iterationOf(service)));

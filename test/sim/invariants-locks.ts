@@ -1,12 +1,13 @@
 /**
- * What must hold of keys, beside `invariants.ts`.
+ * Invariants of keys, in addition to `invariants.ts`.
  *
- * S24: a locked manager is opened by one of the unlock keys that somebody was given, and by no other (workload-locks.ts).
- * S25: nothing stands in the log or among the snapshots that is not sealed.
- * S26: when records begin to be written under another key, every living manager holds it.
- * S27: at rest each manager's key file is locked as the cluster wants it, all hold the key that the log is under, and that
- *      was made for the unlock key in force.
- * S133: at rest each manager has on its disk what it works with: locked when it says so, else open and with all its data keys.
+ * S24: an unlock key that the operator received opens a locked manager, and no other key does (workload-locks.ts).
+ * S25: every record in the log and every snapshot is sealed.
+ * S26: when records start to be written under a new key, every living manager has it.
+ * S27: at rest each manager's key file is locked as the cluster specifies, all managers have the log's current key, and that
+ *      key was created for the current unlock key.
+ * S133: at rest each manager's disk matches its memory: its key file is locked if it says so; otherwise it is open and
+ *       contains all its data keys.
  */
 import { unlockKeyOf } from "../../machines/keys/unlock-key.ts";
 import { KeyFile, LogRecord, SnapshotPart, type Cluster } from "../../proto/gen/messages.ts";
@@ -34,8 +35,8 @@ export function checkSealed(records: readonly Uint8Array[], snapshots: readonly 
 }
 
 /**
- * S26, of a record and the one before it. Whoever has told of itself in one of the last two may have done so while the
- * other was under way.
+ * S26, for a record and the one before it. A manager that listed itself in one of these two may have done so while the other
+ * was being written.
  */
 export function checkHeld(record: Uint8Array, before: Uint8Array, commit: Commit, store: Store): string | null {
   const keyId = LogRecord.decode(record).sealed?.keyId ?? "";
@@ -43,7 +44,7 @@ export function checkHeld(record: Uint8Array, before: Uint8Array, commit: Commit
   for (const { id, alive, heldKeys, meta } of store.all("manager")) {
     const isSettled = alive && (meta?.version?.index ?? 0) < commit.version - 1;
     if (isSettled && !heldKeys.some((held) => held.id === keyId))
-      return `S26: record ${commit.version} is under the new key ${keyId}, which manager ${id} does not hold`;
+      return `S26: record ${commit.version} is under the new key ${keyId}, which manager ${id} does not have`;
   }
   return null;
 }
@@ -67,12 +68,12 @@ export function findUnlockedOtherwise(managers: readonly (RunningManager | null)
   return null;
 }
 
-/** S133, of the key file of a manager that runs. */
+/** S133, for the key file of a running manager. */
 export function checkKeyFile(bytes: Uint8Array | null, { keyring, lock }: RunningManager): string | null {
   if (bytes === null) return "S133: there is no key file";
   const { locked, open } = KeyFile.decode(bytes);
   if (lock() !== "") return locked === null ? "S133: the key file is open on the disk, and should be locked" : null;
   if (open === null) return "S133: the key file is locked on the disk, and should be open";
   const lacking = keyring.keys.find(({ id }) => !open.dataKeys.some((key) => key.id === id));
-  return lacking === undefined ? null : `S133: the data key ${lacking.id} is in memory alone`;
+  return lacking === undefined ? null : `S133: the data key ${lacking.id} is in memory only`;
 }

@@ -1,18 +1,19 @@
 /**
- * What a manager may make of a log that lost records. Looked at in every life of every manager.
+ * Invariants of a log that lost records, checked in every life of every manager.
  *
- * S70: what a manager has acknowledged to a client is in the log that it serves, as it was, until somebody accepts the loss. What it
- *      acknowledged while it said that its mark cannot be written counts once a mark was written in the same life (ADR 30).
+ * S70: a change that a manager acknowledged to a client is in the log that it serves, unchanged, until an operator accepts the
+ *      loss. A change acknowledged while the manager reports that it cannot write its mark counts once a mark was written in
+ *      the same life (ADR 30).
  */
 import { toHex } from "../../runtime/store/record.ts";
 import type { Replica } from "../../runtime/store/replica.ts";
 
-/** Of one manager, through all its lives. */
+/** State of one manager across all its lives. */
 export class LogMemory {
-  /** Checksums by version: of what this manager has applied, and of what it has answered somebody with. */
+  /** Checksums by version: of applied versions, and of acknowledged ones. */
   readonly #applied = new Map<number, string>();
   readonly #acknowledged = new Map<number, string>();
-  /** Answered in this life while the mark could not be written, and not covered by one since. */
+  /** Versions acknowledged in this life while the mark could not be written, and not covered by a later mark. */
   readonly #unmarked = new Set<number>();
   readonly #fail: (claim: string) => void;
 
@@ -24,14 +25,14 @@ export class LogMemory {
     return Math.max(0, ...this.#acknowledged.keys());
   }
 
-  /** For one life. */
+  /** Follows one life. */
   follow(replica: Replica): void {
     this.#unmarked.clear();
     replica.watch(({ version }) => {
       const checksum = toHex(replica.checksum);
       const expected = this.#acknowledged.get(version);
       if (expected !== undefined && expected !== checksum)
-        this.#fail(`S70: version ${version} was acknowledged, and is another one now`);
+        this.#fail(`S70: version ${version} was acknowledged but has other content now`);
       this.#applied.set(version, checksum);
     });
   }
@@ -46,20 +47,20 @@ export class LogMemory {
     this.#unmarked.clear();
   }
 
-  /** It begins to serve. */
+  /** The manager starts serving. */
   checkServing(replica: Replica): void {
     const newest = this.newestAcknowledged;
     if (replica.version < newest)
-      this.#fail(`S70: version ${newest} was acknowledged, and version ${replica.version} is served`);
+      this.#fail(`S70: version ${newest} was acknowledged, but version ${replica.version} is served`);
   }
 
-  /** Somebody has accepted what the log has lost. */
+  /** The operator has accepted the loss. */
   accept(): void {
     this.#acknowledged.clear();
   }
 }
 
-/** The version of the first object in an answer; null where there is none. */
+/** The version of the first object in an answer; null without objects. */
 export function versionIn(answer: unknown): number | null {
   if (typeof answer !== "object" || answer === null) return null;
   for (const value of Object.values(answer)) {

@@ -1,9 +1,9 @@
 /**
- * Names and virtual addresses of services, as the tasks of simulated nodes find them.
+ * Names and virtual addresses of services, as tasks of simulated nodes resolve them.
  *
- * S46: at rest a task that runs is told by its node just what the cluster has in its networks: the virtual address of each
- *      service, and the addresses of the tasks that run; connections to a virtual address go to one of these.
- * S47: at rest a node without such tasks has nothing of it.
+ * S46: at rest, a running task's node resolves the names in its networks exactly as the cluster has them: each service to its
+ *      virtual address, and tasks to those that run; connections to a virtual address reach one of these tasks.
+ * S47: at rest, a node without such tasks keeps no names.
  */
 import { observedState } from "../../machines/task.ts";
 import { TaskState, type Task } from "../../proto/gen/messages.ts";
@@ -21,7 +21,7 @@ function isReady(task: Task): boolean {
   return task.desiredState === TaskState.RUNNING && observedState(task) === TaskState.RUNNING;
 }
 
-/** S46, S47; null when they hold. */
+/** S46, S47; null if they hold. */
 export function findUnnamed(store: Store, agents: readonly SimAgent[], trace: SimTrace): string | null {
   for (const agent of agents) {
     if (agent.network === null) continue;
@@ -31,9 +31,9 @@ export function findUnnamed(store: Store, agents: readonly SimAgent[], trace: Si
     const { namespaces, names } = agent.network;
     const isAlone = asking.length === 0 && namespaces.size === 0;
     if (isAlone && names.addresses.size + names.tables.length > 0)
-      return `S47: ${agent.machine.name} has ${[...names.addresses, ...names.tables].join(" ")}, and no task that asks`;
+      return `S47: ${agent.machine.name} has ${[...names.addresses, ...names.tables].join(" ")}, but no task that needs it`;
     for (const task of asking) {
-      // Tasks of drivers that are no plugins are in the node's own network.
+      // Tasks of drivers that are not plugins use the node's own network.
       if (task === undefined || ![...namespaces.keys()].some((path) => path.endsWith(task.id))) continue;
       const problem = findWrongAnswer(store, agent, task);
       if (problem !== null) return `S46: on ${agent.machine.name} task ${task.id} ${problem}`;
@@ -66,11 +66,11 @@ function findWrongAnswer(store: Store, { network }: SimAgent, asker: Task): stri
       ] as const) {
         const told = shown(names?.ask(from, asked, "A") ?? null);
         const expected = wanted.join(" ");
-        if (told !== expected) return `asks for ${asked} and is told '${told}', not '${expected}'`;
+        if (told !== expected) return `resolves ${asked} to '${told}', not '${expected}'`;
       }
       const led = virtual === undefined || virtual === "" ? null : (names?.leadsTo(virtual)?.join(" ") ?? "nowhere");
       if (led !== null && led !== ready.join(" "))
-        return `gets by ${virtual} of ${name} to '${led}', not to '${ready.join(" ")}'`;
+        return `reaches '${led}' by ${virtual} of ${name}, not '${ready.join(" ")}'`;
     }
   }
   return null;

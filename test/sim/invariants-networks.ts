@@ -1,11 +1,11 @@
 /**
- * What must hold of what the cluster gives out.
+ * Invariants of allocated resources.
  *
- * S16: no address is held by two of the services, tasks that have not ended, and nodes.
- * S17: no two networks have addresses or a VXLAN id in common, and no two services a published port.
- * S18: at rest everything that can be allocated is, and each node has an address in just the networks of its tasks and
- *      the ingress network.
- * S19: at rest the leader holds what is stored, no more and no less: nothing is lost.
+ * S16: no two of the services, unfinished tasks and nodes have the same address.
+ * S17: no two networks share addresses or a VXLAN id, and no two services a published port.
+ * S18: at rest everything that can be allocated is allocated, and each node has an address in exactly the networks of its
+ *      tasks and the ingress network.
+ * S19: at rest the leader's allocator holds exactly what the store contains: nothing leaks.
  */
 import {
   allocationProblem,
@@ -27,7 +27,7 @@ interface Held {
   readonly ports: number;
 }
 
-/** S16, S17; looks only when something of it has changed. */
+/** S16, S17; checks only relevant changes. */
 export function checkNetworks(commit: Commit, store: Store): string | null {
   const concerns = commit.changes.some(({ action, object, old, table }) => {
     if (action === "remove") return false;
@@ -39,7 +39,7 @@ export function checkNetworks(commit: Commit, store: Store): string | null {
   return typeof found === "string" ? found : null;
 }
 
-/** What the store says is held, or what is wrong with that. */
+/** The resources that the store contains, or what is wrong with them. */
 function heldIn(store: Store): Held | string {
   const holders = new Map<string, string>();
   const networks = new Map([...store.all("network")].map((network) => [network.id, network]));
@@ -88,20 +88,20 @@ function heldIn(store: Store): Held | string {
         return `S17: ${subnet} of ${network.id} is another's too`;
     }
     for (const id of vxlanIdsOf(network.driverState)) {
-      if (ids.has(id)) return `S17: VXLAN id ${id} is that of ${ids.get(id)} and ${network.id}`;
+      if (ids.has(id)) return `S17: VXLAN id ${id} belongs to ${ids.get(id)} and ${network.id}`;
       ids.set(id, network.id);
     }
   }
   return { addresses: holders.size, subnets: subnets.count, vxlanIds: ids.size, ports: ports.size };
 }
 
-/** S18: what is not as it should be at rest, or null. */
+/** S18: why allocation is not at rest, or null. */
 export function findUnallocated(store: Store): string | null {
   const [cluster] = store.all("cluster");
   for (const network of store.all("network")) {
     if (isAllocated(network)) continue;
     const problem = allocationProblem(network, store.all("network"), defaultPoolsOf(cluster));
-    if (problem === "") return `S18: network ${network.id} could be allocated, and is not`;
+    if (problem === "") return `S18: network ${network.id} could be allocated but is not`;
   }
   const ingress = [...store.all("network")].filter(({ spec }) => spec?.ingress === true);
   for (const node of store.all("node")) {
@@ -113,7 +113,7 @@ export function findUnallocated(store: Store): string | null {
     }
     const has = new Set(node.attachments.map(({ network }) => network?.id ?? ""));
     if (has.size !== wanted.size || [...wanted].some((id) => !has.has(id)))
-      return `S18: node ${node.id} has addresses in ${[...has].join(" ")}, and should in ${[...wanted].join(" ")}`;
+      return `S18: node ${node.id} has addresses in ${[...has].join(" ")}, but should have them in ${[...wanted].join(" ")}`;
   }
   return null;
 }
@@ -123,6 +123,6 @@ export function findLost(store: Store, held: (kind: string) => number): string |
   const stored = heldIn(store);
   if (typeof stored === "string") return stored;
   for (const [kind, count] of Object.entries(stored) as [string, number][])
-    if (held(kind) !== count) return `S19: the leader holds ${held(kind)} ${kind}, and ${count} are stored`;
+    if (held(kind) !== count) return `S19: the leader holds ${held(kind)} ${kind}, but ${count} are stored`;
   return null;
 }

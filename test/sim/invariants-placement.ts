@@ -1,11 +1,11 @@
 /**
- * What must hold of where tasks are, beside `invariants.ts`.
+ * Invariants of placement, in addition to `invariants.ts`.
  *
  * N1: the tasks of a node never reserve more than it has.
- * N2: no two tasks of a node have one host port.
- * N3: a node never has more wanted tasks of a service than its limit for each node.
- * N4: once nothing fails any more, no task waits for a node that a node could take.
- * N5: and each that waits says why, of every node.
+ * N2: no two tasks of a node share a host port.
+ * N3: a node never has more wanted tasks of a service than the service's limit per node.
+ * N4: after the last fault, no task waits for a node while some node could run it.
+ * N5: each waiting task states the reason for every node.
  */
 import { placementView } from "../../actors/orchestration/placement-view.ts";
 import { demandOf, judge, Verdict } from "../../machines/scheduling/filters.ts";
@@ -20,7 +20,7 @@ function isHolding(task: Task): boolean {
   return isHeld(observedState(task));
 }
 
-/** N1 to N3, of the nodes that the commit gave a task. */
+/** N1 to N3, for the nodes that received a task in the commit. */
 export function checkPlacements(commit: Commit, store: Store): string | null {
   const nodes = new Set<string>();
   for (const change of commit.changes) {
@@ -53,14 +53,15 @@ function checkNode(nodeId: string, store: Store): string | null {
     const count = (replicas.get(task.serviceId) ?? 0) + 1;
     replicas.set(task.serviceId, count);
     const max = task.spec?.placement?.maxReplicas ?? 0;
-    if (max > 0 && count > max) return `N3: node ${nodeId} has ${count} tasks of service ${task.serviceId}, of ${max}`;
+    if (max > 0 && count > max)
+      return `N3: node ${nodeId} has ${count} tasks of service ${task.serviceId}, more than ${max}`;
   }
   if (resources !== null && (cpus > resources.nanoCpus || memory > resources.memoryBytes))
     return `N1: the tasks of node ${nodeId} reserve ${cpus / 1e9} CPUs of ${resources.nanoCpus / 1e9}`;
   return null;
 }
 
-/** N4, N5: why a task waits that should not, or does not say what for; null when all is well. */
+/** N4, N5: which task waits although it should not, or gives no reason; null if all is well. */
 function findUnexplained(store: Store): string | null {
   const waiting = [...store.all("task")].filter((task) => isWanting(task) && task.nodeId === "");
   if (waiting.length === 0) return null;
@@ -68,24 +69,24 @@ function findUnexplained(store: Store): string | null {
   for (const task of waiting) {
     const demand = demandOf(task);
     const taker = nodes.nodes.find((info) => judge(demand, info) === Verdict.fits);
-    if (taker !== undefined) return `N4: task ${task.id} waits, and node ${taker.id} could take it`;
+    if (taker !== undefined) return `N4: task ${task.id} waits, although node ${taker.id} could run it`;
     const err = task.status?.err ?? "";
-    if (!err.startsWith("no suitable node")) return `N5: task ${task.id} waits and says "${err}"`;
+    if (!err.startsWith("no suitable node")) return `N5: task ${task.id} waits with the message "${err}"`;
     if (err.includes("max replicas per node limit exceed")) continue;
     const told = [...err.matchAll(/(\d+) nodes?/g)].reduce((sum, [, count]) => sum + Number(count), 0);
     if (told !== nodes.nodes.length)
-      return `N5: task ${task.id} says "${err}", and there are ${nodes.nodes.length} nodes`;
+      return `N5: task ${task.id} has the message "${err}", but there are ${nodes.nodes.length} nodes`;
   }
   return null;
 }
 
-/** What a task of a service that asks much is still doing; only waiting for a node may go on when everything rests. */
+/** Why a task with high requirements is not at rest; only waiting for a node counts as rest. */
 export function findUnsettled(store: Store): string | null {
   for (const service of store.all("service")) {
     if (!isChoosy(service)) continue;
     for (const task of store.tasksByService(service.id)) {
       const state = observedState(task);
-      // A node that is gone for good never says that it has stopped.
+      // A node that broke for good never reports that the task stopped.
       const isLost = task.nodeId !== "" && store.get("node", task.nodeId)?.status?.state !== NodeStatus_State.READY;
       if (isLost && !isWanted(task)) continue;
       const isSettled = isWanted(task) ? state === TaskState.RUNNING || isWanting(task) : isEnded(state);

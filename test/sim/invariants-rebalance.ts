@@ -1,12 +1,15 @@
 /**
- * What must hold of rebalancing, beside `invariants.ts`.
+ * Invariants of rebalancing, in addition to `invariants.ts`.
  *
- * B1: nothing moves while a node is missing, nor for the quiet time afterwards.
- * B2: no task of a service moves while a rollout of it is under way, or one of its tasks has failed within the quiet time.
- * B3: no more tasks are on their way at once than the budget of a round, nor made within the window than that of a window.
- * B4: a move leaves no more slots of its service without a running task than the update config lets change at once.
+ * B1: nothing moves while a node is missing, nor during the quiet time afterwards.
+ * B2: no task of a service moves during a rollout of the service, or within the quiet time after a failure of one of its
+ *     tasks.
+ * B3: the number of moves in progress is limited by the round's budget, and the number started within the window by its
+ *     budget.
+ * B4: a move leaves at most as many slots of its service without a running task as the update config lets change at the same
+ *     time.
  * B5: a task that moves has run for the settling time.
- * B6: once nothing fails any more, nothing is left to be moved: moves come to an end, and do not lead back.
+ * B6: after the last fault, moves come to an end and do not cycle.
  */
 import { placementView } from "../../actors/orchestration/placement-view.ts";
 import { movedFrom, spentMoves, steadyLoads } from "../../machines/orchestration/rebalancing/moves.ts";
@@ -29,7 +32,7 @@ import {
 import type { Commit, Store } from "../../runtime/store/store.ts";
 import { simRebalance } from "./workload-rebalance.ts";
 
-/** Commits that a decision may be behind what it was decided on. */
+/** Commits by which a decision may lag behind its basis. */
 const lag = 40;
 
 interface Moment {
@@ -45,24 +48,24 @@ const underWay: ReadonlySet<UpdateStatus_UpdateState> = new Set([
 ]);
 
 export class RebalanceChecks {
-  /** Whether the clocks of managers agree, so that times can be compared. */
+  /** Whether the managers' clocks agree, so that times can be compared. */
   readonly #isExact: boolean;
-  /** Since when a node is as it is. */
+  /** When each node entered its current state. */
   readonly #nodes = new Map<string, Moment>();
   readonly #recovered = new Map<string, Moment>();
   readonly #rollouts = new Map<string, Moment>();
   readonly #failed = new Map<string, { readonly serviceId: string; readonly at: Moment }>();
-  /** When a task last stopped being one that runs, by slot. */
+  /** When a running task last stopped, by slot. */
   readonly #stopped = new Map<string, Moment>();
   readonly #moves: number[] = [];
-  /** Version of the first commit seen: who starts with a snapshot does not know what led to it. */
+  /** Version of the first commit seen: the history before a snapshot is unknown. */
   #first: number | null = null;
 
   constructor(isExact: boolean) {
     this.#isExact = isExact;
   }
 
-  /** `isLimited`: the limits of the simulation are in force. */
+  /** `isLimited`: the limits of the simulation apply. */
   check(commit: Commit, store: Store): string | null {
     const moves: Task[] = [];
     this.#first ??= commit.version;
@@ -120,7 +123,7 @@ export class RebalanceChecks {
       if (state === NodeStatus_State.UNKNOWN || state === NodeStatus_State.DISCONNECTED)
         return `${what} while node ${node.id} is ${state} (B1)`;
       if (state === NodeStatus_State.DOWN && since !== undefined && isRecent(since, settings.quietMs))
-        return `${what} while node ${node.id} is DOWN since ${at.timeMs - since.timeMs} ms (B1)`;
+        return `${what} while node ${node.id} has been DOWN for ${at.timeMs - since.timeMs} ms (B1)`;
       const recovered = this.#recovered.get(node.id);
       if (recovered !== undefined && isOld(recovered) && isRecent(recovered, settings.quietMs))
         return `${what} ${at.timeMs - recovered.timeMs} ms after node ${node.id} came back (B1)`;
@@ -145,10 +148,10 @@ export class RebalanceChecks {
     for (const task of store.all("task")) {
       if (movedFrom(task) !== "" && isWanted(task) && observedState(task) < TaskState.RUNNING) open += 1;
     }
-    if (open > simRebalance.roundMovesMax) return `${what} as the ${open}th on its way (B3)`;
+    if (open > simRebalance.roundMovesMax) return `${what} as move ${open} in progress (B3)`;
     const inWindow = this.#moves.filter((time) => time > at.timeMs - simRebalance.windowMs).length;
     if (this.#isExact && inWindow > simRebalance.windowMovesMax)
-      return `${what} as the ${inWindow}th of the window (B3)`;
+      return `${what} as move ${inWindow} of the window (B3)`;
     return null;
   }
 
@@ -166,10 +169,10 @@ export class RebalanceChecks {
       if (!isExcused) missing += 1;
       running.add(task.slot);
     }
-    // Read here anew, so that a mistake in reading it there shows.
+    // Computed independently, to detect a mistake in the original.
     const { parallelism } = service.spec?.update ?? { parallelism: 1 };
     return missing > (parallelism === 0 ? replicas : parallelism)
-      ? `${what} and ${missing} of ${replicas} slots run nothing (B4)`
+      ? `${what} while ${missing} of ${replicas} slots run nothing (B4)`
       : null;
   }
 
@@ -180,7 +183,7 @@ export class RebalanceChecks {
   }
 }
 
-/** B6: why the rebalancing of a cluster in which nothing fails is not done, or null. */
+/** B6: why rebalancing is not finished in a cluster without faults, or null. */
 export function findUnbalanced(store: Store, nowMs: number): string | null {
   const [cluster] = store.all("cluster");
   const settings = settingsOf(cluster);
@@ -197,7 +200,7 @@ export function findUnbalanced(store: Store, nowMs: number): string | null {
   }
   const steady = steadyLoads(store.all("task"), settings, nowMs);
   const moves = planRound(candidates, 20, new WhatIf(placementView(store), nowMs), steady);
-  // While some tasks come and go for ever, what the nodes have in all is never the same for long.
+  // While some tasks fail for ever, the nodes' load keeps changing.
   const isQuiet = [...store.all("task")].every((task) => !isWanted(task) || observedState(task) === TaskState.RUNNING);
   const move = moves.find(({ level }) => isQuiet || level !== "load");
   if (move === undefined) return null;

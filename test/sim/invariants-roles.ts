@@ -1,9 +1,9 @@
 /**
- * What must hold of who is a manager, beside `invariants.ts`.
+ * Invariants of the manager role, in addition to `invariants.ts`.
  *
- * S32: at every version there is a manager that is wanted as one.
- * S33: who is a worker in the log writes nothing to it any more, nor that it is one.
- * S34: at rest whoever was demoted has ended and is no manager for anybody; all others run.
+ * S32: at every version there is a manager whose desired role is manager.
+ * S33: a node that is a worker in the log does not write to the log any more, not even that it is a worker.
+ * S34: at rest every demoted manager's process has exited and no manager lists it; all other managers run.
  */
 import { isDemoted } from "../../machines/manager/manager-role.ts";
 import { NodeRole } from "../../proto/gen/messages.ts";
@@ -22,23 +22,23 @@ export function checkRoles(commit: Commit, store: Store): string | null {
     if (node === undefined || !isDemoted(node)) return null;
     demoted += 1;
   }
-  // Before the first has listed itself there is none.
+  // Before the first manager has listed itself there is none.
   const isLast = changes.some(({ action, table }) => table === "manager" && action === "remove");
-  return demoted > 0 || isLast ? `S32: at version ${commit.version} nobody is wanted as a manager` : null;
+  return demoted > 0 || isLast ? `S32: at version ${commit.version} no node has the desired role manager` : null;
 }
 
-/** S34: why roles are not at rest, or null. `hasEnded`: whether the process of that host name has, for being demoted. */
+/** S34: why roles are not at rest, or null. `hasEnded`: whether the process of that host name has exited after a demotion. */
 export function findUnsettledRole(store: Store, hasEnded: ReadonlyMap<string, boolean>): string | null {
   for (const node of store.all("node")) {
     const ended = hasEnded.get(node.description?.hostname ?? "");
     if (ended === undefined) continue;
     if (!isDemoted(node)) {
-      if (ended) return `S34: node ${node.id} is wanted as a manager, and its process has ended`;
+      if (ended) return `S34: node ${node.id} should be a manager, but its process has exited`;
       if (store.get("manager", node.id)?.alive !== true) return `S34: manager ${node.id} is not listed`;
       continue;
     }
-    if (!ended) return `S34: node ${node.id} was demoted, and its process runs on`;
-    if (node.role !== NodeRole.WORKER) return `S34: node ${node.id} has ended, and is not a worker yet`;
+    if (!ended) return `S34: node ${node.id} was demoted, but its process still runs`;
+    if (node.role !== NodeRole.WORKER) return `S34: node ${node.id} has exited but is not a worker yet`;
     if (store.get("manager", node.id) !== undefined) return `S34: node ${node.id} is still listed as a manager`;
   }
   return null;

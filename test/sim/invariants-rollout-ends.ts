@@ -1,12 +1,12 @@
 /**
- * What must hold when a rollout is completed, beside `invariants-rollout.ts`: what is looked at is the tasks, not what the
- * rollout has counted.
+ * Invariants of completed rollouts, in addition to `invariants-rollout.ts`, checked against tasks instead of the rollout's own
+ * counters.
  *
- * R7: no rollout is completed in which more slots failed than its settings tolerate, whichever way it goes.
- * R8: no rollout is completed before the tasks that it started have been watched for as long as its settings say.
+ * R7: no rollout completes with more failed slots than its settings tolerate, in either direction.
+ * R8: no rollout completes before the tasks that it started have run for the monitoring period.
  *
- * Both speak of the slots that the rollout changes (U3 of the tracker). A way back leaves alone the slots that still have the
- * spec to which it leads; what restarts there is the restart supervisor's, and nothing that the rollout waits for.
+ * Both concern the slots that the rollout changes (U3 of the tracker). A rollback does not change slots that still have the
+ * spec to which it leads; the restart supervisor restarts their tasks, and the rollout does not wait for them.
  */
 import { wasEvicted } from "../../machines/orchestration/enforcer.ts";
 import { isWayBack } from "../../machines/orchestration/rollout/status.ts";
@@ -23,15 +23,15 @@ import {
 } from "../../proto/gen/messages.ts";
 import type { Commit, Store } from "../../runtime/store/store.ts";
 
-/** Transactions that a decision may be behind what it was decided on. */
+/** Transactions by which a decision may lag behind its basis. */
 const lag = 40;
-/** A leader's clock is read once for each of its steps. */
+/** A leader reads its clock once per step. */
 const toleranceMs = 50;
 
 interface Tally {
-  /** The leader that counts: one that follows may count less, as it sees only what the store still has. */
+  /** The leader whose count applies: a later one may count less, because it sees only what the store still has. */
   readonly epoch: number;
-  /** Of failed slots: the version at which the first task failed there. */
+  /** Failed slots, with the version of the first failure. */
   readonly failed: Map<string, number>;
 }
 
@@ -60,7 +60,7 @@ export class RolloutEnds {
   #lookAtTask(old: Task, task: Task, epoch: number, version: number, store: Store): void {
     const state = observedState(task);
     const hasFailed = state === TaskState.FAILED || state === TaskState.REJECTED;
-    // One that ran may have failed after it had been watched.
+    // A task that ran may have failed after its monitoring period.
     if (!hasFailed || observedState(old) >= TaskState.RUNNING || !isWanted(old) || wasEvicted(task)) return;
     const service = store.get("service", task.serviceId);
     if (service === undefined || !isPart(task, service, store)) return;
@@ -88,7 +88,7 @@ export class RolloutEnds {
     if (settings.action === UpdateConfig_FailureAction.CONTINUE || failed.length === 0) return null;
     if (Math.fround(failed.length / Math.max(1, total)) <= Math.fround(ratio)) return null;
     const names = failed.map(([slot]) => slot).join();
-    return `R7: the rollout of ${service.id} is completed though slots ${names} of ${total} failed, and ${ratio} of them may`;
+    return `R7: the rollout of ${service.id} completed although slots ${names} of ${total} failed, more than the ratio ${ratio}`;
   }
 }
 
@@ -101,12 +101,12 @@ function checkWatched(service: Service, version: number, store: Store): string |
     if ((task.meta?.version?.index ?? 0) > version - lag && monitorMs === 0) continue;
     const ranMs = overMs - timeMs(task.status?.appliedAt ?? null);
     if (ranMs < monitorMs - toleranceMs)
-      return `R8: the rollout of ${service.id} is completed when ${task.id} has run for ${ranMs} ms of ${monitorMs}`;
+      return `R8: the rollout of ${service.id} completed when ${task.id} had run for ${ranMs} ms of ${monitorMs}`;
   }
   return null;
 }
 
-/** It is of the present spec, and its slot had a task of another: one of another version may have asked for the same. */
+/** The task has the current spec, and its slot had a task of another version, which may have had the same content. */
 function isPart(task: Task, service: Service, store: Store): boolean {
   if (versionOf(task) !== versionOf(service)) return false;
   const currency = new Currency();
@@ -118,7 +118,7 @@ function isPart(task: Task, service: Service, store: Store): boolean {
   return false;
 }
 
-/** An update, a way back or what was paused begins. */
+/** An update or rollback starts, or a paused one resumes. */
 function isBegun(old: Service, service: Service): boolean {
   return versionOf(old) !== versionOf(service) || old.updateStatus?.state !== service.updateStatus?.state;
 }

@@ -1,17 +1,17 @@
 /**
- * What must hold of rollouts, beside `invariants.ts`.
+ * Invariants of rollouts, in addition to `invariants.ts`.
  *
- * A slot is also a global service's node, but for R2.
+ * A slot also means a node of a global service, except in R2.
  *
- * R1: a stop-first service never has a task of a slot RUNNING while another of that slot may run, but for one on a node
- *     that was lost, or that did not stop within the minute that it has.
- * R2: no more slots are between two specs than the parallelism, where no failure is tolerated.
- * R3: start-first stops an old task that runs only once the new one does.
- * R4: a rollback leads to the spec before, and is completed when every task has it, but those that were being made when it
- *     began.
- * R5: once nothing fails any more, each rollout ends, within its deadline: completed, paused or rolled back. Where leaders' clocks
- *     were set the deadline in the log is that of a wrong clock, and only the bound of L3 holds.
- * R6: nothing but the failure of an update that somebody asked for turns a service back by itself.
+ * R1: a stop-first service never has a RUNNING task in a slot while another task of that slot may run, except one on a lost
+ *     node or one that did not stop within its minute.
+ * R2: at most as many slots as the parallelism are between two specs that tolerate no failure.
+ * R3: start-first stops a running old task only after the new one runs.
+ * R4: a rollback leads to the previous spec, and completes when every task has it, except tasks that were being created when
+ *     it began.
+ * R5: after the last fault, each rollout ends within its deadline: completed, paused or rolled back. Where leaders' clocks
+ *     jumped, the deadline in the log is that of a wrong clock, and only the bound of L3 applies.
+ * R6: only the failure of a requested update rolls a service back automatically.
  */
 import { isMoving, isPaused, phaseOf, recordOf } from "../../machines/orchestration/rollout/status.ts";
 import { faultOf } from "../../machines/orchestration/restart.ts";
@@ -31,19 +31,19 @@ import {
 import type { Commit, Store } from "../../runtime/store/store.ts";
 import { refusedPayload, stuckPayload } from "./workload-rollout.ts";
 
-/** As machines/orchestration/restart.ts bounds the wait for a predecessor, and what clocks may differ by, in milliseconds. */
+/** The bound on waiting for a predecessor in machines/orchestration/restart.ts, plus clock differences, in milliseconds. */
 const stopWaitMs = 60_000;
 const skewMs = 35_000;
-/** Commits that a decision may be behind what it was decided on. */
+/** Commits by which a decision may lag behind its basis. */
 const lag = 40;
 
 export class RolloutChecks {
-  /** Version of the log at which each node was last seen DOWN, or gone. */
+  /** Version at which each node was last seen DOWN or removed. */
   readonly #lost = new Map<string, number>();
   readonly #made = new Map<string, number>();
   /** Version at which each task was first seen RUNNING. */
   readonly #running = new Map<string, number>();
-  /** Services whose last update that somebody asked for is over. */
+  /** Services whose last requested update has ended. */
   readonly #over = new Set<string>();
 
   check(commit: Commit, store: Store): string | null {
@@ -87,7 +87,7 @@ export class RolloutChecks {
       return null;
     for (const other of fellows(task, store)) {
       if (other.id === task.id || !isHeld(observedState(other)) || observedState(other) < TaskState.STARTING) continue;
-      // Both wanted: that is S1's.
+      // Two wanted tasks violate S1 instead.
       if (isWanted(other)) continue;
       const madeMs = timeMs(task.meta?.createdAt ?? null);
       if (timeMs(task.meta?.updatedAt ?? null) - madeMs > stopWaitMs - skewMs) continue;
@@ -97,13 +97,13 @@ export class RolloutChecks {
     return null;
   }
 
-  /** Its node was lost; or nobody here knows: who started with a snapshot that has the task leaves that to others. */
+  /** Its node was lost, or unknown: a checker that started with a snapshot containing the task leaves it to the others. */
   #mayBeLost({ id, nodeId }: Task): boolean {
     const made = this.#made.get(id);
     return made === undefined || (this.#lost.get(nodeId) ?? -1) >= made;
   }
 
-  /** R6. A rollback that begins by itself leaves nothing to be rolled back to. */
+  /** R6. An automatic rollback leaves no previous spec to roll back to. */
   #checkAsked(old: Service, service: Service): string | null {
     const { COMPLETED, ROLLBACK_COMPLETED, ROLLBACK_STARTED } = UpdateStatus_UpdateState;
     const [before, state] = [old.updateStatus?.state, service.updateStatus?.state];
@@ -111,7 +111,7 @@ export class RolloutChecks {
     if (isSameMessage(service.spec, old.spec)) return null;
     const isByItself = state === ROLLBACK_STARTED && before !== ROLLBACK_STARTED && service.previousSpec === null;
     if (isByItself && this.#over.has(service.id))
-      return `R6: service ${service.id} is rolled back, and nobody had asked for an update since the last was over`;
+      return `R6: service ${service.id} is rolled back without a requested update since the last one ended`;
     if (!isByItself) this.#over.delete(service.id);
     return null;
   }
@@ -121,13 +121,13 @@ export class RolloutChecks {
     if (orderOf(service) !== UpdateConfig_UpdateOrder.START_FIRST || old === null) return null;
     const isStopped = isWanted(old) && task.desiredState === TaskState.SHUTDOWN;
     if (!isStopped || observedState(task) !== TaskState.RUNNING) return null;
-    // One that does not run yet need not wait for another: that it does by now was on its way.
+    // A task that did not run at the decision need not wait; it may have started since.
     if (commit.version - (this.#running.get(task.id) ?? commit.version) < lag) return null;
     if (faultOf(task, (id) => store.get("node", id)) !== null) return null;
     for (const other of fellows(task, store)) {
       if (other.id === task.id) continue;
       if (observedState(other) === TaskState.RUNNING) return null;
-      // It ended, or was lost, while the decision was on its way.
+      // It ended or was lost between the decision and the commit.
       const isRecent = commit.version - (other.meta?.version?.index ?? 0) < lag;
       if (isEnded(observedState(other)) && isRecent) return null;
     }
@@ -135,7 +135,7 @@ export class RolloutChecks {
   }
 }
 
-/** A slot of it may have two tasks, of different specs. */
+/** Whether a slot may have two tasks, of different specs. */
 export function startsFirst(service: Service | undefined): boolean {
   const { rollback, update } = service?.spec ?? {};
   const { START_FIRST } = UpdateConfig_UpdateOrder;
@@ -152,9 +152,9 @@ function versionOf(object: { readonly specVersion: { readonly index: number } | 
   return object.specVersion?.index ?? 0;
 }
 
-/** R2, when a slot is taken. */
+/** R2, when a slot starts to change. */
 function checkParallelism(service: Service, made: Task, store: Store): string | null {
-  // A node that joins or comes back takes its task at once, whosever turn it is.
+  // A node that joins or comes back gets its task at once, without a turn.
   if (service.spec?.global != null) return null;
   const record = recordOf(service, store.get("rollout", service.id));
   if (!isMoving(phaseOf(service, record)) || versionOf(made) !== versionOf(service)) return null;
@@ -167,10 +167,10 @@ function checkParallelism(service: Service, made: Task, store: Store): string | 
   if (!isChanging(service, slots.get(made.slot) ?? [])) return null;
   const changing = [...slots].filter(([, tasks]) => isChanging(service, tasks)).map(([slot]) => slot);
   if (changing.length <= parallelism) return null;
-  return `R2: slots ${changing.join()} of ${service.id} change at once, ${parallelism} may`;
+  return `R2: slots ${changing.join()} of ${service.id} change at the same time, more than ${parallelism}`;
 }
 
-/** Those of one slot; of a global service, of one node. */
+/** Tasks of the same slot, or of the same node for a global service. */
 function fellows(task: Task, store: Store): Iterable<Task> {
   return task.slot === 0 ? store.tasksAt(task.serviceId, 0, task.nodeId) : store.tasksBySlot(task.serviceId, task.slot);
 }
@@ -179,10 +179,10 @@ function slotOf({ nodeId, slot }: Task): number | string {
   return slot === 0 ? nodeId : slot;
 }
 
-/** Its only task of the present spec is on its way, and it had one of another before. */
+/** Its only task of the current spec is not RUNNING yet, and the slot had a task of another spec before. */
 function isChanging(service: Service, tasks: readonly Task[]): boolean {
   const here = tasks.filter((task) => task.desiredState < TaskState.REMOVE);
-  // An update of something else gives the same spec another version.
+  // Updating something else gives the same spec another version.
   const current = here.filter((task) => isUpToDate(task, service));
   const [only] = current;
   if (only === undefined || current.length > 1 || current.length === here.length) return false;
@@ -195,19 +195,19 @@ function checkWayBack(old: Service, service: Service, store: Store, isNew: (task
   const [before, state] = [old.updateStatus?.state, service.updateStatus?.state];
   if (state === ROLLBACK_STARTED && before !== ROLLBACK_STARTED && before !== ROLLBACK_PAUSED) {
     if (!isSameMessage(service.spec, old.previousSpec))
-      return `R4: service ${service.id} is rolled back to something else than its previous spec`;
+      return `R4: service ${service.id} is rolled back, but not to its previous spec`;
   }
   if (state !== ROLLBACK_COMPLETED || before === ROLLBACK_COMPLETED) return null;
   if ((store.get("rollout", service.id)?.failures ?? 0) > 0) return null;
   for (const task of store.tasksByService(service.id)) {
     if (!isWanted(task) || isSpent(observedState(task)) || isNew(task)) continue;
     if (!isSameMessage(task.spec, service.spec?.task ?? null))
-      return `R4: the rollback of ${service.id} is completed, and task ${task.id} has another spec`;
+      return `R4: the rollback of ${service.id} is completed, but task ${task.id} has another spec`;
   }
   return null;
 }
 
-/** Its tasks never run for long, some may have used up their attempts, or it is paused: no matter how many tasks run. */
+/** Tasks that never run for long, attempts that are used up, or a pause: any number of running tasks is fine. */
 export function isHopeless(service: Service): boolean {
   if ((service.spec?.task?.restart?.maxAttempts ?? 0) > 0) return true;
   const kind = service.spec?.task?.generic?.payload?.value[0];
@@ -215,8 +215,9 @@ export function isHopeless(service: Service): boolean {
 }
 
 /**
- * R5: why a rollout is not over, or null. `nowMs`: in milliseconds since the epoch; null where leaders' clocks were set, which
- * deadlines in the log say nothing of.
+ * R5: why a rollout has not ended, or null. `nowMs`: in milliseconds since the epoch; null if leaders' clocks jumped, which
+ *     makes
+ * the deadlines in the log meaningless.
  */
 export function findMovingRollout(store: Store, nowMs: number | null): string | null {
   for (const service of store.all("service")) {
@@ -230,7 +231,7 @@ export function findMovingRollout(store: Store, nowMs: number | null): string | 
   return null;
 }
 
-/** R5: a rollout that has outlived its deadline, by more than clocks may differ. */
+/** R5: a rollout that exceeds its deadline by more than clocks may differ. */
 export function isOverdue(reason: string): boolean {
   return reason.includes("R5") && reason.includes("after its deadline");
 }

@@ -1,14 +1,14 @@
 /**
- * What must hold of what a node is told, beside `invariants.ts`.
+ * Invariants of a node's assignments, in addition to `invariants.ts`.
  *
- * S51: what a node is assigned never is of an earlier version than what it was assigned before, whichever managers it is
- *      with and however far behind the log they are.
+ * S51: assignments of a node never go back to an earlier version, whichever managers send them and however far these lag
+ *      behind the log.
  */
 import { AssignmentsMessage, DispatcherService } from "../../proto/gen/messages.ts";
 import type { RpcChannel, Sink } from "../../runtime/rpc.ts";
 import type { Store } from "../../runtime/store/store.ts";
 
-/** The manager's end: the name that each message gives to the state that it makes, which agents only compare, tells its version too. */
+/** The manager's side: puts the version into the name of each message's resulting state, which agents only compare. */
 export function tellingVersions(sink: Sink<AssignmentsMessage>, store: Store): Sink<AssignmentsMessage> {
   let last = "";
   return {
@@ -22,12 +22,12 @@ export function tellingVersions(sink: Sink<AssignmentsMessage>, store: Store): S
   };
 }
 
-/** The agents' end, for one node through all its lives. */
+/** The agents' side, for one node through all its lives. */
 export class AssignedVersions {
   readonly #node: string;
   readonly #onWrong: (claim: string) => void;
   #newest = 0;
-  /** Address of the manager whose assignments came last. */
+  /** Address of the manager that sent the last assignments. */
   from = "";
 
   constructor(node: string, onWrong: (claim: string) => void) {
@@ -35,7 +35,7 @@ export class AssignedVersions {
     this.#onWrong = onWrong;
   }
 
-  /** The same channel, of which every message of assignments is looked at. */
+  /** The same channel, with every assignments message checked. */
   watching(channel: RpcChannel, manager: string): RpcChannel {
     const { path } = DispatcherService.methods.Assignments;
     return {

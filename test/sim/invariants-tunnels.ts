@@ -1,16 +1,16 @@
 /**
- * The tunnels between simulated nodes.
+ * Invariants of the tunnels between simulated nodes.
  *
- * S48: at rest each node leads to just those tasks of other nodes that are in a network of its own tasks: packets for each of them
- *      come out at its node, and only what comes from there may say to be from it. So each of two tasks of a network finds the
- *      other, and no route outlives its task.
+ * S48: at rest each node has routes to exactly those tasks on other nodes that share a network with its own tasks: packets for
+ *      each arrive at the task's node, and only that node may send packets from its address. So two tasks of a network reach
+ *      each other, and no route outlives its task.
  */
 import { isEnded, observedState } from "../../machines/task.ts";
 import { NodeStatus_State, TaskState, type Task } from "../../proto/gen/messages.ts";
 import type { Store } from "../../runtime/store/store.ts";
 import type { SimAgent } from "./nodes.ts";
 
-/** S48; null when it holds. */
+/** S48; null if it holds. */
 export function findUnrouted(store: Store, agents: readonly SimAgent[]): string | null {
   const addresses = new Map(agents.map(({ address, machine: { name } }) => [name, address]));
   for (const agent of agents) {
@@ -47,13 +47,13 @@ function differenceOf({ network }: SimAgent, wanted: ReadonlyMap<string, string>
   const { tunnel } = network;
   const reached = tunnel.reached();
   for (const [task, end] of wanted)
-    if (reached.get(task) !== end) return `leads to ${task} at ${reached.get(task) ?? "nobody"}, and it is at ${end}`;
+    if (reached.get(task) !== end) return `leads to ${task} at ${reached.get(task) ?? "nobody"}, but it is at ${end}`;
   for (const [task, end] of reached)
-    if (!wanted.has(task)) return `leads to ${task} at ${end}, and no task of its networks has that`;
+    if (!wanted.has(task)) return `leads to ${task} at ${end}, but no task of its networks has that address`;
   if (new Set(wanted.values()).size !== tunnel.peers.size)
-    return `knows ${[...tunnel.peers].join(" ")}, and tasks are at ${[...new Set(wanted.values())].join(" ")}`;
+    return `knows ${[...tunnel.peers].join(" ")}, but tasks are at ${[...new Set(wanted.values())].join(" ")}`;
   const heard = tunnel.elements("inet muster-tunnel-0123abcd", "remote4");
   return heard.size === wanted.size
     ? null
-    : `hears ${[...heard].join(", ")}, and there are ${[...wanted.keys()].join()}`;
+    : `hears ${[...heard].join(", ")}, but there are ${[...wanted.keys()].join()}`;
 }

@@ -1,10 +1,10 @@
 /**
- * What must hold of cluster volumes, as the storage itself has seen it.
+ * Invariants of cluster volumes, by what the storage itself has observed.
  *
- * S30: nobody asks the storage for what may not be: a volume for one node attached to two, one detached from a node that
- *      still has it mounted, one deleted while a node has it, one mounted that is not attached.
+ * S30: the storage never gets an invalid request: to attach a single-node volume to two nodes, to detach a volume from a node
+ *      that has it mounted, to delete one that a node has, or to mount one that is not attached.
  * S31: a task runs only where its volumes are mounted.
- * L5: at rest the storage has exactly the volumes of the cluster, attached exactly where their tasks are.
+ * L5: at rest the storage has exactly the cluster's volumes, attached exactly where their tasks are.
  */
 import { VolumePublishStatus_State as PublishState } from "../../proto/gen/messages.ts";
 import type { Store } from "../../runtime/store/store.ts";
@@ -15,12 +15,12 @@ export function checkStorage(storage: Storage): string | null {
   return flaw === undefined ? null : `S30: ${flaw}`;
 }
 
-/** What is still to be done for the store's volumes; null when nothing is. */
+/** What remains to be done for the store's volumes; null if nothing. */
 export function findUnpublished(store: Store): string | null {
   for (const volume of store.all("volume")) {
     const name = volume.spec?.annotations?.name ?? volume.id;
     if (volume.pendingDelete && volume.publishStatus.length === 0) return `volume ${name} is not removed yet`;
-    if ((volume.volumeInfo?.volumeId ?? "") === "") return `volume ${name} is not made yet`;
+    if ((volume.volumeInfo?.volumeId ?? "") === "") return `volume ${name} is not created yet`;
     for (const { nodeId, state } of volume.publishStatus)
       if (state !== PublishState.PUBLISHED) return `volume ${name} is in state ${state} on ${nodeId}`;
   }

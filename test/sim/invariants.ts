@@ -1,13 +1,13 @@
 /**
- * What must hold whatever fails, each as a plain function that returns what is wrong, or null. They are looked at after
- * every commit of every replica; a unit test may call them too.
+ * Invariants that hold during any fault, each a pure function that returns the violation, or null. They are checked after
+ * every commit of every replica; unit tests may call them too.
  *
- * S1: no slot has two assigned tasks with desired state RUNNING, whichever leaders made them.
- * S2: the observed state of a task never falls.
- * S3: what was acknowledged survives.
- * S4: every replica of one version is identical.
- * S5: the desired state of a task never falls.
- * S6: versions grow.
+ * S1: no slot has two assigned tasks with desired state RUNNING, whichever leaders created them.
+ * S2: the observed state of a task never decreases.
+ * S3: acknowledged writes survive.
+ * S4: all replicas of one version are identical.
+ * S5: the desired state of a task never decreases.
+ * S6: versions increase.
  */
 import { movedFrom } from "../../machines/orchestration/rebalancing/moves.ts";
 import { TaskState, type Task } from "../../proto/gen/messages.ts";
@@ -18,12 +18,12 @@ import { findMisplaced } from "./invariants-global.ts";
 import { isChoosy } from "./workload-placement.ts";
 import { findLeftovers, findUnfinished } from "./invariants-jobs.ts";
 
-/** S1, for the slots that the commit touched. */
+/** S1, for the slots that the commit changed. */
 export function checkSlots(commit: Commit, store: Store): string | null {
   for (const change of commit.changes) {
     if (change.table !== "task" || change.action === "remove" || change.object.slot === 0) continue;
     const { serviceId, slot } = change.object;
-    // There a slot has its old task and its new one for a while.
+    // During a move, a slot has its old and its new task for a while.
     const isStartFirst = startsFirst(store.get("service", serviceId));
     let other: Task | null = null;
     for (const task of store.tasksBySlot(serviceId, slot)) {
@@ -74,15 +74,15 @@ export function checkSameState(version: number, hash: string, hashes: Map<number
   return first === undefined || first === hash ? null : `S4: version ${version} has the states ${first} and ${hash}`;
 }
 
-/** A write that a client was told has happened. */
+/** A write that was acknowledged to a client. */
 export interface Acknowledged {
   readonly table: TableName;
   readonly id: string;
-  /** From which version on it must be there. */
+  /** The version from which on it must be present. */
   readonly version: number;
-  /** Set when a later removal was asked for, acknowledged or not: then it may be gone. */
+  /** Set when a later removal was requested, acknowledged or not: then it may be missing. */
   mayBeGone: boolean;
-  /** Spec version, or what else tells that the write itself is there, is looked at by the workload. */
+  /** Checks that the write itself is present, such as a spec version; supplied by the workload. */
   readonly holds: (store: Store) => boolean;
 }
 
@@ -98,7 +98,7 @@ export function checkAcknowledged(store: Store, writes: Iterable<Acknowledged>):
   return null;
 }
 
-/** Why the cluster is not where its services want it, or null. Looked at when nothing has failed for a while. */
+/** Why the cluster is not in the state that its services want, or null. Checked when nothing has failed for a while. */
 export function findUnconverged(store: Store, isReady: (nodeId: string) => boolean): string | null {
   for (const service of store.all("service")) {
     if (service.pendingDelete) return `service ${service.id} is still being removed`;
@@ -117,8 +117,8 @@ export function findUnconverged(store: Store, isReady: (nodeId: string) => boole
       } else if (task.desiredState <= TaskState.RUNNING && state <= TaskState.RUNNING) {
         return `task ${task.id} of service ${service.id} is in state ${state}, desired ${task.desiredState}`;
       } else if (state <= TaskState.RUNNING && isReady(task.nodeId)) {
-        // One on a node that is gone for good is said to be so for a day.
-        return `task ${task.id} should have stopped, and is in state ${state}`;
+        // A task on a node that broke for good keeps its state for a day.
+        return `task ${task.id} should have stopped but is in state ${state}`;
       }
     }
     if (running !== wanted && service.spec?.replicated != null)
@@ -127,7 +127,7 @@ export function findUnconverged(store: Store, isReady: (nodeId: string) => boole
   const leftovers = findLeftovers(store);
   if (leftovers !== null) return leftovers;
   for (const task of store.all("task")) {
-    // A node that is gone for good never says that it has stopped.
+    // A node that broke for good never reports that the task stopped.
     if (store.get("service", task.serviceId) === undefined && (task.nodeId === "" || isReady(task.nodeId)))
       return `task ${task.id} is left over from service ${task.serviceId}`;
   }

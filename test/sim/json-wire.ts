@@ -1,4 +1,4 @@
-/** The JSON API's port in a simulated cluster: connections of text messages over the simulated network, instead of WebSockets on TLS. */
+/** The JSON API's port in a simulated cluster: text messages over the simulated network, instead of WebSockets over TLS. */
 import { startJsonApi } from "../../actors/json/json-api.ts";
 import { createLogins } from "../../actors/json/logins.ts";
 import { createJsonWatchers } from "../../actors/json/json-watcher.ts";
@@ -17,7 +17,7 @@ import type { HashedPassword, Passwords } from "../../runtime/passwords.ts";
 import type { CallContext, Peer, Sink } from "../../runtime/rpc.ts";
 import type { SimService } from "../../runtime/sim/rpc.ts";
 
-/** No cost and no chance. */
+/** Hashing without cost or randomness. */
 const passwords: Passwords = {
   hash: (text) =>
     Promise.resolve({
@@ -44,7 +44,7 @@ function method(name: string, streams: { readonly requestStream: boolean; readon
   return described as unknown as MethodDescriptor<Text, Text>;
 }
 
-/** One channel is one connection: what the client hears comes by `Hear`, what it says goes by `Say`. An empty text is a ping, or its answer. */
+/** One channel per connection: the client receives with `Hear` and sends with `Say`. An empty text is a ping or a pong. */
 export const JsonWire = {
   name: "JsonWire",
   methods: {
@@ -53,7 +53,7 @@ export const JsonWire = {
   },
 };
 
-/** One life of a manager's JSON API; what is left of its connections is told by `open`. */
+/** The JSON API of one life of a manager; `open` counts the connections that are left. */
 export function serveSimJson({ environment: env, services }: Manager): {
   readonly services: readonly SimService[];
   open(): number;
@@ -117,7 +117,7 @@ export function serveSimJson({ environment: env, services }: Manager): {
       send: (text) => sink.write({ text }),
       sendShared: (beginning, result) => sink.write({ text: `${beginning}${result.text}}` }),
       ping: () => sink.write({ text: "" }),
-      // The simulated network has no windows: who reads slowly is a matter of unit/json-connection.
+      // The simulated network has no flow control: unit/json-connection tests slow readers.
       pause: () => undefined,
       resume: () => undefined,
       loggedIn: () => {},

@@ -1,12 +1,13 @@
 /**
- * Seeds of CI that fail today, each with the finding behind it: as `test.failing` for the tests. Such a seed has to fail with that
- * claim: one that passes, or fails for another reason, fails the run, so that the list cannot rot. It is to become empty.
+ * CI seeds that are known to fail, each with its finding, like `test.failing` for tests. Such a seed must fail with the listed
+ * claim:
+ * if it passes, or fails otherwise, the run fails, so that the list stays correct. The goal is an empty list.
  */
 
 export interface KnownFailure {
-  /** How the claim begins that does not hold. */
+  /** Prefix of the violated claim. */
   readonly claim: string;
-  /** What is known of the cause, and what is not. */
+  /** What is known of the cause. */
   readonly finding: string;
 }
 
@@ -16,15 +17,15 @@ export type SeedVerdict = "passed" | "failed" | "known";
 
 export interface JudgedSeed {
   readonly verdict: SeedVerdict;
-  /** A sentence about it; empty where there is nothing to say. */
+  /** An explanation; may be empty. */
   readonly note: string;
 }
 
-/** `failure`: the claim that does not hold and its details; null when the seed passed. */
+/** `failure`: the violated claim with details; null if the seed passed. */
 export function judgeSeed(known: KnownFailure | undefined, failure: string | null): JudgedSeed {
   if (known === undefined) return { verdict: failure === null ? "passed" : "failed", note: "" };
   if (failure === null)
-    return { verdict: "failed", note: `it passes: take it off test/sim/known-failures.ts (${known.finding})` };
+    return { verdict: "failed", note: `it passes: remove it from test/sim/known-failures.ts (${known.finding})` };
   if (failure.includes(known.claim)) return { verdict: "known", note: known.finding };
-  return { verdict: "failed", note: `it is known to fail with ${known.claim}, not with this` };
+  return { verdict: "failed", note: `expected the known failure ${known.claim}` };
 }

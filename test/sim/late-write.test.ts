@@ -1,8 +1,8 @@
 /**
- * A client's write that it was answered with a deadline, and its next one.
+ * A client's write that timed out, followed by its next write.
  *
- * S71: a client's writes take effect in the order in which it was answered: one that was answered with a deadline has happened
- *      before the next one is acknowledged, or never happens. One that it cancelled happens within two seconds, or never.
+ * S71: a client's writes take effect in the order of their answers: a write that timed out has happened before the next one is
+ *      acknowledged, or never happens. A write that the client cancelled happens within two seconds, or never.
  */
 import test from "ava";
 import { Annotations, ConfigSpec, ControlService, CreateConfigRequest } from "../../proto/gen/messages.ts";
@@ -12,7 +12,7 @@ import { ScriptedWorld } from "./scripted.ts";
 
 const { CreateConfig } = ControlService.methods;
 
-/** What an attempt of the proposer lasts at most, and the way to the server. */
+/** Maximum duration of an attempt of the proposer, plus the way to the server. */
 const cancelledMs = 2_100;
 
 interface Answer {
@@ -44,7 +44,9 @@ async function founded(seed: number) {
   /** S71 */
   const check = (): string | null => {
     const [first, second] = [versionOf("first"), versionOf("second")];
-    return first !== null && second !== null && first > second ? "S71: the first write came after the second" : null;
+    return first !== null && second !== null && first > second
+      ? "S71: the first write took effect after the second"
+      : null;
   };
   return { world, leader, follower, check, versionOf, person: personOf(world) };
 }
@@ -53,7 +55,7 @@ for (const [how, timeoutMs] of [
   ["answered with a deadline", 3_000],
   ["cancelled", 60_000],
 ] as const) {
-  test(`S71: a write that was ${how} while its manager was cut off is not carried out after the next one`, async (t) => {
+  test(`S71: a write that was ${how} while its manager was cut off never takes effect after the next one`, async (t) => {
     t.timeout(60_000);
     for (const seed of [1, 2, 3]) {
       const { world, leader, follower, check, person, versionOf } = await founded(seed);
@@ -75,12 +77,12 @@ for (const [how, timeoutMs] of [
   });
 }
 
-test("S71: a write that waits in the leader's queue when its time is over is dropped from it", async (t) => {
+test("S71: a write that times out in the leader's queue is dropped", async (t) => {
   t.timeout(60_000);
   for (const seed of [1, 2, 3]) {
     const { world, leader, follower, check, person } = await founded(seed);
     const { nats } = world.scene.simulation;
-    // The log does not answer: what comes after the write that is under way waits in the ledger.
+    // The log does not answer: writes after the one in progress wait in the ledger.
     nats.isLogSilent = true;
     const before = person(leader, "before", 60_000);
     await world.pass(100);

@@ -1,11 +1,11 @@
-// A manager that was taken for dead leads before the log says that it lives, and is demoted in that moment.
+// A manager that was declared dead leads before the log records that it is alive, and is demoted at that moment.
 import test from "ava";
 import { ControlService, NodeRole, NodeSpec, UpdateNodeRequest } from "../../proto/gen/messages.ts";
 import { checkRoles } from "./invariants-roles.ts";
 import type { SimManager } from "./managers.ts";
 import { ScriptedWorld } from "./scripted.ts";
 
-test("a leader that the log still has for dead is a worker only once it does not lead any more", async (t) => {
+test("a leader that is dead in the log becomes a worker only after it has stopped leading", async (t) => {
   t.timeout(60_000);
   const world = new ScriptedWorld({
     seed: 3,
@@ -21,10 +21,10 @@ test("a leader that the log still has for dead is a worker only once it does not
     return { node, record: running?.store.get("manager", node?.id ?? "") };
   };
   second.process.pause(8_000);
-  await world.until("the silent one to be taken for dead", () => knownTo(first).record?.alive === false);
+  await world.until("the silent manager to be declared dead", () => knownTo(first).record?.alive === false);
   first.process.crash();
   await world.until("it to lead", () => second.running?.isLeading() === true);
-  t.false(knownTo(second).record?.alive, "its own record comes behind the first of its term");
+  t.false(knownTo(second).record?.alive, "its own record follows the first record of its term");
 
   const { node } = knownTo(second);
   const organization = world.managers.organization();
@@ -34,7 +34,7 @@ test("a leader that the log still has for dead is a worker only once it does not
   const request = UpdateNodeRequest.create({ nodeId: node?.id ?? "", nodeVersion: node?.meta?.version ?? null, spec });
   let answered: NodeRole | undefined;
   void channel.unary(ControlService.methods.UpdateNode, request).then((answer) => (answered = answer.node?.role));
-  await world.until("the demoted one to end", () => second.isRetired);
+  await world.until("the demoted manager to exit", () => second.isRetired);
   t.is(answered, NodeRole.MANAGER);
 
   first.process.start();

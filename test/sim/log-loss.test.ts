@@ -1,4 +1,4 @@
-// NATS and a manager lose power together, and NATS had not synced: what was acknowledged must not be gone in silence.
+// NATS and a manager lose power together before NATS has synced: the loss of acknowledged writes must be reported.
 import test from "ava";
 import {
   Annotations,
@@ -40,7 +40,7 @@ function clientOf(world: ScriptedWorld) {
   };
 }
 
-test("a log that lost what was acknowledged is refused after a power failure, until the loss is accepted", async (t) => {
+test("after a power failure, a log that lost acknowledged writes is refused until the loss is accepted", async (t) => {
   t.timeout(60_000);
   let lost = 0;
   for (const seed of seeds) {
@@ -51,7 +51,7 @@ test("a log that lost what was acknowledged is refused after a power failure, un
     const client = clientOf(world);
     await world.pass(2_000);
     nats.sync();
-    // Each is acknowledged, and the power fails with the last answer.
+    // Each write is acknowledged, and the power fails with the last answer.
     const writes = 1 + (seed % 4);
     for (let at = 1; at <= writes; at += 1) {
       let isDone = false;
@@ -74,7 +74,7 @@ test("a log that lost what was acknowledged is refused after a power failure, un
     }
     lost += 1;
     await world.until("the manager to refuse the log", () => refused() === 1);
-    t.true(manager.acceptsLogLoss, "its operator starts it with the flag now");
+    t.true(manager.acceptsLogLoss, "its operator now starts it with the flag");
     await world.until("the manager to serve", () => manager.running?.isServing() === true);
     let names: readonly string[] | null = null;
     void client.names(manager).then((found) => (names = found));
@@ -84,7 +84,7 @@ test("a log that lost what was acknowledged is refused after a power failure, un
   t.true(lost >= 4, `${lost} of the seeds lost something`);
 });
 
-test("a log that goes back under running managers ends them, and they refuse it", async (t) => {
+test("managers exit when the log goes back under them, and refuse it at the next start", async (t) => {
   t.timeout(60_000);
   for (const seed of seeds.slice(0, 3)) {
     const world = new ScriptedWorld({ seed, managers: 2 });
@@ -112,7 +112,7 @@ test("a log that goes back under running managers ends them, and they refuse it"
   }
 });
 
-test("a node that joined in the lost part comes back by itself, and what nobody knows stops on every node", async (t) => {
+test("a node whose join was lost comes back by itself, and unknown tasks stop on every node", async (t) => {
   t.timeout(60_000);
   for (const seed of seeds.slice(0, 4)) {
     const world = new ScriptedWorld({ seed, managers: 2 });
@@ -139,11 +139,9 @@ test("a node that joined in the lost part comes back by itself, and what nobody 
     await world.until("both to serve", () => world.managers.areServing);
     await world.until("both nodes to be READY", () => world.leader !== undefined && world.areAllReady());
     const node = world.leader?.running?.store.byName("node", "a2");
-    t.is(node?.id, before, "as the node that it was");
+    t.is(node?.id, before, "the same node");
     t.is(node?.role, NodeRole.WORKER);
-    await world.until("what nobody knows to stop", () =>
-      ["a1", "a2"].every((name) => world.running(name).length === 0),
-    );
+    await world.until("unknown tasks to stop", () => ["a1", "a2"].every((name) => world.running(name).length === 0));
     await world.until(
       "the log to have its certificate again",
       () => (world.leader?.running?.store.byName("node", "a2")?.certificate?.certificate.length ?? 0) > 0,

@@ -1,6 +1,6 @@
 /**
- * A simulated node's hardware: a disk and the runs of tasks on it. It outlives the agent's process, as real tasks
- * outlive an agent's crash; only a power failure ends them.
+ * A simulated node's hardware: a disk and the runs of tasks. It outlives the agent's process, as real tasks outlive an
+ * agent's crash; only a power failure ends the runs.
  */
 import type {
   AgentDisk,
@@ -18,11 +18,11 @@ import type { SimTrace } from "../../runtime/sim/trace.ts";
 import { linePeriodMs, simOutput, type SimLine } from "./output.ts";
 import { refusedPayload, stuckMs, stuckPayload } from "./workload-rollout.ts";
 
-/** How the tasks of a simulation behave. Changed while it runs: when faults stop, tasks stop failing too. */
+/** How simulated tasks behave. Changes during a run: tasks stop failing when faults end. */
 export interface TaskHabits {
-  /** Chance that a start is refused. */
+  /** Probability that a start is refused. */
   refusal: number;
-  /** Chance that a run ends by itself, within `lifeMsMax`. */
+  /** Probability that a run ends by itself, within `lifeMsMax`. */
   failure: number;
   lifeMsMax: number;
   prepareMsMax: number;
@@ -30,12 +30,12 @@ export interface TaskHabits {
   stopMsMax: number;
 }
 
-/** Payload of tasks that end by themselves, well or, by the chance of a failure, badly; others run until they are stopped. */
+/** Payload of tasks that end by themselves, successfully or, with the failure probability, not; others run until stopped. */
 export const jobPayload = new Uint8Array([2]);
 
 interface Run {
   readonly pid: number;
-  /** Virtual time; from then on it writes a line every `linePeriodMs`. */
+  /** Virtual time of the start; from then on the task writes a line every `linePeriodMs`. */
   readonly startedAt: number;
   endedAt: number | null;
   exit: TaskExit | null;
@@ -61,7 +61,7 @@ export class SimMachine {
     this.#habits = options.habits;
   }
 
-  /** Ids of the tasks that run here now. */
+  /** Ids of the running tasks. */
   running(): readonly string[] {
     return [...this.#runs].filter(([, run]) => run.exit === null).map(([id]) => id);
   }
@@ -74,7 +74,7 @@ export class SimMachine {
   driver(kind: string, clock: ProcessClock): TaskDriver {
     const draw = (mostMs: number) => this.#random.between(0, mostMs);
     const wait = (ms: number) => new Promise<void>((resolve) => clock.after(ms, resolve));
-    // Calls for one task are made one after the other.
+    // Calls for one task run one after the other.
     const queues = new Map<string, Promise<unknown>>();
     const inOrder = <Result>(taskId: string, work: () => Promise<Result>): Promise<Result> => {
       const before = queues.get(taskId) ?? Promise.resolve();
@@ -96,7 +96,7 @@ export class SimMachine {
           if (known !== undefined) return { kind: "started", pid: known.pid };
           if (this.#random.chance(this.#habits.refusal)) {
             this.#trace.mark("task.refused");
-            return { kind: "refused", reason: "drawn to be refused" };
+            return { kind: "refused", reason: "refused by chance" };
           }
           const kind = task.payload?.value[0];
           if (kind === stuckPayload) await wait(stuckMs);
@@ -140,7 +140,7 @@ export class SimMachine {
     };
   }
 
-  /** The lines of a run so far, by when they were written. */
+  /** The lines of a run so far, with their times. */
   #written(taskId: string): readonly SimLine[] {
     const run = this.#runs.get(taskId);
     if (run === undefined) return [];
@@ -174,9 +174,9 @@ export class SimMachine {
   }
 }
 
-const lostExit: TaskExit = { code: -1, signal: "", reason: "nobody knows how it ended", lastOutput: "" };
+const lostExit: TaskExit = { code: -1, signal: "", reason: "the exit was not observed", lastOutput: "" };
 
-/** The agent's records on a simulated disk: a save takes a moment, and holds only then. */
+/** The agent's records on a simulated disk: a save takes a moment, and is durable only after it. */
 export function agentDisk(disk: SimDisk, clock: ProcessClock, random: SimRandom): AgentDisk {
   const flushed = (name: string) =>
     new Promise<void>((resolve) => {

@@ -1,6 +1,6 @@
 /**
- * `npm run sim -- --seeds 200 [--from N] [--processes N] [--until-failed]`, or `SEED=8471 npm run sim` for one seed with its trace.
- * Ends with `N passed, N failed`; exit status 1 when any failed, or when CI's seeds reach a mark no more (marks.ts).
+ * `npm run sim -- --seeds 200 [--from N] [--processes N] [--until-failed]`, or `SEED=8471 npm run sim` for one seed with its
+ * trace. Ends with `N passed, N failed`; exits with 1 if any seed failed, or if CI's seeds no longer reach a mark (marks.ts).
  */
 import { mkdtempSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -42,12 +42,12 @@ const { values, from, count, processes } = orExit(() => {
     processes: values.processes === undefined ? undefined : wholeNumber("--processes", values.processes, usage, 1),
   };
 });
-/** Failing seeds whose traces are written. */
+/** Maximum number of failing seeds whose traces are written. */
 const tracesMax = 5;
 const marks = new Map<string, number>();
 let folder: string | null = null;
 let failed = 0;
-/** Failed as they are known to. */
+/** Seeds that failed as listed in known-failures.ts. */
 let knownToFail = 0;
 let ran = only === undefined ? 0 : 1;
 
@@ -81,7 +81,7 @@ if (only === undefined) {
   const untilFailed = values["until-failed"];
   await runSeeds({ from, count, processes, untilFailed }, async (seed, result) => {
     ran += 1;
-    // Lines are not kept while many seeds run; the same seed gives the same run. The first few are enough to start with.
+    // Traces are not kept while many seeds run; the first few failing seeds run again, with the same result, to write theirs.
     if (isPassed(seed, result) || failed > tracesMax || untilFailed) return;
     const { trace } = await runSeed(drawOptions(seed), true);
     say(`  trace: ${saveTrace(seed, trace)}`);

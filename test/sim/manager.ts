@@ -1,4 +1,4 @@
-/** One life of a simulated manager: the real manager on simulated ports, started as `cli/processes/manager.ts` does. */
+/** One life of a simulated manager: the real manager on simulated ports, wired like `cli/processes/manager.ts`. */
 import {
   startManagerCertificate,
   type ManagerCertificate,
@@ -49,15 +49,15 @@ import { tellingVersions } from "./invariants-sessions.ts";
 import { serveSimJson } from "./json-wire.ts";
 import { traceTransitions } from "./transitions.ts";
 
-/** As `runtime/nats/leases.ts` has it by default. */
+/** The default of `runtime/nats/leases.ts`. */
 const leaseTtlMs = 3_000;
-/** A manager that is not ready by then gives up, and its supervisor starts it anew. */
+/** A manager that is not ready by then exits, and its supervisor restarts it. */
 const readyTimeoutMs = 60_000;
-/** As the process has it for asking another manager. */
+/** The process's timeout for requests to another manager. */
 const fetchTimeoutMs = 5_000;
 
 export interface ManagerOptions {
-  /** The controllers of storage plugins; null when there is no storage. */
+  /** The controllers of storage plugins; null without storage. */
   readonly csi: CsiSockets | null;
   readonly address: string;
   readonly trace: SimTrace;
@@ -67,26 +67,26 @@ export interface ManagerOptions {
   readonly servesJson: boolean;
   /** Records of the log after which a snapshot is written. */
   readonly snapshotEvery: number;
-  /** Records of which the log's history consists. */
+  /** Number of records that the log's history keeps. */
   readonly historyRecordsKept: number;
   /** The operator has accepted that the log lost records. */
   readonly acceptsLogLoss: boolean;
-  /** A client was answered with an object of that version. */
-  /** `isMarked`: false where the manager says that its mark cannot be written, so that a loss would go unnoticed. */
+  /** A client got an object of that version. `isMarked`: false while the manager reports that it cannot write its mark, so that a
+   *  loss would go unnoticed. */
   readonly onAcknowledged: (version: number, isMarked: boolean) => void;
   /** It is about to listen. */
   readonly onServing: (replica: Replica) => void;
-  /** Called first of all: whether it is locked, and how it is unlocked. */
+  /** Called first: whether the key file is locked, and how it is unlocked. */
   readonly onLock: (lock: ManagerLock) => void;
   readonly onRunning: (running: RunningManager) => void;
-  /** Something that must hold does not. */
+  /** An invariant is violated. */
   readonly onWrong: (claim: string) => void;
-  /** The replica found a broken log: the process must end. */
+  /** The replica found a broken log: the process must exit. */
   readonly onBroken: (error: unknown) => void;
   readonly busObserver: BusObserver;
-  /** It was demoted, and has handed over what it did. */
+  /** It was demoted, and has handed over its duties. */
   readonly onDemoted: () => void;
-  /** It could not start, as when NATS is away: the process ends in good order. */
+  /** It could not start, for instance without NATS: the process exits regularly. */
   readonly onGivenUp: (error: unknown) => void;
 }
 
@@ -94,29 +94,29 @@ export interface RunningManager {
   readonly store: Replica;
   readonly keyring: Keyring;
   isLeading(): boolean;
-  /** Why it calls itself unhealthy; null while it does not. */
+  /** Why it reports itself unhealthy; null while healthy. */
   unhealthy(): string | null;
-  /** Fingerprint of what locks its key file; empty: nothing does. */
+  /** Fingerprint of the key that locks its key file; empty if unlocked. */
   lock(): string;
-  /** The unlock key, as somebody at this manager's machine is given it; empty: there is none. */
+  /** The unlock key, as given to somebody at this manager's machine; empty if there is none. */
   unlockKey(): Uint8Array;
   /** True once it listens. */
   isServing(): boolean;
-  /** What it shows, and whom it trusts; null before it serves. */
+  /** Its certificate and trusted roots; null before it serves. */
   certificate(): ManagerCertificate | null;
-  /** The worker token; null while there is no cluster. */
+  /** The worker token; null without a cluster. */
   joinToken(): string | null;
-  /** The cluster's id; empty while there is none. */
+  /** The cluster's id; empty without a cluster. */
   organization(): string;
-  /** Whether it is the leader and gives out what the cluster has. */
+  /** Whether it is the leader and allocates resources. */
   allocates(): boolean;
   /** Connections of the JSON API. */
   jsonConnections(): number;
-  /** How much of the kind its allocator holds. */
+  /** The allocator's number of held resources of a kind. */
   readonly held: (kind: string) => number;
 }
 
-/** Starts at once, or, when its key file is locked, once somebody has unlocked it. */
+/** Starts at once or, if the key file is locked, after it is unlocked. */
 export function bootManager(ports: SimPorts, options: ManagerOptions): void {
   const { clock, random, telemetry } = ports;
   const host = new Host({ clock, telemetry, onCrash: (actorId, error) => ports.fail(actorId, error) });
@@ -188,7 +188,7 @@ function runManager(
     encodesAlways: true,
     busObserver,
     snapshots: { everyRecords: snapshotEvery, historyRecordsKept },
-    // So little that those who resume need the log.
+    // So short that resuming clients need the log.
     watch: { recentBytesMax: 20_000 },
     onBroken,
     onDenied: () => {
@@ -260,7 +260,7 @@ function runManager(
       peerOf,
       simGate({
         clock,
-        // Simulated managers join without a token: the log knows each only once it has the keys to write its own record.
+        // Simulated managers join without a token: the log lists each only once it has the keys to write its own record.
         membership: {
           ...manager.standings,
           isDemoted: (id) => manager.replica.get("node", id) !== undefined && manager.standings.isDemoted(id),
@@ -273,7 +273,7 @@ function runManager(
     isServing = true;
   }
 
-  /** As the process does, whose server first answers the calls that are under way: such as the one that demotes it. */
+  /** Like the process, whose server first finishes the calls in progress, such as the one that demotes it. */
   async function standDown(): Promise<void> {
     await new Promise<void>((resolve) => ports.clock.setTimeout(resolve, closingMs));
     await manager.leadership.release();
@@ -302,7 +302,7 @@ function runManager(
     joinToken: () => cluster()?.rootCa?.joinTokens?.worker ?? null,
     organization: () => cluster()?.id ?? "",
     jsonConnections: () => json?.open() ?? 0,
-    // The ingress network's own subnet is held at least.
+    // At least the ingress network's subnet is held.
     allocates: () => telemetry.reading("muster_allocator_held", { kind: "subnets" }) > 0,
     held: (kind) => telemetry.reading("muster_allocator_held", { kind }),
   };
@@ -325,7 +325,7 @@ function keyFile(ports: SimPorts): KeyFileDisk {
   return {
     read: () => ports.disk.read("keys"),
     write: (data) => {
-      // A process that was killed writes nothing more.
+      // A killed process writes nothing more.
       if (!ports.clock.alive) throw new Error("the process is dead");
       ports.disk.write("keys", data);
       ports.disk.sync("keys");
@@ -333,10 +333,10 @@ function keyFile(ports: SimPorts): KeyFileDisk {
   };
 }
 
-/** For the calls under way when a manager ends, in milliseconds: answers wait for the mark, and then for the network. */
+/** Time for the calls in progress when a manager exits, in milliseconds: answers wait for the mark, then for the network. */
 const closingMs = 50;
 
-/** What changes of the mark cost, in milliseconds at most. */
+/** Maximum duration of a change of the mark, in milliseconds. */
 const markMsMax = 8;
 
 function markDisk({ clock, disk, random }: SimPorts): LogMarkDisk {
@@ -356,7 +356,7 @@ function markDisk({ clock, disk, random }: SimPorts): LogMarkDisk {
 
 type ControlHandlers = ServiceHandlers<typeof ControlService>;
 
-/** Tells which versions clients were answered with. */
+/** Reports the versions in answers to clients. */
 function acknowledging(handlers: ControlHandlers, onAcknowledged: (version: number) => void): ControlHandlers {
   const wrapped = Object.entries(handlers).map(([name, handler]) => [
     name,

@@ -1,4 +1,4 @@
-/** All managers of a simulated world, and the people who run them: they start what ended, unlock what is locked, and give out tokens. */
+/** All managers of a simulated world and their operators, who start and unlock them and hand out tokens. */
 import type { Credentials, TlsMaterial } from "../../actors/agent/agent-ports.ts";
 import type { ManagerLock } from "../../actors/keys/manager-lock.ts";
 import { isDemoted } from "../../machines/manager/manager-role.ts";
@@ -16,24 +16,24 @@ import { bootManager, type RunningManager } from "./manager.ts";
 import { operatorMs, sentence, supervisorMs, type Scene } from "./scene.ts";
 import { unlockWhatIsLocked } from "./workload-locks.ts";
 
-/** Records: so few that managers which start anew load a snapshot. */
+/** In records: so few that restarted managers load a snapshot. */
 const snapshotEvery = 60;
 
 export interface SimManager {
   readonly process: SimProcess;
   readonly address: string;
   running: RunningManager | null;
-  /** Of the life that it has now. */
+  /** The lock of its current life. */
   lock: ManagerLock | null;
-  /** It has ended because it was demoted. */
+  /** It has exited after a demotion. */
   isRetired: boolean;
-  /** Its operator starts it with `--accept-log-loss` next time. */
+  /** Its operator will start it with `--accept-log-loss`. */
   acceptsLogLoss: boolean;
   readonly memory: LogMemory;
 }
 
 export interface SimManagersOptions {
-  /** The controllers of storage plugins, for one life of a manager; null when there is no storage. */
+  /** The controllers of storage plugins, for one life of a manager; null without storage. */
   readonly csi: (ports: SimPorts) => CsiSockets | null;
   /** A manager has a replica that follows the log. */
   readonly onReplica: (name: string, replica: Replica) => void;
@@ -49,7 +49,7 @@ export class SimManagers {
   readonly #scene: Scene;
   readonly #bus: BusLedger;
   readonly #options: SimManagersOptions;
-  /** Every unlock key that the operator was given, the newest first. */
+  /** Every unlock key that the operator received, newest first. */
   readonly #unlockKeys: Uint8Array[] = [];
 
   constructor(scene: Scene, options: SimManagersOptions) {
@@ -69,17 +69,17 @@ export class SimManagers {
     return this.all.every(({ running }) => running?.isServing() === true);
   }
 
-  /** Those that are wanted. */
+  /** Those with the desired role manager. */
   get serving(): readonly SimManager[] {
     return this.all.filter(({ isRetired }) => !isRetired);
   }
 
-  /** The cluster's id, once there is one. */
+  /** The cluster's id; empty before there is one. */
   organization(): string {
     return this.all[0]?.running?.organization() ?? "";
   }
 
-  /** Empty while nobody can be asked. */
+  /** Empty while no manager answers. */
   joinToken(): string {
     for (const { running } of this.all) {
       const token = running?.joinToken() ?? null;
@@ -103,7 +103,7 @@ export class SimManagers {
     const process = simulation.process(name, (ports) => this.#boot(ports, manager), {
       ...drawClock(this.#scene, name),
       onFail: (reason, error) => {
-        // Whoever runs it reads why it does not start, and accepts that.
+        // The operator reads why it does not start, and accepts the loss.
         const hasRefused = error instanceof LogLoss && manager.running?.isServing() === false;
         if (hasRefused && manager.running?.store.version === 0) {
           simulation.trace.mark("manager.refused.log");
@@ -169,12 +169,12 @@ export class SimManagers {
   handshake(client: string, address: string, ...shown: readonly [Credentials, TlsMaterial]): string | null {
     const server = this.all.find((manager) => manager.address === address);
     const problem = handshakeProblem(server?.running?.certificate() ?? null, ...shown);
-    // After a lost tail the roots that somebody was told of may never have been.
+    // After a lost tail, clients may know roots that no longer exist.
     if (problem !== null && !this.#scene.isTailLost) this.#scene.fail(`S22: ${client} and ${address}: ${problem}`);
     return problem;
   }
 
-  /** Whoever runs a manager that was promoted again starts it. */
+  /** The operator starts managers that were promoted again. */
   startPromoted(): void {
     const { clock, trace } = this.#scene.simulation;
     const look = (): void => {
@@ -192,7 +192,7 @@ export class SimManagers {
     clock.schedule(look, operatorMs, null);
   }
 
-  /** Whoever is locked is unlocked, sooner or later, as long as the simulation runs. */
+  /** Unlocks locked managers after a while, for the whole simulation. */
   unlock(): void {
     const { clock, random, trace } = this.#scene.simulation;
     unlockWhatIsLocked({
@@ -215,7 +215,7 @@ export class SimManagers {
     });
   }
 
-  /** Asks at each machine where a manager serves: nobody knows a key that he was not given. */
+  /** Reads the unlock key at each machine with a serving manager, since a key is known only after it was handed out. */
   #askForUnlockKeys(): void {
     for (const { process: each, running } of this.all) {
       if (running === null || !each.isRunning || each.isPaused || !running.isServing()) continue;

@@ -1,9 +1,10 @@
 /**
- * The rare branches that enough seeds should reach, and what `npm run sim` says of those that none did. A run of the seeds that
- * CI runs fails when one of them is reached by none: a fault, or what an operator does, is then no longer tried by anybody.
+ * Rare branches that enough seeds should reach. `npm run sim` reports those that no seed reached. A run of CI's seeds fails for
+ * an
+ * unreached mark, because some fault or operation is no longer tested.
  */
 
-/** How many seeds, from the first on, CI runs: `.ci/run`. */
+/** Number of seeds that CI runs, from the first one on: `.ci/run`. */
 export const seedsOfCi = 200;
 
 export const knownMarks = [
@@ -158,15 +159,15 @@ export const knownMarks = [
 
 export type KnownMark = (typeof knownMarks)[number];
 
-/** Marks that the seeds of CI need not reach, and where else the branch is tried. Empty today. */
+/** Marks that CI's seeds need not reach, each with the test that covers it. Empty today. */
 export const unreachedMarks: Partial<Record<KnownMark, string>> = {};
 
 export interface MarkRun {
   readonly reached: ReadonlySet<string>;
   readonly known: readonly string[];
-  /** By mark: why it need not be reached. */
+  /** By mark: the reason. */
   readonly unreached: Readonly<Partial<Record<string, string>>>;
-  /** The first seed, and how many passed from there on. */
+  /** The first seed, and the number of passed seeds from it on. */
   readonly from: number;
   readonly passed: number;
   readonly failed: number;
@@ -178,7 +179,7 @@ export interface MarkFindings {
   readonly notes: readonly string[];
 }
 
-/** Sentences about marks; fewer seeds than CI's, others, or some that failed early may well miss some. */
+/** Notes and problems about marks. Fewer or other seeds than CI's, or early failures, may well miss some. */
 export function judgeMarks({ failed, from, known, passed, reached, unreached }: MarkRun): MarkFindings {
   const missed = known.filter((mark) => !reached.has(mark));
   const isWhole = from === 1 && passed >= seedsOfCi && failed === 0;
@@ -189,11 +190,11 @@ export function judgeMarks({ failed, from, known, passed, reached, unreached }: 
     if (reason !== undefined) notes.push(`${mark} was not reached: ${reason}`);
     else if (isWhole)
       problems.push(
-        `no seed reached ${mark}: change what is drawn, or list it in test/sim/marks.ts with the test that tries it instead`,
+        `no seed reached ${mark}: draw it more often, or list it in test/sim/marks.ts with a test that covers it`,
       );
     else notes.push(`${mark} was not reached`);
   }
   for (const mark of Object.keys(unreached))
-    if (reached.has(mark)) notes.push(`${mark} was reached: take it off the list of those that need not be`);
+    if (reached.has(mark)) notes.push(`${mark} was reached: remove it from the list of unreached marks`);
   return { problems, notes };
 }

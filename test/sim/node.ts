@@ -31,41 +31,41 @@ function mounting(
         const isMounted = [...storage.volumes.values()].some(
           ({ mounted }) => mounted.get(node)?.paths.has(path) === true,
         );
-        if (!isMounted) onWrong(`S31: task ${task.id} starts on ${node} without ${source}, which is not at ${path}`);
+        if (!isMounted) onWrong(`S31: task ${task.id} starts on ${node} without ${source} at ${path}`);
       }
       return driver.start(task);
     },
   };
 }
 
-/** Of a node on which nothing listens. */
+/** Probes of a node on which nothing listens. */
 const noProbes: Probes = {
   http: async () => ({ kind: "failed", reason: "connection refused" }),
   tcp: async () => ({ kind: "failed", reason: "connection refused" }),
 };
 
 export interface NodeOptions {
-  /** Null: there is no storage, and no task mounts any. */
+  /** Null: without storage, and no task mounts any. */
   readonly storage: SimStorage | null;
-  /** Null: it follows no network policy. */
+  /** Null: without network policy. */
   readonly dataplanes: SimDataplanes | null;
   readonly assigned: AssignedVersions;
   readonly repeats: Repeats;
-  /** Something that must hold does not. */
+  /** An invariant is violated. */
   readonly onWrong: (claim: string) => void;
-  /** Null: the node has no driver plugins. */
+  /** Null: without driver plugins. */
   readonly drivers: SimDrivers | null;
   readonly machine: SimMachine;
   readonly trace: SimTrace;
-  /** Null: it makes no networks for its tasks, so it is given none that want any. */
+  /** Null: without task networks, so it gets no tasks that need one. */
   readonly network: NetworkMachine | null;
-  /** Where other nodes' packets for its tasks reach it. */
+  /** Address for packets from other nodes to its tasks. */
   readonly address: string;
-  /** What is wrong with a handshake, for either side; null when nothing is, or nobody listens there. */
+  /** What is wrong with a handshake, for either side; null if nothing, or if nobody listens there. */
   readonly handshake: (address: string, credentials: Credentials, material: TlsMaterial) => string | null;
-  /** It could not join, as with a token that was replaced: somebody has to give it another one. */
+  /** It could not join, for instance because the token was replaced: an operator must supply another one. */
   readonly onNotJoined: () => void;
-  /** Where and with what it joins, while its disk holds no certificate. */
+  /** Address and token for joining while its disk has no certificate. */
   readonly join: { readonly address: string; readonly token: string };
 }
 
@@ -96,7 +96,7 @@ export function bootNode(
         manager,
         credentials === "node" ? identityOf(material.certificatePem, clock.now()) : null,
       );
-      // Once there is a connection, as in TLS: who is not reached refuses nothing.
+      // After connecting, as in TLS: an unreachable peer rejects nothing.
       const problem = handshake(manager, credentials, material);
       if (problem === null) return repeats.through(assigned.watching(channel, manager));
       channel.close();

@@ -1,4 +1,7 @@
-/** All nodes of a simulated world: machines with an agent each, and the people who start it, give it a token and add nodes. */
+/**
+ * All nodes of a simulated world: machines with one agent each, and the operators who start agents, supply tokens and add
+ * nodes.
+ */
 import type { SimProcess } from "../../runtime/sim/simulation.ts";
 import { NetworkMachine } from "../support/network-machine.ts";
 import { drawClock } from "./clocks.ts";
@@ -12,7 +15,7 @@ import { Repeats } from "./repeats.ts";
 import { operatorMs, type Scene } from "./scene.ts";
 import type { SimStorage } from "./storage.ts";
 
-/** How often somebody who wants to add a node looks for a manager that gives him the token. */
+/** Interval at which an operator who wants to add a node looks for a manager to read the token from. */
 const askAgainMs = 500;
 
 export interface SimAgent {
@@ -22,9 +25,9 @@ export interface SimAgent {
   readonly repeats: Repeats;
   /** Null in a run without driver plugins. */
   readonly drivers: SimDrivers | null;
-  /** Null in a run in which no task has a network. */
+  /** Null in a run without task networks. */
   readonly network: NetworkMachine | null;
-  /** Where other nodes' packets for its tasks reach it. */
+  /** Address for packets from other nodes to its tasks. */
   readonly address: string;
 }
 
@@ -58,7 +61,7 @@ export class SimNodes {
     return this.all.map(({ process: each }) => each);
   }
 
-  /** Of those nodes that have driver plugins. */
+  /** The driver plugins of the nodes that have some. */
   get drivers(): readonly SimDrivers[] {
     return this.all.flatMap(({ drivers }) => drivers ?? []);
   }
@@ -86,7 +89,7 @@ export class SimNodes {
       drivers?.heal();
       network?.heal();
     }
-    // After a lost tail other records have the same versions.
+    // After a lost tail, other records have the same versions.
     const assigned = new AssignedVersions(name, (claim) => {
       if (!this.#scene.isTailLost) this.#scene.fail(claim);
     });
@@ -98,7 +101,7 @@ export class SimNodes {
     const each = simulation.process(
       name,
       (ports) => {
-        // Until it has joined, each start is somebody's who asked for the token.
+        // Until it has joined, each start reads the token again.
         token = managers.joinToken() || token;
         if (at.isRetired) at = managers.serving[0] ?? at;
         bootNode(ports, {
@@ -131,7 +134,7 @@ export class SimNodes {
     return each;
   }
 
-  /** Nodes that join when the others have run for a while: for those there is something to move. */
+  /** Adds nodes after a while, so that there are tasks to move to them. */
   addLate(): void {
     const { options, simulation } = this.#scene;
     const { clock, trace } = simulation;
@@ -149,7 +152,7 @@ export class SimNodes {
     }
   }
 
-  /** Everything on the node ends with it. */
+  /** Ends everything on the node. */
   losePower(agent: SimProcess): void {
     const lost = this.all.find(({ process: each }) => each === agent);
     lost?.machine.losePower();
@@ -158,26 +161,26 @@ export class SimNodes {
     this.#options.storage?.storage.forgetMounts(agent.name);
   }
 
-  /** The agent's disk is from before some starts. Of those that no manager was told of, nobody knows any more (S35). */
+  /** The agent's disk predates some starts, of which those that no manager knew of are now unknown to all (S35). */
   forgetStarts(agent: SimProcess, isTold: (taskId: string) => boolean): void {
     this.all.find(({ process: each }) => each === agent)?.drivers?.forgetStarts(isTold);
   }
 
-  /** Tasks do not fail by themselves any more, and neither do plugins. */
+  /** Tasks and plugins stop failing by themselves. */
   heal(): void {
     this.#isHealed = true;
     for (const { drivers, network, process: each, repeats } of this.all) {
       repeats.heal();
       drivers?.heal();
       network?.heal();
-      // Whoever took a plugin away puts it back.
+      // The operator restores a removed plugin.
       if (drivers?.areHere === false) each.restart();
     }
     this.#habits.failure = 0;
     this.#habits.refusal = 0;
   }
 
-  /** Who was away while every manager that it knew was demoted finds none by itself: an operator tells it of another. */
+  /** An agent that was away while all managers it knew were demoted cannot find one: an operator gives it an address. */
   tellOfManagers(): void {
     for (const each of this.processes) this.#scene.simulation.clock.schedule(() => each.restart(), operatorMs, null);
   }

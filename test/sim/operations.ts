@@ -1,4 +1,4 @@
-/** What an operator of the simulation does: so many operations, each at a moment of its own, given up when it is refused. */
+/** A simulated operator: a number of operations at random times, each abandoned when refused. */
 import type { SimRandom } from "../../runtime/sim/random.ts";
 import type { SimPorts } from "../../runtime/sim/simulation.ts";
 import type { SimClient } from "./client.ts";
@@ -6,7 +6,7 @@ import type { SimClient } from "./client.ts";
 export interface OperationsOptions {
   readonly ports: SimPorts;
   readonly operations: number;
-  /** The operations are spread over so many milliseconds. */
+  /** The operations are spread over this many milliseconds. */
   readonly withinMs: number;
 }
 
@@ -26,7 +26,7 @@ export class Operations {
     return this.#done === this.#options.operations;
   }
 
-  /** `isFirstAtOnce`: the first does not wait, so that the others find something to change. */
+  /** `isFirstAtOnce`: the first operation runs at once, so that the others have something to change. */
   start(operate: () => Promise<void>, isFirstAtOnce: boolean): void {
     const { operations, ports, withinMs } = this.#options;
     for (let operation = 0; operation < operations; operation += 1) {

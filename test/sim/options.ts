@@ -1,4 +1,4 @@
-/** What is drawn for one seed, before anything runs: the cluster's size, which faults are on, and then how often. */
+/** The options of one seed, drawn before anything runs: the cluster's size, which faults are on, and their rates. */
 import { noFaults, type NetworkFaults } from "../../runtime/sim/network.ts";
 import { SimRandom } from "../../runtime/sim/random.ts";
 import type { TaskHabits } from "./machine.ts";
@@ -13,18 +13,18 @@ export interface FaultRates {
   readonly agentCrashMs: number;
   readonly powerFailureMs: number;
   readonly natsCrashMs: number;
-  /** A crash of NATS loses records that were acknowledged. */
+  /** A crash of NATS loses acknowledged records. */
   readonly lostTail: boolean;
   readonly pauseMs: number;
-  /** Between two times that somebody sets a machine's wall clock, by hours. */
+  /** A machine's wall clock jumps by hours. */
   readonly clockJumpMs: number;
-  /** The log's disk is full for a while: appends are refused. */
+  /** The log's disk is full for a while: appends fail. */
   readonly logFullMs: number;
   /** A process's own disk is full for a while. */
   readonly diskFullMs: number;
-  /** A machine loses its power, and its disk is as it was some time before. */
+  /** A machine loses power, and its disk returns to an earlier state. */
   readonly restoredMs: number;
-  /** Machines of agents that break for good. */
+  /** An agent's machine breaks for good. */
   readonly gone: number;
 }
 
@@ -32,75 +32,77 @@ export interface SimOptions {
   readonly seed: number;
   readonly managers: number;
   readonly agents: number;
-  /** How long faults go on, in virtual milliseconds. */
+  /** Duration of the fault phase, in virtual milliseconds. */
   readonly faultsMs: number;
-  /** Each process's clock is off by at most so much. */
+  /** Maximum error of each process's clock. */
   readonly skewMsMax: number;
   readonly driftPpmMax: number;
   readonly network: NetworkFaults;
   readonly rates: FaultRates;
   readonly tasks: TaskHabits;
-  /** Operations of the workload. */
+  /** Operations of the basic workload. */
   readonly operations: number;
-  /** Operations with global services, and on the nodes that they are for; 0: there are none. */
+  /** Operations with global services, and on their nodes; 0: none. */
   readonly globalOperations: number;
-  /** Operations with networks and with services that use them; 0: there are none. */
+  /** Operations with networks and services that use them; 0: none. */
   readonly networkOperations: number;
-  /** Operations of several clients who want the same at once; 0: there are none. */
+  /** Operations of several clients that compete for the same resources; 0: none. */
   readonly contentionOperations: number;
-  /** Operations with jobs and schedules; 0: there are none. */
+  /** Operations with jobs and schedules; 0: none. */
   readonly jobOperations: number;
-  /** Operations with updates and what an operator does with them; 0: there are none. */
+  /** Updates, and operations on them; 0: none. */
   readonly rolloutOperations: number;
-  /** Operations with services that ask much of nodes; 0: there are none. */
+  /** Operations with services that have high requirements; 0: none. */
   readonly placementOperations: number;
-  /** Operations with rebalancing, which is on from the start; 0: it is off. */
+  /** Operations with rebalancing, which is on from the start; 0: off. */
   readonly rebalanceOperations: number;
   /** Changes of autolock and of the unlock key; 0: managers are never locked. */
   readonly lockOperations: number;
-  /** Clients that watch; 0: there are none. */
+  /** Number of watching clients; 0: none. */
   readonly watchers: number;
-  /** Clients of the JSON API that watch; 0: it is not served. */
+  /** Number of watching clients of the JSON API; 0: not served. */
   readonly jsonClients: number;
-  /** Looks at earlier versions and at histories; 0: there are none. */
+  /** Reads of earlier versions and of histories; 0: none. */
   readonly looksBack: number;
-  /** Subscriptions to the output of services; 0: there are none. */
+  /** Subscriptions to the output of services; 0: none. */
   readonly logOperations: number;
-  /** Replacements of the root certificate and of tokens; 0: there are none. */
+  /** Replacements of the root certificate and of tokens; 0: none. */
   readonly certificateOperations: number;
-  /** Demotions and promotions of managers; 0: there are none. */
+  /** Demotions and promotions of managers; 0: none. */
   readonly roleOperations: number;
-  /** Whoever is demoted in the end is promoted again. */
+  /** Demoted managers are promoted again at the end. */
   readonly endsWithAllManagers: boolean;
-  /** Operations with cluster volumes and services that mount them; 0: there is no storage. */
+  /** Operations with cluster volumes and services that mount them; 0: no storage. */
   readonly volumeOperations: number;
-  /** Of the storage, while there are faults. */
+  /** Faults of the storage during the fault phase. */
   readonly storage: StorageFaults;
-  /** Operations with network policy; 0: no node follows it. */
+  /** Operations with network policy; 0: no node uses it. */
   readonly policyOperations: number;
-  /** Of the processes that program the nodes' network, while there are faults. */
+  /** Faults of the dataplane drivers during the fault phase. */
   readonly dataplanes: DataplaneFaults;
   /** Operations with services on driver plugins; 0: no node has any. */
   readonly driverOperations: number;
-  /** Operations with services whose tasks have health checks; 0: there are none. */
+  /** Operations with services whose tasks have health checks; 0: none. */
   readonly healthOperations: number;
-  /** Of the plugins, while there are faults. */
+  /** Faults of the plugins during the fault phase. */
   readonly drivers: DriverFaults;
-  /** Mean milliseconds between two attacks of somebody on NATS without the cluster's keys; 0: there is nobody. */
+  /** Mean milliseconds between two attacks on NATS without the cluster's keys; 0: no attacker. */
   readonly attackMs: number;
-  /** Chance that a call of a node comes a second time, later; 0: never. */
+  /** Probability that a node's call is repeated later; 0: never. */
   readonly repeats: number;
-  /** Records of which the log's history consists; what is older goes once a snapshot covers it. 0: as by default, which is more than any run writes. */
+  /**
+   * Number of records in the log's history; older ones are purged after a snapshot. 0: the default, more than any run writes.
+   */
   readonly historyRecords: number;
-  /** Agents that join when the others have run for a while. */
+  /** Number of agents that join later. */
   readonly lateAgents: number;
-  /** Single faults once all has come to rest (trials.ts). */
+  /** Number of single faults after the cluster has come to rest (trials.ts). */
   readonly trials: number;
 }
 
 export function drawOptions(seed: number): SimOptions {
   const random = new SimRandom(`${seed}/options`);
-  // Each fault is on in about a third of the seeds: together they would hide each other.
+  // Each fault is on in about a third of the seeds, because faults may hide each other.
   const on = () => random.chance(0.35);
   const mean = (least: number, most: number) => (on() ? Math.round(random.between(least, most)) : 0);
   const network = noFaults();
@@ -147,7 +149,7 @@ export function drawOptions(seed: number): SimOptions {
       stopMsMax: random.between(1, 2_000),
     },
     operations: 3 + random.below(12),
-    // A stream of its own: with it the other options of a seed stay as they were.
+    // A separate random stream, so that the other options of a seed stay the same.
     globalOperations: drawGlobalOperations(new SimRandom(`${seed}/options.global`)),
     jobOperations: drawGlobalOperations(new SimRandom(`${seed}/options.jobs`)),
     networkOperations: drawGlobalOperations(new SimRandom(`${seed}/options.networks`)),
@@ -176,7 +178,7 @@ function drawRepeats(random: SimRandom): number {
   return random.chance(0.3) ? random.between(0.05, 0.4) : 0;
 }
 
-/** Who looks back, or resumes a watch, may want any record. */
+/** Reads of the past and resumed watches may need any record. */
 function drawHistoryRecords(random: SimRandom, isWanted: boolean): number {
   return random.chance(isWanted ? 0 : 0.8) ? 20 + random.below(100) : 0;
 }
@@ -185,7 +187,7 @@ function drawClockJumps(random: SimRandom): number {
   return random.chance(0.35) ? Math.round(random.between(2_000, 12_000)) : 0;
 }
 
-/** Full and older disks, records that arrive damaged, machines that break for good, and answers that are lost. */
+/** Full and older disks, records that arrive damaged, machines that break for good, and lost answers. */
 function drawDisks(random: SimRandom): {
   readonly rates: Pick<FaultRates, "logFullMs" | "diskFullMs" | "restoredMs" | "gone">;
   readonly network: Pick<NetworkFaults, "answerLoss" | "damage">;
@@ -265,7 +267,7 @@ function drawRebalance(random: SimRandom): Pick<SimOptions, "rebalanceOperations
   return { rebalanceOperations: 1 + random.below(4), lateAgents: 1 + random.below(2) };
 }
 
-/** A node that does not come back holds up a rotation of the root. */
+/** A node that does not come back blocks a rotation of the root. */
 function drawRoles(random: SimRandom, rotates: boolean): Pick<SimOptions, "roleOperations" | "endsWithAllManagers"> {
   const roleOperations = random.chance(0.4) ? 1 + random.below(6) : 0;
   return { roleOperations, endsWithAllManagers: rotates || random.chance(0.5) };
@@ -299,7 +301,7 @@ function drawGlobalOperations(random: SimRandom): number {
   return random.chance(0.5) ? 4 + random.below(12) : 0;
 }
 
-/** One line: what is on. */
+/** One line with the active options. */
 export function describeOptions(options: SimOptions): string {
   const parts = [
     `managers=${options.managers}`,
@@ -345,7 +347,7 @@ export function describeOptions(options: SimOptions): string {
   return parts.join(" ");
 }
 
-/** In half of the seeds, and then many: what an operator does has to meet a rollout in each of its phases. */
+/** In half of the seeds, and then many: operations should meet rollouts in each phase. */
 function drawRolloutOperations(random: SimRandom): number {
   return random.chance(0.5) ? 6 + random.below(20) : 0;
 }

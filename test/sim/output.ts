@@ -1,7 +1,7 @@
-/** What simulated tasks write: a numbered line every now and then, for as long as they run. */
+/** Output of simulated tasks: numbered lines at regular intervals, while they run. */
 import type { OutputLine, OutputReader, OutputRequest } from "../../actors/agent/agent-ports.ts";
 
-/** Milliseconds between two lines of a task. */
+/** Interval between two lines of a task, in milliseconds. */
 export const linePeriodMs = 400;
 const helpingLines = 20;
 

@@ -1,12 +1,12 @@
 /**
- * The dataplanes of simulated nodes: the real main side over a driver each that keeps what it is told, and finds fault with
- * every step that a driver could not follow.
+ * The dataplanes of simulated nodes: the real main side, and for each node a driver that records its state and checks that a
+ * driver could follow every update.
  *
- * S40: no step from a manager names what is not there: a rule without its set, an endpoint without its policy, a member that
- *      came or went before.
- * S43: no driver is told of an endpoint before the policies and profiles that it names, nor of a rule before its sets, so none
- *      ever has to guess and open; and from no process is anything taken back that it was not told.
- * S44: what waits for a driver, however slow, is no more than there are objects that it has or is to have.
+ * S40: no update from a manager refers to something missing: a rule without its set, an endpoint without its policy, or a
+ *      member that was already added or removed.
+ * S43: no driver learns of an endpoint before its policies and profiles, or of a rule before its sets, so that no driver
+ *      must guess and open; and no process is told to remove something that it was not told to add.
+ * S44: the queue for a driver, however slow, is never longer than the number of objects that it has or will have.
  */
 import { driveDataplane } from "../../actors/agent/node-dataplane.ts";
 import type { NodeDataplane } from "../../actors/agent/policy-follower.ts";
@@ -25,9 +25,9 @@ const noFaults: DataplaneFaults = { fails: 0, dies: 0, hangs: 0, garbles: 0, rea
 
 interface Dataplane {
   readonly generation: Generation;
-  /** What the agent was told in this life of it; null before it was told anything. */
+  /** The node's state as sent to the agent in its current life; null before the first update. */
   told: NodeState | null;
-  /** The newest process of its driver. */
+  /** The latest process of its driver. */
   driver: SimDataplaneDriver | null;
 }
 
@@ -52,26 +52,26 @@ export class SimDataplanes {
     return this.#dataplanes.has(name);
   }
 
-  /** What the node was told in this life of its agent; null before it was told anything. */
+  /** The node's state as sent in its agent's current life; null before the first update. */
   stateOf(name: string): NodeState | null {
     return this.#dataplanes.get(name)?.told ?? null;
   }
 
-  /** How what the node's driver knows differs from `wanted`; null when it does not. */
+  /** How the driver's state differs from `wanted`; null if equal. */
   differenceOf(name: string, wanted: NodeState): string | null {
     const { driver, generation } = this.#dataplanes.get(name) as Dataplane;
-    if (driver === null) return "it has none";
-    if (driver.model.inSyncs === 0) return "it has not been told all";
+    if (driver === null) return "it has no process";
+    if (driver.model.inSyncs === 0) return "it is not in sync";
     const expected = new ModelDriver();
     for (const delta of deltasOf(wholeState(wanted))) {
       const body = delta.kind === "put" ? updateOf(delta.object, generation) : null;
       if (body !== null) expected.take(body);
     }
     const [has, is] = [driver.model, expected].map((each) => JSON.stringify(each.picture())) as [string, string];
-    return has === is ? null : `it has ${has.slice(0, 300)} and is to have ${is.slice(0, 300)}`;
+    return has === is ? null : `it has ${has.slice(0, 300)} and should have ${is.slice(0, 300)}`;
   }
 
-  /** Of one life of an agent, which begins with nothing told and no driver. */
+  /** One life of an agent, which starts without state and without a driver. */
   boot(ports: SimPorts, host: Host): NodeDataplane {
     const { name, random, telemetry } = ports;
     const generation = this.#dataplanes.get(name)?.generation ?? random.pick<Generation>(["2016", "current"]);
@@ -119,7 +119,9 @@ export class SimDataplanes {
   #check(name: string, { driver, told }: Dataplane, waiting: number): void {
     const [has, is] = [driver === null ? 0 : driver.model.size + driver.unread, told === null ? 0 : sizeOf(told)];
     if (waiting > has + is)
-      this.#onWrong(`S44: ${waiting} messages wait for the driver of ${name}, which has ${has} and is to have ${is}`);
+      this.#onWrong(
+        `S44: ${waiting} messages wait for the driver of ${name}, which has ${has} objects and should have ${is}`,
+      );
     if (driver === null) return;
     const wrong = driver.model.problems[0] ?? driver.model.findDangling();
     if (wrong !== null) this.#onWrong(`S43: the driver of ${name}: ${wrong}`);
@@ -128,7 +130,7 @@ export class SimDataplanes {
   /** S40 */
   #take(name: string, dataplane: Dataplane, change: DataplaneUpdate): void {
     const state = change.fresh ? emptyState() : dataplane.told;
-    if (state === null) return this.#onWrong(`S40: ${name} was told a step before anything`);
+    if (state === null) return this.#onWrong(`S40: ${name} got an update before its initial state`);
     const objection = inexact(state, change);
     applyUpdate(state, change);
     dataplane.told = state;
@@ -147,9 +149,9 @@ function sizeOf({ endpoints, hostEndpoints, hosts, policies, profiles, sets }: N
 function inexact(state: NodeState, { setDeltas }: DataplaneUpdate): string | null {
   for (const { id, added, removed } of setDeltas) {
     const members = state.sets.get(id)?.members;
-    if (members === undefined) return `a step of set ${id}, which is not there`;
-    if (added.some((each) => members.has(each))) return `a member comes to set ${id} that is there`;
-    if (removed.some((each) => !members.has(each))) return `a member goes from set ${id} that is not there`;
+    if (members === undefined) return `an update of set ${id}, which does not exist`;
+    if (added.some((each) => members.has(each))) return `a member is added to set ${id} twice`;
+    if (removed.some((each) => !members.has(each))) return `a member that is missing is removed from set ${id}`;
   }
   return null;
 }
@@ -163,11 +165,11 @@ function setsOf({ destination, source }: DataplaneRule): readonly string[] {
 function dangling(state: NodeState): string | null {
   for (const { egress, ingress } of [...state.policies.values(), ...state.profiles.values()])
     for (const id of [...ingress, ...egress].flatMap(setsOf))
-      if (!state.sets.has(id)) return `a rule names set ${id}, which is not there`;
+      if (!state.sets.has(id)) return `a rule names set ${id}, which does not exist`;
   for (const { id, tiers } of [...state.endpoints.values(), ...state.hostEndpoints.values()])
     for (const { egress, ingress, name: tier } of tiers)
       for (const name of [...ingress, ...egress])
         if (!state.policies.has(policyKey({ tier, name })))
-          return `endpoint ${id} names policy ${name}, which is not there`;
+          return `endpoint ${id} names policy ${name}, which does not exist`;
   return null;
 }

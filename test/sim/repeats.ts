@@ -1,6 +1,6 @@
 /**
- * What stands between a node and its managers, and asks again what it is not sure to have passed on: the same call comes a
- * second time, later than newer ones, and perhaps when the node has another session.
+ * A path between a node and its managers that repeats calls that may not have arrived: the same call comes a second time, later
+ * than newer ones, and possibly when the node has another session.
  */
 import { DispatcherService } from "../../proto/gen/messages.ts";
 import type { MethodDescriptor } from "../../proto/codec.ts";
@@ -9,7 +9,9 @@ import type { SimClock } from "../../runtime/sim/clock.ts";
 import type { SimRandom } from "../../runtime/sim/random.ts";
 import type { SimTrace } from "../../runtime/sim/trace.ts";
 
-/** What a manager collects before it writes (some 100 ms), and how long an agent takes to have another session, in milliseconds. */
+/**
+ * Time that a manager collects before it writes (about 100 ms), and that an agent needs for another session, in milliseconds.
+ */
 const soonMsMax = 100;
 const lateMsMax = 8_000;
 
@@ -20,11 +22,11 @@ export interface RepeatsOptions {
   readonly clock: SimClock;
   readonly random: SimRandom;
   readonly trace: SimTrace;
-  /** Of each call that tells a manager something; 0: never. */
+  /** Probability for each call that changes a manager's state; 0: never. */
   readonly chance: number;
 }
 
-/** For one node through all its lives. */
+/** Repeats the calls of one node through all its lives. */
 export class Repeats {
   readonly #options: RepeatsOptions;
   #channel: RpcChannel | null = null;
@@ -34,12 +36,12 @@ export class Repeats {
     this.#options = options;
   }
 
-  /** From now on each call comes once. */
+  /** Stops repeating. */
   heal(): void {
     this.#isHealed = true;
   }
 
-  /** The same channel. What is repeated takes the newest one. */
+  /** The same channel. Repeated calls use the newest channel. */
   through(channel: RpcChannel): RpcChannel {
     if (this.#options.chance === 0) return channel;
     this.#channel = channel;

@@ -1,9 +1,12 @@
 /**
- * Whether a healed cluster comes to rest within a bounded virtual time, counted anew whenever there is progress, and how it rests.
+ * Checks that a cluster without faults comes to rest within a bounded virtual time, restarted at each progress, and its state
+ * at
+ * rest.
  *
- * L2: until it rests something is written now and then.
- * L3: it rests within a bounded time after the last fault.
- * S126: it rests only when every manager that serves calls itself healthy: what was wrong with one is over with its cause.
+ * L2: until the cluster rests, something is written now and then.
+ * L3: the cluster rests within a bounded time after the last fault.
+ * S126: the cluster rests only when every serving manager reports itself healthy: a manager recovers from a trouble with its
+ *       cause.
  */
 import { isEnded, observedState } from "../../machines/task.ts";
 import { NodeStatus_State, TaskState } from "../../proto/gen/messages.ts";
@@ -31,15 +34,15 @@ import type { SimStorage } from "./storage.ts";
 import { findStrayNetworks } from "./task-networks.ts";
 import type { Workloads } from "./workloads.ts";
 
-/** Virtual time without progress after which a healed cluster counts as stuck: what looks again by itself does so each 60 s. */
+/** Virtual time without progress after which a healed cluster counts as stuck: periodic checks run every 60 s. */
 const stuckMs = 90_000;
-/** A healed cluster that still moves after this virtual time never rests. */
+/** Virtual time after which a healed cluster that still changes counts as restless. */
 const restlessMs = 600_000;
-/** How often it is looked whether a healed cluster has come to rest. */
+/** Interval between checks for rest. */
 const lookMs = 500;
-/** Who watches is told of a change by then. */
+/** Maximum delay after which watchers know of a change. */
 const followMs = 4 * lookMs;
-/** Rest for a while: a cluster that passes through a good state on its way to a bad one does not rest. */
+/** Duration of rest: a cluster that only passes through a good state does not rest. */
 const restMs = 10 * lookMs;
 
 export interface RestingParts {
@@ -51,7 +54,7 @@ export interface RestingParts {
   readonly dataplanes: SimDataplanes | null;
 }
 
-/** L2, L3: nothing fails any more. */
+/** L2, L3; called when faults have ended. */
 export async function comeToRest(scene: Scene, parts: RestingParts): Promise<void> {
   const { clock } = scene.simulation;
   const healedAt = clock.elapsed;
@@ -84,7 +87,7 @@ function checkAtRest(scene: Scene, { checks, managers, storage }: RestingParts):
   const records = stored.filter((record) => record !== null);
   scene.demand("nats", checkSealed(records, [...nats.blobs.values()]));
   const some = managers.all[0]?.running ?? null;
-  // What the storage was asked for by a history that is lost stays there, and nobody knows of it.
+  // Requests to the storage in a lost history have effects that nobody knows of.
   if (storage !== null && some !== null && !scene.isTailLost) {
     const nameOf = (nodeId: string) => some.store.get("node", nodeId)?.description?.hostname;
     scene.demand("storage", findStrayVolumes(some.store, storage.storage, nameOf));
@@ -96,7 +99,7 @@ function checkAtRest(scene: Scene, { checks, managers, storage }: RestingParts):
   }
 }
 
-/** In milliseconds of virtual time: when the last fault ended, and when something was written last. */
+/** In virtual milliseconds: the end of the last fault, and the last write. */
 interface Times {
   readonly healedAt: number;
   readonly progressAt: number;
@@ -111,15 +114,15 @@ function whyRestless(scene: Scene, parts: RestingParts, { healedAt, progressAt }
   for (const { running, process: each } of managers.serving) {
     if (running === null) return `${each.name} does not run`;
     const trouble = running.unhealthy();
-    if (trouble !== null) return `S126: ${each.name} calls itself unhealthy: ${trouble}`;
+    if (trouble !== null) return `S126: ${each.name} reports itself unhealthy: ${trouble}`;
     const why = findRestless(scene, parts, running, healedAt);
     if (why !== null) return `${each.name}: ${why}`;
   }
-  // Last, since what they see follows what there is; where tasks fail for ever it follows for ever.
+  // Last, because watchers follow the state; where tasks fail for ever, they never catch up.
   return scene.simulation.clock.elapsed - progressAt < followMs ? null : workloads.whyUnseen();
 }
 
-/** As one manager sees it. */
+/** From the point of view of one manager. */
 function findRestless(
   { options, simulation }: Scene,
   { dataplanes, managers, nodes, storage, workloads }: RestingParts,
@@ -150,7 +153,7 @@ function findRestless(
     (options.rebalanceOperations === 0 ? null : findUnbalanced(store, clock.now()));
   if (why !== null) return why;
   for (const id of workloads.removed)
-    if (store.get("service", id) !== undefined) return `service ${id} was removed and is still there`;
+    if (store.get("service", id) !== undefined) return `service ${id} was removed but still exists`;
   return (
     findPhantom(store, nodes) ??
     findStrayNetworks(nodes.all) ??
@@ -159,21 +162,21 @@ function findRestless(
   );
 }
 
-/** A task that only its node knows to run, or that only the cluster believes to. */
+/** A task that runs without the cluster knowing, or that the cluster wrongly believes to run. */
 function findPhantom(store: RunningManager["store"], nodes: SimNodes): string | null {
   for (const task of store.all("task")) {
     const host = store.get("node", task.nodeId)?.description?.hostname;
     const agent = nodes.all.find(({ machine: { name } }) => name === host);
     const saysRunning = task.desiredState === TaskState.RUNNING && task.status?.state === TaskState.RUNNING;
     if (saysRunning && (agent === undefined || !runningOn(agent).includes(task.id)))
-      return `task ${task.id} is said to run on ${agent?.machine.name ?? task.nodeId} and does not`;
+      return `task ${task.id} is reported to run on ${agent?.machine.name ?? task.nodeId} but does not`;
   }
   for (const agent of nodes.all)
     for (const id of runningOn(agent)) {
       const task = store.get("task", id);
-      if (task === undefined) return `task ${id} runs on ${agent.machine.name} and is in no replica`;
+      if (task === undefined) return `task ${id} runs on ${agent.machine.name} but is in no replica`;
       if (isEnded(observedState(task)))
-        return `task ${id} runs on ${agent.machine.name} and is said to be in state ${observedState(task)}`;
+        return `task ${id} runs on ${agent.machine.name} but is reported in state ${observedState(task)}`;
     }
   return null;
 }

@@ -1,11 +1,11 @@
-// Managers that are demoted and promoted while others are killed: one is always left, and whoever is wanted again comes back.
+// Managers are demoted and promoted while others are killed: one always remains, and each promoted one comes back.
 import test from "ava";
 import { drawOptions } from "./options.ts";
 import { runSeed } from "./world.ts";
 
 const seeds = [1, 2, 3, 4];
 
-test("of managers that are demoted and promoted one always stays, and each that is wanted again leads and serves", async (t) => {
+test("when managers are demoted and promoted, one always remains, and each promoted one leads and serves again", async (t) => {
   t.timeout(60_000);
   const reached = new Map<string, number>();
   for (const seed of seeds) {

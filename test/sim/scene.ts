@@ -1,27 +1,27 @@
 /**
- * What all parts of a simulated world share: its options, its time and chance, and the first thing that was wrong in it.
+ * Shared state of all parts of a simulated world: its options, time and randomness, and the first violation.
  *
- * L4: a run takes a bounded number of steps: nothing goes round in circles.
+ * L4: a run takes a bounded number of steps: there are no infinite loops.
  */
 import { Simulation } from "../../runtime/sim/simulation.ts";
 import type { SimOptions } from "./options.ts";
 
-/** A run takes some thousand steps for each virtual minute; one that takes so many goes round in circles. */
+/** A run takes some thousand steps per virtual minute; beyond this number it is in a loop. */
 const stepsMax = 200_000;
-/** After what time a supervisor starts a process anew that has ended itself, in milliseconds. */
+/** Delay after which a supervisor restarts a process that exited, in milliseconds. */
 export const supervisorMs = 1_000;
-/** How often somebody looks whether a manager that was demoted, or a node that could not join, is to be started again. */
+/** Interval at which an operator restarts demoted managers and nodes that could not join. */
 export const operatorMs = 2_000;
 
 export class Scene {
   readonly options: SimOptions;
   readonly simulation: Simulation;
-  /** Processes that were shown a damaged record in their present life: those that end have found it. */
+  /** Processes that were shown a damaged record in their current life: if they exit, they have found it. */
   readonly shownDamage = new Set<string>();
   readonly #stepsMax: number;
   #failure: string | null = null;
 
-  /** `steps`: how many it takes at most. */
+  /** `steps`: maximum number of steps. */
   constructor(options: SimOptions, keepTrace: boolean, steps = stepsMax) {
     this.options = options;
     this.#stepsMax = steps;
@@ -29,12 +29,12 @@ export class Scene {
     this.simulation.nats.onDamaged = (name) => this.shownDamage.add(name);
   }
 
-  /** What was violated, in one sentence; null while everything holds. */
+  /** The first violation, in one sentence; null while everything holds. */
   get failure(): string | null {
     return this.#failure;
   }
 
-  /** The log has lost what it had acknowledged: two histories share version numbers, and nodes run what nobody knows of. */
+  /** The log lost acknowledged records: two histories share version numbers, and nodes run unknown tasks. */
   get isTailLost(): boolean {
     return (this.simulation.trace.marks.get("log.tail.lost") ?? 0) > 0;
   }
@@ -50,7 +50,7 @@ export class Scene {
     this.simulation.clock.stop();
   }
 
-  /** A process that ends itself has found a broken invariant. Only a log that is damaged, or lost what it had acknowledged, excuses that. */
+  /** A process that exits has found a broken invariant, unless its log is damaged or lost acknowledged records. */
   processFailed(name: string, reason: string, error: unknown, startAnew: () => void): void {
     const { clock, trace } = this.simulation;
     if (this.shownDamage.delete(name)) {
@@ -58,7 +58,7 @@ export class Scene {
       clock.schedule(startAnew, supervisorMs, null);
       return undefined;
     }
-    if (!this.isTailLost) return this.fail(`P3: ${name} ended itself in ${reason}: ${sentence(error)}`);
+    if (!this.isTailLost) return this.fail(`P3: ${name} exited in ${reason}: ${sentence(error)}`);
     trace.mark("replica.stopped.at.break");
     clock.schedule(startAnew, supervisorMs, null);
     return undefined;
@@ -69,7 +69,7 @@ export class Scene {
     const { clock } = this.simulation;
     if (this.#failure !== null) return;
     const end = await clock.run({ untilMs: clock.now() + ms, until, maxSteps: this.#stepsMax - clock.steps });
-    if (end === "steps") this.fail(`L4: ${this.#stepsMax} steps were not enough`);
+    if (end === "steps") this.fail(`L4: ${this.#stepsMax} steps did not suffice`);
   }
 }
 

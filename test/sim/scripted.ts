@@ -1,4 +1,4 @@
-/** A small world in which nothing fails but what a scenario says: managers, one node, and the checks of what it is about. */
+/** A small world without random faults, for one scenario: managers, a node, and the checks of the scenario. */
 import { NodeStatus_State } from "../../proto/gen/messages.ts";
 import type { SimProcess } from "../../runtime/sim/simulation.ts";
 import type { Replica } from "../../runtime/store/replica.ts";
@@ -9,7 +9,7 @@ import { SimNodes, runningOn } from "./nodes.ts";
 import { drawOptions } from "./options.ts";
 import { Scene } from "./scene.ts";
 
-/** What a scenario waits for at most, in virtual milliseconds. */
+/** Maximum time that a scenario waits, in virtual milliseconds. */
 const patienceMs = 60_000;
 const node = "a1";
 
@@ -23,9 +23,9 @@ export class ScriptedWorld {
     readonly managers: number;
     /** Default 1. */
     readonly agents?: number;
-    /** How tasks behave; by default as the seed draws it. */
+    /** Behaviour of tasks; by default drawn from the seed. */
     readonly tasks?: TaskHabits;
-    /** How many steps it takes at most; by default as many as a seed. */
+    /** Maximum number of steps; by default that of a seed. */
     readonly steps?: number;
     readonly onReplica?: (replica: Replica, demand: (claim: string | null) => void) => void;
   }) {
@@ -71,11 +71,11 @@ export class ScriptedWorld {
     await this.until("all nodes to be READY", () => this.areAllReady());
   }
 
-  /** Throws when something that must hold does not, or the time is up. */
+  /** Throws if an invariant is violated, or on timeout. */
   async until(what: string, holds: () => boolean): Promise<void> {
     await this.scene.runUntil(holds, patienceMs);
     if (this.scene.failure !== null) throw new Error(this.scene.failure);
-    if (!holds()) throw new Error(`waited in vain for ${what}`);
+    if (!holds()) throw new Error(`timed out waiting for ${what}`);
   }
 
   async pass(ms: number): Promise<void> {
@@ -83,7 +83,7 @@ export class ScriptedWorld {
     if (this.scene.failure !== null) throw new Error(this.scene.failure);
   }
 
-  /** Nothing gets through between the two, in either direction. */
+  /** Cuts all messages between the two, in both directions. */
   cut(one: string, other: string): void {
     const { network } = this.scene.simulation;
     network.cut(one, other);
@@ -96,14 +96,14 @@ export class ScriptedWorld {
     network.mend(other, one);
   }
 
-  /** Which manager holds the node's session, as `seenBy` knows it. */
+  /** The manager with the node's session, according to `seenBy`. */
   home(seenBy: SimManager): SimManager | undefined {
     const store = seenBy.running?.store;
     const managerId = store?.get("session", store.byName("node", node)?.id ?? "")?.managerId ?? "";
     return this.managers.all.find(({ process: each }) => store?.byName("node", each.name)?.id === managerId);
   }
 
-  /** Whether what the node was assigned last came from the manager. */
+  /** Whether the node's last assignments came from this manager. */
   isAssignedBy(manager: SimManager): boolean {
     return this.#nodes.all.some(({ assigned }) => assigned.from === manager.address);
   }
@@ -113,7 +113,7 @@ export class ScriptedWorld {
     return found?.status?.state === NodeStatus_State.READY && this.home(manager) !== undefined;
   }
 
-  /** One more, which joins by itself. */
+  /** Adds an agent, which joins by itself. */
   addAgent(name: string): void {
     this.#nodes.add(name).start();
   }
@@ -128,7 +128,7 @@ export class ScriptedWorld {
     return this.#nodes.all.map(({ process: each }) => each);
   }
 
-  /** Whether every agent's node is READY as whoever leads knows it. */
+  /** Whether every agent's node is READY according to the leader. */
   areAllReady(): boolean {
     const store = this.leader?.running?.store;
     return this.agents.every(({ name }) => store?.byName("node", name)?.status?.state === NodeStatus_State.READY);

@@ -1,6 +1,7 @@
 /**
- * Runs seeds in as many processes as there are processors. A process has one seed at a time, so that whatever happens to the
- * process, and a rejection that nobody handles, is that seed's.
+ * Runs seeds in as many processes as there are processors. Each process runs one seed at a time, so that a crash or an
+ * unhandled
+ * rejection belongs to that seed.
  */
 import { fork } from "node:child_process";
 import { once } from "node:events";
@@ -8,7 +9,7 @@ import { availableParallelism } from "node:os";
 import { fileURLToPath } from "node:url";
 import type { SimResult } from "./world.ts";
 
-/** What of a run crosses from one process to another. */
+/** The part of a run's result that crosses processes. */
 export interface SeedResult extends Pick<SimResult, "failure" | "steps" | "versions" | "virtualMs"> {
   readonly marks: readonly (readonly [string, number])[];
 }
@@ -18,13 +19,13 @@ const program = fileURLToPath(new URL("seed-process.ts", import.meta.url));
 export interface SeedRange {
   readonly from: number;
   readonly count: number;
-  /** Absent: as many as there are processors. */
+  /** Default: the number of processors. */
   readonly processes?: number | undefined;
-  /** No seed is begun after one that failed. */
+  /** Starts no further seed after a failure. */
   readonly untilFailed: boolean;
 }
 
-/** Runs seeds; each result is handed over in the order of the seeds, as soon as those before it are there. */
+/** Runs seeds; reports each result in the order of the seeds, as soon as the earlier ones are available. */
 export async function runSeeds(
   { from, count, processes, untilFailed }: SeedRange,
   onResult: (seed: number, result: SeedResult) => Promise<void>,

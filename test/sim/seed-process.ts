@@ -1,4 +1,4 @@
-/** Runs the seeds that its parent names, one after another, and answers with what came of each: see seed-pool.ts. */
+/** Runs the seeds that its parent sends, one after another, and sends back each result: see seed-pool.ts. */
 import { drawOptions } from "./options.ts";
 import type { SeedResult } from "./seed-pool.ts";
 import { runSeed } from "./world.ts";

@@ -12,5 +12,5 @@ const holds = test.macro({
   title: (_title, seed: number) => `every invariant holds and the cluster comes to rest with seed ${seed}`,
 });
 
-// One after the other: a rejected promise that nobody handles is then known to be of the seed that runs.
+// One after the other, so that an unhandled rejection belongs to the running seed.
 for (const seed of [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]) test.serial(holds, seed);

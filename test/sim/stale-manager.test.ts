@@ -1,15 +1,17 @@
-// The log does not answer yet when a manager's link is back, and the agent was with another manager meanwhile.
+// A manager's link is back before the log answers, and meanwhile the agent was with another manager.
 import test from "ava";
 import type { SimManager } from "./managers.ts";
 import { ScriptedWorld } from "./scripted.ts";
 
-/** The agent notices that it is cut off from its manager by its heartbeat, 5 s after it sent it at most, and tries it once more. */
+/** The agent notices the cut by a heartbeat, at most 5 s after the last one, and retries its manager once. */
 const awayMs = 10_000;
-/** In some seeds the agent goes elsewhere in time: before its manager is taken for dead, and is heard of by the log. */
+/** In some seeds the agent moves in time: before its manager is declared dead and listed as alive again. */
 const seedsMax = 24;
 const wanted = 3;
 
-/** False where the seed's times are such that the manager learns, or is forgotten by the agent, before anything can go wrong. */
+/**
+ * False if, by the seed's timing, the manager learns of the other one, or the agent forgets it, before anything can go wrong.
+ */
 async function returnsToThePast(seed: number): Promise<boolean> {
   const world = new ScriptedWorld({ seed, managers: 2 });
   await world.found();
@@ -27,24 +29,24 @@ async function returnsToThePast(seed: number): Promise<boolean> {
   const isListed = known?.get("manager", known.byName("node", name)?.id ?? "")?.alive === true;
   await world.pass(200);
 
-  // The servers are back, and nobody leads the log's stream yet.
+  // The NATS servers are back, and the log's stream has no leader yet.
   nats.isLogSilent = true;
   world.mend(name, "nats");
   world.mend(name, "a1");
   await world.pass(1_800);
   if (!isListed || world.home(home) !== home) return false;
   other.process.crash();
-  // S51 is looked at with every message that the agent gets.
+  // Every message to the agent is checked for S51.
   await world.pass(9_000);
-  if (world.home(home) !== home) throw new Error(`seed ${seed}: it learned of the other without the log`);
+  if (world.home(home) !== home) throw new Error(`seed ${seed}: the manager learned of the other one without the log`);
   nats.isLogSilent = false;
   await world.until("the agent to be back, by way of the log", () => world.isAssignedBy(home));
   return true;
 }
 
-test("an agent that returns to a manager of the past is assigned nothing of the past", async (t) => {
+test("an agent that returns to a stale manager gets no stale assignments", async (t) => {
   t.timeout(120_000);
   let met = 0;
   for (let seed = 1; seed <= seedsMax && met < wanted; seed += 1) if (await returnsToThePast(seed)) met += 1;
-  t.is(met, wanted, "so often the scenario came about");
+  t.is(met, wanted, "the expected number of seeds reach the scenario");
 });

@@ -1,7 +1,7 @@
 /**
- * Managers and agents on a machine that is starved: every callback takes them many times as long as it should.
+ * Managers and agents on a starved machine: every callback takes many times its normal duration.
  *
- * S72: being slow makes no tasks: those made in all are at most a twentieth more than those wanted.
+ * S72: slowness creates no tasks: the total number of created tasks exceeds that of wanted ones by at most a twentieth.
  */
 import test from "ava";
 import {
@@ -22,9 +22,9 @@ import { ScriptedWorld } from "./scripted.ts";
 import { taskKind } from "./workload.ts";
 
 const tasksEach = 10;
-/** How long everything is slow, in virtual milliseconds: from before the service is created until long after. */
+/** Duration of the slow phase, in virtual milliseconds: from before the service is created until long after. */
 const slowMs = 120_000;
-/** A run takes some 50,000. */
+/** A run takes about 50,000. */
 const stepsMax = 400_000;
 /** Tasks that never fail by themselves. */
 const steady = { refusal: 0, failure: 0, lifeMsMax: 0, prepareMsMax: 100, startMsMax: 300, stopMsMax: 300 };
@@ -32,7 +32,7 @@ interface Starved {
   readonly seed: number;
   readonly managers: number;
   readonly agents: number;
-  /** What each callback takes a manager, and an agent, in milliseconds. */
+  /** Duration of each callback of a manager, and of an agent, in milliseconds. */
   readonly managerMs: number;
   readonly agentMs: number;
 }
@@ -47,7 +47,7 @@ function starved({ agents, managers, seed }: Starved) {
         if (change.action === "remove") continue;
         if (change.table === "task") {
           made.add(change.object.id);
-          if (made.size > madeMax) demand(`S72: ${made.size} tasks were made for ${wanted} wanted`);
+          if (made.size > madeMax) demand(`S72: ${made.size} tasks were created for ${wanted} wanted ones`);
         } else if (change.table === "node" && change.object.status?.state === NodeStatus_State.DOWN)
           demand(`S60: node ${change.object.description?.hostname ?? change.object.id} is declared DOWN`);
       }
@@ -80,12 +80,12 @@ function create(world: ScriptedWorld, wanted: number): void {
 }
 
 for (const each of [
-  // Both managers have seconds of work before them all the time, so they hardly hear each other either.
+  // Both managers always have seconds of pending work, so they hardly hear each other.
   { title: "two managers and 100 agents", seed: 22, managers: 2, agents: 100, managerMs: 25, agentMs: 20 },
-  // Agents whose heartbeats wait behind what they have to start and to report.
+  // Agents whose heartbeats wait behind their starts and reports.
   { title: "200 agents", seed: 21, managers: 1, agents: 200, managerMs: 2, agentMs: 800 },
 ])
-  test(`S72: starved for minutes, ${each.title} make no more tasks than are wanted, and all of them run in the end`, async (t) => {
+  test(`S72: starved for minutes, ${each.title} create no excess tasks, and all tasks run in the end`, async (t) => {
     t.timeout(600_000);
     const { world, made, running, wanted } = starved(each);
     await world.found();

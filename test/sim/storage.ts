@@ -1,6 +1,7 @@
 /**
- * The storage of a simulation: one system with its plugin, that managers and nodes reach over the network, and that is
- * slow, refuses, or loses answers while faults are on. It outlives every process.
+ * The storage of a simulation: one system with its plugin, reached by managers and nodes over the network. While faults are on
+ * it
+ * is slow, refuses calls, or loses answers. It outlives every process.
  */
 import type { AgentCsi } from "../../actors/agent/agent-ports.ts";
 import {
@@ -18,13 +19,13 @@ import { Storage } from "../support/storage.ts";
 export const simPlugin = "sim";
 const controllerAddress = "storage";
 
-/** How bad the storage is, while it is. */
+/** Faults of the storage, while they are on. */
 export interface StorageFaults {
   readonly delayMsMax: number;
-  /** Chances that a call is refused, and that one that was done is not answered. */
+  /** Probabilities that a call fails, and that a completed call gets no answer. */
   readonly failure: number;
   readonly lostAnswer: number;
-  /** Chance that a call hangs for longer than anybody waits. */
+  /** Probability that a call hangs beyond its deadline. */
   readonly hanging: number;
 }
 
@@ -51,13 +52,13 @@ export class SimStorage {
           await wait(random.chance(hanging) ? hangMs : random.between(0, delayMsMax));
           if (!random.chance(failure)) return;
           trace.mark("storage.failed");
-          throw new RpcError(random.pick([Status.INTERNAL, Status.UNAVAILABLE, Status.ABORTED]), "drawn to fail");
+          throw new RpcError(random.pick([Status.INTERNAL, Status.UNAVAILABLE, Status.ABORTED]), "failed by chance");
         },
         after: (method) => {
           trace.mark(`storage.${method}`);
           if (!random.chance(this.#faults.lostAnswer)) return;
           trace.mark("storage.answer.lost");
-          throw new RpcError(Status.UNAVAILABLE, "drawn to be lost");
+          throw new RpcError(Status.UNAVAILABLE, "lost by chance");
         },
       },
     });
@@ -71,7 +72,7 @@ export class SimStorage {
     this.#faults = { delayMsMax: 10, failure: 0, lostAnswer: 0, hanging: 0 };
   }
 
-  /** The plugin's half on a node; for as long as the storage lives. */
+  /** The plugin's node part, for the lifetime of the storage. */
   serveNode(name: string): void {
     this.#ports.rpc.serve(nodeAddress(name), [
       { service: CsiIdentityService, handlers: this.storage.identity() },
@@ -96,7 +97,7 @@ export function controllerSockets(ports: SimPorts): CsiSockets {
   return socketsAt(ports, controllerAddress);
 }
 
-/** Paths that nobody looks at: what is mounted where, the storage itself knows. */
+/** Paths without content: the storage itself records what is mounted where. */
 export function nodeCsi(ports: SimPorts, name: string): AgentCsi {
   return {
     sockets: socketsAt(ports, nodeAddress(name)),

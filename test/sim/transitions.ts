@@ -1,4 +1,4 @@
-/** Writes every transition of a host's actors into the trace, where somebody keeps its lines. */
+/** Writes every transition of a host's actors into the trace, if the trace is kept. */
 import type { Host } from "../../runtime/host.ts";
 import type { SimTrace } from "../../runtime/sim/trace.ts";
 

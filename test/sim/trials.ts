@@ -1,8 +1,8 @@
 /**
- * Single faults, one after the other, in a cluster that has come to rest: where nothing else is wrong, times are sharp.
+ * Single faults, one after the other, in a cluster at rest: without other faults, timeouts are exact.
  *
- * S131: the node of an agent that alone is gone is DOWN within the time that is promised for how it went.
- * S132: no fault of managers, of NATS or of the network makes a node DOWN whose agent runs.
+ * S131: the node of a single lost agent is DOWN within the time documented for the kind of loss.
+ * S132: no fault of managers, NATS or the network makes a node DOWN whose agent runs.
  */
 import { NodeStatus_State } from "../../proto/gen/messages.ts";
 import type { SimRandom } from "../../runtime/sim/random.ts";
@@ -13,20 +13,20 @@ import type { SimNodes } from "./nodes.ts";
 import type { Scene } from "./scene.ts";
 import type { Workloads } from "./workloads.ts";
 
-/** How long all has been well when a fault comes, in virtual milliseconds: a manager that was not well gives no verdict for a grace. */
+/** Rest before a fault, in virtual milliseconds: a manager that had troubles gives no verdict for a grace period. */
 const quietMs = 20_000;
-/** From a stream that broke to DOWN, in milliseconds: the reconnect grace of 6 s, the verdict, a commit, and clocks that drift. */
+/** From a broken stream to DOWN, in milliseconds: the reconnect grace of 6 s, the verdict, a commit, and clock drift. */
 const brokenMsMax = 8_000;
-/** From the last heartbeat to DOWN, in milliseconds: the grace of 16.5 s, the verdict, a commit, and clocks that drift. */
+/** From the last heartbeat to DOWN, in milliseconds: the grace of 16.5 s, the verdict, a commit, and clock drift. */
 const unheardMsMax = 20_000;
-/** Longer than a node that nobody holds waits for DOWN (30 s), in milliseconds. */
+/** Longer than a node without a manager waits for DOWN (30 s), in milliseconds. */
 const watchMs = 50_000;
-/** In which some hundreds of records are written, in milliseconds, and less than a node waits for its manager. */
+/** Long enough to write some hundred records, and shorter than a node waits for its manager, in milliseconds. */
 const behindMs = 14_000;
-/** How often it is looked, in milliseconds, and how often at most. */
+/** Interval between checks, in milliseconds, and their maximum number. */
 const lookMs = 250;
 const looksMax = 400;
-/** Of a leader, whose lease lasts 3 s, in milliseconds, and how often in a row. */
+/** Length of the leader's pauses, in milliseconds (its lease lasts 3 s), and their number. */
 const pauseMsMin = 3_000;
 const pauseMsMax = 6_000;
 const pausesMax = 3;
@@ -36,13 +36,13 @@ export interface TrialParts {
   readonly managers: SimManagers;
   readonly nodes: SimNodes;
   readonly workloads: Workloads;
-  /** Some services are for that agent alone. */
+  /** The agent that some services depend on. */
   readonly spared: string;
 }
 
 interface Trial {
   readonly name: string;
-  /** Null: this cluster is too small for it, or nobody is where it needs them. */
+  /** Null if this cluster is too small, or no process is in the required place. */
   prepare(): (() => Promise<void>) | null;
 }
 
@@ -60,11 +60,11 @@ export class Trials {
     this.#random = parts.scene.simulation.random.fork("trials");
   }
 
-  /** So many as the options say, the first of them another for each seed. `rest`: lets the cluster come to rest again. */
+  /** Runs as many trials as the options say, starting with another one for each seed. `rest`: lets the cluster come to rest. */
   async run(rest: () => Promise<void>): Promise<void> {
     const { scene } = this.#parts;
     const { seed, trials: count } = scene.options;
-    // Few logs have so short a history: each of them is used.
+    // Few logs have such a short history, so each of them is used.
     const isShort = scene.options.historyRecords > 0;
     const all = isShort ? [this.#ofShortHistory(), ...this.#all()] : this.#all();
     const first = isShort ? 0 : seed * count;
@@ -121,7 +121,7 @@ export class Trials {
     };
   }
 
-  /** The agent is back at once, and what was open with it is half open at its manager. */
+  /** The agent returns at once, while its manager still has its old connections half open. */
   #agentRebooted(): (() => Promise<void>) | null {
     const pair = this.#pick(this.#pairs());
     if (pair === null) return null;
@@ -133,7 +133,7 @@ export class Trials {
     };
   }
 
-  /** It takes an agent along, and comes back alone. */
+  /** A manager fails together with an agent, and comes back alone. */
   #managerBackAlone(): (() => Promise<void>) | null {
     const pair = this.#pick(this.#pairs());
     if (pair === null) return null;
@@ -150,7 +150,7 @@ export class Trials {
     };
   }
 
-  /** It takes an agent along, and stays away until others have found that out. */
+  /** A manager fails together with an agent, and stays away until the other managers have noticed. */
   #managerGone(): (() => Promise<void>) | null {
     const pair = this.#pick(this.#pairs());
     if (pair === null || this.#parts.managers.serving.length < 2) return null;
@@ -162,7 +162,7 @@ export class Trials {
     };
   }
 
-  /** Others take it for dead, while its agents stay with it. */
+  /** A manager is declared dead while its agents stay with it. */
   #managerUnlinked(): (() => Promise<void>) | null {
     const pair = this.#pick(this.#pairs());
     if (pair === null || this.#parts.managers.serving.length < 2) return null;
@@ -181,7 +181,7 @@ export class Trials {
     return () => this.#isolate(links, this.#random.between(20_000, 30_000));
   }
 
-  /** Longer than its lease, again and again, while somebody writes: whoever leads then has written where it goes on. */
+  /** Repeated pauses longer than the lease, during writes: the leader then has a write in progress when it resumes. */
   #leaderPaused(): (() => Promise<void>) | null {
     const { managers, workloads } = this.#parts;
     if (managers.serving.length < 2) return null;
@@ -196,7 +196,7 @@ export class Trials {
     };
   }
 
-  /** Cut off from NATS for so long that the log drops what it needs next, and taken for dead meanwhile. */
+  /** Cut off from NATS until the log drops the records that it needs next, and declared dead in the meantime. */
   #managerLeftBehind(): (() => Promise<void>) | null {
     const { managers, scene, workloads } = this.#parts;
     const manager = this.#pick(managers.serving);
@@ -217,14 +217,14 @@ export class Trials {
     await this.#expectNobodyDown(watchMs);
   }
 
-  /** S132, for so long. */
+  /** S132, for this duration. */
   async #expectNobodyDown(ms: number): Promise<void> {
     const { nodes, scene } = this.#parts;
     const running = nodes.processes.filter(({ isRunning }) => isRunning);
     const findDown = (): SimProcess | undefined => running.find((agent) => this.#isDown(agent));
     await scene.runUntil(() => findDown() !== undefined, ms);
     const down = findDown();
-    if (down !== undefined) scene.fail(`S132: node ${down.name} is DOWN, and its agent runs`);
+    if (down !== undefined) scene.fail(`S132: node ${down.name} is DOWN although its agent runs`);
   }
 
   /** S131 */
@@ -236,20 +236,20 @@ export class Trials {
     if (!this.#isDown(agent)) scene.fail(`S131: node ${agent.name} is not DOWN ${ms} ms after ${why}`);
   }
 
-  /** As any manager knows it. */
+  /** According to any manager. */
   #isDown({ name }: SimProcess): boolean {
     return this.#parts.managers.all.some(
       ({ running }) => running?.store.byName("node", name)?.status?.state === NodeStatus_State.DOWN,
     );
   }
 
-  /** Its tasks end with it. */
+  /** Breaks the agent's machine for good, with its tasks. */
   #discard(agent: SimProcess): void {
     this.#parts.nodes.losePower(agent);
     agent.discard();
   }
 
-  /** Agents that may be spared, with the managers that hold their sessions. */
+  /** Agents that may fail, with the managers of their sessions. */
   #pairs(): readonly Pair[] {
     const { managers, nodes, spared } = this.#parts;
     const store = managers.serving.find(({ running }) => running !== null)?.running?.store;

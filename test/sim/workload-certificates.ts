@@ -1,4 +1,4 @@
-/** An operator who replaces the root certificate: by a new one, by one of his own, back again, and in the middle of it all. */
+/** An operator who replaces the root certificate by a new one, by an own one, or by an earlier one, also during a rotation. */
 import {
   CAConfig,
   ClusterSpec,
@@ -22,7 +22,7 @@ export class CertificateWorkload {
   readonly #client: SimClient;
   readonly #trace: ClientOptions["trace"];
   readonly #operations: Operations;
-  /** Roots of his own, whose keys he has. */
+  /** The operator's own roots, with keys. */
   readonly #own: Uint8Array[] = [];
 
   constructor(options: CertificateWorkloadOptions) {
@@ -47,9 +47,9 @@ export class CertificateWorkload {
     if (cluster === undefined) return;
     const drawn = this.#random.pick(["forced", "forced", "own", "back", "tokens"] as const);
     const present = cluster.rootCa?.caCert ?? new Uint8Array();
-    // Only who has the key of the present root can call a rotation off with it.
+    // Only a client with the current root's key can cancel a rotation with it.
     const isOwn = this.#own.some((root) => isSameBytes(root, present));
-    // Called off while it is under way: else it would hardly ever be.
+    // Cancelled during the rotation, which would rarely happen otherwise.
     const mayCallOff = isOwn && cluster.rootCa?.rootRotation != null && this.#random.chance(0.6);
     const what = mayCallOff ? "back" : drawn;
     if (what === "tokens") return this.#update(cluster, {}, what);

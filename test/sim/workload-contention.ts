@@ -1,7 +1,7 @@
 /**
- * Several people who want the same at the same moment, each at some manager: ports, networks, a secret, a config and the
- * ingress network are few, and every operation asks for some of them while others take them away, give them up, or go
- * back to a spec that had them.
+ * Several clients that compete for the same resources at various managers: ports, networks, a secret, a config and the ingress
+ * network are few, and operations request some of them while others remove them, release them, or roll back to a spec that
+ * used them.
  */
 import {
   Annotations,
@@ -48,15 +48,15 @@ import { taskKind } from "./workload.ts";
 
 export interface ContentionOptions extends ClientOptions, OperationsOptions {}
 
-/** Requests of one operation, all sent at once. */
+/** Requests of one operation, all sent together. */
 const atOnceMax = 4;
 const servicesMax = 3;
-/** 0: any; the first of those that the allocator chooses are asked for by their number, too. */
+/** 0: any; the first of the ports that the allocator chooses are also requested by number. */
 const ports = [0, 0, 9_001, 9_002, dynamicPorts.first, dynamicPorts.first + 1, dynamicPorts.first + 2] as const;
 const labels = { [progressDeadlineLabel]: "10s", [deadlineLabel]: "120s" };
 const goodPayload = 1;
 
-/** What there is one of at most, by its name; ids change as it comes and goes. */
+/** Shared objects by name; their ids change when they are created again. */
 type Shared = "net" | "in" | "key" | "settings";
 
 export class ContentionWorkload {
@@ -91,7 +91,7 @@ export class ContentionWorkload {
     await Promise.all(wishes);
   }
 
-  /** Drawn before anything is sent, so that answers do not shift what is drawn. */
+  /** Drawn before anything is sent, so that answers do not shift the random stream. */
   #wish(): (person: SimClient) => Promise<void> {
     const service = this.#services.length === 0 ? null : this.#random.pick(this.#services);
     const kind = this.#random.next();
@@ -108,7 +108,7 @@ export class ContentionWorkload {
   #change(): (spec: ServiceSpec) => ServiceSpec {
     const one = () => this.#random.chance(0.5);
     const [isOnNetwork, hasKey, hasSettings] = [one(), one(), one()];
-    // Where many do, the ingress network never goes.
+    // If many services use it, the ingress network is never removed.
     const publishes = this.#random.chance(0.35);
     const publishedPort = this.#random.pick(ports);
     const payload = this.#random.chance(0.3) ? refusedPayload : goodPayload;
@@ -209,7 +209,7 @@ export class ContentionWorkload {
       case "net":
       case "in": {
         const ingress = what === "in";
-        // Two ingress networks need not have one name.
+        // Two ingress networks may have different names.
         const annotations = Annotations.create({ name: ingress ? `in${this.#random.below(2)}` : what });
         const spec = NetworkSpec.create({ annotations, driverConfig: Driver.create({ name: "overlay" }), ingress });
         const request = CreateNetworkRequest.create({ spec });
@@ -226,7 +226,9 @@ export class ContentionWorkload {
     }
   }
 
-  /** Often refused: somebody uses it, or may go back to it. The cluster's own ingress network goes by its name. */
+  /**
+   * Often refused, because the object is in use or a rollback may need it. The cluster's own ingress network is found by name.
+   */
   async #drop(person: SimClient, what: Shared): Promise<void> {
     const id = this.#shared.get(what) ?? "";
     const { methods } = ControlService;

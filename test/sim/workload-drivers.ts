@@ -1,4 +1,4 @@
-/** A person with services whose tasks run on a driver plugin: creates, scales and removes them, while plugins die. */
+/** A client with services whose tasks run on a driver plugin: creates, scales and removes them while plugins crash. */
 import {
   Annotations,
   Any,
@@ -64,7 +64,7 @@ export class DriverWorkload {
     const payload = Any.create({ type_url: "sim/muster.v1.DriverSpec", value });
     const target = this.#random.chance(0.5) ? await this.#aNetwork() : "";
     const spec = ServiceSpec.create({
-      // Its tasks may wait for a healthy driver, and then say so.
+      // Its tasks may wait for a healthy driver, with that message.
       annotations: Annotations.create({ name, labels: { [choosyLabel]: "" } }),
       task: TaskSpec.create({
         generic: GenericRuntimeSpec.create({ kind: driverKind, payload }),
@@ -79,7 +79,7 @@ export class DriverWorkload {
     this.#options.trace.mark(target === "" ? "driven.created" : "driven.networked");
   }
 
-  /** Empty while there is none. */
+  /** Empty if there is none. */
   async #aNetwork(): Promise<string> {
     if (this.#network !== "") return this.#network;
     const name = `driven${(this.#names += 1)}`;

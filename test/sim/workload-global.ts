@@ -1,6 +1,6 @@
 /**
- * An operator with global services: creates, updates and removes them, and drains, pauses and labels nodes meanwhile. One
- * node always takes tasks, so that what is wanted elsewhere can run in the end.
+ * An operator with global services: creates, updates and removes them, and meanwhile drains, pauses and labels nodes. One node
+ * always accepts tasks, so that every task can run in the end.
  */
 import {
   Annotations,
@@ -29,7 +29,7 @@ import { taskKind } from "./workload.ts";
 const zones = ["a", "b"] as const;
 
 export interface GlobalWorkloadOptions extends ClientOptions, OperationsOptions {
-  /** Host name of the node that always takes tasks. */
+  /** Hostname of the node that always accepts tasks. */
   readonly spared: string;
 }
 
@@ -115,7 +115,7 @@ export class GlobalWorkload {
       ListNodesRequest.create({}),
       "list nodes",
     );
-    // Managers are drained, and stay so, also those that were demoted; a node that has not registered has no name yet.
+    // Managers stay drained, also demoted ones; a node that has not registered has no name yet.
     const workers = nodes.filter((node) => node.description !== null && !isManagersNode(node));
     if (workers.length === 0) return;
     const node = this.#random.pick(workers);

@@ -1,4 +1,6 @@
-/** A person with services whose tasks have health checks: creates them, updates them to versions that are never well, and removes them. */
+/**
+ * A client with services whose tasks have health checks: creates them, updates them to unhealthy versions, and removes them.
+ */
 import {
   Annotations,
   Any,
@@ -87,7 +89,7 @@ export class HealthWorkload {
     this.#options.trace.mark("checked.created");
   }
 
-  /** The start period is longer than it takes any task to become well. */
+  /** The start period is longer than any task needs to become healthy. */
   #task(look: Look): TaskSpec {
     const looks: readonly Partial<HealthCheck>[] = [
       { command: [look] },

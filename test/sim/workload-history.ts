@@ -1,10 +1,9 @@
 /**
- * A person who looks back: asks some manager for the tasks and services of an earlier version, and for the histories of
- * services, while everything goes on and fails.
+ * A client that reads the past during faults: the tasks and services at an earlier version, and the histories of services.
  *
- * S28: what a manager shows of a version is what the replicas had at that version, whichever manager shows it.
- * S29: the history of a service names its changes in the order in which they were written, each once, and its making and
- *      its end among them.
+ * S28: a manager shows a version as the replicas had it at that version, whichever manager answers.
+ * S29: a service's history lists its changes in the order in which they were written, each once, including its creation and
+ *      its removal.
  */
 import {
   ControlService,
@@ -26,15 +25,15 @@ import type { Commit, Store } from "../../runtime/store/store.ts";
 import type { ClientOptions } from "./client.ts";
 
 export interface HistoryWorkloadOptions extends Omit<ClientOptions, "identity"> {
-  /** The cluster's id, once there is one. */
+  /** The cluster's id; empty before there is one. */
   organization(): string;
   readonly looks: number;
-  /** Looks are spread over so many milliseconds. */
+  /** The operations are spread over this many milliseconds. */
   readonly withinMs: number;
   onViolation(claim: string): void;
 }
 
-/** Every so many versions are remembered as they were. */
+/** Interval, in versions, between remembered states. */
 const rememberedEvery = 5;
 const callTimeoutMs = 20_000;
 
@@ -68,7 +67,7 @@ export class HistoryWorkload {
     }
   }
 
-  /** Told each transaction, in order, with the state after it; several replicas tell the same. */
+  /** Called with each transaction, in order, and the state after it; several replicas report the same. */
   observe(commit: Commit, store: Store): void {
     if (commit.version !== this.#seen + 1 || this.#options.looks === 0) return;
     this.#seen = commit.version;
@@ -83,7 +82,7 @@ export class HistoryWorkload {
     }
   }
 
-  /** The log has lost what was acknowledged: versions mean two things. */
+  /** The log lost acknowledged records: versions are ambiguous. */
   excuse(): void {
     this.#isExcused = true;
   }
@@ -133,10 +132,10 @@ export class HistoryWorkload {
 
   #check(version: number, digest: string): void {
     if (this.#isExcused || this.#digests.get(version) === digest) return;
-    this.#options.onViolation(`S28: version ${version} was shown as it never was`);
+    this.#options.onViolation(`S28: version ${version} was shown with a state that it never had`);
   }
 
-  /** `until`: what had been seen before it was asked for; the manager that told may have been behind that. */
+  /** `until`: the newest version before the request; the answering manager may have lagged behind it. */
   #checkStory(id: string, until: number, entries: readonly HistoryEntry[]): void {
     if (this.#isExcused) return;
     const changes = this.#changes.get(id) ?? [];
@@ -159,7 +158,7 @@ export class HistoryWorkload {
     const first = changes[0];
     const hasFirst = entries.some(({ version, action }) => version === first?.version && action === "create");
     if (entries.length > 0 && first !== undefined && !hasFirst) {
-      this.#options.onViolation(`S29: the history of service ${id} lacks how it was made`);
+      this.#options.onViolation(`S29: the history of service ${id} lacks its creation`);
     }
   }
 }

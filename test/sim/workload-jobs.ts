@@ -1,6 +1,6 @@
 /**
- * A person with jobs: creates them, some on a schedule, and updates, pauses, stops, resumes and removes them. In the end
- * every schedule is removed, for else the cluster would never rest.
+ * A client with jobs: creates them, some with a schedule, and updates, pauses, stops, resumes and removes them. At the end it
+ * removes every schedule, because otherwise the cluster would never rest.
  */
 import { jobLabel, scheduleSettings } from "../../machines/orchestration/jobs/labels.ts";
 import {
@@ -33,10 +33,10 @@ export interface JobWorkloadOptions extends ClientOptions, OperationsOptions {}
 const totalMax = 6;
 /** Seconds between two due times; each divides a minute. */
 const periods = [1, 2, 3, 5] as const;
-/** Of which most jobs try again. */
+/** The restart conditions; most jobs use one that retries. */
 const { ANY, NONE, ON_FAILURE } = RestartPolicy_RestartCondition;
 const conditions = [ON_FAILURE, ON_FAILURE, ANY, NONE] as const;
-/** Between looks for schedules that came late. */
+/** Interval between checks for schedules that appeared late. */
 const lookAgainMs = 20_000;
 const retryMs = 1_000;
 
@@ -67,7 +67,7 @@ export class JobWorkload {
     if (operations > 0) ports.clock.after(withinMs, () => void this.#clear());
   }
 
-  /** Goes on until every schedule is gone: also those of which this client never heard that they were made. */
+  /** Continues until every schedule is removed, including those whose creation this client did not learn of. */
   async #clear(): Promise<void> {
     const { clock } = this.#options.ports;
     const later = (): void => void clock.after(retryMs, () => void this.#clear());
@@ -84,7 +84,7 @@ export class JobWorkload {
     } catch (error) {
       if (!(error instanceof RpcError)) throw error;
     }
-    // One whose creation nobody acknowledged may still come out of a manager that stood still meanwhile (seed 16).
+    // An unacknowledged creation may still take effect from a manager that was suspended (seed 16).
     clock.after(this.#isCleared ? lookAgainMs : retryMs, () => void this.#clear());
   }
 

@@ -1,11 +1,12 @@
 /**
- * Clients of the JSON API that watch everything: each logs in at some manager, folds what its all-watcher tells, and begins
- * anew at another when it loses its connection, or drops it. Now and then one does not ask for a while, as a slow one; and
- * their user is removed and made again, which ends all of their connections.
+ * Clients of the JSON API that watch everything: each logs in at some manager, applies the deltas of its all-watcher, and
+ * starts
+ * again at another manager when its connection breaks or it drops it. Now and then one pauses its requests, like a slow
+ * client; and their user is removed and created again, which ends all of their connections.
  *
- * S49: at rest what each of them sees is what a client sees that has only just come, at any manager; and that is what the
- *      store has.
- * S50: at rest no manager keeps more connections than there are clients of it.
+ * S49: at rest each client has the same view as a client that has just connected, at any manager, and this view matches the
+ *      store.
+ * S50: at rest no manager keeps more connections than it has clients.
  */
 import { machineId, applicationName } from "../../edges/juju/entities/names.ts";
 import { AddUserRequest, RemoveUserRequest, UserRole, UsersService } from "../../proto/gen/messages.ts";
@@ -17,7 +18,7 @@ import { JsonWire } from "./json-wire.ts";
 
 export interface JsonWorkloadOptions extends ClientOptions {
   readonly clients: number;
-  /** Connections are dropped on purpose for so many milliseconds. */
+  /** Connections are dropped deliberately for this many milliseconds. */
   readonly withinMs: number;
 }
 
@@ -25,16 +26,16 @@ const user = "ada";
 const password = "correct horse";
 const retryMsMax = 1_500;
 const dropMsMax = 12_000;
-/** Who asks slowly waits so long between two asks. */
+/** Maximum pause of a slow client between two requests. */
 const slowMsMax = 3_000;
-/** For a login and the first answers. */
+/** Timeout for a login and the first replies. */
 const patienceMs = 10_000;
 
 export class JsonWorkload {
   readonly #options: JsonWorkloadOptions;
   readonly #random: SimRandom;
   readonly #clients: JsonClient[] = [];
-  /** Comes at rest, once to each manager: what it sees is what there is. */
+  /** Clients that connect at rest, one per manager: they see the current state. */
   readonly #fresh = new Map<string, JsonClient>();
   #hasUser = false;
 
@@ -64,7 +65,7 @@ export class JsonWorkload {
     }
   }
 
-  /** Until some manager has done it. */
+  /** Retries until a manager has done it. */
   #addUser(): void {
     const { ports } = this.#options;
     const client = new SimClient(this.#options, this.#random.fork("users"));
@@ -72,7 +73,7 @@ export class JsonWorkload {
     client.call(UsersService.methods.AddUser, request, "add a user").then(
       () => (this.#hasUser = true),
       (error: unknown) => {
-        // Its answer may have been lost before.
+        // Its answer may have been lost earlier.
         this.#hasUser ||= error instanceof RpcError && error.code === Status.ALREADY_EXISTS;
         if (!this.#hasUser) ports.clock.after(retryMsMax, () => this.#addUser());
       },
@@ -97,13 +98,13 @@ export class JsonWorkload {
     }, again);
   }
 
-  /** Looked at when nothing fails any more. S49, S50 */
+  /** Checked after faults have ended. S49, S50 */
   whyBehind(
     managers: readonly { readonly address: string; readonly store: Store; readonly open: number }[],
   ): string | null {
     if (this.#clients.length === 0) return null;
     if (managers.every(({ store }) => store.get("user", `user-${user}`) === undefined)) {
-      // The log has lost it.
+      // The log has lost the user.
       if (this.#hasUser) this.#addUser();
       this.#hasUser = false;
       return "S49: there is no user for the JSON API's clients yet";
@@ -111,14 +112,14 @@ export class JsonWorkload {
     for (const { address, open, store } of managers) {
       const fresh = this.#freshAt(address);
       const wrong = differenceFromStore(fresh.entities, store);
-      if (wrong !== null) return `S49: who has just come to ${address} sees ${wrong}`;
+      if (wrong !== null) return `S49: a new client of ${address} sees ${wrong}`;
       for (const client of this.#clients) {
         const difference = firstDifference(client.entities, fresh.entities);
         if (difference !== null)
           return `S49: ${client.name} at ${client.address} sees ${difference}, unlike ${address}`;
       }
       const here = [...this.#clients, ...this.#fresh.values()].filter((client) => client.address === address).length;
-      if (open > here) return `S50: ${address} keeps ${open} connections of ${here} clients`;
+      if (open > here) return `S50: ${address} keeps ${open} connections for ${here} clients`;
     }
     return null;
   }
@@ -137,12 +138,12 @@ type Entities = ReadonlyMap<string, string>;
 
 function firstDifference(one: Entities, other: Entities): string | null {
   for (const [key, text] of one)
-    if (other.get(key) !== text) return other.has(key) ? `${key} as it is not` : `${key}, which is not there`;
+    if (other.get(key) !== text) return other.has(key) ? `${key} with other content` : `${key}, which does not exist`;
   for (const key of other.keys()) if (!one.has(key)) return `no ${key}`;
   return null;
 }
 
-/** Machines and applications, worked out by their names alone. */
+/** Machines and applications, by their names alone. */
 function differenceFromStore(entities: Entities, store: Store): string | null {
   const wanted = new Set<string>();
   for (const { id } of store.all("node")) wanted.add(`machine ${machineId(id)}`);
@@ -150,7 +151,7 @@ function differenceFromStore(entities: Entities, store: Store): string | null {
     wanted.add(`application ${applicationName(spec?.annotations?.name ?? "")}`);
   const seen = new Set([...entities.keys()].filter((key) => /^(?:machine|application) /.test(key)));
   for (const key of wanted) if (!seen.has(key)) return `no ${key}`;
-  for (const key of seen) if (!wanted.has(key)) return `${key}, which is not there`;
+  for (const key of seen) if (!wanted.has(key)) return `${key}, which does not exist`;
   return null;
 }
 
@@ -162,9 +163,9 @@ interface Reply {
 
 class JsonClient {
   readonly name: string;
-  /** What it has been told of, by kind and name. */
+  /** Reported entities by kind and name. */
   readonly entities = new Map<string, string>();
-  /** Where it is, or was last. */
+  /** Its current or last manager. */
   address = "";
   readonly #options: JsonWorkloadOptions;
   readonly #random: SimRandom;
@@ -201,7 +202,7 @@ class JsonClient {
     ports.clock.after(patienceMs, () => void (isCurrent() && this.#heard === 0 && this.drop()));
   }
 
-  /** Comes again after a while. */
+  /** Reconnects after a while. */
   drop(): void {
     const channel = this.#channel;
     if (channel === null) return;

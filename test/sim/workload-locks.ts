@@ -1,6 +1,6 @@
 /**
- * An operator who switches autolock on and off and rotates the unlock key, keeps every unlock key that there was, and goes
- * to each manager that waits for one.
+ * An operator who turns autolock on and off and rotates the unlock key, keeps every unlock key, and unlocks each manager that
+ * waits for one.
  */
 import {
   ClusterSpec,
@@ -20,7 +20,7 @@ import { Operations, type OperationsOptions } from "./operations.ts";
 
 export type LockWorkloadOptions = ClientOptions & OperationsOptions;
 
-/** Between two looks at the managers, in milliseconds. */
+/** Interval between rounds through the managers, in milliseconds. */
 const roundMs = 700;
 
 const call: CallContext = {
@@ -71,15 +71,15 @@ export class LockWorkload {
   }
 }
 
-/** Goes from manager to manager, for as long as the simulation runs. */
+/** Visits the managers repeatedly, for the whole simulation. */
 export function unlockWhatIsLocked(options: {
-  /** Calls again and again after so many milliseconds of true time. */
+  /** Calls `work` repeatedly, at intervals of `ms` of true time. */
   readonly every: (ms: number, work: () => void) => void;
-  /** The lock of each manager that runs. */
+  /** The lock of each running manager. */
   readonly locks: () => readonly ManagerLock[];
-  /** The newest first. */
+  /** Newest first. */
   readonly keys: () => readonly Uint8Array[];
-  /** Asks the managers that run for the key that they have now. */
+  /** Asks the running managers for their current unlock key. */
   readonly ask: () => void;
   readonly random: SimRandom;
   readonly mark: (name: string) => void;
@@ -97,7 +97,7 @@ export function unlockWhatIsLocked(options: {
   options.every(roundMs, () => {
     if (random.chance(0.5)) options.ask();
     for (const lock of locks()) {
-      // He comes when he comes.
+      // The operator arrives after a random delay.
       if (!lock.isLocked() || random.chance(0.5)) continue;
       if (random.chance(0.3)) {
         const code = tryKey(lock, random.bytes(unlockKeyBytes));
@@ -105,7 +105,7 @@ export function unlockWhatIsLocked(options: {
         mark("unlock.wrong");
       }
       const opened = keys().findIndex((key) => tryKey(lock, key) === Status.OK);
-      if (opened < 0) onWrong("S24: a manager is locked by a key that nobody was given");
+      if (opened < 0) onWrong("S24: a manager is locked by a key that the operator never received");
       else mark(opened === 0 ? "unlock.newest" : "unlock.older");
     }
   });

@@ -1,9 +1,9 @@
 /**
- * People who read the output of services, at any manager, while nodes and managers fail.
+ * Clients that read the output of services, at any manager, while nodes and managers fail.
  *
- * O1: of each task the lines come in order, and none twice, whatever fails.
- * O2: a line is left out only where the reader was told that something is missing, or before the first that it got.
- * O3: who does not follow is answered in the end: with everything, with what is missing, or by a broken connection.
+ * O1: the lines of each task arrive in order and at most once, whatever fails.
+ * O2: lines are missing only if the reader was told so, or before the first line that it got.
+ * O3: a reader that does not follow gets an end: with all lines, with a report of missing lines, or a broken connection.
  */
 import {
   ControlService,
@@ -20,9 +20,9 @@ import { SimClient, type ClientOptions } from "./client.ts";
 
 export interface LogWorkloadOptions extends ClientOptions {
   readonly operations: number;
-  /** The operations are spread over so many milliseconds. */
+  /** The operations are spread over this many milliseconds. */
   readonly withinMs: number;
-  /** Something that must hold does not. */
+  /** An invariant is violated. */
   readonly onWrong: (claim: string) => void;
 }
 
@@ -114,7 +114,7 @@ function endMark(error: RpcError | null): string {
   return error.code === Status.UNKNOWN ? "logs.ended.incomplete" : "logs.cut.off";
 }
 
-/** What one reader has got. */
+/** The lines that one reader has received. */
 class Reading {
   readonly #last = new Map<string, number>();
   isIncomplete = false;
@@ -131,11 +131,11 @@ class Reading {
       this.lines += 1;
       const [from = "", text = ""] = new TextDecoder().decode(data).trimEnd().split(" ");
       const number = Number(text);
-      if (from !== taskId) return `O1: a line of task ${from} is told as one of ${taskId}`;
+      if (from !== taskId) return `O1: a line of task ${from} arrives as one of ${taskId}`;
       const last = this.#last.get(taskId);
       if (last !== undefined && number <= last) return `O1: line ${number} of task ${taskId} follows line ${last}`;
       if (last !== undefined && number > last + 1 && !this.isIncomplete)
-        return `O2: line ${number} of task ${taskId} follows line ${last}, and nothing was said to be missing`;
+        return `O2: line ${number} of task ${taskId} follows line ${last}, without a report of missing lines`;
       this.#last.set(taskId, number);
     }
     return null;

@@ -1,6 +1,7 @@
 /**
- * A client that creates, updates and removes networks, and services that use them and publish ports. Some ask for subnets
- * and ids that others have, and for networks that are in use to be removed: that is refused.
+ * A client that creates, updates and removes networks, and services that use them and publish ports. Some requests want subnets
+ * and
+ * ids that are taken, or remove networks in use: these are refused.
  */
 import {
   Annotations,
@@ -33,7 +34,7 @@ import { taskKind } from "./workload.ts";
 
 export interface NetworkWorkloadOptions extends ClientOptions {
   readonly operations: number;
-  /** The operations are spread over so many milliseconds. */
+  /** The operations are spread over this many milliseconds. */
   readonly withinMs: number;
 }
 
@@ -46,7 +47,7 @@ export class NetworkWorkload {
   readonly #options: NetworkWorkloadOptions;
   readonly #random: SimRandom;
   readonly #client: SimClient;
-  /** Those with nothing asked for: they can always be allocated, so services use these. */
+  /** Networks without requirements: they can always be allocated, so services use these. */
   readonly #plain: string[] = [];
   readonly #special: string[] = [];
   readonly #services: string[] = [];
@@ -103,7 +104,7 @@ export class NetworkWorkload {
     this.#options.trace.mark(isPlain ? "network.created" : "network.created.special");
   }
 
-  /** Often refused: services use it, or their tasks are still stopping. */
+  /** Often refused, because services use it or their tasks are still stopping. */
   async #removeNetwork(): Promise<void> {
     const list = this.#special.length > 0 && this.#random.chance(0.4) ? this.#special : this.#plain;
     const networkId = this.#random.pick(list);

@@ -1,6 +1,7 @@
 /**
- * An operator whose services ask much of nodes: reservations, host ports, a limit for each node, constraints that hold
- * somewhere, nowhere or only when somebody labels a node, and preferences. What cannot run has to say why.
+ * An operator whose services have high requirements: reservations, host ports, a limit per node, constraints that are met by
+ * some
+ * nodes, by none, or only after somebody labels a node, and preferences. Tasks that cannot run must give the reason.
  */
 import {
   Annotations,
@@ -29,7 +30,7 @@ import { SimClient, type ClientOptions } from "./client.ts";
 import { Operations, type OperationsOptions } from "./operations.ts";
 import { taskKind } from "./workload.ts";
 
-/** Marks its services: they need not have all their tasks running when the cluster rests. */
+/** Marks its services: not all of their tasks need to run at rest. */
 export const choosyLabel = "sim.choosy";
 const replicasMax = 6;
 /** Simulated nodes have 4 CPUs. */

@@ -1,6 +1,6 @@
 /**
- * An operator who has rebalancing switched on, for all services or for some, and off again, while nodes join. The limits
- * are short, so that a simulation of minutes sees rounds, budgets and quiet times.
+ * An operator who turns rebalancing on and off, for all or some services, while nodes join. The limits are short, so that a
+ * simulation of minutes covers rounds, budgets and quiet times.
  */
 import { rebalanceLabels } from "../../machines/orchestration/rebalancing/settings.ts";
 import {
@@ -25,12 +25,12 @@ export const simRebalance = {
   windowMs: 30_000,
 } as const;
 
-/** How often an operator who is not heard tries again, and after how many milliseconds. */
+/** Number of retries if no manager answers, and the delay between them in milliseconds. */
 const attemptsMax = 40;
 const retryMs = 1_000;
 
 export interface RebalanceWorkloadOptions extends ClientOptions {
-  /** Operations beside the first, which switches it on. */
+  /** Operations in addition to the first, which turns rebalancing on. */
   readonly operations: number;
   readonly withinMs: number;
 }
@@ -61,7 +61,7 @@ export class RebalanceWorkload {
     }
   }
 
-  /** Until it is on: a run without it would show nothing. */
+  /** Retries until rebalancing is on, without which the run would test nothing. */
   async #switchOn(): Promise<void> {
     for (let attempt = 0, isOn = false; !isOn && attempt < attemptsMax; attempt += 1) {
       await this.#client.attempt(async () => {
@@ -95,7 +95,7 @@ export class RebalanceWorkload {
     await this.#client.call(methods.UpdateCluster, UpdateClusterRequest.create(update), "switch rebalancing on");
   }
 
-  /** Takes one service out of it, or in again. */
+  /** Excludes one service, or includes it again. */
   async #label(): Promise<void> {
     const { methods } = ControlService;
     const { services } = await this.#client.call(methods.ListServices, ListServicesRequest.create(), "list services");

@@ -1,4 +1,4 @@
-/** An operator who demotes managers and promotes them again; which of them he may is the cluster's to say. */
+/** An operator who demotes managers and promotes them again; the cluster decides which requests to refuse. */
 import {
   ControlService,
   ListNodesRequest,
@@ -14,7 +14,7 @@ import { Operations, type OperationsOptions } from "./operations.ts";
 
 export type RoleWorkloadOptions = ClientOptions & OperationsOptions;
 
-/** Between two tries to make managers of all that were, in milliseconds. */
+/** Interval between attempts to promote all former managers, in milliseconds. */
 const retryMs = 1_000;
 
 export class RoleWorkload {
@@ -39,7 +39,7 @@ export class RoleWorkload {
     this.#operations.start(() => this.#operate(), false);
   }
 
-  /** Promotes whoever is demoted, when all else is done. */
+  /** Promotes all demoted managers, after all other operations. */
   restore(): void {
     this.#isRestoring = true;
     const attempt = (): void => {
@@ -62,7 +62,7 @@ export class RoleWorkload {
     if (managers.length === 0) return;
     const both = managers.length > 1 && this.#random.chance(0.2);
     const node = this.#random.pick(managers);
-    // Two at the same time: one of them has to stay.
+    // Two requests at the same time, of which one must be refused.
     const other = managers.find(({ id }) => id !== node.id);
     await Promise.all(
       [node, ...(both && other !== undefined ? [other] : [])].map((each) =>

@@ -1,6 +1,6 @@
 /**
- * An operator who updates services, well and badly, with each order and failure action, and who pauses, resumes, steps and
- * aborts what comes of it.
+ * An operator who updates services, successfully or not, with every order and failure action, and pauses, resumes, steps and
+ * aborts the rollouts.
  */
 import {
   Annotations,
@@ -31,14 +31,14 @@ import { SimClient, type ClientOptions } from "./client.ts";
 import { Operations, type OperationsOptions } from "./operations.ts";
 import { taskKind } from "./workload.ts";
 
-/** What a task's payload begins with: its start is refused, or takes longer than its progress deadline. */
+/** Prefixes of a task's payload: its start is refused, or takes longer than the progress deadline. */
 export const refusedPayload = 7;
 export const stuckPayload = 8;
-/** How long the start of such a task takes before it is refused, in milliseconds. */
+/** Duration of the start of such a task before it is refused, in milliseconds. */
 export const stuckMs = 20_000;
 const goodPayload = 1;
 
-/** How long a rollout may take in all, in milliseconds. */
+/** Maximum duration of a rollout, in milliseconds. */
 export const rolloutDeadlineMs = 120_000;
 const labels = { [progressDeadlineLabel]: "10s", [deadlineLabel]: `${rolloutDeadlineMs / 1_000}s` };
 

@@ -1,4 +1,4 @@
-/** A person with cluster volumes: creates, drains and removes them, and services whose tasks mount them. */
+/** A client with cluster volumes: creates, drains and removes them, and services whose tasks mount them. */
 import {
   Annotations,
   Any,
@@ -101,7 +101,7 @@ export class VolumeWorkload {
     const mounts = [Mount.create({ type: Mount_Type.CLUSTER, source, target: "data" })];
     const exec = ExecSpec.create({ command: "run", mounts });
     const spec = ServiceSpec.create({
-      // Its tasks may wait for a volume for ever, and then say so.
+      // Its tasks may wait for a volume for ever, with that message.
       annotations: Annotations.create({ name, labels: { [choosyLabel]: "" } }),
       task: TaskSpec.create({
         generic: GenericRuntimeSpec.create({

@@ -1,8 +1,8 @@
 /**
- * Clients that watch: each follows some question from the first version on, at whatever manager answers, and goes on from
- * its last version when it loses its stream, or drops it.
+ * Watching clients: each follows one question from the first version on, at any manager that answers, and resumes from its last
+ * version when its stream breaks or it drops it.
  *
- * S10: a watcher is told each change of its question once, in order, and as the replicas saw it, whichever managers told it.
+ * S10: a watcher gets each change of its question once, in order, and as the replicas saw it, whichever managers send it.
  */
 import { answerOf, type Question } from "../../actors/watch/watch-fanout.ts";
 import { watchFilter } from "../../machines/watch/watch-filter.ts";
@@ -22,10 +22,10 @@ import type { Commit } from "../../runtime/store/store.ts";
 import type { ClientOptions } from "./client.ts";
 
 export interface WatchWorkloadOptions extends Omit<ClientOptions, "identity"> {
-  /** The cluster's id, once there is one. */
+  /** The cluster's id; empty before there is one. */
   organization(): string;
   readonly watchers: number;
-  /** Streams are dropped on purpose for so many milliseconds. */
+  /** Streams are dropped deliberately for this many milliseconds. */
   readonly withinMs: number;
   onViolation(claim: string): void;
 }
@@ -65,7 +65,7 @@ export class WatchWorkload {
   readonly #options: WatchWorkloadOptions;
   readonly #random: SimRandom;
   readonly #questions = questions.map((_, at) => questionOf(at));
-  /** By question: the versions that have an answer, in order, and digests of the answers. */
+  /** By question: the versions with an answer, in order, and digests of the answers. */
   readonly #wanted = questions.map(() => [] as { readonly version: number; readonly digest: string }[]);
   readonly #watchers: Watcher[] = [];
   #seen = 0;
@@ -94,7 +94,7 @@ export class WatchWorkload {
     }
   }
 
-  /** Told each transaction, in order; several replicas apply the same. */
+  /** Called with each transaction, in order; several replicas apply the same. */
   observe(commit: Commit): void {
     if (commit.version !== this.#seen + 1 || this.#options.watchers === 0) return;
     this.#seen = commit.version;
@@ -104,12 +104,12 @@ export class WatchWorkload {
     }
   }
 
-  /** The log has lost what was acknowledged: versions mean two things, and nothing is known of those to come. */
+  /** The log lost acknowledged records: versions are ambiguous, including future ones. */
   excuse(): void {
     this.#isExcused = true;
   }
 
-  /** Who has not been told everything yet; null when all have. */
+  /** A watcher that lags behind; null if none does. */
   whyBehind(): string | null {
     if (this.#isExcused) return null;
     for (const [at, watcher] of this.#watchers.entries()) {
@@ -127,17 +127,19 @@ export class WatchWorkload {
     const wanted = this.#wanted[watcher.question]?.[watcher.told];
     if (wanted?.version !== version) {
       this.#options.onViolation(
-        `S10: a watcher of question ${watcher.question} was told version ${version} where ${wanted?.version ?? "none"} follows ${watcher.position}`,
+        `S10: a watcher of question ${watcher.question} got version ${version} where ${wanted?.version ?? "none"} follows ${watcher.position}`,
       );
     } else if (wanted.digest !== digestOf(message)) {
-      this.#options.onViolation(`S10: a watcher of question ${watcher.question} was told another version ${version}`);
+      this.#options.onViolation(
+        `S10: a watcher of question ${watcher.question} got other content in version ${version}`,
+      );
     }
   }
 }
 
 class Watcher {
   readonly question: number;
-  /** Messages so far, and the version of the last. */
+  /** Number of messages so far, and the version of the last one. */
   told = 0;
   position = 0;
   readonly #options: WatchWorkloadOptions;
@@ -183,7 +185,7 @@ class Watcher {
     });
   }
 
-  /** Comes again after a while. */
+  /** Reconnects after a while. */
   drop(): void {
     const channel = this.#channel;
     if (channel === null) return;

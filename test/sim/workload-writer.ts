@@ -1,10 +1,12 @@
-/** Somebody who makes configs, several at a time and without a pause, and holds the answers to what became of them (S120, S121). */
+/**
+ * A client that creates configs continually, several in parallel, and checks the answers against their effects (S120, S121).
+ */
 import { Annotations, ConfigSpec, ControlService, CreateConfigRequest } from "../../proto/gen/messages.ts";
 import { SimClient, type ClientOptions } from "./client.ts";
 
-/** Calls under way at once: a leader that was deposed has something to lose. */
+/** Calls in progress at the same time, so that a deposed leader has something to lose. */
 const lines = 6;
-/** Between two calls of a line, in milliseconds at most. */
+/** Maximum pause between two calls of a line, in milliseconds. */
 const pauseMsMax = 100;
 
 export interface WriterOptions extends ClientOptions {

@@ -1,6 +1,6 @@
 /**
- * A client that creates, scales, updates and removes services as a person would. It remembers what it was told has
- * happened.
+ * A client that creates, scales, updates and removes services as a person would. It remembers which changes were
+ * acknowledged.
  */
 import {
   Annotations,
@@ -28,16 +28,16 @@ const replicasMax = 8;
 
 export interface WorkloadOptions extends ClientOptions {
   readonly operations: number;
-  /** The operations are spread over so many milliseconds. */
+  /** The operations are spread over this many milliseconds. */
   readonly withinMs: number;
 }
 
 interface Known {
   readonly id: string;
   readonly name: string;
-  /** The acknowledgement of its last change, until the next is tried. */
+  /** The acknowledgement of its last change, until the next attempt. */
   lastWrite: Acknowledged | null;
-  /** Changes tried so far. */
+  /** Number of attempted changes. */
   tried: number;
   readonly creation: Acknowledged;
 }
@@ -49,7 +49,7 @@ export class Workload {
   readonly #services = new Map<string, Known>();
   readonly #removed = new Set<string>();
   readonly #client: SimClient;
-  /** From here on version numbers have meant two things: what is acknowledged now may be of the lost ones. */
+  /** From this version on, version numbers are ambiguous: a new acknowledgement may refer to the lost history. */
   #lostAfter = Number.POSITIVE_INFINITY;
   #names = 0;
   #done = 0;
@@ -73,7 +73,7 @@ export class Workload {
     return this.#done === this.#options.operations;
   }
 
-  /** The log has lost what it held behind `version`, and some of what was acknowledged with it. */
+  /** The log lost all records after `version`, including acknowledged ones. */
   excuseAfter(version: number): void {
     this.#lostAfter = Math.min(this.#lostAfter, version);
     this.#removed.clear();
@@ -83,7 +83,7 @@ export class Workload {
   start(): void {
     const { operations, ports, withinMs } = this.#options;
     for (let operation = 0; operation < operations; operation += 1) {
-      // The first makes something for the others to work on.
+      // The first operation creates a service for the others.
       const at = operation === 0 ? 0 : this.#random.between(0, withinMs);
       ports.clock.after(at, () => void this.#operate().then(() => (this.#done += 1)));
     }
@@ -153,7 +153,7 @@ export class Workload {
       table: "service",
       id: known.id,
       version: versionOf(answer.service),
-      // Another change of it may have been tried in the meantime.
+      // Another change of it may have been attempted in the meantime.
       mayBeGone: known.creation.mayBeGone || known.tried !== attempt || versionOf(answer.service) > this.#lostAfter,
       holds: (store) => {
         const held = store.get("service", known.id)?.spec;

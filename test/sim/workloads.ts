@@ -1,4 +1,4 @@
-/** Everybody who uses a simulated cluster: each client is one line here. */
+/** All clients of a simulated cluster, one line each. */
 import { isManagersNode } from "../../machines/manager/manager-role.ts";
 import type { Commit, Store } from "../../runtime/store/store.ts";
 import type { Acknowledged } from "./invariants.ts";
@@ -45,12 +45,12 @@ export class Workloads {
   #logs: LogWorkload | null = null;
   #roles: RoleWorkload | null = null;
 
-  /** What follows the log has to be there from its first record on. */
+  /** Observers of the log must exist before its first record. */
   constructor(scene: Scene, managers: SimManagers) {
     this.#scene = scene;
     this.#managers = managers;
     const { options, simulation } = scene;
-    // After a lost tail what was acknowledged is gone, and versions mean two things.
+    // After a lost tail, acknowledged changes are missing, and versions are ambiguous.
     const answers = new Answers((claim) => {
       if (!scene.isTailLost) scene.fail(claim);
     });
@@ -67,12 +67,12 @@ export class Workloads {
     });
     this.#watches = new WatchWorkload({ ...follower("watcher"), watchers });
     this.#history = new HistoryWorkload({ ...follower("history"), looks });
-    // Whoever adds users; the clients themselves log in.
+    // The client that adds users; the JSON API's clients log in themselves.
     const identity = { nodeId: "operator", role: "swarm-manager", organization: "" } as const;
     this.#json = new JsonWorkload({ ...follower("json"), identity, clients: options.jsonClients });
   }
 
-  /** What clients were told has happened. */
+  /** Acknowledged writes. */
   get writes(): readonly Acknowledged[] {
     return this.#services?.writes ?? [];
   }
@@ -113,13 +113,13 @@ export class Workloads {
     this.#add("the client of network policy", new PolicyWorkload(of(options.policyOperations)));
     this.#add("the client of driver plugins", new DriverWorkload(of(options.driverOperations)));
     this.#add("the client of health checks", new HealthWorkload(of(options.healthOperations)));
-    this.#add("those who want the same", new ContentionWorkload(of(options.contentionOperations)));
-    // Its first operation switches rebalancing on.
+    this.#add("the clients in contention", new ContentionWorkload(of(options.contentionOperations)));
+    // The first operation turns rebalancing on.
     if (options.rebalanceOperations > 0)
       this.#add("the client of rebalancing", new RebalanceWorkload(of(options.rebalanceOperations)));
   }
 
-  /** With the certificates of all managers. */
+  /** Adds the intruder, with the certificates of all managers. */
   #intrude(addresses: readonly string[]): void {
     const { simulation } = this.#scene;
     new Intruder({
@@ -138,7 +138,7 @@ export class Workloads {
     }).start();
   }
 
-  /** Somebody more, who writes small things one after the other within so many milliseconds. */
+  /** Adds a client that writes small objects one after the other for this many milliseconds. */
   write(withinMs: number): Client {
     const { simulation } = this.#scene;
     return this.#add(
@@ -154,12 +154,12 @@ export class Workloads {
     );
   }
 
-  /** Promotes whoever is demoted, when all else is done. */
+  /** Promotes all demoted managers, after all other operations. */
   restoreRoles(): void {
     this.#roles?.restore();
   }
 
-  /** Told each transaction, in order; several replicas apply the same. */
+  /** Called with each transaction, in order; several replicas apply the same. */
   observe(commit: Commit, store: Store): void {
     for (const token of joinTokensIn(commit)) this.#tokens.add(token);
     this.#answers.observe(commit);
@@ -167,21 +167,21 @@ export class Workloads {
     this.#history.observe(commit, store);
   }
 
-  /** The log has lost what it held behind version `kept`. */
+  /** The log lost all records after version `kept`. */
   excuseAfter(kept: number): void {
     this.#services?.excuseAfter(kept);
     this.#watches.excuse();
     this.#history.excuse();
   }
 
-  /** Who has not been served yet; null when all have. */
+  /** A client that has not finished; null if all have. */
   whyOpen(): string | null {
     for (const { client, who } of this.#clients) if (!client.isDone) return `${who} is not done`;
     if (this.#logs?.isDone === false) return `O3: a subscription to output does not end: ${this.#logs.whyOpen()}`;
     return this.#watches.whyBehind();
   }
 
-  /** Which client of the JSON API does not see what there is; null when all do. */
+  /** A client of the JSON API with an outdated view; null if there is none. */
   whyUnseen(): string | null {
     return this.#json.whyBehind(
       this.#managers.serving.flatMap(({ address, running }) =>

@@ -1,10 +1,10 @@
 /**
- * A whole cluster in one process on virtual time: managers, nodes, NATS, clients, and what goes wrong.
+ * A whole cluster in one process on virtual time: managers, nodes, NATS, clients, and faults.
  *
- * Phases: founding (nothing fails until there is a cluster), trouble (faults and the workloads), healing (nothing fails any
- * more, and the cluster must come to rest), trials (single faults in a cluster at rest).
+ * Phases: founding (no faults until there is a cluster), trouble (faults and workloads), healing (no more faults: the cluster
+ * must come to rest), trials (single faults in a cluster at rest).
  *
- * L1: a cluster is founded while nothing fails.
+ * L1: a cluster is founded in the absence of faults.
  */
 import { startAttacker } from "./attacker.ts";
 import { CommitChecks } from "./commit-checks.ts";
@@ -20,13 +20,13 @@ import { controllerSockets, SimStorage } from "./storage.ts";
 import { Trials } from "./trials.ts";
 import { Workloads } from "./workloads.ts";
 
-/** Stays for ever: some services are for it alone. */
+/** Never breaks: some services depend on it. */
 const sparedAgent = "a1";
 /** Virtual time in which the first manager must have founded the cluster. */
 const foundingMsMax = 60_000;
 
 export interface SimResult {
-  /** What was violated, in one sentence; null for a run in which everything held. */
+  /** The violation, in one sentence; null for a run without one. */
   readonly failure: string | null;
   readonly digest: string;
   readonly trace: string;
@@ -87,7 +87,7 @@ class World {
   async run(): Promise<SimResult> {
     const { clock, trace, nats } = this.#scene.simulation;
     const onRejection = (reason: unknown) =>
-      this.#scene.fail(`P1: a rejected promise that nobody handles: ${sentence(reason)}`);
+      this.#scene.fail(`P1: an unhandled promise rejection: ${sentence(reason)}`);
     process.on("unhandledRejection", onRejection);
     try {
       await this.#found();
@@ -151,7 +151,7 @@ class World {
     this.#storage?.heal();
     this.#dataplanes?.heal();
     this.#nodes.heal();
-    // What was acknowledged and lost is told again only by those who start anew: an operator would restart everything.
+    // Only a restarted process reports again what the log has lost, so an operator would restart everything.
     if (this.#scene.isTailLost)
       for (const each of [...this.#managers.processes, ...this.#nodes.processes]) each.restart();
     if (this.#scene.options.endsWithAllManagers) this.#workloads.restoreRoles();
@@ -183,20 +183,21 @@ class World {
   }
 
   /**
-   * Whether the cluster can do without what is on the machine's disk: it has joined, another manager has the keys, and one
-   * agent stays. A node that does not come back, or comes with an older certificate, holds up a rotation of the root.
+   * Whether the cluster can do without the machine's disk: it has joined, another manager has the keys, and one agent remains.
+   * A
+   * node that does not come back, or with an older certificate, blocks a rotation of the root.
    */
   #mayBreak(process: SimProcess): boolean {
     const { options } = this.#scene;
     if (options.certificateOperations > 0 || this.#scene.isTailLost) return false;
     const isManager = this.#managers.processes.includes(process);
-    // One and the same: keys that all have forgotten are gone, and who is demoted forgets his.
+    // Always the same manager: keys that all have forgotten are lost, and a demoted manager forgets its keys.
     const isSecond = process === this.#managers.processes[1] && options.roleOperations === 0;
     if (isManager ? !isSecond : process.name === sparedAgent) return false;
     return this.#managers.all.some(({ running }) => running?.store.byName("node", process.name)?.description != null);
   }
 
-  /** Once all have joined, and that is on the disk. */
+  /** Once all have joined and stored that on disk. */
   #mayLoseTail(): boolean {
     const { options, simulation } = this.#scene;
     const wanted = options.managers + options.agents;

@@ -33,7 +33,7 @@ test("a mark that is listed with a reason may be missed, and the reason is told"
 test("a mark that is listed although it was reached is noted, and fails nothing", (t) => {
   const { notes, problems } = judgeMarks(run({ unreached: { "fault.pause": "none" }, passed: 1 }));
   t.deepEqual(problems, []);
-  t.deepEqual(notes, ["fault.pause was reached: take it off the list of those that need not be"]);
+  t.deepEqual(notes, ["fault.pause was reached: remove it from the list of unreached marks"]);
 });
 
 for (const [what, changes] of [
