@@ -71,8 +71,10 @@ export interface ManagerOptions {
   readonly historyRecordsKept: number;
   /** The operator has accepted that the log lost records. */
   readonly acceptsLogLoss: boolean;
-  /** A client got an object of that version. `isMarked`: false while the manager reports that it cannot write its mark, so that a
-   *  loss would go unnoticed. */
+  /**
+   * A client got an object of that version. `isMarked`: false while the manager reports that it cannot write its mark, so that a
+   * loss would go unnoticed.
+   */
   readonly onAcknowledged: (version: number, isMarked: boolean) => void;
   /** It is about to listen. */
   readonly onServing: (replica: Replica) => void;

@@ -37,7 +37,7 @@ test("N1: what nobody sent, or not there, or not so, is not heard", (t) => {
   bus.heard("b", { ...question, subject: "muster.v1.svc.leader.ask" });
   bus.heard("b", { ...question, asked: false });
   t.is(claims.length, 3);
-  for (const claim of claims) t.regex(claim, /^N1: .* was heard and never sent$/);
+  for (const claim of claims) t.regex(claim, /^N1: .* was received but never sent$/);
 });
 
 test("N2, N3: nothing is heard twice, or late", (t) => {
@@ -45,7 +45,7 @@ test("N2, N3: nothing is heard twice, or late", (t) => {
   bus.sent(question);
   bus.heard("b", question);
   bus.heard("b", question);
-  t.regex(claims[0] ?? "", /^N2: .* was heard twice by b$/);
+  t.regex(claims[0] ?? "", /^N2: .* was received twice by b$/);
   time.now = heardMsMax + 1;
   bus.heard("c", question);
   t.regex(claims[1] ?? "", /^N3: /);

@@ -99,7 +99,7 @@ function watched(...tasks: readonly { readonly kind: string; readonly version: n
 }
 
 test("R8: what a rollout started is watched; what restarts in a slot that has had its spec all along is not", (t) => {
-  t.regex(watched({ kind: "b", version: 2 }, { kind: "a", version: 3 }) ?? "", /^R8.* has run for 213 ms of 5000/);
+  t.regex(watched({ kind: "b", version: 2 }, { kind: "a", version: 3 }) ?? "", /^R8.* had run for 213 ms of 5000/);
   t.is(watched({ kind: "a", version: 1 }, { kind: "a", version: 3 }), null);
   const between = watched({ kind: "a", version: 1 }, { kind: "b", version: 2 }, { kind: "a", version: 3 });
   t.regex(between ?? "", /^R8/);
