@@ -151,11 +151,19 @@ const candidates: readonly Wish[] = [
   { ...tcp(b.v4), sport: 10_000 },
   { ...udp(b.v6), sport: 20_000 },
 ];
-/** With source ports that no earlier case used: established flows keep passing. */
+/** Source ports for candidates that ask for none: below the range that the kernel draws from. */
+const ownPort = 21_000;
 let round = 0;
+/** With source ports that no earlier case used: established flows keep passing, and the kernel may draw a port twice. */
 function nextCandidates(): readonly Wish[] {
   round += 1;
-  return candidates.map((wish) => (wish.sport === undefined ? wish : { ...wish, sport: wish.sport + round }));
+  return candidates.map((wish, index) => {
+    if (wish.protocol === "icmp") return wish;
+    return {
+      ...wish,
+      sport: wish.sport === undefined ? ownPort + round * candidates.length + index : wish.sport + round,
+    };
+  });
 }
 
 const is4 = ({ dst }: Wish): boolean => !dst.includes(":");
@@ -190,7 +198,7 @@ const criteria: readonly Criterion[] = [
   {
     title: "a source port",
     rule: { protocol: protocol("tcp"), srcPorts: [range(9_999, 10_999)] },
-    matches: (w) => w.protocol === "tcp" && (w.sport ?? 0) >= 10_000,
+    matches: (w) => w.protocol === "tcp" && w.sport !== undefined && w.sport >= 9_999 && w.sport <= 10_999,
   },
   { title: "networks", rule: { srcNet: [`${a.v4}/32`, "10.65.0.0/16", `${b.v6}/128`] }, matches: is4 },
   { title: "networks of both families", rule: { dstNet: [`${b.v4}/32`, "fd65::/16"] }, matches: () => true },
