@@ -71,7 +71,7 @@ export function allocating(tasks: number): Row {
   const each = (ms: number): string => `${((ms / tasks) * 1_000).toFixed(1)} µs`;
   return [
     `allocator: an address for each of ${tasks} tasks`,
-    `given ${each(giving)}, followed ${each(following)}, freed ${each(releasing)} a task; claimed by the next leader ${each(claiming)}`,
+    `per task: allocate ${each(giving)}, follow ${each(following)}, release ${each(releasing)}; claim by the next leader ${each(claiming)}`,
     "",
   ];
 }

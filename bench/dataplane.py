@@ -1,13 +1,13 @@
-"""What bench/dataplane.ts needs in a network namespace; the first argument says which part.
+"""Helpers of bench/dataplane.ts in a network namespace; the first argument selects one.
 
-generations  a line whenever the kernel has taken a transaction of nftables
-sink         takes datagrams at a port; answers those that ask to be, so that a flow is established, and no other
-flows        datagrams a second, each from another port: every one is a new flow
-stream       datagrams a second of one flow that was answered once
+generations  prints a line whenever the kernel has committed an nftables transaction
+sink         receives datagrams at a port; answers only those that request it, to establish a flow
+flows        prints datagrams per second, each from a different port, so that each is a new flow
+stream       prints datagrams per second of one established flow
 """
 import socket, sys, time
 
-ROUNDS = 5  # the best one counts: what else the machine does only ever slows it down
+ROUNDS = 5  # the best one counts: other work on the machine only slows it down
 
 
 def generations():
@@ -26,25 +26,25 @@ def generations():
 
 
 def sink(port):
-    taker = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    taker.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)  # the least that there is: some datagrams
-    taker.bind(("", port))
+    receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)  # the minimum: some datagrams
+    receiver.bind(("", port))
     print("ready", flush=True)
     while True:
-        data, peer = taker.recvfrom(64)
+        data, peer = receiver.recvfrom(64)
         if data == b"first":
-            taker.sendto(b"answer", peer)
+            receiver.sendto(b"answer", peer)
         else:
-            time.sleep(0.02)  # what it does not read the kernel drops, and it costs no turn of a processor
+            time.sleep(0.02)  # the kernel drops unread datagrams, which costs no CPU time here
 
 
 def rate(count, step):
     best = 0
     for _ in range(ROUNDS):
-        begun = time.perf_counter()
+        started = time.perf_counter()
         for index in range(count):
             step(index)
-        best = max(best, count / (time.perf_counter() - begun))
+        best = max(best, count / (time.perf_counter() - started))
     return best
 
 

@@ -234,12 +234,12 @@ export async function dataplaneTable(short: boolean): Promise<string> {
     [
       "endpoints / policies / members",
       "resync to rules",
-      "an endpoint's policies p50 / p99",
-      "a member p50 / p99",
-      "a new endpoint p50 / p99",
+      "change of an endpoint's policies p50 / p99",
+      "new set member p50 / p99",
+      "new endpoint p50 / p99",
       "memory",
-      "packets/s of a flow: none / iptables / ours",
-      "new flows/s: none / iptables / ours",
+      "packets/s of a flow: no rules / iptables / ours",
+      "new flows/s: no rules / iptables / ours",
     ],
     rows,
   );

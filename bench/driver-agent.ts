@@ -116,10 +116,10 @@ export async function agentRows(count: number, watchedMs: number): Promise<strin
     return [
       [`agent: ${count} tasks of one service, from its creation to all RUNNING`, started],
       [`agent: memory with ${count} running tasks (with none)`, `${memory} (${idle})`],
-      [`agent: its ${parts.drivers.length} drivers' processes beside it, shared pages counted once`, beside],
-      [`agent: ${count} tasks waited for, CPU`, held],
+      [`agent: its ${parts.drivers.length} driver processes, shared pages counted once`, beside],
+      [`agent: ${count} tasks being waited for, CPU`, held],
       [
-        `agent: statistics of ${count} tasks each second, asked for at the manager, CPU`,
+        `agent: statistics of ${count} tasks each second, requested at the manager, CPU`,
         `${measured} (${perSecond} samples/s${failed === "" ? "" : `; ${failed}`})`,
       ],
     ];

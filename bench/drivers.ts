@@ -139,13 +139,16 @@ async function execRows(size: Size): Promise<string[][]> {
     await Promise.all(["first", ...ids].map((id) => driver.destroyTask(id, true)));
     return [
       [
-        `exec: ${size.atOnce} starts at once`,
-        `p50 ${quantile(starts, 0.5)}, p99 ${quantile(starts, 0.99)}; ${seconds(wall)} in all`,
+        `exec: ${size.atOnce} concurrent starts`,
+        `p50 ${quantile(starts, 0.5)}, p99 ${quantile(starts, 0.99)}; ${seconds(wall)} in total`,
       ],
-      [`exec: ${size.held} tasks waited for, the driver's CPU`, waiting],
-      [`exec: statistics of ${size.held} tasks each second, the driver's CPU`, `${measuring} (${perSecond} samples/s)`],
-      [`exec: the driver's memory with ${size.held} tasks`, memory],
-      [`exec: ${size.held} tasks killed and destroyed at once`, seconds((performance.now() - ended) / 1_000)],
+      [`exec: ${size.held} tasks being waited for, CPU of the driver`, waiting],
+      [
+        `exec: statistics of ${size.held} tasks each second, CPU of the driver`,
+        `${measuring} (${perSecond} samples/s)`,
+      ],
+      [`exec: memory of the driver with ${size.held} tasks`, memory],
+      [`exec: ${size.held} tasks killed and destroyed together`, seconds((performance.now() - ended) / 1_000)],
     ];
   } finally {
     await plugin.stop(3_000);
@@ -156,7 +159,7 @@ async function execRows(size: Size): Promise<string[][]> {
 /** The same processes as containers, started through the engine's API in the same way. */
 async function dockerRows(size: Size): Promise<string[][]> {
   const missing = engineMissing();
-  if (missing !== null) return [[`dockerd: ${size.atOnce} starts at once`, missing]];
+  if (missing !== null) return [[`dockerd: ${size.atOnce} concurrent starts`, missing]];
   const ends: (() => Promise<void>)[] = [];
   const stock = await startEngine({ teardown: (end) => void ends.push(end as () => Promise<void>) });
   try {
@@ -180,8 +183,8 @@ async function dockerRows(size: Size): Promise<string[][]> {
     engine.close();
     return [
       [
-        `dockerd: ${size.atOnce} containers at once`,
-        `p50 ${quantile(starts, 0.5)}, p99 ${quantile(starts, 0.99)}; ${seconds(wall)} in all`,
+        `dockerd: ${size.atOnce} concurrent containers`,
+        `p50 ${quantile(starts, 0.5)}, p99 ${quantile(starts, 0.99)}; ${seconds(wall)} in total`,
       ],
     ];
   } finally {

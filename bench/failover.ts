@@ -58,7 +58,7 @@ async function runningTasks(manager: Manager): Promise<readonly Task[]> {
 async function nodeCalled(manager: Manager, hostname: string): Promise<Node> {
   const { nodes } = await manager.ask(ListNodes, ListNodesRequest.create());
   const found = nodes.find(({ description }) => description?.hostname === hostname);
-  if (found === undefined) throw new Error(`no node is called ${hostname}`);
+  if (found === undefined) throw new Error(`unknown node ${hostname}`);
   return found;
 }
 
@@ -116,7 +116,7 @@ async function workerLoss(replicas: number): Promise<Row[]> {
     return [
       ["worker killed: marked DOWN after", seconds(down), "", peer.down],
       [`worker killed: its ${tasks.length} tasks run elsewhere after`, seconds(elsewhere), "8 s", peer.elsewhere],
-      [`worker stands still for ${blipMs / 1_000} s: tasks moved`, String(moved), "0", ""],
+      [`worker paused for ${blipMs / 1_000} s: tasks moved`, String(moved), "0", ""],
     ];
   });
 }
@@ -153,7 +153,7 @@ async function leaderLoss(replicas: number): Promise<Row[]> {
     const registrations = far.sessions().length - sessionsBefore;
     return [
       ["leader killed: next write accepted after", seconds(nextWrite), "6 s", peer.nextWrite],
-      ["leader killed: the other manager's sessions that registered anew", String(registrations), "0", ""],
+      ["leader killed: sessions of the other manager that registered again", String(registrations), "0", ""],
     ];
   });
 }
@@ -161,5 +161,5 @@ async function leaderLoss(replicas: number): Promise<Row[]> {
 export async function failoverTable(short: boolean): Promise<string> {
   const replicas = short ? 4 : 20;
   const rows = [...(await workerLoss(replicas)), ...(await leaderLoss(replicas))];
-  return table("Failover: default settings, one run", ["event", "muster", "wanted: at most", "dockerd 20.10"], rows);
+  return table("Failover: default settings, one run", ["event", "muster", "target (max)", "dockerd 20.10"], rows);
 }

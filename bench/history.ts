@@ -25,11 +25,11 @@ import { serviceOf, watchable, Writer } from "./watching.ts";
 const columns = [
   "question",
   "records applied",
-  "answer after",
+  "answer time",
   "CPU",
   "records/CPU second",
-  "longest turn, CPU",
-  "memory above rest",
+  "longest turn (CPU)",
+  "additional memory",
 ];
 
 /** Changes per record: the reports that a busy cluster sends at about the same time. */
@@ -78,7 +78,7 @@ export async function historyTable(short: boolean): Promise<string> {
     const { log, blobs } = link;
     const append = async (record: Uint8Array, last: number): Promise<void> => {
       const outcome = await log.append(record, last);
-      if (outcome.kind !== "appended") throw new Error(`an append was not accepted: ${outcome.kind}`);
+      if (outcome.kind !== "appended") throw new Error(`the log rejected an append: ${outcome.kind}`);
     };
     for (const [at, record] of made.entries()) await append(record, at);
     const stored: number[] = [];
@@ -144,23 +144,23 @@ export async function historyTable(short: boolean): Promise<string> {
         mebibytes((most - rest) / 2 ** 20),
       ]);
     };
-    await measure("--at, as far from a snapshot as it gets", worst - baseOf(worst), () => readAt(worst));
-    await measure("the same again", 0, () => readAt(worst));
+    await measure("--at, farthest from a snapshot", worst - baseOf(worst), () => readAt(worst));
+    await measure("the same version again", 0, () => readAt(worst));
     await measure("--at a thousand records later", Math.min(1_000, count - worst), () =>
       readAt(Math.min(count, worst + 1_000)),
     );
-    await measure("--at, ten records behind a snapshot", 10, () => readAt((stored[0] ?? 0) + 10));
-    await measure("history of a service, all that is kept", count - (stored[0] ?? 0), () =>
+    await measure("--at, ten records after a snapshot", 10, () => readAt((stored[0] ?? 0) + 10));
+    await measure("history of a service, all retained records", count - (stored[0] ?? 0), () =>
       tell({ kind: "service", subject: serviceOf(1), follow: false }).catch(() => undefined),
     );
-    await measure("history of a task, all that is kept", count - (stored[0] ?? 0), () =>
+    await measure("history of a task, all retained records", count - (stored[0] ?? 0), () =>
       tell({ kind: "task", subject: "task00000001" }),
     );
     history.stop();
     watch.stop();
     link.close();
     return table(
-      `Looking back: a log of ${count.toLocaleString("en")} records of ${eventsPerRecord} changes, 10,000 tasks, snapshots at ${stored.join(", ")}`,
+      `Reading the past: a log of ${count.toLocaleString("en")} records of ${eventsPerRecord} changes, 10,000 tasks, snapshots at ${stored.join(", ")}`,
       columns,
       rows,
     );

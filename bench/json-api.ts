@@ -67,7 +67,7 @@ async function bare(connections: number, what: "tls" | "ws", bytes: number): Pro
 }
 
 const kibibytes = (bytes: number): string => `${Math.round(bytes / 1_024)} KiB`;
-const memory = ({ rss, managed }: Memory): string => `${kibibytes(rss)}, of it managed ${kibibytes(managed)}`;
+const memory = ({ rss, managed }: Memory): string => `${kibibytes(rss)}, managed ${kibibytes(managed)}`;
 
 async function watched(connections: number, load: Load): Promise<readonly (readonly string[])[]> {
   const idle = await bare(connections, "tls", nothingBytes);
@@ -83,8 +83,8 @@ async function watched(connections: number, load: Load): Promise<readonly (reado
     const beyond = (base: Memory): string =>
       memory({ rss: made.each.rss - base.rss, managed: made.each.managed - base.managed });
     return [
-      [`${connections} connections of TLS alone, with nothing sent`, "", "", memory(idle)],
-      ["… each sent what two watchers are told first", "", "", memory(tls)],
+      [`${connections} connections of TLS only, idle`, "", "", memory(idle)],
+      ["… each sent the first answers of two watchers", "", "", memory(tls)],
       ["… and with ws", "", "", memory(ws)],
       [
         `${connections} connections, ${watchersEach} all-watchers each, ${Math.round(ran.changes / ran.seconds)} changes/s`,
@@ -94,8 +94,8 @@ async function watched(connections: number, load: Load): Promise<readonly (reado
         `${Math.round((ran.cpuSeconds / ran.seconds) * 100)} % CPU`,
         seen.wrong === 0 ? "final states equal" : `final states of ${seen.wrong} watchers DIFFER`,
       ],
-      ["… beyond TLS alone, with nothing sent", "", "", beyond(idle)],
-      ["… beyond TLS alone, with the same bytes sent", "", "", beyond(tls)],
+      ["… in addition to idle TLS", "", "", beyond(idle)],
+      ["… in addition to TLS with the same bytes", "", "", beyond(tls)],
     ];
   } finally {
     await clients?.end();
@@ -110,11 +110,11 @@ export async function jsonApiTable(short: boolean): Promise<string> {
   try {
     const port = await server.next<number>();
     rows.push(["one connection, one request at a time", await roundTrips(port, seconds, 1)]);
-    rows.push(["one connection, 100 requests under way", await roundTrips(port, seconds, 100)]);
+    rows.push(["one connection, 100 requests in flight", await roundTrips(port, seconds, 100)]);
   } finally {
     await server.end();
   }
   const load: Load = { tasks: 100, changesPerSecond: 500, seconds: short ? 2 : 10 };
   rows.push(...(await watched(short ? 50 : 2_000, load)));
-  return table("JSON API", ["what", "rate", "late", "memory each", "server", "nothing lost"], rows);
+  return table("JSON API", ["what", "rate", "delay", "memory per connection", "server", "lost"], rows);
 }

@@ -133,18 +133,21 @@ export function listTasksTable(short: boolean): Promise<string> {
   const tasks = total.toLocaleString("en");
   rows.push(
     measured(`${small} of ${tasks}, of one service of 1,000`, ofMany, { serviceIds: ["service7"] }),
-    measured("the same, wanted to run and of the present spec", ofMany, {
+    measured("the same, desired state RUNNING, current spec", ofMany, {
       serviceIds: ["service7"],
       desiredStates: [TaskState.RUNNING],
       upToDate: true,
     }),
     measured(`of one node of 100, of ${tasks}`, ofMany, { nodeIds: ["node7"] }),
-    measured(`one by the start of its id, of ${tasks}`, ofMany, { idPrefixes: [runningTask(7, 3).id.slice(0, 24)] }),
+    measured(`one by the prefix of its id, of ${tasks}`, ofMany, { idPrefixes: [runningTask(7, 3).id.slice(0, 24)] }),
   );
   const ofFew = filled(10, large);
   rows.push(
     measured(`${large.toLocaleString("en")} of ${tasks}, of one service of 10`, ofFew, { serviceIds: ["service7"] }),
-    measured("the same, wanted to run", ofFew, { serviceIds: ["service7"], desiredStates: [TaskState.RUNNING] }),
+    measured("the same, desired state RUNNING", ofFew, {
+      serviceIds: ["service7"],
+      desiredStates: [TaskState.RUNNING],
+    }),
   );
   return Promise.resolve(table("Listing tasks", columns, rows));
 }

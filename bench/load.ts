@@ -139,8 +139,8 @@ export async function loadTables(loads: readonly Load[]): Promise<string> {
     "create to RUNNING",
     "CPU",
     "heartbeat p99",
-    "of busy agents",
-    "memory (most)",
+    "busy agents' p99",
+    "peak memory",
     "status calls",
   ];
   return table("Load: simulated agents (manager with its NATS)", columns, rows);

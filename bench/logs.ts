@@ -101,11 +101,11 @@ export async function logsTable(short: boolean): Promise<string> {
     }
     const title = `Output of ${tasks} tasks of one node, ${tasks * linesEach} lines of ${lineBytes} B, median of ${short ? 2 : runs}`;
     const columns = [
-      "read",
+      "read at",
       "throughput",
       "managers' CPU per 100 MB",
       "agent's CPU per 100 MB",
-      "a manager's memory, most",
+      "peak memory of a manager",
     ];
     return table(title, columns, rows);
   } finally {

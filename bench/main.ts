@@ -21,7 +21,7 @@ import { watchTable } from "./watch.ts";
 
 const usage = `usage: npm run bench -- [--short] [--only GROUP]
 
-  --short         Small loads, to see that each benchmark works
+  --short         Small loads, to check that each benchmark works
   --only GROUP    One group: load, failover, micro, scheduler, watch, logs, stack, list, history, dataplane, drivers, json, policy or
                   swarmkit (SwarmKit's own agents)`;
 const { short, only } = orExit(() =>

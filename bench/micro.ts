@@ -121,11 +121,11 @@ async function appending(appends: number): Promise<Row[]> {
           const startedAt = performance.now();
           const outcome = await link.log.append(record, last);
           took.push(performance.now() - startedAt);
-          if (outcome.kind !== "appended") throw new Error(`an append was not accepted: ${outcome.kind}`);
+          if (outcome.kind !== "appended") throw new Error(`the log rejected an append: ${outcome.kind}`);
           last = outcome.sequence;
         }
         rows.push([
-          `log append of ${bytes} B, ${appends} one after the other, nats-server ${server.version}${flushesEveryWrite ? ", each flushed" : ""}`,
+          `log append of ${bytes} B, ${appends} sequential, nats-server ${server.version}${flushesEveryWrite ? ", each flushed" : ""}`,
           `p50 ${percentile(took, 0.5).toFixed(2)} ms, p99 ${percentile(took, 0.99).toFixed(2)} ms`,
           "",
         ]);
@@ -183,8 +183,8 @@ function applying(tasks: number): Row[] {
     return `${(((performance.now() - startedAt) * 1_000) / tasks).toFixed(2)} µs/change`;
   };
   const rows: Row[] = [
-    [`replica: ${tasks} tasks created, ${changesPerRecord} a record`, microseconds(creating), ""],
-    [`replica: ${tasks} tasks patched, ${changesPerRecord} a record`, microseconds(patching), ""],
+    [`replica: ${tasks} tasks created, ${changesPerRecord} per record`, microseconds(creating), ""],
+    [`replica: ${tasks} tasks patched, ${changesPerRecord} per record`, microseconds(patching), ""],
   ];
   if (replica.count("task") !== tasks) throw new Error("the replica does not contain the tasks");
   return rows;
@@ -275,5 +275,5 @@ export async function microTables(short: boolean): Promise<string> {
     ...applying(short ? 2_000 : 50_000),
     ...(await calling(short ? 500 : 10_000, short ? 200 : 1_000)),
   ];
-  return table("Parts by themselves", ["part", "muster", "peer"], rows);
+  return table("Parts in isolation", ["part", "muster", "peer"], rows);
 }

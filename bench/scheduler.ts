@@ -86,8 +86,8 @@ export async function schedulerTable(short: boolean): Promise<string> {
       peerSeconds === null ? "" : `${peerSeconds} s, ${((peerSeconds * 1_000) / wall).toFixed(1)}x`,
     ]);
   }
-  const columns = ["shape", "median", "first run", "CPU", "each task", "tasks on a node", "peak RSS", "SwarmKit (Go)"];
-  const load = `Load when it ended: ${loadavg()[0]?.toFixed(1)} on ${cpus().length} cores.`;
+  const columns = ["shape", "median", "first run", "CPU", "per task", "tasks on a node", "peak RSS", "SwarmKit (Go)"];
+  const load = `Load average at the end: ${loadavg()[0]?.toFixed(1)} on ${cpus().length} cores.`;
   return `${table("Scheduler: from waiting tasks to assignments in the store", columns, rows)}
 ${load} What it costs rises with the tasks; in nodes it is linear for each service (all are judged once), not for each task.
 `;

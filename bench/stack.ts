@@ -71,5 +71,5 @@ export async function stackTable(short: boolean): Promise<string> {
     rmSync(folder, { recursive: true, force: true });
   }
   const title = `A stack of ${stack.services} services, ${tasks} tasks on ${stack.agents} simulated agents`;
-  return table(title, ["manager", "command returns", "command to all RUNNING", "manager's CPU", "memory (most)"], rows);
+  return table(title, ["manager", "command returns", "command to all RUNNING", "manager's CPU", "peak memory"], rows);
 }

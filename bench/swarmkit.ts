@@ -105,7 +105,7 @@ export async function swarmkitTable(short: boolean): Promise<string> {
     "create to RUNNING",
     "CPU",
     "heartbeat p99",
-    "memory (most)",
+    "peak memory",
   ];
   return table("Load: SwarmKit's own agents (manager with its NATS)", columns, rows);
 }

@@ -152,13 +152,13 @@ async function overSocket(watchers: number, pace: Pace): Promise<Row> {
     const rate = Math.round(events / paced.seconds);
     const busy = Math.round((paced.cpuSeconds / paced.seconds) * 100);
     return [
-      `${watchers} over a control socket, all events, ${pace.eventsPerRecord} a transaction`,
+      `${watchers} over a control socket, all events, ${pace.eventsPerRecord} per transaction`,
       `${events} at ${rate}/s`,
       `${messages}, ${mebibytes(bytes / 2 ** 20)}`,
-      `${wanted - messages}, ${ended} cut off`,
+      `${wanted - messages}, ${ended} disconnected`,
       ((paced.cpuSeconds * 1e6) / events).toFixed(1),
       ((paced.cpuSeconds * 1e9) / events / watchers).toFixed(1),
-      `${busy} % CPU, ${mebibytes(before / 2 ** 20)} before, ${mebibytes(paced.rssMax / 2 ** 20)} at most`,
+      `${busy} % CPU, ${mebibytes(before / 2 ** 20)} before, ${mebibytes(paced.rssMax / 2 ** 20)} peak`,
     ];
   } finally {
     for (const channel of channels) channel.close();
@@ -180,13 +180,13 @@ export async function watchTable(short: boolean): Promise<string> {
   const events = short ? 500 : 10_000;
   const own = (at: number): string => serviceOf(at);
   const rows: Row[] = [
-    await inProcess(`${watchers} of one question`, { watchers, records, eventsPerRecord: 10 }, () => null),
+    await inProcess(`${watchers} with the same request`, { watchers, records, eventsPerRecord: 10 }, () => null),
     await inProcess(
-      `${watchers} of one question, 1 a transaction`,
+      `${watchers} with the same request, 1 per transaction`,
       { watchers, records, eventsPerRecord: 1 },
       () => null,
     ),
-    await inProcess(`${watchers}, each of its service`, { watchers, records: records * 20, eventsPerRecord: 10 }, own),
+    await inProcess(`${watchers}, each of one service`, { watchers, records: records * 20, eventsPerRecord: 10 }, own),
     await overSocket(watchers, { events, eventsPerSecond: 1_000, eventsPerRecord: 10 }),
     await overSocket(watchers, { events: events / 2, eventsPerSecond: 1_000, eventsPerRecord: 1 }),
   ];
