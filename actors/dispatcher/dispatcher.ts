@@ -16,7 +16,7 @@ import {
 } from "../../proto/gen/messages.ts";
 import { durationMs, durationOf } from "../../proto/time.ts";
 import { jitterMs, nextHeartbeatMs } from "../../machines/dispatcher/heartbeat.ts";
-import type { Wait } from "../../machines/dispatcher/dispatcher.ts";
+import type { Wait } from "../../machines/dispatcher/mass-down-breaker.ts";
 import { assignmentLimits } from "../../machines/dispatcher/assignments.ts";
 import { sessionTimes, type SessionEnd } from "../../machines/dispatcher/session.ts";
 import { readmission } from "../../machines/dispatcher/readmission.ts";
@@ -30,7 +30,7 @@ import { busMessage } from "../bus-message.ts";
 import { commit } from "../control/write.ts";
 import { sentence } from "../sentence.ts";
 import type { Environment, Running } from "../environment.ts";
-import { Judge, type NodeTrouble } from "./judge.ts";
+import { MassDownBreaker, type NodeTrouble } from "./mass-down-breaker.ts";
 import { ProposalBatch } from "../ledger/proposal-batch.ts";
 import { Descriptions, isNews } from "./descriptions.ts";
 import { RegistrationHistories } from "./registration-histories.ts";
@@ -98,7 +98,7 @@ class DispatcherActor implements Dispatcher {
   readonly #reports: TaskReports;
   readonly #router: AssignmentRouter;
   readonly #ports: SessionPorts;
-  readonly #judge: Judge;
+  readonly #breaker: MassDownBreaker;
   readonly #messages: SessionMessages;
   readonly #stops: (() => void)[] = [];
   #periodMs: number;
@@ -124,13 +124,13 @@ class DispatcherActor implements Dispatcher {
       downs: this.#downs,
       graceMs: () => this.#graceMs(this.#periodMs + jitterMs(this.#periodMs)),
       unknownGraceMs: () => this.#periodMs * sessionTimes.unknownGraceFactor,
-      verdict: (wait) => this.#judge.verdict(wait),
+      verdict: (wait) => this.#breaker.verdict(wait),
       message: (session) => this.#messages.make(session),
       announce: (session) => this.#announce(session),
       ended: (session, end) => this.#onEnded(session, end),
       remarks: (nodeId) => this.#histories.remarks(nodeId),
     };
-    this.#judge = new Judge(env, {
+    this.#breaker = new MassDownBreaker(env, {
       settleMs: this.#graceMs(this.#periodMs),
       settled: options.settled,
       sessions: () => this.#sessions.values(),
@@ -155,11 +155,11 @@ class DispatcherActor implements Dispatcher {
 
   trouble(): NodeTrouble {
     this.#showStates();
-    return this.#judge.trouble();
+    return this.#breaker.trouble();
   }
 
   verdict(wait: Wait): Verdict {
-    return this.#judge.verdict(wait);
+    return this.#breaker.verdict(wait);
   }
 
   explain(nodeId: string): readonly Reason[] {
@@ -193,7 +193,7 @@ class DispatcherActor implements Dispatcher {
     this.#stopped = true;
     for (const stop of this.#stops) stop();
     for (const session of this.#sessions.values()) session.send({ type: "dispatcher.stopped" });
-    this.#judge.stop();
+    this.#breaker.stop();
     this.#messages.stop();
     this.#router.stop();
     this.#reports.stop();
@@ -394,7 +394,7 @@ class DispatcherActor implements Dispatcher {
   }
 
   #onNode(node: Node, old: Node | null, removed: boolean): void {
-    if (!removed) this.#judge.onNode(node, old);
+    if (!removed) this.#breaker.onNode(node, old);
     this.#messages.onAnyNode(removed ? null : node, old ?? node);
     const held = this.#sessions.get(node.id);
     if (held === undefined) return;

@@ -15,7 +15,7 @@ import {
   type Session,
 } from "../../proto/gen/messages.ts";
 import { durationMs, timeMs, timestampOf } from "../../proto/time.ts";
-import type { Wait } from "../../machines/dispatcher/dispatcher.ts";
+import type { Wait } from "../../machines/dispatcher/mass-down-breaker.ts";
 import { isDemoted } from "../../machines/manager/manager-role.ts";
 import { nodeWatchMachine, nodeWatchTimes } from "../../machines/dispatcher/node-watch.ts";
 import { sessionTimes } from "../../machines/dispatcher/session.ts";

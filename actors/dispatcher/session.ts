@@ -23,7 +23,7 @@ import type { HostedActor } from "../../runtime/host.ts";
 import { RpcError, Status, type Sink, type CallSignal } from "../../runtime/rpc.ts";
 import type { AssignmentStream } from "./assignments.ts";
 import type { Environment } from "../environment.ts";
-import type { Wait } from "../../machines/dispatcher/dispatcher.ts";
+import type { Wait } from "../../machines/dispatcher/mass-down-breaker.ts";
 import { hosted } from "../hosted.ts";
 import type { ProposalBatch } from "../ledger/proposal-batch.ts";
 import { Silence } from "./silence.ts";
@@ -272,7 +272,7 @@ export class NodeSession {
         );
       return reason("nothing: the node is served by this manager", "a heartbeat", heardAt, heartbeatBy, "is suspect");
     }
-    if (state === "suspect" || state === "judging") {
+    if (state === "suspect" || state === "checking") {
       const held = context.heldBecause === "" ? "" : `; held back because ${context.heldBecause}`;
       const asked = context.heldBecause === "" ? heartbeatBy : context.heldAt;
       return reason(
@@ -280,7 +280,7 @@ export class NodeSession {
         "a heartbeat, or the next check",
         heardAt,
         asked + context.recheckMs,
-        "is judged",
+        "is checked",
       );
     }
     return reason("the commit of DOWN", "the log's answer", heardAt, null);

@@ -1,10 +1,10 @@
 /**
  * What the leader waits for with a node that is not READY: one actor for each such node.
  *
- *   unknown ──▶ judging ──▶ declaring ──▶ down ──▶ orphaning ──▶ orphaned          (ended when the node is READY again, or gone)
+ *   unknown ──▶ checking ──▶ declaring ──▶ down ──▶ orphaning ──▶ orphaned          (ended when the node is READY again, or gone)
  *
  * W1: an UNKNOWN node (its manager went away) has six heartbeat periods to register elsewhere before it is DOWN, and is
- *     declared DOWN only after the dispatcher granted it, like a node of a session: what took its manager may have taken more.
+ *     declared DOWN only after the mass-down breaker granted it, like a node of a session: what took its manager may have taken more.
  * W2: the tasks of a node that was DOWN for 24 h become ORPHANED, which no late report of the node can undo.
  */
 import { assign, setup } from "xstate";
@@ -83,11 +83,11 @@ export const nodeWatchMachine = setup({
     unknown: {
       description: "The node's manager is gone; waiting for the node to register with another one. W1",
       on: { "node.unknown": {} },
-      after: { unknownGrace: "judging" },
+      after: { unknownGrace: "checking" },
     },
-    judging: {
+    checking: {
       description:
-        "Asking the dispatcher whether this manager's view can be trusted and how many nodes are missing at once. W1",
+        "Asking the mass-down breaker whether this manager's view can be trusted and how many nodes are missing at once. W1",
       entry: { type: "requestVerdict", params: ({ context }) => ({ since: context.since }) },
       on: { "node.unknown": {}, "verdict.granted": "declaring", "verdict.held": "waiting" },
     },
@@ -99,7 +99,7 @@ export const nodeWatchMachine = setup({
     waiting: {
       description: "DOWN was not granted or not written; asking again later. W1",
       on: { "node.unknown": {} },
-      after: { retry: "judging" },
+      after: { retry: "checking" },
     },
     down: {
       description: "The node is DOWN; its tasks are kept in case it returns. W2",

@@ -1,12 +1,12 @@
 /**
  * One registration of one node, seen from the manager that holds it.
  *
- *   registering ──▶ serving { connected ⇄ disconnected } ──▶ suspect ⇄ judging ──▶ expiring ──▶ expired
+ *   registering ──▶ serving { connected ⇄ disconnected } ──▶ suspect ⇄ checking ──▶ expiring ──▶ expired
  *   adopted ───────▶ (serving | suspect)                        any but the final ones ──▶ replaced | forgotten | removed | stopped
  *
  * S1: nothing is served before the registration (READY, description, address, Session record) is in the log.
  * S2: a node is declared DOWN only by the session that the log still names: the write is fenced by the session id.
- * S3: a node is declared DOWN only after the dispatcher granted it (`requestVerdict`), and a sign of life at any moment
+ * S3: a node is declared DOWN only after the mass-down breaker granted it (`requestVerdict`), and a sign of life at any moment
  *     before the write withdraws the suspicion.
  * S4: each session ends exactly once, through `endSession`, which closes every stream of it.
  * S5: what a node is told never is of an earlier version than what it was told before. A session's id is of one manager's
@@ -344,11 +344,11 @@ export const sessionMachine = setup({
           },
         ],
       },
-      after: { verdictDelay: "judging" },
+      after: { verdictDelay: "checking" },
     },
-    judging: {
+    checking: {
       description:
-        "Asking the dispatcher whether this process's view can be trusted and how many nodes are missing at once. S3",
+        "Asking the mass-down breaker whether this process's view can be trusted and how many nodes are missing at once. S3",
       tags: ["missing"],
       entry: "requestVerdict",
       on: {

@@ -59,7 +59,7 @@ export const dispatcherMutants: readonly Mutant[] = [
   {
     name: "unknown-for-ever",
     file: "machines/dispatcher/node-watch.ts",
-    original: 'after: { unknownGrace: "judging" },',
+    original: 'after: { unknownGrace: "checking" },',
     replacement: "",
     breaks: "a node that disappears together with its manager stays UNKNOWN",
     kind: "time-fault-order",
@@ -140,7 +140,7 @@ export const dispatcherMutants: readonly Mutant[] = [
   },
   {
     name: "verdict-while-blind",
-    file: "actors/dispatcher/judge.ts",
+    file: "actors/dispatcher/mass-down-breaker.ts",
     original: "settled: this.#options.settled(), lateMs",
     replacement: "settled: true, lateMs",
     breaks: "a manager that lost its own link declares its nodes DOWN as soon as it is back",
@@ -149,7 +149,7 @@ export const dispatcherMutants: readonly Mutant[] = [
   },
   {
     name: "breaker-off",
-    file: "machines/dispatcher/dispatcher.ts",
+    file: "machines/dispatcher/mass-down-breaker.ts",
     original: "missing >= massDown.nodesMin && missing > massDown.shareMax * nodes,",
     replacement: "missing < 0 && nodes > 0,",
     breaks: "a whole cluster is declared DOWN at once",

@@ -1,6 +1,6 @@
 // When a dispatcher declares a node DOWN, and when it must not.
 import test from "ava";
-import { massDown } from "../../machines/dispatcher/dispatcher.ts";
+import { massDown } from "../../machines/dispatcher/mass-down-breaker.ts";
 import { sessionTimes } from "../../machines/dispatcher/session.ts";
 import { ManagerBeat, Node, NodeStatus, NodeStatus_State, Session, TaskState } from "../../proto/gen/messages.ts";
 import { managerBeats } from "../../runtime/subjects.ts";
@@ -164,7 +164,7 @@ test("a manager that was stopped for long gives its nodes a grace period before 
   const run = (ms: number): Promise<unknown> => clock.run({ untilMs: now() + ms });
   await run(12_500);
   t.is(world.stateOf("n1"), NodeStatus_State.READY);
-  t.like(world.dispatcher.explain("n1")[0], { atDeadline: "is judged" });
+  t.like(world.dispatcher.explain("n1")[0], { atDeadline: "is checked" });
   t.regex(world.dispatcher.explain("n1")[0]?.waitingFor ?? "", /verdict .* since it missed its heartbeats/);
   t.true((await beat(world, "n1", sessionId)) > 0);
   await run(10_000);

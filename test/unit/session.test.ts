@@ -99,7 +99,7 @@ test("a broken stream without a word is missed after the reconnect grace, long b
   session.advance(200);
   t.is(session.state(), "suspect");
   session.advance(sessionTimes.verdictDelayMs);
-  t.is(session.state(), "judging");
+  t.is(session.state(), "checking");
   t.deepEqual(session.take(), ["requestVerdict"]);
 });
 
@@ -166,7 +166,7 @@ test("a sign of life withdraws the suspicion until the very write of DOWN", (t) 
   session.send(beat(15_100));
   t.is(session.state(), "{serving:connected}");
   session.advance(15_000 + sessionTimes.verdictDelayMs + 10);
-  t.is(session.state(), "judging");
+  t.is(session.state(), "checking");
   session.send({ type: "verdict.granted" });
   t.is(session.state(), "expiring");
   session.send(beat(30_300));

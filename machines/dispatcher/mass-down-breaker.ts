@@ -1,5 +1,5 @@
 /**
- * The dispatcher's judgement: whether a node that this manager misses may be declared DOWN now.
+ * The mass-down breaker: decides whether a node that this manager misses may be declared DOWN now.
  *
  *   settling ──▶ watching ──▶ holding ──▶ releasing ──▶ watching        (back to settling from anywhere)
  *
@@ -52,7 +52,7 @@ export const massDown = {
   overloadMs: 300_000,
 } as const;
 
-export type DispatcherEvent = {
+export type MassDownBreakerEvent = {
   /** Looked at regularly, and before each verdict. */
   readonly type: "looked";
   readonly at: number;
@@ -99,7 +99,7 @@ export function objection(
   return null;
 }
 
-export interface DispatcherContext {
+export interface MassDownBreakerContext {
   /** After a pause of the process, or while its link or log are away: no verdict before this time. */
   readonly settlingUntil: number;
   /** Whether it was ever settled. A manager that just started has nothing to distrust: it took over no heartbeats. */
@@ -114,10 +114,10 @@ export interface DispatcherContext {
   readonly holdSince: number;
 }
 
-export const dispatcherMachine = setup({
+export const massDownBreakerMachine = setup({
   types: {
-    context: {} as DispatcherContext,
-    events: {} as DispatcherEvent,
+    context: {} as MassDownBreakerContext,
+    events: {} as MassDownBreakerEvent,
     input: {} as { readonly settleMs: number },
     tags: {} as "granting",
   },
@@ -127,7 +127,7 @@ export const dispatcherMachine = setup({
     reportRelease: effect<{ missing: number; nodes: number }>("reportRelease"),
     reportUnexpected: effect("reportUnexpected"),
     count: assign(
-      (_, { asked, at, missing, nodes }: Pick<DispatcherContext, "asked" | "at" | "missing" | "nodes">) => ({
+      (_, { asked, at, missing, nodes }: Pick<MassDownBreakerContext, "asked" | "at" | "missing" | "nodes">) => ({
         asked,
         at,
         missing,
@@ -150,7 +150,7 @@ export const dispatcherMachine = setup({
   },
   delays: { hold: massDown.holdMs, release: massDown.releaseMs },
 }).createMachine({
-  id: "dispatcher",
+  id: "massDownBreaker",
   context: ({ input }) => ({
     settlingUntil: 0,
     wasSettled: false,

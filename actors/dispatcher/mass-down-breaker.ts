@@ -1,8 +1,8 @@
 /**
- * Hosts `machines/dispatcher/dispatcher.ts`: counts the cluster's missing nodes, notices delays of this process, and gives
+ * Hosts `machines/dispatcher/mass-down-breaker.ts`: counts the cluster's missing nodes, notices delays of this process, and gives
  * verdicts on nodes of its own sessions and, while this manager leads, on those whose manager is dead.
  */
-import { dispatcherMachine, massDown, objection, type Wait } from "../../machines/dispatcher/dispatcher.ts";
+import { massDownBreakerMachine, massDown, objection, type Wait } from "../../machines/dispatcher/mass-down-breaker.ts";
 import { decodedOrNull } from "../../proto/codec.ts";
 import { ManagerBeat, NodeStatus_State, type Node } from "../../proto/gen/messages.ts";
 import type { HostedActor } from "../../runtime/host.ts";
@@ -31,7 +31,7 @@ export interface NodeTrouble {
   readonly isHolding: boolean;
 }
 
-export interface JudgeOptions {
+export interface MassDownBreakerOptions {
   /** How long no verdict is given after a pause of this process, in milliseconds. */
   readonly settleMs: number;
   readonly settled: () => boolean;
@@ -47,10 +47,10 @@ interface Count {
   readonly nodes: number;
 }
 
-export class Judge implements Running {
+export class MassDownBreaker implements Running {
   readonly #env: Environment;
-  readonly #options: JudgeOptions;
-  readonly #hosted: HostedActor<typeof dispatcherMachine>;
+  readonly #options: MassDownBreakerOptions;
+  readonly #hosted: HostedActor<typeof massDownBreakerMachine>;
   readonly #beats: Subscription;
   /** When nodes were declared DOWN, by any manager, oldest first, within the window. */
   #downAt: number[] = [];
@@ -62,12 +62,12 @@ export class Judge implements Running {
   #lookedAt: number;
   #timer: TimerHandle | null = null;
 
-  constructor(env: Environment, options: JudgeOptions) {
+  constructor(env: Environment, options: MassDownBreakerOptions) {
     this.#env = env;
     this.#options = options;
     this.#lookedAt = env.clock.monotonic();
     const { log, metrics } = env.telemetry;
-    const machine = dispatcherMachine.provide({
+    const machine = massDownBreakerMachine.provide({
       actions: {
         reportPause: (_, { lateMs }) =>
           log.warn(
@@ -93,7 +93,7 @@ export class Judge implements Running {
           ),
       },
     });
-    this.#hosted = env.host.start(machine, `dispatcher/${env.managerId}`, { settleMs: options.settleMs });
+    this.#hosted = env.host.start(machine, `mass-down-breaker/${env.managerId}`, { settleMs: options.settleMs });
     this.#beats = env.bus.subscribe(managerBeats, ({ data }) => {
       const beat = decodedOrNull(ManagerBeat, data);
       if (beat === null || beat.managerId === env.managerId) return;
