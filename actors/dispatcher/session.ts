@@ -26,7 +26,7 @@ import type { Environment } from "../environment.ts";
 import type { Wait } from "../../machines/dispatcher/mass-down-breaker.ts";
 import { hosted } from "../hosted.ts";
 import type { ProposalBatch } from "../ledger/proposal-batch.ts";
-import { Silence } from "./silence.ts";
+import { HeartbeatTimer } from "./heartbeat-timer.ts";
 
 export type Verdict =
   | { readonly kind: "granted" }
@@ -93,8 +93,8 @@ export class NodeSession {
       this.#declareDown();
     },
     countHeartbeats(this: NodeSession, { at, graceMs }: { at: number; graceMs: number }) {
-      this.#silence.note(at, graceMs);
-      this.#silence.await();
+      this.#heartbeatTimer.heard(at, graceMs);
+      this.#heartbeatTimer.start();
     },
     endSession(this: NodeSession, { end }: { end: SessionEnd }) {
       this.#end(end);
@@ -136,7 +136,7 @@ export class NodeSession {
       graceMs: ports.graceMs(),
       unknownGraceMs: ports.unknownGraceMs(),
     };
-    this.#silence = new Silence(env.clock, input, () => this.send({ type: "heartbeats.missed" }));
+    this.#heartbeatTimer = new HeartbeatTimer(env.clock, input, () => this.send({ type: "heartbeats.missed" }));
     this.#hosted = sessionActor.start(env.host, `session/${this.nodeId}`, input, {
       effects: NodeSession.#effects,
       self: this,
@@ -149,13 +149,13 @@ export class NodeSession {
 
   /** Hot path: stores two numbers, unless the chart has to know. */
   heartbeat(at: number, graceMs: number): void {
-    this.#silence.note(at, graceMs);
+    this.#heartbeatTimer.heard(at, graceMs);
     if (this.#standing() !== "connected") this.send({ type: "heartbeat", at, graceMs });
   }
 
   /** Another call of the node: a sign of life that does not change when the next heartbeat is due. */
   heard(at: number): void {
-    this.heartbeat(at, this.#silence.graceMs);
+    this.heartbeat(at, this.#heartbeatTimer.graceMs);
   }
 
   /** A Session call of this session. The newest stream wins. */
@@ -165,7 +165,11 @@ export class NodeSession {
     const onAbort = (): void => {
       if (this.#sink !== sink) return;
       this.#sink = null;
-      this.send({ type: "stream.broken", at: this.#ports.env.clock.monotonic(), graceMs: this.#silence.graceMs });
+      this.send({
+        type: "stream.broken",
+        at: this.#ports.env.clock.monotonic(),
+        graceMs: this.#heartbeatTimer.graceMs,
+      });
     };
     if (signal.aborted) onAbort();
     else signal.addEventListener("abort", onAbort, { once: true });
@@ -196,7 +200,8 @@ export class NodeSession {
   isMissing(at: number): boolean {
     const standing = this.#standing();
     return (
-      standing === "missing" || (standing === "connected" && at - this.#silence.heardAt > this.#silence.graceMs / 2)
+      standing === "missing" ||
+      (standing === "connected" && at - this.#heartbeatTimer.heardAt > this.#heartbeatTimer.graceMs / 2)
     );
   }
 
@@ -220,7 +225,7 @@ export class NodeSession {
   explain(): Reason[] {
     const { context } = this.#hosted.actor.getSnapshot();
     const { state } = this;
-    const { heardAt, dueAt: heartbeatBy } = this.#silence;
+    const { heardAt, dueAt: heartbeatBy } = this.#heartbeatTimer;
     const tried = this.#ports.remarks(this.nodeId);
     const { clock } = this.#ports.env;
     /** Session times are monotonic; readers want the time of day. */
@@ -262,7 +267,7 @@ export class NodeSession {
     }
     if (state === "serving.connected") {
       const silentMs = clock.monotonic() - heardAt;
-      if (silentMs > this.#silence.graceMs / 2)
+      if (silentMs > this.#heartbeatTimer.graceMs / 2)
         return reason(
           `a heartbeat of the node, which has been silent for ${Math.round(silentMs / 1_000)} s: heartbeats are overdue`,
           "a heartbeat; else the node is suspected to be down",
@@ -354,7 +359,7 @@ export class NodeSession {
   /** The unsuccessful wait that the verdict judges. */
   #wait(): Wait {
     const { adopted, connected, linkAt, unknownGraceMs } = this.#hosted.actor.getSnapshot().context;
-    const { graceMs, heardAt } = this.#silence;
+    const { graceMs, heardAt } = this.#heartbeatTimer;
     const since = Math.max(heardAt, linkAt);
     if (connected) return { since, graceMs };
     return { since, graceMs: adopted ? unknownGraceMs : Math.min(reconnectGraceMs(graceMs), graceMs) };
@@ -400,7 +405,7 @@ export class NodeSession {
 
   #end(end: SessionEnd): void {
     this.#ended = true;
-    this.#silence.stop();
+    this.#heartbeatTimer.stop();
     const error = endError(end, this.nodeId);
     this.#sink?.end(error);
     this.#sink = null;

@@ -54,7 +54,7 @@ export const dispatcherMutants: readonly Mutant[] = [
     replacement: "return periodMs * sessionTimes.graceFactor * 100;",
     breaks: "a silent node is DOWN after half an hour",
     kind: "time-fault-order",
-    tests: ["unit/dispatcher", "unit/dispatcher-loss", "unit/silence"],
+    tests: ["unit/dispatcher", "unit/dispatcher-loss", "unit/heartbeat-timer"],
   },
   {
     name: "unknown-for-ever",
