@@ -3,7 +3,7 @@ import { nodeNames } from "../machines/node-names.ts";
 import { admissionOf } from "../machines/orchestration/global-nodes.ts";
 import { taskName } from "../machines/list-filters.ts";
 import { isJob, modeOf } from "../machines/orchestration/service-mode.ts";
-import { isUpToDate } from "../machines/orchestration/task-currency.ts";
+import { isUpToDate } from "../machines/orchestration/task-dirty.ts";
 import {
   NodeStatus_State,
   RestartPolicy_RestartCondition,

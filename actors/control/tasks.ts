@@ -1,7 +1,7 @@
 /** Control's task methods. */
 import { matchesTask, unknownTaskFilter } from "../../machines/list-filters.ts";
 import { invalid } from "../../machines/refusal.ts";
-import { isUpToDate } from "../../machines/orchestration/task-currency.ts";
+import { isUpToDate } from "../../machines/orchestration/task-dirty.ts";
 import {
   GetTaskResponse,
   ListTasksResponse,

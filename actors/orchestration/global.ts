@@ -7,7 +7,7 @@ import { decideNodes, isSameToPlaces, placesOf, type NodeDecision } from "../../
 import { newTask, taskTemplate } from "../../machines/orchestration/new-task.ts";
 import { templatesFor } from "../../machines/orchestration/rollout/pinned.ts";
 import type { Turns } from "../../machines/orchestration/rollout/turns.ts";
-import { Currency } from "../../machines/orchestration/task-currency.ts";
+import { TaskDirty } from "../../machines/orchestration/task-dirty.ts";
 import { endsPair, mattersToSlot, type World } from "../../machines/orchestration/slots.ts";
 import { isWanted } from "../../machines/task.ts";
 import type { Node, Service, Task } from "../../proto/gen/messages.ts";
@@ -42,7 +42,7 @@ export function startGlobal(env: Environment, writer: Writer, turnsOf: (service:
   });
 
   function start(serviceId: string): void {
-    all.start({ serviceId, creating: new Set(), currency: new Currency(), attention: new Attention() });
+    all.start({ serviceId, creating: new Set(), taskDirty: new TaskDirty(), attention: new Attention() });
   }
 
   function touch(one: GlobalOrchestrator, nodeId: string): void {
@@ -59,7 +59,7 @@ export function startGlobal(env: Environment, writer: Writer, turnsOf: (service:
     const world: World = {
       nowMs: env.clock.now(),
       nodeOf,
-      currency: one.currency,
+      taskDirty: one.taskDirty,
       turns: turnsOf(service),
       times: env.times,
     };

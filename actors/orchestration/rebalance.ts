@@ -34,7 +34,7 @@ import {
 import { WhatIf } from "../../machines/scheduling/what-if.ts";
 import { stampedTimes } from "../../machines/elapsed.ts";
 import { timestampOf } from "../../proto/time.ts";
-import { Currency } from "../../machines/orchestration/task-currency.ts";
+import { TaskDirty } from "../../machines/orchestration/task-dirty.ts";
 import { isEnded, isWanted, observedState } from "../../machines/task.ts";
 import {
   Annotations,
@@ -130,7 +130,7 @@ export function startRebalance(env: Environment): Rebalance {
     else {
       enabled.delete(service.id);
       holds.delete(service.id);
-      currencies.delete(service.id);
+      taskDirties.delete(service.id);
     }
   }
 
@@ -140,10 +140,10 @@ export function startRebalance(env: Environment): Rebalance {
     if (isWanted(task) && !isEnded(observedState(task))) open.add(task.id);
   }
 
-  function isOutdated(task: Task, service: Service): boolean {
-    let currency = currencies.get(service.id);
-    if (currency === undefined) currencies.set(service.id, (currency = new Currency()));
-    return currency.isOutdated(task, service, nodeOf);
+  function isDirty(task: Task, service: Service): boolean {
+    let taskDirty = taskDirties.get(service.id);
+    if (taskDirty === undefined) taskDirties.set(service.id, (taskDirty = new TaskDirty()));
+    return taskDirty.isDirty(task, service, nodeOf);
   }
 
   function clusterView(): ClusterView {
@@ -248,7 +248,7 @@ export function startRebalance(env: Environment): Rebalance {
   function judge(service: Service, nowMs: number) {
     return judgeService(service, store.tasksByService(service.id), settings, nowMs, {
       nodeOf,
-      isOutdated: (task) => isOutdated(task, service),
+      isDirty: (task) => isDirty(task, service),
       times,
     });
   }
@@ -346,7 +346,7 @@ export function startRebalance(env: Environment): Rebalance {
       else if (old !== null) {
         for (const known of [enabled, balanced]) known.delete(old.id);
         holds.delete(old.id);
-        currencies.delete(old.id);
+        taskDirties.delete(old.id);
       }
       hasNews = true;
     },

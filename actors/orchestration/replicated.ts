@@ -7,7 +7,7 @@ import { templatesFor } from "../../machines/orchestration/rollout/pinned.ts";
 import type { Turns } from "../../machines/orchestration/rollout/turns.ts";
 import { replicatedMachine, type ReplicatedEvent } from "../../machines/orchestration/replicated.ts";
 import { faultOf } from "../../machines/orchestration/restart.ts";
-import { Currency } from "../../machines/orchestration/task-currency.ts";
+import { TaskDirty } from "../../machines/orchestration/task-dirty.ts";
 import {
   decideService,
   decideSlots,
@@ -29,7 +29,7 @@ import { Orchestrators, type Orchestrator } from "./orchestrators.ts";
 const chart = hosted(replicatedMachine, ["gather", "decide", "removeTasks"]);
 
 interface ReplicatedOrchestrator extends Orchestrator {
-  readonly currency: Currency;
+  readonly taskDirty: TaskDirty;
   readonly attention: Attention<number>;
   isRemoved: boolean;
 }
@@ -51,7 +51,7 @@ export function startReplicated(env: Environment, writer: Writer, turnsOf: (serv
     const one: ReplicatedOrchestrator = {
       serviceId,
       creating: new Set(),
-      currency: new Currency(),
+      taskDirty: new TaskDirty(),
       attention: new Attention(),
       isRemoved,
     };
@@ -78,7 +78,7 @@ export function startReplicated(env: Environment, writer: Writer, turnsOf: (serv
     const world: World = {
       nowMs: env.clock.now(),
       nodeOf,
-      currency: one.currency,
+      taskDirty: one.taskDirty,
       turns: turnsOf(service),
       times: env.times,
     };

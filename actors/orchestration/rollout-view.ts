@@ -6,7 +6,7 @@ import { settingsOf } from "../../machines/orchestration/rollout/settings.ts";
 import { isOver, isWayBack, phaseOf, recordOf } from "../../machines/orchestration/rollout/status.ts";
 import { RolloutTracker } from "../../machines/orchestration/rollout/tracker.ts";
 import type { Admission } from "../../machines/orchestration/rollout/verdict.ts";
-import { Currency } from "../../machines/orchestration/task-currency.ts";
+import { TaskDirty } from "../../machines/orchestration/task-dirty.ts";
 import { isWanted } from "../../machines/task.ts";
 import { timeMs } from "../../proto/time.ts";
 import {
@@ -36,7 +36,7 @@ export function trackerOf(
       settings: settingsOf(service, isWayBack(service) && !isOver(phaseOf(service, record))),
       record,
       times,
-      currency: new Currency(),
+      taskDirty: new TaskDirty(),
       nodeOf: (id) => store.get("node", id),
       tasksAt: (slot, nodeId) => [...store.tasksAt(service.id, slot, nodeId)],
     },

@@ -4,7 +4,7 @@
  */
 import { nodeNames } from "../../machines/node-names.ts";
 import { modeOf } from "../../machines/orchestration/service-mode.ts";
-import { isUpToDate } from "../../machines/orchestration/task-currency.ts";
+import { isUpToDate } from "../../machines/orchestration/task-dirty.ts";
 import { TaskState, UpdateStatus_UpdateState, type Node, type Service, type Task } from "../../proto/gen/messages.ts";
 import { stateName } from "../task-table.ts";
 

@@ -6,7 +6,7 @@ import { NodeStatus_State, Reason, TaskState, type Node, type Service, type Task
 import { explainTask, type ExplainView } from "./explain.ts";
 import { admissionOf, placesOf, type Admission } from "../orchestration/global-nodes.ts";
 import { isAttempt, shouldRestart } from "../orchestration/restart.ts";
-import { Currency } from "../orchestration/task-currency.ts";
+import { TaskDirty } from "../orchestration/task-dirty.ts";
 import { isWanted, observedState } from "../task.ts";
 import { timeMs } from "../../proto/time.ts";
 
@@ -25,7 +25,7 @@ interface Late {
 }
 
 export function explainGlobal(service: Service, view: GlobalExplainView): readonly Reason[] {
-  const currency = new Currency();
+  const taskDirty = new TaskDirty();
   const since = service.meta?.updatedAt ?? null;
   const late = new Map<string, Late>();
   const without: string[] = [];
@@ -49,7 +49,7 @@ export function explainGlobal(service: Service, view: GlobalExplainView): readon
     }
     // A paused node's task is not updated, and nobody waits for that.
     const isOpen = admission.kind === "open";
-    if (isOpen && currency.isOutdated(task, service, (id) => view.node(id))) count.outdated += 1;
+    if (isOpen && taskDirty.isDirty(task, service, (id) => view.node(id))) count.outdated += 1;
     if (runs(task, node)) count.running += 1;
     else for (const why of explainTask(task, view)) note(late, why, view.nodeName(nodeId));
   }

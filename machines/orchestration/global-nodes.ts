@@ -133,9 +133,9 @@ function tendWanted(plan: Plan<string>, service: Service, nodeId: string, tasks:
 function takePlace(plan: Plan<string>, service: Service, nodeId: string, tasks: readonly Task[], world: World): void {
   const newest = tasks.findLast((task) => task.desiredState < TaskState.REMOVE);
   const isFilled = newest !== undefined && isAttempt(newest) && !shouldRestart(newest, tasks);
-  const isOutdated = newest !== undefined && world.currency.isOutdated(newest, service, world.nodeOf);
-  if (isFilled && !(isOutdated && world.turns?.mayReplace(nodeId) === true)) return;
+  const isDirty = newest !== undefined && world.taskDirty.isDirty(newest, service, world.nodeOf);
+  if (isFilled && !(isDirty && world.turns?.mayReplace(nodeId) === true)) return;
   // V6: nobody takes the node's turn while the rollout is paused.
-  const isPinned = isOutdated && !isFilled && world.turns?.isHeld === true;
+  const isPinned = isDirty && !isFilled && world.turns?.isHeld === true;
   plan.create(nodeId, tasks, 0, isPinned ? newest : null);
 }

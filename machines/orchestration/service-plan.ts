@@ -17,7 +17,7 @@ import { Sandbox, type Choice } from "./service-plan/sandbox.ts";
 import { specChanges } from "./service-plan/spec-changes.ts";
 import { timestampOf } from "../../proto/time.ts";
 import { decideService, decideSlots, groupBySlot, type World } from "./slots.ts";
-import { Currency } from "./task-currency.ts";
+import { TaskDirty } from "./task-dirty.ts";
 import { isHeld, isWanted, observedState } from "../task.ts";
 import { isJob, modeOf } from "./service-mode.ts";
 
@@ -89,7 +89,7 @@ class Planner {
   readonly #world: PlanWorld;
   readonly #sandbox: Sandbox;
   readonly #template: TaskTemplate;
-  readonly #currency = new Currency();
+  readonly #taskDirty = new TaskDirty();
   readonly #stored: ReadonlySet<string>;
   readonly #drafts: Draft[] = [];
   /** Ids of tasks that stand in a draft. */
@@ -148,7 +148,7 @@ class Planner {
 
   /** `slots`: those to tend; null: all. Answers whether there is more to decide. */
   #decide(slots: readonly string[] | null, turns: Turns, batch: number): boolean {
-    const world: World = { nowMs: this.#nowMs, nodeOf: this.#world.nodeOf, currency: this.#currency, turns };
+    const world: World = { nowMs: this.#nowMs, nodeOf: this.#world.nodeOf, taskDirty: this.#taskDirty, turns };
     if (modeOf(this.#after.spec) === "global") {
       const places =
         slots === null
@@ -216,7 +216,7 @@ class Planner {
         service,
         settings: settingsOf(service, isWayBack(service)),
         record: null,
-        currency: this.#currency,
+        taskDirty: this.#taskDirty,
         nodeOf,
         tasksAt: (slot, nodeId) => this.#sandbox.at(slot === 0 ? nodeId : String(slot)),
       },

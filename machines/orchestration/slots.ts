@@ -18,7 +18,7 @@ import { delayAfterMs, faultOf, isStopping, releaseOf, shouldRestart, type NodeO
 import { isSameMessage } from "../same-message.ts";
 import { movedFrom } from "./rebalancing/moves.ts";
 import { noTurns, type Turns } from "./rollout/turns.ts";
-import type { Currency } from "./task-currency.ts";
+import type { TaskDirty } from "./task-dirty.ts";
 import { isEnded, isWanted, observedState } from "../task.ts";
 
 /** `Slot`: what names a place for a task: a slot's number, or, for a global service, its node's id. */
@@ -43,7 +43,7 @@ export const stepsMax = 20_000;
 export interface World {
   readonly nowMs: number;
   readonly nodeOf: NodeOf;
-  readonly currency: Currency;
+  readonly taskDirty: TaskDirty;
   /** Absent: there is no rollout. */
   readonly turns?: Turns;
   /** Absent: the log's own times are taken at their word. */
@@ -135,7 +135,7 @@ export function tend<Slot>(
     if (runs(to, world)) plan.desire(from, TaskState.SHUTDOWN);
     return { kind: "live", task: runs(to, world) ? to : from, isSettled: false };
   }
-  const outdated = wanted.filter((task) => world.currency.isOutdated(task, service, world.nodeOf));
+  const outdated = wanted.filter((task) => world.taskDirty.isDirty(task, service, world.nodeOf));
   const isMixed = outdated.length > 0 && outdated.length < wanted.length;
   const old = isMixed && turns.isStartFirst ? best(outdated, service, world) : null;
   const kept = wanted.length === 1 ? first : best(isMixed ? without(wanted, outdated) : wanted, service, world);
@@ -177,7 +177,7 @@ function handoverOf(
   const [from, to, more] = wanted;
   if (from === undefined || to === undefined || more !== undefined || movedFrom(to) !== from.id) return null;
   const isSound = (task: Task): boolean =>
-    faultOf(task, world.nodeOf) === null && !world.currency.isOutdated(task, service, world.nodeOf);
+    faultOf(task, world.nodeOf) === null && !world.taskDirty.isDirty(task, service, world.nodeOf);
   return isSound(from) && isSound(to) ? { from, to } : null;
 }
 
@@ -193,7 +193,7 @@ function runs(task: Task, world: World): boolean {
 function tendEmpty<Slot>(plan: Plan<Slot>, service: Service, slot: Slot, tasks: readonly Task[], world: World): Tended {
   const tended = emptySlot(tasks);
   if (tended.kind !== "filled" || world.turns?.mayReplace(String(slot)) !== true) return tended;
-  if (!world.currency.isOutdated(tended.task, service, world.nodeOf)) return tended;
+  if (!world.taskDirty.isDirty(tended.task, service, world.nodeOf)) return tended;
   plan.create(slot, tasks);
   return { kind: "live", task: tended.task, isSettled: false };
 }
@@ -208,7 +208,7 @@ function emptySlot(tasks: readonly Task[]): Tended {
 function best(wanted: readonly Task[], service: Service, world: World): Task {
   const merit = (task: Task): number => {
     const isSound = faultOf(task, world.nodeOf) === null;
-    const isCurrent = !world.currency.isOutdated(task, service, world.nodeOf);
+    const isCurrent = !world.taskDirty.isDirty(task, service, world.nodeOf);
     return (
       (isSound ? 1e6 : 0) +
       (isCurrent ? 1e5 : 0) +
@@ -293,7 +293,7 @@ function fill(
     const last = tasks.at(-1);
     // V6: nobody takes the slot's turn while it is paused.
     const isPinned = last !== undefined && world.turns?.isHeld === true;
-    const like = isPinned && world.currency.isOutdated(last, service, world.nodeOf) ? last : null;
+    const like = isPinned && world.taskDirty.isDirty(last, service, world.nodeOf) ? last : null;
     plan.create(slot, tasks, 0, like);
     reused.add(slot);
     missing -= 1;

@@ -18,7 +18,7 @@ import { judgeService } from "../../machines/orchestration/rebalancing/service.t
 import { isRebalanced, settingsOf } from "../../machines/orchestration/rebalancing/settings.ts";
 import { planRound, type Candidate } from "../../machines/orchestration/rebalancing/round.ts";
 import { WhatIf } from "../../machines/scheduling/what-if.ts";
-import { Currency } from "../../machines/orchestration/task-currency.ts";
+import { TaskDirty } from "../../machines/orchestration/task-dirty.ts";
 import { isEnded, isWanted, observedState } from "../../machines/task.ts";
 import { timeMs } from "../../proto/time.ts";
 import {
@@ -191,10 +191,10 @@ export function findUnbalanced(store: Store, nowMs: number): string | null {
   const candidates: Candidate[] = [];
   for (const service of store.all("service")) {
     if (service.spec?.replicated == null || !isRebalanced(service, settings)) continue;
-    const currency = new Currency();
+    const taskDirty = new TaskDirty();
     const verdict = judgeService(service, store.tasksByService(service.id), settings, nowMs, {
       nodeOf,
-      isOutdated: (task) => currency.isOutdated(task, service, nodeOf),
+      isDirty: (task) => taskDirty.isDirty(task, service, nodeOf),
     });
     if (verdict.kind === "movable") candidates.push({ service, tasks: verdict.tasks });
   }

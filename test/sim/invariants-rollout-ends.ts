@@ -11,7 +11,7 @@
 import { wasEvicted } from "../../machines/orchestration/enforcer.ts";
 import { isWayBack } from "../../machines/orchestration/rollout/status.ts";
 import { settingsOf } from "../../machines/orchestration/rollout/settings.ts";
-import { Currency } from "../../machines/orchestration/task-currency.ts";
+import { TaskDirty } from "../../machines/orchestration/task-dirty.ts";
 import { isWanted, observedState } from "../../machines/task.ts";
 import { timeMs } from "../../proto/time.ts";
 import {
@@ -109,11 +109,11 @@ function checkWatched(service: Service, version: number, store: Store): string |
 /** The task has the current spec, and its slot had a task of another version, which may have had the same content. */
 function isPart(task: Task, service: Service, store: Store): boolean {
   if (versionOf(task) !== versionOf(service)) return false;
-  const currency = new Currency();
+  const taskDirty = new TaskDirty();
   const fellows =
     task.slot === 0 ? store.tasksAt(task.serviceId, 0, task.nodeId) : store.tasksBySlot(task.serviceId, task.slot);
   for (const other of fellows)
-    if (other.desiredState < TaskState.REMOVE && currency.isOutdated(other, service, (id) => store.get("node", id)))
+    if (other.desiredState < TaskState.REMOVE && taskDirty.isDirty(other, service, (id) => store.get("node", id)))
       return true;
   return false;
 }

@@ -16,7 +16,7 @@
 import { isMoving, isPaused, phaseOf, recordOf } from "../../machines/orchestration/rollout/status.ts";
 import { faultOf } from "../../machines/orchestration/restart.ts";
 import { isSameMessage } from "../../machines/same-message.ts";
-import { isUpToDate } from "../../machines/orchestration/task-currency.ts";
+import { isUpToDate } from "../../machines/orchestration/task-dirty.ts";
 import { isEnded, isHeld, isSpent, isWanted, observedState } from "../../machines/task.ts";
 import { timeMs } from "../../proto/time.ts";
 import {

@@ -1,6 +1,6 @@
 // What a decision holds, where the whole cluster would be too much to set up.
 import test from "ava";
-import { Currency } from "../../machines/orchestration/task-currency.ts";
+import { TaskDirty } from "../../machines/orchestration/task-dirty.ts";
 import {
   creationsMax,
   decideService,
@@ -20,7 +20,7 @@ const service = Service.create({
 });
 
 function world(): World {
-  return { nowMs: 0, currency: new Currency(), nodeOf: (id) => (id === "gone" ? undefined : testNode(id)) };
+  return { nowMs: 0, taskDirty: new TaskDirty(), nodeOf: (id) => (id === "gone" ? undefined : testNode(id)) };
 }
 
 function task(

@@ -25,7 +25,7 @@ export function judgeService(
   nowMs: number,
   world: {
     readonly nodeOf: NodeOf;
-    readonly isOutdated: (task: Task) => boolean;
+    readonly isDirty: (task: Task) => boolean;
     /** Absent: the log's own times are taken at their word. */
     readonly times?: LogTimes | undefined;
   },
@@ -60,7 +60,7 @@ export function judgeService(
       return held(`task ${task.id} does not run yet`);
     }
     if (slots.has(task.slot)) return held(`slot ${task.slot} has two tasks`);
-    if (world.isOutdated(task)) return held("a rollout of the service is under way");
+    if (world.isDirty(task)) return held("a rollout of the service is under way");
     slots.add(task.slot);
     const untilMs = untilAfter(times.reachedMs(task), settings.settleMs, nowMs);
     if (untilMs === null) settled.push(task);

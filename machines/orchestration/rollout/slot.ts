@@ -12,7 +12,7 @@ import {
 import { stampedTimes, type LogTimes } from "../../elapsed.ts";
 import { isNeverPlaced } from "../reaper.ts";
 import { conditionOf, isAttempt, shouldRestart, type NodeOf } from "../restart.ts";
-import type { Currency } from "../task-currency.ts";
+import type { TaskDirty } from "../task-dirty.ts";
 import { isEnded, isHeld, isWanted, observedState } from "../../task.ts";
 import { timeMs } from "../../../proto/time.ts";
 
@@ -44,7 +44,7 @@ export interface SlotFacts {
 
 export interface SlotWorld {
   readonly service: Service;
-  readonly currency: Currency;
+  readonly taskDirty: TaskDirty;
   readonly nodeOf: NodeOf;
 }
 
@@ -53,8 +53,8 @@ export function slotName(task: Task): string {
   return task.slot === 0 ? task.nodeId : String(task.slot);
 }
 
-function isOutdated(task: Task, { currency, nodeOf, service }: SlotWorld): boolean {
-  return currency.isOutdated(task, service, nodeOf);
+function isDirty(task: Task, { taskDirty, nodeOf, service }: SlotWorld): boolean {
+  return taskDirty.isDirty(task, service, nodeOf);
 }
 
 /** Whether a global service's task on the node may be replaced now. */
@@ -75,7 +75,7 @@ export function factsOf(tasks: readonly Task[], world: SlotWorld): SlotFacts {
   let isPart = false;
   for (const task of tasks) {
     if (task.desiredState >= TaskState.REMOVE) continue;
-    const isOld = isOutdated(task, world);
+    const isOld = isDirty(task, world);
     isPart ||= isOld;
     if (!isWanted(task)) continue;
     if (isOld) outdated = farther(outdated, task);
@@ -92,7 +92,7 @@ export function factsOf(tasks: readonly Task[], world: SlotWorld): SlotFacts {
   }
   const newest = tasks.findLast((task) => task.desiredState < TaskState.REMOVE) ?? null;
   if (newest === null) return facts("empty", null);
-  const isNewestOld = isOutdated(newest, world);
+  const isNewestOld = isDirty(newest, world);
   if (outdated !== null) {
     const isGivenUp = !isNewestOld && isEnded(observedState(newest)) && !shouldRestart(newest, tasks);
     return facts("outdated", outdated, isGivenUp);

@@ -15,7 +15,7 @@ import { TaskState, type Rollout, type Service, type Task } from "../../../proto
 import { assert } from "../../../runtime/assert.ts";
 import { stampedTimes, type LogTimes } from "../../elapsed.ts";
 import { isEnded, isWanted, observedState } from "../../task.ts";
-import type { Currency } from "../task-currency.ts";
+import type { TaskDirty } from "../task-dirty.ts";
 import { releaseOf, restartDelayMsOf, stopWaitMs, type NodeOf } from "../restart.ts";
 import type { RolloutDescription } from "./explain.ts";
 import { Failures } from "./failures.ts";
@@ -38,7 +38,7 @@ export interface TrackerOptions {
   readonly record: Rollout | null;
   /** Absent: the log's own times are taken at their word. */
   readonly times?: LogTimes;
-  readonly currency: Currency;
+  readonly taskDirty: TaskDirty;
   readonly nodeOf: NodeOf;
   /** All tasks of the slot, in the order in which they were made. */
   readonly tasksAt: (slot: number, nodeId: string) => readonly Task[];
@@ -62,7 +62,7 @@ export class RolloutTracker {
   /** `tasks`: all of the service's. */
   constructor(options: TrackerOptions, tasks: Iterable<Task>, nowMs: number) {
     this.#options = options;
-    this.#world = { service: options.service, currency: options.currency, nodeOf: options.nodeOf };
+    this.#world = { service: options.service, taskDirty: options.taskDirty, nodeOf: options.nodeOf };
     this.#failures = new Failures(options.record);
     for (const [name, slot] of Map.groupBy(tasks, slotName)) this.#load(name, slot, nowMs);
   }
@@ -228,7 +228,7 @@ export class RolloutTracker {
       return;
     }
     if (!isNewest || !isFailure(task)) return;
-    if (this.#world.currency.isOutdated(task, service, this.#world.nodeOf)) return;
+    if (this.#world.taskDirty.isDirty(task, service, this.#world.nodeOf)) return;
     const endedMs = this.#times.reachedMs(task);
     if (endedMs < this.#countedMs) return;
     // After that it had either run for long enough, or had been counted by its deadline.
@@ -255,7 +255,7 @@ export class RolloutTracker {
     const entry = this.#slots.get(slotName(task));
     const { service, settings } = this.#options;
     if (entry === undefined || !isFailure(task) || this.#failures.has(task.id)) return;
-    if (this.#world.currency.isOutdated(task, service, this.#world.nodeOf)) return;
+    if (this.#world.taskDirty.isDirty(task, service, this.#world.nodeOf)) return;
     const ranFor = entry.state === "done" && entry.taskId === task.id ? nowMs - entry.sinceMs : 0;
     if (ranFor <= settings.monitorMs) this.#count(entry, task, words(task), nowMs);
   }

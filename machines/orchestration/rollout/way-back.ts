@@ -4,7 +4,7 @@
  */
 import { UpdateStatus_UpdateState, type Service, type ServiceSpec, type Task } from "../../../proto/gen/messages.ts";
 import { isJob } from "../service-mode.ts";
-import { Currency } from "../task-currency.ts";
+import { TaskDirty } from "../task-dirty.ts";
 import { isWanted } from "../../task.ts";
 
 /** The tasks of a service. */
@@ -30,14 +30,14 @@ function mayTurnBack(service: Service, tasksOf: TasksOf): boolean {
     case UpdateStatus_UpdateState.PAUSED:
       return true;
     case undefined:
-      return hasOutdated(service, tasksOf(service.id));
+      return hasDirtyTask(service, tasksOf(service.id));
     default:
       return false;
   }
 }
 
-function hasOutdated(service: Service, tasks: Iterable<Task>): boolean {
-  const currency = new Currency();
-  for (const task of tasks) if (isWanted(task) && currency.isOutdated(task, service, () => undefined)) return true;
+function hasDirtyTask(service: Service, tasks: Iterable<Task>): boolean {
+  const taskDirty = new TaskDirty();
+  for (const task of tasks) if (isWanted(task) && taskDirty.isDirty(task, service, () => undefined)) return true;
   return false;
 }

@@ -1,4 +1,4 @@
-/** Whether a task is what its service now asks for; if not, the rollout would replace it. */
+/** Decides whether a task is dirty (SwarmKit's `IsTaskDirty`): it differs from its service's spec, so a rollout replaces it. */
 import {
   ContainerSpec,
   Task,
@@ -18,12 +18,12 @@ function withoutCredentials(spec: TaskSpec | null): TaskSpec | null {
   return TaskSpec.patch(spec, { container: ContainerSpec.patch(container, { pullOptions: null }) });
 }
 
-/** A task of a service that is gone is never up to date. */
+/** False for a task whose service was removed. */
 export function isUpToDate(task: Task, service: Service | undefined): boolean {
   if (service === undefined) return false;
   if ((task.specVersion?.index ?? -1) === (service.specVersion?.index ?? -1)) return true;
   const state = task.status?.state ?? TaskState.NEW;
-  // Registry credentials no longer matter once the image was pulled.
+  // Registry credentials do not matter once the image is pulled.
   const isPulled = task.desiredState <= TaskState.RUNNING && state >= TaskState.READY && state <= TaskState.RUNNING;
   const wanted = service.spec?.task ?? null;
   const isSameTask = isPulled
@@ -33,33 +33,33 @@ export function isUpToDate(task: Task, service: Service | undefined): boolean {
 }
 
 /**
- * Whether the tasks of one service are what it asks for now. Comparing two specs costs some 100 µs, and the tasks of a
- * service share few, so each pair is compared once.
+ * Tells which tasks of one service are dirty. Comparing two specs costs about 100 µs, and the tasks of a service share few
+ * specs, so each pair is compared once.
  */
-export class Currency {
+export class TaskDirty {
   #service: ServiceSpec | null = null;
-  #known = new Map<TaskSpec, Map<string, boolean>>();
+  #compared = new Map<TaskSpec, Map<string, boolean>>();
   #movedOnly = new Map<TaskSpec, boolean>();
 
-  isOutdated(task: Task, service: Service, nodeOf: (id: string) => Node | undefined): boolean {
+  isDirty(task: Task, service: Service, nodeOf: (id: string) => Node | undefined): boolean {
     if ((task.specVersion?.index ?? 0) === (service.specVersion?.index ?? 0)) return false;
     const { spec } = task;
     if (spec === null || service.spec === null) return true;
     if (this.#service !== service.spec) {
       this.#service = service.spec;
-      this.#known = new Map();
+      this.#compared = new Map();
       this.#movedOnly = new Map();
     }
     if (this.#isCurrent(task, spec, service)) return false;
-    // A change of placement alone leaves the tasks where they satisfy it.
+    // After a change of placement alone, tasks stay on nodes that still satisfy it.
     const node = task.nodeId === "" ? undefined : nodeOf(task.nodeId);
     if (node === undefined || !this.#differsInPlacementOnly(task, spec, service)) return true;
     return !meetsPlacement(service.spec.task?.placement ?? null, node);
   }
 
   #isCurrent(task: Task, spec: TaskSpec, service: Service): boolean {
-    let verdicts = this.#known.get(spec);
-    if (verdicts === undefined) this.#known.set(spec, (verdicts = new Map()));
+    let verdicts = this.#compared.get(spec);
+    if (verdicts === undefined) this.#compared.set(spec, (verdicts = new Map()));
     const state = observedState(task);
     const isPulled = task.desiredState <= TaskState.RUNNING && state >= TaskState.READY && state <= TaskState.RUNNING;
     const key = `${isPulled}/${endpointKey(task)}`;
@@ -78,7 +78,7 @@ export class Currency {
   }
 }
 
-/** What of a task's endpoint the comparison looks at. */
+/** The part of a task's endpoint that the comparison uses. */
 function endpointKey(task: Task): string {
   const spec = task.endpoint?.spec ?? null;
   if (spec === null) return "";
