@@ -3,7 +3,7 @@ import { stampedTimes, type LogTimes } from "../../machines/elapsed.ts";
 import { conditionOf } from "../../machines/orchestration/restart.ts";
 import { explainRollout } from "../../machines/orchestration/rollout/explain.ts";
 import { settingsOf } from "../../machines/orchestration/rollout/settings.ts";
-import { isOver, isWayBack, phaseOf, recordOf } from "../../machines/orchestration/rollout/status.ts";
+import { isOver, hasRollbackStatus, phaseOf, recordOf } from "../../machines/orchestration/rollout/status.ts";
 import { RolloutTracker } from "../../machines/orchestration/rollout/tracker.ts";
 import type { Admission } from "../../machines/orchestration/rollout/verdict.ts";
 import { TaskDirty } from "../../machines/orchestration/task-dirty.ts";
@@ -54,8 +54,8 @@ export function whyRollout(store: Store, service: Service, nowMs: number, times?
 /** The inputs of a tracker: the spec, the direction, the start of the rollout, and how much of it may proceed. */
 export function basisOf(service: Service, record: Rollout | null): string {
   const times = [record?.startedAt, record?.countedSince, record?.deadline].map((time) => timeMs(time ?? null));
-  const way = isWayBack(service) && !isOver(phaseOf(service, record)) ? "back" : "there";
-  return [service.specVersion?.index ?? 0, way, ...times, record?.step ?? 0, record?.batch.length ?? 0].join(" ");
+  const direction = hasRollbackStatus(service) && !isOver(phaseOf(service, record)) ? "rollback" : "update";
+  return [service.specVersion?.index ?? 0, direction, ...times, record?.step ?? 0, record?.batch.length ?? 0].join(" ");
 }
 
 /**

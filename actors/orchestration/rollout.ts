@@ -9,13 +9,13 @@ import { stampedTimes, type LogTimes } from "../../machines/elapsed.ts";
 import { rolloutMachine, type RolloutEvent } from "../../machines/orchestration/rollout.ts";
 import {
   afterFailure,
-  barred,
+  cannotRollBack,
   begun,
   completed,
   isMoving,
   isOver,
   isPaused,
-  isWayBack,
+  hasRollbackStatus,
   progressMessage,
   paused,
   phaseOf,
@@ -67,7 +67,7 @@ const rollout = hosted(rolloutMachine, [
   "note",
   "begin",
   "pause",
-  "turnBack",
+  "startRollback",
   "complete",
   "chooseBatch",
 ]);
@@ -88,7 +88,7 @@ interface Stored {
 }
 
 export function settingsNow(service: Service): RolloutSettings {
-  return settingsOf(service, isWayBack(service));
+  return settingsOf(service, hasRollbackStatus(service));
 }
 
 export class ServiceRollout {
@@ -122,7 +122,7 @@ export class ServiceRollout {
       note: () => this.#note(),
       begin: () => this.#begin(),
       pause: () => this.#write(({ service, record }) => paused(service, this.#counted(record), this.#why)),
-      turnBack: () => this.#write(({ service, record }) => rolledBack(service, this.#counted(record), this.#why)),
+      startRollback: () => this.#write(({ service, record }) => rolledBack(service, this.#counted(record), this.#why)),
       complete: () => this.#write(({ service, record }) => completed(service, this.#counted(record), clock.now())),
       chooseBatch: () => this.#write(({ record }) => this.#batchChosen(record)),
     };
@@ -272,7 +272,7 @@ export class ServiceRollout {
       case "expired": {
         const after = afterFailure(record, settingsNow(service).action, verdict.why);
         this.#why = after.why;
-        this.#send({ type: "look.failed", isWayBack: after.isWayBack });
+        this.#send({ type: "look.failed", wantsRollback: after.wantsRollback });
       }
     }
   }
@@ -319,9 +319,9 @@ export class ServiceRollout {
     void this.#proposed(operations).then((outcome) => {
       // A committed write has already been handled through the store.
       if (this.#isEnded || outcome.kind === "committed") return;
-      if (outcome.kind === "refused" && barring.has(outcome.code)) {
-        this.#why = barred(this.#why, outcome.message);
-        this.#send({ type: "wayBack.barred" });
+      if (outcome.kind === "refused" && rollbackRejections.has(outcome.code)) {
+        this.#why = cannotRollBack(this.#why, outcome.message);
+        this.#send({ type: "rollback.rejected" });
       } else this.#tellPhaseLater();
     });
   }

@@ -6,7 +6,7 @@
  *
  *   beginning ──▶ updating ──▶ completing ──▶ over          paused ⇄ updating ⇄ stepping, by an operator
  *                    │ failed: pausing ──▶ paused
- *                    └ failed: turningBack ──▶ rollingBack ──▶ completing
+ *                    └ failed: startingRollback ──▶ rollingBack ──▶ completing
  *                                                  └ failed, aborted: rollbackPaused (⇄ rollingBack ⇄ rollbackStepping)
  *
  * R1: the phase is what the store says: every write of it, an operator's or this actor's, comes back as `phase.is`. So
@@ -44,10 +44,10 @@ export type RolloutEvent =
   /** The batch of a step is done, and has been watched. */
   | { readonly type: "look.stepped" }
   | { readonly type: "look.choose" }
-  /** More failed than may, or the deadline has passed. `isWayBack`: the settings ask for a rollback. */
-  | { readonly type: "look.failed"; readonly isWayBack: boolean }
-  /** What the previous spec asks for is another's by now, or gone. */
-  | { readonly type: "wayBack.barred" };
+  /** Too many tasks failed, or the deadline has passed. `wantsRollback`: the failure action is to roll back. */
+  | { readonly type: "look.failed"; readonly wantsRollback: boolean }
+  /** The ledger rejected the rollback: something that the previous spec needs is in use elsewhere or was removed. */
+  | { readonly type: "rollback.rejected" };
 
 export interface RolloutContext {
   readonly serviceId: string;
@@ -73,7 +73,7 @@ const machine = setup({
     /** Each is written with what it was decided on, and answered by `phase.is`. */
     begin: effect("begin"),
     pause: effect("pause"),
-    turnBack: effect("turnBack"),
+    startRollback: effect("startRollback"),
     complete: effect("complete"),
     chooseBatch: effect("chooseBatch"),
     reportUnexpected: effect("reportUnexpected"),
@@ -83,7 +83,7 @@ const machine = setup({
   guards: {
     hasNext: ({ context }) => context.nextMs >= 0,
     hasDeadline: ({ context }) => context.remainingMs >= 0,
-    wantsWayBack: (_, { isWayBack }: { isWayBack: boolean }) => isWayBack,
+    wantsRollback: (_, { wantsRollback }: { wantsRollback: boolean }) => wantsRollback,
     mustBegin: (_, { mustBegin }: { mustBegin: boolean }) => mustBegin,
     isPhase: (_, { is, phase }: { is: RolloutPhase; phase: RolloutPhase }) => is === phase,
   },
@@ -102,7 +102,7 @@ const moving = machine.createStateConfig({
     "look.stepped": "#rollout.pausing",
     "look.choose": "#rollout.choosing",
     "look.failed": [
-      { guard: { type: "wantsWayBack", params: ({ event }) => event }, target: "#rollout.turningBack" },
+      { guard: { type: "wantsRollback", params: ({ event }) => event }, target: "#rollout.startingRollback" },
       { target: "#rollout.pausing" },
     ],
     "look.busy": { target: ".replacing", actions: { type: "rememberNext", params: ({ event }) => event } },
@@ -173,7 +173,7 @@ export const rolloutMachine = machine.createMachine({
     "rollout.over": ".over",
     "slots.touched": {},
     "round.due": {},
-    "wayBack.barred": {},
+    "rollback.rejected": {},
     "*": { actions: "reportUnexpected" },
   },
   states: {
@@ -196,10 +196,10 @@ export const rolloutMachine = machine.createMachine({
       description:
         "Paused: no further slot is updated, and each keeps its spec. Continues on resume, step, abort or a new update.",
     },
-    turningBack: {
+    startingRollback: {
       description: "Too much failed: restoring the service's previous spec, or pausing where there is none. D2",
-      entry: "turnBack",
-      on: { "wayBack.barred": "pausing" },
+      entry: "startRollback",
+      on: { "rollback.rejected": "pausing" },
     },
     rollingBack: { ...moving, description: "Rolling back slots to the previous spec, by the rollback settings." },
     rollbackStepping: {

@@ -32,7 +32,7 @@ export type RemovedObject =
   | { readonly table: "config"; readonly object: Config };
 
 /**
- * `before`: null for a service that is created. Only what changes is looked at. A way back is looked at as any other
+ * `before`: null for a service that is created. Only what changes is looked at. A rollback is checked like any other
  * change: a rollout that cannot go back pauses and says why, where it would otherwise be stuck half-way.
  */
 export function serviceConflict(view: ServiceView, next: Service, before: Service | null): ServiceConflict | null {

@@ -7,7 +7,7 @@ import { TaskState, type Cluster, type Network, type Node, type Service, type Ta
 import { decideJob } from "./jobs/decide.ts";
 import { decideNodes, placesOf } from "./global-nodes.ts";
 import { newTask, taskTemplate, type TaskTemplate } from "./new-task.ts";
-import { isWayBack } from "./rollout/status.ts";
+import { hasRollbackStatus } from "./rollout/status.ts";
 import { settingsOf } from "./rollout/settings.ts";
 import { slotName } from "./rollout/slot.ts";
 import { RolloutTracker } from "./rollout/tracker.ts";
@@ -214,7 +214,7 @@ class Planner {
     const tracker = new RolloutTracker(
       {
         service,
-        settings: settingsOf(service, isWayBack(service)),
+        settings: settingsOf(service, hasRollbackStatus(service)),
         record: null,
         taskDirty: this.#taskDirty,
         nodeOf,
@@ -225,7 +225,7 @@ class Planner {
     );
     if (tracker.outdated === 0) return;
     this.#tracker = tracker;
-    const { isStartFirst } = settingsOf(service, isWayBack(service));
+    const { isStartFirst } = settingsOf(service, hasRollbackStatus(service));
     const turns: Turns = { mayReplace: (slot) => tracker.mayReplace(slot), isStartFirst, isHeld: false };
     let batch = 0;
     for (let looks = 0; looks < 4 * batchesMax && !this.#isEnough(batch); looks += 1) {

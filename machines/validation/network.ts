@@ -15,7 +15,7 @@ import { containsAddress, containsRange, parseAddress, parseCidr } from "../../r
 import { checkDnsName } from "../names.ts";
 import { isPredefined, predefinedLabel } from "../allocation/new-networks.ts";
 import { firstRefusal, invalid, refuse, type Refusal } from "../refusal.ts";
-import { useBy, type TasksOf, type Use } from "../orchestration/rollout/way-back.ts";
+import { useBy, type TasksOf, type Use } from "../orchestration/rollout/rollback-references.ts";
 import { isEnded, isWanted, observedState } from "../task.ts";
 import { needsIngress } from "./service.ts";
 

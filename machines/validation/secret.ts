@@ -9,7 +9,7 @@ import {
 } from "../../proto/gen/messages.ts";
 import { checkSecretName } from "../names.ts";
 import { invalid, type Refusal } from "../refusal.ts";
-import { useBy, type TasksOf } from "../orchestration/rollout/way-back.ts";
+import { useBy, type TasksOf } from "../orchestration/rollout/rollback-references.ts";
 import { mentions } from "./reference.ts";
 
 /** SwarmKit's limits in bytes, exclusive. */

@@ -187,11 +187,11 @@ test("a rollout is always in the phase that the store has", (t) => {
     { type: "look.finished" },
     { type: "look.stepped" },
     { type: "look.choose" },
-    { type: "look.failed", isWayBack: true },
-    { type: "look.failed", isWayBack: false },
-    { type: "wayBack.barred" },
+    { type: "look.failed", wantsRollback: true },
+    { type: "look.failed", wantsRollback: false },
+    { type: "rollback.rejected" },
   ];
-  const writes = ["begin", "pause", "turnBack", "complete", "chooseBatch"];
+  const writes = ["begin", "pause", "startRollback", "complete", "chooseBatch"];
   const places = allPlaces(rolloutMachine, {
     inputs: [{ serviceId: "s" }],
     events,

@@ -176,7 +176,8 @@ export const orchestrationMutants: readonly Mutant[] = [
   {
     name: "rollback-to-nothing",
     file: "machines/orchestration/rollout.ts",
-    original: '{ guard: { type: "wantsWayBack", params: ({ event }) => event }, target: "#rollout.turningBack" },',
+    original:
+      '{ guard: { type: "wantsRollback", params: ({ event }) => event }, target: "#rollout.startingRollback" },',
     replacement: "",
     breaks: "a failed update pauses instead of rolling back",
     kind: "logic",

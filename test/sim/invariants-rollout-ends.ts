@@ -9,7 +9,7 @@
  * spec to which it leads; the restart supervisor restarts their tasks, and the rollout does not wait for them.
  */
 import { wasEvicted } from "../../machines/orchestration/enforcer.ts";
-import { isWayBack } from "../../machines/orchestration/rollout/status.ts";
+import { hasRollbackStatus } from "../../machines/orchestration/rollout/status.ts";
 import { settingsOf } from "../../machines/orchestration/rollout/settings.ts";
 import { TaskDirty } from "../../machines/orchestration/task-dirty.ts";
 import { isWanted, observedState } from "../../machines/task.ts";
@@ -80,10 +80,10 @@ export class RolloutEnds {
 
   /** R7 */
   #checkFailures(service: Service, version: number, store: Store): string | null {
-    const settings = settingsOf(service, isWayBack(service));
+    const settings = settingsOf(service, hasRollbackStatus(service));
     const total = store.get("rollout", service.id)?.total ?? 0;
     const failed = [...(this.#tallies.get(service.id)?.failed ?? [])].filter(([, at]) => at < version - lag);
-    const specified = isWayBack(service) ? service.spec?.rollback : service.spec?.update;
+    const specified = hasRollbackStatus(service) ? service.spec?.rollback : service.spec?.update;
     const ratio = specified?.maxFailureRatio ?? 0;
     if (settings.action === UpdateConfig_FailureAction.CONTINUE || failed.length === 0) return null;
     if (Math.fround(failed.length / Math.max(1, total)) <= Math.fround(ratio)) return null;
@@ -94,7 +94,7 @@ export class RolloutEnds {
 
 /** R8 */
 function checkWatched(service: Service, version: number, store: Store): string | null {
-  const { monitorMs } = settingsOf(service, isWayBack(service));
+  const { monitorMs } = settingsOf(service, hasRollbackStatus(service));
   const overMs = timeMs(service.meta?.updatedAt ?? null);
   for (const task of store.tasksByService(service.id)) {
     if (!isWanted(task) || observedState(task) !== TaskState.RUNNING || !isPart(task, service, store)) continue;

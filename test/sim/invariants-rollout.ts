@@ -63,7 +63,7 @@ export class RolloutChecks {
       if (change.table === "service" && change.action === "update" && change.old !== null) {
         const isNew = (task: Task): boolean => (this.#made.get(task.id) ?? 0) > commit.version - lag;
         const claim =
-          checkWayBack(change.old, change.object, store, isNew) ?? this.#checkAsked(change.old, change.object);
+          checkRollback(change.old, change.object, store, isNew) ?? this.#checkAsked(change.old, change.object);
         if (claim !== null) return claim;
       }
       if (change.table !== "task" || change.action === "remove") continue;
@@ -190,7 +190,7 @@ function isChanging(service: Service, tasks: readonly Task[]): boolean {
 }
 
 /** R4 */
-function checkWayBack(old: Service, service: Service, store: Store, isNew: (task: Task) => boolean): string | null {
+function checkRollback(old: Service, service: Service, store: Store, isNew: (task: Task) => boolean): string | null {
   const { ROLLBACK_COMPLETED, ROLLBACK_STARTED, ROLLBACK_PAUSED } = UpdateStatus_UpdateState;
   const [before, state] = [old.updateStatus?.state, service.updateStatus?.state];
   if (state === ROLLBACK_STARTED && before !== ROLLBACK_STARTED && before !== ROLLBACK_PAUSED) {

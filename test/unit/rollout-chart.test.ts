@@ -59,12 +59,12 @@ for (const [name, state] of moving) {
   test(leads, [phase(name), round, { type: "look.finished" }], "completing", "complete");
   test(leads, [phase(name), round, { type: "look.stepped" }], "pausing", "pause");
   test(leads, [phase(name), round, { type: "look.choose" }], "choosing", "chooseBatch");
-  test(leads, [phase(name), round, { type: "look.failed", isWayBack: false }], "pausing", "pause");
-  test(leads, [phase(name), round, { type: "look.failed", isWayBack: true }], "turningBack", "turnBack");
+  test(leads, [phase(name), round, { type: "look.failed", wantsRollback: false }], "pausing", "pause");
+  test(leads, [phase(name), round, { type: "look.failed", wantsRollback: true }], "startingRollback", "startRollback");
 }
 
-const failed: RolloutEvent = { type: "look.failed", isWayBack: true };
-test(leads, [phase("updating"), round, failed, { type: "wayBack.barred" }], "pausing", "pause");
+const failed: RolloutEvent = { type: "look.failed", wantsRollback: true };
+test(leads, [phase("updating"), round, failed, { type: "rollback.rejected" }], "pausing", "pause");
 
 test("what the store says is followed from every phase", (t) => {
   const phases = [...moving, ["paused", "paused"], ["rollback paused", "rollbackPaused"]] as const;
@@ -74,8 +74,9 @@ test("what the store says is followed from every phase", (t) => {
   }
 });
 
-test("that the way back was barred says nothing of a phase that came after", (t) => {
-  for (const [name, state] of moving) t.is(after(phase(name), { type: "wayBack.barred" }).state, `${state}:gathering`);
+test("a rejected rollback has no effect on a later phase", (t) => {
+  for (const [name, state] of moving)
+    t.is(after(phase(name), { type: "rollback.rejected" }).state, `${state}:gathering`);
 });
 
 test("while it is paused nothing is looked at", (t) => {

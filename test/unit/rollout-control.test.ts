@@ -196,7 +196,7 @@ test("a service that is removed takes the record of its rollout along", async (t
   t.is(cluster.store.count("rollout"), 0);
 });
 
-test("scaling while an update is paused resumes it, and the way back leads to the spec before it with the new scale", async (t) => {
+test("scaling while an update is paused resumes it, and a rollback restores the previous spec with the new scale", async (t) => {
   const cluster = await started({ update: { parallelism: 1 }, rollback: { parallelism: 0 } });
   cluster.bad.add(1);
   await cluster.updateService("web", forced(1));

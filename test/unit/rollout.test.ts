@@ -173,7 +173,7 @@ test("without a previous spec an update that fails pauses and says so", async (t
   t.regex(status(cluster), /^PAUSED: update paused due to .*; it cannot be rolled back: there is no previous spec$/);
 });
 
-test("a way back that is barred pauses the update and says by what; it is taken once it is free", async (t) => {
+test("a rollback that is rejected pauses the update with the reason; it succeeds once the cause is gone", async (t) => {
   const ports = (published: number, publishMode: PortConfig_PublishMode) => ({
     endpoint: EndpointSpec.create({
       ports: [PortConfig.create({ targetPort: 80, publishedPort: published, publishMode })],

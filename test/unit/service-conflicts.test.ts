@@ -493,7 +493,7 @@ test("an update that no task waits for holds nothing", async (t) => {
   for (const step of drops) t.deepEqual(await atOnce(made, step), [null]);
 });
 
-test("an update and the removal of what it leaves, at once: the way back stays", async (t) => {
+test("an object that a concurrent update stops using cannot be removed: a rollback may need it", async (t) => {
   for (const drop of drops) {
     const made = await leaving(UpdateStatus_UpdateState.COMPLETED);
     await made.run(back);

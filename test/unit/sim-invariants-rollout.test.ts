@@ -63,7 +63,7 @@ function told(...lives: readonly Service[]): string | null {
   return claim;
 }
 
-test("R6: a service is turned back by itself only for an update that is not over", (t) => {
+test("R6: a service rolls back by itself only during an update", (t) => {
   const [asked, over] = [service("b", UPDATING, "a"), service("b", COMPLETED, "a")];
   const back = service("a", ROLLBACK_STARTED, null);
   t.is(told(service("a", COMPLETED, null), asked, back), null);

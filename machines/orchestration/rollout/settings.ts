@@ -1,5 +1,5 @@
 /**
- * How a rollout of a service goes: its update settings, or on the way back its rollback settings, with what they mean
+ * How a rollout of a service goes: its update settings, or during a rollback its rollback settings, with what they mean
  * where they are silent; and its deadlines, which SwarmKit's settings have no field for and which are read from labels of
  * the service.
  */

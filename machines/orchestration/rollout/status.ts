@@ -4,7 +4,7 @@
  *
  * D1: the record belongs to the UpdateStatus that began with it; one of an earlier rollout says nothing.
  * D2: a rollback leads to the spec before; where there is none, or it cannot be had any more, the rollout pauses and says so.
- * D3: what failed on the way back, or was stopped by hand there, stays `rollback paused`.
+ * D3: a rollback that fails or is stopped by an operator stays `rollback paused`.
  * D4: only the failure of an update that somebody asked for turns a service back. What begins late, when a node changes
  *     long after the last update was over, is no such update.
  */
@@ -54,8 +54,8 @@ const promptMsMax = 60_000;
 /** Longest text of a task's error that a message repeats. */
 const wordsMax = 300;
 
-/** Whether the service is on its way to the spec before it, waits on that way, or has come there. */
-export function isWayBack(service: Service): boolean {
+/** Whether the service's update status is that of a rollback: started, paused or completed. */
+export function hasRollbackStatus(service: Service): boolean {
   const state = service.updateStatus?.state;
   return state === ROLLBACK_STARTED || state === ROLLBACK_PAUSED || state === ROLLBACK_COMPLETED;
 }
@@ -69,7 +69,7 @@ export function recordOf(service: Service, stored: Rollout | undefined): Rollout
   if (stored === undefined || service.updateStatus === null) return null;
   const isOurs =
     (stored.target?.index ?? 0) === (service.specVersion?.index ?? 0) &&
-    stored.isRollback === isWayBack(service) &&
+    stored.isRollback === hasRollbackStatus(service) &&
     isSameTime(stored.startedAt, service.updateStatus.startedAt);
   return isOurs ? stored : null;
 }
@@ -126,15 +126,15 @@ function beginsLate({ meta, updateStatus }: Service, nowMs: number): boolean {
 }
 
 export interface AfterFailure {
-  readonly isWayBack: boolean;
+  readonly wantsRollback: boolean;
   readonly why: string;
 }
 
-/** What becomes of a rollout that has failed: it is turned back, or paused. `why`: as the tracker says it. D4 */
+/** Whether a failed rollout is rolled back or paused. `why`: the tracker's reason. D4 */
 export function afterFailure(record: Rollout, action: UpdateConfig_FailureAction, why: string): AfterFailure {
   const isWanted = !record.isRollback && action === UpdateConfig_FailureAction.ROLLBACK;
-  if (!isWanted || !record.late) return { isWayBack: isWanted, why };
-  return { isWayBack: false, why: `${why}; it is not rolled back: nobody asked for an update` };
+  if (!isWanted || !record.late) return { wantsRollback: isWanted, why };
+  return { wantsRollback: false, why: `${why}; it is not rolled back: nobody asked for an update` };
 }
 
 /** The beginning of a rollout; one that the service says has begun keeps its status. */
@@ -150,7 +150,7 @@ export function begun(service: Service, work: RolloutWork, nowMs: number): Rollo
           message: inProgress(false),
         }),
       });
-  const isRollback = isWayBack(after);
+  const isRollback = hasRollbackStatus(after);
   const rollout = Rollout.create({
     id: service.id,
     target: service.specVersion,
@@ -167,7 +167,7 @@ export function begun(service: Service, work: RolloutWork, nowMs: number): Rollo
 
 /** `why`: what follows `update paused`, such as ` due to failure …`. */
 export function paused(service: Service, record: Rollout | null, why: string): RolloutWrite {
-  const isRollback = isWayBack(service);
+  const isRollback = hasRollbackStatus(service);
   const message = `${isRollback ? "rollback" : "update"} paused${why}`;
   return {
     service: withStatus(service, { state: isRollback ? ROLLBACK_PAUSED : PAUSED, message }),
@@ -177,14 +177,14 @@ export function paused(service: Service, record: Rollout | null, why: string): R
 
 const noStep = { step: RolloutStep.ROLLOUT_STEP_NONE, batch: [] } as const;
 
-/** D2. What follows `update paused` when it was to be rolled back, and `reason` speaks against that. */
-export function barred(why: string, reason: string): string {
+/** D2. The text after `update paused` when a rollback was wanted and `reason` prevents it. */
+export function cannotRollBack(why: string, reason: string): string {
   return `${why}; it cannot be rolled back: ${reason}`;
 }
 
-/** D2. The record of the way back is made when that has been looked at. */
+/** D2. The rollback's record is written later, when the rollback begins. */
 export function rolledBack(service: Service, record: Rollout | null, why: string): RolloutWrite {
-  if (service.previousSpec === null) return paused(service, record, barred(why, "there is no previous spec"));
+  if (service.previousSpec === null) return paused(service, record, cannotRollBack(why, "there is no previous spec"));
   const back = Service.patch(service, {
     spec: service.previousSpec,
     specVersion: service.previousSpecVersion,
@@ -198,10 +198,10 @@ export function rolledBack(service: Service, record: Rollout | null, why: string
 }
 
 export function completed(service: Service, record: Rollout | null, nowMs: number): RolloutWrite {
-  const isRollback = isWayBack(service);
+  const isRollback = hasRollbackStatus(service);
   const failures = record?.failures ?? 0;
   const remark = failures === 0 ? "" : `; ${failures} ${failures === 1 ? "task" : "tasks"} failed on the way`;
-  // Who was not there when it was turned back learns here why, and from the service alone.
+  // The status alone still tells later readers why it was rolled back.
   const why = reasonOf(service);
   return {
     service: withStatus(service, {
@@ -257,7 +257,7 @@ export function acted(
       return phase === "stepping" || phase === "rollback stepping" ? done : write(stepped(service, record, nowMs));
     case "abort":
       // D3
-      if (isWayBack(service))
+      if (hasRollbackStatus(service))
         return isPaused(phase) ? done : write(paused(service, record, " by an operator, who aborted it"));
       if (service.previousSpec === null) {
         return isPaused(phase)
@@ -274,7 +274,7 @@ export function acted(
 /** Why a rollback was begun, as its UpdateStatus says it; empty where it does not. */
 function reasonOf(service: Service): string {
   const [said = ""] = (service.updateStatus?.message ?? "").split(waiting);
-  return isWayBack(service) && said.startsWith(rolledBackPrefix) ? said : "";
+  return hasRollbackStatus(service) && said.startsWith(rolledBackPrefix) ? said : "";
 }
 
 /**
@@ -283,13 +283,13 @@ function reasonOf(service: Service): string {
  */
 export function progressMessage(service: Service, blocker: string): string {
   const why = reasonOf(service);
-  const how = why === "" ? inProgress(isWayBack(service)) : why;
+  const how = why === "" ? inProgress(hasRollbackStatus(service)) : why;
   return blocker === "" ? how : `${how}${waiting}${blocker}`;
 }
 
 /** It goes on with a failure budget and a deadline of its own. */
 function resumed(service: Service, record: Rollout | null, nowMs: number): RolloutWrite {
-  const isRollback = isWayBack(service);
+  const isRollback = hasRollbackStatus(service);
   return {
     service: withStatus(service, {
       state: isRollback ? ROLLBACK_STARTED : UPDATING,
@@ -310,7 +310,7 @@ function renewed(service: Service, record: Rollout, nowMs: number): Partial<Roll
 }
 
 function stepped(service: Service, record: Rollout | null, nowMs: number): RolloutWrite {
-  const isRollback = isWayBack(service);
+  const isRollback = hasRollbackStatus(service);
   const from = record ?? (begun(service, { slots: 0, waitMsMax: 0 }, nowMs).rollout as Rollout);
   return {
     service: withStatus(service, {

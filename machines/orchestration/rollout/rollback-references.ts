@@ -1,6 +1,6 @@
 /**
- * What an update that is not over may yet be rolled back to, by itself or by an operator who aborts it: what that spec
- * names is kept until the update is over, or the way back would lead nowhere.
+ * What the previous spec of an unfinished update refers to. It is kept until the update is over: the update may still be
+ * rolled back, by its failure action or by an operator who aborts it.
  */
 import { UpdateStatus_UpdateState, type Service, type ServiceSpec, type Task } from "../../../proto/gen/messages.ts";
 import { isJob } from "../service-mode.ts";
@@ -10,20 +10,20 @@ import { isWanted } from "../../task.ts";
 /** The tasks of a service. */
 export type TasksOf = (serviceId: string) => Iterable<Task>;
 
-/** Whether the service names it now, or only in the spec that an update of it may be rolled back to. */
-export type Use = "now" | "way back";
+/** Whether the service's current spec uses an object, or only the spec that its update may be rolled back to. */
+export type Use = "now" | "rollback";
 
-/** `names`: whether a spec names what is asked about. Null: neither spec that counts does. */
+/** `names`: whether a spec refers to the object. Null: neither spec does. */
 export function useBy(service: Service, tasksOf: TasksOf, names: (spec: ServiceSpec) => boolean): Use | null {
   const { previousSpec, spec } = service;
   if (spec !== null && names(spec)) return "now";
-  // Asked first: few services get so far.
+  // The cheap check first: few services get past it.
   if (previousSpec === null || !names(previousSpec)) return null;
-  return mayTurnBack(service, tasksOf) ? "way back" : null;
+  return mayRollBack(service, tasksOf) ? "rollback" : null;
 }
 
-/** A rollout that UpdateService has asked for is begun by the leader a moment later: then the tasks tell. */
-function mayTurnBack(service: Service, tasksOf: TasksOf): boolean {
+/** The leader starts a rollout a moment after UpdateService: until then, dirty tasks show that one is due. */
+function mayRollBack(service: Service, tasksOf: TasksOf): boolean {
   if (isJob(service.spec)) return false;
   switch (service.updateStatus?.state) {
     case UpdateStatus_UpdateState.UPDATING:
