@@ -12,7 +12,7 @@ import {
   type NetworkService,
   type NetworkTask,
 } from "../../proto/gen/messages.ts";
-import { Told } from "../told.ts";
+import { SentObjects } from "../sent-objects.ts";
 
 /** What is in a network. */
 interface Members {
@@ -183,7 +183,12 @@ export class NetworkView {
   readonly nodeId: string;
   readonly #graph: NetworkGraph;
   readonly #onDirty: () => void;
-  readonly #told = { networks: new Told(), nodes: new Told(), services: new Told(), tasks: new Told() };
+  readonly #sent = {
+    networks: new SentObjects(),
+    nodes: new SentObjects(),
+    services: new SentObjects(),
+    tasks: new SentObjects(),
+  };
   #isNew = true;
   #isDirty = true;
 
@@ -194,7 +199,7 @@ export class NetworkView {
   }
 
   touch(sort: Sort, key: string): void {
-    this.#told[sort].touch(key);
+    this.#sent[sort].touch(key);
     if (this.#isDirty) return;
     this.#isDirty = true;
     this.#onDirty();
@@ -204,7 +209,7 @@ export class NetworkView {
   take(version: number): NetworksUpdate | null {
     if (!this.#isDirty) return null;
     this.#isDirty = false;
-    const [graph, nodeId, told] = [this.#graph, this.nodeId, this.#told];
+    const [graph, nodeId, sent] = [this.#graph, this.nodeId, this.#sent];
     const changed = {
       networks: [] as AttachedNetwork[],
       nodes: [] as NetworkNode[],
@@ -217,10 +222,10 @@ export class NetworkView {
       removedServices: [] as string[],
       removedTasks: [] as string[],
     };
-    told.networks.drain((id) => graph.network(id, nodeId), changed.networks, removed.removedNetworks);
-    told.nodes.drain((id) => graph.node(id, nodeId), changed.nodes, removed.removedNodes);
-    told.services.drain((key) => graph.service(key, nodeId), changed.services, removed.removedServices);
-    told.tasks.drain((key) => graph.task(key, nodeId), changed.tasks, removed.removedTasks);
+    sent.networks.drain((id) => graph.network(id, nodeId), changed.networks, removed.removedNetworks);
+    sent.nodes.drain((id) => graph.node(id, nodeId), changed.nodes, removed.removedNodes);
+    sent.services.drain((key) => graph.service(key, nodeId), changed.services, removed.removedServices);
+    sent.tasks.drain((key) => graph.task(key, nodeId), changed.tasks, removed.removedTasks);
     const isEmpty = [...Object.values(changed), ...Object.values(removed)].every((list) => list.length === 0);
     if (isEmpty && !this.#isNew) return null;
     const update = NetworksUpdate.create({ fresh: this.#isNew, inSync: true, version, ...changed, ...removed });

@@ -13,7 +13,7 @@ import {
   type DataplaneHost,
 } from "../../proto/gen/messages.ts";
 import { isSameMessage } from "../same-message.ts";
-import { Told } from "../told.ts";
+import { SentObjects } from "../sent-objects.ts";
 import type { CompiledPolicy, CompiledProfile, SetDefinition } from "./compile.ts";
 import {
   applicable,
@@ -60,13 +60,13 @@ export class NodeView implements SetUser {
   /** The sets of active policies and profiles, as compiled when these became active. */
   readonly #activeSets = new Map<string, readonly SetDefinition[]>();
   readonly #touched = new Set<string>();
-  readonly #told = {
-    endpoints: new Told(),
-    hostEndpoints: new Told(),
-    policies: new Told(),
-    profiles: new Told(),
-    sets: new Told(),
-    hosts: new Told(),
+  readonly #sent = {
+    endpoints: new SentObjects(),
+    hostEndpoints: new SentObjects(),
+    policies: new SentObjects(),
+    profiles: new SentObjects(),
+    sets: new SentObjects(),
+    hosts: new SentObjects(),
   };
   readonly #deltas = new Map<string, Map<string, boolean>>();
   #config: DataplaneConfig | null = null;
@@ -78,7 +78,7 @@ export class NodeView implements SetUser {
     this.nodeId = nodeId;
     this.#source = source;
     this.#onDirty = onDirty;
-    for (const hostname of source.hosts.keys()) this.#told.hosts.touch(hostname);
+    for (const hostname of source.hosts.keys()) this.#sent.hosts.touch(hostname);
   }
 
   touchEndpoint(id: string): void {
@@ -92,21 +92,21 @@ export class NodeView implements SetUser {
   }
 
   touchHost(hostname: string): void {
-    this.#told.hosts.touch(hostname);
+    this.#sent.hosts.touch(hostname);
     this.#dirty();
   }
 
   /** The policy has changed or was removed; its sets change with it. */
   touchPolicy(key: string): void {
     if (!this.#policyUses.has(key)) return;
-    this.#told.policies.touch(key);
+    this.#sent.policies.touch(key);
     this.#activate(`policy ${key}`, this.#source.policy(key)?.sets ?? []);
     this.#dirty();
   }
 
   touchProfile(name: string): void {
     if (!this.#profileUses.has(name)) return;
-    this.#told.profiles.touch(name);
+    this.#sent.profiles.touch(name);
     this.#activate(`profile ${name}`, this.#source.profile(name)?.sets ?? []);
     this.#dirty();
   }
@@ -116,7 +116,7 @@ export class NodeView implements SetUser {
   }
 
   memberChanged(setId: string, member: string, isMember: boolean): void {
-    if (!this.#told.sets.has(setId) || this.#told.sets.willBeWhole(setId)) return;
+    if (!this.#sent.sets.has(setId) || this.#sent.sets.isPending(setId)) return;
     let delta = this.#deltas.get(setId);
     if (delta === undefined) this.#deltas.set(setId, (delta = new Map<string, boolean>()));
     if (delta.get(member) === !isMember) delta.delete(member);
@@ -124,7 +124,7 @@ export class NodeView implements SetUser {
     // The delta is longer than the set: send the whole set instead.
     if (delta.size > 1_000 + (this.#source.sets.get(setId)?.members.size ?? 0)) {
       this.#deltas.delete(setId);
-      this.#told.sets.touch(setId);
+      this.#sent.sets.touch(setId);
     }
     this.#dirty();
   }
@@ -180,8 +180,8 @@ export class NodeView implements SetUser {
       for (const name of before.profiles) if (!after.profiles.has(name)) this.#unuseProfile(name);
       if (isOurs) this.#uses.set(id, after);
       else this.#uses.delete(id);
-      this.#told.endpoints.touch(id);
-      this.#told.hostEndpoints.touch(id);
+      this.#sent.endpoints.touch(id);
+      this.#sent.hostEndpoints.touch(id);
     }
     this.#touched.clear();
   }
@@ -198,25 +198,25 @@ export class NodeView implements SetUser {
 
   #usePolicy(key: string): void {
     if (increment(this.#policyUses, key) > 1) return;
-    this.#told.policies.touch(key);
+    this.#sent.policies.touch(key);
     this.#activate(`policy ${key}`, this.#source.policy(key)?.sets ?? []);
   }
 
   #unusePolicy(key: string): void {
     if (decrement(this.#policyUses, key) > 0) return;
-    this.#told.policies.touch(key);
+    this.#sent.policies.touch(key);
     this.#activate(`policy ${key}`, []);
   }
 
   #useProfile(name: string): void {
     if (increment(this.#profileUses, name) > 1) return;
-    this.#told.profiles.touch(name);
+    this.#sent.profiles.touch(name);
     this.#activate(`profile ${name}`, this.#source.profile(name)?.sets ?? []);
   }
 
   #unuseProfile(name: string): void {
     if (decrement(this.#profileUses, name) > 0) return;
-    this.#told.profiles.touch(name);
+    this.#sent.profiles.touch(name);
     this.#activate(`profile ${name}`, []);
   }
 
@@ -226,13 +226,13 @@ export class NodeView implements SetUser {
       if (increment(this.#setUses, definition.id) > 1) continue;
       // The set will be sent whole, so earlier deltas are obsolete.
       this.#deltas.delete(definition.id);
-      this.#told.sets.touch(definition.id);
+      this.#sent.sets.touch(definition.id);
       this.#source.sets.use(definition, this);
     }
     for (const { id } of before) {
       if (decrement(this.#setUses, id) > 0) continue;
       this.#deltas.delete(id);
-      this.#told.sets.touch(id);
+      this.#sent.sets.touch(id);
       this.#source.sets.unuse(id, this);
     }
     if (sets.length === 0) this.#activeSets.delete(user);
@@ -259,7 +259,7 @@ export class NodeView implements SetUser {
       const fact = source.endpoint(id);
       return fact?.nodeId === this.nodeId && fact.isHost === isHost ? fact : undefined;
     };
-    this.#told.sets.drain((id) => this.#wholeSet(id), parts.sets, parts.removedSets);
+    this.#sent.sets.drain((id) => this.#wholeSet(id), parts.sets, parts.removedSets);
     for (const [id, delta] of this.#deltas) {
       const added = [...delta].filter(([, isMember]) => isMember).map(([member]) => member);
       const removed = [...delta].filter(([, isMember]) => !isMember).map(([member]) => member);
@@ -267,17 +267,17 @@ export class NodeView implements SetUser {
     }
     this.#deltas.clear();
     const removedPolicies: string[] = [];
-    this.#told.policies.drain(
+    this.#sent.policies.drain(
       (key) => (this.#policyUses.has(key) ? source.policy(key)?.message : undefined),
       parts.policies,
       removedPolicies,
     );
-    this.#told.profiles.drain(
+    this.#sent.profiles.drain(
       (name) => (this.#profileUses.has(name) ? source.profile(name)?.message : undefined),
       parts.profiles,
       parts.removedProfiles,
     );
-    this.#told.endpoints.drain(
+    this.#sent.endpoints.drain(
       (id) => {
         const fact = ofNode(id, false);
         return fact && endpointMessage(fact, source.chosenBy(id), this.#profilesOf(fact), source.tiers);
@@ -285,7 +285,7 @@ export class NodeView implements SetUser {
       parts.endpoints,
       parts.removedEndpoints,
     );
-    this.#told.hostEndpoints.drain(
+    this.#sent.hostEndpoints.drain(
       (id) => {
         const fact = ofNode(id, true);
         return fact && hostEndpointMessage(fact, source.chosenBy(id), source.tiers);
@@ -293,7 +293,7 @@ export class NodeView implements SetUser {
       parts.hostEndpoints,
       parts.removedHostEndpoints,
     );
-    this.#told.hosts.drain((hostname) => source.hosts.get(hostname), parts.hosts, parts.removedHosts);
+    this.#sent.hosts.drain((hostname) => source.hosts.get(hostname), parts.hosts, parts.removedHosts);
     return { ...parts, removedPolicies: removedPolicies.map(policyIdOf) };
   }
 
