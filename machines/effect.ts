@@ -1,8 +1,8 @@
-/** How a machine names what it asks of the world without doing it. */
+/** How a machine names the effects that its host performs. */
 
 /**
- * The body of an action that the host must supply with `machine.provide`. Throws when nobody did, so that a forgotten
- * effect is loud; `transition()` still shows the action with its params as data.
+ * The body of an action that the host must supply with `machine.provide`. Throws if the host did not, so that a forgotten
+ * effect fails loudly; `transition()` still shows the action with its params as data.
  */
 export function effect<Params = undefined>(name: string): (args: unknown, params: Params) => void {
   return () => {

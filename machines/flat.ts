@@ -1,11 +1,11 @@
 /**
- * A chart whose states lie side by side, compiled into a table. For machines of which a process runs thousands and each takes
- * an event with every message: XState's own step from state to state leaves some 5 KiB of garbage, a table's next to none.
- * The chart stays what is read, drawn and tested; the table is made of it.
+ * Compiles a chart without nested states into a table, for machines of which a process runs thousands and that get an event
+ * with every message: a step of XState leaves about 5 KiB of garbage, a table's almost none. The chart remains what is read,
+ * drawn and tested; the table is derived from it.
  *
- * FM1: after any events state, context and effects, in their order, are those that XState comes to.
- * FM2: what the table cannot do (states in states, timers, actors, transitions of their own accord, states that enter
- *      themselves anew) is refused when it is made.
+ * FM1: after any events, state, context and effects (in order) equal XState's.
+ * FM2: charts that use what the table does not support (nested states, timers, actors, eventless transitions, states that
+ *      re-enter themselves) are rejected at compile time.
  */
 import type { AnyStateMachine, ContextFrom, EventFromLogic } from "xstate";
 import { assert } from "../runtime/assert.ts";
@@ -18,13 +18,13 @@ export interface FlatEffect {
 export interface FlatState<Context> {
   readonly value: string;
   readonly context: Context;
-  /** It has ended: no event does anything any more. */
+  /** A final state: further events have no effect. */
   readonly isDone: boolean;
 }
 
 export interface FlatMachine<Context, Event> {
   readonly initial: FlatState<Context>;
-  /** The state after an event, and what has to be done, in this order. */
+  /** The state after an event, and the effects to perform, in order. */
   step(state: FlatState<Context>, event: Event): readonly [FlatState<Context>, readonly FlatEffect[]];
 }
 
@@ -56,7 +56,7 @@ type Action =
   | { readonly kind: "effect"; readonly type: string; params(scope: Scope): unknown };
 interface Candidate {
   holds(scope: Scope): boolean;
-  /** Null: it stays where it is. */
+  /** Null: stays in the current state. */
   readonly target: string | null;
   readonly actions: readonly Action[];
 }
@@ -150,7 +150,7 @@ export function flattened<Machine extends AnyStateMachine>(
     }
     const table = new Map<string, readonly Candidate[]>();
     if (!done.has(value)) {
-      // Of a state's own, those that name the event come first, then the root's.
+      // The state's own transitions for the event come first, then the root's.
       for (const on of [state.on ?? {}, config.on ?? {}])
         for (const [type, transitions] of Object.entries(on)) {
           table.set(type, [...(table.get(type) ?? []), ...candidates(value, transitions)]);

@@ -1,4 +1,4 @@
-/** What a list request lets through: inside one filter any of its values will do, and every filter given must agree. */
+/** Which objects pass a list request's filters: within one filter, any value may match; all given filters must match. */
 import {
   NodeRole,
   NodeSpec_Membership,
@@ -56,7 +56,7 @@ export function matchesCommon(filters: CommonFilters, { id, name, labels }: Name
   );
 }
 
-/** For secrets, configs and resources names, prefixes and ids are alternatives of each other, and case does not matter. */
+/** For secrets, configs and resources, names, prefixes and ids are alternatives, and case does not matter. */
 export function matchesEither(filters: CommonFilters, { id, name, labels }: Named): boolean {
   const { names, namePrefixes, idPrefixes } = filters;
   const isAny = names.length + namePrefixes.length + idPrefixes.length === 0;
@@ -81,7 +81,10 @@ export function runtimeOf(task: TaskSpec | null): string {
   return "container";
 }
 
-/** What a task is called: its own name where it has one, else `<service>.<slot>.<id>`, with the node for a global one. */
+/**
+ * A task's display name: its own name if it has one, else `<service>.<slot>.<id>`, or `<service>.<node>.<id>` for a
+ * global one.
+ */
 export function taskName(task: Task): string {
   const own = task.annotations?.name ?? "";
   if (own !== "") return own;
@@ -110,7 +113,7 @@ export function matchesService(filters: ListServicesRequest_Filters, service: Se
   );
 }
 
-/** `isUpToDate` is asked only where the filter wants it. */
+/** Calls `isUpToDate` only if the filter needs it. */
 export function matchesTask(
   filters: ListTasksRequest_Filters,
   task: Task,
@@ -135,7 +138,7 @@ export function matchesVolume(filters: ListVolumesRequest_Filters, volume: Volum
   );
 }
 
-/** What a filter names that no such object can ever have; null when all is known. */
+/** The first filter value that no node or task can have, as an error message; null when all values are known. */
 export function unknownNodeFilter(filters: ListNodesRequest_Filters): string | null {
   const role = filters.roles.find((value) => !(Object.values(NodeRole) as readonly number[]).includes(value));
   if (role !== undefined) return `unknown role ${role}`;

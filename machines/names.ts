@@ -1,6 +1,6 @@
 /**
- * What objects may be called. The patterns accept exactly what SwarmKit's accept, but are written without nested
- * repetition, so that a long wrong name costs no more than a right one.
+ * Checks of object names. The patterns accept exactly what SwarmKit's accept, but avoid nested repetition, so that a long
+ * invalid name costs no more than a valid one.
  */
 import type { Annotations } from "../proto/gen/messages.ts";
 import { invalid, type Refusal } from "./refusal.ts";
@@ -12,7 +12,7 @@ const dnsName = /^[a-zA-Z0-9](?:[a-zA-Z0-9_-]*[a-zA-Z0-9])?$/;
 const secretNameLengthMax = 64;
 const secretName = /^[a-zA-Z0-9](?:[a-zA-Z0-9_.-]*[a-zA-Z0-9])?$/;
 
-/** The one cluster object's name. */
+/** The name of the only cluster object. */
 export const clusterName = "default";
 
 /** For services and networks. */

@@ -1,10 +1,10 @@
-/** What nodes are called where a hostname stands for them: a hostname that several have says nothing without the id. */
+/** Names of nodes for messages: a hostname that several nodes share is ambiguous without the id. */
 import type { Node } from "../proto/gen/messages.ts";
 
 /**
- * `alpha`; `alpha (ID)` where other nodes have that hostname; the id of a node that has none, or is not among them. Nodes of
- * another role do not count: a manager runs no tasks, and a machine with a manager and an agent has two nodes of its hostname.
- * `among` is `all` where nodes of both roles are listed together.
+ * `alpha`; `alpha (ID)` if other nodes have that hostname; the id of a node without a hostname, or one that is not in
+ * `nodes`. Nodes of the other role do not count: a manager runs no tasks, and a machine with a manager and an agent has
+ * two nodes with its hostname. `among` is `all` where nodes of both roles are listed together.
  */
 export function nodeNames(nodes: Iterable<Node>, among: "role" | "all" = "role"): (id: string) => string {
   const groups = new Map<string, { readonly hostname: string; readonly ids: string[] }>();
@@ -21,7 +21,7 @@ export function nodeNames(nodes: Iterable<Node>, among: "role" | "all" = "role")
   return (id) => names.get(id) ?? id;
 }
 
-/** The same, read once it is needed. */
+/** Like `nodeNames`, but reads the nodes on first use. */
 export function lazyNodeNames(nodes: () => Iterable<Node>): (id: string) => string {
   let names: ((id: string) => string) | null = null;
   return (id) => (names ??= nodeNames(nodes()))(id);

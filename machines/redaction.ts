@@ -1,6 +1,6 @@
 /**
- * What never leaves a manager through Control and Watch: private keys, unlock keys, network keys and secret data. Join tokens
- * leave through Control's own answers about the cluster of now, and nowhere else: who may ask there may join nodes.
+ * What never leaves a manager through Control and Watch: private keys, unlock keys, network keys and secret data. Join
+ * tokens leave only through Control's answers about the current cluster, whose callers may join nodes.
  */
 import { CAConfig, Cluster, ClusterSpec, RootCA, RootRotation, Secret, SecretSpec } from "../proto/gen/messages.ts";
 import { networkDefaults } from "./allocation/network-defaults.ts";
@@ -15,7 +15,7 @@ function redactedRoot(root: RootCA): RootCA {
   });
 }
 
-/** The spec as it is stored: a key that was handed in is kept in the root alone, where signers look. */
+/** The spec as it is stored: a signing key from the request is kept only in the root, where signers read it. */
 export function withoutSigningKey(spec: ClusterSpec): ClusterSpec {
   const { caConfig } = spec;
   if (caConfig === null || (caConfig.signingCaCert.length === 0 && caConfig.signingCaKey.length === 0)) return spec;
@@ -44,7 +44,7 @@ export function redactedCluster(cluster: Cluster): Cluster {
   });
 }
 
-/** For whoever did not ask for the tokens: watchers, readers of the past, and people who look at the cluster. */
+/** For callers that did not request the tokens: watchers, readers of the history, and people who inspect the cluster. */
 export function withoutJoinTokens(cluster: Cluster): Cluster {
   const { rootCa } = cluster;
   return rootCa === null || rootCa.joinTokens === null

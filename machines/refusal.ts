@@ -24,7 +24,7 @@ export function invalid(message: string): Refusal {
   return { kind: "invalid-argument", message };
 }
 
-/** The first refusal of some checks made in order; null when all pass. Later checks are not made. */
+/** The first refusal, in the order of the checks; null when all pass. Later checks do not run. */
 export function firstRefusal(...checks: readonly (() => Refusal | null)[]): Refusal | null {
   for (const check of checks) {
     const refusal = check();

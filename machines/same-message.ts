@@ -1,8 +1,8 @@
-/** Whether two messages say the same, field by field. An absent scalar equals its default, which is what the wire means. */
+/** Whether two messages are equal, field by field. An absent scalar equals its default, as on the wire. */
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** Names of all fields, those that only the prototype has (the defaults) included. */
+/** Names of all fields, including those that only the prototype has (the defaults). */
 function fieldsOf(message: Fields): readonly string[] {
   const names: string[] = [];
   for (const name in message) if (typeof message[name] !== "function") names.push(name);

@@ -19,7 +19,7 @@ export class SentObjects {
     return this.#changed.has(key);
   }
 
-  /** Adds each object to send to `changed`, and the keys of those that the follower has and that no longer exist to `removed`. */
+  /** Adds objects to send to `changed`, and keys of objects that the follower has and that no longer exist to `removed`. */
   drain<Message>(now: (key: string) => Message | undefined, changed: Message[], removed: string[]): void {
     for (const key of this.#changed) {
       const message = now(key);

@@ -1,36 +1,36 @@
 /**
- * One call of a running task (a command in it, a signal, its use of the node) at the manager that was asked.
+ * One call to a running task (a command in it, a signal, its resource usage), on the manager that received it.
  *
  *   asking ──▶ open ──▶ over
  *      └──────────────────▲
  *
- * C1: whoever asked is told the end, once, whatever dies on the way.
- * C2: nothing is left running on the node for somebody who has left, as far as it can be reached.
+ * C1: the caller learns the outcome exactly once, whatever dies meanwhile.
+ * C2: nothing keeps running on the node for a caller that has left, if the node can be reached.
  */
 import { assign, setup } from "xstate";
 import { effect } from "./effect.ts";
 
 /** Times in milliseconds. */
 export const taskCallTimes = {
-  /** For the manager that has the node to take the question. */
+  /** For the manager that serves the node to accept the call. */
   askTimeoutMs: 5_000,
-  /** Between two looks whether the call is still under way there. */
+  /** Between two checks whether the call is still running there. */
   pulseMs: 2_000,
-  /** So many in a row that nobody confirmed end it: longer than a manager needs to be told of a lost bus. */
+  /** This many unconfirmed checks in a row end the call: longer than a manager takes to detect a lost bus. */
   missedMax: 3,
 } as const;
 
-/** Why a call ended before the node said so. */
+/** Why a call ended before the node ended it. */
 export type TaskCallFailure = "unreachable" | "lost";
 
 export type TaskCallEvent =
-  /** The question is with the node. */
+  /** The node has the call. */
   | { readonly type: "node.asked" }
-  /** Nobody has the node, or says so. */
+  /** No manager serves the node, or none answers. */
   | { readonly type: "node.missing" }
   | { readonly type: "pulse.heard" }
   | { readonly type: "pulse.missed" }
-  /** The node's last answer has been passed on. */
+  /** The node's last answer was forwarded. */
   | { readonly type: "answers.ended" }
   | { readonly type: "caller.left" };
 

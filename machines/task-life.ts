@@ -1,15 +1,18 @@
 /**
- * The life of a task: SwarmKit's states in their order, and who may move a task into each. Hot paths do not run the
- * chart but `mayAdvance`, which is tested to be equal to it.
+ * The life cycle of a task: SwarmKit's states in order, and who may move a task into each. Hot paths use `mayAdvance`
+ * instead of the chart; a test checks that they are equal.
  *
- * T1: an observed state only grows.
- * T2: each state is entered by one kind of actor alone (docs/model.md has the table).
+ * T1: an observed state only increases.
+ * T2: each state is entered by one kind of actor only (see the table in docs/model.md).
  */
 import { setup } from "xstate";
 import { TaskState } from "../proto/gen/messages.ts";
 import { effect } from "./effect.ts";
 
-/** Who observes: the allocator, the scheduler, the reaper for what never had a node, the node itself, or a manager on behalf of a node. */
+/**
+ * Who reports the state: the allocator, the scheduler, the reaper (for tasks that never had a node), the node itself, or
+ * a manager on behalf of a node.
+ */
 export type TaskMover = "allocator" | "scheduler" | "reaper" | "node" | "manager";
 
 export type TaskEvent =
@@ -46,7 +49,7 @@ export const stateAfter: Readonly<Record<TaskEvent["type"], TaskState>> = {
   "manager.orphaned": TaskState.ORPHANED,
 };
 
-/** A node coalesces its reports, so from any state that it owns it may report any later one. */
+/** A node coalesces its reports: from any state that it owns, it may report any later one. */
 export const taskMachine = setup({
   types: { events: {} as TaskEvent },
   actions: { reportUnexpected: effect("reportUnexpected") },
@@ -152,7 +155,7 @@ export const taskMachine = setup({
   },
 });
 
-/** By the state left: which movers may move it to which states. Compiled from the chart once. */
+/** For each state, which movers may move a task to which states. Compiled from the chart once. */
 const advances: ReadonlyMap<TaskState, ReadonlySet<string>> = new Map(
   Object.entries(taskMachine.config.states ?? {}).map(([name, state]) => {
     const events = Object.keys(state.on ?? {}) as TaskEvent["type"][];
@@ -167,14 +170,14 @@ export function moverOf(event: TaskEvent["type"]): TaskMover {
   return event.slice(0, event.indexOf(".")) as TaskMover;
 }
 
-/** Those that a node may set. */
+/** The states that a node may report. */
 export const nodeStates: ReadonlySet<TaskState> = new Set(
   (Object.keys(stateAfter) as TaskEvent["type"][])
     .filter((event) => moverOf(event) === "node")
     .map((event) => stateAfter[event]),
 );
 
-/** T1, T2. Staying where it is is no advance. */
+/** T1, T2. Staying in a state is not an advance. */
 export function mayAdvance(from: TaskState, to: TaskState, by: TaskMover): boolean {
   return advances.get(from)?.has(`${by} ${to}`) ?? false;
 }

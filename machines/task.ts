@@ -1,22 +1,22 @@
-/** What a task's object says of it. The chart of its life is in task-life.ts. */
+/** Predicates on a task object. The chart of its life cycle is in task-life.ts. */
 import { TaskState, type Task } from "../proto/gen/messages.ts";
 
-/** The task has ended, whatever is still desired of it. */
+/** The task is in a terminal state, whatever its desired state. */
 export function isEnded(state: TaskState): boolean {
   return state > TaskState.RUNNING;
 }
 
-/** A node has it, and it has not ended there. */
+/** The task is on a node and has not ended there. */
 export function isHeld(state: TaskState): boolean {
   return state >= TaskState.ASSIGNED && state <= TaskState.RUNNING;
 }
 
-/** It ended by itself, well or badly: what a restart policy counts. */
+/** The task ended by itself, successfully or not: what a restart policy counts. */
 export function isSpent(state: TaskState): boolean {
   return state === TaskState.COMPLETE || state === TaskState.FAILED || state === TaskState.REJECTED;
 }
 
-/** It should run, now or later. */
+/** The task is to run, now or later. */
 export function isWanted(task: Task): boolean {
   return task.desiredState <= TaskState.COMPLETE;
 }
@@ -25,7 +25,7 @@ export function observedState(task: Task): TaskState {
   return task.status?.state ?? TaskState.NEW;
 }
 
-/** Its place is its node: a task of a global service or job. Slot 0 of a replicated job is told apart by its own name. */
+/** A task of a global service or job, whose place is its node. Slot 0 of a replicated job has a task name of its own. */
 export function isNodeBound({ slot, annotations }: Task): boolean {
   return slot === 0 && (annotations?.name ?? "") === "";
 }

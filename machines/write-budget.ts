@@ -1,9 +1,9 @@
 /**
- * What each node may have written into the log by its own will: so many bytes at once, and then so many a second. What a node
- * says in the course of its tasks' lives is not counted: that has an end.
+ * How much each node may write to the log on its own initiative: a burst of bytes, then a rate. Reports on the life cycle
+ * of its tasks do not count: they are finite.
  *
- * B1: what is granted to one node in `ms` milliseconds is at most `bytesMax + bytesPerS * ms / 1,000`. Each manager counts for
- *     itself, so a node that goes from one to the next has as many budgets as there are managers.
+ * B1: in `ms` milliseconds, one node is granted at most `bytesMax + bytesPerS * ms / 1,000` bytes. Each manager counts
+ *     for itself, so a node that moves from one to the next has one budget per manager.
  */
 
 export interface BudgetLimits {
@@ -24,7 +24,7 @@ export class WriteBudget {
     this.#limits = limits;
   }
 
-  /** Takes them from what the node may still use; false when there is less. `bytes`: at most `bytesMax`; `nowMs`: of a clock that only goes on. */
+  /** Takes `bytes` (at most `bytesMax`) from the node's budget; false if less is left. `nowMs` is of a monotonic clock. */
   take(nodeId: string, bytes: number, nowMs: number): boolean {
     const { bytesMax, bytesPerS } = this.#limits;
     const account = this.#accounts.get(nodeId) ?? { bytes: bytesMax, atMs: nowMs };
@@ -37,7 +37,7 @@ export class WriteBudget {
     return true;
   }
 
-  /** For a node that is removed. */
+  /** Called when a node is removed. */
   forget(nodeId: string): void {
     this.#accounts.delete(nodeId);
   }

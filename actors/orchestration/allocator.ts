@@ -162,7 +162,7 @@ class AllocatorActor implements AllocatorPart {
     for (const id of this.#allocation.takeChangedNodes()) this.#arrive("node", id);
     const hasWork = this.#hasWork;
     this.#hasWork = false;
-    if (this.#wake()) this.#hosted.actor.send({ type: "room.made" });
+    if (this.#wake()) this.#hosted.actor.send({ type: "resources.freed" });
     else if (hasWork) this.#hosted.actor.send({ type: "work.arrived" });
     this.#tellHeld(this.#allocation.held);
   }

@@ -1,4 +1,4 @@
-/** What an assignments message asks of an agent, sorted by kind: a message may name a task before what the task needs. */
+/** Sorts an assignments message by kind: a message may list a task before its dependencies. */
 import {
   AssignmentChange_AssignmentAction as Action,
   AssignmentsMessage_Type as Kind,
@@ -10,7 +10,7 @@ import {
 } from "../../proto/gen/messages.ts";
 
 export interface AssignmentPlan {
-  /** The message holds everything that is assigned: what it does not name is no longer assigned. */
+  /** The message contains all assignments: whatever it does not list is no longer assigned. */
   readonly isComplete: boolean;
   readonly secrets: readonly Secret[];
   readonly configs: readonly Config[];
@@ -19,13 +19,13 @@ export interface AssignmentPlan {
   readonly removedSecrets: readonly string[];
   readonly removedConfigs: readonly string[];
   readonly removedTasks: readonly string[];
-  /** Whole: what this life of the agent was never told of may still be mounted. */
+  /** Whole assignments: a volume that this run of the agent never heard of may still be mounted. */
   readonly removedVolumes: readonly VolumeAssignment[];
 }
 
 /**
- * Sorts a message. `known` are the ids of the tasks that the agent has. Volumes are only taken or given up as
- * the message says, never because it does not name them. Kinds of later versions are passed over.
+ * Sorts a message. `known`: ids of the tasks that the agent has. Volumes are mounted or released only when a message says
+ * so, never because it does not list them. Unknown kinds (of later versions) are ignored.
  */
 export function planAssignments(message: AssignmentsMessage, known: Iterable<string>): AssignmentPlan {
   const plan = {

@@ -1,22 +1,23 @@
 /**
- * How a node gets its certificate and keeps it fresh.
+ * How a node obtains its certificate and renews it.
  *
  *   joining:   fetching-root ⇄ waiting-for-root ──▶ requesting ⇄ waiting-to-request ──▶ polling ⇄ waiting-to-poll ──▶ installing
  *   holding:   valid ──▶ forced ──▶ requesting … ──▶ installing ──▶ valid
- *   failed     is final: only a person can help
+ *   failed     is final: an operator must act
  *
- * The private key is never here: the actor keeps it until it is on the disk.
+ * The private key is never in this machine: the actor holds it until it is on disk.
  *
- * C1: nothing that came over an unverified connection is used before its digest equals the join token's.
- * C2: a certificate is announced (`installed`) only after it, its key and its root are on the disk as one record.
- * C3: a node that holds a certificate never gives up renewing it, and a failed renewal disturbs nothing that runs.
- * C4: a certificate is taken only if it answers the newest request, byte for byte (the actor compares).
- * C5: who is told to renew sends a request after that, also where an earlier one is under way: its answer may come from
+ * C1: nothing received over an unverified connection is used before its digest equals the join token's.
+ * C2: a certificate is announced (`installed`) only after it, its key and its root are on disk as one record.
+ * C3: a node that has a certificate never gives up renewing it, and a failed renewal does not disturb what runs.
+ * C4: a certificate is accepted only if it answers the newest request, byte for byte (the actor compares).
+ * C5: a node that is told to renew sends a new request, even if an earlier one is in progress: its answer may come from
  *     the root that is being replaced.
- * C6: a request that an older one overtook on its way is made again: the manager answers the one that it got last, and
- *     would for ever. (SwarmKit's agent waits for ever.)
- * C7: a node that joins asks for one certificate, and waits for as long as that one cannot be used: each further request by
- *     token would make another node, which nobody ever is. It asks anew when the cluster does not know its node any more.
+ * C6: a request that an older one overtook in transit is sent again: the manager answers the one that arrived last, and
+ *     would do so forever. (SwarmKit's agent waits forever.)
+ * C7: a joining node requests one certificate, and waits for as long as that one cannot be used: each further request by
+ *     token would create another node, which nobody uses. It requests a new one only when the cluster no longer knows its
+ *     node.
  */
 import { assign, setup } from "xstate";
 import { effect } from "../effect.ts";
@@ -25,37 +26,40 @@ import { effect } from "../effect.ts";
 const certificateTimes = {
   joinAttemptsMax: 5,
   joinRetryMs: 2_000,
-  /** A renewal tries this often without a pause, then backs off. */
+  /** Renewal attempts without a pause, before backing off. */
   renewalBurst: 5,
   renewalBackoffStepMs: 5_000,
   renewalBackoffMsMax: 3_600_000,
   pollBackoffStepMs: 1_000,
   pollBackoffMsMax: 30_000,
-  /** After so many polls in vain another request's certificate, or none at all, is no matter of a manager that lags. C6, C7 */
+  /** After this many failed polls, a lagging manager no longer explains a certificate for another request, or none. C6, C7 */
   surePollsMin: 2,
-  /** From being told to renew until doing so. */
+  /** Between the request to renew and the renewal. */
   forcedDelayMs: 500,
-  /** The clock is looked at at least this often, because a timer cannot wait for longer than 24 days nor see a suspended machine. */
+  /**
+   * The clock is read at least this often: a timer cannot wait longer than 24 days, and does not notice a suspended
+   * machine.
+   */
   clockLookMs: 600_000,
 } as const;
 
-/** Upper bound of the wait after the `failures`-th failure in a row (1 and up). */
+/** Upper bound of the wait after `failures` failures in a row (1 or more). */
 function backoffBound(failures: number, stepMs: number, maxMs: number): number {
   return Math.min(maxMs, stepMs + stepMs * 2 ** Math.min(30, failures - 1));
 }
 
 export type AgentCertificateEvent =
   | { readonly type: "root.fetched" }
-  /** `definite`: trying again cannot help. */
+  /** `definite`: a retry cannot help. */
   | { readonly type: "root.refused"; readonly reason: string; readonly definite: boolean }
   | { readonly type: "request.accepted"; readonly nodeId: string }
   | { readonly type: "request.refused"; readonly reason: string; readonly definite: boolean }
   | { readonly type: "certificate.issued" }
-  /** The call's deadline passed: ask again over the same connection. */
+  /** The call's deadline passed: poll again over the same connection. */
   | { readonly type: "poll.expired" }
   /** Not issued yet, or the connection failed. */
   | { readonly type: "poll.failed"; readonly reason: string }
-  /** A certificate is there, and it answers another request than the newest. */
+  /** The issued certificate answers a request other than the newest. */
   | { readonly type: "poll.superseded"; readonly reason: string }
   /** The manager does not know the node. */
   | { readonly type: "poll.unknown"; readonly reason: string }
@@ -67,23 +71,23 @@ export type AgentCertificateEvent =
       readonly expiresAt: number;
       readonly at: number;
     }
-  /** `definite`: this certificate can never be used; otherwise it can when the clock or the disk is well again. */
+  /** `definite`: this certificate can never be used; otherwise it can once the clock or the disk is fixed. */
   | { readonly type: "certificate.refused"; readonly reason: string; readonly definite: boolean }
   | { readonly type: "renewal.forced" }
   | { readonly type: "role.wanted"; readonly role: string }
   | { readonly type: "clock.read"; readonly at: number }
-  /** A session message carries another root than the one that is trusted. */
+  /** A session message contains a root other than the trusted one. */
   | { readonly type: "root.offered"; readonly rootPem: string };
 
 export interface AgentCertificateContext {
   readonly nodeId: string;
-  /** OU of the certificate that is held; empty while joining. */
+  /** OU of the current certificate; empty while joining. */
   readonly role: string;
-  /** OU that the manager wants; empty when it never said. */
+  /** OU that the manager wants; empty if it never said. */
   readonly wantedRole: string;
-  /** Told to renew while a request was under way, which may be answered by whoever signed before. */
+  /** Told to renew while a request was in progress, which the previous root may answer. */
   readonly isForcedAgain: boolean;
-  /** Failures in a row of what is being tried. */
+  /** Failures in a row of the current operation. */
   readonly failures: number;
   readonly reason: string;
   /** Milliseconds since the epoch, like the two below. */
@@ -116,13 +120,13 @@ export const agentCertificateMachine = setup({
   actions: {
     /** Answered by `root.fetched` or `root.refused`. C1 */
     fetchRoot: effect("fetchRoot"),
-    /** A new key, a request for it; answered by `request.accepted` or `request.refused`. */
+    /** Creates a key and a certificate request; answered by `request.accepted` or `request.refused`. */
     requestCertificate: effect("requestCertificate"),
     /** Answered by `certificate.issued`, `poll.expired` or `poll.failed`. C4 */
     pollStatus: effect<{ nodeId: string }>("pollStatus"),
-    /** Checks the chain, writes the disk; answered by `certificate.installed` or `certificate.refused`. C2 */
+    /** Checks the chain and writes to disk; answered by `certificate.installed` or `certificate.refused`. C2 */
     installCertificate: effect("installCertificate"),
-    /** Ends the connection that requesting and polling used. */
+    /** Closes the connection used for requesting and polling. */
     hangUp: effect("hangUp"),
     /** Answered by `clock.read`. */
     readClock: effect("readClock"),
@@ -165,7 +169,7 @@ export const agentCertificateMachine = setup({
     joinRetry: certificateTimes.joinRetryMs,
     forcedDelay: certificateTimes.forcedDelayMs,
     clockLook: ({ context }) => Math.min(certificateTimes.clockLookMs, Math.max(0, context.renewAt - context.at)),
-    /** The host replaces both by a uniform draw below them. */
+    /** The host replaces both with a uniform draw below them. */
     renewalBackoff: ({ context }) =>
       backoffBound(
         context.failures - certificateTimes.renewalBurst + 1,
@@ -195,7 +199,7 @@ export const agentCertificateMachine = setup({
       guard: "isHolding",
       actions: { type: "considerRoot", params: ({ event }) => ({ rootPem: event.rootPem }) },
     },
-    // A renewal is under way already. C5
+    // A renewal is already in progress. C5
     "renewal.forced": { actions: "rememberForced" },
     "role.wanted": { actions: { type: "rememberWantedRole", params: ({ event }) => ({ role: event.role }) } },
     "clock.read": {},
@@ -358,7 +362,7 @@ export const agentCertificateMachine = setup({
       after: { forcedDelay: { target: "requesting", actions: ["forgetFailures", "forgetForced"] } },
     },
     failed: {
-      description: "The node cannot get a certificate; nothing more is tried.",
+      description: "The node cannot get a certificate; no further attempts are made.",
       type: "final",
       entry: ["hangUp", { type: "announceFailure", params: ({ context }) => ({ reason: context.reason }) }],
     },

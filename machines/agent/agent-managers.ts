@@ -1,20 +1,20 @@
 /**
- * Which manager an agent turns to next: pure decisions over the list of managers that it remembers.
+ * Chooses the manager that an agent dials next, from the list that it remembers.
  *
- * G1: the list never becomes empty once it has held a manager: without one the node could not come back by itself.
- * G2: between two sessions no manager that could not be reached is tried again while another was unreachable less often: with two
- *     of three managers dead, chance alone kept a node away from the third for 24 s (seen under chaos), long enough to be
- *     declared DOWN. One that was reached and failed, as an overloaded one does, counts by its weight alone: if all agents left
- *     it for the next one, both would be busy with registrations (S72).
+ * G1: the list never becomes empty once it has contained a manager: without one, the node could not reconnect by itself.
+ * G2: between two sessions, an unreachable manager is not retried while another one was unreachable less often: with two
+ *     of three managers dead, chance alone kept a node away from the third for 24 s (seen in a chaos run), long enough to
+ *     be declared DOWN. A manager that was reached and failed, such as an overloaded one, counts only by its weight: if
+ *     all its agents moved to the next manager, both would be busy with registrations (S72).
  */
 
 export interface KnownManager {
   readonly nodeId: string;
   /** `host:port`. */
   readonly addr: string;
-  /** Between -256 and 256; how much it is preferred. */
+  /** From -256 to 256; higher is preferred. */
   readonly weight: number;
-  /** How often it could not be reached since the last session message. */
+  /** Failed connection attempts since the last session message. */
   readonly unreached: number;
 }
 
@@ -23,13 +23,16 @@ const weightMax = 256;
 export const sessionEndWeight = -10;
 export const certificateSuccessWeight = 10;
 export const certificateFailureWeight = -10;
-/** Keeps a manager of weight 0 or less reachable when there is nothing better. */
+/** Keeps a manager with a weight of 0 or less reachable if there is nothing better. */
 const weightBias = 0.001;
 
 const isSame = (a: { nodeId: string; addr: string }, b: { nodeId: string; addr: string }): boolean =>
   a.nodeId === b.nodeId && a.addr === b.addr;
 
-/** Weighted choice among those that were unreachable least often; `roll` is uniform in [0, 1). Null only for an empty list. G2 */
+/**
+ * Weighted choice among the managers that were unreachable least often; `roll` is uniform in [0, 1). Null only for an
+ * empty list. G2
+ */
 export function chooseManager(managers: readonly KnownManager[], roll: number): KnownManager | null {
   const fewest = Math.min(...managers.map(({ unreached }) => unreached));
   const candidates = managers.filter(({ unreached }) => unreached === fewest);
@@ -42,7 +45,7 @@ export function chooseManager(managers: readonly KnownManager[], roll: number): 
   return candidates.at(-1) ?? null;
 }
 
-/** One experience with a manager moves its weight half way towards `observation`; a manager not in the list stays out. */
+/** Moves a manager's weight half way towards `observation`; a manager that is not in the list is not added. */
 export function observeManager(
   managers: readonly KnownManager[],
   seen: { nodeId: string; addr: string },
@@ -63,7 +66,7 @@ export function noteUnreached(
   );
 }
 
-/** The list after a session message: its managers with their weights observed, the others forgotten. G1, G2 */
+/** The list after a session message: its managers with their observed weights; others are dropped. G1, G2 */
 export function replaceManagers(
   managers: readonly KnownManager[],
   listed: readonly { readonly nodeId: string; readonly addr: string; readonly weight: number }[],
@@ -78,7 +81,7 @@ export function replaceManagers(
   return next.length === 0 ? managers.map((manager) => ({ ...manager, unreached: 0 })) : next;
 }
 
-/** True when both lists name the same managers, whatever their weights: then the disk need not be written. */
+/** Whether both lists contain the same managers, whatever their weights: then no write to disk is needed. */
 export function namesSameManagers(a: readonly KnownManager[], b: readonly KnownManager[]): boolean {
   return a.length === b.length && a.every((manager) => b.some((other) => isSame(manager, other)));
 }

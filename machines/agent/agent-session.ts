@@ -1,15 +1,15 @@
 /**
- * The session client: keeps one registration of this node with one of the managers alive.
+ * The session client: keeps this node registered with one of the managers.
  *
  *   idle ──▶ engaged { connecting ──▶ registering ──▶ serving } ──▶ backing-off ──▶ engaged …    (back to idle from anywhere)
  *
- * While serving, three concerns run beside each other: heartbeats, the assignments stream and the node's description.
- * The first failure of any of them ends the whole session, which is then rebuilt with its old session id.
+ * While serving, three concerns run in parallel: heartbeats, the assignments stream and the node's description. The first
+ * failure of any of them ends the whole session, which is then rebuilt with its old session id.
  *
- * A1: a session is served only after its first message came, within `registrationTimeout` of the opening.
- * A2: an assignments message is applied only when it continues the one before it; otherwise the session is rebuilt.
- * A3: whatever ends a session closes its connection (`endSession`) before anything else is dialled.
- * A4: the session id survives every rebuild; a manager that no longer knows it hands out another.
+ * A1: a session is serving only after its first message, which must arrive within `registrationTimeout`.
+ * A2: an assignments message is applied only if it continues the previous one; otherwise the session is rebuilt.
+ * A3: the connection is closed (`endSession`) whenever a session ends, before another one is dialled.
+ * A4: the session id survives every rebuild; a manager that does not know it issues a new one.
  */
 import { assign, setup } from "xstate";
 import type { AssignmentsMessage, SessionMessage } from "../../proto/gen/messages.ts";
@@ -18,13 +18,13 @@ import { effect } from "../effect.ts";
 /** Times in milliseconds, from SwarmKit's agent (worker protocol §5.2). */
 const agentSessionTimes = {
   registrationTimeoutMs: 5_000,
-  /** The description is computed anew this often. */
+  /** How often the description is recomputed. */
   descriptionIntervalMs: 20_000,
   backoffStepMs: 100,
   backoffMsMax: 8_000,
-  /** Used until a manager has said its own. */
+  /** Used until a manager sends a period. */
   heartbeatPeriodMs: 5_000,
-  /** Not SwarmKit's, which trusts its managers: a period shorter than this would be a busy loop. */
+  /** Not SwarmKit's, which trusts its managers: a shorter period would be a busy loop. */
   heartbeatPeriodMsMin: 100,
 } as const;
 
@@ -44,10 +44,10 @@ export type AgentSessionEvent =
     }
   | { readonly type: "description.same" }
   | { readonly type: "description.changed" }
-  /** The certificate or root changed: look at the description now. */
+  /** The certificate or root changed: recompute the description now. */
   | { readonly type: "identity.changed" };
 
-/** What the agent's owner is told of its session. */
+/** What the agent's owner learns about its session. */
 export type SessionNews =
   | { readonly kind: "idle" }
   | { readonly kind: "connecting"; readonly reason: string }
@@ -55,9 +55,9 @@ export type SessionNews =
   | { readonly kind: "backing-off"; readonly reason: string };
 
 export interface AgentSessionContext {
-  /** Empty until the first registration of this life of the agent. */
+  /** Empty until the first registration of this run of the agent. */
   readonly sessionId: string;
-  /** Of the manager that is dialled or served by; empty when there is none. */
+  /** The manager that is dialled or that serves the node; empty if none. */
   readonly addr: string;
   readonly heartbeatPeriodMs: number;
   /** Upper bound of the next wait. */
@@ -74,7 +74,7 @@ export const agentSessionMachine = setup({
     /** Chooses a manager and dials it; answered by `manager.reached` or `session.failed`. */
     connect: effect("connect"),
     openSession: effect<{ sessionId: string }>("openSession"),
-    /** Hands managers, node, root and keys of a session message to who cares for them. */
+    /** Passes on managers, node, root and keys of a session message. */
     applySessionMessage: effect<{ message: SessionMessage }>("applySessionMessage"),
     openStreams: effect<{ sessionId: string }>("openStreams"),
     sendHeartbeat: effect<{ sessionId: string }>("sendHeartbeat"),
@@ -109,7 +109,7 @@ export const agentSessionMachine = setup({
     registrationTimeout: agentSessionTimes.registrationTimeoutMs,
     descriptionInterval: agentSessionTimes.descriptionIntervalMs,
     heartbeatPeriod: ({ context }) => context.heartbeatPeriodMs,
-    /** The host replaces this by a uniform draw below it. */
+    /** The host replaces this with a uniform draw below it. */
     backoff: ({ context }) => context.backoffMs,
   },
 }).createMachine({
@@ -219,7 +219,7 @@ export const agentSessionMachine = setup({
                         target: "waiting",
                         actions: { type: "rememberPeriod", params: ({ event }) => ({ periodMs: event.periodMs }) },
                       },
-                      // A manager that hands out no period gets heartbeats at the last one rather than in a busy loop.
+                      // A manager that sends no period gets heartbeats at the previous one, not in a busy loop.
                       { target: "waiting" },
                     ],
                   },
@@ -278,7 +278,7 @@ export const agentSessionMachine = setup({
                   entry: "compareDescription",
                   on: {
                     "description.same": "settled",
-                    // Not a failure: registers again at once, with the same session id.
+                    // Not a failure: registers again immediately, with the same session id.
                     "description.changed": { target: "#agentSession.engaged", reenter: true },
                     "identity.changed": { target: "comparing", reenter: true },
                   },
@@ -290,7 +290,7 @@ export const agentSessionMachine = setup({
       },
     },
     "backing-off": {
-      description: "Waiting before the next try; the bound grows with each failure until a registration succeeds.",
+      description: "Waiting before the next attempt; the bound grows with each failure until a registration succeeds.",
       entry: [
         "growBackoff",
         { type: "announce", params: ({ context }) => ({ kind: "backing-off", reason: context.reason }) },

@@ -1,20 +1,21 @@
 /**
- * One task on its node, from its assignment to its end (worker protocol §5.5).
+ * One task on its node, from assignment to removal (worker protocol §5.5).
  *
  *   looking ──▶ accepted ──▶ preparing ──▶ ready ──▶ starting ──▶ up { proving ──▶ running } ──▶ ended
  *                  └────────────┴───────────┴──▶ stopping ◀───────┘ └──▶ failing ──▶ ended     removing ──▶ removed from anywhere
  *
- * Each state that the manager should know of reports itself on entry.
+ * Each state that the manager needs to know reports itself on entry.
  *
- * K1: reported states never fall, what is said within one changes only while a health check speaks, and nothing is reported
- *     after a terminal state or once the task is being removed.
- * K2: the task goes on only while its state is below the desired one; it rests at READY when that is desired.
- * K3: a task that was STARTING or later in an earlier life of the agent is never started again: either its process is
+ * K1: reported states never decrease, the text changes within a state only because of a health check, and nothing is
+ *     reported after a terminal state or once the task is being removed.
+ * K2: the task advances only while its state is below the desired one; it rests at READY if that is desired.
+ * K3: a task that was STARTING or later in an earlier run of the agent is never started again: either its process is
  *     found, or it has failed.
- * K4: what is wrong before STARTING rejects the task, what goes wrong from then on fails it.
- * K5: before the task is forgotten nothing of it runs any more.
- * K6: a task with a health check is STARTING until a check has passed. One that is unhealthy is stopped as for any other
- *     reason and has FAILED, however it then exits; that it was unhealthy is on the disk before, so a later agent knows it.
+ * K4: an error before STARTING rejects the task; an error from then on fails it.
+ * K5: no process of a task runs any more when the task is forgotten.
+ * K6: a task with a health check is STARTING until a check has passed. An unhealthy task is stopped like any other and
+ *     becomes FAILED, however it then exits; that it was unhealthy is written to disk first, so a later run of the agent
+ *     knows it.
  */
 import { assign, setup } from "xstate";
 import { TaskState } from "../../proto/gen/messages.ts";
@@ -24,7 +25,7 @@ export interface TaskReport {
   readonly state: TaskState;
   readonly message: string;
   readonly err: string;
-  /** 0 when there is no process. */
+  /** 0 if there is no process. */
   readonly pid: number;
   readonly exitCode: number;
 }
@@ -37,17 +38,17 @@ export interface ExitFacts {
 }
 
 export type AgentTaskEvent =
-  /** What the driver still has; a task that no driver of this node can run is refused. */
+  /** The driver's answer about an earlier run; a task that no driver of this node can run is refused. */
   | { readonly type: "run.absent" }
   | { readonly type: "run.found"; readonly pid: number }
   | { readonly type: "run.refused"; readonly reason: string }
   | { readonly type: "run.prepared" }
   | { readonly type: "run.started"; readonly pid: number }
   | { readonly type: "run.exited"; readonly pid: number; readonly exit: ExitFacts }
-  /** The process is gone after a stop; `code` is 0 when there was none. */
+  /** The process exited after a stop; `code` is 0 if there was no process. */
   | { readonly type: "run.stopped"; readonly code: number }
   | { readonly type: "run.forgotten" }
-  /** Of its health check: the first one that passed; one that failed before that; too many that failed. */
+  /** Health check: it passed for the first time; it failed before that; it failed too often. */
   | { readonly type: "health.passed" }
   | { readonly type: "health.missed"; readonly reason: string }
   | { readonly type: "health.lost"; readonly reason: string }
@@ -56,12 +57,12 @@ export type AgentTaskEvent =
 
 export interface AgentTaskContext {
   readonly taskId: string;
-  /** The state in which this life of the agent found the task: as assigned, or as read from the disk. */
+  /** The state in which this run of the agent found the task: as assigned, or as read from disk. */
   readonly before: TaskState;
   readonly desired: TaskState;
   readonly pid: number;
   readonly isChecked: boolean;
-  /** Why it is unhealthy; empty while it is not. */
+  /** Why the task is unhealthy; empty while it is not. */
   readonly flaw: string;
 }
 
@@ -69,13 +70,13 @@ export interface AgentTaskInput {
   readonly taskId: string;
   readonly before: TaskState;
   readonly desired: TaskState;
-  /** It has a health check. */
+  /** The task has a health check. */
   readonly isChecked: boolean;
-  /** Why an earlier life of the agent found it unhealthy; empty when it did not. K6 */
+  /** Why an earlier run of the agent found the task unhealthy; empty if it did not. K6 */
   readonly flaw: string;
 }
 
-/** What a finished run is reported as. SwarmKit's words, with what it leaves out: signal and last output. */
+/** The report of a finished run. SwarmKit's text, plus what it leaves out: signal and last output. */
 export function reportOfExit(exit: ExitFacts, pid: number): TaskReport {
   const message = exit.lastOutput === "" ? "finished" : `finished; last output: ${exit.lastOutput}`;
   if (exit.code === 0 && exit.reason === "")
@@ -85,7 +86,7 @@ export function reportOfExit(exit: ExitFacts, pid: number): TaskReport {
   return { state: TaskState.FAILED, message, err, pid, exitCode: exit.code };
 }
 
-/** Of a run that ended since it was unhealthy, which its exit code says nothing of. K6 */
+/** The report of a run that ended because it was unhealthy, which its exit code does not show. K6 */
 function reportOfFlaw(flaw: string, pid: number, exitCode: number): TaskReport {
   return { state: TaskState.FAILED, message: "unhealthy", err: `task: unhealthy: ${flaw}`, pid, exitCode };
 }
@@ -96,10 +97,10 @@ interface Told {
   readonly err: string;
 }
 
-/** Whether a report may follow the newest status, and says anything new. K1 */
+/** Whether a report may follow the newest status and contains anything new. K1 */
 export function isNews(newest: Told, reported: Told): boolean {
   if (reported.state !== newest.state) return reported.state > newest.state;
-  // After a restart the chart passes through states again, with words of their beginning.
+  // After a restart, the chart passes through states again and repeats their first message.
   const isOfHealth = reported.state === TaskState.STARTING || reported.err !== "";
   return (
     isOfHealth &&
@@ -118,7 +119,7 @@ export const agentTaskMachine = setup({
   actions: {
     /** Answered by `run.absent`, `run.found`, `run.exited` or `run.refused`. */
     look: effect("look"),
-    /** Records the task on the disk first; answered by `run.prepared` or `run.refused`. */
+    /** Records the task on disk first; answered by `run.prepared` or `run.refused`. */
     prepare: effect("prepare"),
     /** Answered by `run.started` or `run.refused`. */
     start: effect("start"),
@@ -126,15 +127,18 @@ export const agentTaskMachine = setup({
     awaitExit: effect<{ pid: number }>("awaitExit"),
     /** Answered by `run.stopped`. */
     stop: effect("stop"),
-    /** A start that is under way is no longer wanted: a driver that would wait for ever need not. */
+    /** Cancels a start in progress: the driver need not wait any longer. */
     giveUpStart: effect("giveUpStart"),
-    /** Begins its health check, if it has one that is not under way; `wasHealthy`: a check has passed before. Answered by `health.*`. */
+    /**
+     * Starts the health check, unless there is none or it is running; `wasHealthy`: a check has passed before. Answered
+     * by `health.*`.
+     */
     check: effect<{ wasHealthy: boolean }>("check"),
-    /** Ends its health check, if it has one. */
+    /** Stops the health check, if any. */
     endCheck: effect("endCheck"),
-    /** Forgets the run and the record; answered by `run.forgotten`. */
+    /** Deletes the run's state and record; answered by `run.forgotten`. */
     forget: effect("forget"),
-    /** Told only when `isNews`: after a restart the chart passes through states that were reported before. K1 */
+    /** Sent only if `isNews`: after a restart the chart passes through states that were reported before. K1 */
     report: effect<TaskReport>("report"),
     reportUnexpected: effect("reportUnexpected"),
 
@@ -153,7 +157,7 @@ export const agentTaskMachine = setup({
     isStop: (_, { desired }: { desired: TaskState }) => desired >= TaskState.SHUTDOWN,
     isFlawed: ({ context }) => context.flaw !== "",
     isChecked: ({ context }) => context.isChecked,
-    // What was RUNNING had passed its check; what is found and was not, may have been started just before the agent died. K6
+    // A task that was RUNNING had passed its check; any other may have been started just before the agent died. K6
     isUnproven: ({ context }) => context.isChecked && context.before < TaskState.RUNNING,
     isHigher: ({ context }, { desired }: { desired: TaskState }) => desired > context.desired,
   },
@@ -217,8 +221,8 @@ export const agentTaskMachine = setup({
               params: {
                 ...told(
                   TaskState.FAILED,
-                  "looked for",
-                  "task: its process is gone from this node, and how it ended is not known",
+                  "recovering",
+                  "task: its process no longer exists on this node; its exit status is unknown",
                 ),
                 exitCode: -1,
               },
@@ -230,7 +234,7 @@ export const agentTaskMachine = setup({
           {
             guard: "wasStarted",
             target: "ended",
-            actions: { type: "report", params: ({ event }) => told(TaskState.FAILED, "looked for", event.reason) },
+            actions: { type: "report", params: ({ event }) => told(TaskState.FAILED, "recovering", event.reason) },
           },
           {
             target: "ended",
@@ -388,13 +392,13 @@ export const agentTaskMachine = setup({
             }),
           },
         },
-        // Answers to what was under way when the stop came.
+        // Answers to operations that were in progress when the stop came.
         "run.*": {},
       },
     },
     ended: {
       description: "In a terminal state, which is reported until the manager removes the task. K1",
-      // The exit that a stop caused, or the other way round.
+      // The exit that a stop caused, or vice versa.
       on: { "run.*": {}, "desired.raised": {} },
     },
     removing: {
@@ -403,12 +407,12 @@ export const agentTaskMachine = setup({
       on: { "run.*": {}, "desired.raised": {}, "removal.wanted": {} },
       states: {
         halting: {
-          description: "Ending whatever still runs.",
+          description: "Stopping what still runs.",
           entry: "stop",
           on: { "run.stopped": "forgetting" },
         },
         forgetting: {
-          description: "Removing output and record.",
+          description: "Deleting output and record.",
           entry: "forget",
           on: { "run.forgotten": "removed" },
         },

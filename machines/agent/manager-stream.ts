@@ -1,6 +1,6 @@
 /**
- * A stream of what a manager calculates for a node, from the agent's side: beside each session there is one of network policy
- * and one of the networks of its tasks.
+ * A stream of what a manager computes for a node, on the agent's side: each session has one for network policy and one
+ * for the networks of the node's tasks.
  *
  *   detached ──session──▶ asking ──whole──▶ following
  *      ▲                    ▲ │                │
@@ -8,35 +8,36 @@
  *          (from anywhere)  └─────────┘ └──▶ leaving
  *                             unsupported
  *
- * MS1: what the node was told last stays in force in every state: nothing is taken back because nobody can be asked.
- * MS2: each answer begins with a whole state, so a stream that broke is resumed by asking again.
- * MS3: the wait between two questions grows with each that brings nothing, and starts anew after an answer. A manager that has
- *      brought nothing so often is left for another one, by the end of the session; one that has failed later is asked again.
+ * MS1: the last received state stays in force in every state of the chart: nothing is removed because no manager can be
+ *      reached.
+ * MS2: each answer begins with a complete state, so a broken stream is resumed by a new request.
+ * MS3: the wait between two requests grows with each that returns nothing, and is reset by an answer. After `failuresMax`
+ *      such requests the session is ended, to find another manager; a manager that fails later is asked again.
  */
 import { assign, setup } from "xstate";
 import { effect } from "../effect.ts";
 
 const managerStreamLimits = {
-  /** Times in milliseconds. The first wait is shorter than the agent's own between two sessions. */
+  /** Times in milliseconds. The first wait is shorter than the agent's wait between two sessions. */
   backoffMsMin: 250,
   backoffMsMax: 8_000,
-  /** Questions to one manager that brought no whole state. */
+  /** Requests to one manager that returned no complete state. */
   failuresMax: 4,
 } as const;
 
 export type ManagerStreamEvent =
-  /** There is a session, with a manager that can be asked. */
+  /** There is a session with a manager that offers the stream. */
   | { readonly type: "session.opened" }
   | { readonly type: "session.closed" }
-  /** An answer is whole, or a change of it is. */
+  /** A complete state, or a change to it, was applied. */
   | { readonly type: "state.taken" }
   | { readonly type: "stream.ended"; readonly reason: string }
-  /** The manager is of another make: it has nothing of this to tell. */
+  /** The manager is not Muster and does not offer this stream. */
   | { readonly type: "stream.unsupported" };
 
 export interface ManagerStreamContext {
   readonly failures: number;
-  /** Of the last end; for people. */
+  /** Why the last stream ended; for operators. */
   readonly reason: string;
 }
 
@@ -47,7 +48,7 @@ export const managerStreamMachine = setup({
   actions: {
     /** Opens a stream; answered by `state.taken`, `stream.ended` or `stream.unsupported`. */
     ask: effect("ask"),
-    /** Nothing more is heard of the stream that was asked for. */
+    /** Abandons the requested stream. */
     hangUp: effect("hangUp"),
     /** Ends the session, so that another manager is found; answered by `session.closed`. */
     leave: effect<{ readonly reason: string }>("leave"),
@@ -73,7 +74,7 @@ export const managerStreamMachine = setup({
   initial: "detached",
   options: { maxIterations: 1_000 },
   on: {
-    // Of a stream that nobody listens to any more.
+    // From a stream that was abandoned.
     "stream.ended": {},
     "state.taken": {},
     "stream.unsupported": {},

@@ -1,8 +1,8 @@
 /**
- * The addresses of one network: its subnets, and in each which addresses are taken. Gives them out in order, so that a
- * freed one is given again as late as possible.
+ * The addresses of one network: its subnets, and which of their addresses are taken. Allocates in order, so that a released
+ * address is reused as late as possible.
  *
- * M2: the network's own address, its broadcast address, its gateway and what the user reserved are never given.
+ * M2: the network address, the broadcast address, the gateway and addresses that the user reserved are never allocated.
  */
 import type { IPAMConfig } from "../../proto/gen/messages.ts";
 import {
@@ -16,28 +16,28 @@ import {
 } from "../../runtime/ip-address.ts";
 import { NumberSpace, numbersMax } from "./numbers.ts";
 
-/** How much is held in all spaces that share it. */
+/** The number of addresses held in all spaces that share it. */
 export interface Census {
   addresses: number;
 }
 
 interface Pool {
   readonly prefix: Prefix;
-  /** Only the first `numbersMax` addresses are given; others can be asked for by name and are kept here. */
+  /** Only the first `numbersMax` addresses are allocated; others can be requested explicitly and are kept here. */
   readonly near: NumberSpace;
   readonly far: Set<number>;
-  /** Given without being asked for: from offset to offset. */
+  /** Offsets of automatic allocation, first to last. */
   readonly first: number;
   readonly last: number;
 }
 
-/** Addresses come and go as text with the subnet's prefix length, `10.0.1.5/24`, as attachments and virtual IPs carry them. */
+/** Addresses are strings with the subnet's prefix length, such as `10.0.1.5/24`, as in attachments and virtual IPs. */
 export class AddressSpace {
   readonly #pools: Pool[] = [];
   readonly #census: Census;
   #holders = 0;
 
-  /** Takes configs of a network whose addresses were resolved; those that cannot be read are left out. */
+  /** Configs of a network whose addresses were resolved; unreadable ones are ignored. */
   constructor(configs: readonly IPAMConfig[], census: Census = { addresses: 0 }) {
     this.#census = census;
     for (const { subnet, range, gateway, reserved } of configs) {
@@ -52,12 +52,12 @@ export class AddressSpace {
     }
   }
 
-  /** How many addresses were claimed or taken and not released. */
+  /** Number of addresses that were claimed or taken and not released. */
   get holders(): number {
     return this.#holders;
   }
 
-  /** How many addresses can be taken, at least as many as can: 0 only when none can. */
+  /** An upper bound of the number of free addresses; 0 only if there are none. */
   get room(): number {
     let room = 0;
     for (const { near, first, last } of this.#pools)
@@ -65,12 +65,12 @@ export class AddressSpace {
     return room;
   }
 
-  /** For people: the subnets. */
+  /** The subnets, for messages. */
   get name(): string {
     return this.#pools.map(({ prefix }) => `${addressAt(prefix, 0)}/${prefix.length}`).join(", ");
   }
 
-  /** Takes the next free address, of the first subnet that has one; null when none has. */
+  /** Takes the next free address from the first subnet that has one; null if all are taken. */
   take(): string | null {
     for (const pool of this.#pools) {
       const offset = pool.near.take(pool.first, pool.last);
@@ -81,19 +81,19 @@ export class AddressSpace {
     return null;
   }
 
-  /** Takes what was asked for, with or without a prefix length, or says why not. */
+  /** Takes the requested address (with or without a prefix length), or says why it cannot. */
   takeExactly(asked: string): { readonly address: string } | { readonly problem: string } {
     for (const pool of this.#pools) {
       const offset = offsetOf(pool, asked);
       if (offset < 0) continue;
-      if (!mark(pool, offset)) return { problem: `address ${asked} is taken` };
+      if (!mark(pool, offset)) return { problem: `address ${asked} is already in use` };
       this.#count(1);
       return { address: `${addressAt(pool.prefix, offset)}/${pool.prefix.length}` };
     }
     return { problem: `address ${asked} is not in ${this.name}` };
   }
 
-  /** Notes what is held already. False when it is another's, or none of this network's. */
+  /** Records an address that is already held. False if another object holds it, or if it is not in this network. */
   claim(address: string): boolean {
     for (const pool of this.#pools) {
       const offset = offsetOf(pool, address);
@@ -126,7 +126,7 @@ export class AddressSpace {
 function poolOf(prefix: Prefix, range: Prefix | null): Pool {
   const size = prefixSize(prefix);
   const near = new NumberSpace(Math.min(size, numbersMax));
-  // M2. Point-to-point subnets (/31, /32, /127, /128) have neither.
+  // M2. Point-to-point subnets (/31, /32, /127, /128) have no network or broadcast address.
   if (size > 2) near.claim(0);
   if (prefix.family === 4 && size > 2) near.claim(size - 1);
   const inner = range !== null && containsRange(prefix, range) ? range : prefix;
@@ -141,7 +141,7 @@ function mark(pool: Pool, offset: number): boolean {
   return true;
 }
 
-/** -1 for what is not an address of the pool. */
+/** -1 if the text is not an address of the pool. */
 function offsetOf(pool: Pool, text: string): number {
   const slash = text.indexOf("/");
   const address = slash < 0 ? text : text.slice(0, slash);
@@ -149,6 +149,6 @@ function offsetOf(pool: Pool, text: string): number {
   const parsed = parseAddress(address);
   if (parsed === null || parsed.family !== 6) return -1;
   const offset = parsed.value - pool.prefix.value;
-  // Beyond 2^53 an offset is no exact number any more; no subnet that people make has addresses there that they name.
+  // Offsets beyond 2^53 are not exact numbers; no real subnet uses addresses there.
   return offset < 0n || offset >= BigInt(prefixSize(pool.prefix)) ? -1 : Number(offset);
 }

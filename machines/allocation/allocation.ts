@@ -1,7 +1,7 @@
 /**
- * Everything that the cluster gives out, and who has it: ports, VXLAN ids, subnets, and the addresses of each network
- * that services, tasks and nodes hold. Made anew from the store by each leader: what is stored wins. A decision takes
- * what it gives at once; following the stored object afterwards gives back what did not come to be written.
+ * Everything that the cluster allocates, and its holders: ports, VXLAN ids, subnets, and the addresses that services, tasks
+ * and nodes hold in each network. Each leader rebuilds it from the store, and what is stored wins. A decision takes its
+ * resources at once; following the stored objects then releases what was never written.
  */
 import {
   NetworkAttachmentConfig,
@@ -32,7 +32,7 @@ import { PortSpace } from "./ports.ts";
 import type { DefaultPools } from "./subnets.ts";
 import { addressedNetwork, blocked, causes, Opened, type Blocked, type Cause } from "./waiting.ts";
 
-/** What is asked of the store. */
+/** What the allocation reads from the store. */
 export interface AllocationView {
   network(idOrName: string): Network | undefined;
   service(id: string): Service | undefined;
@@ -41,13 +41,13 @@ export interface AllocationView {
 }
 
 export type TaskDecision =
-  /** May go on with these; `endpoint` is null when the one it was made with will do. */
+  /** The task may proceed with these; `endpoint` is null if its current one is correct. */
   | { readonly kind: "ready"; readonly endpoint: Endpoint | null; readonly networks: readonly NetworkAttachment[] }
   | Blocked
-  /** Nobody wants it any more. */
+  /** The task is no longer wanted. */
   | { readonly kind: "unwanted" };
 
-/** What all tasks of one spec are given. */
+/** What all tasks with the same spec get. */
 interface Plan {
   readonly serviceId: string;
   readonly problem: Blocked | null;
@@ -55,7 +55,7 @@ interface Plan {
   readonly attach: readonly PlannedAttachment[];
 }
 
-/** Of one round, in which nothing but the tasks changes. */
+/** Valid for one round, in which only the tasks change. */
 export type Plans = Map<TaskSpec | null, Plan>;
 
 const nothing: readonly never[] = Object.freeze([]);
@@ -66,7 +66,7 @@ export class Allocation {
   readonly #networks: Networks;
   readonly #holders: Holders;
   readonly #spaces: EndpointSpaces;
-  /** Why a service's endpoint could not be allocated, for its tasks. */
+  /** By service: why its endpoint could not be allocated, for its tasks. */
   readonly #serviceProblems = new Map<string, string>();
 
   constructor(view: AllocationView) {
@@ -81,7 +81,7 @@ export class Allocation {
     };
   }
 
-  /** How much is held. */
+  /** The number of allocated resources. */
   get held(): {
     readonly addresses: number;
     readonly subnets: number;
@@ -95,28 +95,30 @@ export class Allocation {
     return !this.#opened.isEmpty;
   }
 
-  /** What has been freed or added since it was asked last. */
+  /** What was freed or added since the last call. */
   takeOpened(): readonly Cause[] {
     return this.#opened.take();
   }
 
-  /** A node is no more: addresses may have been kept for it, in any network. */
+  /** A node was removed: addresses may have been reserved for it in any network. */
   nodeGone(): void {
     for (const id of this.#networks.ids()) this.#opened.add(causes.addresses(id));
   }
 
-  /** There may be room left for it. */
+  /** Resources for the cause may still be free. */
   reopen(cause: Cause): void {
     this.#opened.add(cause);
   }
 
-  /** How many of those who wait for it may be helped; for a network's addresses no more than there are. */
+  /**
+   * How many of the objects that wait for the cause may succeed; for a network's addresses, at most the number of free ones.
+   */
   roomFor(cause: Cause): number {
     const networkId = addressedNetwork(cause);
     return networkId === null ? Number.POSITIVE_INFINITY : (this.#networks.space(networkId)?.room ?? 0);
   }
 
-  /** Nodes whose tasks' networks have changed since it was asked last. */
+  /** Nodes whose tasks' networks have changed since the last call. */
   takeChangedNodes(): readonly string[] {
     return this.#holders.takeChangedNodes();
   }
@@ -126,29 +128,29 @@ export class Allocation {
     this.#opened.add(causes.subnets);
   }
 
-  /** `network`: as it is stored; null when it is gone. */
+  /** `network`: as stored; null when it was removed. */
   followNetwork(id: string, network: Network | null): void {
     this.#networks.follow(id, network);
   }
 
-  /** Null when it is gone. */
+  /** Null when the service was removed. */
   followService(id: string, service: Service | null): void {
     const { ports } = this.#spaces;
     const isFreed = service === null ? ports.release(id) : ports.claim(id, service.endpoint?.ports ?? nothing);
     if (isFreed) this.#opened.add(causes.ports);
     this.#holders.followService(id, service?.endpoint?.virtualIps ?? nothing);
     if (service === null) this.#serviceProblems.delete(id);
-    // Without its service a task needs no endpoint.
+    // Without its service, a task needs no endpoint.
     if (service === null || this.isEndpointAllocated(service)) this.#opened.add(causes.service(id));
   }
 
-  /** Null when it is gone. An ended task holds nothing. */
+  /** Null when the task was removed. An ended task holds nothing. */
   followTask(id: string, task: Task | null): void {
     const isHolder = task !== null && !isEnded(observedState(task)) && task.networks.length > 0;
     this.#holders.followTask(id, isHolder ? task : null);
   }
 
-  /** Null when it is gone. */
+  /** Null when the node was removed. */
   followNode(id: string, node: Node | null): void {
     this.#holders.followNode(id, node?.attachments ?? nothing);
   }
@@ -157,12 +159,12 @@ export class Allocation {
     return this.#networks.decide(network, this.#view.defaultPools());
   }
 
-  /** Why the network could not be allocated; empty when it is, or is yet to be tried. */
+  /** Why the network could not be allocated; empty if it is allocated or was not tried yet. */
   problemOf(networkId: string): string {
     return this.#networks.problemOf(networkId);
   }
 
-  /** Why the service's endpoint could not be allocated; empty when it is, or is yet to be tried. */
+  /** Why the service's endpoint could not be allocated; empty if it is allocated or was not tried yet. */
   problemOfService(serviceId: string): string {
     return this.#serviceProblems.get(serviceId) ?? "";
   }
@@ -178,7 +180,7 @@ export class Allocation {
       this.#opened.add(causes.ports);
     const problem = decision.kind === "blocked" ? decision.reason : "";
     if (problem === (this.#serviceProblems.get(id) ?? "")) return decision;
-    // Its tasks are to tell the new reason.
+    // Its tasks must report the new reason.
     if (problem === "") this.#serviceProblems.delete(id);
     else {
       this.#serviceProblems.set(id, problem);
@@ -187,7 +189,7 @@ export class Allocation {
     return decision;
   }
 
-  /** `plans`: made anew for each round. */
+  /** `plans`: a new map for each round. */
   decideTask(task: Task, plans: Plans): TaskDecision {
     if (task.desiredState > TaskState.COMPLETE) return { kind: "unwanted" };
     let plan = plans.get(task.spec);
@@ -195,7 +197,7 @@ export class Allocation {
     if (plan.problem !== null) return plan.problem;
     const networks = attach(plan.attach, (id) => this.#holders.keptFor(id, this.#view.nodeCount(), 1));
     if ("kind" in networks) {
-      // Somebody who frees it must know that it is waited for.
+      // A release of the resource must then wake the task.
       if (addressedNetwork(networks.cause) === null) this.#opened.await(networks.cause);
       return networks;
     }

@@ -1,29 +1,29 @@
 /**
- * The allocator: gives networks their subnets and VXLAN ids, services their published ports and virtual IPs, nodes the
- * address of their load balancer in each network, and tasks their addresses, whereupon these go on to the scheduler.
- * What it gives, and to whom, is decided in `machines/allocation/`.
+ * The allocator: gives networks their subnets and VXLAN ids, services their published ports and virtual IPs, nodes a load
+ * balancer address in each network, and tasks their addresses, after which tasks go to the scheduler. The other files of
+ * `machines/allocation/` decide what each gets.
  *
  *   idle ──▶ gathering ──▶ allocating ──▶ idle | blocked | gathering
  *
- * A3: a task that cannot go on says why in its status, and is looked at again when something changes that could help.
+ * A3: a task that cannot proceed says why in its status, and is tried again when something changes that could help.
  */
 import { setup } from "xstate";
 import { effect } from "../effect.ts";
 
 export type AllocatorEvent =
   | { readonly type: "work.arrived" }
-  /** Something was freed or added, and those who wait for it are queued. */
-  | { readonly type: "room.made" }
+  /** Something was freed or added, and the objects that wait for it are queued. */
+  | { readonly type: "resources.freed" }
   | { readonly type: "round.due" }
-  /** `blocked`: how many objects cannot be served now. `isPartial`: the round ended at its bound. */
+  /** `blocked`: number of objects that cannot be served now. `isPartial`: the round stopped at its limit. */
   | { readonly type: "round.done"; readonly blocked: number; readonly isPartial: boolean };
 
 export const allocatorMachine = setup({
   types: { events: {} as AllocatorEvent },
   actions: {
-    /** Answered by `round.due` once the commits under way have been seen. */
+    /** Answered by `round.due` after the current commits. */
     gather: effect("gather"),
-    /** Serves what is queued; answered by `round.done`. */
+    /** Serves the queue; answered by `round.done`. */
     allocate: effect("allocate"),
     reportUnexpected: effect("reportUnexpected"),
   },
@@ -39,16 +39,16 @@ export const allocatorMachine = setup({
   states: {
     idle: {
       description: "Every object has what it asks for; waiting for new tasks.",
-      on: { "work.arrived": "gathering", "room.made": "gathering" },
+      on: { "work.arrived": "gathering", "resources.freed": "gathering" },
     },
     blocked: {
       description: "Waiting for resources that the cluster lacks; the tasks concerned say which. A3",
-      on: { "work.arrived": "gathering", "room.made": "gathering" },
+      on: { "work.arrived": "gathering", "resources.freed": "gathering" },
     },
     gathering: {
       description: "Objects are queued; gathering more from the same commits.",
       entry: "gather",
-      on: { "work.arrived": {}, "room.made": {}, "round.due": "allocating" },
+      on: { "work.arrived": {}, "resources.freed": {}, "round.due": "allocating" },
     },
     allocating: {
       description:

@@ -1,4 +1,4 @@
-/** Attachments: what a task has in each of its networks, and what a node has in those of its tasks. */
+/** Attachments: a task's in each of its networks, and a node's in the networks of its tasks. */
 import { NetworkAttachment, type NetworkAttachmentConfig, type Node } from "../../proto/gen/messages.ts";
 import type { Holders } from "./holders.ts";
 import { nameOf, takeBeside, type FoundNetwork, type Networks } from "./networks.ts";
@@ -10,7 +10,7 @@ export interface PlannedAttachment extends FoundNetwork {
 
 const nothing: readonly never[] = Object.freeze([]);
 
-/** The networks that the configs mean, each once; or why one of them cannot be had. */
+/** The networks that the configs refer to, each once; or why one of them is not available. */
 export function planAttachments(
   configs: readonly NetworkAttachmentConfig[],
   networks: Networks,
@@ -25,7 +25,10 @@ export function planAttachments(
   return planned;
 }
 
-/** An attachment for each, with an address; when one cannot be had, none is taken. `kept`: addresses to leave in a network. */
+/**
+ * One attachment with an address for each network; if one cannot be allocated, none is. `kept`: number of addresses to leave
+ * in a network.
+ */
 export function attach(
   plan: readonly PlannedAttachment[],
   kept: (networkId: string) => number,
@@ -63,13 +66,13 @@ function addressFor(planned: PlannedAttachment, kept: (networkId: string) => num
 }
 
 export interface NodeDecision {
-  /** What its attachments have to be; null when they are that. */
+  /** The node's new attachments; null if the current ones are correct. */
   readonly attachments: readonly NetworkAttachment[] | null;
-  /** For what it could not be given. */
+  /** What could not be allocated. */
   readonly blocked: readonly Blocked[];
 }
 
-/** A node has an address for its load balancer in the ingress network and in each network of its tasks. */
+/** A node has a load balancer address in the ingress network and in each network of its tasks. */
 export function decideNode(node: Node, networks: Networks, holders: Holders): NodeDecision {
   const wanted = new Set<string>([networks.ingressTarget, ...holders.needsOf(node.id)]);
   const attachments: NetworkAttachment[] = [];

@@ -1,6 +1,6 @@
 /**
- * A service's endpoint: the ports that it publishes, and a virtual IP in each of its networks and, where it publishes
- * through it, in the ingress network.
+ * A service's endpoint: its published ports, and a virtual IP in each of its networks and, if it publishes ports through it,
+ * in the ingress network.
  */
 import {
   Endpoint,
@@ -19,17 +19,17 @@ export interface EndpointSpaces {
   readonly ports: PortSpace;
   readonly networks: Networks;
   readonly holders: Holders;
-  /** Addresses of the network to leave for nodes. */
+  /** Number of addresses of the network to leave for nodes. */
   readonly kept: (networkId: string) => number;
 }
 
 export type EndpointDecision =
-  /** The stored endpoint is what the service asks for. */
+  /** The stored endpoint is correct. */
   { readonly kind: "allocated" } | { readonly kind: "endpoint"; readonly endpoint: Endpoint } | Blocked;
 
 const nothing: readonly never[] = Object.freeze([]);
 
-/** The older place for a service's networks counts where the newer one is empty. */
+/** The networks of the task spec, or those of the deprecated service field if the former are empty. */
 export function networksOf(
   ofTask: readonly NetworkAttachmentConfig[],
   service: Service | undefined,
@@ -78,7 +78,7 @@ export function isEndpointAllocated(service: Service, { ports, networks, holders
   });
 }
 
-/** What the service's endpoint has to be. What it gives is taken; when it is blocked, nothing is. */
+/** The service's new endpoint. Allocates its resources, or nothing if it is blocked. */
 export function decideEndpoint(service: Service, spaces: EndpointSpaces): EndpointDecision {
   if (isEndpointAllocated(service, spaces)) return { kind: "allocated" };
   const { holders, kept, networks, ports } = spaces;
@@ -100,7 +100,7 @@ export function decideEndpoint(service: Service, spaces: EndpointSpaces): Endpoi
       vips.push(old);
       continue;
     }
-    // Networks of single nodes are listed without an address.
+    // Node-local networks are listed without an address.
     const addr = found.space === null ? "" : takeBeside(found, kept(id));
     if (typeof addr !== "string") return undo(addr);
     const vip = Endpoint_VirtualIP.create({ networkId: id, addr });

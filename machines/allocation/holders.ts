@@ -1,18 +1,18 @@
 /**
  * Who holds which address: services their virtual IPs, tasks their own, nodes those of their load balancers.
  *
- * Without the node's address its tasks of a network are rejected, so tasks do not get the last ones (Swarm gives them away):
- * `keptForNodes` says how many are kept.
+ * A node without an address rejects its tasks of the network, so tasks do not get the last ones (Swarm gives them away):
+ * `keptForNodes` says how many are reserved.
  *
  * N1: an address is held by one service, task or node.
- * N2: what belongs to nothing that exists is free again.
+ * N2: the addresses of a removed object are free again.
  */
 import type { Endpoint_VirtualIP, NetworkAttachment } from "../../proto/gen/messages.ts";
 import type { AddressSpace } from "./addresses.ts";
 import type { Networks } from "./networks.ts";
 import { causes, type Opened } from "./waiting.ts";
 
-/** What of a task its addresses are known by. */
+/** The parts of a task that determine its addresses. */
 export interface TaskHold {
   readonly nodeId: string;
   readonly networks: readonly NetworkAttachment[];
@@ -20,19 +20,19 @@ export interface TaskHold {
 
 /** The nodes of one network. */
 export interface NodesOfNetwork {
-  /** All that there are, in the network or not. */
+  /** All nodes of the cluster. */
   readonly nodes: number;
-  /** Those with an address in it. */
+  /** Nodes that have an address in the network. */
   readonly joined: number;
-  /** Those with tasks of it, and without an address. */
+  /** Nodes that have tasks of the network and no address in it. */
   readonly expecting: number;
-  /** Tasks of it that have an address and no node yet. */
+  /** Tasks of the network that have an address and no node yet. */
   readonly unplaced: number;
 }
 
 /**
- * Addresses to keep for nodes: one for each that has tasks and no address, and for each task without a node one more, as
- * long as there are nodes outside.
+ * Addresses to reserve for nodes: one for each node that has tasks and no address, and one for each task without a node, up
+ * to the number of nodes without an address.
  */
 export function keptForNodes({ nodes, joined, expecting, unplaced }: NodesOfNetwork): number {
   return expecting + Math.max(0, Math.min(nodes - joined - expecting, unplaced));
@@ -46,15 +46,15 @@ export class Holders {
   readonly #tasks = new Map<string, TaskHold>();
   readonly #services = new Map<string, readonly Endpoint_VirtualIP[]>();
   readonly #nodes = new Map<string, readonly NetworkAttachment[]>();
-  /** By node and network: how many tasks of it are there. */
+  /** By node and network: number of tasks. */
   readonly #needs = new Map<string, Map<string, number>>();
   readonly #needsChanged = new Set<string>();
-  /** By network: tasks that have an address and no node yet, and nodes that have one. */
+  /** By network: tasks that have an address and no node yet, and nodes that have an address. */
   readonly #unplaced = new Map<string, number>();
   readonly #joined = new Map<string, number>();
-  /** By network: nodes that have tasks of it and no address there yet. */
+  /** By network: nodes that have tasks of it and no address in it yet. */
   readonly #expecting = new Map<string, Set<string>>();
-  /** Addresses that objects have in the store but do not hold, for they are another's (N1): `<owner> <network> <address>`. */
+  /** Addresses that objects have in the store but that others hold (N1): `<owner> <network> <address>`. */
   readonly #foreign = new Set<string>();
 
   constructor(networks: Networks, opened: Opened) {
@@ -62,14 +62,14 @@ export class Holders {
     this.#opened = opened;
   }
 
-  /** Whether the object that has the address in the store does hold it. */
+  /** Whether the object holds the address that it has in the store. */
   holds(owner: string, networkId: string, address: string): boolean {
     return this.#foreign.size === 0 || !this.#foreign.has(foreignKey(owner, networkId, address));
   }
 
   /**
-   * Addresses to keep for nodes. `nodes`: how many there are; `more`: tasks that are about to have an address. Whether such
-   * a task has a node already is not asked: then of those who wait none is in the way of another.
+   * Addresses to reserve for nodes. `nodes`: number of nodes; `more`: tasks that are about to get an address. Whether such a
+   * task already has a node does not matter, so that no waiting task blocks another.
    */
   keptFor(networkId: string, nodes: number, more: 0 | 1): number {
     return keptForNodes({
@@ -85,14 +85,14 @@ export class Holders {
     return this.#needs.get(nodeId)?.keys() ?? nothing;
   }
 
-  /** Nodes whose tasks' networks have changed since it was asked last. */
+  /** Nodes whose tasks' networks have changed since the last call. */
   takeChangedNodes(): readonly string[] {
     const changed = [...this.#needsChanged];
     this.#needsChanged.clear();
     return changed;
   }
 
-  /** `next`: what is stored; null when it holds nothing any more. */
+  /** `next`: as stored; null when the task no longer holds anything. */
   followTask(id: string, next: TaskHold | null): void {
     const old = this.#tasks.get(id);
     if (old === undefined && next === null) return;
@@ -114,14 +114,14 @@ export class Holders {
     this.noteTask(id, next);
   }
 
-  /** Notes what has been taken for a task that had nothing. */
+  /** Records what was allocated to a task that had nothing. */
   noteTask(id: string, { nodeId, networks }: TaskHold): void {
     const hold: TaskHold = { nodeId, networks };
     this.#tasks.set(id, hold);
     this.#need(hold, 1);
   }
 
-  /** `next`: what is stored. */
+  /** `next`: as stored. */
   followService(id: string, next: readonly Endpoint_VirtualIP[]): void {
     const old = this.#services.get(id) ?? nothing;
     if (old === next) return;
@@ -132,14 +132,14 @@ export class Holders {
     setOrDelete(this.#services, id, next);
   }
 
-  /** Notes what a service is to have. What it had besides is given back once the store has dropped it. */
+  /** Records what a service is about to get. Its other addresses are released once the store has dropped them. */
   noteService(id: string, vips: readonly Endpoint_VirtualIP[]): void {
     const had = this.#services.get(id) ?? nothing;
     const dropped = had.filter((vip) => !vips.some((other) => isSameVip(vip, other)));
     setOrDelete(this.#services, id, [...dropped, ...vips]);
   }
 
-  /** `next`: what is stored. */
+  /** `next`: as stored. */
   followNode(id: string, next: readonly NetworkAttachment[]): void {
     const old = this.#nodes.get(id) ?? nothing;
     if (old === next) return;
@@ -150,7 +150,7 @@ export class Holders {
     this.#setNode(id, next);
   }
 
-  /** As with a service. */
+  /** Like `noteService`. */
   noteNode(id: string, attachments: readonly NetworkAttachment[]): void {
     const had = this.#nodes.get(id) ?? nothing;
     const dropped = had.filter((held) => !attachments.some((kept) => isSame(kept, held)));
@@ -166,7 +166,7 @@ export class Holders {
     for (const { network } of attachments) this.#expect(id, network?.id ?? "");
   }
 
-  /** After the node's tasks or addresses in the network have changed. */
+  /** Called after the node's tasks or addresses in the network have changed. */
   #expect(nodeId: string, networkId: string): void {
     const isJoined = (this.#nodes.get(nodeId) ?? nothing).some(({ network }) => network?.id === networkId);
     const isExpecting = !isJoined && this.#needs.get(nodeId)?.has(networkId) === true;
@@ -176,7 +176,7 @@ export class Holders {
       expecting.add(nodeId);
     } else if (expecting?.delete(nodeId) === true) {
       if (expecting.size === 0) this.#expecting.delete(networkId);
-      // What was kept for it may be another's.
+      // The address reserved for it may be free now.
       this.#opened.add(causes.addresses(networkId));
     }
   }

@@ -1,8 +1,8 @@
 /**
- * What a network is given by the cluster: its driver's state with a VXLAN id for each subnet, and its subnets with their
- * gateways, written into the network object as SwarmKit does.
+ * What the cluster allocates to a network, written into the network object as SwarmKit does: the driver state with a VXLAN id
+ * for each subnet, and the subnets with their gateways.
  *
- * Networks of drivers that work on one node alone are given nothing: each node makes its own.
+ * Networks of node-local drivers get nothing: each node creates its own.
  */
 import {
   Driver,
@@ -19,13 +19,13 @@ import { networkDefaults } from "./network-defaults.ts";
 import { cidrOf, SubnetSpace, type DefaultPools } from "./subnets.ts";
 import { isVxlanId, vxlanIdLast, VxlanSpace } from "./vxlan.ts";
 
-/** Drivers whose networks reach over several nodes. */
+/** The driver whose networks span several nodes. */
 export const overlayDriver = "overlay";
-/** Network drivers that exist on each node by themselves: attaching to them takes no address from the cluster. */
+/** Network drivers that each node provides by itself: attaching to them takes no address from the cluster. */
 export const nodeLocalDrivers: ReadonlySet<string> = new Set(["bridge", "host", "ipvlan", "macvlan", "null"]);
-/** The only address management that the cluster does itself, under Docker's name for it. */
+/** The only IPAM driver that the cluster implements, by Docker's name. */
 export const ipamDriver = "default";
-/** The driver option with the ids of an overlay network, one for each subnet, separated by commas. */
+/** The driver option with the VXLAN ids of an overlay network, one for each subnet, separated by commas. */
 export const vxlanIdOption = "com.docker.network.driver.overlay.vxlanid_list";
 
 export function driverOf(network: Network): string {
@@ -36,7 +36,7 @@ export function isNodeLocal(network: Network): boolean {
   return nodeLocalDrivers.has(driverOf(network));
 }
 
-/** Its driver state and, where it needs any, its subnets are resolved. */
+/** The driver state and, if the network needs any, its subnets are resolved. */
 export function isAllocated(network: Network): boolean {
   if (network.driverState === null) return false;
   if (isNodeLocal(network)) return true;
@@ -52,7 +52,7 @@ export function vxlanIdsOf(driver: Driver | null): readonly number[] {
 export interface NetworkSpaces {
   readonly subnets: SubnetSpace;
   readonly vxlan: VxlanSpace;
-  /** Name of a network, for people. */
+  /** Name of a network, for messages. */
   readonly nameOf: (id: string) => string;
 }
 
@@ -61,7 +61,7 @@ export type NetworkDecision =
   | { readonly kind: "network"; readonly network: Network }
   | { readonly kind: "blocked"; readonly reason: string };
 
-/** What the network object has to become. What it is given is taken from the spaces; when it is blocked, nothing is. */
+/** The network object after allocation. Takes its resources from the spaces, or nothing if it is blocked. */
 export function decideNetwork(network: Network, spaces: NetworkSpaces, defaults: DefaultPools): NetworkDecision {
   if (isAllocated(network)) return { kind: "allocated" };
   const name = driverOf(network);
@@ -80,9 +80,9 @@ export function decideNetwork(network: Network, spaces: NetworkSpaces, defaults:
 function allocate(network: Network, spaces: NetworkSpaces, defaults: DefaultPools): Network | string {
   const { spec } = network;
   const name = driverOf(network);
-  if (name !== overlayDriver) return `no manager can allocate networks of driver ${name}`;
+  if (name !== overlayDriver) return `unknown network driver ${name}: managers allocate only ${overlayDriver} networks`;
   const management = spec?.ipam?.driver?.name || ipamDriver;
-  if (management !== ipamDriver) return `no manager has the IPAM driver ${management}`;
+  if (management !== ipamDriver) return `unknown IPAM driver ${management}: managers have only "${ipamDriver}"`;
   const configs = allocateSubnets(network, spaces, defaults);
   if (typeof configs === "string") return configs;
   const ids = allocateVxlanIds(network, configs.length, spaces);
@@ -109,16 +109,17 @@ function allocateSubnets(
   defaults: DefaultPools,
 ): readonly IPAMConfig[] | string {
   const configs: IPAMConfig[] = [];
-  // Those that were asked for first, so that none of them is given away here.
+  // Requested subnets first, so that none of them is allocated here.
   const wanted = wantedConfigs(network);
   const given = new Map<IPAMConfig, Prefix>();
   for (const config of wanted) {
     if (config.subnet === "") continue;
     const prefix = parseCidr(config.subnet);
-    if (prefix === null) return `${config.subnet} is not a subnet`;
+    if (prefix === null) return `invalid subnet ${config.subnet}`;
     const conflict = subnets.conflict(prefix);
     if (conflict !== undefined) {
-      const holder = conflict.owner === network.id ? "another subnet of it" : `network ${nameOf(conflict.owner)}`;
+      const holder =
+        conflict.owner === network.id ? "another subnet of the same network" : `network ${nameOf(conflict.owner)}`;
       return `its subnet ${config.subnet} overlaps with ${cidrOf(conflict.prefix)} of ${holder}`;
     }
     subnets.claim(network.id, prefix);
@@ -135,7 +136,7 @@ function allocateSubnets(
   return configs;
 }
 
-/** What was asked for, else the first address that may be given: of the range, where there is one. */
+/** The requested gateway, else the first usable address (of the range, if there is one). */
 function gatewayOf(config: IPAMConfig, prefix: Prefix): string | null {
   if (config.gateway !== "") {
     const asked = parseAddress(config.gateway);
@@ -155,9 +156,9 @@ function allocateVxlanIds(
   const ids: number[] = [];
   for (const id of pinned.slice(0, count)) {
     if (!isVxlanId(id)) return `its VXLAN id ${id} is not between 1 and ${vxlanIdLast}`;
-    if (ids.includes(id)) return `its VXLAN id ${id} is named twice`;
+    if (ids.includes(id)) return `its VXLAN id ${id} is listed twice`;
     const owner = vxlan.owner(id);
-    if (owner !== undefined && owner !== network.id) return `its VXLAN id ${id} is that of network ${nameOf(owner)}`;
+    if (owner !== undefined && owner !== network.id) return `its VXLAN id ${id} is in use by network ${nameOf(owner)}`;
     vxlan.claim(network.id, id);
     ids.push(id);
   }
@@ -169,7 +170,7 @@ function allocateVxlanIds(
   return ids;
 }
 
-/** Notes what the stored network has. What another has already stays that one's. */
+/** Records what the stored network has. What another network already holds stays with that one. */
 export function claimNetwork(network: Network, { subnets, vxlan }: NetworkSpaces): void {
   if (!isAllocated(network) || isNodeLocal(network)) return;
   for (const { subnet } of network.ipam?.configs ?? []) {
@@ -189,14 +190,14 @@ function isDefault(spec: NetworkSpec | null): boolean {
   return (spec?.ipam?.configs ?? []).every(({ subnet }) => subnet === "");
 }
 
-/** The default pools as the cluster has them, or Swarm's. */
+/** The cluster's default pools, or Swarm's. */
 export function defaultPoolsOf(cluster: Cluster | undefined): DefaultPools {
   const pools = cluster?.defaultAddressPool ?? [];
   const { addressPools, subnetLength } = networkDefaults;
   return { pools: pools.length > 0 ? pools : addressPools, length: cluster?.subnetSize || subnetLength };
 }
 
-/** Why the network could not be allocated beside those that there are; empty when it could. */
+/** Why the network could not be allocated besides the existing ones; empty if it could. */
 export function allocationProblem(network: Network, networks: Iterable<Network>, defaults: DefaultPools): string {
   const names = new Map<string, string>();
   const spaces: NetworkSpaces = {

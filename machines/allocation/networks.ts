@@ -1,7 +1,7 @@
 /**
  * The allocated networks, with the addresses of each.
  *
- * N3: a network's subnet and VXLAN ids outlive it as long as a task or node has an address of it.
+ * N3: a removed network's subnet and VXLAN ids stay reserved as long as a task or node has an address of it.
  */
 import type { Network } from "../../proto/gen/messages.ts";
 import { AddressSpace, type Census } from "./addresses.ts";
@@ -12,9 +12,9 @@ import { blocked, causes, type Blocked, type Opened } from "./waiting.ts";
 
 export interface NetworkEntry {
   network: Network;
-  /** Null for networks of single nodes. */
+  /** Null for node-local networks. */
   readonly space: AddressSpace | null;
-  /** Removed, but addresses of it are still held (N3). */
+  /** Removed, but some of its addresses are still held (N3). */
   isGone: boolean;
 }
 
@@ -24,7 +24,7 @@ export interface FoundNetwork {
   readonly space: AddressSpace | null;
 }
 
-/** Stands for the ingress network where there is none: no id and no name is like it. */
+/** Stands for the ingress network if there is none; cannot equal an id or name. */
 const missingIngress = "ingress network";
 const ingressProblem = "the service publishes ports, but there is no ingress network";
 
@@ -35,27 +35,27 @@ export class Networks {
   readonly #census: Census = { addresses: 0 };
   readonly #subnets = new SubnetSpace();
   readonly #vxlan = new VxlanSpace();
-  /** Why a network is not allocated, for those who wait for it. */
+  /** By network: why it is not allocated, for the objects that wait for it. */
   readonly #problems = new Map<string, string>();
   #ingress: string | null = null;
 
-  /** `lookUp`: the network as it is stored. */
+  /** `lookUp`: the network as stored. */
   constructor(lookUp: (idOrName: string) => Network | undefined, opened: Opened) {
     this.#lookUp = lookUp;
     this.#opened = opened;
   }
 
-  /** How much is held. */
+  /** The number of allocated resources. */
   get held(): { readonly addresses: number; readonly subnets: number; readonly vxlanIds: number } {
     return { addresses: this.#census.addresses, subnets: this.#subnets.count, vxlanIds: this.#vxlan.count };
   }
 
-  /** What to ask for as the ingress network. */
+  /** The target that stands for the ingress network. */
   get ingressTarget(): string {
     return this.#ingress ?? missingIngress;
   }
 
-  /** The id that a target of a spec means. */
+  /** The id of the network that a spec's target refers to. */
   idOf(target: string): string {
     return this.#entries.has(target) ? target : (this.#lookUp(target)?.id ?? target);
   }
@@ -85,7 +85,7 @@ export class Networks {
     return blocked(causes.network(network.id), reason);
   }
 
-  /** `network`: as it is stored; null when it is gone. */
+  /** `network`: as stored; null when it was removed. */
   follow(id: string, network: Network | null): void {
     const entry = this.#entries.get(id);
     if (network === null) {
@@ -99,7 +99,7 @@ export class Networks {
       return;
     }
     if (!isAllocated(network)) {
-      // What was to be given to it has not been written.
+      // Its allocation was never written.
       if (entry === undefined) this.#free(id);
       return;
     }
@@ -130,12 +130,12 @@ export class Networks {
     return decision;
   }
 
-  /** Why the network could not be allocated; empty when it is, or is yet to be tried. */
+  /** Why the network could not be allocated; empty if it is allocated or was not tried yet. */
   problemOf(id: string): string {
     return this.#problems.get(id) ?? "";
   }
 
-  /** The space of an address that is held already. A removed network is known by the copy that tasks and nodes carry. */
+  /** The space of an address that is already held. A removed network is known from the copy in tasks and nodes. */
   spaceOf(network: Network): AddressSpace | null {
     const entry = this.#entries.get(network.id);
     if (entry !== undefined) return entry.space;
@@ -172,12 +172,12 @@ export function nameOf(network: Network): string {
   return network.spec?.annotations?.name || network.id;
 }
 
-/** Takes an address and leaves so many, or says why not. */
+/** Takes an address if more than `kept` are free, or says why it cannot. */
 export function takeBeside({ network, space }: FoundNetwork, kept: number): string | Blocked {
-  // Room is counted only where it may be short of what is kept.
+  // Free addresses are counted only if some are reserved.
   const address = kept === 0 || (space?.room ?? 0) > kept ? (space?.take() ?? null) : null;
   if (address !== null) return address;
-  const beside = kept > 0 ? " beside what nodes need" : "";
+  const beside = kept > 0 ? " except those reserved for nodes" : "";
   const reason = `network ${nameOf(network)} has no free address left in ${space?.name ?? ""}${beside}`;
   return blocked(causes.addresses(network.id), reason);
 }

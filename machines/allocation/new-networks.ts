@@ -1,9 +1,9 @@
-/** The networks that a cluster has without being asked: the ingress network, and those that exist on each node by themselves. */
+/** The networks that a cluster has by default: the ingress network, and the node-local ones. */
 import { Annotations, Driver, IPAMOptions, Network, NetworkSpec } from "../../proto/gen/messages.ts";
 
-/** Says that a network is one of each node's own, known to the cluster only so that services can name it. */
+/** Marks a node-local network, known to the cluster only so that services can refer to it. */
 export const predefinedLabel = "com.docker.swarm.predefined";
-/** Names of Docker's own networks that services may use; each is also the name of its driver. */
+/** Docker's own networks that services may use; each has the name of its driver. */
 export const predefinedNames = ["bridge", "host"] as const;
 const ingressName = "ingress";
 

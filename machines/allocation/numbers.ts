@@ -1,21 +1,24 @@
 /**
- * Numbers from 0 to a bound of which each is free or taken, given out one after the other: one that was just freed is
- * the last to be given again, so that whoever still believes in its former holder has time to hear otherwise.
+ * Allocates numbers from 0 to a bound, one after the other: a released number is reused last, so that everyone who still
+ * associates it with its former holder has time to learn otherwise.
  *
- * A bitmap of words, with a bitmap of full words above it, and so on: finding the next free number takes a few steps
- * however many are taken.
+ * A bitmap of words, with a bitmap of full words above it, and so on: finding the next free number takes a few steps, however
+ * many are taken.
  *
- * M1: a number is held at most once.
+ * M1: a number has at most one holder.
  */
 
-/** A bit for each: two megabytes, and all addresses of an IPv4 /8. */
+/** One bit each: two megabytes, enough for all addresses of an IPv4 /8. */
 export const numbersMax = 2 ** 24;
 
 const allOnes = 0xffff_ffff;
 
 export class NumberSpace {
   readonly size: number;
-  /** Level 0 has a bit for each number; the others one for each word of the level below: set when that is full. */
+  /**
+   * Level 0 has a bit for each number; each other level has a bit for each word of the level below, set when that word is
+   * full.
+   */
   readonly #levels: Uint32Array[] = [];
   #used = 0;
   #next = 0;
@@ -26,7 +29,7 @@ export class NumberSpace {
     let bits = this.size;
     do {
       const words = new Uint32Array(Math.ceil(bits / 32));
-      // What is beyond the end is never free.
+      // Bits beyond the end are never free.
       const rest = bits % 32;
       if (rest !== 0) words[words.length - 1] = allOnes << rest;
       this.#levels.push(words);
@@ -42,7 +45,7 @@ export class NumberSpace {
     return ((this.#word(0, number >>> 5) >>> (number & 31)) & 1) === 1;
   }
 
-  /** False when it is taken already (M1) or out of bounds. */
+  /** False if the number is already taken (M1) or out of range. */
   claim(number: number): boolean {
     if (number < 0 || number >= this.size || this.has(number)) return false;
     this.#used += 1;
@@ -57,7 +60,7 @@ export class NumberSpace {
     return true;
   }
 
-  /** False when it was free. */
+  /** False if the number was free. */
   release(number: number): boolean {
     if (number < 0 || number >= this.size || !this.has(number)) return false;
     this.#used -= 1;
@@ -72,7 +75,7 @@ export class NumberSpace {
     return true;
   }
 
-  /** The next free number goes on behind this one. */
+  /** The next free number is searched from here on. */
   continueAfter(number: number): void {
     this.#next = number + 1;
   }
@@ -82,7 +85,7 @@ export class NumberSpace {
     return number >= 0 && number <= last;
   }
 
-  /** Takes the next free number from `first` to `last`, after the one taken before it, round in a circle; -1 when there is none. */
+  /** Takes the next free number from `first` to `last` after the one taken before, wrapping around; -1 if there is none. */
   take(first = 0, last = this.size - 1): number {
     const from = this.#next < first || this.#next > last ? first : this.#next;
     let number = this.#freeFrom(from);
@@ -97,7 +100,7 @@ export class NumberSpace {
     return this.#levels[level]?.[at] ?? allOnes;
   }
 
-  /** The first free number at or after `from`; -1 when there is none. */
+  /** The first free number at or after `from`; -1 if there is none. */
   #freeFrom(from: number): number {
     let index = from;
     for (let level = 0; level < this.#levels.length; level += 1) {

@@ -1,10 +1,10 @@
 /**
- * Which service holds which published port, and which port a service is given that asks for any.
+ * Which service holds which published port, and which port a service gets that does not specify one.
  *
  * A1: a published port belongs to one service for each protocol.
- * A2: a port given once stays while the service asks for it by the same name, protocol and target.
- * A3: a port that some service publishes on its nodes is not given to one that asks for any: on a node both would want it,
- *     and neither could be changed afterwards.
+ * A2: an allocated port stays as long as the service requests it with the same name, protocol and target.
+ * A3: a port that a service publishes in host mode is not allocated automatically: both services would need it on the same
+ *     node, and neither could be changed afterwards.
  */
 import {
   PortConfig,
@@ -13,28 +13,28 @@ import {
   type Service,
 } from "../../proto/gen/messages.ts";
 
-/** The range from which ports are given to services that ask for any (SwarmKit's). */
+/** The range for services that do not specify a published port (SwarmKit's). */
 export const dynamicPorts = { first: 30_000, last: 32_767 } as const;
 
 const nothing: readonly never[] = [];
 
 interface HeldPorts {
   readonly ingress: readonly string[];
-  /** On nodes: others may have these too. */
+  /** Host mode: other services may have these too. */
   readonly host: readonly string[];
 }
 
 const noPorts: HeldPorts = { ingress: nothing, host: nothing };
 
-/** Which service holds which ingress port (A1), and which ports are held on nodes (A3). */
+/** Which service holds which ingress port (A1), and which ports are used in host mode (A3). */
 export class PortSpace {
   readonly #owners = new Map<string, string>();
   readonly #held = new Map<string, HeldPorts>();
-  /** How many services publish a port on their nodes. */
+  /** By port: number of services that publish it in host mode. */
   readonly #hosts = new Map<string, number>();
   readonly #next = new Map<PortConfig_Protocol, number>();
 
-  /** How many ingress ports are held. */
+  /** Number of ingress ports held. */
   get count(): number {
     return this.#owners.size;
   }
@@ -44,8 +44,8 @@ export class PortSpace {
   }
 
   /**
-   * Records what the service has; what it had before and has no longer is free again, then true. A port of another
-   * service stays there.
+   * Records the service's ports; ports that it no longer has are freed. True if something was freed. A port of another
+   * service stays with that service.
    */
   claim(serviceId: string, ports: readonly PortConfig[]): boolean {
     const before = this.#held.get(serviceId) ?? noPorts;
@@ -71,7 +71,7 @@ export class PortSpace {
     return [...before.ingress, ...before.host].some((key) => !this.#owners.has(key) && !this.#hosts.has(key));
   }
 
-  /** True when something was freed. */
+  /** True if something was freed. */
   release(serviceId: string): boolean {
     const held = this.#held.get(serviceId);
     if (held === undefined) return false;
@@ -84,7 +84,7 @@ export class PortSpace {
     return this.#held.delete(serviceId);
   }
 
-  /** The next free port after the one claimed last, so that one just freed is not at once another's; null when none is free. */
+  /** The next free port after the one claimed last, so that a released port is not reused at once; null if none is free. */
   free(protocol: PortConfig_Protocol, taken: ReadonlySet<string>): number | null {
     const count = dynamicPorts.last - dynamicPorts.first + 1;
     const from = this.#next.get(protocol) ?? dynamicPorts.first;
@@ -105,7 +105,7 @@ export function isIngressPort(port: PortConfig): boolean {
   return port.publishMode === PortConfig_PublishMode.INGRESS;
 }
 
-/** The ports as the service is to have them, or why it cannot. Changes nothing. */
+/** The service's new ports, or why they cannot be allocated. Changes nothing. */
 export function decidePorts(
   service: Service,
   ports: PortSpace,
@@ -130,7 +130,7 @@ function publishedFor(
   ports: PortSpace,
   taken: ReadonlySet<string>,
 ): number | string {
-  // A port on the node itself is the node's affair; 0 stays 0 and the node chooses.
+  // A host-mode port is up to the node; 0 stays 0, and the node chooses.
   if (!isIngressPort(port)) return port.publishedPort;
   if (port.publishedPort !== 0) {
     const owner = ports.owner(port.protocol, port.publishedPort);
@@ -152,7 +152,7 @@ function isSamePort(a: PortConfig, b: PortConfig): boolean {
   return isIngressPort(a) && a.name === b.name && a.protocol === b.protocol && a.targetPort === b.targetPort;
 }
 
-/** Two services may have been given one port by a race at the edge: the second has it in its endpoint, but does not hold it. */
+/** Two services may have got the same port in a race at the edge: the second has it in its endpoint but does not hold it. */
 export function holdsPorts(serviceId: string, had: readonly PortConfig[], ports: PortSpace): boolean {
   return had.every(
     (port) =>

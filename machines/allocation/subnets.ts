@@ -1,6 +1,6 @@
 /**
- * Which subnets the cluster's networks have. Those that nobody asked for come from the cluster's default address pools,
- * one after the other, so that a freed one is given again as late as possible.
+ * The subnets of the cluster's networks. Automatic ones come from the cluster's default address pools, in order, so that a
+ * released one is reused as late as possible.
  *
  * M3: no two networks have addresses in common.
  */
@@ -11,7 +11,7 @@ export interface Held {
   readonly prefix: Prefix;
 }
 
-/** Default pools, as the cluster object has them. */
+/** The default pools of the cluster object. */
 export interface DefaultPools {
   readonly pools: readonly string[];
   /** Prefix length of each network's subnet. */
@@ -22,15 +22,15 @@ export class SubnetSpace {
   /** Without overlaps, by family and first address. */
   readonly #held: Held[] = [];
   readonly #byOwner = new Map<string, Prefix[]>();
-  /** Where the last default subnet ended. */
+  /** The end of the last default subnet. */
   #next = 0n;
 
-  /** How many subnets are held. */
+  /** Number of subnets held. */
   get count(): number {
     return this.#held.length;
   }
 
-  /** What of others overlaps with it. */
+  /** A subnet of another owner that overlaps. */
   conflict(prefix: Prefix, owner = ""): Held | undefined {
     for (let at = this.#firstEndingAfter(prefix); at < this.#held.length; at += 1) {
       const held = this.#held[at] as Held;
@@ -40,7 +40,7 @@ export class SubnetSpace {
     return undefined;
   }
 
-  /** Notes that it is the owner's. What overlaps with another's (M3) stays that one's: false. */
+  /** Records the owner's subnet. False if it overlaps with another owner's (M3), which keeps it. */
   claim(owner: string, prefix: Prefix): boolean {
     if (this.conflict(prefix) !== undefined) return false;
     this.#held.splice(this.#firstEndingAfter(prefix), 0, { owner, prefix });
@@ -54,13 +54,13 @@ export class SubnetSpace {
     return this.#byOwner.get(owner)?.some((held) => isSame(held, prefix)) ?? false;
   }
 
-  /** Gives up all of the owner's. True when there was any. */
+  /** Releases all subnets of the owner. True if there were any. */
   release(owner: string): boolean {
     for (const prefix of this.#byOwner.get(owner) ?? []) this.#held.splice(this.#firstEndingAfter(prefix), 1);
     return this.#byOwner.delete(owner);
   }
 
-  /** Takes the next free subnet of the default pools; null when there is none. */
+  /** Takes the next free subnet of the default pools; null if none is free. */
   take(owner: string, defaults: DefaultPools): Prefix | null {
     const pools = defaults.pools
       .map(parseCidr)
@@ -75,7 +75,7 @@ export class SubnetSpace {
     return this.#taken(owner, this.#freeInAny(pools, defaults.length));
   }
 
-  /** A network that the next default one comes after. */
+  /** The next default subnet is searched after this one. */
   continueAfter(prefix: Prefix): void {
     if (prefix.family === 4 && endOf(prefix) > this.#next) this.#next = endOf(prefix);
   }
@@ -107,7 +107,7 @@ export class SubnetSpace {
     return null;
   }
 
-  /** Place of the first that ends behind the start of `prefix`: where it belongs, or the first that may overlap with it. */
+  /** Index of the first subnet that ends after the start of `prefix`: its place, or the first that may overlap with it. */
   #firstEndingAfter(prefix: Prefix): number {
     let [low, high] = [0, this.#held.length];
     while (low < high) {

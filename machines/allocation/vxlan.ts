@@ -1,10 +1,10 @@
 /**
- * Which VXLAN network identifiers the cluster's overlay networks have.
+ * The VXLAN network identifiers of the cluster's overlay networks.
  *
  * M4: an id belongs to one network.
  */
 
-/** SwarmKit's: ids are given from here on; smaller ones can be asked for. */
+/** SwarmKit's: automatic ids start here; smaller ones can be requested. */
 export const vxlanIdFirst = 4096;
 /** 24 bits: RFC 7348 §5. */
 export const vxlanIdLast = 2 ** 24 - 1;
@@ -14,7 +14,7 @@ export class VxlanSpace {
   readonly #held = new Map<string, number[]>();
   #next = vxlanIdFirst;
 
-  /** How many ids are held. */
+  /** Number of ids held. */
   get count(): number {
     return this.#owners.size;
   }
@@ -23,7 +23,7 @@ export class VxlanSpace {
     return this.#owners.get(id);
   }
 
-  /** False when it is another's (M4). */
+  /** False if another owner has it (M4). */
   claim(owner: string, id: number): boolean {
     const holder = this.#owners.get(id);
     if (holder !== undefined) return holder === owner;
@@ -34,7 +34,7 @@ export class VxlanSpace {
     return true;
   }
 
-  /** The next free id after the one given last; null when all are given. */
+  /** The next free id after the one allocated last; null if all are taken. */
   take(owner: string): number | null {
     const count = vxlanIdLast - vxlanIdFirst + 1;
     for (let step = 0; step < count; step += 1) {
@@ -47,12 +47,12 @@ export class VxlanSpace {
     return null;
   }
 
-  /** An id in use that the next one given comes after. */
+  /** The next id is searched after this one. */
   continueAfter(id: number): void {
     if (id >= this.#next && id <= vxlanIdLast) this.#next = id + 1;
   }
 
-  /** Gives up all of the owner's. True when there was any. */
+  /** Releases all ids of the owner. True if there were any. */
   release(owner: string): boolean {
     for (const id of this.#held.get(owner) ?? []) this.#owners.delete(id);
     return this.#held.delete(owner);

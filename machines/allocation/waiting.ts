@@ -1,22 +1,22 @@
 /**
- * What waits for room, by what it waits for: a release wakes only those it can help, and no more of them than there is
- * room for.
+ * Objects that wait for resources, by cause: a release wakes only those that it can help, and no more of them than there are
+ * resources.
  */
 
-/** Such as `addresses/<network id>`: what has to change before another try makes sense. */
+/** What must change before another attempt makes sense, such as `addresses/<network id>`. */
 export type Cause = string;
 
 export const causes = {
   ports: "ports",
   subnets: "subnets",
   ingress: "ingress",
-  /** The network by this id or name exists and is allocated. */
+  /** The network with this id or name exists and is allocated. */
   network: (idOrName: string): Cause => `network/${idOrName}`,
   /** An address of the network is free. */
   addresses: (networkId: string): Cause => `addresses/${networkId}`,
-  /** This very address is free. */
+  /** This specific address is free. */
   address: (networkId: string, address: string): Cause => `address/${networkId}/${address}`,
-  /** The service has its endpoint, or is gone. */
+  /** The service has its endpoint, or was removed. */
   service: (id: string): Cause => `service/${id}`,
 } as const;
 
@@ -28,7 +28,7 @@ export class Waiting {
     return this.#causes.size;
   }
 
-  /** Who waits for the same still keeps its place. */
+  /** An object that waits for the same cause keeps its place. */
   put(id: string, cause: Cause): void {
     if (this.#causes.get(id) === cause) return;
     this.delete(id);
@@ -51,7 +51,7 @@ export class Waiting {
     return this.#byCause.get(cause)?.size ?? 0;
   }
 
-  /** Those that have waited longest, at most so many; they wait until they are deleted or put elsewhere. */
+  /** The longest waiting, at most `most`; they keep waiting until they are deleted or put elsewhere. */
   first(cause: Cause, most = Number.POSITIVE_INFINITY): readonly string[] {
     const first: string[] = [];
     for (const id of this.#byCause.get(cause) ?? []) {
@@ -62,10 +62,10 @@ export class Waiting {
   }
 }
 
-/** What has been freed or added and not been looked at yet. */
+/** What was freed or added since it was last read. */
 export class Opened {
   readonly #causes = new Set<Cause>();
-  /** Addresses that somebody asked for by name while they were taken: others are not told of one by one. */
+  /** Addresses that were requested while in use; a release of any other address is not recorded one by one. */
   readonly #awaited = new Set<Cause>();
 
   get isEmpty(): boolean {
@@ -94,7 +94,7 @@ export class Opened {
   }
 }
 
-/** The network whose addresses the cause is about; null for any other cause. */
+/** The network whose addresses the cause is about; null for other causes. */
 export function addressedNetwork(cause: Cause): string | null {
   const prefix = causes.addresses("");
   return cause.startsWith(prefix) ? cause.slice(prefix.length) : null;
@@ -105,7 +105,7 @@ export function withoutLength(address: string): string {
   return slash < 0 ? address : address.slice(0, slash);
 }
 
-/** `reason` is empty while what is waited for is only yet to be written. */
+/** `reason` is empty while the awaited resource is only yet to be written. */
 export interface Blocked {
   readonly kind: "blocked";
   readonly cause: Cause;

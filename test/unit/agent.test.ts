@@ -176,7 +176,7 @@ test("a task that the manager believes to run, but that this node has never seen
   const world = await new World().serving();
   world.assignAll(task("t1", { status: TaskStatus.create({ state: TaskState.RUNNING }) }));
   await world.until(() => world.statesOf("t1").includes(TaskState.FAILED));
-  t.is(world.lastReport("t1").err, "task: its process is gone from this node, and how it ended is not known");
+  t.is(world.lastReport("t1").err, "task: its process no longer exists on this node; its exit status is unknown");
   t.deepEqual(world.machine.running(), []);
 });
 

@@ -78,8 +78,8 @@ test("addresses come from the range; others of the subnet can be requested", (t)
   const space = new AddressSpace([config("10.1.0.0/16", { range: "10.1.5.0/30", gateway: "10.1.0.1" })]);
   t.deepEqual(takeAll(space), ["10.1.5.0/16", "10.1.5.1/16", "10.1.5.2/16", "10.1.5.3/16"]);
   t.deepEqual(space.takeExactly("10.1.9.9"), { address: "10.1.9.9/16" });
-  t.deepEqual(space.takeExactly("10.1.9.9/16"), { problem: "address 10.1.9.9/16 is taken" });
-  t.deepEqual(space.takeExactly("10.1.0.1"), { problem: "address 10.1.0.1 is taken" });
+  t.deepEqual(space.takeExactly("10.1.9.9/16"), { problem: "address 10.1.9.9/16 is already in use" });
+  t.deepEqual(space.takeExactly("10.1.0.1"), { problem: "address 10.1.0.1 is already in use" });
   t.deepEqual(space.takeExactly("10.2.0.1"), { problem: "address 10.2.0.1 is not in 10.1.0.0/16" });
   t.true(space.release("10.1.5.1/16"));
   t.false(space.release("10.1.5.1/16"));

@@ -315,7 +315,10 @@ test("a full network is reported on each task and in why, and freed addresses go
   await cluster.run(1_000);
   const waiting = (): readonly Task[] => cluster.tasks().filter((task) => task.status?.state === TaskState.NEW);
   t.is(waiting().length, 2);
-  t.is(waiting()[0]?.status?.err, "network net has no free address left in 10.7.0.0/29 beside what nodes need");
+  t.is(
+    waiting()[0]?.status?.err,
+    "network net has no free address left in 10.7.0.0/29 except those reserved for nodes",
+  );
   t.is(waiting()[0]?.status?.message, "waiting for the allocator");
   t.is(cluster.orchestration.explainTask(waiting()[0]!)[0]?.waitingFor, waiting()[0]?.status?.err);
   const version = cluster.store.version;
@@ -358,7 +361,10 @@ test("no task is placed on a node for which its network has no address left: rep
   await cluster.addService("web", 3, on("net"), dnsrr);
   await cluster.run(5_000);
   t.deepEqual(stranded(cluster), []);
-  t.deepEqual(told(cluster), [2, ["network net has no free address left in 10.7.0.0/29 beside what nodes need"]]);
+  t.deepEqual(told(cluster), [
+    2,
+    ["network net has no free address left in 10.7.0.0/29 except those reserved for nodes"],
+  ]);
 });
 
 test("no task is placed on a node for which its network has no address left: a global service", async (t) => {
@@ -367,7 +373,7 @@ test("no task is placed on a node for which its network has no address left: a g
   await cluster.addService("web", 0, on("net"), global);
   await cluster.run(5_000);
   t.deepEqual(stranded(cluster), []);
-  const full = "network net has no free address left in 10.7.0.0/28 beside what nodes need";
+  const full = "network net has no free address left in 10.7.0.0/28 except those reserved for nodes";
   t.deepEqual(told(cluster), [6, [full, full]]);
 });
 
@@ -387,7 +393,10 @@ test("a task continues when removing a node frees the address reserved for it", 
   await cluster.addService("stuck", 2, { ...on("net"), placement: onlySsd }, dnsrr);
   await cluster.addService("web", 1, on("net"), dnsrr);
   await cluster.run(1_000);
-  t.deepEqual(told(cluster), [0, ["network net has no free address left in 10.7.0.0/29 beside what nodes need"]]);
+  t.deepEqual(told(cluster), [
+    0,
+    ["network net has no free address left in 10.7.0.0/29 except those reserved for nodes"],
+  ]);
   const why = () => {
     const { store } = cluster;
     const all = { networks: store.all("network"), services: store.all("service"), tasks: store.all("task") };

@@ -19,26 +19,31 @@ test(
   "a pool must be IPv4",
   problem,
   { addressPools: ["fd00::/48"] },
-  "the address pool 'fd00::/48' is no IPv4 subnet such as 10.20.0.0/16",
+  'invalid address pool "fd00::/48": expected an IPv4 subnet such as 10.20.0.0/16',
 );
 test(
-  "a pool must have room for a subnet",
+  "a pool must hold at least one subnet",
   problem,
   { addressPools: ["10.0.0.0/25"] },
-  "the address pool 10.0.0.0/25 is smaller than a subnet of /24",
+  "invalid address pool 10.0.0.0/25: smaller than a subnet (/24)",
 );
 test(
   "pools must not overlap",
   problem,
   { addressPools: ["10.0.0.0/8", "10.20.0.0/16"] },
-  "the address pool 10.20.0.0/16 overlaps with another one",
+  "invalid address pool 10.20.0.0/16: it overlaps with another one",
 );
-test("a subnet must be of use", problem, { subnetLength: 30 }, "the mask length of subnets is a number from 1 to 29");
 test(
-  "the data path port is none of the well-known ones",
+  "a subnet must have usable addresses",
+  problem,
+  { subnetLength: 30 },
+  "invalid subnet mask length 30: expected a number from 1 to 29",
+);
+test(
+  "the data path port must not be a well-known port",
   problem,
   { dataPathPort: 80 },
-  "the data path port is a number from 1024 to 49151",
+  "invalid data path port 80: expected a number from 1024 to 49151",
 );
 
 test("a founded cluster has its pools, its port, whole rings of keys, an ingress network and the nodes' own networks", async (t) => {

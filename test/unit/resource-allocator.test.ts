@@ -80,13 +80,13 @@ test("a container gets an address, after its node has one in that network, and g
   t.deepEqual(await refusalOf(() => detach(id)), { code: Status.NOT_FOUND, message: `attachment ${id} not found` });
 });
 
-test("an address can be asked for; one that is taken is refused with the reason, and nothing is left behind", async (t) => {
+test("a specific address can be requested; one in use is refused with the reason, and nothing stays allocated", async (t) => {
   const { cluster, attach, detach } = await setUp(network("net", "10.3.0.0/24"));
   const first = await attach("net", "10.3.0.77");
   t.deepEqual(cluster.store.get("task", first)?.networks[0]?.addresses, ["10.3.0.77/24"]);
   t.deepEqual(await refusalOf(() => attach("net", "10.3.0.77", other)), {
     code: Status.FAILED_PRECONDITION,
-    message: "network net: address 10.3.0.77 is taken",
+    message: "network net: address 10.3.0.77 is already in use",
   });
   t.is(cluster.store.count("task"), 1);
   await detach(first);
