@@ -207,7 +207,7 @@ export class DataplaneActor {
       if (!process.send(body)) this.#isFull = true; // A1
     }
     this.#waiting.set(this.#outbox.size);
-    if (!wasInSync && this.#outbox.isInSync) this.#actor.actor.send({ type: "resync.told" });
+    if (!wasInSync && this.#outbox.isInSync) this.#actor.actor.send({ type: "resync.sent" });
   }
 
   /** Not to one that is being ended. */

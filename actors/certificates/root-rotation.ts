@@ -3,7 +3,7 @@ import { isIssuedBy } from "../../machines/certificates/issuer.ts";
 import {
   rootRotationLimits,
   rootRotationMachine,
-  shouldBeTold,
+  shouldNotify,
   type RootRotationEvent,
 } from "../../machines/certificates/root-rotation.ts";
 import { unclaimedTimes } from "../../machines/certificates/unclaimed.ts";
@@ -92,7 +92,7 @@ export function startRootRotation(env: Environment, authority: CertificateAuthor
     if (!stopped) hosted.actor.send(event);
   }
 
-  async function tellNodes(): Promise<void> {
+  async function notifyNodes(): Promise<void> {
     if (stopped || present === null) return;
     for (const id of behind) {
       const node = store.get("node", id);
@@ -103,7 +103,7 @@ export function startRootRotation(env: Environment, authority: CertificateAuthor
     const operations: Operation[] = [];
     for (const id of behind) {
       const node = store.get("node", id);
-      if (node === undefined || !shouldBeTold(node)) continue;
+      if (node === undefined || !shouldNotify(node)) continue;
       const status = IssuanceStatus.create({ state: IssuanceStatus_State.ROTATE });
       const certificate = Certificate.patch(node.certificate ?? Certificate.create({}), { status });
       operations.push(replacement("node", Node.patch(node, { certificate })));
@@ -116,7 +116,7 @@ export function startRootRotation(env: Environment, authority: CertificateAuthor
       mode: ProposeRequest_Mode.EACH,
       timeoutMs: proposeTimeoutMs,
     });
-    if (outcome.kind === "committed") send({ type: "batch.told", told: operations.length - outcome.skipped });
+    if (outcome.kind === "committed") send({ type: "batch.notified", notified: operations.length - outcome.skipped });
     else send({ type: "write.failed", reason: outcome.message });
   }
 

@@ -1,41 +1,42 @@
 /**
- * One certificate on its way from a node's request to the node: what the leader's signer does for each node that waits.
+ * One certificate, from a node's request to its commit: the work of the leader's signer for each waiting node.
  *
  *   sorting ──▶ pending ──▶ signing ──▶ issued
  *      │           ▲  ▲        │ ├────▶ refusing ──▶ failed
  *      ▼           │  └────────┘ ▼
  *   rotating ──────┘ ◀──────── waiting            (gone, from anywhere, when the node is removed)
  *
- * One such actor lives from the request until the certificate is in the log, on the leader only; the node's stored state
- * (PENDING, RENEW, ROTATE) is the truth from which a new leader starts them again.
+ * One actor lives from the request until the certificate is in the log, on the leader only. A new leader starts actors again
+ * from the nodes' stored state (PENDING, RENEW, ROTATE).
  *
- * C1: a certificate is stored only for the request that it answers: one that was replaced meanwhile is signed anew.
- * C2: a request that cannot be signed ends as FAILED with its reason; anything else is tried again for as long as it takes.
+ * C1: a certificate is stored only for the request that it answers: if the request was replaced meanwhile, the new one is
+ *     signed.
+ * C2: a request that cannot be signed becomes FAILED with its reason; every other failure is retried until it succeeds.
  */
 import { assign, setup } from "xstate";
 import { effect } from "../effect.ts";
 
-/** Milliseconds between tries while the log takes no writes: SwarmKit's signer looks again this often. */
+/** Milliseconds between attempts while the log accepts no writes: SwarmKit's signer retries at this interval. */
 const certificateRetryMs = 10_000;
 
 export interface CertificateInput {
   readonly nodeId: string;
-  /** The node was told to ask for a new certificate and has not yet. */
+  /** The node was told to request a new certificate and has not done so yet. */
   readonly isRotating: boolean;
 }
 
 export interface CertificateContext extends CertificateInput {
-  /** Why the last try did not lead to a certificate; empty before the first. */
+  /** Why the last attempt failed; empty before the first. */
   readonly reason: string;
 }
 
 export type CertificateEvent =
-  /** The node sent a request, the first or a newer one. */
+  /** The node sent a first or newer request. */
   | { readonly type: "csr.received" }
   | { readonly type: "signing.started" }
-  /** The certificate is in the log. */
+  /** The certificate was committed. */
   | { readonly type: "certificate.stored" }
-  /** Another write to the node came first: nothing was stored. */
+  /** Another write to the node came first; nothing was stored. */
   | { readonly type: "certificate.superseded" }
   | { readonly type: "csr.refused"; readonly reason: string }
   | { readonly type: "refusal.stored" }
@@ -49,7 +50,7 @@ export const certificateMachine = setup({
     input: {} as CertificateInput,
   },
   actions: {
-    /** Puts the node into the next batch. */
+    /** Adds the node to the next batch. */
     requestSignature: effect<{ nodeId: string }>("requestSignature"),
     /** Answered by `refusal.stored` or `write.failed`. */
     storeRefusal: effect<{ nodeId: string; reason: string }>("storeRefusal"),
@@ -67,7 +68,7 @@ export const certificateMachine = setup({
   options: { maxIterations: 1_000 },
   on: {
     "node.removed": ".gone",
-    // Which request is signed is read from the store when signing starts.
+    // The request to sign is read from the store when signing starts.
     "csr.received": {},
     "*": { actions: "reportUnexpected" },
   },

@@ -1,4 +1,4 @@
-/** The rules by which a node gets a certificate (SwarmKit's): who may ask, what is written, and when it counts as done. */
+/** SwarmKit's rules for issuing node certificates: who may request one, what is written, and when it is complete. */
 import {
   Certificate,
   IssuanceStatus,
@@ -16,7 +16,7 @@ import { networkDefaults } from "../allocation/network-defaults.ts";
 /** 90 days: SwarmKit's default lifetime of a node certificate. */
 export const certificateExpirySeconds = 90 * 86_400;
 
-/** Configured lifetimes below the least are taken for mistakes. */
+/** Configured lifetimes below the minimum are treated as mistakes. */
 export function validitySecondsOf(cluster: Cluster): number {
   const configured = cluster.spec?.caConfig?.nodeCertExpiry?.seconds ?? 0;
   return configured < certificateExpirySecondsMin ? certificateExpirySeconds : configured;
@@ -26,7 +26,7 @@ export function roleName(role: NodeRole): "swarm-worker" | "swarm-manager" {
   return role === NodeRole.MANAGER ? "swarm-manager" : "swarm-worker";
 }
 
-/** A node as it is written when it joins with a valid token. */
+/** The object of a node that joins with a valid token. */
 export function joiningNode(options: {
   readonly id: string;
   readonly role: NodeRole;
@@ -49,7 +49,7 @@ export function joiningNode(options: {
   });
 }
 
-/** A node that has a certificate of which the log knows nothing any more: a worker that has to renew it. */
+/** A node that has a certificate but no longer exists in the log: a worker that must renew. */
 export function forgottenNode(id: string, cluster: Cluster): Node {
   const role = NodeRole.WORKER;
   const availability = NodeSpec_Availability.ACTIVE;
@@ -58,7 +58,7 @@ export function forgottenNode(id: string, cluster: Cluster): Node {
   return Node.patch(node, { certificate: Certificate.create({ role, cn: id, status }) });
 }
 
-/** A request by a node that has a certificate already: its observed role decides what it gets. */
+/** A request from a node that already has a certificate: its observed role decides what it gets. */
 export function renewal(node: Node, csr: Uint8Array): Certificate {
   return Certificate.patch(node.certificate ?? Certificate.create({}), {
     role: node.role,
@@ -72,7 +72,7 @@ export function issuanceState(node: Node): IssuanceStatus_State {
   return node.certificate?.status?.state ?? IssuanceStatus_State.UNKNOWN;
 }
 
-/** True while the signer owes this node a certificate. */
+/** Whether the signer still has to issue this node's certificate. */
 export function isUnsigned(node: Node): boolean {
   const state = issuanceState(node);
   return (
@@ -81,7 +81,7 @@ export function isUnsigned(node: Node): boolean {
   );
 }
 
-/** True when asking for the status again would bring nothing new: whoever waits for it is answered. */
+/** Whether the status is final until the node sends another request: callers that wait for it are answered. */
 export function isSettled(node: Node): boolean {
   const state = issuanceState(node);
   return (

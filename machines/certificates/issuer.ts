@@ -1,4 +1,4 @@
-/** Who signs node certificates now: the cluster's root, or during a rotation the one that follows it. */
+/** Who signs node certificates now: the cluster's root, or during a rotation its successor. */
 import { ExternalCA_CAProtocol, type Cluster, type NodeTLSInfo, type RootCA } from "../../proto/gen/messages.ts";
 import { isSameBytes } from "../same-message.ts";
 
@@ -7,17 +7,17 @@ const text = new TextDecoder();
 export interface Issuer {
   /** PEM. */
   readonly rootPem: string;
-  /** PEM; empty where only an external CA has it. */
+  /** PEM; empty if only an external CA has it. */
   readonly keyPem: string;
-  /** What follows each node certificate while nodes trust an older root: PEM, empty outside a rotation. */
+  /** Appended to each node certificate while nodes trust an older root: PEM, empty outside a rotation. */
   readonly intermediatesPem: string;
-  /** What nodes trust until the rotation is over: PEM. The same as `rootPem` outside one. */
+  /** The root that nodes trust until the rotation is over: PEM. Equals `rootPem` outside a rotation. */
   readonly trustedPem: string;
-  /** HTTPS addresses of external CAs that sign for this root, in the order given; they are asked before the own key is used. */
+  /** HTTPS URLs of external CAs that sign for this root, in order; they are tried before the own key. */
   readonly externalUrls: readonly string[];
 }
 
-/** Null while the cluster has no root. `normalize` brings PEM certificates into one form. */
+/** Null while the cluster has no root. `normalize` returns the canonical form of a PEM certificate. */
 export function issuerOf(cluster: Cluster, normalize: (pem: string) => string): Issuer | null {
   const { rootCa } = cluster;
   if (rootCa === null) return null;
@@ -41,14 +41,14 @@ function externalUrls(
   const wanted = normalize(wantedPem);
   return (spec?.caConfig?.externalCas ?? [])
     .filter(({ protocol, caCert }) => {
-      // One that names no root signs for the present one (SwarmKit's reading).
+      // An external CA without a root certificate signs for the current root (as in SwarmKit).
       const signsFor = caCert.length === 0 ? rootCa.caCert : caCert;
       return protocol === ExternalCA_CAProtocol.CFSSL && normalize(text.decode(signsFor)) === wanted;
     })
     .map(({ url }) => url);
 }
 
-/** Whether a node says that its certificate is of the issuer with this name and key (both DER). */
+/** Whether a node reports a certificate from the issuer with this name and key (both DER). */
 export function isIssuedBy(
   tlsInfo: NodeTLSInfo | null,
   issuer: { readonly subjectDer: Uint8Array; readonly publicKeyDer: Uint8Array },

@@ -1,5 +1,5 @@
 /**
- * A manager's own certificate: got when it starts, renewed in good time, and whenever another root signs.
+ * A manager's own certificate: obtained at start, renewed before it expires, and replaced whenever another root signs.
  *
  *   obtaining ⇄ retrying
  *      │  ▲
@@ -7,21 +7,22 @@
  *     held
  *
  * M1: a certificate that could not be renewed stays in use; nothing that runs is disturbed.
- * M2: what changes while one is being obtained is looked at right after.
- * M6: a clock that was set is looked at at once: the certificate may have expired by it, or have been made while it was ahead.
+ * M2: changes that happen while a certificate is being obtained are handled right afterwards.
+ * M6: when the clock is set, the certificate is checked at once: it may have expired, or been issued while the clock was
+ *     ahead.
  */
 import { assign, setup } from "xstate";
 import { effect } from "../effect.ts";
 
 export const managerCertificateTimes = {
-  /** Between two tries, in milliseconds: as often as the signer looks at what it could not sign. */
+  /** Milliseconds between attempts: the signer's retry interval. */
   retryMs: 10_000,
-  /** The longest that a timer waits, in milliseconds: a certificate that is due later is looked at again then. */
+  /** The longest timer, in milliseconds: a certificate that is due later is checked again then. */
   lookMs: 86_400_000,
 } as const;
 
 export type ManagerCertificateEvent =
-  /** In use and on the disk; `renewInMs` from now it is due. */
+  /** In use and on disk; due for renewal in `renewInMs`. */
   | { readonly type: "certificate.obtained"; readonly renewInMs: number }
   | { readonly type: "certificate.failed"; readonly reason: string }
   /** Another root signs or is trusted, the node was told to renew, or the machine's clock was set. */
@@ -30,14 +31,17 @@ export type ManagerCertificateEvent =
 export interface ManagerCertificateContext {
   readonly renewInMs: number;
   readonly isDoubted: boolean;
-  /** Why the last try failed; empty when it did not. */
+  /** Why the last attempt failed; empty after a success. */
   readonly reason: string;
 }
 
 export const managerCertificateMachine = setup({
   types: { context: {} as ManagerCertificateContext, events: {} as ManagerCertificateEvent },
   actions: {
-    /** Keeps the one that is there where it is good, else gets another; answered by `certificate.obtained` or `certificate.failed`. */
+    /**
+     * Keeps the current certificate if it is valid, else obtains another; answered by `certificate.obtained` or
+     * `certificate.failed`.
+     */
     obtainCertificate: effect("obtainCertificate"),
     reportUnexpected: effect("reportUnexpected"),
     rememberDue: assign((_, { renewInMs }: { renewInMs: number }) => ({ renewInMs, reason: "" })),

@@ -1,19 +1,19 @@
 /**
- * The way from one root certificate to the next, as the leader drives it. The cluster object says that there is one to go
- * (`root_ca.root_rotation`), each node's description says how far it is (`tls_info`); this chart only paces the work.
+ * The rotation of the cluster's root certificate, driven by the leader. The cluster object holds the rotation
+ * (`root_ca.root_rotation`), each node's description its progress (`tls_info`); this chart only paces the work.
  *
- *   idle ──▶ telling ──▶ pausing ──▶ telling …
- *     ▲         ╲          ╱
- *     │          ▼        ▼      (all nodes have certificates of the new root)
- *     └──────── switching ──▶ pausing, when the log took no write
+ *   idle ──▶ notifying ──▶ pausing ──▶ notifying …
+ *     ▲          ╲          ╱
+ *     │           ▼        ▼      (all nodes have certificates of the new root)
+ *     └───────── switching ──▶ pausing, when the log took no write
  *
- * Begins at any time, ends early when the rotation is called off, and begins anew when another root is wanted meanwhile.
+ * A rotation starts at any time, ends early when it is cancelled, and restarts when another root is wanted meanwhile.
  *
- * R1: the root that nodes trust changes only when each node has said that its certificate is of the new one: whoever
- *     trusts only the new root still accepts everybody. A node that is down therefore holds the rotation up until it
- *     returns or is removed, as with SwarmKit.
- * R2: no more nodes are told at a time than the manager can sign for at once.
- * R3: nothing is remembered here that the store does not hold: a new leader goes on where the old one was.
+ * R1: the trusted root changes only when every node has reported a certificate from the new one: a node that trusts only the
+ *     new root then accepts every other. A node that is down therefore blocks the rotation until it returns or is removed, as
+ *     with SwarmKit.
+ * R2: no more nodes are told to renew at a time than the manager can sign for at once.
+ * R3: all progress is in the store: a new leader continues where the old one stopped.
  */
 import { assign, setup } from "xstate";
 import { IssuanceStatus_State, type Node } from "../../proto/gen/messages.ts";
@@ -21,14 +21,14 @@ import { effect } from "../effect.ts";
 import { issuanceState } from "./issuance.ts";
 
 export const rootRotationLimits = {
-  /** Nodes that are told at a time: SwarmKit's. R2 */
+  /** Nodes that are told to renew at a time: SwarmKit's number. R2 */
   batchMax: 30,
-  /** Milliseconds between two batches, and before a failed write is tried again: SwarmKit's. */
+  /** Milliseconds between two batches, and before a failed write is retried: SwarmKit's. */
   pauseMs: 3_000,
 } as const;
 
-/** Whether the node should be told: one that has been, or whose request waits to be signed, needs no reminder. */
-export function shouldBeTold(node: Node): boolean {
+/** Whether to tell the node to renew: not if it was already told or its request is waiting to be signed. */
+export function shouldNotify(node: Node): boolean {
   const state = issuanceState(node);
   return (
     state !== IssuanceStatus_State.RENEW &&
@@ -38,19 +38,19 @@ export function shouldBeTold(node: Node): boolean {
 }
 
 export type RootRotationEvent =
-  /** Another root is to follow than before, or one at all. */
+  /** A rotation started, or its new root changed. */
   | { readonly type: "rotation.wanted" }
-  /** None is to follow any more: called off, or done. */
+  /** The rotation was cancelled or completed. */
   | { readonly type: "rotation.over" }
-  /** Each node has a certificate of the new root. */
+  /** Every node has a certificate from the new root. */
   | { readonly type: "nodes.renewed" }
-  /** The batch is in the log; `told` may be 0. */
-  | { readonly type: "batch.told"; readonly told: number }
+  /** The batch is committed; `notified` may be 0. */
+  | { readonly type: "batch.notified"; readonly notified: number }
   | { readonly type: "write.failed"; readonly reason: string };
 
 export interface RootRotationContext {
   readonly isWanted: boolean;
-  /** Why the last write failed; empty when it did not. */
+  /** Why the last write failed; empty after a success. */
   readonly reason: string;
 }
 
@@ -63,13 +63,13 @@ export const rootRotationMachine = setup({
   types: {
     context: {} as RootRotationContext,
     events: {} as RootRotationEvent,
-    /** `isWanted`: the cluster object says that a rotation is under way. */
+    /** `isWanted`: the cluster object contains a rotation. */
     input: {} as { readonly isWanted: boolean },
   },
   actions: {
-    /** Tells a batch of nodes to renew; answered by `batch.told`, `nodes.renewed` or `write.failed`. R2 */
-    tellNodes: effect("tellNodes"),
-    /** Makes the new root the cluster's; answered by `rotation.over`, `rotation.wanted` or `write.failed`. R1 */
+    /** Tells a batch of nodes to renew; answered by `batch.notified`, `nodes.renewed` or `write.failed`. R2 */
+    notifyNodes: effect("notifyNodes"),
+    /** Makes the new root the cluster's root; answered by `rotation.over`, `rotation.wanted` or `write.failed`. R1 */
     switchRoot: effect("switchRoot"),
     reportUnexpected: effect("reportUnexpected"),
     rememberReason: assign((_, { reason }: { reason: string }) => ({ reason })),
@@ -83,25 +83,25 @@ export const rootRotationMachine = setup({
   initial: "beginning",
   options: { maxIterations: 1_000 },
   on: {
-    "rotation.wanted": { target: ".telling", actions: "forgetReason" },
+    "rotation.wanted": { target: ".notifying", actions: "forgetReason" },
     "rotation.over": { target: ".idle", actions: "forgetReason" },
-    // Outdated answers to what was asked for an earlier root.
+    // Late answers for an earlier root.
     "nodes.renewed": {},
-    "batch.told": {},
+    "batch.notified": {},
     "write.failed": {},
     "*": { actions: "reportUnexpected" },
   },
   states: {
     beginning: {
       description: "Starting with a new leader, possibly in the middle of a rotation. R3",
-      always: [{ guard: "isWanted", target: "telling" }, { target: "idle" }],
+      always: [{ guard: "isWanted", target: "notifying" }, { target: "idle" }],
     },
     idle: { description: "The cluster has one root and no rotation is requested." },
-    telling: {
+    notifying: {
       description: "Telling a batch of nodes with certificates of an older root to renew them. R2",
-      entry: "tellNodes",
+      entry: "notifyNodes",
       on: {
-        "batch.told": { target: "pausing", actions: "forgetReason" },
+        "batch.notified": { target: "pausing", actions: "forgetReason" },
         "nodes.renewed": "switching",
         "write.failed": { target: "pausing", actions: remembersReason },
       },
@@ -110,7 +110,7 @@ export const rootRotationMachine = setup({
       description:
         "Waiting for nodes to renew; the next batch follows after a pause, the switch when all have renewed.",
       on: { "nodes.renewed": "switching" },
-      after: { pause: "telling" },
+      after: { pause: "notifying" },
     },
     switching: {
       description:

@@ -1,23 +1,25 @@
 /**
- * Nodes that asked for a certificate and never registered with it: whoever asked died, or lost what it was given, and asked
- * again as another node.
+ * Nodes that requested a certificate and never registered with it: the requester died, or lost the answer and requested again
+ * as another node.
  *
- * U1: a node that registered once is claimed for ever, and only an operator removes it.
- * U2: only time counts that the leader itself has waited: what clocks show, and when something was written by them, does not.
+ * U1: a node that has registered once is claimed forever; only an operator removes it.
+ * U2: only time that the leader itself has waited counts, not the clocks' time or the times of writes.
  */
 import type { Node } from "../../proto/gen/messages.ts";
 
-/** In milliseconds of the leader's monotonic clock, since it has led or, later, since the node came. U2 */
+/** In milliseconds of the leader's monotonic clock, since it became leader or, if later, since the node was created. U2 */
 export const unclaimedTimes = {
-  /** So long a rotation of the root waits: whoever joins registers within seconds. (SwarmKit waits for ever.) */
+  /** How long an unclaimed node blocks a root rotation: a joining node registers within seconds. (SwarmKit waits forever.) */
   holdsRotationMsMax: 60_000,
-  /** Then the node is removed: time for an operator to mend what keeps a new node from its managers. (SwarmKit keeps it for ever.) */
+  /**
+   * How long it is kept: time for an operator to fix what keeps a new node from its managers. (SwarmKit keeps it forever.)
+   */
   keptMsMax: 3_600_000,
-  /** Between two looks for nodes to remove. */
+  /** Between two checks for nodes to remove. */
   lookMs: 60_000,
 } as const;
 
-/** Nodes that are removed in one transaction; the others follow at the next look. */
+/** Nodes removed in one transaction; the others follow at the next check. */
 export const unclaimedBatchMax = 100;
 
 /** U1 */

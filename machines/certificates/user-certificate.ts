@@ -3,14 +3,14 @@ import { invalid, type Refusal } from "../refusal.ts";
 
 const hourS = 3_600;
 
-/** A working day and the evening after it, in seconds: whoever logged in in the morning is not asked again before the next one. */
+/** In seconds: a login in the morning lasts until the evening. */
 export const userCertificateSecondsDefault = 12 * hourS;
-/** In seconds: 30 days. Programs that work by certificate get a new one by a person's hand so often. */
+/** In seconds: 30 days. Programs that use certificates need a person to renew them this often. */
 export const userCertificateSecondsMax = 30 * 24 * hourS;
-/** In seconds: less would be over before somebody has typed a command. */
+/** In seconds: a shorter lifetime would expire before the user has typed a command. */
 export const userCertificateSecondsMin = 60;
 
-/** `seconds`: what was asked for; 0 stands for the default. */
+/** `seconds`: the requested lifetime; 0 means the default. */
 export function userCertificateSeconds(seconds: number): number {
   return seconds === 0 ? userCertificateSecondsDefault : seconds;
 }
@@ -18,6 +18,6 @@ export function userCertificateSeconds(seconds: number): number {
 export function checkUserCertificateSeconds(seconds: number): Refusal | null {
   const asked = userCertificateSeconds(seconds);
   return asked < userCertificateSecondsMin || asked > userCertificateSecondsMax
-    ? invalid(`the lifetime of a user's certificate is from ${userCertificateSecondsMin} s to 30 days`)
+    ? invalid(`invalid lifetime of a user certificate: expected ${userCertificateSecondsMin} s to 30 days`)
     : null;
 }

@@ -1,53 +1,53 @@
 /**
- * The dataplane driver of a node, from main's side: a process that is told what the node's rules are to be, kept running.
+ * The dataplane driver of a node, on the agent's side: a process that receives the node's rules and is kept running.
  *
  *   wait-for-ready ──▶ resync ──▶ in-sync { unheard | heard }
  *                        ▲           │
  *                        └── restarting { ending, waiting } ◀──┘          stopping ──▶ stopped
  *
- * D1: no driver is started before what this node needs is known: an empty picture would close it.
- * D2: two drivers never program together: another is started only when the one before is gone.
- * D3: each driver gets the settings first, then everything, then InSync, then changes only.
- * D4: the wait before a restart grows with each failure, and shrinks only after a driver has held. A restart for new settings
- *     waits for nothing.
+ * D1: no driver is started before the node's state is known: an empty state would block all traffic.
+ * D2: two drivers never program at the same time: the next one starts only when the previous one has exited.
+ * D3: each driver gets the settings first, then the complete state, then InSync, then only changes.
+ * D4: the wait before a restart grows with each failure, and shrinks only after a driver has run for `heldMs`. A restart for
+ *     new settings does not wait.
  */
 import { assign, setup } from "xstate";
 import { effect } from "../effect.ts";
 
 /** Times in milliseconds. */
 const dataplaneDriverTimes = {
-  /** Felix's own service waits between 1 and 2 seconds. */
+  /** Felix's own service waits 1 to 2 seconds. */
   backoffMsMin: 1_000,
   backoffMsMax: 30_000,
-  /** A driver that held so long is one that works. */
+  /** A driver that has run this long is considered working. */
   heldMs: 60_000,
-  /** Felix's ReportingTTLSecs: a driver that reported and then does not for so long hangs. */
+  /** Felix's ReportingTTLSecs: a driver that has reported, and then sends no report for this long, hangs. */
   pulseTtlMs: 90_000,
 } as const;
 
 export type DataplaneDriverEvent =
-  /** What the node needs is known, and so are the settings. */
+  /** The node's state and the settings are known. */
   | { readonly type: "state.ready" }
   | { readonly type: "settings.changed" }
-  /** All was written, InSync the last. */
-  | { readonly type: "resync.told" }
+  /** Everything was written, InSync last. */
+  | { readonly type: "resync.sent" }
   | { readonly type: "pulse.received" }
   | { readonly type: "driver.broke"; readonly reason: string }
-  /** It is gone, asked or not. */
+  /** The process has exited, whether or not it was asked to. */
   | { readonly type: "driver.exited"; readonly how: string }
   | { readonly type: "driver.unwanted" };
 
-/** What others may know of it. */
+/** The driver's state as others see it. */
 export interface DataplaneDriverNews {
   readonly state: "wait-for-ready" | "resync" | "in-sync" | "restarting" | "stopped";
-  /** For people; empty when there is nothing to say. */
+  /** For operators; empty if there is nothing to report. */
   readonly reason: string;
 }
 
 export interface DataplaneDriverContext {
   readonly name: string;
   readonly backoffMs: number;
-  /** Restarts since a driver last held. */
+  /** Restarts since a driver last ran for `heldMs`. */
   readonly failures: number;
   readonly reason: string;
 }
@@ -59,11 +59,14 @@ export const dataplaneDriverMachine = setup({
     input: {} as { readonly name: string },
   },
   actions: {
-    /** Starts a process and tells it the settings and everything; answered by `resync.told`, `driver.broke` or `driver.exited`. */
+    /**
+     * Starts a process and sends the settings and everything else; answered by `resync.sent`, `driver.broke` or
+     * `driver.exited`.
+     */
     launch: effect("launch"),
     /** Answered by `driver.exited`. */
     endDriver: effect("endDriver"),
-    /** Nothing more is written to a driver that is gone. */
+    /** Nothing more is written to a driver that has exited. */
     forgetDriver: effect("forgetDriver"),
     announce: effect<DataplaneDriverNews>("announce"),
     reportUnexpected: effect("reportUnexpected"),
@@ -78,7 +81,7 @@ export const dataplaneDriverMachine = setup({
     })),
   },
   delays: {
-    /** The host replaces this by a draw from its upper half. */
+    /** The host replaces this with a draw from its upper half. */
     backoff: ({ context }) => context.backoffMs,
     held: dataplaneDriverTimes.heldMs,
     pulseTtl: dataplaneDriverTimes.pulseTtlMs,
@@ -100,7 +103,7 @@ export const dataplaneDriverMachine = setup({
         "Sending the driver everything. A driver that accepts nothing stays here, and the kernel's rules stay unchanged. D3",
       entry: [{ type: "announce", params: ({ context }) => ({ state: "resync", reason: context.reason }) }, "launch"],
       on: {
-        "resync.told": "inSync",
+        "resync.sent": "inSync",
         "pulse.received": {},
         "settings.changed": {
           target: "restarting.renewing",
@@ -159,7 +162,7 @@ export const dataplaneDriverMachine = setup({
       description: "The driver has failed; the kernel's rules stay until another driver takes them over. D2",
       initial: "ending",
       entry: { type: "announce", params: ({ context }) => ({ state: "restarting", reason: context.reason }) },
-      on: { "settings.changed": {}, "pulse.received": {}, "driver.broke": {}, "resync.told": {} },
+      on: { "settings.changed": {}, "pulse.received": {}, "driver.broke": {}, "resync.sent": {} },
       states: {
         ending: {
           description: "Ending what is left of the driver.",

@@ -1,11 +1,11 @@
 /**
- * Objects as the messages of a generation of the protocol. `2016` is what drivers of Felix 2.0 know; `current` has several
- * networks in a rule, a list of policies for each direction, sets of networks and of ports, and the places before tracking
- * and before translation (Felix 3.1 to 3.31); `3.32` names policies by messages without a tier (3.32 and newer).
+ * Translates objects to the messages of a generation of the protocol. `2016` is that of Felix 2.0; `current` adds several
+ * networks in a rule, a list of policies for each direction, sets of networks and of ports, and the untracked and pre-DNAT
+ * stages (Felix 3.1 to 3.31); `3.32` names policies by messages without a tier (3.32 and newer).
  *
- * G1: what the earlier generation cannot say is said more strictly: what would open is left out, what would close closes more.
- * G2: settings are in the generation's own form: a driver that cannot read its failsafe ports refuses to start, or cuts its
- *     node off.
+ * G1: what an earlier generation cannot express is made stricter: an allow rule is left out, a deny rule covers more.
+ * G2: settings have the generation's own form: a driver that cannot read its failsafe ports refuses to start, or cuts off its
+ *     node.
  */
 import {
   ActivePolicyRemove,
@@ -42,10 +42,12 @@ export type Generation = (typeof generations)[number];
 
 export type Body = Partial<ToDataplane>;
 
-/** Settings that list ports, in small letters: drivers read names of settings in any case. */
+/** Settings that list ports, in lower case: drivers ignore the case of setting names. */
 const failsafeSettings = ["failsafeinboundhostports", "failsafeoutboundhostports"];
 
-/** G2. Felix 2.0 knows failsafe ports as bare numbers of TCP ports; what else is in a list cannot be said to it, and is closed. */
+/**
+ * G2. Felix 2.0 knows failsafe ports only as TCP port numbers; other entries of the list cannot be expressed and stay closed.
+ */
 export function settingsOf(
   settings: Readonly<Record<string, string>>,
   generation: Generation,
@@ -59,7 +61,7 @@ export function settingsOf(
   );
 }
 
-/** `none` is Felix's word for an empty list: an empty text would be its default. */
+/** `none` is Felix's value for an empty list: an empty string would mean its default. */
 function barePorts(list: string): string {
   const ports = list.split(",").flatMap((entry) => /^\s*(?:tcp:)?(\d+)\s*$/i.exec(entry)?.[1] ?? []);
   return ports.length === 0 ? "none" : ports.join(",");
@@ -136,8 +138,8 @@ export function removalOf(ref: DataplaneRef, generation: Generation): Body {
 }
 
 /**
- * From 3.32 on an id has no tier, and is one policy's in all tiers. Ours are unique within a tier: one that goes to another
- * tier is told there before it is taken back here. No name of ours has a slash.
+ * From 3.32 on, an id has no tier and is unique across tiers. Ours are unique within a tier: a policy that moves to another
+ * tier is sent there before its removal here. Our names contain no slash.
  */
 function policyIdOf(id: PolicyID, generation: Generation): PolicyID {
   return generation === "3.32" ? PolicyID.create({ name: `${id.tier}/${id.name}`, kind: "GlobalNetworkPolicy" }) : id;
@@ -152,7 +154,9 @@ function namesOf(entries: readonly Uint8Array[]): string[] {
   return entries.map(readTierEntry).flatMap((entry) => (entry.kind === "name" ? [entry.name] : []));
 }
 
-/** One list holds for both directions: a policy of either is in it, and decides nothing that it does not speak of. */
+/**
+ * One list serves both directions: it contains policies of either, and a policy decides nothing about the other direction.
+ */
 function oldTier({ name, ingressPolicies, egressPolicies }: TierInfo): TierInfo {
   const names = new Set([...namesOf(ingressPolicies), ...namesOf(egressPolicies)]);
   return TierInfo.create({ name, ingressPolicies: tierEntries([...names]) });
@@ -181,7 +185,7 @@ function oldProfile({ inboundRules, outboundRules }: Profile): Profile {
   });
 }
 
-/** An earlier driver keeps the last of several networks: each pair of them becomes a rule. */
+/** An earlier driver uses only the last of several networks: each pair of networks becomes a rule. */
 function oldRules(rule: Rule): readonly Rule[] {
   const { action } = rule;
   const opens = action === "" || action === "allow" || action === "log";

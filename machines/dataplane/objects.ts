@@ -1,6 +1,6 @@
 /**
- * What the dataplane driver of one node has to know, as objects that come, change and go: what a calculation of policy hands
- * over, and what a driver is told, whichever generation of the protocol it speaks.
+ * What the dataplane driver of one node must know, as objects that are added, changed and removed: the output of the policy
+ * calculation and the driver's input, for every generation of the protocol.
  */
 import type {
   HostEndpoint,
@@ -30,7 +30,7 @@ export type DataplaneObject =
   | { readonly kind: "node"; readonly hostname: string; readonly ipv4Addr: string }
   | { readonly kind: "pool"; readonly id: string; readonly pool: IPAMPool };
 
-/** An object's kind and id, as far as removing it takes. */
+/** An object's kind and id: what its removal needs. */
 export type DataplaneRef =
   | { readonly kind: "ip-set" | "pool"; readonly id: string }
   | { readonly kind: "policy"; readonly id: PolicyID }
@@ -40,9 +40,9 @@ export type DataplaneRef =
   | { readonly kind: "node"; readonly hostname: string };
 
 export type DataplaneDelta =
-  /** New, or in place of the one with that id. */
+  /** Adds the object, or replaces the one with its id. */
   | { readonly kind: "put"; readonly object: DataplaneObject }
-  /** Of a set that was put: no member is in both lists. */
+  /** For a set that was put; no member is in both lists. */
   | {
       readonly kind: "members";
       readonly id: string;

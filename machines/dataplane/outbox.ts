@@ -1,13 +1,13 @@
 /**
- * What a driver has not been told yet. Changes of one object are merged into one message until the driver takes it, so what
- * waits is bounded by the objects that there are, however slow the driver is and however often they change.
+ * What was not yet sent to a driver. Changes of one object are merged into one message until the driver takes it, so the
+ * queue is bounded by the number of objects, however slow the driver is and however often they change.
  *
- *   what a rule or an endpoint names is told before it, and taken back after it:
- *   sets, policies, profiles, endpoints · endpoints gone, profiles gone, policies gone, sets gone · pools and nodes
+ *   an object is sent before the objects that refer to it, and removed after them:
+ *   sets, policies, profiles, endpoints · removed endpoints, profiles, policies, sets · pools and nodes
  *
- * O1: what the driver has been told, with what waits, is what is wanted.
- * O2: nothing is removed that the driver was not told of, and no member is both added and removed in one message.
- * O3: InSync is told once, when all that was known at the time of the resync has been.
+ * O1: what was sent plus what is queued equals the wanted state.
+ * O2: only objects that were sent are removed, and no member is both added and removed in one message.
+ * O3: InSync is sent once, when everything that was known at the time of the resync was sent.
  */
 import { InSync } from "../../proto/gen/felix.ts";
 import { membersOf, removalOf, updateOf, type Body, type Generation } from "./generation.ts";
@@ -15,7 +15,7 @@ import { keyOf, type DataplaneDelta, type DataplaneObject, type DataplaneRef } f
 
 type Kind = DataplaneObject["kind"];
 
-/** Places in the order of telling. */
+/** Positions in the send order. */
 const updateRank: Readonly<Record<Kind, number>> = {
   "ip-set": 0,
   policy: 1,
@@ -54,22 +54,22 @@ export class Outbox {
   readonly #generation: Generation;
   readonly #wanted = new Map<string, DataplaneObject>();
   readonly #sets = new Map<string, WantedSet>();
-  /** Keys of what the driver has. */
-  readonly #told = new Set<string>();
+  /** Keys of the objects that the driver has. */
+  readonly #sent = new Set<string>();
   readonly #waiting: readonly Map<string, Waiting>[] = Array.from({ length: ranks }, () => new Map<string, Waiting>());
-  #inSync: "none" | "due" | "told" = "none";
+  #inSync: "none" | "due" | "sent" = "none";
 
   constructor(generation: Generation) {
     this.#generation = generation;
   }
 
-  /** How many messages wait. */
+  /** Number of queued messages. */
   get size(): number {
     return this.#waiting.reduce((sum, { size }) => sum + size, 0);
   }
 
   get isInSync(): boolean {
-    return this.#inSync === "told";
+    return this.#inSync === "sent";
   }
 
   apply(delta: DataplaneDelta): void {
@@ -83,15 +83,15 @@ export class Outbox {
     }
   }
 
-  /** The driver is a new one, which knows nothing: all is told again, then InSync. */
+  /** A new driver process, which knows nothing: everything is sent again, then InSync. */
   resync(): void {
-    this.#told.clear();
+    this.#sent.clear();
     for (const rank of this.#waiting) rank.clear();
     for (const [key, { kind }] of this.#wanted) this.#waiting[updateRank[kind]]?.set(key, { kind: "update" });
     this.#inSync = "due";
   }
 
-  /** Takes the next message; null when the driver has been told all. */
+  /** Takes the next message; null when everything was sent. */
   next(): Body | null {
     for (const rank of this.#waiting) {
       for (const [key, waiting] of rank) {
@@ -101,13 +101,13 @@ export class Outbox {
       }
     }
     if (this.#inSync !== "due") return null;
-    this.#inSync = "told";
+    this.#inSync = "sent";
     return { inSync: InSync.create() }; // O3
   }
 
   #bodyOf(key: string, waiting: Waiting): Body | null {
     if (waiting.kind === "removal") {
-      this.#told.delete(key);
+      this.#sent.delete(key);
       return removalOf(waiting.ref, this.#generation);
     }
     if (waiting.kind === "members") return membersOf(waiting.id, waiting.added, waiting.removed);
@@ -116,7 +116,7 @@ export class Outbox {
     const set = this.#sets.get(key);
     const current = set === undefined ? object : { ...set.object, members: [...set.members] };
     const body = updateOf(current, this.#generation);
-    if (body !== null) this.#told.add(key);
+    if (body !== null) this.#sent.add(key);
     return body;
   }
 
@@ -126,20 +126,20 @@ export class Outbox {
     if (object.kind === "ip-set") this.#sets.set(key, { object, members: new Set(object.members) });
     this.#waiting[removalRank[object.kind]]?.delete(key);
     this.#waiting[updateRank[object.kind]]?.set(key, { kind: "update" });
-    // An earlier driver cannot be told of every kind of object; what it has of the one before must go.
-    if (this.#told.has(key) && updateOf(object, this.#generation) === null) this.#takeBack(object, key);
+    // An earlier generation may lack this kind of object; the driver's version of the previous one must be removed.
+    if (this.#sent.has(key) && updateOf(object, this.#generation) === null) this.#queueRemoval(object, key);
   }
 
   #remove(ref: DataplaneRef): void {
     const key = keyOf(ref);
     if (!this.#wanted.delete(key)) return;
     this.#sets.delete(key);
-    this.#takeBack(ref, key);
+    this.#queueRemoval(ref, key);
   }
 
-  #takeBack(ref: DataplaneRef, key: string): void {
+  #queueRemoval(ref: DataplaneRef, key: string): void {
     this.#waiting[updateRank[ref.kind]]?.delete(key);
-    if (this.#told.has(key)) this.#waiting[removalRank[ref.kind]]?.set(key, { kind: "removal", ref }); // O2
+    if (this.#sent.has(key)) this.#waiting[removalRank[ref.kind]]?.set(key, { kind: "removal", ref }); // O2
   }
 
   #change(id: string, added: readonly string[], removed: readonly string[]): void {
@@ -148,8 +148,8 @@ export class Outbox {
     if (set === undefined) return;
     const rank = this.#waiting[updateRank["ip-set"]] as Map<string, Waiting>;
     const waiting = rank.get(key);
-    // A whole update that waits will have the members of then.
-    const isWhole = waiting?.kind === "update" || !this.#told.has(key);
+    // A whole update in the queue will contain the members of that time.
+    const isWhole = waiting?.kind === "update" || !this.#sent.has(key);
     const change: MemberChange =
       waiting?.kind === "members" ? waiting : { kind: "members", id, added: new Set(), removed: new Set() };
     for (const member of removed) {
@@ -164,7 +164,7 @@ export class Outbox {
     if (isWhole) return;
     const size = change.added.size + change.removed.size;
     if (size === 0) rank.delete(key);
-    // More changes than members: the whole is shorter, and bounds what waits.
+    // More changes than members: the whole set is shorter, and bounds the queue.
     else rank.set(key, size > set.members.size ? { kind: "update" } : change);
   }
 }

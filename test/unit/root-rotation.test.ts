@@ -125,10 +125,10 @@ test("a rotation that is called off is left alone", async (t) => {
 test("the chart of a rotation begins where the store stands, pauses after a failed write and ends when it is called off", (t) => {
   const [idle] = initialTransition(rootRotationMachine, { isWanted: false });
   t.is(idle.value, "idle");
-  const [telling, effects] = initialTransition(rootRotationMachine, { isWanted: true });
-  t.is(telling.value, "telling");
-  t.true(effects.some(({ type }) => type === "tellNodes"));
-  const [pausing] = transition(rootRotationMachine, telling, { type: "write.failed", reason: "no leader" });
+  const [notifying, effects] = initialTransition(rootRotationMachine, { isWanted: true });
+  t.is(notifying.value, "notifying");
+  t.true(effects.some(({ type }) => type === "notifyNodes"));
+  const [pausing] = transition(rootRotationMachine, notifying, { type: "write.failed", reason: "no leader" });
   t.is(pausing.value, "pausing");
   t.is(pausing.context.reason, "no leader");
   const [switching, asked] = transition(rootRotationMachine, pausing, { type: "nodes.renewed" });
@@ -136,6 +136,6 @@ test("the chart of a rotation begins where the store stands, pauses after a fail
   t.true(asked.some(({ type }) => type === "switchRoot"));
   // Another root is wanted in the very moment of the switch.
   const [again] = transition(rootRotationMachine, switching, { type: "rotation.wanted" });
-  t.is(again.value, "telling");
+  t.is(again.value, "notifying");
   t.is(transition(rootRotationMachine, again, { type: "rotation.over" })[0].value, "idle");
 });
