@@ -1,15 +1,15 @@
 /**
- * What a task is answered that asks for a name, or for whose an address is: what its networks know, in the order in which it is
- * attached to them, and else what the world says.
+ * Answers a task's DNS query, for a name or for the name of an address: from its networks, in the order of its attachments,
+ * else from the upstream name servers.
  *
- * DA1: a task learns of no network that it is not in.
- * DA2: of an internal network nothing goes out, questions included: a name could carry anything.
+ * DA1: a task learns nothing about networks that it is not attached to.
+ * DA2: no query from an internal network is forwarded: a name could carry any data.
  */
 import { addressAt, parseAddress } from "../../runtime/ip-address.ts";
 import type { NetworkNames } from "./names.ts";
 
 export interface Question {
-  /** As it was asked. */
+  /** As in the query. */
   readonly name: string;
   /** `A`, `AAAA`, `PTR` … */
   readonly type: string;
@@ -18,15 +18,15 @@ export interface Question {
 export type Answer =
   | { readonly kind: "addresses"; readonly ttlS: number; readonly addresses: readonly string[] }
   | { readonly kind: "pointers"; readonly ttlS: number; readonly names: readonly string[] }
-  /** There is such a name, and nothing of what was asked. */
+  /** The name exists, but has no record of that type. */
   | { readonly kind: "empty" }
-  /** There is no such name. */
+  /** The name does not exist. */
   | { readonly kind: "unknown" }
-  /** Somebody else may know. */
+  /** An upstream server may know. */
   | { readonly kind: "elsewhere" };
 
 export interface Asker {
-  /** Of its networks, in its order. */
+  /** The task's networks, in the order of its attachments. */
   readonly networks: readonly NetworkNames[];
   readonly isInternal: boolean;
 }
@@ -58,7 +58,7 @@ function isOfType(address: string, type: string): boolean {
   return type === "ANY" || type === (address.includes(":") ? "AAAA" : "A");
 }
 
-/** From `4.3.2.1.in-addr.arpa`, and from the 32 digits before `ip6.arpa`; null for other names. */
+/** The address in `4.3.2.1.in-addr.arpa`, or in the 32 digits before `ip6.arpa`; null for other names. */
 function addressOf(name: string): string | null {
   const v4 = /^((?:\d{1,3}\.){4})in-addr\.arpa$/.exec(name)?.[1];
   if (v4 !== undefined) {

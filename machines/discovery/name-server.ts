@@ -1,5 +1,5 @@
 /**
- * Whether an agent answers its tasks' questions for names: it listens while there are tasks with networks on its node.
+ * Whether an agent answers its tasks' DNS queries: it listens while tasks on its node have networks.
  *
  *   closed ──wanted──▶ opening ──▶ serving
  *     ▲  │               ▲ ▲ │          │
@@ -9,31 +9,31 @@
  *            ▲ ▼
  *           dirty ──wanted──▶ opening
  *
- * NV1: what cannot be opened, or is lost, is tried again for as long as it is wanted; the wait grows with each try.
- * NV2: what cannot be taken away is tried again until it is gone, or wanted again.
+ * NV1: while the server is wanted, a failed or lost server is opened again; the wait grows with each attempt.
+ * NV2: what could not be removed is retried until it is removed, or the server is wanted again.
  */
 import { assign, setup } from "xstate";
 import { effect } from "../effect.ts";
 
-/** Times in milliseconds. Who has the address is another server as a rule, which somebody has to end. */
+/** Times in milliseconds. If the address is in use, it is usually by another server that somebody must stop. */
 const nameServerTimes = { backoffMsMin: 500, backoffMsMax: 30_000 } as const;
 
 export type NameServerEvent =
   | { readonly type: "names.wanted" }
   | { readonly type: "names.unwanted" }
-  /** Nothing is wanted, but an earlier life of the agent has left something. */
+  /** The server is not wanted, but an earlier run of the agent left something. */
   | { readonly type: "names.left" }
   | { readonly type: "server.opened" }
-  /** It could not be opened, or ended by itself. */
+  /** The server could not be opened, or failed. */
   | { readonly type: "server.lost"; readonly reason: string }
-  /** Nothing of it is left on the node. */
+  /** Nothing of the server is left on the node. */
   | { readonly type: "server.cleared" }
-  /** Something is, which could not be taken away. */
+  /** Something could not be removed. */
   | { readonly type: "server.kept" };
 
 export interface NameServerContext {
   readonly failures: number;
-  /** Why it does not serve; empty: it does, or nobody wants it to. */
+  /** Why the server is not serving; empty if it is serving or not wanted. */
   readonly reason: string;
 }
 
@@ -44,7 +44,7 @@ export const nameServerMachine = setup({
   actions: {
     /** Answered by `server.opened` or `server.lost`. */
     open: effect("open"),
-    /** Nothing more is heard of what was opened, or is being opened. Answered by `server.cleared` or `server.kept`. */
+    /** Abandons what was opened or is being opened. Answered by `server.cleared` or `server.kept`. */
     close: effect("close"),
     reportUnexpected: effect("reportUnexpected"),
     countFailure: assign(({ context }, { reason }: { readonly reason: string }) => ({
@@ -86,7 +86,7 @@ export const nameServerMachine = setup({
       },
     },
     dirty: {
-      description: "Something could not be removed; waiting for the next try. NV2",
+      description: "Something could not be removed; waiting before the next attempt. NV2",
       after: { backoff: "clearing" },
       on: { "names.wanted": { target: "opening", actions: "forgetFailures" }, "names.unwanted": {} },
     },

@@ -1,16 +1,16 @@
 /**
- * What names mean in one network: of services, of their tasks, and of what is attached by itself. As Docker's embedded server
- * has them:
+ * The names in one network: of services, their tasks, and standalone attachments. As in Docker's embedded DNS server:
  *
- *   SERVICE, its aliases          its virtual address; its tasks' where it has none (dnsrr)
+ *   SERVICE, its aliases          its virtual IP, or its tasks' addresses if it has none (dnsrr)
  *   tasks.SERVICE, tasks.ALIAS    its tasks' addresses
- *   SERVICE.SLOT.ID, a task's aliases, its hostname, first letters of its id      that task's
+ *   SERVICE.SLOT.ID, a task's aliases, its hostname, the first characters of its id      that task's addresses
  *
- * and each of them with the network's own name behind it (`web.back`), which says in which network it is meant.
+ * and each of them followed by the network's name (`web.back`), which selects the network.
  *
- * DN1: only tasks that are ready, and that packets of this node reach, have names. A service keeps its own while it is there:
- *      a virtual address refuses there and then when nobody is ready, and nobody else is asked for what is known to be ours.
- * DN2: letters' case does not count.
+ * DN1: only tasks that are ready and reachable from this node have names. A service keeps its own name as long as it exists:
+ *      its virtual IP refuses connections while no task is ready, and no other server is asked for a name that is known to be
+ *      ours.
+ * DN2: names are case-insensitive.
  */
 import type { AttachedNetwork, NetworkTask } from "../../proto/gen/messages.ts";
 import { containsAddress, parseAddress, parseCidr, type Prefix } from "../../runtime/ip-address.ts";
@@ -18,19 +18,19 @@ import type { NetworksState } from "../networks/networks-state.ts";
 import { isReached } from "./reached.ts";
 
 /**
- * How long an answer may be kept, in seconds. Docker says 600 for all; a client that believes it goes on asking for tasks that
- * are gone. A virtual address changes only with its service, tasks at any moment: one that keeps answers is behind no longer
- * than a check of health would take, and a question costs a tenth of a millisecond.
+ * How long an answer may be cached, in seconds. Docker says 600 for all; a client that believes it keeps using removed tasks.
+ * A virtual IP changes only with its service, tasks at any time: a cached answer is outdated no longer than a health check
+ * takes, and a query costs 0.1 ms.
  */
 export const virtualTtlS = 60;
 export const taskTtlS = 5;
 
-/** Letters of a task's id that stand for it, as those of a container's id do in Docker. */
+/** Number of characters of a task's id that form its short name, like Docker's short container ids. */
 const shortIdLength = 12;
 
 export interface Named {
   readonly ttlS: number;
-  /** Each once, of both families. */
+  /** Without duplicates, of both families. */
   readonly addresses: readonly string[];
 }
 
@@ -38,7 +38,7 @@ export class NetworkNames {
   readonly network: AttachedNetwork;
   readonly #suffix: string;
   readonly #names = new Map<string, { ttlS: number; readonly addresses: Set<string> }>();
-  /** Of a task, by its address. */
+  /** Name of a task, by its address. */
   readonly #tasks = new Map<string, string>();
   readonly #prefixes: readonly Prefix[];
 
@@ -65,7 +65,7 @@ export class NetworkNames {
     }
   }
 
-  /** Null: nothing in this network is called so. `name`: in lower case, without a dot at its end. */
+  /** Null: the network has no such name. `name`: in lower case, without a trailing dot. */
   find(name: string): Named | null {
     const found =
       this.#names.get(name) ??
@@ -73,7 +73,10 @@ export class NetworkNames {
     return found === undefined ? null : { ttlS: found.ttlS, addresses: [...found.addresses] };
   }
 
-  /** The whole name of who has an address; null where it is of this network, and nobody's; undefined where it is another's. */
+  /**
+   * The full name of an address's holder; null if the address is in this network and unused; undefined if it is in another
+   * network.
+   */
   at(address: string): string | null | undefined {
     const task = this.#tasks.get(address);
     if (task !== undefined) return `${task}${this.#suffix}`;
@@ -83,13 +86,13 @@ export class NetworkNames {
 
   #addTask({ addresses, aliases, hostname, name, taskId }: NetworkTask): void {
     const ids = [name, taskId.slice(0, shortIdLength), ...aliases];
-    // Only where the task runs is it known what comes of a template.
+    // The result of a template is known only on the task's node.
     const hosts = hostname.includes("{{") ? [] : [hostname];
     for (const each of [...ids, ...hosts]) this.#add(each, taskTtlS, addresses);
     for (const address of addresses) this.#tasks.set(address, name);
   }
 
-  /** A name that two have is that of both, as in Docker. */
+  /** A name shared by two objects resolves to both, as in Docker. */
   #add(name: string, ttlS: number, addresses: readonly string[]): void {
     if (name === "") return;
     const key = name.toLowerCase(); // DN2

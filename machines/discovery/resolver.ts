@@ -1,25 +1,25 @@
-/** Where an agent answers its tasks' questions, and what a task's resolver is told of that. */
+/** The addresses at which an agent answers its tasks' DNS queries, and the resolver configuration of a task. */
 
-/** Asked by a task's resolver: the name servers, the domains that it appends, and options as in resolv.conf(5). */
+/** A task's resolver: name servers, search domains, and options as in resolv.conf(5). */
 export interface ResolverConfig {
   readonly servers: readonly string[];
   readonly searches: readonly string[];
   readonly options: readonly string[];
 }
 
-/** Of each family one: a task asks by the first that it has itself. */
+/** One for each family: a task uses the first family that it has itself. */
 export interface NameServerAddresses {
   readonly 4: string;
   readonly 6: string;
 }
 
 /**
- * Addresses of this agent's own, on the node's loopback device: tasks reach them by way of their links, nobody else does, and
- * agents of one machine have different ones. The first is link-local, of a block whose first and last 256 are reserved (RFC 3927,
- * §2.1), and in whose 169.254.169.0/24 clouds answer. The second is a unique local one, of a prefix that is nobody's (RFC 4193):
- * one that is link-local would be another on each link.
+ * Addresses of this agent, on the node's loopback device: only tasks reach them, through their links, and agents on one
+ * machine have different ones. The first is link-local, from a block whose first and last 256 addresses are reserved (RFC
+ * 3927, §2.1) and whose 169.254.169.0/24 is used by clouds. The second is unique local, from a prefix of ours (RFC 4193): a
+ * link-local address would be ambiguous between links.
  *
- * `tag`: the agent's (`[0-9a-f]+`, 4 letters at least).
+ * `tag`: the agent's (`[0-9a-f]+`, at least 4 characters).
  */
 export function nameServerAddresses(tag: string): NameServerAddresses {
   const number = Number.parseInt(tag.slice(0, 4), 16);
@@ -30,7 +30,7 @@ export function nameServerAddresses(tag: string): NameServerAddresses {
   };
 }
 
-/** Lines for `ip -batch` that put one on the node, and take it away. */
+/** Lines for `ip -batch` that add an address to the node, and remove it. */
 export function nameServerLines(address: string): { readonly add: string; readonly remove: string } {
   const isV4 = !address.includes(":");
   const what = `${address}/${isV4 ? 32 : 128} dev lo`;
@@ -38,8 +38,8 @@ export function nameServerLines(address: string): { readonly add: string; readon
 }
 
 /**
- * A task asks its agent, which asks whom the task was to ask. Names with a single label are asked as they are, before any domain
- * is appended: they are services' names first of all. `asked`: as its spec has it.
+ * A task queries its agent, which forwards to the task's configured servers. Single-label names are queried as they are
+ * before search domains are appended: they are mostly service names. `asked`: as in the task's spec.
  */
 export function taskResolver(asked: ResolverConfig, address: string): ResolverConfig {
   const hasDots = asked.options.some((option) => option.startsWith("ndots:"));

@@ -1,30 +1,30 @@
 /**
- * Where connections to virtual addresses of services go: one nftables table of the agent's own, beside that of its tasks'
- * networks. What a task of this node sends to such an address gets the address of one of the service's tasks instead, as soon
- * as it comes from the task's link.
+ * Load balancing for virtual IPs of services: one nftables table of the agent, beside that of its tasks' networks. A packet
+ * from a task of this node to a virtual IP is redirected to one of the service's tasks as soon as it leaves the task's link.
  *
- * VA1: each connection goes to one of the tasks that were ready when it began, each as often as others; it stays there.
- * VA2: policy and the closing of networks to one another come after that: they see who is really meant.
- * VA3: a connection to a service without anybody ready is refused, not lost; so is what goes on to a task that is gone.
- * VA4: a task that gets to itself by its service's address sees the node as who asks: it would take a packet of its own for
- *      forged.
- * VA5: a change is one transaction, and only of what changes; one that failed is followed by one of everything.
+ * VA1: each connection goes to one of the tasks that were ready when it began, chosen uniformly, and stays there.
+ * VA2: policy and network isolation apply afterwards: they see the real destination.
+ * VA3: a connection to a service without a ready task is refused, not dropped; so is traffic of an existing connection to a
+ *      removed task.
+ * VA4: a task that reaches itself through its service's virtual IP sees the node as the source: it would treat a packet from
+ *      its own address as forged.
+ * VA5: a change is one transaction, and contains only what changes; after a failed one, everything is written again.
  */
 import type { NetworksState } from "../networks/networks-state.ts";
 import { isReached } from "./reached.ts";
 
-/** Of one node; each list in an order of its own, so that the same facts are the same plan. */
+/** The table of one node; lists are sorted, so that equal facts give equal plans. */
 export interface VirtualPlan {
-  /** By virtual address: the addresses of the tasks that it stands for. */
+  /** By virtual IP: the addresses of the service's ready tasks. */
   readonly services: ReadonlyMap<string, readonly string[]>;
-  /** Addresses of all tasks of the networks that are not gone, ready or not. */
+  /** Addresses of all existing tasks in the networks, ready or not. */
   readonly known: readonly string[];
-  /** Addresses of this node's tasks, and its ends of their links. */
+  /** Addresses of this node's tasks, and the node's ends of their links. */
   readonly own: readonly string[];
   readonly links: readonly string[];
 }
 
-/** What the node itself knows of its tasks. */
+/** What the node knows about its own tasks. */
 export interface OwnLink {
   readonly hostInterface: string;
   readonly addresses: readonly { readonly address: string }[];
@@ -57,12 +57,12 @@ export function virtualPlan(view: NetworksState, ownNodeId: string, links: reado
   };
 }
 
-/** Of the table of one agent's virtual addresses. `tag`: the agent's. */
+/** The table of an agent's virtual IPs. `tag`: the agent's. */
 export function virtualTableOf(tag: string): string {
   return `inet muster-services-${tag}`;
 }
 
-/** A script that takes the table away, whether it is there or not. */
+/** A script that deletes the table, whether or not it exists. */
 export function withoutVirtual(table: string): string {
   return `add table ${table}\ndelete table ${table}\n`;
 }
@@ -75,7 +75,7 @@ function familyOf(address: string): Family {
   return address.includes(":") ? 6 : 4;
 }
 
-/** A script of everything. VA5 */
+/** A script that writes everything. VA5 */
 export function wholeVirtual(plan: VirtualPlan, table: string): string {
   const lines = [`add table ${table}`, `delete table ${table}`, `add table ${table}`];
   lines.push(`add set ${table} links { type ifname; }`);
@@ -88,7 +88,7 @@ export function wholeVirtual(plan: VirtualPlan, table: string): string {
       `add set ${table} own${family} { type ${type} . ${type}; }`,
     );
   }
-  // After the source was looked at, and before anything looks at the destination. VA2
+  // After the source check, and before any check of the destination. VA2
   lines.push(`add chain ${table} in { type nat hook prerouting priority -100; policy accept; }`);
   lines.push(`add chain ${table} refused { type filter hook forward priority filter - 6; policy accept; }`);
   lines.push(`add chain ${table} to-itself { type nat hook postrouting priority srcnat - 1; policy accept; }`);
@@ -96,7 +96,7 @@ export function wholeVirtual(plan: VirtualPlan, table: string): string {
     const { net } = words[family];
     lines.push(`add rule ${table} in iifname @links ${net} daddr vmap @services${family}`);
     const gone = `ct direction original ct original ${net} daddr @virtual${family} ${net} daddr != @known${family}`;
-    // VA3: the second can be read by everybody, the first ends a connection that is there.
+    // VA3: the first rule ends an existing connection, every protocol understands the second.
     for (const answer of ["meta l4proto tcp reject with tcp reset", "reject"])
       lines.push(`add rule ${table} refused iifname @links ${gone} ${answer}`);
     lines.push(`add rule ${table} to-itself ${net} saddr . ${net} daddr @own${family} masquerade`);
@@ -104,7 +104,7 @@ export function wholeVirtual(plan: VirtualPlan, table: string): string {
   return `${[...lines, ...difference(nothing, plan, table)].join("\n")}\n`;
 }
 
-/** A script from one plan to the next; null when they are the same. VA5 */
+/** A script from one plan to the next; null if they are equal. VA5 */
 export function changedVirtual(before: VirtualPlan, after: VirtualPlan, table: string): string | null {
   const lines = difference(before, after, table);
   return lines.length === 0 ? null : `${lines.join("\n")}\n`;
@@ -140,7 +140,7 @@ function difference(before: VirtualPlan, after: VirtualPlan, table: string): rea
   return lines;
 }
 
-/** Colons are not for names of chains. */
+/** Chain names cannot contain colons. */
 function chainOf(address: string): string {
   return `to-${address.replaceAll(":", "_")}`;
 }
@@ -165,10 +165,10 @@ function changed(
   elements(lines, "add", table, name, without(after, before));
 }
 
-/** More on one line nft would read as one list of tokens. */
+/** nft would read more on one line as one list of tokens. */
 const elementsPerLine = 10_000;
 
-/** Of both families; each is of the one that its first address is. */
+/** Elements of both families; an element's first address decides its family. */
 function elements(lines: string[], verb: "add" | "delete", table: string, name: string, all: readonly string[]): void {
   for (const family of families) {
     const of = all.filter((element) => familyOf(element.split(" ")[0] as string) === family);

@@ -1,4 +1,4 @@
-/** What a node's certificate or its role waits for: the part of `muster why node/…` beside its session. */
+/** What a node's certificate or role is waiting for: the part of `muster why node/…` besides its session. */
 import {
   IssuanceStatus_State,
   NodeRole,
@@ -13,9 +13,9 @@ import { isDemoted } from "../manager/manager-role.ts";
 import { rootRotationLimits } from "../certificates/root-rotation.ts";
 
 export interface CertificateView {
-  /** The node's record among the managers. */
+  /** The node's manager record. */
   readonly manager: Manager | undefined;
-  /** DER of name and key of the root that is to follow; null outside a rotation. */
+  /** DER of the name and key of the next root; null outside a rotation. */
   readonly nextIssuer: { readonly subjectDer: Uint8Array; readonly publicKeyDer: Uint8Array } | null;
 }
 
@@ -24,7 +24,7 @@ export function explainCertificate(node: Node, { manager, nextIssuer }: Certific
   const reason = (waitingFor: string, wokenBy: string): Reason => Reason.create({ waitingFor, wokenBy, since });
   const reasons: Reason[] = [];
   if (isDemoted(node) && (node.role === NodeRole.MANAGER || manager !== undefined)) {
-    reasons.push(reason("its manager process to end, since it was demoted", "the end of its beats, or 10 s"));
+    reasons.push(reason("its manager process to exit after its demotion", "the end of its beats, or 10 s"));
   }
   const state = issuanceState(node);
   if (isUnsigned(node)) {
@@ -36,16 +36,16 @@ export function explainCertificate(node: Node, { manager, nextIssuer }: Certific
     const isAway = node.status?.state === NodeStatus_State.DOWN;
     reasons.push(
       isAway
-        ? reason("the node to return or to be removed: the rotation of the root waits for it", "its registration")
+        ? reason("the node to return or to be removed: the root rotation waits for it", "its registration")
         : state === IssuanceStatus_State.ROTATE
-          ? reason("the node to renew its certificate, as it was told: the root is being rotated", "its request")
+          ? reason("the node to renew its certificate as requested: the root is being rotated", "its request")
           : reason(
               `its turn to renew its certificate: the root is being rotated, ${batchMax} nodes every ${pauseMs / 1_000} s`,
               "the leader's next batch",
             ),
     );
   } else if (state === IssuanceStatus_State.ROTATE) {
-    reasons.push(reason("the node to renew its certificate, as it was told", "its request"));
+    reasons.push(reason("the node to renew its certificate as requested", "its request"));
   }
   return reasons;
 }

@@ -1,6 +1,6 @@
 /**
- * What a node's dataplane, or a task's network policy there, waits for: the part of `muster why` that reads what the node
- * said of its driver. A node that has said nothing has none.
+ * What a node's dataplane, or a task's network policy there, is waiting for: the part of `muster why` that reads the node's
+ * reports on its driver. A node without reports has no driver.
  */
 import { DataplaneReport, Reason, type Resource, type Task, type Timestamp } from "../../proto/gen/messages.ts";
 import { reportKind } from "../policy/objects.ts";
@@ -11,7 +11,7 @@ interface Said {
   readonly since: Timestamp | null;
 }
 
-/** Null: the resource is none of a node's dataplane. */
+/** Null: the resource is not a dataplane report. */
 export function reportOf(resource: Resource | undefined): DataplaneReport | null {
   if (resource?.kind !== reportKind || resource.payload === null) return null;
   return DataplaneReport.decode(resource.payload.value);
@@ -27,22 +27,22 @@ export function explainNodeDataplane(resource: Resource | undefined): readonly R
   if (failing.length === 0) return [];
   return [
     Reason.create({
-      waitingFor: `its dataplane driver to program ${failing.length === 1 ? "an endpoint" : `${failing.length} endpoints`}, which it cannot as it is told`,
+      waitingFor: `its dataplane driver to program ${failing.length === 1 ? "an endpoint" : `${failing.length} endpoints`}: the driver rejects its rules`,
       since: said.since,
-      wokenBy: "a change of their policies, or the driver's next try",
+      wokenBy: "a change of their policies, or the driver's next attempt",
       tried: failing.map(({ id, status }) => `${id}: ${status}`),
     }),
   ];
 }
 
-/** `where`: what the task's node is called; `resource`: the one with its id. */
+/** `where`: name of the task's node; `resource`: the one with its id. */
 export function explainTaskPolicy(task: Task, where: string, resource: Resource | undefined): readonly Reason[] {
   const said = saidIn(resource);
   const hasEndpoint = task.networks.some(({ addresses }) => addresses.length > 0);
   if (said === null || !hasEndpoint || !isWanted(task) || isEnded(observedState(task))) return [];
   const state = stateReason(said, `its network policy on ${where}: `);
   if (state !== null) return [state];
-  // A driver that tells of no endpoint at all is one that never does.
+  // Some drivers never report on endpoints.
   if (said.report.endpoints.length === 0) return [];
   const own = said.report.endpoints.filter(({ id }) => id.startsWith(`${task.id}/`));
   const failing = own.filter(({ status }) => status === "error");
@@ -52,9 +52,9 @@ export function explainTaskPolicy(task: Task, where: string, resource: Resource 
       waitingFor:
         own.length === 0
           ? `its network policy to be programmed on ${where}`
-          : `its network policy to be programmed on ${where}, whose dataplane driver cannot; what it does not understand is closed`,
+          : `its network policy to be programmed on ${where}, whose dataplane driver does not support all of it and blocks the rest`,
       since: said.since,
-      wokenBy: own.length === 0 ? "the driver's report" : "a change of its policies, or the driver's next try",
+      wokenBy: own.length === 0 ? "the driver's report" : "a change of its policies, or the driver's next attempt",
     }),
   ];
 }
@@ -69,25 +69,25 @@ function stateReason({ report, since }: Said, what: string): Reason | null {
   const { driver, reason, restarts, state } = report;
   const name = `the dataplane driver${driver === "" ? "" : ` ${driver}`}`;
   const because = reason === "" ? "" : `: ${reason}`;
-  const tried = restarts === 0 ? [] : [`it was started anew ${restarts === 1 ? "once" : `${restarts} times`}`];
+  const tried = restarts === 0 ? [] : [`it was restarted ${restarts === 1 ? "once" : `${restarts} times`}`];
   const of = (waitingFor: string, wokenBy: string): Reason =>
     Reason.create({ waitingFor: what + waitingFor, wokenBy, since, tried });
   switch (state) {
     case "waiting":
-      return of("a manager to tell what network policy comes to there", "its answer to the node's policy stream");
+      return of("a manager to send its network policy", "its answer to the node's policy stream");
     case "resync":
-      return of(
-        `${name} to take everything that it is told${because}`,
-        "the driver's reading; the rules of before hold",
-      );
+      return of(`${name} to read all of its rules${because}`, "the driver's reading; the previous rules stay in force");
     case "restarting":
       return of(
-        `${name}, which is started again${because}`,
-        "the end of the wait before it, at most 30 s; the rules of before hold",
+        `${name} to be restarted${because}`,
+        "the end of the delay, at most 30 s; the previous rules stay in force",
       );
     case "stopped":
     case "failed":
-      return of(`${name}, which does not run${because}`, "the next start of the agent; the rules of before hold");
+      return of(
+        `${name}, which is not running${because}`,
+        "the next start of the agent; the previous rules stay in force",
+      );
     default:
       return null;
   }

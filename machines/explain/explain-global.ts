@@ -1,6 +1,6 @@
 /**
- * What a global service is waiting for: which of its nodes run their task, what holds up the others, and which nodes have
- * none and why. See `machines/explain/explain.ts`.
+ * What a global service is waiting for: which of its nodes run their task, what delays the others, and which nodes have no
+ * task and why. See `machines/explain/explain.ts`.
  */
 import { NodeStatus_State, Reason, TaskState, type Node, type Service, type Task } from "../../proto/gen/messages.ts";
 import { explainTask, type ExplainView } from "./explain.ts";
@@ -14,9 +14,9 @@ export interface GlobalExplainView extends ExplainView {
   nodes(): Iterable<Node>;
 }
 
-/** Different reasons shown for one service; the rest are counted. */
+/** Maximum number of different reasons shown for one service; the rest are counted. */
 const reasonsMax = 8;
-/** Nodes named in one line, and lines about nodes that have no task. */
+/** Maximum number of nodes named in one line, and of lines about nodes without a task. */
 const nodesMax = 10;
 
 interface Late {
@@ -47,7 +47,7 @@ export function explainGlobal(service: Service, view: GlobalExplainView): readon
       else note(late, waitForOrchestrator(since), view.nodeName(nodeId));
       continue;
     }
-    // A paused node's task is not updated, and nobody waits for that.
+    // A paused node's task is not updated, and nothing waits for it.
     const isOpen = admission.kind === "open";
     if (isOpen && taskDirty.isDirty(task, service, (id) => view.node(id))) count.outdated += 1;
     if (runs(task, node)) count.running += 1;
@@ -58,15 +58,15 @@ export function explainGlobal(service: Service, view: GlobalExplainView): readon
   return [headline(count, late.size, without, since), ...(why === null ? [] : [why]), ...shown(late)];
 }
 
-/** Why an open or closed node may have no task; null: it should have one. */
+/** Why an open or closed node may lack a task; null: it should have one. */
 function excuseOf(admission: Admission): string | null {
   switch (admission.kind) {
     case "open":
       return null;
     case "paused":
-      return "is paused, and gets no task before it is active";
+      return "is paused, and gets no task until it is active";
     case "removed":
-      return "is removed";
+      return "was removed";
     case "closed":
       switch (admission.reason) {
         case "drained":
@@ -81,7 +81,7 @@ function excuseOf(admission: Admission): string | null {
   }
 }
 
-/** Nothing is to follow the newest task, which came to its end by itself. */
+/** No task follows the newest one, which ended by itself. */
 function isFinished(tasks: readonly Task[]): boolean {
   const newest = tasks.findLast((task) => task.desiredState < TaskState.REMOVE);
   return newest !== undefined && isAttempt(newest) && !shouldRestart(newest, tasks);
@@ -94,13 +94,13 @@ function runs(task: Task, node: Node | undefined): boolean {
 function waitForOrchestrator(since: Reason["since"]): Reason {
   return Reason.create({
     since,
-    waitingFor: "the orchestrator, to make a task",
-    wokenBy: "its next decision, which follows at once",
+    waitingFor: "the orchestrator, to create a task",
+    wokenBy: "its next decision, which is due now",
   });
 }
 
 function note(late: Map<string, Late>, why: Reason, node: string): void {
-  // The scheduler's reasons differ by the node that they name; what they have in common is the task's own words.
+  // The scheduler's reasons differ by the node that they name; the task's own error is what they have in common.
   const key = why.tried.at(-1) ?? why.waitingFor;
   const known = late.get(key);
   if (known === undefined) late.set(key, { first: why, nodes: [node] });
@@ -119,14 +119,14 @@ function headline(count: Count, reasons: number, tried: readonly string[], since
   if (wanted === 0) {
     return Reason.create({
       since,
-      waitingFor: "a node that it is for: there is none",
+      waitingFor: "an eligible node: there is none",
       wokenBy: "a node that joins, is made active or gets a label",
       tried,
     });
   }
   const tasks = `${running} of ${wanted} nodes run a task`;
   if (running === wanted && outdated === 0) return Reason.create({ since, waitingFor: `nothing: ${tasks}`, tried });
-  const done = finished === 0 ? "" : `, on ${finished} it has finished for good`;
+  const done = finished === 0 ? "" : `, finished on ${finished}`;
   const more = reasons > reasonsMax ? `; ${reasons - reasonsMax} more reasons` : "";
   return Reason.create({
     since,

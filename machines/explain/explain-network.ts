@@ -1,6 +1,6 @@
 /**
- * What a network waits for, and what a node waits for in its networks. Read from the stored objects alone, so any manager
- * can tell.
+ * What a network is waiting for, and what a node is waiting for in its networks. Uses only stored objects, so any manager can
+ * answer.
  */
 import {
   Reason,
@@ -44,7 +44,7 @@ export function explainNetwork(network: Network, view: NetworkView): readonly Re
         Reason.create({
           since,
           waitingFor: "the allocator",
-          wokenBy: "the allocator's next round, which follows at once",
+          wokenBy: "the allocator's next round, which is due now",
         }),
       ];
     return [
@@ -57,16 +57,19 @@ export function explainNetwork(network: Network, view: NetworkView): readonly Re
   }
   if (isNodeLocal(network))
     return [
-      Reason.create({ since, waitingFor: `nothing: each node has its own network of driver ${driverOf(network)}` }),
+      Reason.create({
+        since,
+        waitingFor: `nothing: each node creates this network itself, with driver ${driverOf(network)}`,
+      }),
     ];
   const subnets = (network.ipam?.configs ?? []).map(({ subnet }) => subnet).join(", ");
   const ids = vxlanIdsOf(network.driverState).join(", ");
-  // Each is read twice.
+  // Each is iterated twice.
   const [tasks, nodes] = [[...view.tasks], [...view.nodes]];
   const { held, stopping } = addressesHeld(network, view.services, tasks, nodes);
   const room = roomOf(network, held);
   const kept = keptForNodes(nodesOf(network, tasks, nodes));
-  const leaving = stopping === 0 ? "" : `, ${stopping} of them of tasks that are to stop`;
+  const leaving = stopping === 0 ? "" : `, ${stopping} of them by tasks that are stopping`;
   const facts = `subnet ${subnets}, VXLAN id ${ids}, ${held.length} addresses in use${leaving}`;
   if (room > kept) return [Reason.create({ since, waitingFor: `nothing: it is allocated (${facts}, ${room} free)` })];
   return [
@@ -74,7 +77,7 @@ export function explainNetwork(network: Network, view: NetworkView): readonly Re
       since,
       waitingFor:
         room > 0
-          ? `a free address: what is left is kept for nodes on which tasks of it are or may come to be (${facts}, ${room} free)`
+          ? `a free address: the remaining ones are reserved for nodes that run or may run its tasks (${facts}, ${room} free)`
           : `a free address: all are in use (${facts})`,
       wokenBy: "the end of a task, or the removal of a service that uses it",
     }),
@@ -104,7 +107,7 @@ function addressesHeld(
   return { held, stopping };
 }
 
-/** `unplaced` counts one task more: whether another could have an address is what is asked. */
+/** `unplaced` counts one more task, to tell whether another task could get an address. */
 function nodesOf({ id }: Network, tasks: readonly Task[], nodes: readonly Node[]): NodesOfNetwork {
   const expecting = new Set<string>();
   let unplaced = 1;
@@ -129,7 +132,7 @@ function roomOf(network: Network, held: readonly string[]): number {
   return space.room;
 }
 
-/** The networks in which the node should have an address and has none yet; empty where it has all. */
+/** The networks in which the node still needs an address; empty if it has all. */
 export function explainNodeNetworks(node: Node, tasks: Iterable<Task>, networks: Iterable<Network>): readonly Reason[] {
   const wanted = new Map<string, Network>();
   for (const network of networks)
@@ -142,7 +145,7 @@ export function explainNodeNetworks(node: Node, tasks: Iterable<Task>, networks:
   for (const { network } of node.attachments) wanted.delete(network?.id ?? "");
   return [...wanted.values()].map((network) =>
     Reason.create({
-      waitingFor: `an address for its load balancer in network ${nameOfNetwork(network)}, without which its tasks there are rejected`,
+      waitingFor: `an address for its load balancer in network ${nameOfNetwork(network)}; until then, its tasks there are rejected`,
       since: node.meta?.updatedAt ?? null,
       wokenBy: "the allocator's next round, or an address of that network that becomes free",
     }),

@@ -1,4 +1,4 @@
-/** What a manager's troubles mean to whoever waits for anything: each that keeps it from writing, as a reason. */
+/** A manager's troubles as reasons: each that keeps it from writing delays everything that waits. */
 import { Reason, type Trouble } from "../../proto/gen/messages.ts";
 
 export function explainTroubles(troubles: readonly Trouble[]): readonly Reason[] {
@@ -7,7 +7,7 @@ export function explainTroubles(troubles: readonly Trouble[]): readonly Reason[]
     .map(({ sentence, since }) =>
       Reason.create({
         waitingFor: `this manager to write again: ${sentence}`,
-        wokenBy: "the end of that trouble, which 'muster info' shows",
+        wokenBy: "the end of the problem, which 'muster info' shows",
         since,
       }),
     );

@@ -1,8 +1,8 @@
 /**
- * What a task or a service is waiting for, since when, what would wake it, and what was tried. Read from the stored
- * objects alone, like every decision of the orchestrators, so it is what they act on.
+ * What a task or a service is waiting for, since when, what would wake it, and what was tried. Uses only stored objects, as
+ * the orchestrators do, so it describes what they act on.
  *
- * E1: whatever is not where it should be names what it waits for; nothing waits without a reason.
+ * E1: everything that is not in its wanted state names what it waits for; nothing waits without a reason.
  */
 import type { LogTimes } from "../elapsed.ts";
 import {
@@ -24,27 +24,27 @@ import { isEnded, isHeld, isWanted, observedState } from "../task.ts";
 
 export interface ExplainView {
   readonly nowMs: number;
-  /** Absent: the log's own times are taken at their word. */
+  /** Absent: the times in the log are used. */
   readonly times?: LogTimes | undefined;
   service(id: string): Service | undefined;
   node(id: string): Node | undefined;
-  /** Tasks of the slot (of slot 0: those on the node), in the order in which they were made. */
+  /** Tasks of the slot (for slot 0: those on the node), in creation order. */
   slot(serviceId: string, slot: number, nodeId: string): readonly Task[];
   tasks(serviceId: string): Iterable<Task>;
   nodes(): Iterable<Node>;
-  /** What the node is called, which tells it from others of its hostname. */
+  /** The node's name, unambiguous among nodes with the same hostname. */
   nodeName(id: string): string;
-  /** The record of a scheduled job; null while there is none. */
+  /** The record of a scheduled job; null if there is none. */
   schedule(serviceId: string): ScheduleStatus | null;
-  /** Why a PENDING task has no node, as the scheduler sees it. */
+  /** Why a PENDING task has no node, according to the scheduler. */
   placement(task: Task): readonly Reason[];
-  /** What the service's rollout waits for; null when there is none under way. */
+  /** What the service's rollout is waiting for; null if no rollout is in progress. */
   rollout(service: Service): Reason | null;
 }
 
-/** SwarmKit's: a DOWN node's tasks are given up after so many milliseconds. */
+/** SwarmKit's: after this many hours, a DOWN node's tasks become ORPHANED. */
 const orphanDelayHours = 24;
-/** Different reasons shown for one service; the rest are counted. */
+/** Maximum number of different reasons shown for one service; the rest are counted. */
 const reasonsMax = 8;
 
 const stateNames = new Map<number, string>(Object.entries(TaskState).map(([name, number]) => [number, name]));
@@ -57,7 +57,7 @@ function reason(task: Task, fields: Partial<Reason>): Reason {
   return Reason.create({ since: task.status?.timestamp ?? task.meta?.updatedAt ?? null, ...fields });
 }
 
-/** The task's last words, if it has any. */
+/** The task's last message and error, if any. */
 function words(task: Task): readonly string[] {
   const { message = "", err = "" } = task.status ?? {};
   return [message, err].filter((text) => text !== "");
@@ -87,10 +87,10 @@ export function explainTask(task: Task, view: ExplainView): readonly Reason[] {
     if (isUp(node) && task.status?.err) return [explainUnhealthy(task, nodeName(task, view))];
     const waitingFor = isUp(node)
       ? `nothing: it runs on ${nodeName(task, view)}`
-      : `news of ${nodeName(task, view)}, where it ran when last heard of`;
+      : `${nodeName(task, view)} to return: the task was running there when it was last reported`;
     return [reason(task, { waitingFor, wokenBy: isUp(node) ? "" : "the node's return, or its replacement elsewhere" })];
   }
-  // A successor that is ready has no more to do before its start.
+  // A ready successor only waits for its start.
   if (start.length > 0 && state >= TaskState.READY) return start;
   return [explainNode(task, view), ...start];
 }
@@ -106,13 +106,13 @@ function explainEnd(task: Task, view: ExplainView): Reason {
   if (isWanted(task))
     return reason(task, {
       waitingFor: "the orchestrator, to replace it",
-      wokenBy: "its next decision, which follows at once",
+      wokenBy: "its next decision, which is due now",
       tried: words(task),
     });
   if (task.desiredState >= TaskState.REMOVE) {
     return reason(task, {
       waitingFor: "the reaper, to delete it",
-      wokenBy: "its next round, which follows at once",
+      wokenBy: "its next round, which is due now",
       tried: words(task),
     });
   }
@@ -130,7 +130,7 @@ function explainEnd(task: Task, view: ExplainView): Reason {
 
 function explainStop(task: Task, view: ExplainView): Reason {
   if (!isHeld(observedState(task))) {
-    return reason(task, { waitingFor: "the reaper, to end it", wokenBy: "its next round, which follows at once" });
+    return reason(task, { waitingFor: "the reaper, to shut it down", wokenBy: "its next round, which is due now" });
   }
   const node = view.node(task.nodeId);
   const name = nodeName(task, view);
@@ -141,8 +141,8 @@ function explainStop(task: Task, view: ExplainView): Reason {
       tried: words(task),
     });
   return reason(task, {
-    waitingFor: `${name}, which is not reachable, to say that it has stopped; its replacement does not wait for that`,
-    wokenBy: `the node's return or removal; after ${orphanDelayHours} hours DOWN it is given up`,
+    waitingFor: `${name}, which is unreachable, to report that it has stopped; its replacement does not wait for this`,
+    wokenBy: `the node's return or removal; after ${orphanDelayHours} hours DOWN the task is orphaned`,
     tried: words(task),
   });
 }
@@ -152,7 +152,7 @@ function explainStart(task: Task, view: ExplainView): Reason {
   const slot = view.slot(task.serviceId, task.slot, task.nodeId);
   const release = releaseOf(task, slot, view.nowMs, (id) => view.node(id), view.times);
   if (release.kind === "release")
-    return reason(task, { waitingFor: "the restart supervisor", wokenBy: "its next round, which follows at once" });
+    return reason(task, { waitingFor: "the restart supervisor", wokenBy: "its next round, which is due now" });
   const before = release.task;
   const deadline: Timestamp = timestampOf(Math.round(release.untilMs));
   const since = task.meta?.createdAt ?? null;
@@ -161,7 +161,7 @@ function explainStart(task: Task, view: ExplainView): Reason {
       since,
       waitingFor:
         release.refusals > 1
-          ? `the restart delay after task ${before.id}, longer each time: its last ${release.refusals} starts were refused`
+          ? `the restart delay after task ${before.id}, which grows: the last ${release.refusals} starts were refused`
           : `the restart delay after task ${before.id}`,
       wokenBy: release.refusals > 1 ? "the end of the delay, or an update of the service" : "the end of the delay",
       deadline,
@@ -172,7 +172,7 @@ function explainStart(task: Task, view: ExplainView): Reason {
   return reason(task, {
     since,
     waitingFor: `task ${before.id} of the same slot, to stop on ${nodeName(before, view)}`,
-    wokenBy: "that node's report, or the loss of that node",
+    wokenBy: "the node's report, or the loss of the node",
     deadline,
     atDeadline: "starts",
     tried: words(before),
@@ -185,33 +185,33 @@ function explainNode(task: Task, view: ExplainView): Reason {
   const state = stateName(observedState(task));
   if (!isUp(node))
     return reason(task, {
-      waitingFor: `${name}, which is not reachable (${state})`,
-      wokenBy: "the node's return, or its being DOWN",
+      waitingFor: `${name}, which is unreachable (${state})`,
+      wokenBy: "the node's return, or its change to DOWN",
       tried: words(task),
     });
   const check = healthOf(task.spec);
   if (observedState(task) === TaskState.STARTING && check !== null) {
     if (task.status?.err) return explainUnhealthy(task, name);
     const { retries, startPeriodMs } = healthTimes(check);
-    const counted = startPeriodMs === 0 ? "" : ` after its first ${startPeriodMs / 1_000} s`;
+    const counted = startPeriodMs === 0 ? "" : ` after the first ${startPeriodMs / 1_000} s`;
     return reason(task, {
-      waitingFor: `${name}, to start it and see its health check pass: ${healthWords(check)}`,
-      wokenBy: `a check that passes; ${retries} failures in a row${counted} end it`,
+      waitingFor: `${name}, to start it; its health check must pass: ${healthWords(check)}`,
+      wokenBy: `a passing check; ${retries} failures in a row${counted} stop it`,
       tried: words(task),
     });
   }
   return reason(task, {
-    waitingFor: `${name}, to bring it from ${state} to RUNNING`,
+    waitingFor: `${name}, to take it from ${state} to RUNNING`,
     wokenBy: "the node's next report",
     tried: words(task),
   });
 }
 
-/** Of a task that has not ended, an error is what its health check found. */
+/** The error of a task that has not ended comes from its health check. */
 function explainUnhealthy(task: Task, node: string): Reason {
   return reason(task, {
     waitingFor: `${node}, to stop it: it is unhealthy`,
-    wokenBy: "the node's report that it has stopped, after which it is replaced",
+    wokenBy: "the node's report that it has stopped, then it is replaced",
     tried: words(task),
   });
 }
@@ -240,7 +240,7 @@ export function explainService(service: Service, view: ExplainView): readonly Re
     return [
       Reason.create({
         since,
-        waitingFor: `an orchestrator: this manager runs no ${mode ?? "unknown"} services`,
+        waitingFor: `an orchestrator: this manager does not support ${mode ?? "unknown"} services`,
         wokenBy: "a newer version",
       }),
     ];
@@ -281,7 +281,7 @@ export function explainService(service: Service, view: ExplainView): readonly Re
   const shown = reasons
     .slice(0, reasonsMax)
     .map(({ first, states }) => Reason.patch(first, { waitingFor: `${first.waitingFor} (${statesText(states)})` }));
-  const done = finished === 0 ? "" : `, ${finished} have finished for good`;
+  const done = finished === 0 ? "" : `, ${finished} finished`;
   const more = reasons.length > shown.length ? `; ${reasons.length - shown.length} more reasons` : "";
   return [
     Reason.create({
@@ -294,7 +294,7 @@ export function explainService(service: Service, view: ExplainView): readonly Re
   ];
 }
 
-/** Tasks with one reason. */
+/** Tasks with the same reason. */
 interface Late {
   readonly first: Reason;
   readonly states: TaskState[];

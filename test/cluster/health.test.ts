@@ -62,7 +62,7 @@ test.serial(
     await manager.muster(...create, ...server(port, well));
     const why = (): Promise<string> => manager.muster("why", "web.1");
     await until("the check's output", async () => /answered 503: not yet/.test(await why()));
-    t.regex(await why(), new RegExp(`its health check pass: GET shop.example:${port}/ready`));
+    t.regex(await why(), new RegExp(`its health check must pass: GET shop.example:${port}/ready`));
     const waiting = await untilState(manager, "web", "Starting");
     t.regex(await manager.muster("service", "inspect", "--pretty", "web"), /Test = GET shop\.example:\d+\/ready/);
 

@@ -403,7 +403,7 @@ test("a task continues when removing a node frees the address reserved for it", 
     const net = store.get("network", "net")!;
     return explainNetwork(net, { ...all, nodes: store.all("node"), cluster: undefined })[0]?.waitingFor ?? "";
   };
-  t.regex(why(), /^a free address: what is left is kept for nodes .* 2 addresses in use, 3 free\)$/);
+  t.regex(why(), /^a free address: the remaining ones are reserved for nodes .* 2 addresses in use, 3 free\)$/);
   const remove = (id: string) => Operation.create({ remove: Removal.create({ kind: Kind.KIND_NODE, id }) });
   await cluster.propose(remove("n2"), remove("n3"));
   await cluster.run(1_000);

@@ -354,22 +354,24 @@ test("status and node inspect show each node's report on its dataplane; why says
     (await muster("why", subject)).lines.filter((line) => line.includes("waiting for"));
   t.true(
     (await why("n2")).some((line) =>
-      line.endsWith("its dataplane driver to program an endpoint, which it cannot as it is told"),
+      line.endsWith("its dataplane driver to program an endpoint: the driver rejects its rules"),
     ),
   );
   t.true((await why("web.1")).some((line) => line.endsWith("its network policy to be programmed on n2")));
   say(DataplaneReport.patch(report, { endpoints: [{ id: "webtask1/net-web", status: "error" }] }));
-  t.true((await why("web.1")).some((line) => line.includes("programmed on n2, whose dataplane driver cannot")));
+  t.true(
+    (await why("web.1")).some((line) => line.includes("programmed on n2, whose dataplane driver does not support")),
+  );
   say(DataplaneReport.patch(report, { endpoints: [{ id: "webtask1/net-web", status: "up" }] }));
   t.false((await why("web.1")).some((line) => line.includes("network policy")));
   say(DataplaneReport.patch(report, { state: "restarting", reason: "it ended: exit code 1" }));
   t.regex(
     (await why("n2")).join("\n"),
-    /the dataplane driver muster-dataplane-nft, which is started again: it ended: exit code 1/,
+    /the dataplane driver muster-dataplane-nft to be restarted: it ended: exit code 1/,
   );
   t.regex(
     (await why("web.1")).join("\n"),
-    /its network policy on n2: the dataplane driver muster-dataplane-nft, which is started again/,
+    /its network policy on n2: the dataplane driver muster-dataplane-nft to be restarted/,
   );
   t.false(
     (await why("db.1")).some((line) => line.includes("network policy")),

@@ -228,7 +228,7 @@ test("a node says what its certificate and its role wait for", (t) => {
       .join("; ");
   t.is(said(worker(IssuanceStatus_State.ISSUED), null), "");
   t.regex(said(worker(IssuanceStatus_State.PENDING), null), /^the leader, or an external CA, to sign/);
-  t.regex(said(worker(IssuanceStatus_State.ROTATE), null), /^the node to renew its certificate, as it was told$/);
+  t.regex(said(worker(IssuanceStatus_State.ROTATE), null), /^the node to renew its certificate as requested$/);
   t.regex(said(worker(IssuanceStatus_State.ISSUED), root), /^its turn to renew/);
   t.regex(said(worker(IssuanceStatus_State.ROTATE), root), /the root is being rotated$/);
   const down = NodeStatus.create({ state: NodeStatus_State.DOWN });
@@ -237,5 +237,5 @@ test("a node says what its certificate and its role wait for", (t) => {
   const renewed = worker(IssuanceStatus_State.ISSUED, { description: NodeDescription.create({ tlsInfo }) });
   t.is(said(renewed, root), "");
   const ending = worker(IssuanceStatus_State.ISSUED, { role: NodeRole.MANAGER });
-  t.regex(said(ending, null), /its manager process to end/);
+  t.regex(said(ending, null), /its manager process to exit/);
 });

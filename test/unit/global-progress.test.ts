@@ -80,12 +80,12 @@ test("nodes that wait for the same thing are grouped, and paused and lost ones a
   await cluster.addService("web", 0, {}, global);
   const [head, ...late] = cluster.orchestration.explainService("web");
   t.is(head?.waitingFor, "tasks: 0 of 2 nodes run a task");
-  t.deepEqual(head?.tried, ["node host-n3: is paused, and gets no task before it is active"]);
+  t.deepEqual(head?.tried, ["node host-n3: is paused, and gets no task until it is active"]);
   t.deepEqual(late.length, 1);
   t.regex(late[0]?.waitingFor ?? "", /\(nodes host-n1, host-n2\)$/);
   await cluster.killNode("n1");
   await cluster.killNode("n2");
-  t.deepEqual(told(cluster.orchestration.explainService("web")), ["a node that it is for: there is none"]);
+  t.deepEqual(told(cluster.orchestration.explainService("web")), ["an eligible node: there is none"]);
 });
 
 test("a service whose task runs on every node waits for nothing", async (t) => {

@@ -182,8 +182,8 @@ test("why names the pending check and its result, and says that an unhealthy tas
     });
   const [waits] = explainTask(task(TaskState.STARTING, "health check: connection refused"), view);
   t.like(waits, {
-    waitingFor: "node one, to start it and see its health check pass: GET :80/",
-    wokenBy: "a check that passes; 3 failures in a row after its first 20 s end it",
+    waitingFor: "node one, to start it; its health check must pass: GET :80/",
+    wokenBy: "a passing check; 3 failures in a row after the first 20 s stop it",
     tried: ["health check: connection refused"],
   });
   for (const state of [TaskState.STARTING, TaskState.RUNNING]) {

@@ -202,7 +202,7 @@ test("a service that its driver refuses is tried ever more seldom, and `why` say
   await cluster.run();
   const waiting = cluster.tasks().find(({ desiredState }) => desiredState === TaskState.READY)!;
   const [why] = cluster.orchestration.explainTask(waiting);
-  t.regex(why!.waitingFor, /restart delay after task \w+, longer each time: its last [789] starts were refused/);
+  t.regex(why!.waitingFor, /restart delay after task \w+, which grows: the last [789] starts were refused/);
   t.is(why!.atDeadline, "retries");
   t.true(Number(why!.deadline!.seconds) > cluster.clock.now() / 1_000);
   cluster.outcome = () => undefined;

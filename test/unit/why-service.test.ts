@@ -72,7 +72,7 @@ test("tasks that failed for good tell why, with how many have the reason", (t) =
     task(2, TaskState.REJECTED, failed),
     task(3, TaskState.COMPLETE, ""),
   ]);
-  t.is(head?.waitingFor, "tasks: 0 of 3 run, 3 have finished for good");
+  t.is(head?.waitingFor, "tasks: 0 of 3 run, 3 finished");
   t.is(head?.wokenBy, "an update of the service");
   t.is(reasons.length, 1);
   t.regex(reasons[0]?.waitingFor ?? "", /not restarted .* \(2 tasks: 1 REJECTED, 1 FAILED\)$/);
