@@ -80,7 +80,7 @@ export function startRootRotation(env: Environment, authority: CertificateAuthor
     rootRotationMachine.provide({
       actions: {
         // Deferred out of the chart's step: the answer must find it in the state that asked.
-        tellNodes: () => env.clock.soon(() => void tellNodes()),
+        notifyNodes: () => env.clock.soon(() => void notifyNodes()),
         switchRoot: () => env.clock.soon(() => void switchRoot()),
       },
     }),
@@ -109,7 +109,7 @@ export function startRootRotation(env: Environment, authority: CertificateAuthor
       operations.push(replacement("node", Node.patch(node, { certificate })));
       if (operations.length === rootRotationLimits.batchMax) break;
     }
-    if (operations.length === 0) return send({ type: "batch.told", told: 0 });
+    if (operations.length === 0) return send({ type: "batch.notified", notified: 0 });
     // A concurrent write to a node wins; the node is notified in the next round.
     const outcome = await env.proposer.propose({
       operations,

@@ -113,7 +113,7 @@ export class NodeSession {
   #registrant: Registrant;
   #sink: Sink<SessionMessage> | null = null;
   #ended = false;
-  readonly #silence: Silence;
+  readonly #heartbeatTimer: HeartbeatTimer;
   /** Snapshot for which `#standing` was computed. */
   #snapshot: object | null = null;
   #lastStanding: "connected" | "missing" | "beginning" = "beginning";

@@ -23,7 +23,7 @@ const chart = hosted(globalMachine, ["gather", "decide"]);
 const noSlot = 0;
 
 interface GlobalOrchestrator extends Orchestrator {
-  readonly currency: Currency;
+  readonly taskDirty: TaskDirty;
   /** By node id. */
   readonly attention: Attention<string>;
 }

@@ -83,7 +83,7 @@ export function startRebalance(env: Environment): Rebalance {
     const [only] = store.all("cluster");
     return only;
   };
-  const currencies = new Map<string, Currency>();
+  const taskDirties = new Map<string, TaskDirty>();
   /** Services with rebalancing enabled. */
   const enabled = new Set<string>();
   /** Those of them that could not be placed better at their last check. */

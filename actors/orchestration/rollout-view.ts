@@ -33,7 +33,7 @@ export function trackerOf(
     {
       service,
       // After a completed rollback, a new rollout is an update.
-      settings: settingsOf(service, isWayBack(service) && !isOver(phaseOf(service, record))),
+      settings: settingsOf(service, hasRollbackStatus(service) && !isOver(phaseOf(service, record))),
       record,
       times,
       taskDirty: new TaskDirty(),

@@ -47,7 +47,7 @@ import { admissionOf, basisOf, trackerOf, writeOperations } from "./rollout-view
 /** Timeout of proposals to the ledger, in milliseconds; the ledger is in this process, so only the log can delay it. */
 export const proposalTimeoutMs = 10_000;
 /** The ledger's error codes for a spec that cannot be satisfied: only a rollback can cause them here. */
-const barring: ReadonlySet<ErrorCode> = new Set([
+const rollbackRejections: ReadonlySet<ErrorCode> = new Set([
   ErrorCode.portTaken,
   ErrorCode.referenceMissing,
   ErrorCode.ingressMissing,

@@ -74,7 +74,7 @@ export function explainTask(task: Task, view: ExplainView): readonly Reason[] {
         waitingFor: err === "" ? "the allocator" : err,
         wokenBy:
           err === ""
-            ? "the allocator's next round, which follows at once"
+            ? "the allocator's next round, which is due now"
             : "a change of the service, or of a network or port that it requests",
         tried: words(task),
       }),
