@@ -61,7 +61,7 @@ test.serial("jobs run to completion, fail permanently when they must, and keep t
   t.true(steady);
   const names = due();
   t.is(new Set(names).size, names.length, "no run started twice");
-  t.regex(await manager.muster("why", "tick"), /somebody to resume its schedule/);
+  t.regex(await manager.muster("why", "tick"), /an operator to resume its schedule/);
   await manager.muster("job", "rm", "tick");
   await until("the runs to be removed", async () => !(await manager.muster("job", "ls")).includes("tick"));
 });

@@ -190,7 +190,7 @@ test("a paused job starts nothing and forgets nothing, a stopped one ends its ta
   await cluster.report(second!, TaskState.COMPLETE);
   await cluster.run(10_000);
   t.deepEqual(jobPicture(cluster), ["0:COMPLETE@n1", "1:COMPLETE@n1", "2:RUNNING@n1"]);
-  t.regex(cluster.orchestration.explainService("job")[0]?.waitingFor ?? "", /somebody to resume it/);
+  t.regex(cluster.orchestration.explainService("job")[0]?.waitingFor ?? "", /an operator to resume it/);
   await updateJob(cluster, withLabels({ [jobLabel.state]: "stopped" }));
   await cluster.run(1_000);
   t.is(cluster.store.get("task", third!.id)?.status?.state, TaskState.SHUTDOWN);
@@ -214,7 +214,7 @@ test("a task without retries that is stopped, drained or lost has not failed, an
     await addJob(cluster, fields, never);
     await updateJob(cluster, withLabels({ [jobLabel.state]: "stopped" }));
     await cluster.run(1_000);
-    t.is(explanation(cluster), "somebody to resume it: it is stopped, 0 of 1 done");
+    t.is(explanation(cluster), "an operator to resume it: it is stopped, 0 of 1 done");
     await updateJob(cluster, withLabels({}));
     await cluster.run(1_000);
     t.deepEqual(jobPicture(cluster), ["0:RUNNING@n1"]);

@@ -134,37 +134,41 @@ function publishing(
 for (const [what, spec, message] of [
   ["too few fields", withSchedule({ [jobLabel.cron]: "* * * *" }), /five fields, six with seconds/],
   ["a field out of range", withSchedule({ [jobLabel.cron]: "61 * * * *" }), /Invalid value for minute: 61/],
-  ["the present time as a field", withSchedule({ [jobLabel.cron]: "? * * * *" }), /'\?' is no field/],
-  ["a date", withSchedule({ [jobLabel.cron]: "2026-10-02T22:45:00Z" }), /no cron expression/],
+  ["the present time as a field", withSchedule({ [jobLabel.cron]: "? * * * *" }), /invalid field '\?'/],
+  ["a date", withSchedule({ [jobLabel.cron]: "2026-10-02T22:45:00Z" }), /invalid cron expression/],
   ["a day that never comes", withSchedule({ [jobLabel.cron]: "0 0 30 2 *" }), /is never due/],
-  ["an unknown time zone", withSchedule({ [jobLabel.timeZone]: "Mars/Base" }), /'Mars\/Base' is no time zone/],
-  ["an offset for a time zone", withSchedule({ [jobLabel.timeZone]: "+02:00" }), /is no time zone/],
+  ["an unknown time zone", withSchedule({ [jobLabel.timeZone]: "Mars/Base" }), /invalid time zone 'Mars\/Base'/],
+  ["an offset for a time zone", withSchedule({ [jobLabel.timeZone]: "+02:00" }), /invalid time zone/],
   [
     "an unknown policy",
     withSchedule({ [jobLabel.overlap]: "queue" }),
-    /takes one of forbid, allow, replace, not 'queue'/,
+    /invalid value 'queue' for .*: expected one of forbid, allow, replace$/,
   ],
-  ["a window without a unit", withSchedule({ [jobLabel.missedRunWindow]: "90" }), /takes a duration/],
-  ["a window that is always over", withSchedule({ [jobLabel.missedRunWindow]: "0" }), /of a second or more, not '0'/],
+  ["a window without a unit", withSchedule({ [jobLabel.missedRunWindow]: "90" }), /expected a duration/],
+  [
+    "a window that is always over",
+    withSchedule({ [jobLabel.missedRunWindow]: "0" }),
+    /invalid value '0' .*, at least 1s$/,
+  ],
   ["a time to live that no run survives", withSchedule({ [jobLabel.ttl]: "0" }), /cannot be 0 for a schedule/],
-  ["a negative history", withSchedule({ [jobLabel.history]: "-1" }), /takes a number up to 1000/],
-  ["a misspelt label", withSchedule({ "muster.schedule.crom": "x" }), /there is no label muster.schedule.crom/],
+  ["a negative history", withSchedule({ [jobLabel.history]: "-1" }), /expected a number up to 1000/],
+  ["a misspelt label", withSchedule({ "muster.schedule.crom": "x" }), /unknown label muster.schedule.crom/],
   [
     "a time zone without an expression",
     withLabels({ [jobLabel.timeZone]: "UTC" })(ServiceSpec.patch(jobSpec(), one)),
-    /needs label muster.schedule.cron/,
+    /requires label muster.schedule.cron/,
   ],
   [
     "a schedule on what is no job",
     ServiceSpec.patch(withSchedule({}), { replicatedJob: null, replicated: ReplicatedService.create({ replicas: 1 }) }),
-    /fits replicated-job and global-job services only/,
+    /applies only to replicated-job and global-job services/,
   ],
   [
     "a port of every node",
     publishing(withSchedule({}), 8080),
-    /port 8080 cannot be published on every node by each run/,
+    /cannot publish port 8080 in ingress mode for a scheduled job/,
   ],
-  ["an unknown state", withSchedule({ [jobLabel.state]: "asleep" }), /takes one of running, paused, stopped/],
+  ["an unknown state", withSchedule({ [jobLabel.state]: "asleep" }), /expected one of running, paused, stopped/],
 ] as const) {
   test(`${what} is refused, with what is wrong`, (t) => {
     const refusal = checkServiceSpec(asContainer(spec));
@@ -302,7 +306,7 @@ test.serial(
     t.deepEqual(history(cluster), ["10:SUCCEEDED", "30:MISSED*2", "40:SUCCEEDED"]);
     t.regex(
       cluster.orchestration.explainService("job")[0]?.tried.join() ?? "",
-      /missed \(2 since .*a later one was due/,
+      /missed \(2 since .*a later run was due/,
     );
   },
 );
@@ -406,7 +410,7 @@ test.serial("nothing is due while it is paused, and nothing is made up for after
   await cluster.run(12_000);
   await updateJob(cluster, withLabels({ [jobLabel.cron]: "*/10 * * * * *", [jobLabel.state]: "paused" }));
   await cluster.run(20_000);
-  t.regex(cluster.orchestration.explainService("job")[0]?.waitingFor ?? "", /somebody to resume/);
+  t.regex(cluster.orchestration.explainService("job")[0]?.waitingFor ?? "", /an operator to resume/);
   await updateJob(cluster, withLabels({ [jobLabel.cron]: "*/10 * * * * *" }));
   await cluster.run(10_000);
   t.deepEqual(history(cluster), ["10:SUCCEEDED", "40:SUCCEEDED"]);
@@ -439,7 +443,7 @@ test.serial("what was due before a change of the expression, and nobody started,
   cluster.changeLeader();
   await cluster.run(20_000);
   t.deepEqual(history(cluster), ["10:MISSED", "15:SUCCEEDED", "30:SUCCEEDED"]);
-  t.is(records(cluster)[0]?.reason, "the schedule was changed before it was started");
+  t.is(records(cluster)[0]?.reason, "the schedule was changed before it started");
 });
 
 test.serial("a very long absence is one line, and does not hold up the leader", async (t) => {
@@ -519,7 +523,7 @@ test.serial(
     await updateJob(cluster, (spec) => publishing(spec, 8080));
     await cluster.run(12_000);
     t.deepEqual(history(cluster), ["10:SKIPPED"]);
-    t.regex(records(cluster)[0]?.reason ?? "", /could not be made: port '8080' is already in use by service 'job'/);
+    t.regex(records(cluster)[0]?.reason ?? "", /cannot create its run: port '8080' is already in use by service 'job'/);
     cluster.changeLeader();
     await updateJob(cluster, (spec) => ServiceSpec.patch(spec, { endpoint: null }));
     await cluster.run(10_000);

@@ -1,16 +1,16 @@
 /**
- * What is to be done for one job. Pure and without memory: the whole answer follows from the stored tasks, so deciding
- * twice, late, or on another manager gives the same.
+ * Decides the next steps of one job. Pure and stateless: the result follows from the stored tasks, so deciding twice, late,
+ * or on another manager gives the same result.
  *
  * J1, J2: see places.ts.
- * J3: at most MaxConcurrent tasks of a replicated job are wanted, and what an earlier iteration still runs counts.
- * J4: of a place at most one task is wanted.
- * J5: what an earlier iteration left is removed where it runs or waits; what has ended stays as history (R2), but in a slot
- *     or on a node that is no more.
- * J6: a paused job starts nothing new, a stopped one also ends what runs; neither forgets what is done.
- * J7: a global job has one task on each eligible node, also on one that joins later. A node that is silent keeps its task,
- *     which nobody else could do, for as long as a successor would wait for it (Q4): then the job is done without the node,
- *     until it is back. On one that is drained, or no longer asked for, it is stopped.
+ * J3: at most MaxConcurrent tasks of a replicated job are wanted, including running tasks of earlier iterations.
+ * J4: a place has at most one wanted task.
+ * J5: tasks of earlier iterations are removed while they run or wait; ended ones stay as history (R2), unless their slot or
+ *     node no longer exists.
+ * J6: a paused job starts nothing new, a stopped job also stops its running tasks; both keep what is done.
+ * J7: a global job has one task on each eligible node, also on nodes that join later. A node that is DOWN keeps its task,
+ *     which no other node can do, for as long as a successor would wait for it (Q4); then the job continues without the node
+ *     until it returns. On a node that is drained, or no longer meets the placement, the task is stopped.
  */
 import { NodeStatus_State, TaskState, type Node, type Service, type Task } from "../../../proto/gen/messages.ts";
 import { delayAfterMs, isStopping, releaseOf, stopWaitMs, type NodeOf } from "../restart.ts";
@@ -27,13 +27,13 @@ export type JobStep =
 
 export interface JobDecision {
   readonly phase: JobPhase;
-  /** In the order in which they must enter the log: what ends a place's task stands before what follows it. */
+  /** In log order: a step that ends a place's task precedes the one that creates its successor. */
   readonly steps: readonly JobStep[];
-  /** When to look again even if nothing happens, in milliseconds since the epoch; null: never. */
+  /** When to decide again even if nothing happens, in milliseconds since the epoch; null: never. */
   readonly lookAgainMs: number | null;
-  /** There is more to do than one decision may hold. */
+  /** One decision cannot hold all steps; more follow. */
   readonly isPartial: boolean;
-  /** Its time to live after its end is over: the service goes. */
+  /** Its time to live after its end has passed: remove the service. */
   readonly isExpired: boolean;
 }
 
@@ -41,11 +41,11 @@ export interface JobWorld {
   readonly nowMs: number;
   readonly nodeOf: NodeOf;
   readonly nodes: () => Iterable<Node>;
-  /** Absent: the log's own times are taken at their word. */
+  /** Absent: the log's timestamps are used as they are. */
   readonly times?: LogTimes | undefined;
 }
 
-/** `tasks`: all of the service, in the order in which they were made. */
+/** `tasks`: all tasks of the service, oldest first. */
 export function decideJob(service: Service, tasks: Iterable<Task>, world: JobWorld): JobDecision {
   const all = [...tasks];
   const progress = progressOf(service, all, world);
@@ -105,7 +105,7 @@ class JobPlan {
     if (isEnded(observedState(task)) && this.#hasPlace(task)) return;
     this.#desire(task, TaskState.REMOVE);
     if (!isStopping(task, this.#world.nodeOf)) return;
-    // As a successor in its slot would wait for it: for a bounded time (Q4).
+    // Wait as long as a successor in its slot would: a bounded time (Q4).
     const { nowMs } = this.#world;
     const untilMs = nowMs + leftOf(this.#times.executedMs(this.#service), stopWaitMs(task), nowMs);
     if (untilMs <= nowMs) return;
@@ -114,13 +114,13 @@ class JobPlan {
     this.lookAt(untilMs);
   }
 
-  /** Whether its slot, or node, is still there. */
+  /** Whether its slot or node still exists. */
   #hasPlace({ nodeId, slot }: Task): boolean {
     const { replicatedJob = null } = this.#service.spec ?? {};
     return replicatedJob === null ? this.#world.nodeOf(nodeId) !== undefined : slot < replicatedJob.totalCompletions;
   }
 
-  /** J6. What has not started goes without a trace: nothing was tried. `isAll`: what runs is stopped too. */
+  /** J6. Tasks that have not started are removed without a trace. `isAll`: running tasks are stopped, too. */
   halt(own: readonly Task[], isAll: boolean): void {
     const isSlotted = this.#service.spec?.globalJob == null;
     for (const tasks of groupByPlace(this.#service, own).values()) {
@@ -149,20 +149,20 @@ class JobPlan {
       if (standing === "open") again.push([slot, tasks, tasks.at(-1) ?? null]);
       taken.add(slot);
     }
-    let room = maxConcurrent - busy - this.#leaving;
-    // J3: slots in which something still stops come first, because their successors wait for just that.
+    let capacity = maxConcurrent - busy - this.#leaving;
+    // J3: slots with a stopping task come first, because their successors wait only for that.
     again.sort(
       ([a, first], [b, second]) => Number(this.#isStopping(second)) - Number(this.#isStopping(first)) || a - b,
     );
     for (const [slot, tasks, last] of again) {
-      if (room <= 0) return;
+      if (capacity <= 0) return;
       if (!this.#create({ slot, nodeId: "" }, tasks, last)) return;
-      room -= 1;
+      capacity -= 1;
     }
-    for (let slot = 0; slot < total && room > 0; slot += 1) {
+    for (let slot = 0; slot < total && capacity > 0; slot += 1) {
       if (taken.has(slot)) continue;
       if (!this.#create({ slot, nodeId: "" }, [], null)) return;
-      room -= 1;
+      capacity -= 1;
     }
   }
 
@@ -191,7 +191,7 @@ class JobPlan {
     }
   }
 
-  /** J7. What has ended on the silent node need not be waited for. Its record changes when it falls silent. */
+  /** J7. An ended task on a DOWN node needs no wait. The node's record changes when it goes DOWN. */
   #giveUpOn(node: Node, task: Task): void {
     const { nowMs } = this.#world;
     const untilMs = nowMs + leftOf(this.#times.changedMs(node), stopWaitMs(task), nowMs);
@@ -199,7 +199,7 @@ class JobPlan {
     else this.lookAt(untilMs);
   }
 
-  /** Leaves one task wanted there at most (J4), and makes the successor of one that cannot go on. */
+  /** Keeps at most one wanted task in the place (J4), and creates the successor of one that cannot continue. */
   #tend(place: Place, tasks: readonly Task[]): "over" | "busy" | "open" {
     const { nodeOf, nowMs } = this.#world;
     const standing = standingOf(tasks, nodeOf);
@@ -216,7 +216,7 @@ class JobPlan {
       case "faulty": {
         const { task, mayRetry } = standing;
         if (isEnded(observedState(task)) && task.desiredState === TaskState.READY) {
-          // It ended before it was allowed to run. Its successor comes when its own wait is over, or this would be a hot loop.
+          // It ended before it was allowed to run: wait until its own delay is over, which prevents a hot loop.
           const release = releaseOf(task, tasks, nowMs, nodeOf, this.#times);
           if (release.kind === "wait") {
             this.lookAt(release.untilMs);
@@ -235,7 +235,7 @@ class JobPlan {
     return tasks.some((task) => isStopping(task, this.#world.nodeOf));
   }
 
-  /** False when the decision is full. */
+  /** False if the decision is full. */
   #create(place: Place, tasks: readonly Task[], last: Task | null): boolean {
     if (this.#created >= creationsMax) {
       this.isPartial = true;
@@ -245,7 +245,7 @@ class JobPlan {
     return true;
   }
 
-  /** Prepared at once, and started when what was there before has stopped and the restart delay is over (Q2, Q4). */
+  /** The task is prepared at once, and started when its predecessor has stopped and the restart delay is over (Q2, Q4). */
   #push(place: Place, tasks: readonly Task[], last: Task | null): void {
     const delayMs = last === null ? 0 : delayAfterMs(last, tasks, this.#world.nodeOf);
     const isLeft = place.nodeId !== "" && this.#leavingFrom.has(place.nodeId);

@@ -1,15 +1,16 @@
 /**
- * What is to be done for one scheduled job. Pure and without memory: it follows from the schedule's record and its runs.
+ * Decides the next steps of one scheduled job. Pure and stateless: the result follows from the schedule's record and its runs.
  *
- * C1: each due time is dealt with exactly once: the record's `considered` and the run, if there is one, change in one
- *     transaction, and only if nobody has changed the record since it was read.
- * C2: of due times that were missed together only the newest may still be started, the earlier ones are recorded as missed:
- *     a schedule that was held up does not catch up with a pile of runs.
- * C3: a change of expression, time zone or pause counts from when the service was changed. What was due before by the old
- *     ones, and nobody had started, is recorded as missed.
- * C4: history: the newest finished runs stay, as many as asked for; of due times the newest hundred are remembered.
- * C5: a due time whose run the log will not take, since a port of it is another's, say, is skipped, with what the log said.
- * C6: to stop a schedule stops its runs, once: what somebody resumes by name goes on.
+ * C1: each due time is handled exactly once: the record's `considered` and the run, if any, change in one transaction, and
+ *     only if the record has not changed since it was read.
+ * C2: of several due times missed together, only the newest may still start; the earlier ones are recorded as missed. So a
+ *     delayed schedule does not start many runs at once.
+ * C3: a change of expression, time zone or pause takes effect when the service is changed. Earlier due times of the old
+ *     settings that were not started are recorded as missed.
+ * C4: history: the configured number of newest finished runs is kept, and the newest hundred due times.
+ * C5: a due time whose run the log refuses (for example because another service has its port) is skipped, with the log's
+ *     reason.
+ * C6: stopping a schedule stops its runs, once: a run that an operator resumes by name continues.
  */
 import {
   ScheduledRun,
@@ -25,11 +26,11 @@ import type { ScheduleSettings } from "./labels.ts";
 import { isOver, type JobProgress } from "./progress.ts";
 import { isActive, isoOf, runId, runName, runSpec, stoppedSpec } from "./runs.ts";
 
-/** Due times and their outcomes that the record holds, active runs not counted. */
+/** Due times in the record, in addition to active runs. */
 const recordsMax = 100;
-/** Runs of one schedule at a time, with overlap `allow`: a bound against a job that never ends. */
+/** Concurrent runs of one schedule with overlap `allow`: bounds jobs that never end. */
 const activeRunsMax = 100;
-/** Due times looked at in one decision: some 15 ms of work. */
+/** Due times handled in one decision: about 15 ms of work. */
 const dueTimesMax = 100;
 
 export interface RunFacts {
@@ -39,30 +40,31 @@ export interface RunFacts {
 
 export interface DueWorld {
   readonly nowMs: number;
-  /** By id: all runs that there are. */
+  /** All runs, by id. */
   readonly runs: ReadonlyMap<string, RunFacts>;
   isNameTaken(name: string): boolean;
-  /** Why the log would not take the run when it was proposed last; null: it has not said so. */
+  /** Why the log refused the run when it was last proposed; null: it has not. */
   refusalOf(id: string): string | null;
 }
 
 export interface ScheduleDecision {
   readonly phase: "waiting" | "paused" | "invalid";
-  /** What the record is to say; null: it says so. */
+  /** The new record; null: unchanged. */
   readonly status: ScheduleStatus | null;
   readonly create: Service | null;
-  /** Runs with the spec that stops them. */
+  /** Runs to stop, with the spec that stops them. */
   readonly stop: readonly Service[];
   readonly remove: readonly Service[];
-  /** When the next run is due, in milliseconds since the epoch; null: never, or not while it is paused. */
+  /** When the next run is due, in milliseconds since the epoch; null: never, or paused. */
   readonly nextMs: number | null;
-  /** There is more to do than one decision may hold. */
+  /** One decision cannot hold all steps; more follow. */
   readonly isPartial: boolean;
 }
 
+const missedReason = "a later run was due before it could start";
 const Outcome = ScheduledRun_Outcome;
 
-/** `record`: as stored; null: there is none yet. */
+/** `record`: the stored record; null: none yet. */
 export function decideSchedule(
   service: Service,
   settings: ScheduleSettings,
@@ -77,12 +79,12 @@ export function decideSchedule(
   let isPartial = false;
   let consideredMs = timeMs(record?.considered ?? null);
   if (!isSame) {
-    // C3. The ledger's clock of the last write, so that a leader who comes later sees the same.
+    // C3. The ledger's time of the last write, so that a later leader decides the same.
     const changedMs = Math.floor(Math.min(world.nowMs, timeMs(service.meta?.updatedAt ?? null)));
     const before = record === null || record.paused ? null : timesOf(record.cron, record.timeZone);
     if (before !== null) {
       const missed = dueBetween(before, consideredMs, changedMs);
-      ledger.miss(missed.due, "the schedule was changed before it was started");
+      ledger.miss(missed.due, "the schedule was changed before it started");
       consideredMs = missed.isCut ? (missed.due.at(-1) as number) : consideredMs;
       if (missed.isCut) return ledger.decision("waiting", consideredMs, record as ScheduleStatus, settings, null, true);
     }
@@ -95,10 +97,10 @@ export function decideSchedule(
   const { due, isCut } = dueBetween(times, consideredMs, world.nowMs);
   if (isCut) {
     // C2: a later one is due, too.
-    ledger.miss(due, "a later one was due before it could be started");
+    ledger.miss(due, missedReason);
     isPartial = true;
   } else {
-    ledger.miss(due.slice(0, -1), "a later one was due before it could be started");
+    ledger.miss(due.slice(0, -1), missedReason);
     const newest = due.at(-1);
     if (newest !== undefined) ledger.start(newest, settings);
   }
@@ -111,7 +113,7 @@ function timesOf(cron: string, timeZone: string): DueTimes | null {
   return reading.kind === "times" ? reading.times : null;
 }
 
-/** Due times after `fromMs` up to `toMs`, oldest first, as many as one decision looks at. */
+/** Due times after `fromMs` up to `toMs`, oldest first; at most `dueTimesMax`. */
 function dueBetween(
   times: DueTimes,
   fromMs: number,
@@ -141,7 +143,7 @@ class Runs {
     this.#records = [...(before?.runs ?? [])];
   }
 
-  /** Writes down what has become of the active runs. */
+  /** Records the outcomes of active runs. */
   settleRuns(): void {
     this.#records = this.#records.map((record) => {
       if (!isActive(record)) return record;
@@ -152,7 +154,7 @@ class Runs {
       return ScheduledRun.patch(record, {
         outcome: run === undefined ? Outcome.OUTCOME_REMOVED : outcomeOf(run.progress),
         finishedAt: timestampOf(finishedMs ?? this.#world.nowMs),
-        ...(run === undefined ? { reason: "its service was removed before it was seen to finish" } : {}),
+        ...(run === undefined ? { reason: "its service was removed before it was observed to finish" } : {}),
       });
     });
   }
@@ -175,7 +177,7 @@ class Runs {
 
   start(dueMs: number, { overlap, windowMs }: ScheduleSettings): void {
     const { nowMs } = this.#world;
-    if (windowMs !== null && nowMs - dueMs > windowMs) return this.miss([dueMs], "its missed-run window was over");
+    if (windowMs !== null && nowMs - dueMs > windowMs) return this.miss([dueMs], "its missed-run window had passed");
     const active = this.#records.filter(isActive);
     const [first] = active;
     const skip = (reason: string): void => this.#note(dueMs, { outcome: Outcome.OUTCOME_SKIPPED, reason });
@@ -183,11 +185,11 @@ class Runs {
     if (overlap === "allow" && active.length >= activeRunsMax) return skip(`${active.length} runs had not finished`);
     const run = this.#newRun(dueMs);
     const refusal = this.#world.refusalOf(run.id);
-    if (refusal !== null) return skip(`its run could not be made: ${refusal}`);
+    if (refusal !== null) return skip(`cannot create its run: ${refusal}`);
     const name = run.spec?.annotations?.name ?? "";
     if (overlap === "replace") this.#end(active, `replaced by ${name}`);
     this.#note(dueMs, { outcome: Outcome.OUTCOME_ACTIVE, runId: run.id, runName: name });
-    // It is there already when the record of it was lost, by somebody who deleted it.
+    // The run exists already if a user has deleted the record.
     if (!this.#world.runs.has(run.id)) this.#create = run;
   }
 
@@ -199,7 +201,7 @@ class Runs {
     return newService(id, runSpec(this.#service, dueMs, this.#world.isNameTaken(name) ? id : name), this.#world.nowMs);
   }
 
-  /** C6. What has a reason has been told to stop before. */
+  /** C6. A run with a reason was already stopped before. */
   stopRuns(): void {
     this.#end(
       this.#records.filter((record) => isActive(record) && record.reason === ""),
@@ -273,7 +275,7 @@ class Runs {
     return this.#records.filter((record) => isActive(record) || (surplus -= 1) < 0);
   }
 
-  /** C4. A run with a time to live goes by itself as well. */
+  /** C4. A run with a time to live may also be removed by that. */
   #surplus({ history, failedHistory }: ScheduleSettings): readonly Service[] {
     const active = new Set(this.#records.filter(isActive).map((record) => record.runId));
     const finished = [...this.#world.runs.values()]
@@ -292,7 +294,7 @@ function outcomeOf({ phase }: JobProgress): ScheduledRun_Outcome {
   return phase === "failed" ? Outcome.OUTCOME_FAILED : Outcome.OUTCOME_STOPPED;
 }
 
-/** What a due time came to, in words: for `why` and the command line. */
+/** The outcome of a due time as text, for `why` and the command line. */
 export function describeRun(run: ScheduledRun): string {
   const due = isoOf(timeMs(run.due));
   const why = run.reason === "" ? "" : `: ${run.reason}`;

@@ -1,4 +1,4 @@
-/** What a job waits for: its own progress, or, for a scheduled one, when the next run is due and what became of the last. */
+/** What a job waits for: its own progress, or, for a scheduled job, its next run; with the outcomes of the last runs. */
 import {
   Reason,
   TaskState,
@@ -17,7 +17,7 @@ import { isOfIteration, iterationOf } from "./places.ts";
 import { progressOf, type JobProgress } from "./progress.ts";
 import { isActive, isoOf } from "./runs.ts";
 
-/** Different reasons of tasks shown for one job, and due times of a schedule; the rest are counted. */
+/** Distinct task reasons shown for one job (equal ones are counted), and due times shown for a schedule. */
 const reasonsMax = 8;
 const pastMax = 5;
 
@@ -25,7 +25,7 @@ export interface JobView {
   readonly nowMs: number;
   readonly nodeOf: NodeOf;
   readonly nodes: () => Iterable<Node>;
-  /** The schedule's record; null while there is none. */
+  /** The schedule's record; null if there is none yet. */
   readonly schedule: (serviceId: string) => ScheduleStatus | null;
   readonly explainTask: (task: Task) => readonly Reason[];
 }
@@ -55,7 +55,7 @@ export function explainJob(service: Service, tasks: Iterable<Task>, view: JobVie
           since: finishedMs === null ? since : timestampOf(Math.round(finishedMs)),
           waitingFor: `nothing: the job has ${progress.phase}, ${sums}`,
           ...(progress.phase === "failed"
-            ? { wokenBy: "an update of the service, which does all the work again" }
+            ? { wokenBy: "an update of the service, which starts all the work again" }
             : {}),
           ...expiry,
           tried: progress.phase === "failed" ? failures(service, all) : [],
@@ -66,7 +66,7 @@ export function explainJob(service: Service, tasks: Iterable<Task>, view: JobVie
       return [
         Reason.create({
           since,
-          waitingFor: `somebody to resume it: it is ${progress.phase}, ${sums}${stillRunning(progress)}`,
+          waitingFor: `an operator to resume it: it is ${progress.phase}, ${sums}${stillRunning(progress)}`,
           wokenBy: "its label muster.job.state",
         }),
       ];
@@ -80,7 +80,7 @@ function stillRunning({ held }: JobProgress): string {
   return held === 0 ? "" : `, ${held} still run`;
 }
 
-/** The last words of the newest failures. */
+/** The errors of the newest failed tasks. */
 function failures(service: Service, tasks: readonly Task[]): readonly string[] {
   const iteration = iterationOf(service);
   const words = tasks
@@ -127,15 +127,15 @@ function explainWork(
       count === 1 ? first : Reason.patch(first, { waitingFor: `${first.waitingFor} (${count} tasks)` }),
     );
   if (job?.maxConcurrent === 0) {
-    return [head("nothing: it may run no task at a time (max-concurrent is 0)", "an update of the service")];
+    return [head("nothing: max-concurrent is 0, so no task can start", "an update of the service")];
   }
-  if (job === null && progress.total === 0) return [head("a node that it may run on", "a node that joins or changes")];
+  if (job === null && progress.total === 0) return [head("an eligible node", "a node that joins or changes")];
   const rest =
     job === null
       ? ""
-      : `, ${Math.max(0, job.totalCompletions - progress.done - progress.failed - progress.busy)} to follow, at most ${job.maxConcurrent} at a time`;
-  const earlier = leaving === 0 ? "" : `; ${leaving} of its last iteration have yet to stop`;
-  return [head(`its tasks: ${sums}, ${running} run${rest}${earlier}`, "the end of a task"), ...reasons];
+      : `, ${Math.max(0, job.totalCompletions - progress.done - progress.failed - progress.busy)} to start, at most ${job.maxConcurrent} at a time`;
+  const earlier = leaving === 0 ? "" : `; ${leaving} of an earlier iteration have not stopped`;
+  return [head(`its tasks: ${sums}, ${running} running${rest}${earlier}`, "the end of a task"), ...reasons];
 }
 
 function explainSchedule(service: Service, settings: ScheduleSettings, view: JobView): readonly Reason[] {
@@ -153,7 +153,7 @@ function explainSchedule(service: Service, settings: ScheduleSettings, view: Job
     return [
       Reason.create({
         since,
-        waitingFor: "somebody to resume its schedule",
+        waitingFor: "an operator to resume its schedule",
         wokenBy: "its label muster.job.state",
         tried: past,
       }),
@@ -164,7 +164,7 @@ function explainSchedule(service: Service, settings: ScheduleSettings, view: Job
     return [
       Reason.create({
         since,
-        waitingFor: `an expression that can be read: ${reading.reason}`,
+        waitingFor: `a valid schedule: ${reading.reason}`,
         wokenBy: "an update of the service",
         tried: past,
       }),
@@ -175,7 +175,7 @@ function explainSchedule(service: Service, settings: ScheduleSettings, view: Job
     return [
       Reason.create({
         since,
-        waitingFor: "nothing: its expression is never due again",
+        waitingFor: "nothing: its cron expression is never due again",
         wokenBy: "an update of the service",
         tried: past,
       }),
@@ -188,7 +188,7 @@ function explainSchedule(service: Service, settings: ScheduleSettings, view: Job
       waitingFor: isLate
         ? `the schedule, to start the run that was due at ${isoOf(dueMs)}`
         : `its next run, due at ${isoOf(dueMs)} (${settings.cron} in ${settings.timeZone})${overlap}`,
-      wokenBy: isLate ? "its next decision, which follows at once" : "the clock",
+      wokenBy: isLate ? "its next decision, due at once" : "the clock",
       ...(isLate ? {} : { deadline: timestampOf(dueMs), atDeadline: "starts" }),
       tried: past,
     }),

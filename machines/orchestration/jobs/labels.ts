@@ -1,31 +1,31 @@
 /**
- * What a job is told beyond SwarmKit's own fields, in labels of its service, so that stock clients can set it too
- * (docs/adr/0009). Reading never fails: a value that `checkJobLabels` would have refused counts as absent.
+ * Job settings beyond SwarmKit's own fields, in service labels, so that stock clients can set them, too (docs/adr/0009).
+ * Reading never fails: a value that `checkJobLabels` would refuse counts as absent.
  */
 import { Annotations, PortConfig_PublishMode, ServiceSpec } from "../../../proto/gen/messages.ts";
 import { invalid, type Refusal } from "../../refusal.ts";
 import { isSameMessage } from "../../same-message.ts";
 import { readCron } from "./cron.ts";
 
-/** Names of labels. Whoever writes one uses these. */
+/** Names of the labels. */
 export const jobLabel = {
-  /** `running` (also when absent), `paused`: nothing new is started, or `stopped`: what runs is stopped too. */
+  /** `running` (default), `paused`: nothing new is started, or `stopped`: running tasks are stopped, too. */
   state: "muster.job.state",
-  /** How long the service stays once the job has finished, such as `1h30m`; absent: for good. */
+  /** How long the service stays after the job has finished, such as `1h30m`; absent: forever. */
   ttl: "muster.job.ttl",
-  /** On a run: id of the scheduled service that it is a run of. Written by the cluster. */
+  /** On a run: id of its scheduled service. Written by the cluster. */
   schedule: "muster.job.schedule",
   /** On a run: its due time, ISO 8601 in UTC. Written by the cluster. */
   due: "muster.job.due",
-  /** Five fields, six with seconds in front, or a nickname such as `@daily`. */
+  /** Five fields, six with seconds first, or a nickname such as `@daily`. */
   cron: "muster.schedule.cron",
-  /** IANA name of the time zone in which the expression is read; absent: UTC. */
+  /** IANA name of the expression's time zone; default: UTC. */
   timeZone: "muster.schedule.time-zone",
-  /** `forbid` (also when absent), `allow` or `replace`. */
+  /** `forbid` (default), `allow` or `replace`. */
   overlap: "muster.schedule.overlap",
-  /** How late a run may start, such as `5m`; absent: however late, as long as no later one is due. */
+  /** How late a run may start, such as `5m`; absent: any time before the next one is due. */
   missedRunWindow: "muster.schedule.missed-run-window",
-  /** How many succeeded, and how many other finished, runs are kept. */
+  /** How many succeeded runs, and how many other finished runs, are kept. */
   history: "muster.schedule.history",
   failedHistory: "muster.schedule.failed-history",
 } as const;
@@ -33,7 +33,7 @@ export const jobLabel = {
 export type JobState = "running" | "paused" | "stopped";
 export type Overlap = "forbid" | "allow" | "replace";
 
-/** Kubernetes' defaults: enough to look at, without filling the store. */
+/** Kubernetes' defaults: enough to inspect, without filling the store. */
 const historyDefault = 3;
 const failedHistoryDefault = 1;
 /** Each kept run is a service with all its tasks. */
@@ -45,7 +45,7 @@ const overlaps: readonly string[] = ["forbid", "allow", "replace"] satisfies rea
 const unitMs: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 };
 const durationPattern = /^(?:\d+(?:\.\d+)?(?:ms|s|m|h))+$/;
 
-/** `1h30m`, `500ms`, `0`: as Go writes durations, milliseconds at the finest. Null for anything else. */
+/** Durations in Go's format with a resolution of milliseconds: `1h30m`, `500ms`, `0`. Null for anything else. */
 function readDurationMs(text: string): number | null {
   if (text === "0") return 0;
   if (!durationPattern.test(text)) return null;
@@ -56,7 +56,7 @@ function readDurationMs(text: string): number | null {
   return sum;
 }
 
-/** Timers fire after their time, so that less than a second would be over whenever a run is due. */
+/** At least a second: timers fire late, so a shorter window would always have passed. */
 function readWindowMs(text: string): number | null {
   const ms = readDurationMs(text);
   return ms === null || ms < 1_000 ? null : ms;
@@ -68,7 +68,7 @@ function readCount(text: string): number | null {
 
 export interface JobSettings {
   readonly state: JobState;
-  /** Null: it stays. */
+  /** Null: it stays forever. */
   readonly ttlMs: number | null;
 }
 
@@ -76,7 +76,7 @@ export interface ScheduleSettings {
   readonly cron: string;
   readonly timeZone: string;
   readonly isPaused: boolean;
-  /** Paused, and what runs is to be stopped too. */
+  /** Paused, and running tasks are stopped, too. */
   readonly isStopped: boolean;
   readonly overlap: Overlap;
   /** Null: no limit. */
@@ -98,7 +98,7 @@ export function jobSettings(spec: ServiceSpec | null): JobSettings {
   };
 }
 
-/** Null for a service that is not started by a schedule of its own. */
+/** Null for a service without a schedule of its own. */
 export function scheduleSettings(spec: ServiceSpec | null): ScheduleSettings | null {
   if (spec === null || (spec.replicatedJob === null && spec.globalJob === null)) return null;
   const labels = labelsOf(spec);
@@ -122,12 +122,12 @@ function isOurs(label: string): boolean {
   return label.startsWith("muster.job.") || label.startsWith("muster.schedule.");
 }
 
-/** The labels without those that steer jobs. */
+/** The labels except those that control jobs. */
 export function otherLabels(labels: Readonly<Record<string, string>>): Record<string, string> {
   return Object.fromEntries(Object.entries(labels).filter(([label]) => !isOurs(label)));
 }
 
-/** True for an update that only steers the job: the work that was done stays done, and no new iteration begins. */
+/** True for an update that changes only job labels: completed work stays completed, and no new iteration starts. */
 export function isSteering(before: ServiceSpec | null, after: ServiceSpec): boolean {
   if (before === null || isSameMessage(before, after)) return false;
   return isSameMessage(withoutOurs(before), withoutOurs(after));
@@ -140,19 +140,21 @@ function withoutOurs(spec: ServiceSpec): ServiceSpec {
   return ServiceSpec.patch(spec, { annotations });
 }
 
-/** The first label that cannot be what it says, in the order of `jobLabel`. */
+/** Refuses the first invalid label, in the order of `jobLabel`. */
 export function checkJobLabels(spec: ServiceSpec): Refusal | null {
   const labels = labelsOf(spec);
   const isJob = spec.replicatedJob !== null || spec.globalJob !== null;
   const first = Object.keys(labels).find(isOurs);
   if (first === undefined) return null;
-  if (!isJob) return invalid(`label ${first} fits replicated-job and global-job services only`);
+  if (!isJob) return invalid(`label ${first} applies only to replicated-job and global-job services`);
   const known: readonly string[] = Object.values(jobLabel);
   const unknown = Object.keys(labels).find((label) => isOurs(label) && !known.includes(label));
-  if (unknown !== undefined) return invalid(`there is no label ${unknown}: ${known.join(", ")} are known`);
+  if (unknown !== undefined) return invalid(`unknown label ${unknown}: expected one of ${known.join(", ")}`);
   const given = (label: string, isRight: (value: string) => boolean, wanted: string): Refusal | null => {
     const value = labels[label];
-    return value === undefined || isRight(value) ? null : invalid(`label ${label} takes ${wanted}, not '${value}'`);
+    return value === undefined || isRight(value)
+      ? null
+      : invalid(`invalid value '${value}' for label ${label}: expected ${wanted}`);
   };
   const aDuration = "a duration such as 90s or 1h30m";
   return (
@@ -160,7 +162,7 @@ export function checkJobLabels(spec: ServiceSpec): Refusal | null {
     given(jobLabel.ttl, (value) => readDurationMs(value) !== null, aDuration) ??
     checkSchedule(spec, labels) ??
     given(jobLabel.overlap, (value) => overlaps.includes(value), `one of ${overlaps.join(", ")}`) ??
-    given(jobLabel.missedRunWindow, (value) => readWindowMs(value) !== null, `${aDuration}, of a second or more`) ??
+    given(jobLabel.missedRunWindow, (value) => readWindowMs(value) !== null, `${aDuration}, at least 1s`) ??
     given(jobLabel.history, (value) => readCount(value) !== null, `a number up to ${historyMax}`) ??
     given(jobLabel.failedHistory, (value) => readCount(value) !== null, `a number up to ${historyMax}`)
   );
@@ -170,19 +172,22 @@ function checkSchedule(spec: ServiceSpec, labels: Readonly<Record<string, string
   const cron = labels[jobLabel.cron];
   if (cron === undefined) {
     const other = Object.keys(labels).find((label) => label.startsWith("muster.schedule."));
-    return other === undefined ? null : invalid(`label ${other} needs label ${jobLabel.cron}`);
+    return other === undefined ? null : invalid(`label ${other} requires label ${jobLabel.cron}`);
   }
   if (labels[jobLabel.schedule] !== undefined) return invalid("a run of a schedule cannot have a schedule of its own");
   const reading = readCron(cron, labels[jobLabel.timeZone] ?? "UTC");
   if (reading.kind === "invalid") return invalid(`label ${jobLabel.cron}: ${reading.reason}`);
   if (readDurationMs(labels[jobLabel.ttl] ?? "") === 0)
-    return invalid(`label ${jobLabel.ttl} cannot be 0 for a schedule: it is to see how its runs end before they go`);
-  // A port of every node is one service's alone, and the schedule, each run and each run kept as history is a service.
+    return invalid(
+      `label ${jobLabel.ttl} cannot be 0 for a schedule, which must see the end of its runs before their removal`,
+    );
+  // An ingress port belongs to one service, and the schedule and each of its runs, also in the history, are services.
   const port = (spec.endpoint?.ports ?? []).find(
     ({ publishMode, publishedPort }) => publishMode === PortConfig_PublishMode.INGRESS && publishedPort !== 0,
   );
   if (port === undefined) return null;
   return invalid(
-    `port ${port.publishedPort} cannot be published on every node by each run of a schedule: use mode=host, or leave its number to the cluster`,
+    `cannot publish port ${port.publishedPort} in ingress mode for a scheduled job, because each run is a service: ` +
+      "use mode=host, or let the cluster choose the port",
   );
 }

@@ -1,9 +1,9 @@
 /**
- * The places of a job's present iteration: of a replicated job its slots, 0 to TotalCompletions - 1, of a global job its
- * nodes. What a place has come to follows from its stored tasks, so every leader reads the same.
+ * The places of a job's current iteration: the slots of a replicated job (0 to TotalCompletions - 1), or the nodes of a
+ * global job. A place's standing is derived from its stored tasks, so every leader sees the same.
  *
- * J1: a place whose work is done is never done again in its iteration.
- * J2: a place whose attempts are used up stays given up, whoever leads (in SwarmKit each new leader tries it once more).
+ * J1: a completed place is not repeated in its iteration.
+ * J2: a place whose attempts are used up stays failed across changes of leader (SwarmKit: each new leader tries it once more).
  */
 import { meetsPlacement } from "../../scheduling/constraints.ts";
 import { faultOf, isAttempt, shouldRestart, type NodeOf } from "../restart.ts";
@@ -26,16 +26,16 @@ export interface Place {
 
 export type Standing =
   | { readonly kind: "done"; readonly task: Task }
-  /** A task is wanted there and can go on. */
+  /** It has a wanted task that can continue. */
   | { readonly kind: "busy"; readonly task: Task }
-  /** A task is wanted there and cannot go on: another has to follow it, or the place is given up. */
+  /** Its wanted task cannot continue: it needs a successor, or the place has failed. */
   | { readonly kind: "faulty"; readonly task: Task; readonly mayRetry: boolean }
   /** J2 */
   | { readonly kind: "failed"; readonly task: Task }
-  /** Nothing is there that counts; `last`: what was, and did not use up its attempts. */
+  /** It has no task that counts; `last`: the previous task, which did not use up the attempts. */
   | { readonly kind: "open"; readonly last: Task | null };
 
-/** Which time the job is done: 0 for a new one, one more with each update that has it done again. */
+/** The job's iteration: 0 for a new job, incremented by each update that restarts its work. */
 export function iterationOf(service: Service): number {
   return service.jobStatus?.jobIteration?.index ?? 0;
 }
@@ -57,7 +57,7 @@ export function groupByPlace(service: Service, tasks: Iterable<Task>): Map<numbe
   return places;
 }
 
-/** `tasks`: those of one place and iteration, oldest first. */
+/** `tasks`: the tasks of one place and iteration, oldest first. */
 export function standingOf(tasks: readonly Task[], nodeOf: NodeOf): Standing {
   const done = tasks.find((task) => observedState(task) === TaskState.COMPLETE);
   if (done !== undefined) return { kind: "done", task: done };
@@ -77,20 +77,20 @@ export function standingOf(tasks: readonly Task[], nodeOf: NodeOf): Standing {
   return { kind: "failed", task: last };
 }
 
-/** Of several the one that can go on, and of those the one that has come farthest; the oldest of equals. */
+/** Prefers tasks that can continue, then the most advanced; on a tie the oldest. */
 function merit(task: Task, nodeOf: NodeOf): number {
   return (faultOf(task, nodeOf) === null ? 1e6 : 0) + observedState(task);
 }
 
 /**
- * What never had a node has not been tried, and what was stopped, lost, drained or evicted has not failed (J6), whatever
- * the policy says of trying again.
+ * A task that never had a node is not an attempt, and a task that was stopped, lost, drained or evicted has not failed (J6):
+ * these may be retried whatever the restart policy.
  */
 function mayRetry(task: Task, tasks: readonly Task[]): boolean {
   return task.nodeId === "" || !isAttempt(task) || shouldRestart(task, tasks);
 }
 
-/** Whether a global job has work on the node: it takes new tasks, and is one that the job asks for. */
+/** Whether a global job may start on the node: it accepts new tasks and meets the job's placement. */
 export function isEligible(service: Service, node: Node): boolean {
   return (
     node.status?.state === NodeStatus_State.READY &&
@@ -99,7 +99,7 @@ export function isEligible(service: Service, node: Node): boolean {
   );
 }
 
-/** Whether a global job's task may stay: a node that is paused or silent for a while is still the task's. */
+/** Whether a global job's task may stay on the node: also if the node is paused or temporarily silent. */
 export function mayStay(service: Service, node: Node): boolean {
   return (
     node.spec?.availability !== NodeSpec_Availability.DRAIN &&

@@ -1,4 +1,4 @@
-/** How far a job's present iteration has come: what orchestrator, schedule, `why` and the command line all go by. */
+/** The progress of a job's current iteration, as used by the orchestrator, the schedule, `why` and the command line. */
 import type { Node, Service, Task } from "../../../proto/gen/messages.ts";
 import { isStopping, type NodeOf } from "../restart.ts";
 import { isEnded, isWanted, observedState } from "../../task.ts";
@@ -6,26 +6,26 @@ import { stampedTimes, type LogTimes } from "../../elapsed.ts";
 import { jobSettings, scheduleSettings } from "./labels.ts";
 import { groupByPlace, isEligible, isOfIteration, iterationOf, standingOf } from "./places.ts";
 
-/** `scheduled`: it does no work itself, its runs do. */
+/** `scheduled`: its runs do the work. */
 export type JobPhase = "working" | "paused" | "stopped" | "succeeded" | "failed" | "scheduled";
 
 export interface JobProgress {
   readonly phase: JobPhase;
-  /** Places, and how many of them are done, given up, or have a task that is to run. */
+  /** Number of places, and how many are done, failed, or have a task that should run. */
   readonly total: number;
   readonly done: number;
   readonly failed: number;
   readonly busy: number;
-  /** Tasks of any iteration that nodes still hold, but those that are DOWN: nobody waits for these (Q4). */
+  /** Unfinished tasks of any iteration, except those on DOWN nodes, which nothing waits for (Q4). */
   readonly held: number;
-  /** When the last of its tasks ended, in milliseconds since the epoch; null while it has not finished. */
+  /** When its last task ended, in milliseconds since the epoch; null until it has finished. */
   readonly finishedMs: number | null;
 }
 
 export interface ClusterView {
   readonly nodeOf: NodeOf;
   readonly nodes: () => Iterable<Node>;
-  /** Absent: the log's own times are taken at their word. */
+  /** Absent: the log's timestamps are used as they are. */
   readonly times?: LogTimes | undefined;
 }
 
@@ -47,7 +47,7 @@ export function progressOf(service: Service, tasks: Iterable<Task>, view: Cluste
     const isAway = typeof key === "string" && !isAsked(service, view.nodeOf(key));
     for (const task of placed) if (isEnded(observedState(task))) endMs = Math.max(endMs, times.reachedMs(task));
     if (standing.kind === "done") counts.done += 1;
-    // A task on a node that is paused or silent is waited for; one that was taken from its node is not missed.
+    // Wait for a task on a paused or silent node, but not for one that was removed from its node.
     else if (isAway && !placed.some((task) => isWanted(task))) continue;
     else if (standing.kind === "failed") counts.failed += 1;
     else if (standing.kind !== "open") counts.busy += 1;
@@ -55,7 +55,7 @@ export function progressOf(service: Service, tasks: Iterable<Task>, view: Cluste
   }
   counts.total = service.spec?.replicatedJob?.totalCompletions ?? counts.total + untouched(service, places, view);
   const areAllOver = counts.done + counts.failed >= counts.total && counts.busy === 0;
-  // A global job for which there is no node yet has not been done.
+  // A global job without any eligible node is not done.
   const isEmpty = counts.total === 0 && service.spec?.globalJob != null;
   const { state } = jobSettings(service.spec);
   if (areAllOver && !isEmpty) {
@@ -68,14 +68,14 @@ function isAsked(service: Service, node: Node | undefined): boolean {
   return node !== undefined && isEligible(service, node);
 }
 
-/** Nodes that are to run the job and have no task of it yet. */
+/** Number of eligible nodes without a task of the job. */
 function untouched(service: Service, places: ReadonlyMap<number | string, unknown>, view: ClusterView): number {
   let count = 0;
   for (const node of view.nodes()) if (!places.has(node.id) && isEligible(service, node)) count += 1;
   return count;
 }
 
-/** True once nothing of the job runs, and nothing will before somebody does something. */
+/** True if no task of the job runs, and none will start without an operator. */
 export function isOver(progress: JobProgress): boolean {
   switch (progress.phase) {
     case "succeeded":

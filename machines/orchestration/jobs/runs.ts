@@ -1,6 +1,6 @@
 /**
- * The runs of a scheduled job: services of their own, made from the scheduled one, whose ids follow from the schedule and
- * the due time. What became of each due time is in the schedule's record, which is a Resource with the service's id.
+ * The runs of a scheduled job: separate services, created from the scheduled one, with ids derived from the schedule and the
+ * due time. The outcome of each due time is in the schedule's record, a Resource with the service's id.
  */
 import { decodedOrNull } from "../../../proto/codec.ts";
 import {
@@ -19,17 +19,17 @@ import { jobLabel, jobSettings, otherLabels } from "./labels.ts";
 export const scheduleKind = "muster.schedule";
 const payloadType = "type.googleapis.com/muster.v1.ScheduleStatus";
 
-/** As long as other ids: so many characters of the scheduled service's (72 random bits), and the due time in base 36. */
+/** As long as other ids: 14 characters of the scheduled service's id (72 random bits), and the due time in base 36. */
 const runPrefixLength = 14;
 const runTimeLength = 11;
-/** Longest name that a service may have, less what a run adds: `-20261231-235959`. */
+/** Maximum length of a service name, minus the suffix of a run: `-20261231-235959`. */
 const nameLengthMax = 63 - 16;
 
 function prefixOf(serviceId: string): string {
   return serviceId.slice(0, runPrefixLength).padEnd(runPrefixLength, "0");
 }
 
-/** One due time, one id: a run that is created again meets itself in the store. `dueMs`: whole seconds since the epoch. */
+/** Each due time has one id, so creating a run twice is detected. `dueMs`: milliseconds since the epoch, in whole seconds. */
 export function runId(serviceId: string, dueMs: number): string {
   return (
     prefixOf(serviceId) +
@@ -39,7 +39,7 @@ export function runId(serviceId: string, dueMs: number): string {
   );
 }
 
-/** Id of the scheduled service that the service is a run of; null when it is none. */
+/** Id of the scheduled service that the service is a run of; null if it is not a run. */
 export function scheduleOf({ id, spec }: Service): string | null {
   const serviceId = spec?.annotations?.labels[jobLabel.schedule] ?? "";
   return serviceId !== "" && id.startsWith(prefixOf(serviceId)) ? serviceId : null;
@@ -55,7 +55,7 @@ export function runName(service: Service, dueMs: number): string {
   return `${name.slice(0, nameLengthMax)}-${digitsOf(isoOf(dueMs))}`;
 }
 
-/** What the run is to do: the schedule's work as it is now, without its schedule. */
+/** The run's spec: the scheduled service's current spec without its schedule. */
 export function runSpec(service: Service, dueMs: number, name: string): ServiceSpec {
   const spec = service.spec ?? ServiceSpec.create();
   const { labels } = spec.annotations ?? Annotations.create();
@@ -103,13 +103,13 @@ export function isoOf(ms: number): string {
   return `${String(year).padStart(4, "0")}-${two(month)}-${two(day)}T${time}Z`;
 }
 
-/** What the record says; null when there is none yet, or it is none of ours. */
+/** The decoded record; null if there is none yet, or it is not a schedule's. */
 export function readScheduleStatus(resource: Resource | undefined): ScheduleStatus | null {
   if (resource === undefined || resource.kind !== scheduleKind || resource.payload === null) return null;
   return decodedOrNull(ScheduleStatus, resource.payload.value);
 }
 
-/** The record with its new content. Its name is never looked up; resources must have one, and it must be theirs alone. */
+/** The record with its new content. Its name is never looked up, but resources require a unique name. */
 export function scheduleResource(before: Resource | undefined, status: ScheduleStatus): Resource {
   const payload = Any.create({ type_url: payloadType, value: ScheduleStatus.encode(status) });
   if (before !== undefined) return Resource.patch(before, { kind: scheduleKind, payload });
