@@ -1,11 +1,11 @@
 /**
- * What one Assignments stream has told its node, and what must be told next (worker protocol §4.6). Pure: it reads a
- * source and answers with changes.
+ * What an Assignments stream has sent to its node, and what it must send next (worker protocol §4.6). Pure: reads a source
+ * and returns changes.
  *
- * N1: a task is sent from ASSIGNED on, and REMOVE for it only when it left the store (or the node).
- * N2: changes of status and meta alone are not sent while the state is above ASSIGNED: the node reported those itself.
+ * N1: a task is sent from ASSIGNED on, and REMOVE for it only when it was deleted from the store (or left the node).
+ * N2: changes of only status and meta are not sent while the state is above ASSIGNED: the node reported them itself.
  * N3: a secret or config is sent before or with its first user that is not past RUNNING, and removed after its last.
- * N4: a task with a flaw that crashes engines is never sent; `refuse` hears of it.
+ * N4: a task with a flaw that crashes engines is never sent; `refuse` is called for it.
  */
 import {
   Assignment,
@@ -23,7 +23,7 @@ import {
 import { isSameBytes } from "../same-message.ts";
 import { taskFlaw } from "../orchestration/task-check.ts";
 
-/** The tables that assignments are made from. */
+/** The tables from which assignments are computed. */
 export interface AssignmentSource {
   task(id: string): Task | undefined;
   secret(id: string): Secret | undefined;
@@ -33,17 +33,19 @@ export interface AssignmentSource {
   volumes(): Iterable<Volume>;
 }
 
-/** A task is known by its id, a dependency by its table and id: `secret/…`, `config/…`. */
+/** The key of a dependency, its table and id: `secret/…`, `config/…`. Tasks are keyed by id alone. */
 type Dependency = `secret/${string}` | `config/${string}`;
 
-/** A quick look that never overlooks a change that matters, for the one watcher that serves all streams: true when the
- *  streams of the task's node must look at it. */
+/**
+ * A cheap check for the one watcher that serves all streams: whether the streams of the task's node must examine the change.
+ * Never misses a change that matters.
+ */
 export function concernsNode(old: Task | null, task: Task): boolean {
   const state = stateOf(task);
   if (state < TaskState.ASSIGNED) return false;
   if (old === null || stateOf(old) < TaskState.ASSIGNED || state === TaskState.ASSIGNED) return true;
   if (!sharesAllButStatus(old, task)) return true;
-  // Past RUNNING it gives up its secrets and configs.
+  // Past RUNNING, the task no longer uses its secrets and configs.
   return state > TaskState.RUNNING && stateOf(old) <= TaskState.RUNNING;
 }
 
@@ -66,7 +68,7 @@ function sharesAllButStatus(old: Task, task: Task): boolean {
   );
 }
 
-/** Exactly: whether the two differ in more than status and meta. */
+/** Exact: whether the two differ in more than status and meta. */
 function differsForNode(old: Task, task: Task): boolean {
   if (sharesAllButStatus(old, task)) return false;
   return !isSameBytes(Task.encode(comparable(old)), Task.encode(comparable(task)));
@@ -83,10 +85,10 @@ export class AssignmentSet {
   /** As last sent. */
   readonly #tasks = new Map<string, Task>();
   // The rest is null before the first, which most of thousands of nodes never have.
-  /** Of tasks and volumes that hold dependencies: what each holds. */
+  /** By task or volume: the dependencies that it uses. */
   #held: Map<string, readonly Dependency[]> | null = null;
   #users: Map<Dependency, Set<string>> | null = null;
-  /** Volumes, by what was last said of them. */
+  /** By volume: what was last sent. */
   #volumes: Map<string, { readonly volume: Volume; readonly action: Action }> | null = null;
   #refused: Set<string> | null = null;
 
@@ -96,7 +98,7 @@ export class AssignmentSet {
     this.#refuse = refuse;
   }
 
-  /** Everything that the node must have, as changes of a COMPLETE message. For a fresh set only. */
+  /** The complete set for the node, as changes of a COMPLETE message. Only for a new set. */
   complete(): AssignmentChange[] {
     const changes = new Changes();
     for (const task of this.#source.tasksOf(this.#nodeId)) this.#lookAtTask(task.id, task, changes);
@@ -104,8 +106,10 @@ export class AssignmentSet {
     return changes.all();
   }
 
-  /** What changed for the node in these tasks and volumes; empty when nothing did. Dependencies come before their users,
-   *  and go after them, so that the list may be cut into messages anywhere. */
+  /**
+   * What changed for the node in these tasks and volumes; empty if nothing did. Dependencies come before their users and are
+   * removed after them, so the list may be split into messages anywhere.
+   */
   changes(taskIds: Iterable<string>, volumeIds: Iterable<string>): AssignmentChange[] {
     const changes = new Changes();
     for (const id of taskIds) this.#lookAtTask(id, this.#source.task(id), changes);
@@ -127,7 +131,7 @@ export class AssignmentSet {
     if (state < TaskState.ASSIGNED) return;
     const flaw = taskFlaw(task);
     if (flaw !== null) {
-      // Only once, and not for one that is over: its last writer may be a node that knew another SwarmKit. N4
+      // Only once, and not for an ended task: its last writer may be a node with another version of SwarmKit. N4
       this.#refused ??= new Set();
       if (!this.#refused.has(id) && state <= TaskState.RUNNING) this.#refuse(task, flaw);
       this.#refused.add(id);
@@ -156,7 +160,7 @@ export class AssignmentSet {
     }
     if (status.state === PublishState.PENDING_PUBLISH) return;
     const action = status.state === PublishState.PUBLISHED ? Action.UPDATE : Action.REMOVE;
-    // Without a driver it would crash the engine.
+    // A volume without a driver would crash the engine.
     if (volume.spec?.driver == null || (said?.action === action && said.volume === volume)) return;
     if (action === Action.UPDATE) this.#hold(`volume/${id}`, volumeDependencies(volume), changes);
     const assignment = VolumeAssignment.create({
@@ -181,7 +185,7 @@ export class AssignmentSet {
       const users = this.#users.get(dependency);
       if (users === undefined) {
         const assignment = this.#find(dependency);
-        // Not in the store: the task is sent all the same and fails at its start, with a text of the engine's own.
+        // Not in the store: the task is sent anyway and fails at its start, with an error from the engine.
         if (assignment === null) continue;
         this.#users.set(dependency, new Set([user]));
         changes.dependencies.push(change(Action.UPDATE, assignment));
@@ -213,7 +217,7 @@ export class AssignmentSet {
     const id = dependency.slice(dependency.indexOf("/") + 1);
     if (dependency.startsWith("secret/")) {
       const secret = this.#source.secret(id);
-      // The value of a secret with a driver is its plugin's to give; without the plugin there is none.
+      // Only its plugin can provide the value of a secret with a driver; without the plugin there is none.
       return secret === undefined || secret.spec?.driver != null ? null : { secret };
     }
     const config = this.#source.config(id);
@@ -228,8 +232,8 @@ class Changes {
   readonly removals: AssignmentChange[] = [];
 
   all(): AssignmentChange[] {
-    // A dependency that one task gave up and another took in the same batch was never removed at the node's side, so
-    // its REMOVE must not follow an UPDATE that it overtook: the last word on each is kept.
+    // A dependency that one task released and another acquired in the same batch was never removed on the node, so no REMOVE
+    // may follow the UPDATE that overtook it: only the last change of each is kept.
     const last = new Map<string, AssignmentChange>();
     for (const item of [...this.removals, ...this.dependencies]) last.set(nameOf(item), item);
     const dependencies = this.dependencies.filter((item) => last.get(nameOf(item)) === item);
@@ -242,7 +246,7 @@ function nameOf({ assignment }: AssignmentChange): string {
   return assignment?.secret != null ? `secret/${assignment.secret.id}` : `config/${assignment?.config?.id ?? ""}`;
 }
 
-/** The task's secrets and configs: references of the spec first, then the container's own. */
+/** The task's secrets and configs: first the references of the spec, then those of the container. */
 function taskDependencies(task: Task): readonly Dependency[] {
   const { spec } = task;
   if (spec === null) return [];

@@ -3,38 +3,45 @@
  *
  *   snapshotting ──▶ streaming { flowing ⇄ stalled } ──▶ ended
  *
- * G1: the first message is COMPLETE, and the stream says nothing before it.
- * G2: each INCREMENTAL message applies to what the one before it resulted in: no gap, no repetition. A node that sees a
- *     gap reopens the stream in a busy loop for ever (trap 7), so a stream that cannot go on is ended instead.
- * G3: a node that does not read makes nothing grow here but the set of what is to be looked at, which is bounded by its tasks.
+ * G1: the first message is COMPLETE; the stream sends nothing before it.
+ * G2: each INCREMENTAL message applies to the result of the previous one: no gaps, no repetitions. A node that sees a gap
+ *     reopens the stream in a busy loop forever (trap 7), so a stream that cannot continue is ended instead.
+ * G3: a node that does not read makes nothing grow here except the set of changed objects, which is bounded by its tasks.
  */
 import { assign, setup } from "xstate";
 import type { AssignmentChange } from "../../proto/gen/messages.ts";
 import { effect } from "../effect.ts";
 
 export const assignmentLimits = {
-  /** SwarmKit gathers for 100 ms, which is most of its time from create to RUNNING; a few milliseconds already put what one
-   *  transaction did into one message a node. In milliseconds. */
+  /**
+   * In milliseconds. SwarmKit batches for 100 ms, which is most of its time from create to RUNNING; a few milliseconds are
+   * enough to put the changes of one transaction into one message per node.
+   */
   batchMs: 4,
-  /** The same after a batch that concerned more streams than are served at once: many tasks are being placed, and a message
-   *  costs its node and this manager more than the tasks in it. */
+  /**
+   * The same after a batch that concerned more streams than are served at once: many tasks are being placed, and a message
+   * costs its node and this manager more than the tasks in it.
+   */
   busyBatchMs: 25,
-  /** Streams that are told in one go, and changes after which no further one is: a few milliseconds, in which heartbeats wait. */
+  /**
+   * Streams served in one turn, and changes after which no further stream is: a turn of a few milliseconds, during which
+   * heartbeats wait.
+   */
   streamsAtOnce: 32,
   changesAtOnce: 200,
-  /** Changes in one INCREMENTAL message; more are cut into several. Keeps a message of ordinary tasks under 1 MB. */
+  /** Changes in one INCREMENTAL message; more are split. Keeps a message of ordinary tasks under 1 MB. */
   changesMax: 500,
-  /** Bytes that wait for the node to read before the stream stalls. */
+  /** Bytes that may be buffered for the node before the stream stalls. */
   bufferedBytesMax: 4 * 1024 * 1024,
-  /** Milliseconds between two looks at a stalled stream. */
+  /** Milliseconds between two checks of a stalled stream. */
   stallCheckMs: 50,
-  /** Open streams of one session. An agent has one; each costs a whole COMPLETE set, so a loop of reopening ends here. */
+  /** Open streams of one session. An agent has one; each costs a COMPLETE set, so this stops a loop of reopening. */
   streamsMax: 4,
 } as const;
 
 export type AssignmentsEvent =
   | { readonly type: "snapshot.taken"; readonly changes: readonly AssignmentChange[] }
-  /** Something was noted that the node must hear of. */
+  /** Something changed that the node must be sent. */
   | { readonly type: "changes.noted" }
   | { readonly type: "changes.collected"; readonly changes: readonly AssignmentChange[] }
   | { readonly type: "peer.stalled" }
@@ -47,7 +54,7 @@ export interface AssignmentsInput {
 }
 
 export interface AssignmentsContext extends AssignmentsInput {
-  /** Number of the last message; `results_in` is its decimal text. */
+  /** Number of the last message; its decimal form is `results_in`. */
   readonly sequence: number;
 }
 
@@ -60,7 +67,7 @@ interface Message {
 export const assignmentsMachine = setup({
   types: { context: {} as AssignmentsContext, events: {} as AssignmentsEvent, input: {} as AssignmentsInput },
   actions: {
-    /** Looks at what was noted; answered by `changes.collected` for each message's worth, by `peer.stalled` or by nothing. */
+    /** Computes the changes; answered by `changes.collected` for each message, by `peer.stalled`, or by nothing. */
     collectChanges: effect("collectChanges"),
     writeComplete: effect<Message>("writeComplete"),
     writeIncrement: effect<Message>("writeIncrement"),

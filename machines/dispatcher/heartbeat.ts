@@ -1,14 +1,17 @@
 /**
- * When a node is to send its next heartbeat: SwarmKit's period and jitter, but in step with other nodes.
+ * When a node sends its next heartbeat: SwarmKit's period and jitter, but aligned with other nodes.
  *
- * B1: each period is the cluster's ± the jitter, so that nodes that came together spread out as SwarmKit's do.
- * B2: next heartbeats fall on common ticks. Waking a sleeping process costs several times what a heartbeat does, so
- *     heartbeats that arrive together are cheaper than the same number that trickle in: with a thousand nodes, by a third.
+ * B1: each period is the cluster's ± the jitter, so nodes that joined together spread out, as with SwarmKit.
+ * B2: heartbeats fall on common ticks. Waking a sleeping process costs several times as much as a heartbeat, so heartbeats
+ *     that arrive together are cheaper: by a third with a thousand nodes.
  */
 
-/** Each answer's period is uniform in the period ± this (worker protocol §4.1), in milliseconds, or ± a tenth of it when that is less. */
+/**
+ * Each period is uniform in the cluster's period ± this (worker protocol §4.1), in milliseconds, or ± a tenth of the period
+ * if that is less.
+ */
 const jitterMsMax = 500;
-/** Between two ticks, in milliseconds, or a fiftieth of the period when that is less: 1,000 nodes make 50 groups of 20. */
+/** Time between two ticks, in milliseconds, or a fiftieth of the period if that is less: 1,000 nodes form 50 groups of 20. */
 const tickMsMax = 100;
 const ticksPerPeriodMin = 50;
 
@@ -22,6 +25,6 @@ export function nextHeartbeatMs(nowMs: number, periodMs: number, chance: number)
   const tickMs = Math.min(tickMsMax, periodMs / ticksPerPeriodMin);
   const wanted = nowMs + periodMs - jitter + chance * 2 * jitter;
   const dueMs = Math.ceil(wanted / tickMs) * tickMs - nowMs;
-  // The last tick of the range may lie beyond it.
+  // The last tick of the range may be beyond it.
   return dueMs >= periodMs + jitter ? dueMs - tickMs : dueMs;
 }

@@ -3,80 +3,90 @@
  *
  *   settling ──▶ watching ──▶ holding ──▶ releasing ──▶ watching        (back to settling from anywhere)
  *
- * D1: nothing is granted unless this process's own link and log were healthy for a whole grace period, and the process
- *     itself was not stopped meanwhile: then it is this process that was away, not the nodes.
- * D2: when more than a share of the cluster's nodes is missing at once, nothing is granted for `massDown.holdMs` from the
- *     moment in which one of them would have been declared DOWN: a fault that takes many nodes is more often one of ours (a
- *     switch, an overload) than many of theirs, and moving all their tasks makes such a fault worse. That some of them come
- *     back meanwhile ends the hold for nobody: a fault that lets go of nodes one by one is still the same fault. Only when
- *     nobody is missing any more is it over.
- * D3: the hold ends. Whoever argues for holding until an operator comes must also let a rack that burnt down at night stay
- *     without its tasks until morning; after the hold, with the own view proven healthy all along, the nodes are gone.
- * D4: what is granted after a hold is granted for nodes that were not heard all through it (one that was heard is slow, not
- *     gone), and for each no sooner than a hold after its own wait was over.
- * D5: a wait for a node counts the time in which this process could have heard it: what its own event loop was late by is
- *     no silence of the node's.
- * D6: a process that was late for much of the last grace period is overloaded: nodes find it too slow and turn elsewhere, and
- *     it learns late of what other managers write. It grants nothing for nodes that were silent for less than `overloadMs`.
+ * D1: no verdict is granted unless this process's link and log were healthy for a whole grace period and the process was not
+ *     paused meanwhile: otherwise it was this process that was away, not the nodes.
+ * D2: when more than a share of the cluster's nodes is missing at once, no verdict is granted for `massDown.holdMs` from the
+ *     moment at which one of them would have been declared DOWN: a fault that affects many nodes is more often one of ours (a
+ *     switch, an overload) than many of theirs, and moving all their tasks makes such a fault worse. The return of some nodes
+ *     does not end the hold: a fault that releases nodes one by one is still the same fault. It ends early only when no node
+ *     is missing any more.
+ * D3: the hold ends. To hold until an operator comes would leave the tasks of a rack that burnt down at night not running
+ *     until morning; after the hold, if this process was healthy throughout, the nodes are considered lost.
+ * D4: after a hold, verdicts are granted only for nodes that were silent throughout (one that was heard is slow, not lost),
+ *     and for each only once a hold has passed since its own wait.
+ * D5: a wait for a node counts only time in which this process could have heard it: time by which its own event loop was late
+ *     does not count.
+ * D6: a process that was late for much of the last grace period is overloaded: nodes find it too slow and move elsewhere, and
+ *     it learns late of other managers' writes. It grants nothing for nodes that were silent for less than `overloadMs`.
  */
 import { assign, setup } from "xstate";
 import { effect } from "../effect.ts";
 
 export const massDown = {
-  /** Of the cluster's nodes that are up or were in the window. SwarmKit knows no such limit; two of five may go unnoticed. */
+  /**
+   * Share of the nodes that are up or were up in the window. SwarmKit has no such limit; two nodes of five may be missing
+   * without a hold.
+   */
   shareMax: 0.4,
-  /** Fewer never hold: in a cluster of three, one or two dead nodes are the ordinary case. */
+  /** Fewer nodes never cause a hold: in a cluster of three, one or two dead nodes are an ordinary case. */
   nodesMin: 4,
-  /** Nodes declared DOWN this recently, in milliseconds, still count as missing: twice the spread of heartbeats of 5 s. */
+  /** Nodes declared DOWN within this time, in milliseconds, still count as missing: twice the spread of 5 s heartbeats. */
   windowMs: 10_000,
-  /** Two grace periods of 15 s: an agent that lost its way has tried eight times by then (back-off is at most 8 s). */
+  /**
+   * Two grace periods of 15 s: an agent that lost its connection has made eight attempts by then (its back-off is at most 8
+   * s).
+   */
   holdMs: 30_000,
   /**
-   * How long verdicts are given after a hold, in milliseconds: nodes of one fault fall silent within the spread of their
-   * heartbeats (5 s) and graces (3 s), and those of a manager that it took when that is taken for dead (10 s).
+   * How long verdicts are granted after a hold, in milliseconds: nodes affected by one fault fall silent within the spread of
+   * their heartbeats (5 s) and grace periods (3 s), and those of a manager lost in the same fault when it is declared dead
+   * (10 s).
    */
   releaseMs: 20_000,
-  /** Milliseconds between two looks while verdicts are held. */
+  /** Milliseconds between two checks while verdicts are held. */
   recheckMs: 1_000,
   /**
-   * A look that comes this many milliseconds late shows that the process was stopped. Agents give each heartbeat 5 s before
-   * they rebuild their session: a shorter stop loses none, and all that lay in the sockets is read within the verdict delay.
+   * A check that is late by more than this, in milliseconds, shows that the process was paused. Agents give each heartbeat 5
+   * s before they rebuild their session: a shorter pause loses none, and everything in the sockets is read within the verdict
+   * delay.
    */
   pauseMsMax: 4_000,
-  /** Lateness within a grace period, in milliseconds, above which the process is overloaded: as much as one stop may last. */
+  /**
+   * Lateness within a grace period, in milliseconds, above which the process is overloaded: as much as one pause may last.
+   */
   overloadLateMsMax: 4_000,
   /**
-   * How long a node must be silent before an overloaded process declares it DOWN, in milliseconds: ten holds. An overload that
-   * lasts for longer must not keep the tasks of a dead node from running elsewhere for good.
+   * How long a node must be silent before an overloaded process declares it DOWN, in milliseconds: ten holds. A longer
+   * overload must not keep the tasks of a dead node from running elsewhere forever.
    */
   overloadMs: 300_000,
 } as const;
 
 export type MassDownBreakerEvent = {
-  /** Looked at regularly, and before each verdict. */
+  /** Sent regularly, and before each verdict. */
   readonly type: "looked";
   readonly at: number;
-  /** Own bus link and log are healthy now. */
+  /** This process's bus link and log are healthy. */
   readonly settled: boolean;
-  /** Milliseconds by which this look came late. */
+  /** Milliseconds by which this check was late. */
   readonly lateMs: number;
-  /** Nodes that managers miss, whose manager went away, or that were declared DOWN within the window. */
+  /** Nodes that managers miss, whose manager is gone, or that were declared DOWN within the window. */
   readonly missing: number;
-  /** Nodes that are up, whose manager went away, or that were declared DOWN within the window. */
+  /** Nodes that are up, whose manager is gone, or that were declared DOWN within the window. */
   readonly nodes: number;
-  /** A verdict is wanted: a node is about to be declared DOWN. */
+  /** A verdict is requested: a node is about to be declared DOWN. */
   readonly asked: boolean;
 };
 
 /** A wait for a node that is over: by the monotonic clock, in milliseconds. */
 export interface Wait {
-  /** When the node was last heard, or fell out of a manager's hands. */
+  /** When the node was last heard, or lost its manager. */
   readonly since: number;
-  /** How long it may be silent from then on. */
+  /** How long it may be silent after that. */
   readonly graceMs: number;
 }
 
-/** Why a node that was waited for in vain is not declared DOWN all the same; null: it is. D4, D5, D6 */
+/** Why a node whose wait is over is not declared DOWN yet; null if it is. D4, D5, D6 */
 export function objection(
   { graceMs, since }: Wait,
   now: {
@@ -95,19 +105,19 @@ export function objection(
   if (now.at - since - now.lateMs < graceMs)
     return `this manager itself was late by ${(now.lateMs / 1_000).toFixed(1)} s of that time`;
   if (now.lateRecentlyMs > massDown.overloadLateMsMax && now.at - since < massDown.overloadMs)
-    return `this manager is overloaded: it was late by ${(now.lateRecentlyMs / 1_000).toFixed(1)} s lately`;
+    return `this manager is overloaded: it was late by ${(now.lateRecentlyMs / 1_000).toFixed(1)} s recently`;
   return null;
 }
 
 export interface MassDownBreakerContext {
-  /** After a pause of the process, or while its link or log are away: no verdict before this time. */
+  /** No verdict before this time: after a pause of the process, or while its link or log is unavailable. */
   readonly settlingUntil: number;
-  /** Whether it was ever settled. A manager that just started has nothing to distrust: it took over no heartbeats. */
+  /** Whether it was ever settled. A manager that has just started need not distrust itself: it took over no heartbeats. */
   readonly wasSettled: boolean;
   readonly settleMs: number;
   readonly missing: number;
   readonly nodes: number;
-  /** Of the newest look. */
+  /** Of the newest check. */
   readonly at: number;
   readonly asked: boolean;
   /** When the newest hold began. */

@@ -1,11 +1,12 @@
 /**
- * What the leader waits for with a node that is not READY: one actor for each such node.
+ * What the leader waits for on behalf of a node that is not READY: one actor per such node.
  *
  *   unknown ──▶ checking ──▶ declaring ──▶ down ──▶ orphaning ──▶ orphaned          (ended when the node is READY again, or gone)
  *
- * W1: an UNKNOWN node (its manager went away) has six heartbeat periods to register elsewhere before it is DOWN, and is
- *     declared DOWN only after the mass-down breaker granted it, like a node of a session: what took its manager may have taken more.
- * W2: the tasks of a node that was DOWN for 24 h become ORPHANED, which no late report of the node can undo.
+ * W1: an UNKNOWN node (its manager is gone) has six heartbeat periods to register elsewhere before it is DOWN, and is
+ *     declared DOWN only after the mass-down breaker granted it, like a node with a session: the fault that took its manager
+ *     may have taken more.
+ * W2: the tasks of a node that was DOWN for 24 h become ORPHANED; no late report of the node can undo that.
  */
 import { assign, setup } from "xstate";
 import { effect } from "../effect.ts";
@@ -13,7 +14,7 @@ import { effect } from "../effect.ts";
 export const nodeWatchTimes = {
   /** From SwarmKit (worker protocol §4.1), in milliseconds. */
   orphanDelayMs: 24 * 60 * 60 * 1_000,
-  /** Between two attempts to write, in milliseconds: the log was away. */
+  /** Between two attempts to write, in milliseconds, while the log is unavailable. */
   retryMs: 1_000,
 } as const;
 
@@ -31,14 +32,14 @@ export interface NodeWatchInput {
   readonly nodeId: string;
   readonly at: number;
   readonly isDown: boolean;
-  /** Milliseconds that an UNKNOWN node has. */
+  /** Milliseconds that an UNKNOWN node has left. */
   readonly unknownGraceMs: number;
-  /** Milliseconds that a DOWN node's tasks still have. */
+  /** Milliseconds that a DOWN node's tasks have left. */
   readonly orphanMs: number;
 }
 
 export interface NodeWatchContext extends NodeWatchInput {
-  /** When the present wait began. */
+  /** When the current wait began. */
   readonly since: number;
 }
 

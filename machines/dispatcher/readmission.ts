@@ -1,27 +1,27 @@
 /**
- * Which nodes are made anew that the log does not know: those that joined in records that it lost. Without this they would be
- * refused for ever, and what they run would have no owner.
+ * Which nodes that the log does not know are recreated: those that joined in records that it lost. Otherwise they would be
+ * refused forever, and their tasks would have no owner.
  *
- * N1: only after an operator accepted a loss, and only with a certificate that is valid from that moment or earlier: who has it
- *     was a node once.
- * N2: nobody whom the cluster has removed, as far as it knows; the write rests on the cluster's object, so that a removal
- *     in the meantime prevents it.
+ * N1: only after an operator accepted a loss, and only with a certificate that is valid from that moment or earlier: its
+ *     holder was a node once.
+ * N2: never a node that the cluster has removed, as far as it knows; the write depends on the version of the cluster object,
+ *     so a concurrent removal prevents it.
  * N3: as a worker, whatever its certificate says, and never a manager's process.
- * N4: it has to renew its certificate at once: then the log knows the certificate again, which a removal, a renewal and the
- *     rotation of the root need.
+ * N4: the node must renew its certificate at once: then the log knows the certificate again, which removal, renewal and root
+ *     rotation need.
  */
 import { Basis, Kind, Operation, StoreObject, type Cluster, type Manager } from "../../proto/gen/messages.ts";
 import { timeMs } from "../../proto/time.ts";
 import { forgottenNode } from "../certificates/issuance.ts";
 
-/** A node that the log does not know, as its certificate describes it. */
+/** A node that the log does not know, as described by its certificate. */
 export interface UnknownNode {
   readonly id: string;
-  /** From when on the certificate is valid, in milliseconds since the epoch; undefined where that is not known. */
+  /** Start of the certificate's validity, in milliseconds since the epoch; undefined if unknown. */
   readonly certifiedFromMs: number | undefined;
 }
 
-/** What makes the node anew; null for one that stays unknown. */
+/** The operations that recreate the node; null if it stays unknown. */
 export function readmission(
   { id, certifiedFromMs }: UnknownNode,
   cluster: Cluster,

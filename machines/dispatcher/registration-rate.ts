@@ -1,14 +1,16 @@
 /**
- * What is remembered of a node's registrations: how fast they come (SwarmKit's rate limit), and whether two live
- * machines hold one identity and evict each other.
+ * The history of a node's registrations: their rate (SwarmKit's rate limit), and whether two live machines with one identity
+ * evict each other.
  */
 
 /** From SwarmKit (worker protocol §4.1, §4.2): the first registration and three more within a window pass. */
 const registrationsMax = 3;
 const registrationWindowMs = 8_000;
 
-/** Two evictions of a connected session within this many milliseconds make a duplicate. One may be a host that lost its
- *  power and came back before its old connection was missed; it does not do so twice a minute. */
+/**
+ * Two evictions of a connected session within this many milliseconds count as a duplicate. One eviction may be a host that
+ * lost power and returned before its old connection was missed; that does not happen twice a minute.
+ */
 export const duplicateWindowMs = 60_000;
 const duplicateEvictionsMin = 2;
 
@@ -17,15 +19,15 @@ export interface RegistrationHistory {
   readonly acceptedAt: number;
   /** Registrations accepted since the window began, after the first. */
   readonly count: number;
-  /** When connected sessions of the node were replaced by another's registration; oldest first, within the window. */
+  /** When connected sessions of the node were replaced by a registration from elsewhere; oldest first, within the window. */
   readonly evictions: readonly number[];
-  /** Where the last registrations came from; at most two different ones, the newest last. */
+  /** Origins of the last registrations; at most two different ones, the newest last. */
   readonly addresses: readonly string[];
 }
 
 export const noHistory: RegistrationHistory = { acceptedAt: 0, count: 0, evictions: [], addresses: [] };
 
-/** A registration asks to be let in. `hasSession`: the node has a session now, without which there is no limit. */
+/** A registration request. `hasSession`: the node has a session now; without one, there is no limit. */
 export function registered(
   history: RegistrationHistory,
   { at, hasSession, address }: { at: number; hasSession: boolean; address: string },
@@ -37,7 +39,7 @@ export function registered(
   return { kind: "accepted", history: { ...history, acceptedAt: at, count, addresses } };
 }
 
-/** A session that was connected was replaced. */
+/** A connected session was replaced. */
 export function evicted(history: RegistrationHistory, at: number): RegistrationHistory {
   return {
     ...history,
@@ -45,12 +47,12 @@ export function evicted(history: RegistrationHistory, at: number): RegistrationH
   };
 }
 
-/** Whether two live machines seem to hold the identity at time `at`. */
+/** Whether two live machines seem to have the identity at time `at`. */
 export function isDuplicate(history: RegistrationHistory, at: number): boolean {
   return history.evictions.filter((time) => at - time < duplicateWindowMs).length >= duplicateEvictionsMin;
 }
 
-/** Whether nothing in it matters any more. */
+/** Whether the history no longer affects any decision. */
 export function isStale(history: RegistrationHistory, at: number): boolean {
   return at - history.acceptedAt > Math.max(registrationWindowMs, duplicateWindowMs) && !isDuplicate(history, at);
 }

@@ -1,4 +1,4 @@
-/** What a SessionMessage holds, and which changes are worth another one. */
+/** The contents of a SessionMessage, and which changes require a new one. */
 import {
   type Cluster,
   Node,
@@ -13,19 +13,20 @@ import { introducingManagerWeight } from "./gossip.ts";
 import { sendableKeys, sendableNode } from "../orchestration/task-check.ts";
 
 /**
- * SwarmKit's weight for each manager. An agent that ended a session halves it into the opposite and so goes to another
- * manager first, which is what we want. It is more while engines are named beside them (`machines/dispatcher/gossip.ts`).
+ * SwarmKit's weight for each manager. An agent that ended a session with a manager lowers its weight and so tries another
+ * manager first, as intended. The weight is higher while engines are listed beside managers
+ * (`machines/dispatcher/gossip.ts`).
  */
 export const managerWeight = 10;
 
-/** The part that all nodes' messages share. */
+/** The part that the messages of all nodes share. */
 export interface SharedPart {
   readonly managers: readonly WeightedPeer[];
-  /** Their hosts, without ports. */
+  /** The managers' hosts, without ports. */
   readonly hosts: ReadonlySet<string>;
   readonly keys: readonly EncryptionKey[];
   readonly rootCa: Uint8Array;
-  /** The part encoded: equal for equal parts. */
+  /** The encoded part: equal for equal parts. */
   readonly bytes: Uint8Array;
 }
 
@@ -62,7 +63,7 @@ function beside(managers: readonly WeightedPeer[], seeds: readonly WeightedPeer[
   return [...managers.map((manager) => WeightedPeer.patch(manager, { weight: introducingManagerWeight })), ...seeds];
 }
 
-/** `seeds`: engines to be named beside the managers, while the node is introduced to them. */
+/** `seeds`: engines to list beside the managers while the node is being introduced to them. */
 export function sessionMessage(
   sessionId: string,
   node: Node,
@@ -79,8 +80,8 @@ export function sessionMessage(
 }
 
 /**
- * Whether the agent would do anything about the change of its node. It ignores status and meta, and wrote the
- * description itself; role and certificate make it renew, attachments give it networks, the spec is shown.
+ * Whether the agent would react to the change of its node. It ignores status and meta, and wrote the description itself; role
+ * and certificate make it renew, attachments give it networks, and it shows the spec.
  */
 export function concernsAgent(old: Node, node: Node): boolean {
   if (

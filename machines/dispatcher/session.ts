@@ -6,13 +6,13 @@
  *
  * S1: nothing is served before the registration (READY, description, address, Session record) is in the log.
  * S2: a node is declared DOWN only by the session that the log still names: the write is fenced by the session id.
- * S3: a node is declared DOWN only after the mass-down breaker granted it (`requestVerdict`), and a sign of life at any moment
- *     before the write withdraws the suspicion.
- * S4: each session ends exactly once, through `endSession`, which closes every stream of it.
- * S5: what a node is told never is of an earlier version than what it was told before. A session's id is of one manager's
- *     making, so an agent that names it was with no other since; one that comes from another manager gets a new id by way of
- *     the log, however sure its manager is that it never left (docs/adr/0028). Besides, a manager that is cut off from the
- *     log resumes none: its agents had better find another.
+ * S3: a node is declared DOWN only after the mass-down breaker granted it (`requestVerdict`), and any sign of life before the
+ *     write withdraws the suspicion.
+ * S4: each session ends exactly once, through `endSession`, which closes all its streams.
+ * S5: a node is never sent an older version than it was sent before. One manager creates a session's id, so an agent that
+ *     names it has used no other since; an agent that comes from another manager gets a new id through the log, however sure
+ *     its manager is that it never left (docs/adr/0028). A manager that is cut off from the log resumes no sessions: its
+ *     agents should find another.
  */
 import { assign, setup } from "xstate";
 import { effect } from "../effect.ts";
@@ -21,26 +21,26 @@ import { effect } from "../effect.ts";
 export const sessionTimes = {
   /** SwarmKit's default period between heartbeats (worker protocol §4.1). */
   heartbeatPeriodMs: 5_000,
-  /** A node is missed after this many of the periods it was last told (§4.1). */
+  /** A node is missed after this many of the periods that it was last sent (§4.1). */
   graceFactor: 3,
-  /** Periods to wait for a node whose manager went away (§4.1). */
+  /** Periods to wait for a node whose manager is gone (§4.1). */
   unknownGraceFactor: 6,
   /**
-   * From a broken stream without a word to the suspicion. SwarmKit would wait for the heartbeats (up to 16.5 s). An agent's
-   * back-off draws from [0, 0.1), [0, 0.3), [0, 0.7), [0, 1.5), [0, 3.1) s …, so that after a blip of 3 s it has nearly
-   * always tried again before 6 s; and a dead node's tasks must run elsewhere within 8 s, of which this leaves 2.
+   * From a broken stream to the suspicion. SwarmKit would wait for the heartbeats (up to 16.5 s). An agent's back-off draws
+   * from [0, 0.1), [0, 0.3), [0, 0.7), [0, 1.5), [0, 3.1) s …, so after an outage of 3 s it has nearly always tried again
+   * before 6 s; and a dead node's tasks must run elsewhere within 8 s, of which this leaves 2.
    */
   reconnectGraceMsMin: 6_000,
-  /** Of the grace without heartbeats: whoever has them less often than by default wants losses noticed later, these as well. */
+  /** Share of the heartbeat grace period: a cluster with longer heartbeat periods also detects broken streams later. */
   reconnectShare: 0.36,
   /**
-   * From the suspicion to the verdict: lets heartbeats that lay unread in the sockets (after a pause of this process all
-   * timers fire before the first byte is read) withdraw it, and lets what broke together be counted together.
+   * From the suspicion to the verdict: heartbeats that lie unread in the sockets can withdraw it (after a pause of this
+   * process, all timers fire before the first byte is read), and nodes that fail together are counted together.
    */
   verdictDelayMs: 150,
 } as const;
 
-/** Milliseconds from a broken stream to the suspicion, for a node that may be silent for `graceMs`. */
+/** Milliseconds from a broken stream to the suspicion, for a node with a grace period of `graceMs`. */
 export function reconnectGraceMs(graceMs: number): number {
   return Math.max(sessionTimes.reconnectGraceMsMin, graceMs * sessionTimes.reconnectShare);
 }
@@ -50,12 +50,12 @@ export type SessionEnd = "expired" | "replaced" | "forgotten" | "removed" | "sto
 export type SessionEvent =
   | { readonly type: "registration.committed"; readonly at: number; readonly graceMs: number }
   | { readonly type: "session.resumed"; readonly at: number; readonly graceMs: number; readonly changed: boolean }
-  /** A heartbeat; not while `serving.connected`, where the actor counts them. */
+  /** A heartbeat; not sent in `serving.connected`, where the actor tracks them. */
   | { readonly type: "heartbeat"; readonly at: number; readonly graceMs: number }
-  /** While serving: none came for the whole grace. */
+  /** While serving: no heartbeat for the whole grace period. */
   | { readonly type: "heartbeats.missed" }
   | { readonly type: "stream.broken"; readonly at: number; readonly graceMs: number }
-  /** The log says that this node is not READY, though this session lives. */
+  /** The log says that this node is not READY, although this session is alive. */
   | { readonly type: "node.doubted" }
   | { readonly type: "session.superseded" }
   | { readonly type: "session.forgotten" }
@@ -63,7 +63,7 @@ export type SessionEvent =
   | { readonly type: "verdict.granted" }
   | { readonly type: "verdict.held"; readonly at: number; readonly recheckMs: number; readonly reason: string }
   | { readonly type: "down.committed" }
-  /** Another registration was in the log before. */
+  /** Another registration was committed first. */
   | { readonly type: "down.overtaken" }
   | { readonly type: "down.unavailable"; readonly at: number; readonly recheckMs: number; readonly reason: string }
   | { readonly type: "dispatcher.stopped" };
@@ -72,7 +72,7 @@ export interface SessionInput {
   readonly nodeId: string;
   readonly sessionId: string;
   readonly at: number;
-  /** True when the session was found in the log, left by an earlier life of this manager, and not heard since. */
+  /** True if the session was found in the log, from an earlier run of this manager, with no sign of life since. */
   readonly adopted: boolean;
   /** Used while adopted, in milliseconds. */
   readonly unknownGraceMs: number;
@@ -85,10 +85,10 @@ export interface SessionContext extends SessionInput {
   readonly connected: boolean;
   /** When `connected` last changed. */
   readonly linkAt: number;
-  /** Whether a sign of life came since the session last became suspect, or its DOWN was sent. */
+  /** Whether there was a sign of life since the session last became suspect, or since its DOWN was sent. */
   readonly heard: boolean;
   readonly recheckMs: number;
-  /** Why the verdict was put off, empty when it was not. */
+  /** Why the verdict was held; empty if it was not. */
   readonly heldBecause: string;
   readonly heldAt: number;
 }
@@ -114,28 +114,28 @@ export const sessionMachine = setup({
   actions: {
     /** Proposes READY with description and address, and the Session record; answered by `registration.committed`. */
     register: effect<{ sessionId: string }>("register"),
-    /** Writes the first or a full SessionMessage to the open stream, if one is open. */
+    /** Writes the first or a complete SessionMessage to the stream, if it is open. */
     sendSessionMessage: effect("sendSessionMessage"),
-    /** Tells the other managers. */
+    /** Notifies the other managers. */
     announceRegistration: effect<{ sessionId: string }>("announceRegistration"),
-    /** Writes READY again where the log says otherwise. */
+    /** Writes READY again if the log says otherwise. */
     confirmReady: effect("confirmReady"),
     /** Answered by `verdict.granted` or `verdict.held`. */
     requestVerdict: effect("requestVerdict"),
     /** Answered by one of the `down.*` events. */
     declareDown: effect<{ sessionId: string }>("declareDown"),
-    /** Watches for a pause of `graceMs` in the signs of life, the last of which was `at`; answered by `heartbeats.missed`. */
+    /** Watches for a gap of `graceMs` in the signs of life, the last of which was `at`; answered by `heartbeats.missed`. */
     countHeartbeats: effect<Life>("countHeartbeats"),
     endSession: effect<{ end: SessionEnd }>("endSession"),
     reportUnexpected: effect("reportUnexpected"),
 
-    /** A heartbeat or a resumed session: whoever sends one is connected. */
+    /** A heartbeat or a resumed session: its sender is connected. */
     rememberLife: assign((_, { at, graceMs }: Life) => ({
       at,
       graceMs,
       heard: true,
       connected: true,
-      // Who was heard in this life has no more time than any other.
+      // After a sign of life, the session gets no more time than any other.
       adopted: false,
     })),
     rememberRegistration: assign((_, { at, graceMs }: Life) => ({ at, graceMs })),
@@ -244,7 +244,7 @@ export const sessionMachine = setup({
             ],
           },
         ],
-        // Known to the agent already when it resumed with another description.
+        // The agent already knew the session when it resumed with another description.
         heartbeat: { actions: { type: "rememberLife", params: ({ event }) => event } },
         "session.resumed": [
           {
@@ -255,7 +255,7 @@ export const sessionMachine = setup({
           },
           { actions: { type: "rememberOpen", params: ({ event }) => event } },
         ],
-        // Its own record follows in the log.
+        // The record of the new registration follows in the log.
         "session.forgotten": {},
       },
     },
@@ -362,7 +362,7 @@ export const sessionMachine = setup({
       entry: ["forgetHold", { type: "declareDown", params: ({ context }) => ({ sessionId: context.sessionId }) }],
       on: {
         heartbeat: { actions: { type: "rememberLife", params: ({ event }) => event } },
-        // READY and the record are written again, after the DOWN that may already be in the log.
+        // Writes READY and the record again, after the DOWN that may already be in the log.
         "session.resumed": {
           target: "registering",
           actions: [
