@@ -52,7 +52,7 @@ function end(): void {
   setTimeout(() => process.exit(0), 200);
 }
 process.on("SIGTERM", end);
-const told = new Promise<void>((resolve) => {
+const joinRequested = new Promise<void>((resolve) => {
   createInterface({ input: process.stdin })
     .on("line", (line) => {
       if (line === "join") resolve();
@@ -63,7 +63,7 @@ const told = new Promise<void>((resolve) => {
 
 await fleet.prepare();
 print("prepared");
-if (values.wait) await told;
+if (values.wait) await joinRequested;
 await fleet.join();
 print("joined");
 let shown = "";

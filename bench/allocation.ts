@@ -47,20 +47,20 @@ export function allocating(tasks: number): Row {
   allocation.followService("web", stored);
 
   const status = TaskStatus.create({ state: TaskState.NEW });
-  const made = Array.from({ length: tasks }, (_, at) =>
+  const created = Array.from({ length: tasks }, (_, at) =>
     Task.create({ id: `task${at}`, serviceId: "web", spec, status, desiredState: TaskState.RUNNING }),
   );
   const given: (readonly NetworkAttachment[])[] = [];
   const giving = timed(() => {
     let plans: Plans = new Map();
-    for (const [at, task] of made.entries()) {
+    for (const [at, task] of created.entries()) {
       if (at % roundTasks === 0) plans = new Map();
       const decision = allocation.decideTask(task, plans);
       if (decision.kind !== "ready") throw new Error(`task ${task.id} was not allocated`);
       given.push(decision.networks);
     }
   });
-  const written = made.map((task, at) =>
+  const written = created.map((task, at) =>
     Task.patch(task, { networks: given[at] ?? [], nodeId: `node${at % view.nodeCount()}` }),
   );
   const following = timed(() => written.forEach((task) => allocation.followTask(task.id, task)));

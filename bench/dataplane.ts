@@ -143,10 +143,10 @@ function plainRules(lab: PacketLab): void {
 }
 
 /** Milliseconds of each change, from the message to the kernel's confirmation. */
-async function changes(main: ScriptedMain, taken: Listener, list: readonly Body[]): Promise<readonly number[]> {
+async function changes(main: ScriptedMain, commits: Listener, list: readonly Body[]): Promise<readonly number[]> {
   const times: number[] = [];
   for (const change of list) {
-    const next = taken.next();
+    const next = commits.next();
     const begun = performance.now();
     main.send(change);
     await next;
@@ -163,7 +163,7 @@ async function measured(size: Size): Promise<readonly string[]> {
   const lab = new PacketLab();
   const sink = new Listener(lab.b.namespace, "sink", String(sinkPort));
   const main = new ScriptedMain(`${lab.prefix}r`);
-  let taken: Listener | null = null;
+  let commits: Listener | null = null;
   try {
     await sink.ready;
     const none = ratesIn(lab, size.packets);
@@ -171,25 +171,25 @@ async function measured(size: Size): Promise<readonly string[]> {
     main.send(body.config(), ...picture(size), body.inSync);
     await main.told("the last endpoint", () => main.statusOf("b") !== null);
     const resyncMs = performance.now() - begun;
-    taken = new Listener(`${lab.prefix}r`, "generations");
-    await taken.ready;
+    commits = new Listener(`${lab.prefix}r`, "generations");
+    await commits.ready;
     const each = (make: (step: number) => Body): readonly Body[] =>
       Array.from({ length: size.deltas }, (_, step) => make(step));
     const policies = await changes(
       main,
-      taken,
+      commits,
       each((step) => endpoint(step % size.endpoints, size, step + 1)),
     );
     const members = await changes(
       main,
-      taken,
+      commits,
       each((step) => ({
         ipsetDeltaUpdate: IPSetDeltaUpdate.create({ id: "s:large", addedMembers: [`10.99.0.${step}`] }),
       })),
     );
     const endpoints = await changes(
       main,
-      taken,
+      commits,
       each((step) => endpoint(size.endpoints + step, size)),
     );
     const memory = residentMb(main.child.pid);
@@ -211,7 +211,7 @@ async function measured(size: Size): Promise<readonly string[]> {
       rates("flows"),
     ];
   } finally {
-    taken?.end();
+    commits?.end();
     sink.end();
     await main.end();
     lab.end();

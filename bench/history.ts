@@ -50,13 +50,13 @@ function longestTurn(): { stop(): number } {
     return (user + system) / 1_000;
   };
   let before = used();
-  const look = (): void => {
+  const poll = (): void => {
     const now = used();
     longest = Math.max(longest, now - before);
     before = now;
-    if (!isOver) setImmediate(look);
+    if (!isOver) setImmediate(poll);
   };
-  setImmediate(look);
+  setImmediate(poll);
   return {
     stop: () => {
       isOver = true;
@@ -69,8 +69,11 @@ export async function historyTable(short: boolean): Promise<string> {
   const count = short ? 20_000 : 100_000;
   const dataDir = mkdtempSync(join(tmpdir(), "muster-bench-history-"));
   const writer = new Writer();
-  const made: Uint8Array[] = [];
-  const { environment, replica, telemetry, apply, watch } = await watchable(writer, (record) => void made.push(record));
+  const creating: Uint8Array[] = [];
+  const { environment, replica, telemetry, apply, watch } = await watchable(
+    writer,
+    (record) => void creating.push(record),
+  );
   const server = await startNatsServer({ dataDir, logFile: join(dataDir, "nats.log"), telemetry });
   try {
     const { url, user, pass, flushesEveryWrite } = server;
@@ -80,7 +83,7 @@ export async function historyTable(short: boolean): Promise<string> {
       const outcome = await log.append(record, last);
       if (outcome.kind !== "appended") throw new Error(`the log rejected an append: ${outcome.kind}`);
     };
-    for (const [at, record] of made.entries()) await append(record, at);
+    for (const [at, record] of creating.entries()) await append(record, at);
     const stored: number[] = [];
     while (replica.version < count) {
       const record = writer.patching(eventsPerRecord);

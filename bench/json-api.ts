@@ -76,12 +76,12 @@ async function watched(connections: number, load: Load): Promise<readonly (reado
   const server = startPart("json-server.ts", JSON.stringify(load));
   let clients: Part | null = null;
   try {
-    const made = await connected(server, await server.next<number>(), connections, String(watchersEach));
-    ({ clients } = made);
+    const opened = await connected(server, await server.next<number>(), connections, String(watchersEach));
+    ({ clients } = opened);
     const ran = await server.ask<Ran>("run");
     const seen = await clients.ask<Seen>(JSON.stringify(ran.last));
     const beyond = (base: Memory): string =>
-      memory({ rss: made.each.rss - base.rss, managed: made.each.managed - base.managed });
+      memory({ rss: opened.each.rss - base.rss, managed: opened.each.managed - base.managed });
     return [
       [`${connections} connections of TLS only, idle`, "", "", memory(idle)],
       ["… each sent the first answers of two watchers", "", "", memory(tls)],
@@ -90,7 +90,7 @@ async function watched(connections: number, load: Load): Promise<readonly (reado
         `${connections} connections, ${watchersEach} all-watchers each, ${Math.round(ran.changes / ran.seconds)} changes/s`,
         `${Math.round(seen.answers / ran.seconds)} answers/s of ${kibibytes(seen.bytes / seen.answers)}`,
         `p50 ${seen.p50} ms, p99 ${seen.p99} ms`,
-        memory(made.each),
+        memory(opened.each),
         `${Math.round((ran.cpuSeconds / ran.seconds) * 100)} % CPU`,
         seen.wrong === 0 ? "final states equal" : `final states of ${seen.wrong} watchers DIFFER`,
       ],

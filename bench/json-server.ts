@@ -89,14 +89,14 @@ async function run(): Promise<Ran> {
     apply(writer.patching(now, String(Date.now())));
     changes += now;
   }
-  const took = (performance.now() - startedAt) / 1_000;
+  const elapsedSeconds = (performance.now() - startedAt) / 1_000;
   const { user, system } = process.cpuUsage(before);
   const last: Record<string, string> = {};
   for (const { id } of feed.view().units) {
     const unit = feed.find("unit", id);
     if (unit !== undefined) last[id] = replica.get("task", unit.taskId)?.status?.message ?? "";
   }
-  return { changes, cpuSeconds: (user + system) / 1e6, seconds: took, last };
+  return { changes, cpuSeconds: (user + system) / 1e6, seconds: elapsedSeconds, last };
 }
 
 say(listener.port);

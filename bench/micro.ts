@@ -90,11 +90,11 @@ function placing(tasks: number, nodes: number): Row {
     placed += round.assignments.length;
     hasMore = round.hasMore;
   }
-  const took = performance.now() - startedAt;
+  const elapsedMs = performance.now() - startedAt;
   if (placed !== tasks) throw new Error(`${placed} of ${tasks} tasks were placed`);
   return [
     `scheduler: ${tasks} tasks on ${nodes} nodes`,
-    `${Math.round(took)} ms, ${Math.round((tasks / took) * 1_000)} tasks/s`,
+    `${Math.round(elapsedMs)} ms, ${Math.round((tasks / elapsedMs) * 1_000)} tasks/s`,
     "SwarmKit's Go scheduler 5500-7400 tasks/s (measured earlier)",
   ];
 }
@@ -115,18 +115,18 @@ async function appending(appends: number): Promise<Row[]> {
       const rows: Row[] = [];
       let last = 0;
       for (const bytes of [200, 20_000]) {
-        const took: number[] = [];
+        const durations: number[] = [];
         const record = new Uint8Array(bytes).fill(7);
         for (let at = 0; at < appends; at += 1) {
           const startedAt = performance.now();
           const outcome = await link.log.append(record, last);
-          took.push(performance.now() - startedAt);
+          durations.push(performance.now() - startedAt);
           if (outcome.kind !== "appended") throw new Error(`the log rejected an append: ${outcome.kind}`);
           last = outcome.sequence;
         }
         rows.push([
           `log append of ${bytes} B, ${appends} sequential, nats-server ${server.version}${flushesEveryWrite ? ", each flushed" : ""}`,
-          `p50 ${percentile(took, 0.5).toFixed(2)} ms, p99 ${percentile(took, 0.99).toFixed(2)} ms`,
+          `p50 ${percentile(durations, 0.5).toFixed(2)} ms, p99 ${percentile(durations, 0.99).toFixed(2)} ms`,
           "",
         ]);
       }

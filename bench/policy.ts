@@ -65,14 +65,14 @@ function policyOf(at: number, services: number): Resource {
 }
 
 function measure(times: number, work: (at: number) => void): { readonly p50: number; readonly p99: number } {
-  const took: number[] = [];
+  const durations: number[] = [];
   for (let at = 0; at < times; at++) {
-    const begun = performance.now();
+    const startedAt = performance.now();
     work(at);
-    took.push(performance.now() - begun);
+    durations.push(performance.now() - startedAt);
   }
-  took.sort((a, b) => a - b);
-  return { p50: took[Math.floor(times * 0.5)] as number, p99: took[Math.floor(times * 0.99)] as number };
+  durations.sort((a, b) => a - b);
+  return { p50: durations[Math.floor(times * 0.5)] as number, p99: durations[Math.floor(times * 0.99)] as number };
 }
 
 function run(tasks: number, services: number, times: number): readonly (readonly string[])[] {
@@ -100,7 +100,7 @@ function run(tasks: number, services: number, times: number): readonly (readonly
     for (const view of dirty) view.take(1);
     dirty.clear();
   };
-  const begun = performance.now();
+  const startedAt = performance.now();
   for (const each of node.values()) feed.nodeChanged(null, each);
   for (const each of service.values()) feed.serviceChanged(null, each);
   for (const each of task.values()) feed.taskChanged(null, each);
@@ -110,7 +110,7 @@ function run(tasks: number, services: number, times: number): readonly (readonly
     dirty.add(view);
   }
   settle();
-  const wholeMs = performance.now() - begun;
+  const wholeMs = performance.now() - startedAt;
   const heapMb = (process.memoryUsage().heapUsed - heapBefore) / 2 ** 20;
   const comes = measure(times, (at) => {
     const fresh = taskOf(tasks + at, services);

@@ -66,14 +66,14 @@ async function inProcess(
   };
   const best = (): number => Math.min(...Array.from({ length: playsMax }, play));
   const alone = best();
-  let told = 0;
+  let delivered = 0;
   let messages = 0;
   let last: WatchMessage | null = null;
   const sink: Sink<WatchMessage> = {
     write: (message) => {
       if (message.version === null) return;
       messages += 1;
-      told += message.events.length;
+      delivered += message.events.length;
       if (last === message) return;
       last = message;
     },
@@ -82,7 +82,7 @@ async function inProcess(
   };
   for (let at = 0; at < watchers; at += 1) watch.handlers.Watch(requestFor(serviceFor(at)), sink, local);
   best();
-  messages = told = 0;
+  messages = delivered = 0;
   const took = best();
   const events = records * eventsPerRecord;
   const plays = playsMax * events;
@@ -92,7 +92,7 @@ async function inProcess(
     name,
     String(plays),
     String(messages),
-    String(audience - told),
+    String(audience - delivered),
     (((took - alone) * 1_000) / events).toFixed(1),
     (((took - alone) * 1e6) / events / watchers).toFixed(1),
     "",

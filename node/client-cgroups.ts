@@ -16,10 +16,10 @@ import type { Clock, Logger } from "../runtime/ports.ts";
 /** Where Nomad's drivers look, whatever is mounted elsewhere. */
 const rootDefault = "/sys/fs/cgroup";
 const separate = ["freezer", "memory", "cpu"] as const;
-const handedDown = ["cpuset", "cpu", "io", "memory", "pids"] as const;
+const delegated = ["cpuset", "cpu", "io", "memory", "pids"] as const;
 /** A killed process leaves its group only once it is reaped. */
 const removeMsMax = 10_000;
-const lookMs = 50;
+const pollMs = 50;
 
 export interface ClientCgroupsOptions {
   readonly clock: Clock;
@@ -53,8 +53,8 @@ export async function clientCgroups(options: ClientCgroupsOptions): Promise<Task
 
 /** Created for the first task that needs them: a node with only our own drivers never does. */
 export function lazyCgroups(options: ClientCgroupsOptions): TaskCgroups {
-  let made: Promise<TaskCgroups | null> | null = null;
-  const cgroups = (): Promise<TaskCgroups | null> => (made ??= clientCgroups(options));
+  let created: Promise<TaskCgroups | null> | null = null;
+  const cgroups = (): Promise<TaskCgroups | null> => (created ??= clientCgroups(options));
   return {
     make: async (taskId, name) => (await (await cgroups())?.make(taskId, name)) ?? "",
     end: async (taskId, name) => (await cgroups())?.end(taskId, name),
@@ -81,8 +81,8 @@ async function makeUnified(root: string, cpus: string): Promise<void> {
   for (const folder of [root, slice, ...below]) {
     const file = join(folder, "cgroup.subtree_control");
     const there = new Set((await readFile(file, "utf8").catch(() => "")).trim().split(/\s+/));
-    const lacking = handedDown.filter((controller) => !there.has(controller));
-    if (lacking.length > 0) await writeFile(file, lacking.map((controller) => `+${controller}`).join(" "));
+    const missing = delegated.filter((controller) => !there.has(controller));
+    if (missing.length > 0) await writeFile(file, missing.map((controller) => `+${controller}`).join(" "));
   }
   for (const folder of [slice, join(slice, "share")]) await writeFile(join(folder, "cpuset.cpus"), cpus);
 }
@@ -111,7 +111,7 @@ abstract class ClientCgroups implements TaskCgroups {
     const folders = this.folders(taskId, name);
     const [first] = folders;
     if (first === undefined) return;
-    for (let waited = 0; ; waited += lookMs) {
+    for (let waited = 0; ; waited += pollMs) {
       if ((await membersOf(first)).length > 0) await this.killAll(first);
       const left = await removed(folders);
       if (left.length === 0) return;
@@ -119,7 +119,7 @@ abstract class ClientCgroups implements TaskCgroups {
         log.error({ task: taskId, folders: left }, "cannot remove a task's control groups: processes may be left");
         return;
       }
-      await new Promise<void>((resolve) => clock.setTimeout(resolve, lookMs));
+      await new Promise<void>((resolve) => clock.setTimeout(resolve, pollMs));
     }
   }
 }

@@ -22,7 +22,7 @@ export type Outcome =
  */
 const timeoutMs = 60_000;
 /** The first lines contain the error; for a script that is wrong throughout, nft reports every line. */
-const complaintBytesMax = 2_000;
+const errorOutputBytesMax = 2_000;
 
 /** Searched before PATH, where another tool of that name may come first (K2). */
 const places = ["/usr/sbin/nft", "/sbin/nft", "/usr/local/sbin/nft", "/usr/bin/nft"];
@@ -83,7 +83,7 @@ export class Nft {
         Readable
       >;
       let output = "";
-      let complaint = "";
+      let errorOutput = "";
       const timer = setTimeout(() => child.kill("SIGKILL"), timeoutMs);
       const finish = (outcome: Outcome): void => {
         clearTimeout(timer);
@@ -91,12 +91,12 @@ export class Nft {
       };
       child.stdout.setEncoding("utf8").on("data", (text: string) => (output += text));
       child.stderr.setEncoding("utf8").on("data", (text: string) => {
-        if (complaint.length < complaintBytesMax) complaint += text.slice(0, complaintBytesMax);
+        if (errorOutput.length < errorOutputBytesMax) errorOutput += text.slice(0, errorOutputBytesMax);
       });
       child.on("error", (error) => finish({ kind: "failed", reason: `${this.#command}: ${error.message}` }));
       child.on("close", (code, signal) => {
         if (code === 0) finish({ kind: "done", output });
-        else finish({ kind: "failed", reason: complaint.trim() || `${this.#command} exited with ${signal ?? code}` });
+        else finish({ kind: "failed", reason: errorOutput.trim() || `${this.#command} exited with ${signal ?? code}` });
       });
     });
   }

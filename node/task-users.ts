@@ -20,9 +20,9 @@ export type TaskUser =
   | { readonly kind: "user"; readonly name: string; readonly owner: FileOwner | null }
   | { readonly kind: "refused"; readonly reason: string };
 
-/** `asked`: from the spec, `NAME`, `UID` or either with `:GROUP`; empty if the spec names none. */
-export function taskUser(asked: string, { allowsRoot, fallback }: TaskUserPolicy): TaskUser {
-  const name = asked === "" ? fallback : asked;
+/** `requested`: from the spec, `NAME`, `UID` or either with `:GROUP`; empty if the spec names none. */
+export function taskUser(requested: string, { allowsRoot, fallback }: TaskUserPolicy): TaskUser {
+  const name = requested === "" ? fallback : requested;
   try {
     if (!allowsRoot && uidOf(name) === 0)
       return {

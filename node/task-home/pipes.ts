@@ -8,9 +8,9 @@ import { lstat } from "node:fs/promises";
 import { promisify } from "node:util";
 
 /** Requests per program: far below the limit of a command line. */
-const wishesMax = 100;
+const requestsMax = 100;
 
-interface Wish {
+interface PipeRequest {
   readonly paths: readonly string[];
   readonly resolve: () => void;
   readonly reject: (error: Error) => void;
@@ -25,7 +25,7 @@ async function mkfifo(paths: readonly string[]): Promise<void> {
 
 export class PipeMaker {
   readonly #mkfifo: typeof mkfifo;
-  readonly #waiting: Wish[] = [];
+  readonly #waiting: PipeRequest[] = [];
   #isBusy = false;
 
   constructor(make: typeof mkfifo = mkfifo) {
@@ -45,19 +45,19 @@ export class PipeMaker {
 
   async #work(): Promise<void> {
     this.#isBusy = true;
-    while (this.#waiting.length > 0) await this.#grant(this.#waiting.splice(0, wishesMax));
+    while (this.#waiting.length > 0) await this.#grant(this.#waiting.splice(0, requestsMax));
     this.#isBusy = false;
   }
 
-  async #grant(wishes: readonly Wish[]): Promise<void> {
+  async #grant(requests: readonly PipeRequest[]): Promise<void> {
     try {
-      await this.#mkfifo(wishes.flatMap(({ paths }) => paths));
-      for (const { resolve } of wishes) resolve();
+      await this.#mkfifo(requests.flatMap(({ paths }) => paths));
+      for (const { resolve } of requests) resolve();
     } catch (error) {
       // The others have theirs.
-      for (const { paths, reject, resolve } of wishes) {
-        const made = await Promise.all(paths.map(isPipe));
-        if (made.every(Boolean)) resolve();
+      for (const { paths, reject, resolve } of requests) {
+        const exists = await Promise.all(paths.map(isPipe));
+        if (exists.every(Boolean)) resolve();
         else reject(new Error(reasonFor(paths, error as Error & { readonly stderr?: string })));
       }
     }

@@ -55,9 +55,9 @@ export function nodeResolver(isApart: boolean, read: (path: string) => string = 
 }
 
 /** A lone domain `.` means that none is searched. Throws for text that would add another line or word. */
-export function resolvConf(asked: Lines, node: Lines): string {
-  const said = (of: keyof Lines): readonly string[] => (asked[of].length > 0 ? asked[of] : node[of]);
-  const [servers, searches, options] = [said("servers"), said("searches"), said("options")];
+export function resolvConf(requested: Lines, node: Lines): string {
+  const effective = (of: keyof Lines): readonly string[] => (requested[of].length > 0 ? requested[of] : node[of]);
+  const [servers, searches, options] = [effective("servers"), effective("searches"), effective("options")];
   for (const word of [...servers, ...searches, ...options])
     if (!/^[^\s#;]+$/.test(word)) throw new Error(`invalid word ${JSON.stringify(word)} for resolv.conf`);
   const domains = searches.length === 1 && searches[0] === "." ? [] : searches;

@@ -17,7 +17,7 @@ const systemPath = "/usr/sbin:/usr/bin:/sbin:/bin";
 /** A batch takes some milliseconds: a hanging `ip` must not block all tasks forever. */
 const timeoutMs = 30_000;
 /** The first lines contain the error. */
-const complaintMax = 400;
+const errorOutputMax = 400;
 
 interface Programs {
   readonly bridge: string;
@@ -28,7 +28,7 @@ interface Programs {
 const run = promisify(execFile);
 
 /** Tests whether this process may create namespaces and links, in a namespace that is discarded afterwards. */
-async function look(searchPath: string): Promise<Programs | string> {
+async function findPrograms(searchPath: string): Promise<Programs | string> {
   if (process.getuid?.() !== 0) return "the agent does not run as root";
   const find = (name: string): string | null => findOnPath(name, `${searchPath}:${systemPath}`);
   const [ip, bridge, nsenter, unshare] = [find("ip"), find("bridge"), find("nsenter"), find("unshare")];
@@ -38,16 +38,16 @@ async function look(searchPath: string): Promise<Programs | string> {
     const probe = ["--net", ip, "link", "add", "probe0", "type", "veth", "peer", "name", "probe1"];
     await run(unshare, probe, { timeout: timeoutMs });
   } catch (error) {
-    return `the kernel does not let the agent create namespaces and links: ${complaintOf(error)}`;
+    return `the kernel does not let the agent create namespaces and links: ${errorOutputOf(error)}`;
   }
   const tables = await new Nft().apply("");
   if (tables.kind === "failed") return `nftables cannot be used: ${tables.reason}`;
   return { bridge, ip, nsenter };
 }
 
-function complaintOf(error: unknown): string {
+function errorOutputOf(error: unknown): string {
   const { message, stderr = "" } = error as Error & { readonly stderr?: string };
-  return (stderr.trim() || message).slice(0, complaintMax);
+  return (stderr.trim() || message).slice(0, errorOutputMax);
 }
 
 /** `dataDir`: of the agent that uses the tools. */
@@ -56,7 +56,7 @@ export async function openNetworkTools(dataDir: string, searchPath: string): Pro
     .update(await realpath(dataDir))
     .digest("hex")
     .slice(0, 8);
-  const found = await look(searchPath);
+  const found = await findPrograms(searchPath);
   const nft = new Nft();
   const filters = ["iptables", "ip6tables"].map((name) => findOnPath(name, `${searchPath}:${systemPath}`));
 
@@ -71,9 +71,9 @@ export async function openNetworkTools(dataDir: string, searchPath: string): Pro
     const [file, ...rest] = inside === undefined ? args : [nsenter, `--net=${inside}`, "--", ...args];
     return new Promise((resolve, reject) => {
       const child = spawn(file as string, rest, { stdio: ["pipe", "ignore", "pipe"], timeout: timeoutMs });
-      let complaint = "";
+      let errorOutput = "";
       child.stderr.on("data", (data: Buffer) => {
-        if (complaint.length < complaintMax) complaint += data.toString();
+        if (errorOutput.length < errorOutputMax) errorOutput += data.toString();
       });
       child.on("error", reject);
       child.on("close", (code, signal) => {
@@ -81,7 +81,7 @@ export async function openNetworkTools(dataDir: string, searchPath: string): Pro
         else
           reject(
             new Error(
-              `${program}: ${complaint.trim().slice(0, complaintMax) || `ended by ${signal ?? `exit code ${code}`}`}`,
+              `${program}: ${errorOutput.trim().slice(0, errorOutputMax) || `ended by ${signal ?? `exit code ${code}`}`}`,
             ),
           );
       });

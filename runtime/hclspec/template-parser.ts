@@ -84,9 +84,9 @@ export abstract class TemplateParser extends Cursor {
         if (until.includes(word)) break;
         this.at += directive[0].length;
         if (word !== "if" && word !== "for") return fail(`unexpected directive '${word}'`);
-        const made = word === "if" ? this.#conditional(quote) : this.#loop(quote);
-        parts.push({ kind: "node", node: made.node, isValue: false });
-        trims = made.trims;
+        const parsed = word === "if" ? this.#conditional(quote) : this.#loop(quote);
+        parts.push({ kind: "node", node: parsed.node, isValue: false });
+        trims = parsed.trims;
       } else if (char === "\\" && quote !== null) text += this.#escape();
       else {
         text += char;

@@ -74,7 +74,7 @@ class NatsBusMessage implements BusMessage {
 /** Creates no header object for a message without headers. Exact case: look-ups are case-sensitive everywhere. */
 function toNats(headers: Headers | undefined): MsgHdrs | undefined {
   if (headers === undefined) return undefined;
-  let made: MsgHdrs | undefined;
-  for (const name in headers) (made ??= newHeaders()).set(name, headers[name] ?? "");
-  return made;
+  let created: MsgHdrs | undefined;
+  for (const name in headers) (created ??= newHeaders()).set(name, headers[name] ?? "");
+  return created;
 }

@@ -98,15 +98,15 @@ export async function connectNats(options: NatsOptions): Promise<NatsLink> {
       logMessageBytesMax,
       leaseTtlMs: ttlMs,
       leaseConfig,
-      blobsUnheard,
+      blobsUnanswered,
       ...streams
     } = await setUpStreams(link, {
       replicas,
       leaseTtlMs,
       maxPayload,
     });
-    if (blobsUnheard !== "") {
-      telemetry.log.warn({ reason: blobsUnheard }, "the bucket of snapshots does not answer: continuing without it");
+    if (blobsUnanswered !== "") {
+      telemetry.log.warn({ reason: blobsUnanswered }, "the bucket of snapshots does not answer: continuing without it");
       setUpBlobs(link, { replicas, leaseTtlMs, maxPayload }).catch((error: unknown) =>
         telemetry.log.error({ reason: textOf(error) }, "the bucket of snapshots cannot be used"),
       );

@@ -7,12 +7,12 @@
  */
 import { randomBytes } from "node:crypto";
 import { open, rm, stat, statfs } from "node:fs/promises";
-import type { Subscription, Telemetry } from "../ports.ts";
+import type { Telemetry } from "../ports.ts";
 import { roomKind, roomLimits, type DiskRoom, type RoomLimits } from "./disk-room.ts";
 import { textOf } from "./errors.ts";
 
 /** At 100 MB/s, 128 MB take longer than this. */
-const lookMs = 1_000;
+const checkMs = 1_000;
 /** Share of the bytes that must stay free: with less, something else has filled the disk. */
 const releaseShare = 0.25;
 /** Free space, in reserves, from which it is recreated: the remainder is above the limit for full. */
@@ -29,7 +29,6 @@ export interface DiskWatchOptions {
 
 export class DiskWatch {
   readonly #options: DiskWatchOptions;
-  readonly #listeners = new Set<() => void>();
   readonly #limits: RoomLimits;
   readonly sizeBytes: number;
   #room: DiskRoom;
@@ -47,7 +46,7 @@ export class DiskWatch {
   static async start(options: DiskWatchOptions): Promise<DiskWatch> {
     const { blocks, bsize } = await statfs(options.folder);
     const watch = new DiskWatch(options, blocks * bsize);
-    await watch.#look();
+    await watch.#check();
     return watch;
   }
 
@@ -55,18 +54,12 @@ export class DiskWatch {
     return this.#room;
   }
 
-  /** Calls back after each check. */
-  onLook(listener: () => void): Subscription {
-    this.#listeners.add(listener);
-    return { unsubscribe: () => void this.#listeners.delete(listener) };
-  }
-
   stop(): void {
     this.#isStopped = true;
     clearTimeout(this.#timer);
   }
 
-  async #look(): Promise<void> {
+  async #check(): Promise<void> {
     const { folder, telemetry } = this.#options;
     try {
       const free = await freeBytes(folder);
@@ -81,9 +74,8 @@ export class DiskWatch {
     } catch (error) {
       telemetry.log.warn({ folder, reason: textOf(error) }, "cannot read the free space of the disk under the log");
     }
-    for (const listener of this.#listeners) listener();
     if (this.#isStopped) return;
-    this.#timer = setTimeout(() => void this.#look(), lookMs);
+    this.#timer = setTimeout(() => void this.#check(), checkMs);
     this.#timer.unref();
   }
 

@@ -27,7 +27,7 @@ const lineBytesMax = 64 * 1024;
 
 export function greet(host: string, port: number, timeoutMs: number): Promise<GreetingOutcome> {
   return new Promise((resolve) => {
-    let heard = "";
+    let received = "";
     const socket = connect({ host, port });
     const finish = (outcome: GreetingOutcome): void => {
       clearTimeout(timer);
@@ -37,10 +37,11 @@ export function greet(host: string, port: number, timeoutMs: number): Promise<Gr
     const timer = setTimeout(() => finish({ kind: "silent", reason: `no greeting within ${timeoutMs} ms` }), timeoutMs);
     socket.setEncoding("utf8");
     socket.on("data", (text: string) => {
-      heard += text;
-      const end = heard.indexOf("\r\n");
-      if (end >= 0) finish(parseGreeting(heard.slice(0, end)));
-      else if (heard.length > lineBytesMax) finish({ kind: "silent", reason: "the server there is not a nats-server" });
+      received += text;
+      const end = received.indexOf("\r\n");
+      if (end >= 0) finish(parseGreeting(received.slice(0, end)));
+      else if (received.length > lineBytesMax)
+        finish({ kind: "silent", reason: "the server there is not a nats-server" });
     });
     socket.on("error", (error) => finish({ kind: "silent", reason: textOf(error) }));
     socket.on("close", () => finish({ kind: "silent", reason: "the connection was closed" }));
@@ -49,17 +50,17 @@ export function greet(host: string, port: number, timeoutMs: number): Promise<Gr
 
 /** Exported for tests. */
 export function parseGreeting(line: string): GreetingOutcome {
-  const alien: GreetingOutcome = { kind: "silent", reason: "the server there is not a nats-server" };
-  if (!line.startsWith("INFO ")) return alien;
+  const notNats: GreetingOutcome = { kind: "silent", reason: "the server there is not a nats-server" };
+  if (!line.startsWith("INFO ")) return notNats;
   let info: unknown;
   try {
     info = JSON.parse(line.slice("INFO ".length));
   } catch {
-    return alien;
+    return notNats;
   }
-  if (typeof info !== "object" || info === null) return alien;
+  if (typeof info !== "object" || info === null) return notNats;
   const { version, server_name: serverName, max_payload: maxPayload, ...rest } = info as Record<string, unknown>;
-  if (typeof version !== "string" || typeof maxPayload !== "number") return alien;
+  if (typeof version !== "string" || typeof maxPayload !== "number") return notNats;
   return {
     kind: "greeted",
     greeting: {

@@ -11,7 +11,7 @@ import { isLed, logStream, nanos } from "./streams.ts";
 
 /** An idle log's followers respond every second; an election ends within this time. */
 export const laggingMsMin = 10_000;
-const lookMs = 5_000;
+const checkMs = 5_000;
 const callTimeoutMs = 2_000;
 
 export interface Laggard {
@@ -36,9 +36,9 @@ export function unheardFollowers(info: Fields): readonly string[] {
  */
 export function laggingSince(
   before: ReadonlyMap<string, number>,
-  look: { readonly at: number; readonly unheard: readonly string[] },
+  check: { readonly at: number; readonly unheard: readonly string[] },
 ): ReadonlyMap<string, number> {
-  return new Map(look.unheard.map((name) => [name, before.get(name) ?? look.at]));
+  return new Map(check.unheard.map((name) => [name, before.get(name) ?? check.at]));
 }
 
 export class Laggards {
@@ -59,10 +59,10 @@ export class Laggards {
   }
 
   #lookLater(): void {
-    setTimeout(() => void this.#look(), lookMs).unref();
+    setTimeout(() => void this.#check(), checkMs).unref();
   }
 
-  async #look(): Promise<void> {
+  async #check(): Promise<void> {
     if (this.#link.isClosed()) return;
     const found = await callJetStream(this.#link, `STREAM.INFO.${logStream}`, null, callTimeoutMs);
     if (found.kind === "ok" && isLed(found.body)) {

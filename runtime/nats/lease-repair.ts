@@ -57,15 +57,15 @@ export class LeaseRepair {
       // Carried out by the leader of JetStream's metadata, but answered by the stream's leader, which does not exist.
       await callJetStream(this.#link, `STREAM.DELETE.${leaseStream}`, null, callTimeoutMs);
     } else if (bucket.errCode !== JetStreamError.streamNotFound) return;
-    const made = await callJetStream(
+    const created = await callJetStream(
       this.#link,
       `STREAM.CREATE.${leaseStream}`,
       // Revisions continue after the last one known here (nats-server 2.10; before, they restart).
       { ...this.#config, first_seq: this.#revisionMax + 1 },
       callTimeoutMs,
     );
-    if (made.kind !== "ok") {
-      this.#telemetry.log.warn({ reason: made.reason }, "the bucket of leases could not be recreated yet");
+    if (created.kind !== "ok") {
+      this.#telemetry.log.warn({ reason: created.reason }, "the bucket of leases could not be recreated yet");
       return;
     }
     this.#telemetry.log.warn({ after: this.#revisionMax }, "the bucket of leases was recreated");

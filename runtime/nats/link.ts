@@ -303,7 +303,7 @@ export class Link {
       }
     });
     this.#setState("up");
-    tellAll(this.#connectionListeners, true);
+    notifyAll(this.#connectionListeners, true);
   }
 
   #subscribeOn(connection: NatsConnection, wanted: Wanted): void {
@@ -361,7 +361,7 @@ export class Link {
     this.#requests.closeAll();
     if (connection === null) return;
     void connection.close().catch(() => undefined);
-    tellAll(this.#connectionListeners, false);
+    notifyAll(this.#connectionListeners, false);
   }
 
   #redialLater(): void {
@@ -398,7 +398,7 @@ export class Link {
     this.#options.telemetry.metrics
       .gauge("muster_nats_up", "1 while the link to NATS answers its pings.")
       .set(this.isUp() ? 1 : 0);
-    tellAll(this.#upListeners, this.isUp());
+    notifyAll(this.#upListeners, this.isUp());
   }
 
   /** Whether the owner closed it. A method, so that the compiler does not assume an unchanged state across an await. */
@@ -427,7 +427,7 @@ function identifying(tls: TlsOptions, { host }: NatsAddress): TlsOptions {
 }
 
 /** An error from a listener is a broken invariant of its own; thrown here, it would look like a failure to connect. */
-function tellAll(listeners: ReadonlySet<(value: boolean) => void>, value: boolean): void {
+function notifyAll(listeners: ReadonlySet<(value: boolean) => void>, value: boolean): void {
   for (const listener of listeners) {
     try {
       listener(value);

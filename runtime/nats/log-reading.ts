@@ -53,7 +53,7 @@ export class LogReading implements Subscription {
   #consumer: string | null = null;
   /** "Caught up" is reported once everything up to this sequence is delivered; null once reported. */
   #caughtUpAt: number | null = null;
-  #heard = false;
+  #hasReceived = false;
   #silentTicks = 0;
   #idleTicks = 0;
   #failures = 0;
@@ -128,7 +128,7 @@ export class LogReading implements Subscription {
     if (bounds.last < this.#next - 1) return this.#shorter(attachment, bounds.last);
     this.#shorterSince = null;
     this.#caughtUpAt = bounds.last;
-    this.#heard = true;
+    this.#hasReceived = true;
     this.#silentTicks = this.#idleTicks = 0;
     const inbox = createInbox();
     this.#inbox = link.subscribe(inbox, (message) => {
@@ -152,7 +152,7 @@ export class LogReading implements Subscription {
   }
 
   #take(message: Msg): void {
-    this.#heard = true;
+    this.#hasReceived = true;
     const { reply } = message;
     const sequence = streamSequence(reply);
     if (sequence === null) return this.#takeStatus(message);
@@ -222,8 +222,8 @@ export class LogReading implements Subscription {
   }
 
   #tick(attachment: number): void {
-    this.#silentTicks = this.#heard ? 0 : this.#silentTicks + 1;
-    this.#heard = false;
+    this.#silentTicks = this.#hasReceived ? 0 : this.#silentTicks + 1;
+    this.#hasReceived = false;
     if (this.#silentTicks >= silentTicksMax) return this.#attach("silent");
     this.#idleTicks += 1;
     if (this.#idleTicks % idleTicksUntilCompare === 0) this.#compare(attachment).catch(crash);

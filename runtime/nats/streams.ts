@@ -124,7 +124,7 @@ export interface StreamsSetUp {
   /** Why the copies were not raised; empty if there are as many as requested. */
   readonly notRaised: string;
   /** Why the blobs' bucket may not be set up; empty if it is. `setUpBlobs` then continues. */
-  readonly blobsUnheard: string;
+  readonly blobsUnanswered: string;
 }
 
 /**
@@ -139,17 +139,17 @@ export async function setUpStreams(link: Link, options: StreamOptions): Promise<
   let replicas: number = options.replicas;
   let leaseConfig: Fields = {};
   let notRaised = "";
-  let blobsUnheard = "";
+  let blobsUnanswered = "";
   let isFounded = true;
   for (const plan of plans(options)) {
     const name = textField(plan.config, "name");
     const unheardMs = name === blobStream && isFounded ? blobsMs : Number.POSITIVE_INFINITY;
     const outcome = await setUpStream(link, plan, { startedAt, unheardMs });
-    if (outcome.kind === "unheard") {
-      blobsUnheard = outcome.reason;
+    if (outcome.kind === "unanswered") {
+      blobsUnanswered = outcome.reason;
       continue;
     }
-    if (outcome.kind === "made") isFounded = false;
+    if (outcome.kind === "created") isFounded = false;
     if (name === logStream) logConfig = outcome.config;
     if (name === leaseStream) leaseConfig = outcome.config;
     // JetStream omits fields that apply only to clusters.
@@ -159,7 +159,7 @@ export async function setUpStreams(link: Link, options: StreamOptions): Promise<
   const limit = numberField(logConfig, "max_msg_size");
   const logMessageBytesMax = limit > 0 ? Math.min(limit, options.maxPayload) : options.maxPayload;
   const leaseTtlMs = Math.round(numberField(leaseConfig, "max_age") / nanos(1));
-  return { logMessageBytesMax, replicas, leaseTtlMs, leaseConfig, notRaised, blobsUnheard };
+  return { logMessageBytesMax, replicas, leaseTtlMs, leaseConfig, notRaised, blobsUnanswered };
 }
 
 /** Retries until the blobs' bucket is set up or the link is closed. Throws NatsProblem `unusable`. */
@@ -176,16 +176,16 @@ async function setUpStream(
   link: Link,
   plan: StreamPlan,
   { startedAt, unheardMs }: { readonly startedAt: number; readonly unheardMs: number },
-): Promise<Exclude<SetUp, { readonly kind: "again" }> | { readonly kind: "unheard"; readonly reason: string }> {
+): Promise<Exclude<SetUp, { readonly kind: "again" }> | { readonly kind: "unanswered"; readonly reason: string }> {
   const name = textField(plan.config, "name");
   const beganAt = performance.now();
   for (;;) {
     const outcome = await trySetUp(link, name, plan);
     const passedMs = performance.now() - startedAt;
-    if (outcome.kind === "ready" || outcome.kind === "made") return outcome;
+    if (outcome.kind === "ready" || outcome.kind === "created") return outcome;
     if (outcome.kind === "not raised" && passedMs >= raiseMs) return outcome;
     if (outcome.kind === "again" && performance.now() - beganAt >= unheardMs)
-      return { kind: "unheard", reason: outcome.reason };
+      return { kind: "unanswered", reason: outcome.reason };
     if (passedMs >= setUpMs) {
       throw new NatsProblem(
         "unavailable",
@@ -198,7 +198,7 @@ async function setUpStream(
 
 type SetUp =
   | { readonly kind: "ready"; readonly config: Fields }
-  | { readonly kind: "made"; readonly config: Fields }
+  | { readonly kind: "created"; readonly config: Fields }
   | { readonly kind: "not raised"; readonly config: Fields; readonly reason: string }
   | { readonly kind: "again"; readonly reason: string };
 
@@ -207,14 +207,15 @@ async function trySetUp(link: Link, name: string, plan: StreamPlan): Promise<Set
   if (found.kind === "unavailable") return { kind: "again", reason: found.reason };
   if (found.kind === "refused") {
     if (found.errCode !== JetStreamError.streamNotFound) throw unusable(name, found.reason);
-    const made = await callJetStream(link, `STREAM.CREATE.${name}`, plan.config, callTimeoutMs);
-    if (made.kind === "ok") return { kind: "made", config: fieldsField(made.body, "config") };
-    if (made.errCode === JetStreamError.replicasWithoutCluster) throw unusable(name, needsCluster);
-    if (made.errCode === JetStreamError.noPeers) return { kind: "again", reason: `${made.reason}: ${needsServers}` };
+    const created = await callJetStream(link, `STREAM.CREATE.${name}`, plan.config, callTimeoutMs);
+    if (created.kind === "ok") return { kind: "created", config: fieldsField(created.body, "config") };
+    if (created.errCode === JetStreamError.replicasWithoutCluster) throw unusable(name, needsCluster);
+    if (created.errCode === JetStreamError.noPeers)
+      return { kind: "again", reason: `${created.reason}: ${needsServers}` };
     // Another manager created it at the same time: check what it created.
-    if (made.kind === "unavailable" || made.errCode === JetStreamError.streamNameInUse)
-      return { kind: "again", reason: made.reason };
-    throw unusable(name, made.reason);
+    if (created.kind === "unavailable" || created.errCode === JetStreamError.streamNameInUse)
+      return { kind: "again", reason: created.reason };
+    throw unusable(name, created.reason);
   }
   let config = fieldsField(found.body, "config");
   for (const field of plan.fixed) {

@@ -6,7 +6,7 @@ import type { NatsLink } from "./connection.ts";
 import type { NatsServer } from "./server.ts";
 import { judge, notJudged, type ServerState, type StuckJudgement } from "./stuck.ts";
 
-const lookMs = 1_000;
+const checkMs = 1_000;
 /** Linux's unit of CPU times in /proc. */
 const tickMs = 10;
 
@@ -20,10 +20,10 @@ export function watchForStuck(server: NatsServer, link: Pick<NatsLink, "unserved
   let judgement: StuckJudgement = notJudged;
   let seen: ServerState = "alive";
   let isStopped = false;
-  const look = async (): Promise<void> => {
+  const check = async (): Promise<void> => {
     // After the sockets have been read, so that an answer that has arrived counts.
     await new Promise((resolve) => setImmediate(resolve));
-    const { cpuMs, state } = await processLook(server.pid);
+    const { cpuMs, state } = await processStatus(server.pid);
     if (isStopped) return;
     seen = state;
     const silence = link.unserved();
@@ -36,9 +36,9 @@ export function watchForStuck(server: NatsServer, link: Pick<NatsLink, "unserved
       freeBytes: server.disk.room.writableBytes,
     });
     if (judgement.isStuck) server.restart(silence?.reason ?? "");
-    timer = setTimeout(() => void look(), lookMs);
+    timer = setTimeout(() => void check(), checkMs);
   };
-  let timer = setTimeout(() => void look(), lookMs);
+  let timer = setTimeout(() => void check(), checkMs);
   return {
     get state() {
       return seen;
@@ -51,7 +51,7 @@ export function watchForStuck(server: NatsServer, link: Pick<NatsLink, "unserved
 }
 
 /** Without /proc, a server never counts as busy or stopped. */
-async function processLook(pid: number): Promise<{ readonly cpuMs: number; readonly state: ServerState }> {
+async function processStatus(pid: number): Promise<{ readonly cpuMs: number; readonly state: ServerState }> {
   try {
     const stat = await readFile(`/proc/${pid}/stat`, "utf8");
     // After the command, which is in parentheses: state is field 3, user and system time are 14 and 15.

@@ -9,7 +9,7 @@
  */
 
 /** Checks are a second apart; one that is later than this was starved. */
-const lateLookMs = 2_000;
+const lateCheckMs = 2_000;
 /** Ten missed lease renewals; a standalone server has no stream leader elections to wait for. */
 const stuckMsMin = 10_000;
 const stuckMsMax = 640_000;
@@ -31,7 +31,7 @@ const startBytesMin = 1024 * 1024;
 
 export type ServerState = "alive" | "waiting" | "stopped";
 
-export interface ServerLook {
+export interface ServerCheck {
   /** Monotonic milliseconds. */
   readonly at: number;
   /** How long requests have been unanswered; 0: the server answers. */
@@ -70,22 +70,22 @@ export const notJudged: StuckJudgement = {
   isStuck: false,
 };
 
-export function judge(before: StuckJudgement, look: ServerLook): StuckJudgement {
-  const { at, cpuMs } = look;
+export function judge(before: StuckJudgement, check: ServerCheck): StuckJudgement {
+  const { at, cpuMs } = check;
   const passedMs = before.at === 0 ? 0 : at - before.at;
   const next = { ...before, at, cpuMs, isStuck: false };
-  if (!look.isRunning) return { ...next, hasServed: false, servedMs: 0, silentMs: 0 };
-  if (look.unservedMs === 0) {
+  if (!check.isRunning) return { ...next, hasServed: false, servedMs: 0, silentMs: 0 };
+  if (check.unservedMs === 0) {
     const servedMs = before.servedMs + passedMs;
     const allowedMs = servedMs >= servedMsMin ? stuckMsMin : before.allowedMs;
     return { ...next, hasServed: true, servedMs, silentMs: 0, allowedMs };
   }
   // X1
-  const isBusy = look.state === "waiting" || cpuMs - before.cpuMs >= busyShare * passedMs;
-  const weight = passedMs > lateLookMs ? 0 : look.state === "stopped" ? stoppedWeight : isBusy ? busyWeight : 1;
+  const isBusy = check.state === "waiting" || cpuMs - before.cpuMs >= busyShare * passedMs;
+  const weight = passedMs > lateCheckMs ? 0 : check.state === "stopped" ? stoppedWeight : isBusy ? busyWeight : 1;
   const silentMs = before.silentMs + passedMs * weight;
   const isOver = silentMs >= (before.hasServed ? before.allowedMs : Math.max(startMsMin, before.allowedMs));
-  if (!isOver || look.freeBytes < startBytesMin) return { ...next, servedMs: 0, silentMs };
+  if (!isOver || check.freeBytes < startBytesMin) return { ...next, servedMs: 0, silentMs };
   const allowedMs = Math.min(stuckMsMax, before.allowedMs * 2);
   return { ...next, hasServed: false, servedMs: 0, silentMs: 0, allowedMs, isStuck: true };
 }

@@ -164,8 +164,16 @@ export function crossSignRequest(newRootPem: string, newKeyPem: string): CrossSi
   const der = firstDer(newRootPem);
   const { subjectDer, publicKeyDer, extensions } = certificateParts(der);
   const algorithm = algorithmForKey(signer.key);
-  const asked = sequence(oid("1.2.840.113549.1.9.14"), element(Tag.set, sequence(...ownExtensions(extensions))));
-  const body = sequence(unsignedInteger(Uint8Array.of(0)), subjectDer, publicKeyDer, element(contextTag(0), asked));
+  const extensionRequest = sequence(
+    oid("1.2.840.113549.1.9.14"),
+    element(Tag.set, sequence(...ownExtensions(extensions))),
+  );
+  const body = sequence(
+    unsignedInteger(Uint8Array.of(0)),
+    subjectDer,
+    publicKeyDer,
+    element(contextTag(0), extensionRequest),
+  );
   const request = sequence(body, algorithm.identifierDer, bitString(sign(algorithm.hash, body, signer.key)));
   const constraints = extensions.find((each) => basicConstraintsOid.equals(each.oid));
   return {

@@ -8,7 +8,7 @@ import type { SimTrace } from "./trace.ts";
 /** Timeout of each request, in milliseconds, as in the NATS implementation. */
 const requestTimeoutMs = 5_000;
 /** Milliseconds between two checks of the log's end by an idle reader: the idle heartbeat of a consumer. */
-const idleLookMs = 1_000;
+const idleCheckMs = 1_000;
 /** Records fetched at a time. */
 const fetchMax = 256;
 /** NATS's default `max_payload`, with room for headers. */
@@ -81,7 +81,7 @@ class Reading implements Subscription {
   /** Sequence to deliver before the reader is told that it has caught up; null once told. */
   #target: number | null = null;
   #fetching = false;
-  #heard = false;
+  #hasReceived = false;
   #isActive = true;
 
   constructor(link: SimNatsLink, clock: ProcessClock, from: number, reader: LogReader) {
@@ -105,7 +105,7 @@ class Reading implements Subscription {
       session.readers.set(this, (sequence, data) => this.#receive(sequence, data));
       return server.last;
     };
-    const last = await askLog(this.#link, join, idleLookMs);
+    const last = await askLog(this.#link, join, idleCheckMs);
     // The next check starts again.
     if (last === null || !this.#isActive) return;
     this.#target = last;
@@ -115,7 +115,7 @@ class Reading implements Subscription {
 
   #receive(sequence: number, data: Uint8Array): void {
     if (!this.#isActive) return;
-    this.#heard = true;
+    this.#hasReceived = true;
     if (sequence === this.#next) this.#hand(data);
     else if (sequence > this.#next) void this.#fetch();
   }
@@ -139,11 +139,11 @@ class Reading implements Subscription {
     this.#fetching = true;
     for (;;) {
       const from = this.#next;
-      const look = (server: SimNatsServer, session: ServerSession) => {
+      const readRecords = (server: SimNatsServer, session: ServerSession) => {
         const { first, last } = server;
         return { first, last, records: from < first ? [] : server.records(from, fetchMax, session) };
       };
-      const found = await askLog(this.#link, look, idleLookMs);
+      const found = await askLog(this.#link, readRecords, idleCheckMs);
       if (found === null || !this.#isActive || !this.#clock.alive) break;
       if (this.#next < found.first) {
         this.unsubscribe();
@@ -163,10 +163,10 @@ class Reading implements Subscription {
   #watch(): void {
     this.#clock.setTimeout(() => {
       if (!this.#isActive) return;
-      if (!this.#heard && this.#link.isUp()) void (this.#target === null ? this.#fetch() : this.#begin());
-      this.#heard = false;
+      if (!this.#hasReceived && this.#link.isUp()) void (this.#target === null ? this.#fetch() : this.#begin());
+      this.#hasReceived = false;
       this.#watch();
-    }, idleLookMs);
+    }, idleCheckMs);
   }
 }
 

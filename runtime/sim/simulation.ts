@@ -78,7 +78,7 @@ export class Simulation {
   /** The ports of a process that only runs a test's own code. */
   ports(name: string, options: SimProcessOptions = {}): SimPorts {
     let ports: SimPorts | null = null;
-    this.process(name, (made) => (ports = made), options).start();
+    this.process(name, (created) => (ports = created), options).start();
     return ports as unknown as SimPorts;
   }
 }

@@ -25,7 +25,7 @@ export class Keyring {
   readonly #random: Random;
   readonly #onChange = new Set<() => void>();
   /** Ids of keys for lack of which something could not be read. */
-  readonly #lacking = new Set<string>();
+  readonly #missing = new Set<string>();
   /** Those among them that a record waits for. */
   readonly #unread = new Set<string>();
   #currentId = "";
@@ -47,7 +47,7 @@ export class Keyring {
   }
 
   get lacking(): readonly string[] {
-    return [...this.#lacking];
+    return [...this.#missing];
   }
 
   /** Ids of the keys without which the log cannot be read further. */
@@ -84,7 +84,7 @@ export class Keyring {
     const through = Math.max(this.#store.plainThrough, plainThrough);
     if (fresh.length === 0 && through === this.#store.plainThrough) return;
     this.#store.update({ dataKeys: [...this.keys, ...fresh], plainThrough: through });
-    for (const { id } of fresh) this.lackNoMore(id);
+    for (const { id } of fresh) this.clearMissing(id);
     this.#changed();
   }
 
@@ -105,16 +105,16 @@ export class Keyring {
   }
 
   /** Something cannot be read without this key: a record, or a snapshot, which may not be the only one. */
-  lack(id: string, what: "record" | "snapshot"): void {
+  reportMissing(id: string, what: "record" | "snapshot"): void {
     if (what === "record" && this.find(id) === undefined) this.#unread.add(id);
-    if (this.find(id) !== undefined || this.#lacking.has(id)) return;
-    this.#lacking.add(id);
+    if (this.find(id) !== undefined || this.#missing.has(id)) return;
+    this.#missing.add(id);
     this.#changed();
   }
 
   /** The key is no longer reported missing until another read needs it: it may have been named by mistake. */
-  lackNoMore(id: string): void {
-    this.#lacking.delete(id);
+  clearMissing(id: string): void {
+    this.#missing.delete(id);
     this.#unread.delete(id);
   }
 

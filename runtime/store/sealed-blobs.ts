@@ -15,8 +15,8 @@ import { sleep } from "./wait.ts";
 const sliceBytes = 1024 * 1024;
 
 /** The key of a snapshot is missing (yet). */
-export class KeyLacking extends Error {
-  override readonly name = "KeyLacking";
+export class KeyMissing extends Error {
+  override readonly name = "KeyMissing";
 }
 
 function place(name: string): SealedFor {
@@ -39,11 +39,11 @@ export class SealedBlobs implements Blobs {
   /** Rejects also without a data key, although a manager with state to store has read or written a record under one. */
   async put(name: string, data: Uint8Array): Promise<void> {
     const key = this.#keyring.current;
-    if (key === null) throw new KeyLacking("there is no data key to seal a snapshot with");
+    if (key === null) throw new KeyMissing("there is no data key to seal a snapshot with");
     await this.#blobs.put(name, await this.#sealed(key, name, data));
   }
 
-  /** Rejects with KeyLacking; with SnapshotError if the bytes are not what was sealed. */
+  /** Rejects with KeyMissing; with SnapshotError if the bytes are not what was sealed. */
   async get(name: string): Promise<Uint8Array | null> {
     const stored = await this.#blobs.get(name);
     if (stored === null) return null;
@@ -55,8 +55,8 @@ export class SealedBlobs implements Blobs {
     }
     const key = this.#keyring.find(sealed.keyId);
     if (key === undefined) {
-      this.#keyring.lack(sealed.keyId, "snapshot");
-      throw new KeyLacking(`the data key ${sealed.keyId} of ${name} is missing`);
+      this.#keyring.reportMissing(sealed.keyId, "snapshot");
+      throw new KeyMissing(`the data key ${sealed.keyId} of ${name} is missing`);
     }
     const opened = await this.#opened(key, name, sealed.nonce, split.rest);
     // If the log continues after it, its records are under that key or a newer one.

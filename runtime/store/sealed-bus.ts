@@ -64,7 +64,7 @@ interface Held {
   readonly asked: boolean;
   readonly bytes: number;
   readonly subject: string;
-  readonly hear: () => void;
+  readonly deliver: () => void;
 }
 
 interface Life {
@@ -140,7 +140,7 @@ export class SealedBus implements Bus {
     let shared = this.#handlers.get(key);
     if (shared === undefined) {
       const handlers = new Set<Handler>();
-      const subscription = this.#bus.subscribe(subject, (message) => this.#hear(message, handlers), queue);
+      const subscription = this.#bus.subscribe(subject, (message) => this.#receive(message, handlers), queue);
       shared = { handlers, subscription };
       this.#handlers.set(key, shared);
     }
@@ -215,16 +215,16 @@ export class SealedBus implements Bus {
     return this.#openWith(subject, answer, answerTo(subject, this.#life, number));
   }
 
-  #hear(message: BusMessage, handlers: ReadonlySet<Handler>): void {
+  #receive(message: BusMessage, handlers: ReadonlySet<Handler>): void {
     const opened = this.#openMessage(message);
     if (opened === null) return;
     const { asked, life: lifeId, number, data } = opened;
     const respond = (answer: Uint8Array): void => this.#respond(message, opened, answer);
-    const hear = (): void => {
+    const deliver = (): void => {
       this.#observer?.heard(this.#life, { life: lifeId, number, subject: message.subject, asked });
       for (const handler of handlers) handler({ subject: message.subject, headers: {}, data, respond });
     };
-    const held: Held = { number, asked, bytes: data.length, subject: message.subject, hear };
+    const held: Held = { number, asked, bytes: data.length, subject: message.subject, deliver };
     const life = this.#lifeOf(lifeId);
     if (life.held !== null && !life.sender.isProven(this.#clock.monotonic())) return this.#hold(life, held);
     if (!life.sender.isProven(this.#clock.monotonic())) return this.#askForProof(lifeId, life, held);
@@ -238,7 +238,7 @@ export class SealedBus implements Bus {
         return;
       case "fresh":
         if (life.held === null && life.sender.isAgeing(this.#clock.monotonic())) this.#askForProof(lifeId, life, null);
-        hear();
+        deliver();
     }
   }
 
@@ -298,11 +298,11 @@ export class SealedBus implements Bus {
     });
   }
 
-  #release(life: Life, { asked, bytes, hear, number, subject }: Held, isProven: boolean): void {
+  #release(life: Life, { asked, bytes, deliver, number, subject }: Held, isProven: boolean): void {
     this.#held -= 1;
     this.#heldBytes -= bytes;
     if (!isProven) this.#refusals.add(subject, "unproven");
-    else if (life.sender.take(number, asked, true) === "fresh") hear();
+    else if (life.sender.take(number, asked, true) === "fresh") deliver();
     // Messages that a manager published before it was first asked are skipped: they are outdated.
     else if (asked) this.#refusals.add(subject, "replayed");
   }

@@ -25,7 +25,7 @@ function place(sequence: number): SealedFor {
 const sealedTag = (3 << 3) | 2;
 
 /** Milliseconds between two reads of a record whose key is missing: reads one record, on a manager that can do nothing else. */
-const lackingRetryMs = 5_000;
+const missingRetryMs = 5_000;
 
 export class SealedLog implements Log {
   readonly recordBytesMax: number;
@@ -103,7 +103,7 @@ class SealedReading implements Subscription {
     this.#isActive = false;
     this.#turn += 1;
     // This reading no longer waits for it; another one that does reports it again.
-    if (this.#waitsFor !== "") this.#keyring.lackNoMore(this.#waitsFor);
+    if (this.#waitsFor !== "") this.#keyring.clearMissing(this.#waitsFor);
     this.#endWait();
     this.#reading?.unsubscribe();
   }
@@ -115,7 +115,7 @@ class SealedReading implements Subscription {
       onRecord: (sequence, data) => {
         if (!isCurrent()) return;
         const opened = openRecord(this.#keyring, sequence, data);
-        if (opened.kind === "lacking") {
+        if (opened.kind === "missing") {
           this.#wait(opened.keyId);
           return;
         }
@@ -151,15 +151,15 @@ class SealedReading implements Subscription {
     this.#reading = null;
     const goOn = (): void => {
       this.#endWait();
-      this.#keyring.lackNoMore(keyId);
+      this.#keyring.clearMissing(keyId);
       this.#begin();
     };
     this.#waiting = this.#keyring.onChange(() => {
       if (this.#keyring.find(keyId) !== undefined) goOn();
     });
-    this.#retry = this.#clock.setTimeout(goOn, lackingRetryMs);
+    this.#retry = this.#clock.setTimeout(goOn, missingRetryMs);
     this.#waitsFor = keyId;
-    this.#keyring.lack(keyId, "record");
+    this.#keyring.reportMissing(keyId, "record");
   }
 
   #endWait(): void {
@@ -173,7 +173,7 @@ class SealedReading implements Subscription {
 
 type Opened =
   | { readonly kind: "open"; readonly data: Uint8Array }
-  | { readonly kind: "lacking"; readonly keyId: string };
+  | { readonly kind: "missing"; readonly keyId: string };
 
 /** The record as it was before sealing. */
 function openRecord(keyring: Keyring, sequence: number, data: Uint8Array): Opened {
@@ -187,7 +187,7 @@ function openRecord(keyring: Keyring, sequence: number, data: Uint8Array): Opene
   if (sealed === null) return { kind: "open", data: refused };
   const { keyId } = sealed;
   const key = keyring.find(keyId);
-  if (key === undefined) return { kind: "lacking", keyId };
+  if (key === undefined) return { kind: "missing", keyId };
   keyring.met(sequence, keyId);
   return { kind: "open", data: open(key.key, sealed, place(sequence)) ?? refused };
 }

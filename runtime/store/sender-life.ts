@@ -20,7 +20,7 @@ export type Freshness = "fresh" | "replayed" | "doubtful";
 export class SenderLife {
   #newest = 0;
   /** One bit for each number of the window, at its remainder. */
-  readonly #heard = new Uint32Array(windowNumbers / 32);
+  readonly #received = new Uint32Array(windowNumbers / 32);
   #open: ReadonlySet<number> = new Set();
   #provenAtMs: number | null = null;
 
@@ -48,7 +48,7 @@ export class SenderLife {
       this.#mark(number);
       return "fresh";
     }
-    if (number <= this.#newest - windowNumbers || this.#isHeard(number) || !asked) return "replayed";
+    if (number <= this.#newest - windowNumbers || this.#wasReceived(number) || !asked) return "replayed";
     if (!this.#open.has(number)) return isSettled ? "replayed" : "doubtful";
     this.#mark(number);
     return "fresh";
@@ -62,14 +62,14 @@ export class SenderLife {
 
   #advance(number: number): void {
     if (number <= this.#newest) return;
-    if (number - this.#newest >= windowNumbers) this.#heard.fill(0);
+    if (number - this.#newest >= windowNumbers) this.#received.fill(0);
     else for (let at = this.#newest + 1; at <= number; at += 1) this.#set(at, false);
     this.#newest = number;
   }
 
-  #isHeard(number: number): boolean {
+  #wasReceived(number: number): boolean {
     const at = number % windowNumbers;
-    return ((this.#heard[at >>> 5] as number) & (1 << (at & 31))) !== 0;
+    return ((this.#received[at >>> 5] as number) & (1 << (at & 31))) !== 0;
   }
 
   #mark(number: number): void {
@@ -78,7 +78,7 @@ export class SenderLife {
 
   #set(number: number, to: boolean): void {
     const at = number % windowNumbers;
-    const word = this.#heard[at >>> 5] as number;
-    this.#heard[at >>> 5] = to ? word | (1 << (at & 31)) : word & ~(1 << (at & 31));
+    const word = this.#received[at >>> 5] as number;
+    this.#received[at >>> 5] = to ? word | (1 << (at & 31)) : word & ~(1 << (at & 31));
   }
 }

@@ -44,7 +44,7 @@ export const snapshotDefaults: SnapshotOptions = {
  * How often the space under the log is checked, and the minimum delay between two snapshots that are written to free space, in
  * milliseconds.
  */
-const roomLookMs = 5_000;
+const roomCheckMs = 5_000;
 const scarceSnapshotMs = 60_000;
 const logTimeoutMs = 5_000;
 
@@ -143,7 +143,7 @@ export function startSnapshotWriter(parts: SnapshotWriterParts): { stop(): void 
   let roomTimer: TimerHandle | null = null;
   let scarceSince = Number.NEGATIVE_INFINITY;
 
-  const look = (): void => {
+  const check = (): void => {
     if (isStopped || isWriting || last === null) return;
     const isDue =
       replica.version - last.version >= options.everyRecords ||
@@ -156,9 +156,9 @@ export function startSnapshotWriter(parts: SnapshotWriterParts): { stop(): void 
     }
   };
 
-  const lookAtRoom = (): void => {
-    roomTimer = clock.setTimeout(lookAtRoom, roomLookMs);
-    look();
+  const checkRoom = (): void => {
+    roomTimer = clock.setTimeout(checkRoom, roomCheckMs);
+    check();
   };
 
   const begin = (work: () => Promise<boolean>): void => {
@@ -176,7 +176,7 @@ export function startSnapshotWriter(parts: SnapshotWriterParts): { stop(): void 
       .finally(() => {
         if (isSnapshot) last = begun;
         isWriting = false;
-        look();
+        check();
       });
   };
 
@@ -224,8 +224,8 @@ export function startSnapshotWriter(parts: SnapshotWriterParts): { stop(): void 
     }
     if (isStopped) return;
     last = { version: newest, recordBytes: replica.recordBytes };
-    watching = replica.watch(look);
-    lookAtRoom();
+    watching = replica.watch(check);
+    checkRoom();
   };
   void start();
 

@@ -41,9 +41,9 @@ export type WriteCall = (file: number, data: Uint8Array, offset: number, length:
  */
 export function writeAllSync(file: number, data: Uint8Array, write: WriteCall = writeSync): void {
   for (let at = 0; at < data.length;) {
-    const taken = write(file, data, at, data.length - at);
-    if (taken === 0) throw new Error(`wrote only ${at} of ${data.length} bytes`);
-    at += taken;
+    const written = write(file, data, at, data.length - at);
+    if (written === 0) throw new Error(`wrote only ${at} of ${data.length} bytes`);
+    at += written;
   }
 }
 
@@ -51,15 +51,15 @@ export function writeAllSync(file: number, data: Uint8Array, write: WriteCall = 
  * Appends all of `data`, or nothing, to a file without other writers: a partial write is truncated. Throws as `writeAllSync`.
  */
 export function appendAllSync(file: number, data: Uint8Array): void {
-  let taken = 0;
+  let written = 0;
   try {
     writeAllSync(file, data, (to, from, offset, length) => {
       const some = writeSync(to, from, offset, length);
-      taken += some;
+      written += some;
       return some;
     });
   } catch (error) {
-    if (taken > 0) ftruncateSync(file, fstatSync(file).size - taken);
+    if (written > 0) ftruncateSync(file, fstatSync(file).size - written);
     throw error;
   }
 }

@@ -68,12 +68,12 @@ export function createMetrics(): PrometheusMetrics {
 }
 
 function once<Metric>(make: (name: string, help: string) => Metric): (name: string, help: string) => Metric {
-  const made = new Map<string, Metric>();
+  const created = new Map<string, Metric>();
   return (name, help) => {
-    const known = made.get(name);
+    const known = created.get(name);
     if (known !== undefined) return known;
     const metric = make(name, help);
-    made.set(name, metric);
+    created.set(name, metric);
     return metric;
   };
 }

@@ -21,23 +21,23 @@ interface Form {
  */
 export function sprintf(format: string, values: readonly unknown[]): string {
   let next = 0;
-  let made = format.length;
+  let length = format.length;
   const bounded = (part: string): string => {
-    made += part.length;
-    if (made > valueMax) throw new Error(`a value exceeds ${valueMax} characters`);
+    length += part.length;
+    if (length > valueMax) throw new Error(`a value exceeds ${valueMax} characters`);
     return part;
   };
   const amount = (text: string | undefined): number => {
-    const asked = text === "*" ? Number(values[next++] ?? 0) : Number(text ?? 0);
-    return Number.isFinite(asked) ? Math.min(Math.max(Math.trunc(asked), -widthMax), widthMax) : 0;
+    const requested = text === "*" ? Number(values[next++] ?? 0) : Number(text ?? 0);
+    return Number.isFinite(requested) ? Math.min(Math.max(Math.trunc(requested), -widthMax), widthMax) : 0;
   };
   const text = format.replaceAll(directive, (whole, flags: string, width?: string, precision?: string, verb = "") => {
     if (verb === "%") return "%";
     if (verb === "") return "%!(NOVERB)";
-    const asked = amount(width);
+    const columns = amount(width);
     const form: Form = {
-      flags: asked < 0 ? `${flags}-` : flags,
-      width: Math.abs(asked),
+      flags: columns < 0 ? `${flags}-` : flags,
+      width: Math.abs(columns),
       precision: hasPrecision.test(whole) ? Math.max(0, amount(precision)) : null,
     };
     if (next >= values.length) return `%!${verb}(MISSING)`;

@@ -291,7 +291,7 @@ test("a log that is sealed under a key which nobody gives is a trouble that name
   seed("manager", Manager.create({ id: "m3", addr: "m3:2377", alive: true, heldKeys: [{ id: "0badc0de" } as never] }));
   await run(3_000);
   t.is(troubles.cause(), null, "what others hold is not needed yet");
-  keyring.lack("0badc0de", "record");
+  keyring.reportMissing("0badc0de", "record");
   await run(3_000);
   t.regex(
     troubles.cause() ?? "",
@@ -302,7 +302,7 @@ test("a log that is sealed under a key which nobody gives is a trouble that name
     [Trouble_Kind.KEY_LACKING],
   );
   // It was found after all, or was named by mistake: the log goes on.
-  keyring.lackNoMore("0badc0de");
+  keyring.clearMissing("0badc0de");
   seed("manager", Manager.create({ id: "m3", addr: "m3:2377", alive: true }));
   t.is(troubles.cause(), null);
 });
@@ -314,10 +314,10 @@ test("a key whose name was damaged on its way is no trouble once the record was 
   const fetching = startKeyFetch(env, { ...parts, troubles });
   t.teardown(() => fetching.stop());
   for (let time = 1; time <= 2; time += 1) {
-    keyring.lack("damaged", "record");
+    keyring.reportMissing("damaged", "record");
     await run(3_000);
     t.regex(troubles.cause() ?? "", /data key damaged/, `time ${time}`);
-    keyring.lackNoMore("damaged");
+    keyring.clearMissing("damaged");
     await run(60_000);
     t.is(troubles.cause(), null);
   }
@@ -373,7 +373,7 @@ test("after the lock has changed the leader makes a key, waits for the others an
   await update(true, true);
   seed("cluster", stored());
   t.regex(told(), /after somebody has read it: run .muster swarm unlock-key/);
-  keyring.lack("elsewhere", "record");
+  keyring.reportMissing("elsewhere", "record");
   t.regex(told(), /data key elsewhere is missing/);
   Object.defineProperty(vault, "failure", { value: "ENOSPC: no space left on device" });
   t.regex(told(), /Cannot write this manager.s key file \(ENOSPC/);

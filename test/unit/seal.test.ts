@@ -8,7 +8,7 @@ import { SimRandom } from "../../runtime/sim/random.ts";
 import { Keyring, newest, type KeyStore } from "../../runtime/store/keyring.ts";
 import { decodeRecord, encodeRecord } from "../../runtime/store/record.ts";
 import { open, seal, sealKeyBytes, sealOverheadBytes, type SealedFor } from "../../runtime/store/seal.ts";
-import { KeyLacking, SealedBlobs } from "../../runtime/store/sealed-blobs.ts";
+import { KeyMissing, SealedBlobs } from "../../runtime/store/sealed-blobs.ts";
 import { SealedLog } from "../../runtime/store/sealed-log.ts";
 import { SnapshotError } from "../../runtime/store/snapshot.ts";
 
@@ -308,6 +308,6 @@ test("snapshots are stored sealed, of any length, and open only under their own 
   await t.throwsAsync(blobs.get("snapshot-6"), { instanceOf: SnapshotError });
 
   const other = new Keyring(keyStore(), random);
-  await t.throwsAsync(new SealedBlobs(below, other, { random, clock }).get("snapshot-9"), { instanceOf: KeyLacking });
+  await t.throwsAsync(new SealedBlobs(below, other, { random, clock }).get("snapshot-9"), { instanceOf: KeyMissing });
   t.deepEqual(other.lacking, [store.dataKeys[0]?.id as string]);
 });

@@ -1,8 +1,8 @@
 import test from "ava";
-import { judge, notJudged, type ServerLook, type StuckJudgement } from "../../runtime/nats/stuck.ts";
+import { judge, notJudged, type ServerCheck, type StuckJudgement } from "../../runtime/nats/stuck.ts";
 import { Serving } from "../../runtime/nats/serving.ts";
 
-interface Looks extends Partial<ServerLook> {
+interface Looks extends Partial<ServerCheck> {
   readonly everyMs?: number;
   readonly cpuEachMs?: number;
 }
