@@ -26,41 +26,41 @@ import { openDrivers, taskUsers, type DriverChoice } from "./processes/drivers.t
 import { UserError } from "./user-error.ts";
 import { version } from "./version.ts";
 
-/** SwarmKit's port, where an address names none. */
+/** Port of an address without one: SwarmKit's. */
 const defaultPort = 2377;
-/** For connection and handshake; a session's first message has to come in as long again. */
+/** For connecting and the handshake; the first message of a session may take as long again. */
 const dialTimeoutMs = 5_000;
 
 export interface AgentProcessOptions {
-  /** `ADDR:PORT` of a manager; empty for a node that has joined before and finds its managers by itself. */
+  /** `ADDR:PORT` of a manager; empty for a node that has joined before and knows its managers. */
   readonly join: string;
-  /** Not looked at once the node has its certificate. */
+  /** Ignored once the node has its certificate. */
   readonly token: string;
   readonly dataDir: string;
   readonly hostname: string;
-  /** Where other nodes' packets for its tasks reach it; absent: where managers see it. */
+  /** Address that other nodes send its tasks' packets to; absent: the address that managers see. */
   readonly dataPathAddress?: string;
   /** The engine's labels: `engine.labels.k` in constraints. */
   readonly labels: Readonly<Record<string, string>>;
-  /** Absent: the node offers none. */
+  /** Absent: the node has none. */
   readonly genericResources?: readonly GenericResource[];
-  /** Storage plugins beside those of the data dir. */
+  /** Storage plugins in addition to those of the data dir. */
   readonly csiPlugins?: CsiSocketPaths;
-  /** Driver plugins beside those of the data dir. */
+  /** Driver plugins in addition to those of the data dir. */
   readonly drivers?: DriverChoice;
-  /** Executable of the dataplane driver that programs the node's network, and what it speaks; absent: nothing does. */
+  /** Executable of the dataplane driver that programs the node's network, and its protocol; absent: no driver. */
   readonly dataplane?: { readonly path: string; readonly generation: Generation };
 }
 
 export interface AgentProcess extends Agent {
-  /** Resolves once the node has its first session of this life; rejects with UserError when it cannot get a certificate. */
+  /** Resolves with the node's first session of this life; rejects with UserError when it cannot get a certificate. */
   joined(): Promise<void>;
 }
 
 /**
- * Starts an agent; it goes on trying by itself from here. Throws UserError when the data dir cannot be used or the address
- * is none. `onBroken` gets what must never happen, after which the process has to end; by default it is thrown where
- * nothing catches it.
+ * Starts an agent, which retries by itself from here on. Throws UserError when the data dir cannot be used or the address is
+ * invalid. `onBroken` receives the error of a broken invariant, after which the process must exit; by default it is thrown
+ * uncaught.
  */
 export async function runAgent(
   options: AgentProcessOptions,
@@ -161,7 +161,7 @@ function joined(agent: Agent): Promise<void> {
       if (state.kind !== "serving" && state.kind !== "failed" && state.kind !== "stopped") return;
       forget();
       if (state.kind === "serving") resolve();
-      else reject(new UserError(state.kind === "failed" ? state.reason : "the agent was stopped before it had joined"));
+      else reject(new UserError(state.kind === "failed" ? state.reason : "the agent was stopped before it joined"));
     };
     const forget = agent.onState(look);
     look(agent.state());

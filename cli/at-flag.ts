@@ -1,12 +1,12 @@
-/** `--at`: which commands take it, and what it says in their help. What it does: `past.ts`. */
+/** `--at`: which commands accept it, and its help text. Implemented in `past.ts`. */
 
 /** Last words of commands that only read. */
 const readingWords = new Set(["ls", "list", "inspect", "ps", "services", "rollout", "why"]);
 
-/** Others that do, by their whole names. */
+/** Full names of other commands that only read. */
 const readingNames = new Set(["job history"]);
 
-/** Whether a command of that name, such as `service ls`, takes `--at`. */
+/** Whether the command `name`, such as `service ls`, accepts `--at`. */
 export function readsThePast(name: string): boolean {
   return readingNames.has(name) || readingWords.has(name.slice(name.lastIndexOf(" ") + 1));
 }

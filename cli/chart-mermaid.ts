@@ -10,14 +10,14 @@ interface Transition {
   readonly delay?: number | string | undefined;
 }
 
-/** No state's key begins so. */
+/** No state key starts with this. */
 const anywhere = "_anywhere_";
 
 function idOf(path: readonly string[]): string {
   return path.map((part) => part.replaceAll(/[^A-Za-z0-9]/g, "_")).join("__");
 }
 
-/** Mermaid ends a label at a line's end, and reads colons and semicolons as its own. */
+/** Escapes what is syntax in Mermaid: line ends, colons and semicolons. */
 function plain(text: string): string {
   return text.replaceAll(/\s+/g, " ").replaceAll(/[:;]/g, (mark) => (mark === ":" ? "#58;" : "#59;"));
 }
@@ -50,7 +50,7 @@ function transitionsOf(node: AnyStateNode): readonly Transition[] {
 }
 
 interface Edge {
-  /** The innermost state that holds both ends: Mermaid lays an arrow out inside the box that it is written in. */
+  /** The innermost state that contains both ends: Mermaid lays out an arrow inside the box that declares it. */
   readonly container: string;
   readonly line: string;
 }
@@ -67,7 +67,7 @@ function containerOf(from: readonly string[], to: readonly string[]): string {
 function* edgesOf(node: AnyStateNode): Iterable<Edge> {
   for (const transition of transitionsOf(node)) {
     for (const target of transition.target ?? []) {
-      // The root has no box: what it takes from anywhere is drawn from a mark of its own.
+      // The root has no box: its transitions start at a separate "from any state" mark.
       const from = node.parent === undefined ? anywhere : idOf(node.path);
       const label = plain(`${eventOf(transition)}${guardOf(transition.guard)}`);
       const container = node.parent === undefined ? "" : containerOf(node.path, target.path);
@@ -91,7 +91,7 @@ function* linesOf(node: AnyStateNode, edges: readonly Edge[], indent: string): I
     if (first !== undefined) yield `${inner}[*] --> ${idOf(first.path)}`;
   }
   for (const [at, child] of children.entries()) {
-    // Regions of a parallel state run beside each other.
+    // Separates the regions of a parallel state.
     if (node.type === "parallel" && at > 0) yield `${inner}--`;
     yield* linesOf(child, edges, inner);
   }

@@ -1,6 +1,6 @@
 /**
- * `muster charts`: every statechart of the system. The registry is the folder `machines/` itself, so that no chart can be
- * missing from it: a file that exports a `…Machine` is a chart.
+ * `muster charts`: every statechart of the system. The folder `machines/` is the registry, so that no chart can be missing: a
+ * file that exports a `…Machine` is a chart.
  */
 import { readdirSync, readFileSync } from "node:fs";
 import { basename } from "node:path";
@@ -56,7 +56,7 @@ async function named(names: readonly string[]): Promise<readonly Chart[]> {
   if (names.length === 0) return charts;
   return names.map((name) => {
     const found = charts.find((chart) => chart.name === name || chart.machine.id === name);
-    if (found === undefined) throw new UserError(`no statechart is called ${name}: see 'muster charts'`);
+    if (found === undefined) throw new UserError(`statechart "${name}" not found: see 'muster charts'`);
     return found;
   });
 }

@@ -1,14 +1,14 @@
-/** How commands change the cluster object: read, changed, written at its version, and again when somebody else was faster. */
+/** Read-modify-write of the cluster object, retried on a version conflict. */
 import { ClusterSpec, ControlService, KeyRotation, UpdateClusterRequest, type Cluster } from "../proto/gen/messages.ts";
 import { cluster, retryingConflicts, type ManagerClient } from "./manager-client.ts";
 
 export interface ClusterChange {
-  /** Made again from the newest spec at each attempt. */
+  /** Called again with the newest spec at each attempt. */
   readonly spec?: (before: ClusterSpec) => ClusterSpec;
   readonly rotation?: KeyRotation;
 }
 
-/** The cluster before and after the change. */
+/** Returns the cluster before and after the change. */
 export async function updateCluster(
   client: ManagerClient,
   { spec = (before) => before, rotation }: ClusterChange,

@@ -1,4 +1,4 @@
-/** `muster cluster`: the cluster object by swarmctl's verbs: ls, inspect, update. */
+/** `muster cluster`: the cluster object with swarmctl's verbs: ls, inspect, update. */
 import { clusterObject } from "./docker-objects/cluster.ts";
 import {
   Cluster,
@@ -23,7 +23,7 @@ import { ago, durationText, parsePairs } from "./values.ts";
 
 const nameOf = ({ spec }: Cluster): string => spec?.annotations?.name ?? "";
 
-/** There is one: it is named to be sure that it is the one that is meant. */
+/** A manager has exactly one cluster; the name only guards against a mix-up. */
 async function findCluster(client: ManagerClient, operand: string): Promise<Cluster> {
   const found = await cluster(client);
   if (found.id !== operand && nameOf(found) !== operand && !found.id.startsWith(operand))
@@ -58,7 +58,7 @@ const ls = command({
     }),
 });
 
-/** For people: settings, and who holds up a rotation. */
+/** Human-readable: the settings, and which nodes delay a root rotation. */
 async function pretty(client: ManagerClient, found: Cluster): Promise<string> {
   const { rootCa, spec } = found;
   const progress = rotationProgress(found, await listNodes(client));
@@ -75,7 +75,7 @@ async function pretty(client: ManagerClient, found: Cluster): Promise<string> {
       "Root rotation",
       rootCa?.rootRotation == null
         ? "none"
-        : `in progress: ${progress.renewed}/${progress.total} nodes have renewed${progress.waitsFor === "" ? "" : `, waits for ${progress.waitsFor}`}`,
+        : `in progress: ${progress.renewed}/${progress.total} nodes have renewed${progress.waitsFor === "" ? "" : `, waiting for ${progress.waitsFor}`}`,
     ],
   ];
   const width = Math.max(...lines.map(([label]) => label.length));
@@ -102,7 +102,7 @@ const inspect = command({
     }),
 });
 
-/** swarmctl's names for what `swarm update` calls as Docker does. */
+/** swarmctl's flag names for settings of `swarm update`. */
 const settingNames = {
   certexpiry: "cert-expiry",
   heartbeatperiod: "dispatcher-heartbeat",
@@ -111,7 +111,7 @@ const settingNames = {
 } as const;
 
 function logDriver(spec: ClusterSpec, name: string | undefined, options: readonly string[]): ClusterSpec {
-  if (name === undefined && options.length > 0) throw new UsageError("--log-opt goes with --log-driver");
+  if (name === undefined && options.length > 0) throw new UsageError("--log-opt requires --log-driver");
   if (name === undefined) return spec;
   const taskDefaults = TaskDefaults.patch(spec.taskDefaults ?? TaskDefaults.create({}), {
     logDriver: name === "" ? null : Driver.create({ name, options: parsePairs(options) }),
@@ -144,9 +144,9 @@ const update = command({
     withManager(shell, async (client) => {
       const role = values["rotate-join-token"];
       if (role !== undefined && role !== "worker" && role !== "manager")
-        throw new UsageError(`--rotate-join-token takes worker or manager, not '${role}'`);
+        throw new UsageError(`invalid argument "${role}" for "--rotate-join-token" flag: expected worker or manager`);
       if (Object.keys(values).length === 0)
-        throw new UsageError("say what to change: see 'muster cluster update --help'");
+        throw new UsageError("no settings to change: set at least one flag (see 'muster cluster update --help')");
       await findCluster(client, operands[0] as string);
       const settings = Object.fromEntries(
         Object.entries(settingNames).map(([flag, name]) => [name, values[flag as never]]),

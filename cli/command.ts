@@ -1,7 +1,6 @@
 /**
- * What a command of the muster command line is, and how its arguments are read. Flags are written as Docker's are:
- * `--name web`, `--name=web`, `-d`; a flag may stand after an operand unless the command says that its operands are
- * somebody else's command line.
+ * Definition of a command, and parsing of its arguments. Flags are written like Docker's: `--name web`, `--name=web`, `-d`. A
+ * flag may follow an operand unless the operands are another program's command line.
  */
 import { parseArgs, type ParseArgsOptionsConfig } from "node:util";
 import { examplesOf } from "./help/examples.ts";
@@ -14,7 +13,7 @@ import type { Shell } from "./shell.ts";
 import { CommandTrace } from "./tracing.ts";
 import { UserError } from "./user-error.ts";
 
-/** A command line that cannot be understood: exit status 125, as Docker's. */
+/** An invalid command line: exit status 125, like Docker's. */
 export class UsageError extends Error {
   override readonly name = "UsageError";
 }
@@ -32,48 +31,48 @@ export interface Invocation<Options extends ParseArgsOptionsConfig> {
 export interface CommandSpec<Options extends ParseArgsOptionsConfig> {
   /** Operands as shown in the help, such as `SERVICE [SERVICE...]`. */
   readonly operands?: string;
-  /** How many operands there must be. */
+  /** Number of operands. */
   readonly min?: number;
   readonly max?: number;
   /** One sentence. */
   readonly summary: string;
   readonly options: Options;
-  /** From the first operand on everything is an operand. */
+  /** Everything after the first operand is an operand, too. */
   readonly stopsAtOperand?: boolean;
-  /** Shown at the end of the help; those of `help/examples.ts` where there are none. */
+  /** Shown at the end of the help; default: those of `help/examples.ts`. */
   readonly examples?: readonly Example[];
-  /** What the operands are, for completion; guessed from how they are shown where it is not said. Empty: nothing. */
+  /** What operands complete to; default: guessed from `operands`. Empty: nothing. */
   readonly completes?: readonly Completable[];
   run(invocation: Invocation<Options>): Promise<void>;
 }
 
-/** A command whose options are known only to itself. */
+/** A command with its options hidden. */
 export interface Command {
   readonly summary: string;
-  /** Of a command that is a word for others, such as `service plan`: those, by their word. */
+  /** Subcommands by name, for a command such as `service plan`. */
   readonly commands?: Readonly<Record<string, Command>>;
-  /** What help, completion and the reference page are made of. */
+  /** Input of help, completion and the reference page. */
   describe(name: string): CommandDescription;
   help(name: string): string;
-  /** Reads the arguments and does nothing more. Throws UsageError. */
+  /** Parses the arguments without running the command. Throws UsageError. */
   check(name: string, args: readonly string[]): void;
   run(name: string, args: readonly string[], shell: Shell): Promise<void>;
 }
 
-/** What the help says of a flag; those of one group stand together, under the group's name. */
+/** Help of a flag; flags of one group are listed together, under the group's name. */
 export interface FlagHelp {
   readonly group?: string;
-  /** What the value is, in capitals. */
+  /** Placeholder of the value, in capitals. */
   readonly value?: string;
-  /** What it does; its default stands in parentheses at the end. */
+  /** Description; ends with the default in parentheses. */
   readonly help?: string;
-  /** What the value may be, for completion. */
+  /** Possible values, for completion. */
   readonly completes?: Completable | readonly string[];
 }
 
 type FlagTable = Readonly<Record<string, ParseArgsOptionsConfig[string] & FlagHelp>>;
 
-/** What a shell can complete: an object of the cluster by its name, a file, or a command. */
+/** What a shell can complete: a cluster object by name, a file, or a command. */
 export type Completable =
   | "config"
   | "file"
@@ -89,9 +88,9 @@ export type Completable =
   | "volume";
 
 export interface Example {
-  /** The command line, as it would be typed. */
+  /** The command line as typed. */
   readonly line: string;
-  /** What it is for, as half a sentence. */
+  /** Its purpose, as half a sentence. */
   readonly does: string;
 }
 
@@ -110,7 +109,7 @@ export interface CommandDescription {
   readonly flags: readonly FlagDescription[];
   readonly examples: readonly Example[];
   readonly stopsAtOperand: boolean;
-  /** Null: it is for completion to guess. */
+  /** Null: completion guesses. */
   readonly completes: readonly Completable[] | null;
 }
 
@@ -122,12 +121,15 @@ const context = {
 } as const;
 const help = { type: "boolean", short: "h", help: "Show this help" } as const;
 
-/** Options that every command takes. A command with a `--host` of its own (as `service create`) leaves `-H` to this. */
+/**
+ * Options of every command. For a command with its own `--host` (such as `service create`), the manager's is `-H` or
+ * `--control`.
+ */
 function commonTo(options: ParseArgsOptionsConfig): FlagTable {
   return "host" in options ? { control, context, help } : { host: control, context, help };
 }
 
-/** `--format` and `--quiet`, which every listing takes. */
+/** `--format` and `--quiet` of every listing. */
 export const listingOptions = {
   format: {
     type: "string",
@@ -137,7 +139,7 @@ export const listingOptions = {
   quiet: { type: "boolean", short: "q", help: "Only display IDs" },
 } as const;
 
-/** `--format` of what is a table or JSON and nothing else. */
+/** `--format` of commands that print a table or JSON only. */
 export const plainFormat = {
   type: "string",
   value: "FORMAT",
@@ -145,7 +147,7 @@ export const plainFormat = {
   completes: ["table", "json"],
 } as const;
 
-/** `--format`, which every `inspect` takes. */
+/** `--format` of every `inspect`. */
 export const inspectOptions = {
   format: {
     type: "string",
@@ -159,13 +161,13 @@ export const inspectOptions = {
 export function formatOf(format: string | undefined): "table" | "json" {
   if (format === undefined || format === "table") return "table";
   if (format === "json") return "json";
-  throw new UsageError(`--format takes 'table' or 'json', not '${format}'`);
+  throw new UsageError(`invalid argument "${format}" for "--format" flag: expected table or json`);
 }
 
 /**
- * The flags of a command line as `parseArgs` knows them: each by its whole name and joined with its value (`--replicas -1`
- * becomes `--replicas=-1`, which it would refuse otherwise), and, where the command wants it, an end of them at the first
- * operand. Flags without a value go to `truths`, because of `--detach=false`: what is said last counts. Throws UsageError.
+ * Rewrites flags for `parseArgs`: each by its full name and joined with its value, since `parseArgs` rejects `--replicas -1`
+ * but accepts `--replicas=-1`; where the command requires it, flags end at the first operand. Values of boolean flags go to
+ * `truths`, to support `--detach=false`; the last one wins. Throws UsageError.
  */
 function normalized(
   args: readonly string[],
@@ -188,7 +190,7 @@ function normalized(
       }
       const said = value ?? args[at + 1];
       if (value === null) at += 1;
-      // One that lacks its value is for `parseArgs` to refuse.
+      // `parseArgs` rejects a missing value.
       out.push(said === undefined ? `--${flag}` : `--${flag}=${said}`);
     }
   }
@@ -198,13 +200,13 @@ function normalized(
 interface SaidFlag {
   readonly flag: string;
   readonly type: "boolean" | "string";
-  /** Null: what follows, if it takes one. */
+  /** Null: the next argument, if the flag takes a value. */
   readonly value: string | null;
 }
 
 /**
- * The flags of one argument: `--tty`, `--tty=false`, `--name=web`, `-d`, `-d=false`, `-eA=1`, `-e=A=1`, or several short
- * ones of which the last may take a value: `-dp 80:80`. Null for what is none, or unknown.
+ * Parses one argument: `--tty`, `--tty=false`, `--name=web`, `-d`, `-d=false`, `-eA=1`, `-e=A=1`, or several short flags of
+ * which the last may take a value: `-dp 80:80`. Null when it is not a flag, or is unknown.
  */
 function flagsIn(arg: string, options: ParseArgsOptionsConfig): readonly SaidFlag[] | null {
   const long = /^--([^=]+)(?:=(.*))?$/s.exec(arg);
@@ -228,41 +230,47 @@ function flagsIn(arg: string, options: ParseArgsOptionsConfig): readonly SaidFla
   return flags;
 }
 
-/** `value`: as Docker's scripts write it, `--tty=false`; null for the flag alone. */
+/** `value`: such as `false` in `--tty=false`; null for the flag alone. */
 function saidTruth(flag: string, value: string | null): boolean {
   const truth = value === null ? true : truthOf(value);
-  if (truth === null) throw new UsageError(`--${flag} takes true or false, not '${value}'`);
+  if (truth === null) throw new UsageError(`invalid argument "${value}" for "--${flag}" flag: expected true or false`);
   return truth;
 }
 
-/** The words for true and false that Go knows; null for any other. */
+/** Go's words for true and false; null for any other. */
 export function truthOf(text: string): boolean | null {
   if (/^(?:1|t|T|true|True|TRUE)$/.test(text)) return true;
   return /^(?:0|f|F|false|False|FALSE)$/.test(text) ? false : null;
 }
 
 function count(min: number): string {
-  return min === 1 ? "one argument" : `${min} arguments`;
+  return min === 1 ? "1 argument" : `${min} arguments`;
 }
 
-/** Words that scripts know from Docker. */
+function most(min: number, max: number): string {
+  if (max === 0) return "accepts no arguments";
+  return `requires ${min === max ? "" : "at most "}${count(max)}`;
+}
+
+/** Docker's aliases. */
 const aliases: Readonly<Record<string, string>> = { list: "ls", remove: "rm", up: "deploy" };
 
-/** The command of that word, or of what the word is another for; undefined when there is none. */
+/** The command named `word`, or aliased by it; undefined if there is none. */
 export function commandOf(commands: Readonly<Record<string, Command>>, word: string): Command | undefined {
   if (Object.hasOwn(commands, word)) return commands[word];
-  // Of stacks alone: nobody who types `service down` means to remove it.
+  // Only for stacks: `service down` does not mean to remove it.
   const isDown = word === "down" && Object.hasOwn(commands, "deploy");
   const other = isDown ? "rm" : Object.hasOwn(aliases, word) ? (aliases[word] ?? "") : "";
   return Object.hasOwn(commands, other) ? commands[other] : undefined;
 }
 
-/** A word for several commands, within a noun. */
+/** A group of commands below a noun. */
 export function commandGroup(summary: string, commands: Readonly<Record<string, Command>>): Command {
   const words = Object.keys(commands).join("|");
   const find = (name: string, word: string | undefined): Command => {
     const found = word === undefined ? undefined : commandOf(commands, word);
-    if (found === undefined) throw new UsageError(`'muster ${name}' takes ${words}: see 'muster ${name} --help'`);
+    if (found === undefined)
+      throw new UsageError(`'muster ${name}' requires a subcommand (${words}): see 'muster ${name} --help'`);
     return found;
   };
   return {
@@ -286,15 +294,15 @@ export function commandGroup(summary: string, commands: Readonly<Record<string, 
   };
 }
 
-/** The flag that `parseArgs` names in its error, without a value. */
+/** The flag in an error of `parseArgs`, without its value. */
 function unknownFlag(error: unknown): string | null {
   return /'(--[^'=]+|-[^'])/.exec((error as Error).message)?.[1] ?? null;
 }
 
-/** The shell with the manager that a command line names, if it names one. Throws UsageError or UserError. */
+/** The shell connected to the manager that the command line names, if any. Throws UsageError or UserError. */
 export function shellFor(shell: Shell, host: string | undefined, named: string | undefined): Shell {
   if (named === undefined) return host === undefined ? shell : shell.at(host);
-  if (host !== undefined) throw new UsageError("--host and --context name a manager each: set one of them");
+  if (host !== undefined) throw new UsageError("--host and --context are mutually exclusive: set one of them");
   const [last] = knownHosts();
   const chosen = hostOfContext(named) ?? last;
   if (chosen === undefined) throw new UserError("no cluster was started on this machine: start one with 'muster up'");
@@ -304,7 +312,7 @@ export function shellFor(shell: Shell, host: string | undefined, named: string |
 export function command<const Options extends ParseArgsOptionsConfig>(spec: CommandSpec<Options>): Command {
   const everywhere: FlagTable = { ...spec.options, ...commonTo(spec.options) };
   const reading: FlagTable = { ...spec.options, at: atFlag, ...commonTo(spec.options) };
-  /** Only a command's name tells whether it reads, and so can show the past. */
+  /** Whether a command accepts `--at` depends on its name. */
   const optionsOf = (name: string): FlagTable => (readsThePast(name) && !("at" in spec.options) ? reading : everywhere);
   const { min = 0, max = spec.operands === undefined ? 0 : Number.POSITIVE_INFINITY, stopsAtOperand = false } = spec;
 
@@ -325,7 +333,7 @@ export function command<const Options extends ParseArgsOptionsConfig>(spec: Comm
     completes: spec.completes ?? null,
   });
 
-  /** Flags and operands, and how many of these there are. Throws UsageError. */
+  /** Parses flags and operands, and checks the number of operands. Throws UsageError. */
   const parsed = (name: string, args: readonly string[]) => {
     const options = optionsOf(name);
     const truths = new Map<string, boolean>();
@@ -339,18 +347,23 @@ export function command<const Options extends ParseArgsOptionsConfig>(spec: Comm
       if (unknown !== null) {
         const similar = unknown.startsWith("--") ? similarTo(unknown.slice(2), Object.keys(options)) : [];
         const guess = didYouMean(similar.map((flag) => `--${flag}`));
-        throw new UsageError(`unknown flag ${unknown}: ${guess}see 'muster ${name} --help'`);
+        throw new UsageError(`unknown flag: ${unknown}: ${guess}see 'muster ${name} --help'`);
       }
-      // Its sentences end in advice on quoting that has no place here.
+      const lacking = /'(?:-\w, )?(--[^ ']+)[^']*' argument missing/.exec((error as Error).message)?.[1];
+      if (lacking !== undefined)
+        throw new UsageError(`flag needs an argument: ${lacking}: see 'muster ${name} --help'`);
+      // Node's advice on quoting is dropped.
       const message = (error as Error).message.split(". ")[0]?.replace(/\n.*/s, "") ?? "";
       throw new UsageError(`${message.charAt(0).toLowerCase()}${message.slice(1)}: see 'muster ${name} --help'`);
     }
     for (const [flag, truth] of truths) values[flag] = truth;
     if (values["help"] === true) return { values, positionals };
     if (positionals.length < min)
-      throw new UsageError(`'muster ${name}' needs at least ${count(min)}: see 'muster ${name} --help'`);
+      throw new UsageError(
+        `'muster ${name}' requires ${min === max ? "" : "at least "}${count(min)}: see 'muster ${name} --help'`,
+      );
     if (positionals.length > max)
-      throw new UsageError(`'muster ${name}' takes at most ${count(max)}: see 'muster ${name} --help'`);
+      throw new UsageError(`'muster ${name}' ${most(min, max)}: see 'muster ${name} --help'`);
     return { values, positionals };
   };
 
@@ -369,7 +382,7 @@ export function command<const Options extends ParseArgsOptionsConfig>(spec: Comm
       const isPast = optionsOf(name)["at"] === atFlag;
       const chosen = shellFor(shell, values[hostKey] as string | undefined, values["context"] as string | undefined);
       const at = isPast ? (values["at"] as string | undefined) : undefined;
-      // What every command takes is not the command's: one that has a `--host` of another meaning would read this one.
+      // Common options are not passed on: a command whose own `--host` means something else must not see this one.
       for (const key of [hostKey, "context", "help", ...(isPast ? ["at"] : [])]) delete values[key];
       const trace = new CommandTrace(name, shell.now());
       let failure: unknown = null;

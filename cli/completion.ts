@@ -1,4 +1,4 @@
-/** `muster completion bash|zsh|fish`: a script that makes the shell complete verbs, flags and names of objects. */
+/** `muster completion bash|zsh|fish`: prints a script that completes verbs, flags and names of objects. */
 import { candidates } from "./completion/candidates.ts";
 import { scripts } from "./completion/scripts.ts";
 import { command, UsageError, type Command } from "./command.ts";
@@ -13,7 +13,7 @@ export const completion: Command = command({
   options: {},
   completes: [],
   async run({ operands: [shellName = "", ...words], shell }) {
-    // What the scripts ask: the words so far, of which the last is being typed.
+    // The scripts' query: the words so far, of which the last is being typed.
     if (shellName === "words") {
       const given = words[0] === "--" ? words.slice(1) : words;
       const { files, words: found } = await candidates(shell, given.slice(0, -1), given.at(-1) ?? "");
@@ -23,7 +23,7 @@ export const completion: Command = command({
     }
     const script = Object.hasOwn(scripts, shellName) ? scripts[shellName] : undefined;
     if (script === undefined || words.length > 0) {
-      throw new UsageError(`'muster completion' takes ${shells.join(", ")}, not '${[shellName, ...words].join(" ")}'`);
+      throw new UsageError(`unknown shell "${[shellName, ...words].join(" ")}": expected ${shells.join(", ")}`);
     }
     shell.print(script.trimEnd());
   },

@@ -68,7 +68,7 @@ const ls = command({
     }),
 });
 
-/** For people: the content as the text that it mostly is. */
+/** Human-readable; the content is printed as text. */
 function pretty(config: Config, now: number): string {
   const content = Buffer.from(config.spec?.data ?? new Uint8Array()).toString("utf8");
   return [...prettyContent(config, now), "Data:", content].join("\n");

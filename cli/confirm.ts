@@ -1,8 +1,8 @@
-/** A question before something that cannot be undone, as Docker asks it; only `y` is a yes. */
+/** Docker's confirmation prompt before something that cannot be undone; only `y` confirms. */
 import { createInterface } from "node:readline";
 import type { Shell } from "./shell.ts";
 
-/** The answer is one line of standard input, typed or piped in; its end is a no. */
+/** Reads one line of standard input, typed or piped; end of input declines. */
 export async function isConfirmed(shell: Shell, warning: string): Promise<boolean> {
   const question = `WARNING! ${warning}\nAre you sure you want to continue? [y/N] `;
   await shell.write(new TextEncoder().encode(question), "err");
@@ -12,7 +12,7 @@ export async function isConfirmed(shell: Shell, warning: string): Promise<boolea
     lines.once("close", () => resolve(""));
   });
   lines.close();
-  // A pipe that stays open is nobody's reason to stay.
+  // An open pipe must not keep the process alive.
   process.stdin.destroy();
   return /^\s*y\s*$/i.test(answer);
 }

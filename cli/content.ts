@@ -1,4 +1,4 @@
-/** What the commands for secrets and for configs share: content from files, listings, finding by id or name. */
+/** Shared by the commands for secrets and configs: content from files, listings, lookup by id or name. */
 import { readFileSync } from "node:fs";
 import type { Annotations, Meta } from "../proto/gen/messages.ts";
 import { UsageError } from "./command.ts";
@@ -12,7 +12,7 @@ interface Content {
   readonly spec: { readonly annotations: Annotations | null } | null;
 }
 
-/** Names sort as people count: `key2` before `key10`. */
+/** Sorts `key2` before `key10`. */
 const byName = new Intl.Collator("en", { numeric: true });
 
 export function contentName({ spec }: Content): string {
@@ -22,12 +22,11 @@ export function contentName({ spec }: Content): string {
 /** The bytes of a file; `-` is standard input. Throws UserError. */
 export function contentFrom(path: string): Uint8Array {
   try {
-    // 0 is standard input.
     return Uint8Array.from(readFileSync(path === "-" ? 0 : path));
   } catch (error) {
     const what = path === "-" ? "standard input" : path;
     const { code, message } = error as NodeJS.ErrnoException;
-    throw new UserError(`cannot read ${what}: ${code === "ENOENT" ? "there is no such file" : message}`, {
+    throw new UserError(`cannot read ${what}: ${code === "ENOENT" ? "no such file or directory" : message}`, {
       cause: error,
     });
   }
@@ -43,11 +42,11 @@ export function findNamed<Item extends Content>(noun: string, text: string, item
   return close[0];
 }
 
-/** Values of one key are alternatives, keys are demands: Docker's way. Throws UsageError. */
+/** Values of one key are ORed, keys are ANDed, as in Docker. Throws UsageError. */
 export function matchingNamed(texts: readonly string[]): (item: Content) => boolean {
   const pairs = texts.map((text) => {
     const match = /^(id|name|label)=(.*)$/s.exec(text);
-    if (match === null) throw new UsageError(`--filter takes id=, name= or label=, not '${text}'`);
+    if (match === null) throw new UsageError(`invalid filter "${text}": expected id=, name= or label=`);
     return { key: match[1] as string, value: match[2] as string };
   });
   const meets = (item: Content, key: string, value: string): boolean => {
@@ -61,7 +60,7 @@ export function matchingNamed(texts: readonly string[]): (item: Content) => bool
   return (item) => [...byKey].every(([key, wanted]) => wanted.some(({ value }) => meets(item, key, value)));
 }
 
-/** For people: who it is, its labels, and when it was made. */
+/** Human-readable: id, name, labels and times. */
 export function prettyContent(item: Content, now: number): readonly string[] {
   const lines = [`ID:\t\t${item.id}`, `Name:\t\t${contentName(item)}`];
   const entries = Object.entries(item.spec?.annotations?.labels ?? {}).toSorted(([a], [b]) => (a < b ? -1 : 1));

@@ -1,4 +1,4 @@
-/** `muster context`: create, use, ls, show, rm. Names for the managers that a user works with. */
+/** `muster context`: create, use, ls, show, rm. A context is a name for a manager. */
 import { command, listingOptions, UsageError, type Command } from "./command.ts";
 import { contentFrom } from "./content.ts";
 import { currentContext, defaultContext, readContexts, writeContexts, type Context } from "./contexts.ts";
@@ -44,10 +44,10 @@ const create = command({
   completes: [],
   run: async ({ values, operands: [name = ""], shell }) => {
     const { description = "", host } = values;
-    if (host === undefined) throw new UsageError("--host is missing: it names the manager of the context");
+    if (host === undefined) throw new UsageError("--host is required: it names the manager of the context");
     if (!namePattern.test(name))
       throw new UsageError(
-        `invalid context name "${name}": expected letters, digits and _.+-, two characters at least`,
+        `invalid context name "${name}": expected at least two characters of letters, digits and _.+-`,
       );
     if (name === defaultContext || readContexts().named.has(name))
       throw new UserError(`context "${name}" already exists`);
@@ -68,7 +68,7 @@ type RemoteValues = { readonly [Flag in (typeof remoteOnly)[number]]?: string | 
 
 function createLocal(host: string, description: string, values: RemoteValues): Context {
   const flag = remoteOnly.find((each) => values[each] !== undefined);
-  if (flag !== undefined) throw new UsageError(`--${flag} needs a --host on another machine: tcp://ADDR:PORT`);
+  if (flag !== undefined) throw new UsageError(`--${flag} requires a --host on another machine: tcp://ADDR:PORT`);
   return { host: `unix://${socketPath(host)}`, description };
 }
 
@@ -77,22 +77,22 @@ const textFrom = (path: string): string => new TextDecoder().decode(contentFrom(
 /** Throws UserError for a file without a certificate. */
 function certificateIn(path: string, validUntilMs: (pem: string) => number | null): string {
   const pem = textFrom(path);
-  if (validUntilMs(pem) === null) throw new UserError(`${path} does not hold a certificate in PEM`);
+  if (validUntilMs(pem) === null) throw new UserError(`no PEM certificate in ${path}`);
   return pem;
 }
 
-/** Keeps the root, and the credentials where they are given. */
+/** Stores the root, and the credentials if given. */
 async function createRemote(
   name: string,
   values: RemoteValues & { readonly host: string; readonly description: string },
 ): Promise<Context> {
   const { ca, "ca-digest": digest, credentials, description, host, user } = values;
-  if (user === undefined) throw new UsageError("--user is missing: a manager on another machine serves users only");
+  if (user === undefined) throw new UsageError("--user is required: a manager on another machine serves users only");
   if ((ca === undefined) === (digest === undefined))
     throw new UsageError(
-      "set --ca or --ca-digest: the cluster's root certificate verifies its managers (run 'muster ca' on a manager)",
+      "--ca or --ca-digest is required to verify the manager (run 'muster ca' on a manager to get them)",
     );
-  // TLS and certificates are loaded where they are used: other commands are spared them.
+  // Load TLS and certificates only here: other commands start faster.
   const [{ fetchRoot, remoteAddress }, kept, { validUntilMs }] = await Promise.all([
     import("./remote/connect.ts"),
     import("./remote/credentials.ts"),
@@ -103,7 +103,7 @@ async function createRemote(
   let rootPem: string;
   if (digest === undefined) rootPem = certificateIn(ca ?? "", validUntilMs);
   else if (/^sha256:[0-9a-f]{64}$/i.test(digest)) rootPem = await fetchRoot(host, digest);
-  else throw new UsageError(`invalid --ca-digest ${digest}: expected sha256: and 64 hexadecimal digits`);
+  else throw new UsageError(`invalid --ca-digest ${digest}: expected sha256: followed by 64 hexadecimal digits`);
   kept.saveRoots(name, rootPem);
   if (given !== null) kept.saveCredentials(name, given);
   return { host: `tcp://${formatHostPort(at)}`, description, user };
@@ -173,11 +173,11 @@ const rm = command({
   run: ({ values, operands, shell }) =>
     eachOperand(operands, async (name) => {
       const { current, named } = readContexts();
-      if (name === defaultContext) throw new UserError('the context "default" cannot be removed');
+      if (name === defaultContext) throw new UserError('cannot remove the context "default"');
       if (!named.has(name)) throw notFound(name);
       if (name === current && values.force !== true)
-        throw new UserError(`context "${name}" is in use: use another first, or set --force`);
-      // Its key must not stay behind.
+        throw new UserError(`context "${name}" is in use: switch to another one first, or set --force`);
+      // Remove the key too.
       const { forgetContext } = await import("./remote/credentials.ts");
       forgetContext(name);
       const left = new Map([...named].filter(([other]) => other !== name));

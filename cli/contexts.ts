@@ -1,31 +1,31 @@
-/** Names for managers, as `docker context` has them: kept for a user, with the one that commands use when they name none. */
+/** Contexts, like `docker context`: a user's names for managers, and the one that commands use by default. */
 import { mkdirSync, readFileSync } from "node:fs";
 import { homedir } from "node:os";
 import { dirname, join } from "node:path";
 import { replaceFileSync } from "../runtime/system/whole-file.ts";
 import { UserError } from "./user-error.ts";
 
-/** The manager started last on this machine; always there. */
+/** The manager started last on this machine; always exists. */
 export const defaultContext = "default";
 
 export interface Context {
   /** The control socket, as `unix:///PATH`; or a manager on another machine, as `tcp://ADDR:PORT`. */
   readonly host: string;
   readonly description: string;
-  /** Who logs in there; absent for a control socket. */
+  /** User that logs in; absent for a control socket. */
   readonly user?: string;
 }
 
-/** How a shell is told of a context whose manager is on another machine: the name leads to the address and to its files. */
+/** Prefix of a shell's host for a context on another machine: the name leads to its address and files. */
 const remotePrefix = "context://";
 
 export interface Contexts {
-  /** The name of the one in use. */
+  /** Name of the current context. */
   readonly current: string;
   readonly named: ReadonlyMap<string, Context>;
 }
 
-/** Where this user's contexts are. */
+/** Folder of this user's contexts. */
 export function contextsFolder(): string {
   const config = process.env["XDG_CONFIG_HOME"] ?? "";
   return join(config === "" ? join(homedir(), ".config") : config, "muster");
@@ -41,7 +41,7 @@ function isContext(value: unknown): value is Context {
   );
 }
 
-/** Throws UserError for a file that cannot be understood. */
+/** Throws UserError when the file is unreadable or invalid. */
 export function readContexts(): Contexts {
   const file = contextsFile();
   let text: string;
@@ -57,12 +57,12 @@ export function readContexts(): Contexts {
     if (typeof current === "string" && named.every(([, context]) => isContext(context)))
       return { current, named: new Map(named as (readonly [string, Context])[]) };
   } catch {
-    // Said below.
+    // Reported below.
   }
-  throw new UserError(`cannot understand the contexts in ${file}: mend or remove the file, then create them anew`);
+  throw new UserError(`invalid contexts file ${file}: fix or remove it, then create the contexts again`);
 }
 
-/** Throws UserError where the file cannot be written. */
+/** Throws UserError when the file cannot be written. */
 export function writeContexts({ current, named }: Contexts): void {
   const file = contextsFile();
   try {
@@ -74,8 +74,8 @@ export function writeContexts({ current, named }: Contexts): void {
 }
 
 /**
- * The control socket of a context, or what `remoteContextOf` understands; null for the default one. Throws UserError for a name that
- * no context has.
+ * Control socket of a context, or what `remoteContextOf` accepts; null for the default context. Throws UserError when the
+ * context does not exist.
  */
 export function hostOfContext(name: string): string | null {
   if (name === defaultContext) return null;
@@ -84,7 +84,7 @@ export function hostOfContext(name: string): string | null {
   return found.user === undefined ? found.host : `${remotePrefix}${name}`;
 }
 
-/** The context of that name whose manager is on another machine; null where `host` is no such name. Throws UserError. */
+/** The context on another machine that `host` names; null when `host` is not such a name. Throws UserError. */
 export function remoteContextOf(host: string): { readonly name: string; readonly context: Context } | null {
   if (!host.startsWith(remotePrefix)) return null;
   const name = host.slice(remotePrefix.length);
@@ -93,21 +93,23 @@ export function remoteContextOf(host: string): { readonly name: string; readonly
   return { name, context };
 }
 
-/** What the environment and `muster context use` choose, when a command line names no manager; null: the default context. */
+/**
+ * The host chosen by the environment or `muster context use`, for a command line that names none; null: the default context.
+ */
 export function chosenHost(): string | null {
   const { MUSTER_CONTEXT: context = "", MUSTER_HOST: host = "" } = process.env;
   if (host !== "") return host;
   return hostOfContext(context === "" ? readContexts().current : context);
 }
 
-/** The name of the context that commands use when they name none; null where MUSTER_HOST overrides them all. */
+/** Name of the context that commands use by default; null when MUSTER_HOST overrides it. */
 export function currentContext(): string | null {
   const { MUSTER_CONTEXT: context = "", MUSTER_HOST: host = "" } = process.env;
   if (host !== "") return null;
   return context === "" ? readContexts().current : context;
 }
 
-/** All names, for completion; none where the file cannot be read. */
+/** All names, for completion; empty when the file cannot be read. */
 export function contextNames(): readonly string[] {
   try {
     return [defaultContext, ...readContexts().named.keys()];

@@ -1,4 +1,4 @@
-/** Whether a service is where its spec wants it, judged from the service, its tasks and the nodes alone. Pure. */
+/** Whether a service has converged to its spec, judged from the service, its tasks and the nodes only. Pure. */
 import { nodeNames } from "../machines/node-names.ts";
 import { admissionOf } from "../machines/orchestration/global-nodes.ts";
 import { taskName } from "../machines/list-filters.ts";
@@ -18,11 +18,11 @@ import { jobConvergence } from "./job/job-convergence.ts";
 
 export type Convergence =
   /**
-   * `isProven`: nothing is left to watch, because the manager has watched it already, or because it is a job. `done` is less
-   * than `wanted` where it did so and called it completed: some may fail, or end and not be followed.
+   * `isProven`: no monitoring is needed, because the manager has done it or the service is a job. `done` is less than `wanted`
+   * when the manager completed the update although some tasks failed or ended.
    */
   | { readonly kind: "converged"; readonly done: number; readonly wanted: number; readonly isProven: boolean }
-  /** `remark`: why the slowest is not there yet, empty when nothing says so. */
+  /** `remark`: why the slowest task is not running yet; empty when unknown. */
   | { readonly kind: "moving"; readonly done: number; readonly wanted: number; readonly remark: string }
   | { readonly kind: "failed"; readonly reason: string };
 
@@ -31,7 +31,7 @@ const stopped: Readonly<Partial<Record<UpdateStatus_UpdateState, string>>> = {
   [UpdateStatus_UpdateState.ROLLBACK_PAUSED]: "rollback paused",
   [UpdateStatus_UpdateState.ROLLBACK_COMPLETED]: "rolled back",
 };
-/** The manager watches the new tasks of an update itself before it calls it completed. */
+/** States in which the manager monitors, or has monitored, the new tasks itself. */
 const watched: readonly UpdateStatus_UpdateState[] = [
   UpdateStatus_UpdateState.COMPLETED,
   UpdateStatus_UpdateState.ROLLBACK_COMPLETED,
@@ -41,14 +41,17 @@ const busy: readonly UpdateStatus_UpdateState[] = [
   UpdateStatus_UpdateState.ROLLBACK_STARTED,
 ];
 
-/** The tasks that are waited for. On a node that is not open to a global service they are not: a paused one keeps what it has, the others lose it. */
+/**
+ * Tasks to wait for. Tasks of a global service on a node that no longer accepts it do not count: a paused node keeps its tasks,
+ * others lose them.
+ */
 function awaited(service: Service, tasks: readonly Task[], nodes: readonly Node[]): readonly Task[] {
   if (modeOf(service.spec) !== "global") return tasks;
   const open = new Set(nodes.filter((node) => admissionOf(service, node).kind === "open").map(({ id }) => id));
   return tasks.filter(({ nodeId }) => open.has(nodeId));
 }
 
-/** A global service wants a task on each node that is open to it, whether it has been made yet or not. */
+/** A global service wants one task on each node that accepts it, created or not. */
 function globalWanted(
   service: Service,
   current: readonly Task[],
@@ -58,14 +61,14 @@ function globalWanted(
   const wanted = new Set(current.map(({ nodeId }) => nodeId));
   const had = new Set(Array.from(known, ({ nodeId }) => nodeId));
   for (const node of nodes) {
-    // One that has had a task has had its turn: nothing may be left to do there.
+    // A node that already had a task is not new: there may be nothing left to run there.
     const isNew = !had.has(node.id) && node.status?.state === NodeStatus_State.READY;
     if (isNew && admissionOf(service, node).kind === "open") wanted.add(node.id);
   }
   return wanted.size;
 }
 
-/** States of a task that ended by itself, of which the restart policy counts attempts. */
+/** Final states for which the restart policy counts attempts. */
 const ownEnds: readonly TaskState[] = [TaskState.COMPLETE, TaskState.FAILED, TaskState.REJECTED];
 
 function createdAt(task: Task): number {
@@ -76,12 +79,12 @@ function stateOf(task: Task): TaskState {
   return task.status?.state ?? TaskState.NEW;
 }
 
-/** A slot's number; of a service that has one on each node, the node. */
+/** The slot's number; for a global service, the node id. */
 function slotOf({ nodeId, slot }: Task): number | string {
   return slot === 0 ? nodeId : slot;
 }
 
-/** Whether nothing follows these tasks of one slot, all of them over, by the restart policy. */
+/** Whether the restart policy allows no successor for these tasks of one slot, which have all ended. */
 function isOver(service: Service, tasks: readonly Task[]): boolean {
   const policy = service.spec?.task?.restart ?? null;
   if (policy === null) return false;
@@ -90,13 +93,13 @@ function isOver(service: Service, tasks: readonly Task[]): boolean {
   if (policy.condition === RestartPolicy_RestartCondition.NONE) return true;
   if (policy.condition === RestartPolicy_RestartCondition.ON_FAILURE && state === TaskState.COMPLETE) return true;
   const isUnbounded = policy.maxAttempts === 0 || (policy.window?.seconds ?? 0) > 0 || (policy.window?.nanos ?? 0) > 0;
-  // The first was no restart.
+  // The first task was not a restart.
   return !isUnbounded && tasks.length > policy.maxAttempts;
 }
 
 /**
- * Why a service will never be where its spec wants it: a slot whose tasks ended, and none follows. Docker's client waits
- * for such a service for ever. Null while there is hope.
+ * Why a service can never converge: a slot's tasks have ended, and the policy allows no further attempt. Docker's client waits
+ * for such a service forever. Null while it can still converge.
  */
 function givenUp(service: Service, tasks: readonly Task[]): string | null {
   const ours = tasks.filter((task) => isUpToDate(task, service));
@@ -107,15 +110,15 @@ function givenUp(service: Service, tasks: readonly Task[]): string | null {
     const newest = ended.toSorted((a, b) => createdAt(b) - createdAt(a))[0];
     if (newest === undefined || !isOver(service, ended)) continue;
     const why = newest.status?.err || newest.status?.message || "it ended";
-    return `task ${taskName(newest)} is over and its restart policy lets none follow: ${why}`;
+    return `task ${taskName(newest)} ended and its restart policy allows no further attempt: ${why}`;
   }
   return null;
 }
 
 /**
- * Whether a slot that came with the update has yet to begin. The manager watches those that were there before alone, so that
- * it may call an update completed that also scales while new tasks are on their way. One that fails has begun: waiting for
- * it could have no end, and Docker's client does not.
+ * Whether a slot that the update added has not started yet. The manager monitors only slots that existed before, so it may
+ * complete an update that also scales while new tasks are still starting. A task that has failed counts as started: waiting for
+ * it might never end, and Docker's client does not wait either.
  */
 function isYetToBegin(service: Service, tasks: readonly Task[]): boolean {
   const completedMs = timeMs(service.updateStatus?.completedAt ?? null);
@@ -129,7 +132,7 @@ function isYetToBegin(service: Service, tasks: readonly Task[]): boolean {
   );
 }
 
-/** `isRollback`: the user asked for the rollback, so that it is no failure. */
+/** `isRollback`: the user requested the rollback, so it is not a failure. */
 export function convergence(
   service: Service,
   tasks: Iterable<Task>,
@@ -154,7 +157,7 @@ export function convergence(
   const wanted =
     mode === "replicated" ? (service.spec?.replicated?.replicas ?? 0) : globalWanted(service, current, all, nodes);
   const isSettled = update === undefined || !busy.includes(update);
-  // More than are wanted still run while a service shrinks.
+  // While a service scales down, more tasks run than wanted.
   const isShrunk = current.length <= wanted;
   const isWatched = update !== undefined && watched.includes(update);
   if (done >= wanted && isSettled && isShrunk) return { kind: "converged", done: wanted, wanted, isProven: isWatched };
@@ -170,7 +173,7 @@ export function convergence(
   return { kind: "moving", done: Math.min(done, wanted), wanted, remark };
 }
 
-/** What the task says of itself, and on which of the nodes, unless it names that itself. */
+/** The task's own status message, with the node's name unless the message contains it. */
 function remarkOf({ nodeId, status }: Task, nodes: readonly Node[]): string {
   const err = status?.err ?? "";
   const isKnown = nodes.some(({ id }) => id === nodeId);

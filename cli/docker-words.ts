@@ -1,8 +1,8 @@
-/** Words that whoever knows Docker tries and that are no commands here, each with what to do instead. */
+/** Docker commands that do not exist here, with what to use instead. */
 
-const ofOneEngine = "containers, images and volumes of one machine are its engine's business: 'docker %s' on that node";
+const ofOneEngine = "containers, images and volumes belong to one node's engine: run 'docker %s' on that node";
 
-/** Commands of Docker about what one engine has. */
+/** Docker commands about objects of one engine. */
 const ofEngines: readonly string[] = [
   "attach",
   "build",
@@ -39,43 +39,43 @@ const ofEngines: readonly string[] = [
 ];
 
 const instead: Readonly<Record<string, string>> = {
-  create: "'muster service create' makes what is to run",
-  exec: "'muster task exec TASK COMMAND' runs a command in a task",
-  inspect: "'muster NOUN inspect NAME' shows one object: node, service, task, network, secret, config, volume",
-  logs: "'muster service logs SERVICE' and 'muster task logs TASK' show what was written",
-  ps: "'muster task ls' lists tasks, 'muster service ps SERVICE' those of a service",
-  rm: "'muster service rm SERVICE' ends a service; one task alone is replaced",
-  run: "'muster service create' makes a service, 'muster job run' runs something to its end",
-  stats: "'muster task stats TASK' shows what a task uses",
-  stop: "'muster service scale SERVICE=0' stops its tasks, 'muster job stop JOB' a job",
-  top: "'muster task exec TASK ps' shows the processes of a task",
-  update: "'muster service update SERVICE' changes what tasks run with",
+  create: "use 'muster service create' to run something",
+  exec: "use 'muster task exec TASK COMMAND'",
+  inspect: "use 'muster NOUN inspect NAME', where NOUN is node, service, task, network, secret, config or volume",
+  logs: "use 'muster service logs SERVICE' or 'muster task logs TASK'",
+  ps: "use 'muster task ls', or 'muster service ps SERVICE' for one service",
+  rm: "use 'muster service rm SERVICE'; a single task that is removed would be replaced",
+  run: "use 'muster service create', or 'muster job run' for something that runs to completion",
+  stats: "use 'muster task stats TASK'",
+  stop: "use 'muster service scale SERVICE=0' or 'muster job stop JOB'",
+  top: "use 'muster task exec TASK ps'",
+  update: "use 'muster service update SERVICE'",
   "network connect":
-    "a task has its networks for its whole life: 'muster service update --network-add NETWORK SERVICE' replaces the tasks of a service",
+    "a task's networks are fixed: 'muster service update --network-add NETWORK SERVICE' replaces the tasks of a service",
   "network disconnect":
-    "a task has its networks for its whole life: 'muster service update --network-rm NETWORK SERVICE' replaces the tasks of a service",
+    "a task's networks are fixed: 'muster service update --network-rm NETWORK SERVICE' replaces the tasks of a service",
   "swarm init":
-    "a cluster is founded by its first manager: 'muster up' with all that it needs, or 'muster manager --data-dir DIR'",
+    "the first manager creates the cluster: run 'muster up' for a whole cluster, or 'muster manager --data-dir DIR'",
   "swarm join":
-    "'muster agent --join ADDR:PORT --token TOKEN' joins this machine as a node, 'muster manager --join ADDR:PORT --token TOKEN --nats URL' as a manager, and 'docker swarm join' a Docker Engine",
+    "use 'muster agent --join ADDR:PORT --token TOKEN' to join this machine as a node, 'muster manager --join ADDR:PORT --token TOKEN --nats URL' as a manager, or 'docker swarm join' for a Docker Engine",
   "swarm leave":
-    "a node leaves when its agent ends ('docker swarm leave' at a Docker Engine), and 'muster node rm NODE' forgets it; 'muster node demote NODE' ends a manager",
+    "stop the node's agent (on a Docker Engine, 'docker swarm leave'), then run 'muster node rm NODE'; to stop a manager, run 'muster node demote NODE'",
   "volume prune":
-    "volumes of the cluster are never removed unasked, as in Docker: 'muster volume ls' shows those that no node has, 'muster volume rm' removes them",
+    "as in Docker, cluster volumes are not pruned: find unused ones with 'muster volume ls' and remove them with 'muster volume rm'",
   "secret update":
-    "a secret never changes: make another and 'muster service update --secret-rm OLD --secret-add NEW SERVICE'",
+    "secrets are immutable: create another one, then 'muster service update --secret-rm OLD --secret-add NEW SERVICE'",
   "config update":
-    "a config never changes: make another and 'muster service update --config-rm OLD --config-add NEW SERVICE'",
-  "service start": "'muster service scale SERVICE=1' starts what was scaled to 0",
-  "service stop": "'muster service scale SERVICE=0' stops its tasks",
-  "service restart": "'muster service update --force SERVICE' replaces its tasks",
-  "service exec": "'muster task exec TASK COMMAND' runs a command in a task",
-  "service stats": "'muster task stats TASK' shows what a task uses",
-  "stack logs": "'muster service logs STACK_SERVICE' shows what a service of the stack wrote",
-  "stack stop": "'muster stack rm STACK' ends it; 'muster service scale STACK_SERVICE=0' stops one service",
+    "configs are immutable: create another one, then 'muster service update --config-rm OLD --config-add NEW SERVICE'",
+  "service start": "use 'muster service scale SERVICE=1'",
+  "service stop": "use 'muster service scale SERVICE=0'",
+  "service restart": "use 'muster service update --force SERVICE'",
+  "service exec": "use 'muster task exec TASK COMMAND'",
+  "service stats": "use 'muster task stats TASK'",
+  "stack logs": "use 'muster service logs STACK_SERVICE'",
+  "stack stop": "use 'muster stack rm STACK', or 'muster service scale STACK_SERVICE=0' for one service",
 };
 
-/** What to do instead of a command that Docker has, or seems to have; null for a word that says nothing to us. */
+/** What to use instead of a Docker command, real or supposed; null for an unknown word. */
 export function insteadOf(words: string): string | null {
   if (Object.hasOwn(instead, words)) return instead[words] ?? null;
   return ofEngines.includes(words) ? ofOneEngine.replace("%s", words) : null;

@@ -1,8 +1,8 @@
-/** A driver's configuration as somebody writes it: JSON, or the same in YAML, on the command line or in a file. */
+/** A driver's configuration in JSON or YAML, given on the command line or in a file. */
 import { readFileSync } from "node:fs";
 import { UserError } from "./user-error.ts";
 
-/** Plain values, as JSON knows them. */
+/** A JSON value. */
 export type PlainValue =
   | null
   | boolean
@@ -11,19 +11,18 @@ export type PlainValue =
   | readonly PlainValue[]
   | { readonly [key: string]: PlainValue };
 
-/** `text`, or `@FILE`. Throws UserError, which names `what`. */
+/** `text`, or `@FILE`. Errors are UserErrors that begin with `what`. */
 export async function driverConfigFrom(
   text: string,
   what: string,
 ): Promise<{ readonly [key: string]: PlainValue } | null> {
   const isFile = text.startsWith("@");
   const source = isFile ? read(text.slice(1), what) : text;
-  // The library for YAML is loaded for those who need it.
   const { yamlValue } = await import("./stack/yaml.ts");
   const value = yamlValue(source, isFile ? text.slice(1) : what) as PlainValue;
   if (value === null) return null;
   if (typeof value !== "object" || Array.isArray(value))
-    throw new UserError(`${what}: a driver's configuration is an object, such as {"image": "…"}`);
+    throw new UserError(`${what}: invalid driver configuration: expected an object such as {"image": "…"}`);
   return value as { readonly [key: string]: PlainValue };
 }
 

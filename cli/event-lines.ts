@@ -1,4 +1,4 @@
-/** What is printed of a change of an object: one line for people, or one of JSON. */
+/** Output for a change of an object: one line of text, or one of JSON. */
 import { taskName } from "../machines/list-filters.ts";
 import {
   NodeStatus_State,
@@ -76,13 +76,13 @@ function describe(kind: EventKind, object: Watched): string {
 export interface EventLine {
   readonly version: number;
   readonly asJson: boolean;
-  /** Whether the line for people says the version. */
+  /** Whether the text line includes the version. */
   readonly showsVersion: boolean;
   /** Milliseconds since the epoch. */
   readonly now: number;
 }
 
-/** The object of an event by Docker's names. */
+/** The object of an event in Docker's format. */
 function dockerObject(object: Watched): DockerObject {
   const { cluster, config, extension, network, node, resource, secret, service, task, volume } = object;
   if (node !== null) return nodeObject(node);
@@ -98,13 +98,13 @@ function dockerObject(object: Watched): DockerObject {
 }
 
 export interface EventFields {
-  /** By the names of `docker events --format`; `Object` is the object as `inspect` shows it. */
+  /** Fields by the names of `docker events --format`; `Object` is the object as `inspect` prints it. */
   readonly shown: Readonly<Record<string, unknown>>;
-  /** The object by SwarmKit's names, which templates know as `object`. */
+  /** The object with SwarmKit's names, `object` in templates. */
   readonly wire: () => unknown;
 }
 
-/** Null as `eventLine`. */
+/** Null in the same cases as `eventLine`. */
 export function eventFields(event: WatchMessage_Event, version: number, now: number): EventFields | null {
   const { object } = event;
   const kind = eventKinds.find((name) => object?.[name] != null);
@@ -123,7 +123,9 @@ export function eventFields(event: WatchMessage_Event, version: number, now: num
   return { shown, wire: () => Watched.toJson(object)[kind] };
 }
 
-/** When it happened, in milliseconds since the epoch. A removed object says when it was last changed, not when it went. */
+/**
+ * Time of the event, in milliseconds since the epoch. For a removal it is now: the object only has the time of its last change.
+ */
 function timeOf({ action, object }: WatchMessage_Event, now: number): number {
   const kind = eventKinds.find((name) => object?.[name] != null);
   const updated = kind === undefined ? null : millisecondsOf(object?.[kind]?.meta?.updatedAt ?? null);
@@ -137,7 +139,7 @@ function nameOf(kind: EventKind, object: Watched): string {
   return describe(kind, object);
 }
 
-/** Null for an object of a kind that this command does not know. */
+/** Null for an object of an unknown kind. */
 export function eventLine(event: WatchMessage_Event, { version, asJson, showsVersion, now }: EventLine): string | null {
   const { object, oldObject } = event;
   const kind = eventKinds.find((name) => object !== null && object[name] !== null);

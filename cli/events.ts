@@ -1,4 +1,4 @@
-/** `muster events`: one line for each object that is made, changed or removed. */
+/** `muster events`: one line for each object that is created, updated or removed. */
 import { WatchRequest_WatchEntry, type WatchActionKind, type WatchMessage_Event } from "../proto/gen/messages.ts";
 import { command, UsageError, type Command } from "./command.ts";
 import { eventFields, eventKinds, eventLine, type EventKind } from "./event-lines.ts";
@@ -11,7 +11,7 @@ function wantedKinds(filters: readonly string[]): readonly EventKind[] {
   if (filters.length === 0) return eventKinds;
   return filters.map((filter) => {
     const kind = eventKinds.find((name) => filter === `type=${name}`);
-    if (kind === undefined) throw new UsageError(`--filter takes type=${eventKinds.join("|")}, not '${filter}'`);
+    if (kind === undefined) throw new UsageError(`invalid filter "${filter}": expected type=${eventKinds.join("|")}`);
     return kind;
   });
 }

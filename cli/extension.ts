@@ -1,4 +1,4 @@
-/** `muster extension`: create, ls, inspect, rm. An extension is a kind of objects (`muster resource`) of its own. */
+/** `muster extension`: create, ls, inspect, rm. An extension registers a kind of custom objects (`muster resource`). */
 import { extensionObject } from "./docker-objects/index.ts";
 import {
   Annotations,
@@ -19,7 +19,7 @@ import { parseLabels } from "./values.ts";
 
 const methods = ControlService.methods;
 
-/** Its name and labels stand where secrets and configs have theirs. */
+/** With annotations at the top level, as `matchingNamed` and `contentListing` expect them. */
 function listed(extension: Extension) {
   return { ...extension, spec: extension };
 }
@@ -38,7 +38,7 @@ const create = command({
     description: { type: "string", value: "TEXT", help: "Description of these objects" },
     label: { type: "string", short: "l", multiple: true, value: "KEY=VALUE", help: "Extension label" },
   },
-  examples: [{ line: "muster extension create policy --description 'who may talk to whom'", does: "register a kind" }],
+  examples: [{ line: "muster extension create policy --description 'allowed connections'", does: "register a kind" }],
   run: ({ values, operands: [name = ""], shell }) =>
     withManager(shell, async (client) => {
       const annotations = Annotations.create({ name, labels: parseLabels(values.label ?? []) });
@@ -54,7 +54,7 @@ const ls = command({
     ...listingOptions,
     filter: { type: "string", multiple: true, short: "f", value: "KEY=VALUE", help: "id=, name= or label=" },
   },
-  examples: [{ line: "muster extension ls", does: "all of them" }],
+  examples: [{ line: "muster extension ls", does: "all kinds" }],
   run: ({ values, shell }) =>
     withManager(shell, async (client) => {
       const extensions = (await listExtensions(client)).filter(matchingNamed(values.filter ?? []));
@@ -71,7 +71,7 @@ const inspect = command({
   min: 1,
   summary: "Display detailed information on one or more extensions.",
   options: inspectOptions,
-  examples: [{ line: "muster extension inspect policy", does: "one of them" }],
+  examples: [{ line: "muster extension inspect policy", does: "one kind" }],
   run: ({ values, operands, shell }) =>
     withManager(shell, async (client) => {
       const all = await listExtensions(client);
@@ -91,7 +91,7 @@ const rm = command({
   min: 1,
   summary: "Remove one or more kinds that have no objects.",
   options: {},
-  examples: [{ line: "muster extension rm policy", does: "refused while resources of this kind exist" }],
+  examples: [{ line: "muster extension rm policy", does: "fails while resources of this kind exist" }],
   run: ({ operands, shell }) =>
     withManager(shell, (client) =>
       eachOperand(operands, async (operand) => {

@@ -1,11 +1,11 @@
-/** `--format`: a table, JSON, or a Go template by Docker's names, alone or as a table's columns. */
+/** `--format`: a table, JSON, or a Go template with Docker's names, alone or for a table's columns. */
 import { dockerFunctions, parseTemplate, TemplateError, type Template } from "../runtime/template/template.ts";
 import { UsageError } from "./command.ts";
 import { UserError } from "./user-error.ts";
 
 export interface TemplateFormat {
   readonly template: Template;
-  /** It names fields in small letters, which are SwarmKit's own. */
+  /** The template uses lower-case names, which are SwarmKit's fields. */
   readonly usesWire: boolean;
 }
 
@@ -16,7 +16,7 @@ export type Format =
   | { readonly kind: "wire" }
   | { readonly kind: "template"; readonly template: TemplateFormat };
 
-/** A backslash and a letter, as it is typed in single quotes. */
+/** Replaces `\n` and `\t`, as typed in single quotes. */
 function unescaped(text: string): string {
   return text.replaceAll(String.raw`\t`, "\t").replaceAll(String.raw`\n`, "\n");
 }
@@ -30,7 +30,7 @@ function read(text: string): TemplateFormat {
   }
 }
 
-/** Throws UsageError for a template that cannot be read. */
+/** Throws UsageError for an invalid template. */
 export function readFormat(text: string | undefined): Format {
   const given = text?.trim() ?? "";
   if (given === "" || given === "table") return { kind: "table", template: null };
@@ -39,14 +39,16 @@ export function readFormat(text: string | undefined): Format {
   if (given.startsWith("table ")) {
     return { kind: "table", template: read(unescaped(given.slice("table ".length).trim())) };
   }
-  // A word without braces is a mistyped one far more often than a text to be printed again and again.
+  // A word without braces is most likely a typo, not a text to print for each object.
   if (/^[\w-]+$/.test(given)) {
-    throw new UsageError(`--format takes 'table', 'json', 'wire' or a template such as '{{.ID}}', not '${given}'`);
+    throw new UsageError(
+      `invalid argument "${given}" for "--format" flag: expected 'table', 'json', 'wire' or a template such as '{{.ID}}'`,
+    );
   }
   return { kind: "template", template: read(unescaped(given)) };
 }
 
-/** Throws UserError when the object has not what the template asks for. */
+/** Throws UserError when the object lacks a field of the template. */
 export function filled({ template }: TemplateFormat, data: unknown): string {
   try {
     return template.execute(data);

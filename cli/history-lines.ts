@@ -1,4 +1,4 @@
-/** How an entry of a history is printed: the change, who asked, its fields, and beneath what followed and when. */
+/** Formats an entry of a history: the change, who requested it, its fields, and below it what followed and when. */
 import {
   Duration,
   Origin,
@@ -23,13 +23,13 @@ const origins: { readonly [Each in Origin]: string } = {
   [Origin.ORIGIN_NODE_WATCH]: "the node watch",
   [Origin.ORIGIN_CERTIFICATES]: "the certificate authority",
   [Origin.ORIGIN_KEYS]: "the key manager",
-  [Origin.ORIGIN_BOOTSTRAP]: "the founding of the cluster",
+  [Origin.ORIGIN_BOOTSTRAP]: "the creation of the cluster",
   [Origin.ORIGIN_JOBS]: "the orchestrator of jobs",
   [Origin.ORIGIN_GLOBAL]: "the orchestrator of global services",
   [Origin.ORIGIN_VOLUMES]: "the volume manager",
 };
 
-/** `ada (uid 1000, pid 4711) with Control.UpdateService`; empty when nobody is known. */
+/** Such as `ada (uid 1000, pid 4711) with Control.UpdateService`; empty when unknown. */
 function whoText(caller: Caller | null, origin: Origin): string {
   if (caller === null) return origins[origin] ?? "";
   const { method, nodeId, address, process, user } = caller;
@@ -49,7 +49,7 @@ function fieldText({ field, old, new: now }: FieldChange, isNew: boolean): strin
   return old === now ? `${field} changed ${now}` : `${field} ${old} → ${now}`;
 }
 
-/** Without the digits that nobody reads: `+1.2s`. */
+/** Rounded: `+1.2s`. */
 function offset(ms: number): string {
   const rounded = ms < 10_000 ? Math.round(ms / 100) / 10 : Math.round(ms / 1_000);
   const sign = ms < 0 ? "-" : "+";
@@ -89,7 +89,7 @@ const past: Readonly<Record<string, string>> = {
 };
 
 export interface EntryOptions {
-  /** Whether several objects of that name have been told of. */
+  /** Whether several objects with that name have been printed. */
   readonly showsId: boolean;
 }
 

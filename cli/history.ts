@@ -1,4 +1,4 @@
-/** `muster history KIND NAME`: what changed in an object, who asked, and what followed. */
+/** `muster history KIND NAME`: what changed in an object, who requested it, and what followed. */
 import { HistoryEntry, HistoryRequest, OperatorService, type HistoryResponse } from "../proto/gen/messages.ts";
 import type { RpcError } from "../runtime/rpc.ts";
 import { command, formatOf, UsageError, type Command } from "./command.ts";
@@ -11,11 +11,12 @@ import { anyNumber, millisecondsOf, parseCount } from "./values.ts";
 function lastOf(text: string | undefined): number {
   if (text === undefined || text === "all") return 0;
   const last = parseCount(text, "last", anyNumber);
-  if (last < 1) throw new UsageError(`--last takes a number above 0, or 'all', not '${text}'`);
+  if (last < 1)
+    throw new UsageError(`invalid argument "${text}" for "--last" flag: expected a number above 0, or 'all'`);
   return last;
 }
 
-/** The kind, and a word for each that commands know it by. */
+/** The kind, from any of the words for it. */
 function kindOf(word: string): string {
   return word === "swarm" ? "cluster" : word;
 }
@@ -38,7 +39,7 @@ export const history: Command = command({
     format: { type: "string", value: "FORMAT", help: "Output format; json prints one object per line" },
   },
   examples: [
-    { line: "muster history service web", does: "what was done to a service, by whom, and what followed" },
+    { line: "muster history service web", does: "changes of a service, who made them, and what followed" },
     { line: "muster history node worker-1 --since 2h", does: "why a node was away" },
     { line: "muster history service web -n 5 -f", does: "the last five changes, then follow" },
   ],
@@ -60,10 +61,10 @@ export const history: Command = command({
         if (oldestVersion > 0 && !asJson) {
           const time = millisecondsOf(oldestTime);
           shell.remark(
-            `nothing is kept of what was before version ${oldestVersion}${time === null ? "" : `, written at ${new Date(time).toISOString()}`}`,
+            `the history begins at version ${oldestVersion}${time === null ? "" : `, written at ${new Date(time).toISOString()}`}`,
           );
         }
-        if (omitted > 0 && !asJson) shell.remark(`${omitted} earlier entries are left out`);
+        if (omitted > 0 && !asJson) shell.remark(`${omitted} earlier entries omitted`);
         for (const entry of entries) {
           ids.add(entry.objectId);
           printed += 1;
@@ -75,7 +76,7 @@ export const history: Command = command({
       channel.serverStream(OperatorService.methods.History, request, { onMessage: print, onEnd: ended.resolve });
       const error = await ended.promise;
       if (error !== null) throw error;
-      if (follow) throw new UserError("the manager ended what was followed");
-      if (printed === 0 && !asJson) shell.remark("nothing of it was changed in this time");
+      if (follow) throw new UserError("the manager ended the stream: is it shutting down?");
+      if (printed === 0 && !asJson) shell.remark("no changes in this period");
     }),
 });

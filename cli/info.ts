@@ -1,4 +1,4 @@
-/** `muster info`: the cluster and the manager that answers, summed up; `--format` by the names of `docker info`. */
+/** `muster info`: a summary of the cluster and the manager that answers; `--format` uses the names of `docker info`. */
 import { timeText } from "./docker-objects/index.ts";
 import {
   NodeRole,
@@ -35,7 +35,7 @@ function isManager(node: Node): boolean {
   return node.managerStatus !== null || node.role === NodeRole.MANAGER;
 }
 
-/** The part of `docker info` that is about the swarm, and what Docker has no name for. */
+/** The swarm part of `docker info`, plus Muster's own fields. */
 function dockerObject({ createdAt, networks, nodes, services, status, tasks }: Found): Record<string, unknown> {
   const inState = (state: NodeStatus_State): number => nodes.filter((node) => node.status?.state === state).length;
   const managers = nodes.filter(isManager);

@@ -39,7 +39,7 @@ import { ago, humanDuration, millisecondsOf } from "./values.ts";
 
 const methods = ControlService.methods;
 
-/** As Docker shows ids in listings. */
+/** Docker's length of ids in listings. */
 const shortIdLength = 12;
 
 const run = command({
@@ -61,10 +61,10 @@ const run = command({
   },
 });
 
-/** Throws UserError when it is no job. */
+/** Throws UserError when the service is not a job. */
 async function findJob(client: ManagerClient, operand: string): Promise<Service> {
   const service = await findService(client, operand);
-  if (!isJob(service.spec)) throw new UserError(`${operand} is no job: see 'muster service'`);
+  if (!isJob(service.spec)) throw new UserError(`service ${operand} is not a job: use 'muster service' for it`);
   return service;
 }
 
@@ -117,7 +117,7 @@ const ps = command({
     ),
 });
 
-/** One line for each due time: the newest first. */
+/** One row per due time, newest first. */
 function runRow(record: ScheduledRun, nowMs: number): Row {
   const [started, ended] = [millisecondsOf(record.decidedAt), millisecondsOf(record.finishedAt)];
   const duration = record.runId === "" || started === null ? "" : humanDuration((ended ?? nowMs) - started);
@@ -156,7 +156,7 @@ const history = command({
     }),
 });
 
-/** An update that changes nothing else leaves what is done as it is. */
+/** An update of labels only: completed tasks stay completed. */
 function labelled(spec: ServiceSpec, state: string): ServiceSpec {
   const annotations = spec.annotations ?? Annotations.create({});
   const labels: Record<string, string> = { ...annotations.labels, [jobLabel.state]: state };
@@ -187,7 +187,7 @@ function changing(summary: string, change: (service: Service) => ServiceSpec | n
   });
 }
 
-/** Null when it is so already: an update without a change would do all the work again. */
+/** Null when the job is already in that state: an update, even without a change, would start a new iteration. */
 const steering =
   (state: string) =>
   ({ spec }: Service): ServiceSpec | null =>
@@ -208,7 +208,7 @@ const stop = changing(
 const rerun = changing("Run one or more jobs again from the start, in a new iteration.", (service) => {
   if (scheduleSettings(service.spec) !== null) {
     throw new UserError(
-      `${serviceName(service)} runs on its schedule: rerun one of its runs (see 'muster job history')`,
+      `${serviceName(service)} is a schedule: rerun one of its runs instead (see 'muster job history')`,
     );
   }
   return service.spec;

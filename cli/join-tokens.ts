@@ -1,4 +1,4 @@
-/** The tokens with which nodes join, by the role that they get. */
+/** Join tokens, by the role that they grant. */
 import { KeyRotation } from "../proto/gen/messages.ts";
 import { updateCluster } from "./cluster-update.ts";
 import { UsageError } from "./command.ts";
@@ -7,13 +7,13 @@ import { UserError } from "./user-error.ts";
 
 export type JoinRole = "worker" | "manager";
 
-/** The role that a command's operand names; `verb`: the command, for its error. */
+/** Parses the role operand of the command `verb`. */
 export function joinRole(operand: string | undefined, verb: string): JoinRole {
   if (operand === "worker" || operand === "manager") return operand;
-  throw new UsageError(`'muster ${verb}' takes worker or manager, not '${operand}'`);
+  throw new UsageError(`invalid role "${operand}" for 'muster ${verb}': expected worker or manager`);
 }
 
-/** Makes a new token; nobody joins with the one before any more. */
+/** Replaces the token; nodes can no longer join with the previous one. */
 export async function rotateJoinToken(client: ManagerClient, role: JoinRole): Promise<void> {
   const rotation = KeyRotation.create({ workerJoinToken: role === "worker", managerJoinToken: role === "manager" });
   await updateCluster(client, { rotation });
@@ -23,7 +23,7 @@ export async function joinTokenOf(client: ManagerClient, role: JoinRole): Promis
   const token = (await cluster(client)).rootCa?.joinTokens?.[role] ?? "";
   if (token === "")
     throw new UserError(
-      `the manager shows no ${role} token: leave out --at, which never shows one; if there is none, make one with --rotate`,
+      `the manager returned no ${role} token: omit --at, which hides tokens, or create a token with --rotate`,
     );
   return token;
 }

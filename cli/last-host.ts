@@ -1,6 +1,6 @@
 /**
- * Control sockets of clusters that were started on this machine. A command that names no manager asks the one started last,
- * and says so when others run beside it.
+ * Control sockets of clusters started on this machine. A command that names no manager uses the one started last, and prints a
+ * note when others are running.
  */
 import { existsSync, mkdirSync, readFileSync } from "node:fs";
 import { connect } from "node:net";
@@ -8,12 +8,12 @@ import { homedir } from "node:os";
 import { dirname, join } from "node:path";
 import { replaceFileSync } from "../runtime/system/whole-file.ts";
 
-/** As many clusters on one machine are remembered; the oldest is forgotten. */
+/** Clusters to remember per machine; the oldest is dropped. */
 const hostsMax = 16;
-/** A live manager accepts a connection to its socket at once; in milliseconds. */
+/** Timeout of a connection to a control socket, in milliseconds; a live manager accepts at once. */
 const probeMs = 500;
 
-/** The user's own record first; root's is readable by all, so that whoever may open the socket also finds it. */
+/** The user's own record first, then root's, which all users can read: whoever may open the socket can also find it. */
 function places(): readonly string[] {
   const state = process.env["XDG_STATE_HOME"];
   const own = join(state === undefined || state === "" ? join(homedir(), ".local", "state") : state, "muster", "host");
@@ -28,12 +28,12 @@ function readHosts(place: string): readonly string[] {
       .split("\n")
       .filter((host) => host !== "");
   } catch {
-    // Absent or not ours to read: another place may have them.
+    // Absent or not readable: try the next place.
     return [];
   }
 }
 
-/** `unix:///…` each, the one started last first; empty when nothing was started here. */
+/** `unix:///…`, the one started last first; empty when none was started here. */
 export function knownHosts(): readonly string[] {
   return (
     places()
@@ -42,7 +42,7 @@ export function knownHosts(): readonly string[] {
   );
 }
 
-/** Changes the first record that can be written; a machine where none can still runs, but its commands need --host. */
+/** Changes the first writable record; without one the machine still works, but its commands need --host. */
 function change(edit: (hosts: readonly string[]) => readonly string[]): void {
   for (const place of places()) {
     try {
@@ -51,7 +51,7 @@ function change(edit: (hosts: readonly string[]) => readonly string[]): void {
       replaceFileSync(place, hosts.map((host) => `${host}\n`).join(""), { mode: 0o644 });
       return;
     } catch {
-      // Read-only or not ours.
+      // Read-only, or another user's.
     }
   }
 }
@@ -60,12 +60,12 @@ export function rememberHost(host: string): void {
   change((hosts) => [host, ...hosts.filter((other) => other !== host)].slice(0, hostsMax));
 }
 
-/** For a cluster that ends in order. One that is killed stays, and is told apart by `answers`. */
+/** For a cluster that shuts down cleanly. One that was killed stays in the record; `answers` detects it. */
 export function forgetHost(host: string): void {
   if (knownHosts().includes(host)) change((hosts) => hosts.filter((other) => other !== host));
 }
 
-/** Whether somebody accepts connections on a control socket. */
+/** Whether a process accepts connections on a control socket. */
 export function answers(host: string): Promise<boolean> {
   const path = host.replace(/^unix:\/\//, "");
   if (!existsSync(path)) return Promise.resolve(false);

@@ -1,4 +1,4 @@
-/** `muster login` and `muster logout`: a certificate for the user of a context, and its end on this machine. */
+/** `muster login` gets a certificate for a context's user; `muster logout` removes it from this machine. */
 import { LoginRequest, UserCertificatesService } from "../proto/gen/messages.ts";
 import { timeMs } from "../proto/time.ts";
 import { createKeyAndCsr } from "../runtime/pki/index.ts";
@@ -12,19 +12,20 @@ import { askPassword } from "./remote/password.ts";
 import { secretFrom } from "./secret-file.ts";
 import { NotThereError, UserError } from "./user-error.ts";
 
-/** A password takes some 0.1 s to check, and others may be waiting; in milliseconds. */
+/** Checking a password takes about 0.1 s, and others may be queued; in milliseconds. */
 const loginTimeoutMs = 30_000;
 
 function remoteContext(named: string | undefined): { readonly name: string; readonly context: Context } {
   const name = named ?? currentContext() ?? "";
-  if (name === "") throw new UserError("MUSTER_HOST is set: name the context to log in to");
+  if (name === "")
+    throw new UserError("MUSTER_HOST is set and overrides the current context: name the context to log in to");
   const context = readContexts().named.get(name);
   if (context === undefined && named !== undefined)
     throw new NotThereError(`context "${name}" not found: see 'muster context ls'`);
   if (context?.user === undefined)
     throw new UserError(
-      `context "${name}" is a control socket of this machine, which takes no login: ` +
-        "name a context that was created with --user",
+      `context "${name}" is a control socket on this machine and needs no login: ` +
+        "use a context that was created with --user",
     );
   return { name, context };
 }
@@ -47,7 +48,7 @@ export const login: Command = command({
     const { user = "" } = context;
     const seconds = lifetimeSeconds(values.lifetime);
     const file = values["password-file"];
-    // Connected first: whoever is not the manager is told apart before a password is typed.
+    // Connect before asking for the password: it must only go to the verified manager.
     const channel = await connectToLogIn(name, context);
     try {
       const password = file === undefined ? await askPassword(`Password of ${user}: `) : secretFrom(file, "password");

@@ -4,13 +4,13 @@ import { hideSecretArguments } from "./own-arguments.ts";
 
 hideSecretArguments();
 
-// The generated protobuf code is large: without the cache each start would compile it anew (0.2 s on a slow machine).
-// bin/muster has named a folder for it before, which spares the compiler for this file as well.
+// Cache compiled code: the generated protobuf code is large, and compiling it takes 0.2 s per start on a slow machine.
+// bin/muster has already named a folder for the cache, so that this file is cached too.
 const { XDG_CACHE_HOME = "", HOME = "" } = process.env;
 const caches = XDG_CACHE_HOME === "" && HOME !== "" ? `${HOME}/.cache` : XDG_CACHE_HOME;
 if (caches !== "") enableCompileCache(`${caches}/muster`);
 
-// A reader that has seen enough (`muster events | head`) is no failure.
+// A closed pipe (`muster events | head`) is not a failure.
 process.stdout.on("error", (error: NodeJS.ErrnoException) => {
   if (error.code === "EPIPE") process.exit(0);
   throw error;

@@ -1,4 +1,4 @@
-/** The commands' side of Control: calls with a deadline, and objects found by id, name or unique prefix. */
+/** Client of Control: calls with a deadline, and lookup by id, name or unique prefix. */
 import { taskName } from "../machines/list-filters.ts";
 import type { MethodDescriptor } from "../proto/codec.ts";
 import {
@@ -21,9 +21,9 @@ import { RpcError, Status, type RpcChannel } from "../runtime/rpc.ts";
 import type { Shell } from "./shell.ts";
 import { NotThereError, notThere, UserError } from "./user-error.ts";
 
-/** Longer than a manager looks for a leader (15 s). */
+/** Longer than a manager waits for a leader (15 s). */
 const callTimeoutMs = 25_000;
-/** An update that met another writer is made again from the newest version this often. */
+/** Attempts of an update that meets concurrent writers. */
 const updateAttemptsMax = 10;
 
 const methods = ControlService.methods;
@@ -33,7 +33,7 @@ export interface ManagerClient {
   call<Request, Response>(method: MethodDescriptor<Request, Response>, request: Request): Promise<Response>;
 }
 
-/** Connects, does the work and closes, whatever happens. */
+/** Connects, runs `work`, and always closes. */
 export async function withManager<Result>(
   shell: Shell,
   work: (client: ManagerClient) => Promise<Result>,
@@ -49,7 +49,7 @@ export async function withManager<Result>(
   }
 }
 
-/** Runs a read-change-write again when somebody else wrote in between. */
+/** Retries a read-modify-write on a version conflict. */
 export async function retryingConflicts<Result>(update: () => Promise<Result>): Promise<Result> {
   for (let attempt = 1; ; attempt += 1) {
     try {
@@ -131,7 +131,7 @@ export async function findService(client: ManagerClient, text: string): Promise<
   return pick("service", text, await listServices(client), serviceName);
 }
 
-/** For `inspect` and `ps`, where Docker's own command looks the service up and says in other words that there is none. */
+/** For `inspect` and `ps`, where Docker's command words "not found" differently. */
 export async function lookUpService(client: ManagerClient, text: string): Promise<Service> {
   try {
     return await findService(client, text);
@@ -145,7 +145,7 @@ export async function findNetwork(client: ManagerClient, text: string): Promise<
   return pick("network", text, await listNetworks(client), networkName);
 }
 
-/** Also `web.2`, which means the newest task of that slot. */
+/** Also accepts `web.2`: the newest task of that slot. */
 export async function findTask(client: ManagerClient, text: string): Promise<Task> {
   const tasks = await listTasks(client);
   const inSlot = tasks.filter((task) => taskName(task).startsWith(`${text}.`) && /\.[^.]+$/.test(text));

@@ -1,4 +1,4 @@
-/** Versions and times as they are typed: `1234`, `2026-11-21T15:00:00Z`, or `10m` for so long ago. */
+/** Versions and times as typed: `1234`, `2026-11-21T15:00:00Z`, or `10m` for 10 minutes ago. */
 import { Timestamp } from "../proto/gen/messages.ts";
 import { durationMs, timestampOf } from "../proto/time.ts";
 import { UsageError } from "./command.ts";
@@ -9,7 +9,7 @@ export type Moment = { readonly version: number } | { readonly time: Timestamp }
 const timePattern = /^(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?(Z|[+-]\d\d:\d\d)?)?$/i;
 const durationPattern = /^(?:\d+(?:\.\d+)?(?:ns|us|µs|ms|s|m|h))+$/;
 
-/** RFC 3339; a time without a zone is a local one, as in Docker's `--since`, a date alone begins in UTC. */
+/** RFC 3339. A time without a zone is local, as in Docker's `--since`; a date alone begins in UTC. */
 function parseTime(text: string): Timestamp | null {
   const match = timePattern.exec(text);
   if (match === null) return null;
@@ -18,7 +18,7 @@ function parseTime(text: string): Timestamp | null {
   const whole = `${year}-${month}-${day}T${hour ?? "00"}:${minute}:${second}${isTime ? zone.toUpperCase() : "Z"}`;
   const ms = Date.parse(whole);
   if (Number.isNaN(ms)) return null;
-  // Where months are shorter than 31 days, a date that does not exist would be one of the next month.
+  // Rejects dates such as 30 February, which Date would move to the next month.
   const exists = new Date(Date.UTC(Number(year), Number(month) - 1, Number(day))).getUTCDate() === Number(day);
   if (!exists) return null;
   return Timestamp.create({ seconds: Math.floor(ms / 1_000), nanos: Number(fraction.padEnd(9, "0")) });
@@ -30,11 +30,13 @@ function parseAgo(text: string, now: number): Timestamp | null {
   return Number.isSafeInteger(Math.floor(ms / 1_000)) ? timestampOf(ms) : null;
 }
 
-/** A time alone, for flags such as `--since`. Throws UsageError. */
+/** Parses a time, for flags such as `--since`. Throws UsageError. */
 export function parsePast(text: string, now: number, flag: string): Timestamp {
   const time = parseTime(text) ?? parseAgo(text, now);
   if (time === null) {
-    throw new UsageError(`--${flag} takes a time such as 2026-01-31T08:00:00Z, or 10m for so long ago, not '${text}'`);
+    throw new UsageError(
+      `invalid argument "${text}" for "--${flag}" flag: expected a time such as 2026-01-31T08:00:00Z or a relative time such as 10m`,
+    );
   }
   return time;
 }
@@ -45,6 +47,6 @@ export function parseMoment(text: string, now: number, flag = "from"): Moment {
   const time = parseTime(text) ?? parseAgo(text, now);
   if (time !== null) return { time };
   throw new UsageError(
-    `--${flag} takes a version, a time such as 2026-01-31T08:00:00Z, or 10m for so long ago, not '${text}'`,
+    `invalid argument "${text}" for "--${flag}" flag: expected a version, a time such as 2026-01-31T08:00:00Z or a relative time such as 10m`,
   );
 }

@@ -6,7 +6,7 @@ import { parsePast } from "./moment.ts";
 
 export const networkFilterKeys = ["dangling", "driver", "id", "label", "name", "scope", "type"] as const;
 
-/** Marks networks that stand for each engine's own of that name; Docker does not list them either. */
+/** Label of networks that stand for each engine's predefined network of that name; Docker does not list them either. */
 export const predefinedLabel = "com.docker.swarm.predefined";
 
 type Key = (typeof networkFilterKeys)[number];
@@ -20,7 +20,7 @@ function meets(network: Network, key: Key, value: string, isUnused: (network: Ne
     case "id":
       return network.id.startsWith(value);
     case "name":
-      // Docker looks for it anywhere in the name.
+      // Docker matches any part of the name.
       return networkName(network).includes(value);
     case "scope":
       return value === "swarm";
@@ -38,14 +38,14 @@ function hasLabel(network: Network, wanted: string): boolean {
   return held !== undefined && (at < 0 || held === wanted.slice(at + 1));
 }
 
-/** Whether a filter needs to know what uses the networks. */
+/** Whether a filter depends on what uses the networks. */
 export function asksForUse(texts: readonly string[]): boolean {
   return texts.some((text) => text.startsWith("dangling="));
 }
 
 /**
- * Values of one key are alternatives, but labels are demands, as in Docker. `isUnused` says for `dangling=` whether nothing
- * uses a network. Throws UsageError.
+ * Values of one key are ORed, but labels are ANDed, as in Docker. `isUnused` answers `dangling=`: whether nothing uses a
+ * network. Throws UsageError.
  */
 export function matchingNetworks(
   texts: readonly string[],
@@ -55,11 +55,13 @@ export function matchingNetworks(
     const at = text.indexOf("=");
     const key = networkFilterKeys.find((known) => known === text.slice(0, at));
     if (key === undefined) {
-      throw new UsageError(`--filter takes ${networkFilterKeys.map((known) => `${known}=`).join(", ")}, not '${text}'`);
+      throw new UsageError(
+        `invalid filter "${text}": expected ${networkFilterKeys.map((known) => `${known}=`).join(", ")}`,
+      );
     }
     const value = text.slice(at + 1);
     if (key === "dangling" && truthOf(value) === null)
-      throw new UsageError(`--filter dangling= takes true or false, not '${value}'`);
+      throw new UsageError(`invalid filter "dangling=${value}": expected true or false`);
     return { key, value };
   });
   const byKey = Map.groupBy(wanted, ({ key }) => key);
@@ -72,9 +74,9 @@ export function matchingNetworks(
 }
 
 /**
- * What of the networks that nothing uses is to be removed: `until=` for those made before a time, `label=` for those that
- * have all the labels, `label!=` for those that have not all of them. Ingress and predefined networks never are. `now`:
- * milliseconds since the epoch. Throws UsageError.
+ * Selects which unused networks to prune: `until=` for those created before a time, `label=` for those with all the labels,
+ * `label!=` for those that lack one of them. Ingress and predefined networks are never pruned. `now`: milliseconds since the
+ * epoch. Throws UsageError.
  */
 export function prunableNetworks(texts: readonly string[], now: number): (network: Network) => boolean {
   const wanted: string[] = [];
@@ -82,10 +84,10 @@ export function prunableNetworks(texts: readonly string[], now: number): (networ
   let until: number | null = null;
   for (const text of texts) {
     const [, key, value = ""] = /^(label|label!|until)=(.*)$/s.exec(text) ?? [];
-    if (key === undefined) throw new UsageError(`--filter takes label=, label!=, until=, not '${text}'`);
+    if (key === undefined) throw new UsageError(`invalid filter "${text}": expected label=, label!= or until=`);
     if (key === "label") wanted.push(value);
     else if (key === "label!") spared.push(value);
-    else if (until !== null) throw new UsageError("--filter takes one until=");
+    else if (until !== null) throw new UsageError("only one until filter is allowed");
     else until = seconds(parsePast(value, now, "filter until"));
   }
   return (network) => {

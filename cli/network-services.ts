@@ -1,4 +1,4 @@
-/** Who is on a network and with which addresses, as Docker's `network inspect --verbose` shows it. Pure. */
+/** Services and tasks on a network with their addresses, like Docker's `network inspect --verbose`. Pure. */
 import { observedState } from "../machines/task.ts";
 import { taskName } from "../machines/list-filters.ts";
 import {
@@ -12,7 +12,7 @@ import {
 import { serviceName } from "./manager-client.ts";
 
 interface OnNetwork {
-  /** Empty: its name leads to the tasks themselves. */
+  /** Empty: the name resolves to the tasks' addresses. */
   readonly VIP: string;
   readonly Ports: readonly string[];
   readonly Tasks: readonly {
@@ -22,26 +22,26 @@ interface OnNetwork {
   }[];
 }
 
-/** `10.0.1.2/24` without its mask. */
+/** The address in `10.0.1.2/24`. */
 function bare(address: string): string {
   return address.split("/")[0] as string;
 }
 
-/** The address of the task on the network; null when it is not on it. */
+/** The task's address on the network; null when it is not attached. */
 function addressOn(network: Network, task: Task): string | null {
   const found = task.networks.find((attachment) => attachment.network?.id === network.id);
   return found === undefined ? null : bare(found.addresses[0] ?? "");
 }
 
 function portsOn(network: Network, { endpoint }: Service): readonly string[] {
-  // Docker tells them of the network by which they come in, and of no other.
+  // Docker lists ports only for the ingress network.
   if (network.spec?.ingress !== true) return [];
   return (endpoint?.ports ?? [])
     .filter(({ publishMode }) => publishMode === PortConfig_PublishMode.INGRESS)
     .map(({ publishedPort, targetPort }) => `Target: ${targetPort}, Publish: ${publishedPort}`);
 }
 
-/** By the services' names, in their order: those that have a virtual address on the network or a task that runs there. */
+/** By service name, sorted: services with a virtual IP or a running task on the network. */
 export function networkServices(
   network: Network,
   services: readonly Service[],

@@ -1,4 +1,7 @@
-/** From the flags of `muster network create` to a network's spec: which range, gateway and reserved address go with which subnet. */
+/**
+ * Builds a network's spec from the flags of `muster network create`: matches each range, gateway and reserved address to its
+ * subnet.
+ */
 import { containsAddress, containsRange, parseAddress, parseCidr, type Prefix } from "../runtime/ip-address.ts";
 import { Annotations, Driver, IPAMConfig, IPAMOptions, NetworkSpec } from "../proto/gen/messages.ts";
 import { UsageError, type FlagHelp } from "./command.ts";
@@ -14,7 +17,7 @@ const yes = (help: Help) => ({ type: "boolean", ...help }) as const;
 const general = "Network";
 const addresses = "Addresses";
 
-/** Named as Docker names them. */
+/** Docker's names. */
 export const networkFlags = {
   driver: text({ group: general, value: "NAME", help: "Network driver (default overlay)", short: "d" }),
   opt: texts({ group: general, value: "KEY[=VALUE]", help: "Network driver option, such as encrypted", short: "o" }),
@@ -44,7 +47,7 @@ export const networkFlags = {
   ipv6: yes({ group: addresses, help: "Allow IPv6 subnets; a task has one address" }),
 } as const;
 
-/** Docker's default for its own command is `bridge`, which no cluster can allocate; here every network spans the cluster. */
+/** Docker's own default is `bridge`, which a cluster cannot allocate; here every network spans the cluster. */
 const defaultDriver = "overlay";
 const defaultIpamDriver = "default";
 
@@ -56,20 +59,22 @@ interface SubnetPlan {
   readonly reserved: Record<string, string>;
 }
 
-/** `a,b` in one flag is two, as in Docker's. */
+/** Splits `a,b`, like Docker. */
 function separated(values: readonly string[] | undefined): readonly string[] {
   return (values ?? []).flatMap((value) => value.split(",")).filter((value) => value !== "");
 }
 
 function address(text: string, flag: string): { family: 4 | 6; value: bigint } {
   const parsed = parseAddress(text);
-  if (parsed === null) throw new UsageError(`--${flag} takes an address such as 10.1.0.1, not '${text}'`);
+  if (parsed === null)
+    throw new UsageError(`invalid argument "${text}" for "--${flag}" flag: expected an address such as 10.1.0.1`);
   return parsed;
 }
 
 function prefix(text: string, flag: string): Prefix {
   const parsed = parseCidr(text);
-  if (parsed === null) throw new UsageError(`--${flag} takes a range such as 10.1.0.0/16, not '${text}'`);
+  if (parsed === null)
+    throw new UsageError(`invalid argument "${text}" for "--${flag}" flag: expected a range such as 10.1.0.0/16`);
   return parsed;
 }
 
@@ -84,7 +89,7 @@ function plannedSubnets(values: readonly string[]): readonly SubnetPlan[] {
   return plans;
 }
 
-/** The subnet that holds what the flag names. */
+/** The subnet that contains the flag's value. */
 function home(
   plans: readonly SubnetPlan[],
   flag: string,
@@ -92,7 +97,7 @@ function home(
   holds: (subnet: Prefix) => boolean,
 ): SubnetPlan {
   const plan = plans.find(({ prefix: subnet }) => holds(subnet));
-  if (plan === undefined) throw new UsageError(`no --subnet holds --${flag} ${text}`);
+  if (plan === undefined) throw new UsageError(`no --subnet contains --${flag} ${text}`);
   return plan;
 }
 
@@ -101,14 +106,15 @@ function ipamConfigs(flags: NetworkFlags): readonly IPAMConfig[] {
   for (const text of separated(flags["ip-range"])) {
     const range = prefix(text, "ip-range");
     const plan = home(plans, "ip-range", text, (subnet) => containsRange(subnet, range));
-    if (plan.range !== "") throw new UsageError(`--subnet ${plan.text} has two --ip-range: ${plan.range} and ${text}`);
+    if (plan.range !== "")
+      throw new UsageError(`--subnet ${plan.text} has more than one --ip-range: ${plan.range} and ${text}`);
     plan.range = text;
   }
   for (const text of separated(flags.gateway)) {
     const at = address(text, "gateway");
     const plan = home(plans, "gateway", text, (subnet) => containsAddress(subnet, at));
     if (plan.gateway !== "")
-      throw new UsageError(`--subnet ${plan.text} has two --gateway: ${plan.gateway} and ${text}`);
+      throw new UsageError(`--subnet ${plan.text} has more than one --gateway: ${plan.gateway} and ${text}`);
     plan.gateway = text;
   }
   for (const [name, text] of Object.entries(parsePairs(flags["aux-address"] ?? []))) {
@@ -122,13 +128,16 @@ function ipamConfigs(flags: NetworkFlags): readonly IPAMConfig[] {
 
 export type NetworkFlags = FlagValues<typeof networkFlags>;
 
-/** Throws UsageError for what cannot be meant; what the cluster refuses is left to the cluster. */
+/** Throws UsageError for contradictions; everything else is left for the cluster to validate. */
 export function networkSpec(name: string, flags: NetworkFlags): NetworkSpec {
   if (flags.scope !== undefined && flags.scope !== "swarm")
-    throw new UsageError(`--scope takes swarm only, not '${flags.scope}': other networks belong to one engine alone`);
+    throw new UsageError(
+      `invalid argument "${flags.scope}" for "--scope" flag: expected swarm (other networks belong to one engine)`,
+    );
   if (flags["config-only"] === true)
-    throw new UsageError("--config-only makes a network of one engine: use 'docker network create' there");
-  if (flags.ipv4 === false) throw new UsageError("--ipv4=false: every network of a cluster has addresses of version 4");
+    throw new UsageError("--config-only creates a network of one engine: use 'docker network create' there");
+  if (flags.ipv4 === false)
+    throw new UsageError("--ipv4=false is not supported: every cluster network has IPv4 addresses");
   return NetworkSpec.create({
     annotations: Annotations.create({ name, labels: parseLabels(flags.label ?? []) }),
     driverConfig: Driver.create({ name: flags.driver ?? defaultDriver, options: parsePairs(flags.opt ?? []) }),

@@ -1,4 +1,4 @@
-/** `muster network`: create, ls, inspect, rm, prune. Networks of the cluster only; those of one engine are its own business. */
+/** `muster network`: create, ls, inspect, rm, prune. Cluster networks only; an engine manages its own. */
 import { checkNetworkUnused, checkNetworkRemoval, isIngress } from "../machines/validation/network.ts";
 import { networkObject, timeText } from "./docker-objects/index.ts";
 import {
@@ -38,10 +38,10 @@ import { NotThereError } from "./user-error.ts";
 
 const methods = ControlService.methods;
 
-/** As Docker shows ids in listings of networks. */
+/** Docker's length of ids in listings of networks. */
 const shortIdLength = 12;
 
-/** What it is, or what it was asked to be while it is not allocated. */
+/** The allocated driver; before allocation, the requested one. */
 function driverOf(network: Network): string {
   return network.driverState?.name || network.spec?.driverConfig?.name || "";
 }
@@ -61,7 +61,10 @@ const create = command({
   },
 });
 
-/** Tells those that nothing uses, as the manager does before it removes one; the ingress network is there to be used. */
+/**
+ * Returns a predicate for unused networks, with the manager's own check before a removal; the ingress network never counts as
+ * unused.
+ */
 async function unusedIn(client: ManagerClient): Promise<(network: Network) => boolean> {
   const [services, tasks, nodes] = await Promise.all([listServices(client), listTasks(client), listNodes(client)]);
   const down = new Set(nodes.filter(({ status }) => status?.state === NodeStatus_State.DOWN).map(({ id }) => id));
@@ -145,9 +148,9 @@ const inspect = command({
     }),
 });
 
-/** Asked about even with `--force`, which concerns absent networks alone: Docker asks then, too. */
+/** Asked even with `--force`, which only ignores absent networks: Docker does the same. */
 const ingressWarning =
-  "This is the ingress network. Without it no port published in ingress mode answers on any node of the cluster, until " +
+  "This is the ingress network. Without it, ports published in ingress mode do not work on any node of the cluster, until " +
   "another ingress network is created.";
 
 const rm = command({
@@ -172,7 +175,7 @@ const rm = command({
     ),
 });
 
-/** Who uses a network, whoever wants it removed is told by the cluster; here that is the answer. */
+/** Whether the cluster refused the removal because the network is in use. */
 function isInUse(error: unknown): boolean {
   return error instanceof RpcError && (error.code === Status.FAILED_PRECONDITION || error.code === Status.NOT_FOUND);
 }

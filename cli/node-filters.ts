@@ -40,12 +40,12 @@ function parsed(text: string): { readonly key: Key; readonly value: string } {
   const at = text.indexOf("=");
   const key = nodeFilterKeys.find((known) => known === text.slice(0, at));
   if (key === undefined) {
-    throw new UsageError(`--filter takes ${nodeFilterKeys.map((known) => `${known}=`).join(", ")}, not '${text}'`);
+    throw new UsageError(`invalid filter "${text}": expected ${nodeFilterKeys.map((known) => `${known}=`).join(", ")}`);
   }
   const value = text.slice(at + 1);
   const choices = key === "role" ? roles : key === "membership" ? memberships : null;
   if (choices !== null && !Object.hasOwn(choices, value)) {
-    throw new UsageError(`--filter ${key}= takes ${Object.keys(choices).join(" or ")}, not '${value}'`);
+    throw new UsageError(`invalid filter "${key}=${value}": expected ${Object.keys(choices).join(" or ")}`);
   }
   return { key, value };
 }

@@ -1,4 +1,4 @@
-/** A node for people: `docker node inspect --pretty`'s sections, in its order and with its words. */
+/** Human-readable node: the sections of `docker node inspect --pretty`, in the same order and wording. */
 import { driversOf, isDriverLabel } from "../machines/driver/driver-labels.ts";
 import {
   NodeSpec_Availability,
@@ -15,12 +15,12 @@ type Lines = readonly string[];
 
 const nameColumn = 23;
 
-/** `Name:  value`; nothing when there is no value. */
+/** `Name:  value`; empty without a value. */
 function field(name: string, value: string, indent = 0): Lines {
   return value === "" ? [] : [`${" ".repeat(indent)}${`${name}:`.padEnd(nameColumn - indent)}${value}`];
 }
 
-/** A heading over its lines; nothing when there are none. */
+/** A heading and its lines; empty without lines. */
 function section(name: string, lines: Lines): Lines {
   return lines.length === 0 ? [] : [`${name}:`, ...lines];
 }
@@ -37,7 +37,7 @@ function labelLines(labels: Readonly<Record<string, string>>): Lines {
     .map(([key, value]) => ` - ${key}${value === "" ? "" : `=${value}`}`);
 }
 
-/** Without those in which the node tells of its drivers, which have a section of their own. */
+/** Without the labels that describe the node's drivers, which have their own section. */
 function ownLabels(labels: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
   return Object.fromEntries(Object.entries(labels).filter(([name]) => !isDriverLabel(name)));
 }
@@ -95,7 +95,7 @@ function dataplaneLines(report: DataplaneReport | undefined): Lines {
   ];
 }
 
-/** `report`: what it says of its dataplane. `session`: the state of its session, where the manager that was asked holds it. */
+/** `report`: the report of its dataplane. `session`: the state of its session, if the answering manager holds it. */
 export function prettyNode(node: Node, report: DataplaneReport | undefined, session = ""): string {
   const { description, meta, spec, status } = node;
   const joined = millisecondsOf(meta?.createdAt ?? null);

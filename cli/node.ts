@@ -50,7 +50,7 @@ function managerColumn({ managerStatus }: Node): string {
   return managerStatus.reachability === RaftMemberStatus_Reachability.REACHABLE ? "Reachable" : "Unreachable";
 }
 
-/** Whether the node's certificate is one that it may keep. */
+/** The status of the node's certificate. */
 function tlsStatus({ certificate }: Node): string {
   if (certificate?.status == null) return "Unknown";
   return certificate.status.state === IssuanceStatus_State.ISSUED ? "Ready" : "Needs Rotation";
@@ -98,7 +98,7 @@ const ls = command({
     }),
 });
 
-/** Empty when a stock manager answers, which does not know the call, and when asked for the past. */
+/** Empty for a stock manager, which does not have this call, and with --at. */
 async function sessionState(client: ManagerClient, id: string): Promise<string> {
   try {
     return (await client.call(OperatorService.methods.Why, WhyRequest.create({ subject: id }))).session;
@@ -183,8 +183,9 @@ const update = command({
         await client.call(OperatorService.methods.RotateCertificate, RotateCertificateRequest.create({ nodeId: id }));
         if (Object.keys(changes).length === 0) return shell.print(id);
       }
-      if (Object.keys(values).length === 0) throw new UsageError("say what to change: see 'muster node update --help'");
-      // A heartbeat may rewrite the node between reading and writing.
+      if (Object.keys(values).length === 0)
+        throw new UsageError("no settings to change: set at least one flag (see 'muster node update --help')");
+      // A heartbeat may rewrite the node between read and write.
       await retryingConflicts(async () => {
         const node = await findNode(client, operands[0] as string);
         await client.call(
@@ -200,7 +201,7 @@ const update = command({
     }),
 });
 
-/** Docker's words for each node, whether or not its role had to be changed. */
+/** Prints Docker's message for each node, whether or not its role changed. */
 async function changeRoles(shell: Shell, operands: readonly string[], desiredRole: NodeRole): Promise<void> {
   const isPromotion = desiredRole === NodeRole.MANAGER;
   await withManager(shell, async (client) => {

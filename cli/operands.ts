@@ -1,10 +1,10 @@
-/** Commands that do the same for each of several objects: one that fails does not keep the others from it, as in Docker. */
+/** Commands that handle several objects: as in Docker, a failure of one does not skip the others. */
 import { RpcError } from "../runtime/rpc.ts";
 import type { Shell } from "./shell.ts";
 import { printInspected, type Inspected } from "./table.ts";
 import { UserError } from "./user-error.ts";
 
-/** Throws UserError with a sentence for each that failed, when all have been tried. */
+/** Throws UserError with one line per failure, after all have been tried. */
 export async function eachOperand<Operand = string>(
   operands: readonly Operand[],
   work: (operand: Operand) => Promise<void>,
@@ -14,7 +14,7 @@ export async function eachOperand<Operand = string>(
     try {
       await work(operand);
     } catch (error) {
-      // Alone, it is told as it is; what is nobody's to mend ends everything at once.
+      // A single failure is rethrown unchanged; an internal error aborts the loop.
       if (operands.length === 1 || !(error instanceof UserError || error instanceof RpcError)) throw error;
       failures.push(error);
     }
@@ -24,7 +24,7 @@ export async function eachOperand<Operand = string>(
   if (failures.length > 1) throw new UserError(failures.map(({ message }) => message).join("\nmuster: "));
 }
 
-/** Shows those that are found. `find` may give null for one that went in between. */
+/** Prints the objects found. `find` may return null for one that was removed meanwhile. */
 export async function inspectEach<Item>(
   {
     format,
@@ -40,7 +40,7 @@ export async function inspectEach<Item>(
     if (item !== null) found.push(show(item));
   });
   const [outcome] = await Promise.allSettled([all]);
-  // As Docker's does, which prints an empty list before the error.
+  // Like Docker's, which prints an empty list before the error.
   if (outcome.status === "fulfilled" || found.length > 0 || format === undefined) printInspected(shell, found, format);
   await all;
 }

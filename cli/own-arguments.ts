@@ -1,21 +1,19 @@
 /**
- * Arguments of a process can be read by every user of its machine (`/proc/PID/cmdline`), and so by every task. Secrets belong in
- * files: `--token-file`, `--nats-password-file`, `--driver-config NAME=@FILE`. Where one stands in an argument all the same, it is
- * overwritten before anything else is done.
+ * Every user of a machine, and so every task, can read a process's arguments (`/proc/PID/cmdline`). Secrets belong in files:
+ * `--token-file`, `--nats-password-file`, `--driver-config NAME=@FILE`. A secret that is given as an argument anyway is
+ * overwritten first of all.
  */
 
-/** Flags of long-running commands whose values may hold a secret, and which values of theirs hold none. */
+/** Flags of long-running commands whose values may contain a secret, each with a test for values that contain none. */
 const secretFlags: Readonly<Record<string, (value: string) => boolean>> = {
   "--token": () => false,
-  // Addresses without credentials.
   "--nats": (value) => !value.includes("@"),
-  // Names of files.
   "--driver-config": (value) => /^[A-Za-z0-9._-]+=@/.test(value),
 };
 
 const hidden = "***";
 
-/** The arguments with secrets replaced; null when there are none. */
+/** The arguments with secrets replaced; null when there are no secrets. */
 export function withoutSecrets(args: readonly string[]): readonly string[] | null {
   const shown = args.map((arg, at) => {
     for (const [flag, isPublic] of Object.entries(secretFlags)) {
@@ -27,7 +25,10 @@ export function withoutSecrets(args: readonly string[]): readonly string[] | nul
   return shown.some((arg, at) => arg !== args[at]) ? shown : null;
 }
 
-/** Overwrites what the kernel shows of this process. The title takes the place of all arguments, whose memory is cleared. */
+/**
+ * Overwrites the arguments that the kernel shows for this process. The title replaces all arguments, and their memory is
+ * cleared.
+ */
 export function hideSecretArguments(): void {
   const args = withoutSecrets(process.argv.slice(2));
   if (args !== null) process.title = ["muster", ...args].join(" ");

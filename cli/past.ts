@@ -1,6 +1,6 @@
 /**
- * `--at`: the same commands over the cluster as it was. Every call that reads goes to the manager wrapped, with the moment
- * that is meant; the first one fixes the version, so that all calls of a command see one picture.
+ * `--at`: runs commands on a past state of the cluster. Every reading call is wrapped with the requested moment; the first one
+ * fixes the version, so that all calls of a command see the same state.
  */
 import type { MethodDescriptor } from "../proto/codec.ts";
 import { OperatorService, ReadAtRequest, type ReadAtResponse } from "../proto/gen/messages.ts";
@@ -10,12 +10,12 @@ import type { Shell } from "./shell.ts";
 import { UserError } from "./user-error.ts";
 import { millisecondsOf } from "./values.ts";
 
-/** Rebuilding an earlier state of a large cluster takes seconds, and others may be before us. */
+/** Rebuilding a past state of a large cluster takes seconds, and other requests may be queued first. */
 const readTimeoutMs = 60_000;
 
 const { ReadAt, Status } = OperatorService.methods;
 
-/** The same shell, whose connections show the cluster as it was, and whose clock stands at that moment. */
+/** A shell whose connections return the cluster's past state, and whose clock is set to that moment. */
 export function pastShell(shell: Shell, text: string): Shell {
   return showing(shell, { moment: parseMoment(text, shell.now(), "at"), shown: null });
 }
@@ -57,7 +57,7 @@ function read(channel: RpcChannel, request: ReadAtRequest): Promise<ReadAtRespon
 
 function pastChannel(channel: RpcChannel, version: number): RpcChannel {
   const refuse = (): never => {
-    throw new UserError("--at shows one moment of the past: this follows what happens now");
+    throw new UserError("--at cannot be used with a command that follows current events");
   };
   return {
     async unary<Request, Response>(
@@ -65,7 +65,7 @@ function pastChannel(channel: RpcChannel, version: number): RpcChannel {
       request: Request,
       options?: { timeoutMs?: number; traceparent?: string },
     ): Promise<Response> {
-      // Who answers is no part of the picture.
+      // The manager's own status is always current.
       if (method.path === Status.path) return channel.unary(method, request, options);
       const wrapped = ReadAtRequest.create({ version, method: method.path, request: method.request.encode(request) });
       return method.response.decode((await read(channel, wrapped)).response);

@@ -1,10 +1,9 @@
 /**
- * Shows how a service comes to where it should be, until it is there and stays there; driven by Watch, so that no moment
- * is missed.
+ * Shows a service's progress until it has converged and stays so; driven by Watch, so that no change is missed.
  *
  *   moving ──all run──▶ verifying ──for the monitoring time──▶ converged
  *     ▲                     │
- *     └────a task failed────┘        a paused update, or one that was rolled back, ends it from anywhere
+ *     └────a task failed────┘        a paused or rolled-back update ends it in any state
  */
 import {
   ControlService,
@@ -27,15 +26,15 @@ import type { Shell } from "./shell.ts";
 import { UserError } from "./user-error.ts";
 import { everyAction, watch } from "./watching.ts";
 
-/** SwarmKit's default for how long new tasks are watched, in milliseconds. */
+/** SwarmKit's default monitoring time for new tasks, in milliseconds. */
 const monitorMsDefault = 5_000;
-/** The countdown of the verification is drawn this often, in milliseconds. */
+/** Redraw interval of the verification countdown, in milliseconds. */
 const countdownMs = 1_000;
-/** Width of a terminal that does not tell its own. */
+/** Width of a terminal that does not report one. */
 const columnsDefault = 80;
 
 interface Reporter {
-  /** `lines` on a terminal; elsewhere `line`, whenever it says something new. */
+  /** Draws `lines` on a terminal; elsewhere prints `line` when it has changed. */
   show(line: string, lines: readonly string[]): void;
 }
 
@@ -87,7 +86,7 @@ function entriesFor(serviceId: string): readonly WatchRequest_WatchEntry[] {
   ];
 }
 
-/** Says what an interrupt leaves behind: the service goes on without us. */
+/** Prints Docker's note on an interrupt: the service continues without us. */
 function uponInterrupt(shell: Shell, name: () => string, end: () => void): () => void {
   const onInterrupt = (): void => {
     shell.remark("Operation continuing in background.");
@@ -105,9 +104,9 @@ function uponAbort(signal: AbortSignal, end: () => void): () => void {
 }
 
 /**
- * Resolves when the service has converged and its tasks have run for the monitoring time of its update settings (an update
- * was watched by the manager, a job needs no watching); rejects with UserError when it cannot. Nothing is printed when `quiet`.
- * With a `signal` interrupts are the caller's business: aborting it ends the waiting.
+ * Resolves when the service has converged and its tasks have run for the monitoring time of its update settings (the manager
+ * itself monitors an update; a job needs no monitoring); rejects with UserError when it cannot converge. Prints nothing when
+ * `quiet`. With a `signal`, the caller handles interrupts: aborting it ends the wait.
  */
 export async function untilConverged(
   client: ManagerClient,
@@ -120,9 +119,9 @@ export async function untilConverged(
   const done = Promise.withResolvers<"converged" | "interrupted">();
   const { show } = reporter(shell);
   let isListed = false;
-  /** Why a rollback was begun, in the words of then; its end repeats them, for whoever did not see it begin. */
+  /** Message of the start of a rollback, repeated at its end for those who did not see the start. */
   let rollbackReason = "";
-  /** What is to be said of an update that was completed without all of its tasks. */
+  /** Remark for an update that completed without all of its tasks. */
   let lacking = "";
   let verifying: { readonly until: number; readonly seconds: number; readonly timer: NodeJS.Timeout } | null = null;
 
@@ -192,7 +191,7 @@ export async function untilConverged(
     );
   }
 
-  // Watch first, list then: what the list already holds is only told twice.
+  // Watch before listing: changes in between arrive twice rather than never.
   const watching = watch(client, entriesFor(serviceId), (message) => {
     if (!isListed) {
       early.push(message);
@@ -219,7 +218,7 @@ export async function untilConverged(
     for (const task of tasks) picture.tasks.set(task.id, task);
     for (const node of nodes) picture.nodes.set(node.id, node);
     isListed = true;
-    // All of it is at least as new as the lists only where it says so; what is older than they are must not win.
+    // Early events may be older than the lists, unless they carry a version: they must not overwrite newer state.
     for (const message of early) apply(picture, newerThan(picture, message));
     judge();
     outcome = await Promise.race([done.promise, watching.broken]);
@@ -234,7 +233,7 @@ export async function untilConverged(
   }
 }
 
-/** The message without events that the picture is ahead of. */
+/** The message without events older than the picture. */
 function newerThan(picture: Picture, message: WatchMessage): WatchMessage {
   const version = message.version?.index ?? 0;
   const known = ({ object }: WatchMessage["events"][number]): number => {

@@ -1,4 +1,4 @@
-/** `--publish`, whose value is a small language of its own (Docker's), and how added and removed ports change those there are. */
+/** Docker's `--publish` syntax, and how added and removed ports change a service's ports. */
 import { PortConfig, PortConfig_Protocol, PortConfig_PublishMode } from "../proto/gen/messages.ts";
 import { portNamePattern } from "../machines/policy/check.ts";
 import { UsageError } from "./command.ts";
@@ -9,41 +9,41 @@ const publishModes = { ingress: PortConfig_PublishMode.INGRESS, host: PortConfig
 
 function portNumber(text: string, flag: string): number {
   const port = parseCount(text, flag, anyNumber);
-  if (port < 0 || port > 65_535) throw new UsageError(`--${flag}: ${text} is not a port`);
+  if (port < 0 || port > 65_535) throw new UsageError(`--${flag}: invalid port "${text}": expected 0 to 65535`);
   return port;
 }
 
-/** As network policies name ports. */
+/** Port names, used by network policies. */
 function portName(text: string, flag: string): string {
   if (!portNamePattern.test(text))
-    throw new UsageError(`--${flag}: invalid name '${text}': use 1 to 63 letters, digits, '.', '_' or '-'`);
+    throw new UsageError(`--${flag}: invalid name "${text}": expected 1 to 63 letters, digits, '.', '_' or '-'`);
   return text;
 }
 
-/** `8080` or `8080-8090`, with both ends. */
+/** Parses `8080` or `8080-8090`, both ends included. */
 function portRange(text: string, flag: string): { readonly first: number; readonly size: number } {
   const [from = "", to = from] = text.split("-");
   const [first, last] = [portNumber(from, flag), portNumber(to, flag)];
-  if (last < first) throw new UsageError(`--${flag}: the range ${text} is the wrong way round`);
+  if (last < first) throw new UsageError(`--${flag}: invalid port range "${text}": the end is below the start`);
   return { first, size: last - first + 1 };
 }
 
-/** `8080:80[/tcp]`, `80` or `:80`, ranges of the same length on both sides, or a range in front of one port. */
+/** `8080:80[/tcp]`, `80` or `:80`; ranges of equal length on both sides, or a published range for one target port. */
 function shortForm(value: string, flag: string): readonly PortConfig[] {
   const match = /^(?:(\d+(?:-\d+)?)?:)?(\d+(?:-\d+)?)(?:\/(\w+))?$/.exec(value);
   if (match === null) {
     const isAddress = /^\[?[\d.:a-fA-F]+\]?:\d*:\d+/.test(value);
     throw new UsageError(
       isAddress
-        ? `--${flag}: a service's port answers on all addresses of a node, so '${value}' cannot name one`
-        : `--${flag} takes PUBLISHED:TARGET or mode=…,target=…,published=…, not '${value}'`,
+        ? `--${flag}: "${value}" has a host IP: a service's ports are published on all addresses of a node`
+        : `invalid argument "${value}" for "--${flag}" flag: expected PUBLISHED:TARGET or mode=…,target=…,published=…`,
     );
   }
   const targets = portRange(match[2] as string, flag);
   const published = match[1] === undefined ? null : portRange(match[1], flag);
   const isOneTarget = targets.size === 1;
   if (published !== null && published.size !== targets.size && !isOneTarget) {
-    throw new UsageError(`--${flag}: the ranges of '${value}' differ in length`);
+    throw new UsageError(`--${flag}: the port ranges in "${value}" differ in length`);
   }
   const protocol = parseChoice((match[3] ?? "tcp").toLowerCase(), flag, protocols);
   return Array.from({ length: published?.size ?? targets.size }, (_, at) =>
@@ -55,12 +55,12 @@ function shortForm(value: string, flag: string): readonly PortConfig[] {
   );
 }
 
-/** `mode=host,target=80,published=8080,protocol=tcp,name=http`. Docker's has no name; Compose files have. */
+/** `mode=host,target=80,published=8080,protocol=tcp,name=http`. Docker's flag has no name; Compose files have. */
 function longForm(value: string, flag: string): PortConfig {
   const port: { -readonly [Key in keyof PortConfig]?: PortConfig[Key] } = {};
   for (const field of csvFields(value, flag)) {
     const at = field.indexOf("=");
-    if (at < 1) throw new UsageError(`--${flag}: '${field}' is not KEY=VALUE`);
+    if (at < 1) throw new UsageError(`--${flag}: invalid field "${field}": expected KEY=VALUE`);
     const [key, text] = [field.slice(0, at).toLowerCase(), field.slice(at + 1)];
     const said = text.toLowerCase();
     if (key === "name") port.name = portName(text, flag);
@@ -68,9 +68,10 @@ function longForm(value: string, flag: string): PortConfig {
     else if (key === "published") port.publishedPort = portNumber(said, flag);
     else if (key === "protocol") port.protocol = parseChoice(said, flag, protocols);
     else if (key === "mode") port.publishMode = parseChoice(said, flag, publishModes);
-    else throw new UsageError(`--${flag} knows name, target, published, protocol and mode, not '${key}'`);
+    else throw new UsageError(`--${flag}: unknown field "${key}": expected name, target, published, protocol or mode`);
   }
-  if (port.targetPort === undefined || port.targetPort === 0) throw new UsageError(`--${flag} needs target=PORT`);
+  if (port.targetPort === undefined || port.targetPort === 0)
+    throw new UsageError(`--${flag}: target=PORT is required`);
   return PortConfig.create(port);
 }
 
@@ -82,15 +83,16 @@ function named(names: Readonly<Record<string, number>>, value: number): string {
   return Object.keys(names).find((name) => names[name] === value) ?? "";
 }
 
-/** Two ports with the same text are one; the order of the texts is Docker's order of ports. */
+/** Identifies and sorts ports, in Docker's order. */
 function portText({ publishedPort, targetPort, protocol, publishMode }: PortConfig): string {
   return `${publishedPort}:${targetPort}/${named(protocols, protocol)}/${named(publishModes, publishMode)}`;
 }
 
 /**
- * `--publish-rm` goes by target and protocol (and by mode where the long form names one); what is added and there already
- * stays once, under the name that is added with it, if any. Unlike Docker's, a port that is removed and added again in one command is there afterwards, and the short
- * form removes a host port too. Sorted, so that the same set is the same spec.
+ * Applies `--publish-rm`, which matches by target and protocol (and by mode, if the long form sets one), then adds ports. A
+ * port that already exists is kept once, with the name given on adding it, if any. Unlike in Docker, a port removed and added
+ * in the same command exists afterwards, and the short form also removes a host port. Sorted, so that the same set yields the
+ * same spec.
  */
 export function portsAfter(
   before: readonly PortConfig[],

@@ -1,6 +1,6 @@
 /**
- * `muster service rebalance`: shows whether tasks would be better placed on other nodes, and switches on or off that they
- * are moved there, for services by name or for all. Switching writes a label, so that whoever looks at the object sees it.
+ * `muster service rebalance`: shows whether other nodes suit tasks better, and turns moving them there on or off, for services
+ * by name or for all. The setting is a label, so it is visible on the object.
  */
 import { nodeNames } from "../machines/node-names.ts";
 import { rebalanceLabels } from "../machines/orchestration/rebalancing/settings.ts";
@@ -31,7 +31,7 @@ import { durationText, millisecondsOf, parseCount, parsePositiveDuration } from 
 
 const methods = ControlService.methods;
 
-/** Flags that set limits of the whole cluster, by the label that holds each. */
+/** Flags for the cluster-wide limits, each with its label. */
 const limits = [
   { flag: "settle", label: rebalanceLabels.settle, isSpan: true },
   { flag: "quiet", label: rebalanceLabels.quiet, isSpan: true },
@@ -93,7 +93,7 @@ function report(
   const { isPartial, moves, movesLeft, phase, reasons, window } = plan;
   const lines = [`rebalancing is ${phase}; ${movesLeft} moves may still be made within ${durationText(window)}`];
   if (reasons.length > 0) lines.push("waiting for:", ...reasons.map(reasonLine));
-  if (moves.length === 0) return [...lines, "no task would be better placed elsewhere"];
+  if (moves.length === 0) return [...lines, "no task has a better node"];
   const cells = moves.map((move) => [
     String(move.round),
     `${move.serviceName || move.serviceId}.${move.slot}`,
@@ -103,7 +103,7 @@ function report(
     move.why,
   ]);
   lines.push("", formatTable(["ROUND", "TASK", "FROM", "TO", "ORDER", "WHY"], cells, width));
-  if (isPartial) lines.push("and more");
+  if (isPartial) lines.push("(more moves follow)");
   return lines;
 }
 
@@ -139,12 +139,12 @@ export const rebalance: Command = command({
   },
   run: ({ values, operands, shell }) => {
     const { "dry-run": isDryRun = false, format, off = false, on = false, ...flags } = values;
-    if (on && off) throw new UsageError("--on and --off exclude each other");
+    if (on && off) throw new UsageError("--on and --off are mutually exclusive");
     if (isDryRun && (on || off)) throw new UsageError("--dry-run changes nothing: leave out --on and --off");
     const labels = labelsOf(flags, on || off ? on : null);
     const hasLimits = limits.some(({ flag }) => flags[flag] !== undefined);
     if (hasLimits && (operands.length > 0 || isDryRun)) {
-      throw new UsageError("limits are the whole cluster's: give them without SERVICE and --dry-run");
+      throw new UsageError("limits apply to the whole cluster: set them without SERVICE and --dry-run");
     }
     return withManager(shell, async (client) => {
       if (Object.keys(labels).length > 0) {

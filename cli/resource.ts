@@ -1,4 +1,4 @@
-/** `muster resource`: create, ls, inspect, update, rm. What is in a resource is known to who made its kind alone. */
+/** `muster resource`: create, ls, inspect, update, rm. A resource's content is opaque to Muster. */
 import { resourceObject } from "./docker-objects/index.ts";
 import {
   Annotations,
@@ -22,7 +22,7 @@ import { parseLabels } from "./values.ts";
 
 const methods = ControlService.methods;
 
-/** Its name and labels stand where secrets and configs have theirs. */
+/** With annotations at the top level, as `matchingNamed` and `contentListing` expect them. */
 function listed(resource: Resource) {
   return { ...resource, spec: resource };
 }
@@ -93,7 +93,7 @@ const inspect = command({
   summary: "Display detailed information on one or more resources.",
   options: inspectOptions,
   completes: [],
-  examples: [{ line: "muster resource inspect open", does: "one of them" }],
+  examples: [{ line: "muster resource inspect open", does: "one resource" }],
   run: ({ values, operands, shell }) =>
     withManager(shell, async (client) => {
       const all = await listResources(client);
@@ -120,7 +120,10 @@ const update = command({
   },
   completes: [],
   examples: [
-    { line: "muster resource update open ./open.json --label-add reviewed=yes", does: "new content and another label" },
+    {
+      line: "muster resource update open ./open.json --label-add reviewed=yes",
+      does: "new content and one more label",
+    },
   ],
   run: ({ values, operands: [name = "", path], shell }) =>
     withManager(shell, async (client) => {
@@ -152,7 +155,7 @@ const rm = command({
   summary: "Remove one or more resources.",
   options: {},
   completes: [],
-  examples: [{ line: "muster resource rm open", does: "one of them" }],
+  examples: [{ line: "muster resource rm open", does: "one resource" }],
   run: ({ operands, shell }) =>
     withManager(shell, (client) =>
       eachOperand(operands, async (operand) => {

@@ -1,4 +1,4 @@
-/** How far a rotation of the root is, as Docker's client shows it: two bars, and the digest of the root that is wanted. */
+/** Progress of a root rotation as Docker's client shows it: two bars, and the digest of the desired root. */
 import { nodeNames } from "../machines/node-names.ts";
 import { createHash } from "node:crypto";
 import { isIssuedBy } from "../machines/certificates/issuer.ts";
@@ -10,14 +10,14 @@ export interface RotationProgress {
   /** `sha256:` and hex. */
   readonly digest: string;
   readonly total: number;
-  /** Nodes whose certificate is of the wanted root. */
+  /** Nodes whose certificate is signed by the desired root. */
   readonly renewed: number;
-  /** Nodes that trust the wanted root; 0 as long as not all have renewed. */
+  /** Nodes that trust the desired root; 0 until all have renewed. */
   readonly trusting: number;
   readonly isDone: boolean;
-  /** Who has not renewed. */
+  /** Nodes that have not renewed. */
   readonly behind: readonly Node[];
-  /** What these are called, with commas between; empty when all have renewed. */
+  /** Their names, separated by commas; empty when all have renewed. */
   readonly waitsFor: string;
 }
 
@@ -41,7 +41,7 @@ export function rotationProgress({ rootCa }: Cluster, nodes: readonly Node[]): R
   };
 }
 
-/** Between the brackets, as Docker's. */
+/** Width between the brackets, like Docker's. */
 const barWidth = 50;
 
 function bar(label: string, count: number, total: number): string {

@@ -1,4 +1,4 @@
-/** From arguments to an exit status: 0, 1 with one sentence, or 125 for a command line that cannot be understood. */
+/** Runs a command line. Exit status: 0, 1 with an error message, or 125 for an invalid command line. */
 import { RpcError, Status } from "../runtime/rpc.ts";
 import { commandOf, shellFor, UsageError } from "./command.ts";
 import type { Shell } from "./shell.ts";
@@ -9,38 +9,40 @@ function isHelp(arg: string | undefined): boolean {
   return arg === "--help" || arg === "-h" || arg === "help";
 }
 
-/** Takes `--host SOCKET` or `--context CONTEXT` off the front. */
+/** Strips a leading `--host SOCKET` or `--context CONTEXT`. */
 function withHost(args: readonly string[], shell: Shell): { readonly args: readonly string[]; readonly shell: Shell } {
   const [first = "", second] = args;
   if (first.startsWith("--host=")) return { args: args.slice(1), shell: shell.at(first.slice("--host=".length)) };
   if (first.startsWith("--context="))
     return { args: args.slice(1), shell: shellFor(shell, undefined, first.slice("--context=".length)) };
   if (first === "--context") {
-    if (second === undefined) throw new UsageError("--context needs the name of a context: see 'muster context ls'");
+    if (second === undefined) throw new UsageError("flag needs an argument: --context: see 'muster context ls'");
     return { args: args.slice(2), shell: shellFor(shell, undefined, second) };
   }
   if (first !== "--host" && first !== "-H") return { args, shell };
-  if (second === undefined) throw new UsageError("--host needs the control socket of a manager");
+  if (second === undefined)
+    throw new UsageError("flag needs an argument: --host: expected the control socket of a manager");
   return { args: args.slice(2), shell: shell.at(second) };
 }
 
 /**
- * For words that are no command: what to do instead, where they are known from Docker, else the commands that may have been
- * meant, and where to look. `known`: the words that could stand in place of the last.
+ * The error for an unknown command: what to use instead of a Docker command, else similar commands, and where to look. `known`:
+ * the commands that could replace the last word.
  */
 async function unknownCommand(words: string, known: readonly string[]): Promise<UsageError> {
-  // Loaded where it is needed: nobody else pays for it.
+  // Loaded only here: other commands start faster.
   const [{ insteadOf }, { didYouMean, similarTo }] = await Promise.all([
     import("./docker-words.ts"),
     import("./help/suggestion.ts"),
   ]);
   const advice = insteadOf(words);
-  if (advice !== null) return new UsageError(`there is no 'muster ${words}': ${advice}`);
+  if (advice !== null) return new UsageError(`unknown command: muster ${words}: ${advice}`);
   const at = words.lastIndexOf(" ");
   const [noun, word] = at < 0 ? ["", words] : [words.slice(0, at), words.slice(at + 1)];
-  const what = noun === "" ? "a muster command" : `a command of 'muster ${noun}'`;
   const guess = didYouMean(similarTo(word, known));
-  return new UsageError(`'${word}' is not ${what}: ${guess}see 'muster ${noun === "" ? "" : `${noun} `}--help'`);
+  return new UsageError(
+    `unknown command: muster ${words}: ${guess}see 'muster ${noun === "" ? "" : `${noun} `}--help'`,
+  );
 }
 
 async function runVerb(name: string, loaded: Verb, args: readonly string[], shell: Shell): Promise<void> {
@@ -70,16 +72,16 @@ async function dispatch(given: readonly string[], outer: Shell): Promise<void> {
   return runVerb(name, await entry.load(), rest, shell);
 }
 
-/** One sentence for what went wrong; null for a fault of ours, whose stack somebody will want. */
+/** The error message for users; null for an internal error, whose stack is needed. */
 function sentenceFor(error: unknown): string | null {
   if (error instanceof UsageError || error instanceof UserError) return error.message;
   if (!(error instanceof RpcError)) return null;
-  if (error.code === Status.UNIMPLEMENTED && error.message === "") return "the manager does not know this call";
+  if (error.code === Status.UNIMPLEMENTED && error.message === "") return "the manager does not support this call";
   if (error.code === Status.DEADLINE_EXCEEDED) return "the manager did not answer in time";
-  // Of a connection that was open when its certificate expired, or whose root was replaced.
+  // The certificate expired, or its root was replaced, while the connection was open.
   const rejected = /client certificate not accepted: (.*)/.exec(error.message)?.[1];
   if (error.code === Status.PERMISSION_DENIED && rejected !== undefined)
-    return `the manager does not accept the certificate (${rejected}): log in again with 'muster login'`;
+    return `the manager rejects the certificate (${rejected}): log in again with 'muster login'`;
   return error.message;
 }
 

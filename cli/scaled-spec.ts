@@ -1,4 +1,4 @@
-/** A service's spec with another number of replicas, as `service scale` makes it. */
+/** A service's spec with another number of replicas, for `service scale`. */
 import { ReplicatedJob, ReplicatedService, ServiceSpec } from "../proto/gen/messages.ts";
 import { UsageError } from "./command.ts";
 import { UserError } from "./user-error.ts";
@@ -17,9 +17,9 @@ export function scaledTo(spec: ServiceSpec, count: number): ServiceSpec {
 /** `web=5` */
 export function parseScale(operand: string): { readonly name: string; readonly count: number } {
   const at = operand.lastIndexOf("=");
-  if (at < 1) throw new UsageError(`'${operand}' is not SERVICE=REPLICAS`);
+  if (at < 1) throw new UsageError(`invalid scale specifier "${operand}": expected SERVICE=REPLICAS`);
   const [name, count] = [operand.slice(0, at), operand.slice(at + 1)];
   if (!/^-?\d+$/.test(count))
-    throw new UsageError(`invalid number of replicas '${count}' in '${operand}': expected a whole number`);
+    throw new UsageError(`invalid replicas value "${count}" in "${operand}": expected a whole number`);
   return { name, count: parseCount(count, "replicas", anyNumber) };
 }

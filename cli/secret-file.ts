@@ -1,4 +1,4 @@
-/** Secrets that a flag names by a file, so that they stand in no argument. */
+/** Secrets that flags read from files, to keep them out of arguments. */
 import { contentFrom } from "./content.ts";
 import { UserError } from "./user-error.ts";
 

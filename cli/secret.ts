@@ -1,4 +1,4 @@
-/** `muster secret`: create, ls, inspect, rm. The content goes in and is never shown. */
+/** `muster secret`: create, ls, inspect, rm. Content is write-only. */
 import { secretObject } from "./docker-objects/index.ts";
 import {
   Annotations,
@@ -40,10 +40,10 @@ const create = command({
   },
   run: ({ values, operands: [name = "", path], shell }) => {
     if (values.driver === undefined && path === undefined) {
-      throw new UsageError("say where the content is: muster secret create SECRET FILE, or '-' for standard input");
+      throw new UsageError("the content is missing: use 'muster secret create SECRET FILE', or '-' for standard input");
     }
     if (values.driver !== undefined && path !== undefined) {
-      throw new UsageError("a secret of a driver has its content there: leave the file away");
+      throw new UsageError("the secret's driver provides the content: omit the file");
     }
     const template = values["template-driver"];
     const spec = SecretSpec.create({
@@ -55,8 +55,9 @@ const create = command({
     return withManager(shell, async (client) => {
       const { secret } = await client.call(methods.CreateSecret, CreateSecretRequest.create({ spec }));
       if (values.driver !== undefined) {
-        const fails = "a task that names the secret fails at its start";
-        shell.remark(`warning: Muster's managers ask no secret driver for content: ${fails}`);
+        shell.remark(
+          "warning: Muster's managers do not support secret drivers: tasks that use the secret fail to start",
+        );
       }
       shell.print(secret?.id ?? "");
     });

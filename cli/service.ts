@@ -1,4 +1,4 @@
-/** `muster service`: create, update, rollback, scale and rm; what only looks is in `service-listing.ts`. */
+/** `muster service`: create, update, rollback, scale and rm; reading commands are in `service-listing.ts`. */
 import {
   ControlService,
   CreateServiceRequest,
@@ -43,7 +43,7 @@ const create = command({
     }),
 });
 
-/** Reads, changes and writes a service; again when another writer (the allocator, an update) came between. */
+/** Read-modify-write of a service, retried when another writer (the allocator, an update) interferes. */
 function changeService(
   client: ManagerClient,
   operand: string,
@@ -121,7 +121,7 @@ const scale = command({
       });
       const waiting = (): Promise<void> =>
         eachOperand(values.detach === true ? [] : ids, (id) => untilConverged(client, shell, id, { quiet: false }));
-      // Those that could be scaled are waited for, whatever became of the others.
+      // Wait for the services that were scaled, even if others failed.
       await eachOperand([() => scaling, waiting], (step) => step());
     });
   },

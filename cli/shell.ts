@@ -1,4 +1,4 @@
-/** What a command is given of the world: where its output goes, what time it is, and a connection to a manager. */
+/** A command's environment: output, clock, and a connection to a manager. */
 import { userInfo } from "node:os";
 import { connectUnix } from "../edges/grpc/client-channel.ts";
 import type { CallingProcess, RpcChannel } from "../runtime/rpc.ts";
@@ -7,25 +7,28 @@ import { answers, knownHosts } from "./last-host.ts";
 import { UserError } from "./user-error.ts";
 
 export interface Shell {
-  /** One line, or several, to standard output. */
+  /** Writes lines to standard output. */
   print(text: string): void;
-  /** Bytes as they are, to standard output or standard error. Null when more may follow at once, else when it may. */
+  /**
+   * Writes raw bytes to standard output or standard error. Null when more can be written at once, else a promise of when it
+   * can.
+   */
   write(data: Uint8Array, to: "out" | "err"): Promise<void> | null;
-  /** Progress and remarks, to standard error. */
+  /** Writes progress and remarks to standard error. */
   remark(text: string): void;
-  /** True where standard error is a terminal that can be drawn on. */
+  /** Whether standard error is a terminal. */
   readonly isInteractive: boolean;
-  /** Columns of the terminal that standard output is; absent or null where it is none. */
+  /** Width of standard output's terminal in columns; absent or null without one. */
   readonly width?: number | null;
   /** Milliseconds since the epoch. */
   now(): number;
-  /** Connects to the manager that was chosen. Rejects with UserError when nobody is there. */
+  /** Connects to the chosen manager. Rejects with UserError when it does not answer. */
   connect(): Promise<RpcChannel>;
-  /** The same shell with another manager. */
+  /** The same shell for another manager. */
   at(host: string): Shell;
 }
 
-/** Empty where the system knows no name for this user. */
+/** Empty when the system has no name for this user. */
 function loginName(): string {
   try {
     return userInfo().username;
@@ -34,7 +37,7 @@ function loginName(): string {
   }
 }
 
-/** Who we say we are: under sudo, who called that. */
+/** The calling process as reported to the manager; under sudo, the original user. */
 function thisProcess(): CallingProcess {
   const uid = process.getuid?.() ?? 0;
   const sudoer = process.env["SUDO_USER"] ?? "";
@@ -47,12 +50,12 @@ export function socketPath(host: string): string {
   if (host.startsWith("/") || host.startsWith("./") || host.startsWith("../")) return host;
   const isRemote = host.startsWith("tcp://");
   const how = isRemote
-    ? "a manager on another machine is named by a context: see 'muster context create --help'"
-    : "write unix:///PATH/control.sock";
-  throw new UserError(`'${host}' is not a control socket: ${how}`);
+    ? "to use a manager on another machine, create a context (see 'muster context create --help')"
+    : "expected unix:///PATH/control.sock";
+  throw new UserError(`invalid host "${host}": ${how}`);
 }
 
-/** Those of these managers that run. */
+/** The managers among `hosts` that are running. */
 async function running(hosts: readonly string[]): Promise<readonly string[]> {
   const live = await Promise.all(hosts.map(answers));
   return hosts.filter((_, at) => live[at] === true);
@@ -63,7 +66,7 @@ function choice(others: readonly string[]): string {
   return `Choose with --host ${others.join(" or ")}, or with 'muster context use'`;
 }
 
-/** COLUMNS counts before what the terminal says, as for other programs; what is piped has no width. */
+/** COLUMNS overrides the terminal's width, as in other programs; piped output has no width. */
 function terminalWidth(): number | null {
   if (!process.stdout.isTTY) return null;
   const said = Number(process.env["COLUMNS"] ?? "");
@@ -71,7 +74,7 @@ function terminalWidth(): number | null {
   return process.stdout.columns > 0 ? process.stdout.columns : null;
 }
 
-/** `given`: what the command line names; null: the environment, the context in use, or the manager started last decides. */
+/** `given`: the command line's choice; null: the environment, the current context, or the manager started last. */
 export function processShell(given: string | null = null): Shell {
   return {
     print: (text) => void process.stdout.write(`${text}\n`),
@@ -89,12 +92,12 @@ export function processShell(given: string | null = null): Shell {
       const [host = named] = hosts;
       if (host === null) {
         throw new UserError(
-          "no manager is known on this machine: start one with 'muster up', or name its control socket with --host",
+          "no manager was started on this machine: start one with 'muster up', or set --host to its control socket",
         );
       }
       const remote = remoteContextOf(host);
       if (remote !== null) {
-        // TLS is loaded where it is used: other commands are spared it.
+        // Loaded only here: other commands start faster.
         const { connectRemote } = await import("./remote/connect.ts");
         return connectRemote(remote.name, remote.context, Date.now());
       }
@@ -104,14 +107,17 @@ export function processShell(given: string | null = null): Shell {
         const channel = await connectUnix(path, thisProcess());
         if (others.length > 0)
           this.remark(
-            `note: ${others.length + 1} clusters run here; ${host}, started last, answers. ${choice(others)}`,
+            `note: ${others.length + 1} clusters run on this machine; using the one started last, ${host}. ${choice(others)}`,
           );
         return channel;
       } catch (error) {
-        const beside = others.length === 0 ? "" : `. Another cluster runs here. ${choice(others)}`;
-        throw new UserError(`no manager answers on ${path}: is 'muster up' or 'muster manager' running?${beside}`, {
-          cause: error,
-        });
+        const beside = others.length === 0 ? "" : `. Another cluster is running on this machine. ${choice(others)}`;
+        throw new UserError(
+          `cannot connect to the manager at ${path}: is 'muster up' or 'muster manager' running?${beside}`,
+          {
+            cause: error,
+          },
+        );
       }
     },
     at: (other) => processShell(other),

@@ -1,4 +1,4 @@
-/** `muster stack`: deploy, ls, ps, services, config and rm. What is behind them is in `stack/`. */
+/** `muster stack`: deploy, ls, ps, services, config and rm. The implementation is in `stack/`. */
 import { setMaxListeners } from "node:events";
 import { ListTasksRequest_Filters } from "../proto/gen/messages.ts";
 import { command, listingOptions, UsageError, type Command } from "./command.ts";
@@ -43,7 +43,7 @@ interface FileValues {
 
 function project(values: FileValues, shell: Shell, isInterpolationSkipped = false): Project {
   const files = values["compose-file"] ?? [];
-  if (files.length === 0) throw new UsageError("say which Compose file: --compose-file FILE");
+  if (files.length === 0) throw new UsageError("--compose-file is required");
   const envFiles = values["env-file"];
   return loadProject({
     files,
@@ -54,7 +54,7 @@ function project(values: FileValues, shell: Shell, isInterpolationSkipped = fals
   });
 }
 
-/** Resolves when each of the services is where it should be; all are waited for at once. An interrupt ends the waiting. */
+/** Resolves when all services have converged; waits for them concurrently. An interrupt ends the wait. */
 async function untilAllConverged(
   client: ManagerClient,
   shell: Shell,
@@ -63,11 +63,11 @@ async function untilAllConverged(
   isQuiet: boolean,
 ): Promise<void> {
   if (ids.length === 0) return;
-  // The charts that it goes by take as long to load as the rest of the command: nobody who goes away at once waits for them.
+  // Loaded only here: it takes as long as the rest of the command, which --detach does not need.
   const { untilConverged } = await import("./progress.ts");
   const names = new Map((await listServices(client)).map((service) => [service.id, serviceName(service)]));
   const interrupt = new AbortController();
-  // Each service listens to it, and stacks have many.
+  // One listener per service, and stacks have many services.
   setMaxListeners(0, interrupt.signal);
   const onInterrupt = (): void => {
     shell.remark("Operation continuing in background.");
@@ -113,7 +113,7 @@ const deploy = command({
     const resolveImage = parseChoice(values["resolve-image"] ?? "always", "resolve-image", choices);
     const loaded = project(values, shell);
     const view = new View(loaded.tree, "");
-    if (view.child("services").keys.length === 0) throw new UserError("the Compose files name no service");
+    if (view.child("services").keys.length === 0) throw new UserError("the Compose files define no services");
     const isQuiet = values.quiet === true;
     const warn = (text: string): void => shell.remark(`warning: ${text}`);
     for (const text of ignoredOptions(view)) warn(text);
@@ -134,7 +134,7 @@ const deploy = command({
   },
 });
 
-/** What is printed may be deployed: a dollar that is left is one. */
+/** Escapes dollar signs, so that the output can be deployed. */
 function escaped(value: unknown): unknown {
   if (typeof value === "string") return value.replaceAll("$", "$$$$");
   if (Array.isArray(value)) return value.map(escaped);
@@ -142,7 +142,7 @@ function escaped(value: unknown): unknown {
   return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, escaped(item)]));
 }
 
-/** In the order in which people write them. */
+/** The customary order. */
 const sectionOrder = ["name", "version", "services", "networks", "volumes", "secrets", "configs"];
 
 const config = command({
@@ -154,10 +154,11 @@ const config = command({
   },
   run: ({ values, shell }) => {
     const format = values.format ?? "yaml";
-    if (format !== "yaml" && format !== "json") throw new UsageError(`--format takes yaml or json, not '${format}'`);
+    if (format !== "yaml" && format !== "json")
+      throw new UsageError(`invalid argument "${format}" for "--format" flag: expected yaml or json`);
     const isRaw = values["skip-interpolation"] === true;
     const loaded = project(values, shell, isRaw);
-    // Variables that are left as they are written fit no place but a text's.
+    // Uninterpolated variables are valid only in strings, so other values would fail the check.
     if (!isRaw) checkProject(loaded);
     const { tree } = loaded;
     const plain = (isRaw ? plainOf(tree) : escaped(plainOf(tree))) as Record<string, unknown>;
@@ -234,7 +235,7 @@ const rm = command({
           print: (text) => shell.print(text),
           remark: (text) => shell.remark(text),
         });
-        if (!isFound) shell.remark(`nothing found in stack: ${stack}`);
+        if (!isFound) shell.remark(`Nothing found in stack: ${stack}`);
       }
     }),
 });

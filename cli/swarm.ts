@@ -1,4 +1,4 @@
-/** `muster swarm`: the cluster as a whole, by Docker's names. Each verb is a file of its own. */
+/** `muster swarm`: the cluster with Docker's verbs, one file per verb. */
 import type { Command } from "./command.ts";
 import { ca } from "./swarm/swarm-ca.ts";
 import { joinToken } from "./swarm/swarm-join-token.ts";

@@ -1,37 +1,37 @@
-/** Listings as Docker prints them: columns by tab stops, one JSON object a line, ids alone, or by a template. */
+/** Listings in Docker's formats: aligned columns, one JSON object per line, ids only, or a template. */
 import { jsonText } from "../runtime/template/template.ts";
 import { filled, readFormat, type TemplateFormat } from "./format.ts";
 import type { Shell } from "./shell.ts";
 import { cutTo, padEndTo, printable, textWidth } from "./text-width.ts";
 
 interface Spacing {
-  /** Columns of a terminal that a column of the table takes at least, with its padding. */
+  /** Minimum width of a column with its padding, in terminal columns. */
   readonly columnWidthMin: number;
   /** Blanks after a column. */
   readonly padding: number;
 }
 
-/** Docker's tab writer: a column is at least 10 wide and has 3 blanks after it. */
+/** Docker's tab writer: columns at least 10 wide, padded by 3 blanks. */
 const dockerSpacing: Spacing = { columnWidthMin: 10, padding: 3 };
-/** Where Docker's spacing leaves no room for the headings. */
+/** Used when the headings do not fit with Docker's spacing. */
 const tightSpacing: Spacing = { columnWidthMin: 0, padding: 1 };
-/** Less of a cell than this says nothing. */
+/** Cells are not cut below this width. */
 const cellWidthMin = 8;
 
 export interface Row {
   readonly id: string;
-  /** As shown, in the order of the headings. */
+  /** Displayed values, in the order of the headings. */
   readonly cells: readonly string[];
-  /** The object behind the row, as its own JSON. */
+  /** The row's object, for JSON. */
   readonly object: () => Record<string, unknown>;
-  /** What a template can name beside the columns, and columns that it gets in another form. */
+  /** Extra fields for templates, and columns that templates get in another form. */
   readonly fields?: () => Readonly<Record<string, unknown>>;
 }
 
 export interface Listing {
   /** Headings in capitals, such as `CURRENT STATE`. */
   readonly headings: readonly string[];
-  /** What templates call the columns; by default the headings as one word: `CurrentState`. */
+  /** Template names of the columns; default: the headings in camel case, such as `CurrentState`. */
   readonly keys?: readonly string[];
   readonly rows: readonly Row[];
 }
@@ -42,10 +42,10 @@ export interface ListingOptions {
   readonly "no-trunc"?: boolean | undefined;
 }
 
-/** Never cut: the reason why something failed, or is done, is what its reader came for. */
+/** Never cut: readers need the full reason of a failure. */
 const wholeColumns: readonly string[] = ["ERROR", "REASON", "WHY"];
 
-/** Columns of a terminal that a table of columns of these widths takes. */
+/** Total width of a table, in terminal columns. */
 function tableWidth(widths: readonly number[], { columnWidthMin, padding }: Spacing): number {
   const last = widths.length - 1;
   return widths.reduce(
@@ -54,10 +54,7 @@ function tableWidth(widths: readonly number[], { columnWidthMin, padding }: Spac
   );
 }
 
-/**
- * The widths that columns of these widths may have in so many columns of a terminal: the widest are cut first, none below
- * its least width.
- */
+/** Shrinks columns to fit `available` terminal columns: the widest first, none below its minimum. */
 function fitted(
   widths: readonly number[],
   least: readonly number[],
@@ -78,19 +75,19 @@ function widthsOf(lines: readonly (readonly string[])[]): readonly number[] {
   );
 }
 
-/** Without the columns in which no row has anything. */
+/** Drops columns that are empty in every row. */
 function withoutEmpty(lines: readonly (readonly string[])[]): readonly (readonly string[])[] {
   const [, ...rows] = lines;
   return lines.map((cells) => cells.filter((_, column) => rows.some((row) => (row[column] ?? "") !== "")));
 }
 
 interface Layout {
-  /** Of each column, without its padding. */
+  /** Width of each column, without padding. */
   readonly widths: readonly number[];
   readonly spacing: Spacing;
 }
 
-/** The roomiest layout whose headings fit into so many columns of a terminal; the last resort cuts headings too. */
+/** The widest layout whose headings fit into the terminal; the last resort cuts headings too. */
 function layoutFor(lines: readonly (readonly string[])[], available: number): Layout {
   const [heads = []] = lines;
   const natural = widthsOf(lines);
@@ -103,7 +100,7 @@ function layoutFor(lines: readonly (readonly string[])[], available: number): La
     widths: fitted(natural, least, available, spacing),
     spacing,
   });
-  // What is never cut may run over the edge: its heading alone has to fit.
+  // Uncut columns may overflow: only their headings have to fit.
   const fits = ({ widths, spacing }: Layout): boolean => {
     const needed = widths.map((room, column) =>
       column > 0 && isWhole(column) ? textWidth(heads[column] ?? "") : room,
@@ -115,9 +112,9 @@ function layoutFor(lines: readonly (readonly string[])[], available: number): La
 }
 
 /**
- * `width`: columns of the terminal; null where it is none, and all is printed whole. A table that is too wide loses its empty
- * columns first; then cells are cut, then columns move closer together, then headings are cut. The first column, which is
- * the id, is never cut, nor is a reason or an error, which runs over the edge.
+ * `width`: columns of the terminal; null without one, and nothing is cut. A table that is too wide first loses empty columns;
+ * then cells are cut, then the padding shrinks, then headings are cut. The first column (the id), errors and reasons are never
+ * cut; they overflow.
  */
 export function formatTable(
   headings: readonly string[],
@@ -141,7 +138,7 @@ export function formatTable(
     .join("\n");
 }
 
-/** `CURRENT STATE` → `CurrentState`, `ID` → `ID`: the names of Docker's own listings. */
+/** `CURRENT STATE` → `CurrentState`, `ID` → `ID`: the field names of Docker's listings. */
 export function keyOf(heading: string): string {
   if (heading === "ID") return heading;
   return heading
@@ -150,17 +147,17 @@ export function keyOf(heading: string): string {
     .join("");
 }
 
-/** `CurrentState` → `CURRENT STATE`: what stands above a column that a template asks for. */
+/** `CurrentState` → `CURRENT STATE`: the heading of a template's column. */
 function headingOf(key: string): string {
   return key.replaceAll(/([a-z])([A-Z])/g, "$1 $2").toUpperCase();
 }
 
-/** Fields in the order of their names, as Docker prints `{{json .}}`. */
+/** Fields sorted by name, like Docker's `{{json .}}`. */
 function sorted(fields: Readonly<Record<string, unknown>>): Record<string, unknown> {
   return Object.fromEntries(Object.entries(fields).toSorted(([a], [b]) => (a < b ? -1 : 1)));
 }
 
-/** Names of SwarmKit's fields (`{{.spec.annotations.name}}`) are known too, but are no part of the whole. */
+/** Adds SwarmKit's fields (`{{.spec.annotations.name}}`), hidden from the whole object. */
 function withHidden(
   shown: Readonly<Record<string, unknown>>,
   hidden: () => Readonly<Record<string, unknown>>,
@@ -218,7 +215,7 @@ export function printListing(
   }
 }
 
-/** What the template makes of the headings; nothing where it wants more of a cell than its text. */
+/** Renders the template on the headings; empty when it uses a cell as more than text. */
 function headOf(template: TemplateFormat, heads: Readonly<Record<string, unknown>>): string {
   try {
     return filled(template, { ...heads, Label: (name: unknown) => String(name) });
@@ -227,7 +224,7 @@ function headOf(template: TemplateFormat, heads: Readonly<Record<string, unknown
   }
 }
 
-/** `Labels`, as Docker's listings write them, and `{{.Label "key"}}`. */
+/** `Labels` in the format of Docker's listings, and `{{.Label "key"}}`. */
 export function labelFields(labels: Readonly<Record<string, string>> | undefined): Readonly<Record<string, unknown>> {
   const held = labels ?? {};
   return {
@@ -239,15 +236,15 @@ export function labelFields(labels: Readonly<Record<string, string>> | undefined
   };
 }
 
-/** What an `inspect` prints: the object by Docker's names, and by SwarmKit's. */
+/** An inspected object, with Docker's names and with SwarmKit's. */
 export interface Inspected {
   readonly docker: Readonly<Record<string, unknown>>;
   readonly wire: () => Readonly<Record<string, unknown>>;
 }
 
 /**
- * Docker's `inspect`: an array, indented; with `--format json` the array on one line; with `--format wire` SwarmKit's own
- * fields, one object a line; with a template a line for each object.
+ * Prints like Docker's `inspect`: an indented array; with `--format json` the array on one line; with `--format wire`
+ * SwarmKit's own fields, one object per line; with a template one line per object.
  */
 export function printInspected(shell: Shell, objects: readonly Inspected[], format: string | undefined): void {
   const chosen = readFormat(format);
@@ -261,7 +258,7 @@ export function printInspected(shell: Shell, objects: readonly Inspected[], form
       return;
     case "template":
       for (const { docker, wire } of objects) {
-        // Docker's networks have an Id where all else has an ID; its templates take both.
+        // Docker's networks have `Id` where other objects have `ID`; its templates accept both.
         const hidden = (): Record<string, unknown> => ({ ID: docker["Id"], ...wire() });
         const needed = { ...chosen.template, usesWire: chosen.template.usesWire || !Object.hasOwn(docker, "ID") };
         shell.print(filled(chosen.template, withHidden(docker, hidden, needed)));

@@ -1,4 +1,4 @@
-/** The commands' side of a call of a running task: its answers, in order, and what is sent to it. */
+/** Client side of a call to a running task: receives answers in order, sends input. */
 import {
   TaskAccessService,
   TaskCallRequest,
@@ -9,13 +9,13 @@ import {
 import type { ReceivingCall, RpcChannel } from "../runtime/rpc.ts";
 
 export interface TaskCallReceiver {
-  /** What it resolves is waited for before more is read. */
+  /** The next answer is read after the returned promise resolves. */
   onAnswer(answer: TaskAnswer): Promise<void> | null;
-  /** Input may be sent from now on. */
+  /** Called when input may be sent. */
   onBegun?(input: (input: Partial<TaskInput>) => Promise<void>): void;
 }
 
-/** Resolves with how it ended; rejects with RpcError when it could not be done. `signal`: gives it up, and resolves null. */
+/** Resolves with the result; rejects with RpcError on failure. `signal` cancels the call, which then resolves with null. */
 export function callTask(
   channel: RpcChannel,
   request: Partial<TaskCallRequest>,

@@ -1,4 +1,4 @@
-/** `muster task exec`: runs a command in a running task, with its own input, output and, with -t, a terminal. */
+/** `muster task exec`: runs a command in a running task, with its own input and output and, with -t, a terminal. */
 import type { ReadStream } from "node:tty";
 import { TaskExec, TaskTerminalSize, type TaskInput } from "../proto/gen/messages.ts";
 import { command } from "./command.ts";
@@ -6,9 +6,9 @@ import { findTask, withManager } from "./manager-client.ts";
 import { callTask } from "./task-call.ts";
 import { CommandEnded, UserError } from "./user-error.ts";
 
-/** What a manager takes at once. */
+/** Maximum input per message, in bytes. */
 const inputBytesMax = 64 * 1024;
-/** As a shell says that a signal ended it. */
+/** Added to a signal's number for the exit status, as in a shell. */
 const signalBase = 128;
 
 type Send = (input: Partial<TaskInput>) => Promise<void>;
@@ -61,13 +61,13 @@ function terminalSize(): TaskTerminalSize | null {
   return process.stdout.isTTY ? TaskTerminalSize.create({ width: columns, height: rows }) : null;
 }
 
-/** What is typed, or piped in, one helping after the other. */
+/** Reads typed or piped input, one chunk at a time. */
 class Keyboard {
   readonly #terminal: ReadStream | null;
   #sending: Promise<void> = Promise.resolve();
   #stops: (() => void)[] = [];
 
-  /** `terminal`: whose every key goes to the command, Ctrl-C as well; null: there is none. */
+  /** `terminal`: sends every key to the command, including Ctrl-C; null: no terminal. */
   constructor(terminal: ReadStream | null) {
     this.#terminal = terminal;
   }
@@ -82,7 +82,7 @@ class Keyboard {
     const { stdin } = process;
     this.#terminal?.setRawMode(true);
     const onData = (data: Buffer): void => {
-      // No more is read until the command has this.
+      // Pause until the command has received this chunk.
       stdin.pause();
       for (let at = 0; at < data.length; at += inputBytesMax)
         this.#send(send, { data: data.subarray(at, at + inputBytesMax) });
@@ -101,7 +101,7 @@ class Keyboard {
     this.#terminal?.setRawMode(false);
   }
 
-  /** What the command no longer takes is nobody's loss: its end is on the way. */
+  /** Input that the command no longer accepts can be dropped: its end is on the way. */
   #send(send: Send, input: Partial<TaskInput>): void {
     this.#sending = this.#sending.then(() => send(input)).catch(() => {});
   }

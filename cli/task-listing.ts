@@ -1,4 +1,4 @@
-/** What `ps` of services, jobs, stacks and nodes have in common: their flags, their filters and their table. */
+/** Shared by `ps` of services, jobs, stacks and nodes: flags, filters and table. */
 import { taskName } from "../machines/list-filters.ts";
 import type { ListTasksRequest_Filters, Task } from "../proto/gen/messages.ts";
 import { listingOptions, UsageError } from "./command.ts";
@@ -24,7 +24,7 @@ interface TaskListingValues extends ListingOptions {
 /** `KEY=VALUE`. Throws UsageError. */
 export function pairOf(text: string, flag: string): readonly [string, string] {
   const at = text.indexOf("=");
-  if (at < 1) throw new UsageError(`--${flag} takes KEY=VALUE, not '${text}'`);
+  if (at < 1) throw new UsageError(`invalid argument "${text}" for "--${flag}" flag: expected KEY=VALUE`);
   return [text.slice(0, at), text.slice(at + 1)];
 }
 
@@ -35,7 +35,7 @@ export function hasLabel(labels: Readonly<Record<string, string>>, text: string)
   return held !== undefined && (wanted === null || held === wanted);
 }
 
-/** Docker's filters of tasks; the rest is done by the manager. */
+/** Docker's task filters; the manager applies the rest. */
 async function tasksWanted(client: ManagerClient, texts: readonly string[]): Promise<(task: Task) => boolean> {
   const nodes = new Set<string>();
   const states = new Set<number>();
@@ -48,7 +48,7 @@ async function tasksWanted(client: ManagerClient, texts: readonly string[]): Pro
     else if (key === "desired-state" && state !== undefined) states.add(state);
     else if (key === "id" || key === "name") starts.push(value);
     else if (key === "label") labels.push(value);
-    else throw new UsageError(`--filter takes id=, name=, node=, label= or desired-state=, not '${text}'`);
+    else throw new UsageError(`invalid filter "${text}": expected id=, name=, node=, label= or desired-state=`);
   }
   return (task) =>
     (nodes.size === 0 || nodes.has(task.nodeId)) &&
@@ -57,7 +57,7 @@ async function tasksWanted(client: ManagerClient, texts: readonly string[]): Pro
     (starts.length === 0 || starts.some((start) => task.id.startsWith(start) || taskName(task).startsWith(start)));
 }
 
-/** Of the tasks that `find` asks for, those that the flags let through and that are to be shown. */
+/** Prints the tasks that `find` returns and the flags select. */
 export async function printTasks(
   client: ManagerClient,
   shell: Shell,

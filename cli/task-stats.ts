@@ -1,4 +1,4 @@
-/** `muster task stats` and `muster task signal`: how much a running task uses, and a signal to it. */
+/** `muster task stats` and `muster task signal`: resource usage of a running task, and signals to it. */
 import { TaskSignal, TaskStatsWish } from "../proto/gen/messages.ts";
 import { TaskStats } from "../proto/gen/nomad.ts";
 import { command, UsageError } from "./command.ts";
@@ -24,7 +24,7 @@ export const stats = command({
       const task = await findTask(client, operands[0] as string);
       const { nanos, seconds } = parseDuration(values.interval ?? "1s", "interval");
       const intervalMs = Math.round(seconds * 1_000 + nanos / 1e6);
-      if (intervalMs < 100) throw new UsageError("--interval is at least 100ms");
+      if (intervalMs < 100) throw new UsageError("--interval must be at least 100ms");
       const enough = new AbortController();
       let isFirst = true;
       await callTask(

@@ -1,4 +1,4 @@
-/** Tasks as a table: Docker's columns, the newest attempt of each slot first and those before it indented beneath. */
+/** Task table with Docker's columns: the newest attempt of each slot, with earlier ones indented below it. */
 import { nodeNames } from "../machines/node-names.ts";
 import { runtimeOf } from "../machines/list-filters.ts";
 import { isNodeBound } from "../machines/task.ts";
@@ -14,10 +14,10 @@ import { byAge, listNodes, type ManagerClient } from "./manager-client.ts";
 import type { Listing } from "./table.ts";
 import { ago } from "./values.ts";
 
-/** As Docker shows ids in listings of tasks. */
+/** Docker's length of ids in listings of tasks. */
 const shortIdLength = 12;
 
-/** The desired states that a user may ask for: Docker takes any of a task's, whether tasks are ever to be in it or not. */
+/** Desired states that a filter accepts: like Docker, any task state, even one that is never desired. */
 export const desiredStates: ReadonlyMap<string, TaskState> = new Map(
   Object.entries(TaskState).map(([name, state]) => [name.toLowerCase(), state]),
 );
@@ -36,7 +36,7 @@ export function stateName(state: number): string {
   return name.charAt(0) + name.slice(1).toLowerCase();
 }
 
-/** The image; for another runtime its kind, with a process's command. */
+/** The image; for other runtimes the kind, with the command of a process. */
 export function imageOf(spec: TaskSpec | null): string {
   if (spec?.container != null) return spec.container.image.replace(/@sha256:.*$/, "");
   const kind = runtimeOf(spec);
@@ -49,7 +49,7 @@ export function imageOf(spec: TaskSpec | null): string {
   }
 }
 
-/** `*:8080->80/tcp` each. */
+/** Such as `*:8080->80/tcp`, separated by commas. */
 export function portsOf(ports: readonly PortConfig[]): string {
   return ports
     .map(({ publishedPort, targetPort, protocol }) => `*:${publishedPort}->${targetPort}/${protocols[protocol]}`)
@@ -60,12 +60,12 @@ export function portsOf(ports: readonly PortConfig[]): string {
 function slotName(task: Task): string {
   const service = task.serviceAnnotations?.name ?? task.serviceId;
   const own = task.annotations?.name ?? "";
-  // Slot 0 of a job has its whole name written out, with its id.
+  // Slot 0 of a job: the full name with its id.
   if (own !== "" && task.jobIteration === null) return own;
   return `${service}.${isNodeBound(task) ? task.nodeId : task.slot}`;
 }
 
-/** By service, slot (for a global service node), newest first. */
+/** Sorts by service, slot (for a global service, node), newest first. */
 function inOrder(tasks: readonly Task[]): readonly Task[] {
   return tasks.toSorted((a, b) => {
     const service = (a.serviceAnnotations?.name ?? "").localeCompare(b.serviceAnnotations?.name ?? "");
@@ -106,7 +106,7 @@ export async function taskListing(
           portsOf(status?.portStatus?.ports ?? []),
         ],
         object: () => Task.toJson(task),
-        // The tree is for people: scripts get the name alone.
+        // Templates get the name without the tree's indentation.
         fields: () => ({ Name: slot }),
       };
     }),

@@ -1,4 +1,4 @@
-/** `muster task`: ls and inspect here; logs, exec, stats and signal are in files of their own. */
+/** `muster task`: ls and inspect; logs, exec, stats and signal are in their own files. */
 import { taskObject } from "./docker-objects/index.ts";
 import { ListTasksRequest_Filters, Task, TaskState } from "../proto/gen/messages.ts";
 import { command, inspectOptions, listingOptions, UsageError, type Command } from "./command.ts";
@@ -10,7 +10,7 @@ import { exec } from "./task-exec.ts";
 import { signal, stats } from "./task-stats.ts";
 import { desiredStates, taskListing } from "./task-table.ts";
 
-/** `service=web`, `node=n1`, `desired-state=running`, each as often as wanted. */
+/** Parses `service=web`, `node=n1` and `desired-state=running`, which may be repeated. */
 async function filtersFrom(client: ManagerClient, texts: readonly string[]): Promise<ListTasksRequest_Filters> {
   const serviceIds: string[] = [];
   const nodeIds: string[] = [];
@@ -21,7 +21,7 @@ async function filtersFrom(client: ManagerClient, texts: readonly string[]): Pro
     if (key === "service") serviceIds.push((await findService(client, value)).id);
     else if (key === "node") nodeIds.push((await findNode(client, value)).id);
     else if (key === "desired-state" && state !== undefined) wanted.push(state);
-    else throw new UsageError(`--filter takes service=, node= or desired-state=, not '${text}'`);
+    else throw new UsageError(`invalid filter "${text}": expected service=, node= or desired-state=`);
   }
   return ListTasksRequest_Filters.create({ serviceIds, nodeIds, desiredStates: wanted });
 }

@@ -1,4 +1,4 @@
-/** `muster token worker|manager [--rotate]`: what a node joins with, alone. */
+/** `muster token worker|manager [--rotate]`: prints a join token only. */
 import { command, type Command } from "./command.ts";
 import { joinRole, joinTokenOf, rotateJoinToken } from "./join-tokens.ts";
 import { withManager } from "./manager-client.ts";

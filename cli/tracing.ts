@@ -1,10 +1,9 @@
 /**
- * The trace of one command: it begins with the first call that changes something, and every such call carries its context.
+ * The trace of one command: starts with the first call that changes something; every such call carries its context.
  *
- * Where nobody collects traces (no `OTEL_EXPORTER_OTLP_ENDPOINT`) the command still makes up a context: so whatever the
- * command leads to can be told by one id, in the log's transactions, the labels of tasks and the environment of processes
- * (`TRACEPARENT`), and a manager that does collect goes on with it. A command inside a trace (`TRACEPARENT` in its own
- * environment) continues that one.
+ * Without a collector (no `OTEL_EXPORTER_OTLP_ENDPOINT`) the command still creates a context, so that one id identifies all its
+ * effects in the log's transactions, the labels of tasks and the environment of processes (`TRACEPARENT`), and a manager that
+ * has a collector continues the trace. A command inside a trace (`TRACEPARENT` in its own environment) continues that trace.
  */
 import { randomBytes } from "node:crypto";
 import type { Span } from "@opentelemetry/api";
@@ -13,7 +12,7 @@ import { RpcError, type RpcChannel } from "../runtime/rpc.ts";
 import type { Tracing } from "../runtime/telemetry/tracing.ts";
 import type { Shell } from "./shell.ts";
 
-/** What a command may take longer because nobody collects at the endpoint, in milliseconds. */
+/** Maximum delay of a command whose collector does not answer, in milliseconds. */
 const exportTimeoutMs = 2_000;
 const changing = /\/(Create|Update|Remove)[A-Za-z]+$/;
 
@@ -25,14 +24,14 @@ export class CommandTrace {
   #tracing: Tracing | null = null;
   #span: Span | null = null;
 
-  /** `name` is the command's, such as `service create`: the name of the span. */
+  /** `name`: the command's name, such as `service create`, used as the span's. */
   constructor(name: string, startedAt: number, environment: NodeJS.ProcessEnv = process.env) {
     this.#name = name;
     this.#startedAt = startedAt;
     this.#environment = environment;
   }
 
-  /** The same shell, whose connections send the context with each call that changes something. */
+  /** A shell whose connections send the context with each call that changes something. */
   shell(shell: Shell): Shell {
     return {
       ...shell,
@@ -41,7 +40,7 @@ export class CommandTrace {
     };
   }
 
-  /** Ends the span and sends it; never rejects. `error` is what the command failed with, or null. */
+  /** Ends and exports the span; never rejects. `error`: the command's failure, or null. */
   async end(error: unknown, now: number): Promise<void> {
     const span = this.#span;
     if (span !== null && error !== null) {
@@ -51,7 +50,7 @@ export class CommandTrace {
       if (error instanceof RpcError) span.setAttribute("rpc.grpc.status_code", error.code);
     }
     span?.end(now);
-    // A collector that is away is no failure of the command.
+    // An unreachable collector does not fail the command.
     await this.#tracing?.shutdown().catch(() => undefined);
   }
 
@@ -60,7 +59,7 @@ export class CommandTrace {
       unary: async (method, request, options) => {
         if (!isChanging(method)) return channel.unary(method, request, options);
         const traceparent = await (this.#begun ??= this.#begin());
-        // A command that another one runs has its own span.
+        // A command run by another one has its own span.
         return channel.unary(method, request, { traceparent, ...options });
       },
       serverStream: (method, request, receiver) => channel.serverStream(method, request, receiver),
@@ -92,12 +91,12 @@ function isChanging(method: Pick<MethodDescriptor<never, never>, "path">): boole
 
 const traceparent = /^00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}$/;
 
-/** A W3C trace context that can be continued. */
+/** Whether the text is a valid W3C trace context. */
 function isTraceparent(text: string): boolean {
   return traceparent.test(text);
 }
 
-/** A sampled context of random ids. */
+/** A sampled context with random ids. */
 function newTraceparent(): string {
   return `00-${randomBytes(16).toString("hex")}-${randomBytes(8).toString("hex")}-01`;
 }

@@ -1,4 +1,7 @@
-/** `muster user`: add, ls, passwd, grant, disable, enable, rm. Who may log in to the JSON API; passwords go in and are never shown. */
+/**
+ * `muster user`: add, ls, passwd, grant, disable, enable, rm, certificate. Users of the JSON API and of remote managers;
+ * passwords are write-only.
+ */
 import {
   AddUserRequest,
   DisableUserRequest,
@@ -31,7 +34,7 @@ const roleHelp = "read-only, operator or admin";
 
 function roleOf(text: string): UserRole {
   const role = Object.entries(roles).find(([name]) => name === text)?.[1];
-  if (role === undefined) throw new UsageError(`a role is ${roleHelp}, not '${text}'`);
+  if (role === undefined) throw new UsageError(`invalid role "${text}": expected ${roleHelp}`);
   return role;
 }
 
@@ -188,7 +191,7 @@ const certificate = command({
   run: ({ values, operands: [name = ""], shell }) => {
     const { output } = values;
     if (output === undefined)
-      throw new UsageError("--output is missing: it names the directory for the certificate and its key");
+      throw new UsageError("--output is required: the directory for the certificate and its key");
     const seconds = lifetimeSeconds(values.lifetime);
     return withManager(shell, async (client) => {
       const [{ createKeyAndCsr }, { writeCredentials, writeRoots }] = await Promise.all([

@@ -1,4 +1,4 @@
-/** Values as users write them: durations, sizes, shares of cores, labels; and times as they like to read them. */
+/** Parses values as users write them: durations, sizes, cores, labels; and formats durations. */
 import { Duration, type Timestamp } from "../proto/gen/messages.ts";
 import { timeMs } from "../proto/time.ts";
 import { truthOf, UsageError } from "./command.ts";
@@ -13,13 +13,14 @@ const unitNanos: Readonly<Record<string, number>> = {
   h: 3_600e9,
 };
 
-/** The longest time that Go knows, some 292 years, in nanoseconds: 2^63-1. */
+/** Go's longest duration, about 292 years, in nanoseconds: 2^63-1. */
 const durationNanosMax = Number(2n ** 63n - 1n);
 
-/** `1m30s`, `500ms`, `.5s`, `0`: as Go writes durations. */
+/** Parses a Go duration: `1m30s`, `500ms`, `.5s`, `0`. */
 export function parseDuration(text: string, flag: string): Duration {
   const match = /^([-+])?((?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|ms|s|m|h))+|0)$/.exec(text);
-  if (match === null) throw new UsageError(`--${flag} takes a duration such as 10s or 1m30s, not '${text}'`);
+  if (match === null)
+    throw new UsageError(`invalid argument "${text}" for "--${flag}" flag: expected a duration such as 10s or 1m30s`);
   let nanos = 0;
   for (const [, amount, unit] of (match[2] as string).matchAll(/(\d+\.?\d*|\.\d+)(ns|us|µs|ms|s|m|h)/g)) {
     nanos += Number(amount) * (unitNanos[unit as string] as number);
@@ -30,81 +31,84 @@ export function parseDuration(text: string, flag: string): Duration {
   return Duration.create({ seconds, nanos: Math.round(signed - seconds * 1e9) });
 }
 
-/** The same, but not below zero. */
+/** Parses a duration that is not negative. */
 export function parsePositiveDuration(text: string, flag: string): Duration {
   if (text.startsWith("-")) throw new UsageError(`--${flag} cannot be negative`);
   return parseDuration(text, flag);
 }
 
-/** `512m`, `1.5GiB`, `4096`: bytes, by powers of 1024. */
+/** Parses bytes in units of powers of 1024: `512m`, `1.5GiB`, `4096`. */
 export function parseBytes(text: string, flag: string): number {
   const match = /^(\d+\.?\d*|\.\d+)\s*([kmgtp]?)(?:i?b)?$/i.exec(text);
-  if (match === null) throw new UsageError(`--${flag} takes a size such as 512m or 2g, not '${text}'`);
-  // The empty unit is found at 0, k at 1, …
+  if (match === null)
+    throw new UsageError(`invalid argument "${text}" for "--${flag}" flag: expected a size such as 512m or 2g`);
+  // The empty unit is at index 0, k at 1, …
   const power = ["", "k", "m", "g", "t", "p"].indexOf((match[2] as string).toLowerCase());
   return inRange(Math.round(Number(match[1]) * 1024 ** power), text, flag);
 }
 
-/** `0.5`, `1/2`, `5e-1`: cores, as 10^-9 parts. */
+/** Parses a number of cores, such as `0.5`, `1/2` or `5e-1`, as 10^-9 parts. */
 export function parseCpus(text: string, flag: string): number {
   const match = /^((?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)(?:\/(\d*[1-9]\d*))?$/i.exec(text);
-  if (match === null) throw new UsageError(`--${flag} takes a number of cores such as 0.5, not '${text}'`);
+  if (match === null)
+    throw new UsageError(`invalid argument "${text}" for "--${flag}" flag: expected a number of cores such as 0.5`);
   const nanos = (Number(match[1]) * 1e9) / Number(match[2] ?? 1);
   const whole = Math.round(nanos);
-  // A hundredth is more than the arithmetic errs by, and less than a digit more would be.
+  // A hundredth: above rounding errors, and below one more digit.
   if (Math.abs(nanos - whole) > 0.01 || (whole === 0 && nanos > 0))
-    throw new UsageError(`--${flag}: ${text} is finer than a billionth of a core`);
+    throw new UsageError(`--${flag}: ${text} is too precise: the unit is a billionth of a core`);
   return inRange(whole, text, flag);
 }
 
-/** Of more, not each is told from its neighbours, and messages would hold another. */
+/** Larger integers are inexact and would change in a message. */
 function inRange(count: number, text: string, flag: string): number {
   if (!Number.isSafeInteger(count)) throw new UsageError(`--${flag}: ${text} is out of range`);
   return count;
 }
 
-/** `least` of a count of which the server is to say what it thinks. */
+/** Minimum of a count that the server validates. */
 export const anyNumber = Number.NEGATIVE_INFINITY;
 
-/** A whole number from `least` on. */
+/** Parses a whole number of at least `least`. */
 export function parseCount(text: string, flag: string, least = 0): number {
-  if (!/^-?\d+$/.test(text)) throw new UsageError(`--${flag} takes a whole number, not '${text}'`);
+  if (!/^-?\d+$/.test(text))
+    throw new UsageError(`invalid argument "${text}" for "--${flag}" flag: expected a whole number`);
   const count = inRange(Number(text), text, flag);
   if (count < least) throw new UsageError(`--${flag} cannot be negative`);
   return count;
 }
 
-/** A share from 0 to 1; whether it is one, the server says. */
+/** Parses a fraction; the server validates its range. */
 export function parseRatio(text: string, flag: string): number {
   if (!/^[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?$/i.test(text))
-    throw new UsageError(`--${flag} takes a number such as 0.25, not '${text}'`);
-  // The field is a single-precision float: what is compared and shown later is that.
+    throw new UsageError(`invalid argument "${text}" for "--${flag}" flag: expected a number such as 0.25`);
+  // The field is a single-precision float: round now, so that comparisons and output use the same value.
   return Math.fround(Number(text));
 }
 
 export function parseTruth(text: string, flag: string): boolean {
   const truth = truthOf(text);
-  if (truth === null) throw new UsageError(`--${flag} takes true or false, not '${text}'`);
+  if (truth === null) throw new UsageError(`invalid argument "${text}" for "--${flag}" flag: expected true or false`);
   return truth;
 }
 
 /**
- * The fields of a value such as `type=bind,"source=/a,b",target=/c`: one line of CSV, where a field in double quotes may
- * hold commas, and two double quotes within it are one.
+ * Fields of a value such as `type=bind,"source=/a,b",target=/c`: one line of CSV, in which a quoted field may contain commas,
+ * and doubled quotes mean one.
  */
 export function csvFields(text: string, flag: string): readonly string[] {
   const fields: string[] = [];
   const field = /(?:"((?:[^"]|"")*)"|([^",]*))(,|$)/y;
   while (field.lastIndex <= text.length) {
     const match = field.exec(text);
-    if (match === null) throw new UsageError(`--${flag}: the quotes in '${text}' do not match`);
+    if (match === null) throw new UsageError(`--${flag}: unbalanced quotes in "${text}"`);
     fields.push(match[1]?.replaceAll('""', '"') ?? match[2] ?? "");
     if (match[3] === "") return fields;
   }
   return fields;
 }
 
-/** A command line cut into words as a shell does, without expanding anything. */
+/** Splits a command line into words like a shell, without expansion. */
 export function shellWords(text: string, flag: string): readonly string[] {
   const words: string[] = [];
   let word: string | null = null;
@@ -119,7 +123,7 @@ export function shellWords(text: string, flag: string): readonly string[] {
       at = end;
     } else if (char === "\\") {
       at += 1;
-      if (at >= text.length) throw new UsageError(`--${flag}: '${text}' ends in a backslash`);
+      if (at >= text.length) throw new UsageError(`--${flag}: trailing backslash in "${text}"`);
       word = (word ?? "") + text.charAt(at);
     } else word = (word ?? "") + char;
   }
@@ -127,7 +131,10 @@ export function shellWords(text: string, flag: string): readonly string[] {
   return words;
 }
 
-/** What stands between the quote at `from` and its end, and where that is. Only double quotes know the backslash. */
+/**
+ * The text from the quote at `from` to its closing quote, and the position after it. A backslash escapes only within double
+ * quotes.
+ */
 function quoted(text: string, from: number, flag: string): readonly [string, number] {
   const quote = text.charAt(from);
   let inner = "";
@@ -139,20 +146,20 @@ function quoted(text: string, from: number, flag: string): readonly [string, num
       inner += text.charAt(at);
     } else inner += char;
   }
-  throw new UsageError(`--${flag}: a quote in '${text}' has no end`);
+  throw new UsageError(`--${flag}: missing closing quote in "${text}"`);
 }
 
-/** Labels, `k=v` each, or `k` for an empty value: a key has no blanks in it, as in Docker. */
+/** Parses labels: `k=v`, or `k` for an empty value. As in Docker, keys contain no blanks. */
 export function parseLabels(texts: readonly string[], flag = "label"): Record<string, string> {
   for (const text of texts) {
     const key = (text.split("=")[0] as string).trimStart();
-    if (key === "") throw new UsageError(`--${flag} takes KEY=VALUE, not '${text}'`);
-    if (/\s/.test(key)) throw new UsageError(`--${flag}: there are blanks in the key of '${text}'`);
+    if (key === "") throw new UsageError(`invalid argument "${text}" for "--${flag}" flag: expected KEY=VALUE`);
+    if (/\s/.test(key)) throw new UsageError(`--${flag}: the key of "${text}" contains blanks`);
   }
   return parsePairs(texts);
 }
 
-/** `k=v` each, or `k` for an empty value. */
+/** Parses `k=v`, or `k` for an empty value. */
 export function parsePairs(texts: readonly string[]): Record<string, string> {
   return Object.fromEntries(
     texts.map((text) => {
@@ -162,7 +169,7 @@ export function parsePairs(texts: readonly string[]): Record<string, string> {
   );
 }
 
-/** One of a fixed set of words. */
+/** Parses one of a fixed set of words. */
 export function parseChoice<Word extends string, Value>(
   text: string,
   flag: string,
@@ -170,7 +177,9 @@ export function parseChoice<Word extends string, Value>(
 ): Value {
   const found = Object.entries(choices).find(([word]) => word === text);
   if (found === undefined)
-    throw new UsageError(`--${flag} takes one of ${Object.keys(choices).join(", ")}, not '${text}'`);
+    throw new UsageError(
+      `invalid argument "${text}" for "--${flag}" flag: expected one of ${Object.keys(choices).join(", ")}`,
+    );
   return found[1] as Value;
 }
 
@@ -178,7 +187,7 @@ export function millisecondsOf(timestamp: Timestamp | null): number | null {
   return timestamp === null ? null : timeMs(timestamp);
 }
 
-/** Docker's way of saying how long something takes or took. */
+/** Formats a duration like Docker: `3 minutes`. */
 export function humanDuration(ms: number): string {
   const seconds = Math.floor(ms / 1_000);
   if (seconds < 1) return "Less than a second";
@@ -196,7 +205,7 @@ export function humanDuration(ms: number): string {
   return `${Math.floor(hours / 24 / 365)} years`;
 }
 
-/** As Go prints a duration: `1m30s`, `500ms`, `0s`. */
+/** Formats a duration like Go: `1m30s`, `500ms`, `0s`. */
 export function durationText(duration: Duration | null): string {
   const nanos = (duration?.seconds ?? 0) * 1e9 + (duration?.nanos ?? 0);
   const size = Math.abs(nanos);

@@ -1,7 +1,7 @@
-/** What `muster` can be asked, and where the answer is: each file is loaded only when its verb is used. */
+/** The verbs of `muster`; each file is loaded only when its verb is used. */
 import type { Command } from "./command.ts";
 
-/** One command, or a noun with commands of its own. */
+/** A command, or a noun with its own commands. */
 export type Verb =
   | { readonly kind: "command"; readonly command: Command }
   | { readonly kind: "noun"; readonly commands: Readonly<Record<string, Command>> };

@@ -1,4 +1,4 @@
-/** `muster volume`: create, ls, inspect, update, rm. Volumes of the cluster only: storage plugins have them. */
+/** `muster volume`: create, ls, inspect, update, rm. Cluster volumes only, provided by storage plugins. */
 import { volumeObject } from "./docker-objects/index.ts";
 import {
   Annotations,
@@ -89,7 +89,7 @@ function topologies(texts: readonly string[], flag: string): readonly Topology[]
     const segments: Record<string, string> = {};
     for (const field of csvFields(text, flag)) {
       const at = field.indexOf("=");
-      if (at < 1) throw new UsageError(`--${flag}: '${field}' is not KEY=VALUE`);
+      if (at < 1) throw new UsageError(`--${flag}: invalid field "${field}": expected KEY=VALUE`);
       segments[field.slice(0, at)] = field.slice(at + 1);
     }
     return Topology.create({ segments });
@@ -98,7 +98,8 @@ function topologies(texts: readonly string[], flag: string): readonly Topology[]
 
 function accessModeOf(values: FlagValues<typeof createOptions>): VolumeAccessMode {
   const type = values.type ?? "block";
-  if (type !== "mount" && type !== "block") throw new UsageError(`--type takes one of mount, block, not '${type}'`);
+  if (type !== "mount" && type !== "block")
+    throw new UsageError(`invalid argument "${type}" for "--type" flag: expected mount or block`);
   return VolumeAccessMode.create({
     scope: parseChoice(values.scope ?? "single", "scope", scopes),
     sharing: parseChoice(values.sharing ?? "none", "sharing", sharings),
@@ -107,12 +108,12 @@ function accessModeOf(values: FlagValues<typeof createOptions>): VolumeAccessMod
   });
 }
 
-/** `KEY=SECRET`, sorted by key as Docker sends them. */
+/** Parses `KEY=SECRET`; sorted by key, like Docker. */
 function secretsOf(texts: readonly string[], known: readonly Secret[]): readonly VolumeSecret[] {
   return texts
     .map((text) => {
       const at = text.indexOf("=");
-      if (at < 1) throw new UsageError(`--secret takes KEY=SECRET, not '${text}'`);
+      if (at < 1) throw new UsageError(`invalid argument "${text}" for "--secret" flag: expected KEY=SECRET`);
       return VolumeSecret.create({ key: text.slice(0, at), secret: findNamed("secret", text.slice(at + 1), known).id });
     })
     .toSorted((a, b) => (a.key < b.key ? -1 : 1));
@@ -150,18 +151,18 @@ const create = command({
   summary: "Create a cluster volume with a CSI plugin.",
   options: createOptions,
   run: ({ values, operands: [name = ""], shell }) => {
-    if (values.driver === undefined) throw new UsageError("say at which storage plugin: --driver PLUGIN");
+    if (values.driver === undefined) throw new UsageError("--driver is required: it names the storage plugin");
     return withManager(shell, async (client) => {
       const isSecret = (values.secret ?? []).length > 0;
       const secrets = isSecret ? (await client.call(methods.ListSecrets, ListSecretsRequest.create({}))).secrets : [];
       await client.call(methods.CreateVolume, CreateVolumeRequest.create({ spec: specOf(name, values, secrets) }));
-      // Docker prints the name, by which volumes are used.
+      // Like Docker: services refer to volumes by name.
       shell.print(name);
     });
   },
 });
 
-/** In Docker's words. */
+/** Docker's wording. */
 function statusOf({ pendingDelete, publishStatus, volumeInfo }: Volume): string {
   if (pendingDelete) return "pending removal";
   if ((volumeInfo?.volumeId ?? "") === "") return "pending creation";
@@ -173,11 +174,12 @@ function availabilityOf({ spec }: Volume): string {
   return Object.entries(availabilities).find(([, value]) => value === (spec?.availability ?? 0))?.[0] ?? "";
 }
 
-/** Values of one key are alternatives, keys are demands: Docker's way. Throws UsageError. */
+/** Values of one key are ORed, keys are ANDed, as in Docker. Throws UsageError. */
 function matching(texts: readonly string[]): (volume: Volume) => boolean {
   const pairs = texts.map((text) => {
     const match = /^(id|name|label|driver|group)=(.*)$/s.exec(text);
-    if (match === null) throw new UsageError(`--filter takes id=, name=, label=, driver= or group=, not '${text}'`);
+    if (match === null)
+      throw new UsageError(`invalid filter "${text}": expected id=, name=, label=, driver= or group=`);
     return { key: match[1] as string, value: match[2] as string };
   });
   const meets = (volume: Volume, key: string, value: string): boolean => {

@@ -1,4 +1,4 @@
-/** The filters of `muster watch`, as users write them: `KEY=VALUE`, where names stand for ids. */
+/** Filters of `muster watch` as users write them: `KEY=VALUE`, with names in place of ids. */
 import {
   ControlService,
   ListConfigsRequest,
@@ -14,7 +14,7 @@ import { UsageError } from "./command.ts";
 import { findNetwork, findNode, findService, type ManagerClient } from "./manager-client.ts";
 import { NotThereError, notThere } from "./user-error.ts";
 
-/** What is asked to find the ids that names stand for. */
+/** Looks up the ids of names. */
 export interface Names {
   id(noun: "service" | "node" | "network" | "secret" | "config", text: string): Promise<string>;
 }
@@ -25,12 +25,12 @@ function oneOf<Value extends number>(key: string, value: string, words: Readonly
   const found = Object.entries(words).find(([word]) => word.toLowerCase() === value.toLowerCase())?.[1];
   if (found !== undefined) return found;
   const known = Object.keys(words).map((word) => word.toLowerCase());
-  throw new UsageError(`--filter ${key}= takes one of ${known.join(", ")}, not '${value}'`);
+  throw new UsageError(`invalid filter "${key}=${value}": expected one of ${known.join(", ")}`);
 }
 
 function custom(key: string, value: string): SelectByCustom {
   const at = value.indexOf(":");
-  if (at <= 0) throw new UsageError(`--filter ${key}= takes INDEX:VALUE, not '${value}'`);
+  if (at <= 0) throw new UsageError(`invalid filter "${key}=${value}": expected INDEX:VALUE`);
   return SelectByCustom.create({ index: value.slice(0, at), value: value.slice(at + 1) });
 }
 
@@ -45,7 +45,7 @@ const keys: Readonly<Record<string, Parse>> = {
   node: async (value, names) => ({ nodeId: await names.id("node", value) }),
   slot: async (value, names) => {
     const [, service, slot] = /^(.+)\.(\d+)$/.exec(value) ?? [];
-    if (service === undefined) throw new UsageError(`--filter slot= takes SERVICE.NUMBER, not '${value}'`);
+    if (service === undefined) throw new UsageError(`invalid filter "slot=${value}": expected SERVICE.NUMBER`);
     return { slot: SelectBySlot.create({ serviceId: await names.id("service", service), slot: Number(slot) }) };
   },
   "desired-state": (value) => ({ desiredState: oneOf("desired-state", value, TaskState) }),
@@ -63,11 +63,11 @@ export async function selectorOf(filter: string, names: Names): Promise<SelectBy
   const at = filter.indexOf("=");
   const key = filter.slice(0, Math.max(at, 0));
   const parse = Object.hasOwn(keys, key) ? keys[key] : undefined;
-  if (parse === undefined) throw new UsageError(`--filter takes ${filterKeys.join("=, ")}=, not '${filter}'`);
+  if (parse === undefined) throw new UsageError(`invalid filter "${filter}": expected ${filterKeys.join("=, ")}=`);
   return SelectBy.create(await parse(filter.slice(at + 1), names));
 }
 
-/** What is gone, or not there yet, can be watched by its id. */
+/** Removed or future objects can be watched by id. */
 export function namesAt(client: ManagerClient, remark: (text: string) => void): Names {
   const finders: { readonly [Noun in Parameters<Names["id"]>[0]]: (text: string) => Promise<{ readonly id: string }> } =
     {
@@ -89,7 +89,7 @@ export function namesAt(client: ManagerClient, remark: (text: string) => void): 
         return (await finders[noun](text)).id;
       } catch (error) {
         if (!(error instanceof NotThereError)) throw error;
-        remark(`there is no ${noun} ${text} now: '${text}' is taken for its id`);
+        remark(`${noun} "${text}" not found: using "${text}" as its id`);
         return text;
       }
     },

@@ -1,6 +1,6 @@
 /**
- * `muster watch KIND`: what happens to objects of a kind, from now on or from some version or time on, each line with the
- * version from which one can go on.
+ * `muster watch KIND`: changes of objects of a kind, from now on or from an earlier version or time; each line has the version
+ * from which to resume.
  */
 import { FindVersionRequest, OperatorService, WatchRequest_WatchEntry } from "../proto/gen/messages.ts";
 import { command, formatOf, UsageError, type Command } from "./command.ts";
@@ -17,7 +17,8 @@ function maskOf(actions: readonly string[]): number {
   let mask = 0;
   for (const action of actions.flatMap((each) => each.split(","))) {
     const bit = Object.hasOwn(actionBits, action) ? actionBits[action] : undefined;
-    if (bit === undefined) throw new UsageError(`--action takes create, update and remove, not '${action}'`);
+    if (bit === undefined)
+      throw new UsageError(`invalid argument "${action}" for "--action" flag: expected create, update or remove`);
     mask |= bit;
   }
   return mask;
@@ -41,7 +42,7 @@ export const watch: Command = command({
       multiple: true,
       short: "f",
       value: "KEY=VALUE",
-      help: `all must fit: ${filterKeys.join(", ")}`,
+      help: `Filters, ANDed: ${filterKeys.join(", ")}`,
     },
     action: {
       type: "string",

@@ -1,4 +1,4 @@
-/** Watch as the commands use it: a callback for each message, and a promise for the end. */
+/** Watch for commands: a callback for each message, and a promise of the end. */
 import {
   Version,
   WatchRequest,
@@ -13,7 +13,7 @@ import { UserError } from "./user-error.ts";
 export const everyAction = 7;
 
 export interface Watching {
-  /** Resolves with the first message: what is committed from then on is told. */
+  /** Resolves with the first message: every later commit is reported. */
   readonly started: Promise<void>;
   /** Rejects when the stream ends by itself; never resolves. */
   readonly broken: Promise<never>;
@@ -21,9 +21,9 @@ export interface Watching {
 }
 
 export interface WatchingOptions {
-  /** The version after which it begins; null: now. */
+  /** Version to start after; null: now. */
   readonly from?: number | null;
-  /** Whether objects come with what they were before. */
+  /** Whether events include the previous object. */
   readonly includesOld?: boolean;
 }
 
@@ -35,7 +35,7 @@ export function watch(
 ): Watching {
   const started = Promise.withResolvers<void>();
   const broken = Promise.withResolvers<never>();
-  // Whoever waits for the one need not wait for the other.
+  // A caller may await only `broken`.
   started.promise.catch(() => undefined);
   broken.promise.catch(() => undefined);
   let isFirst = true;
@@ -48,7 +48,7 @@ export function watch(
       started.resolve();
     },
     onEnd(error) {
-      const failure = error ?? new UserError("the manager ended the watch: is it being stopped?");
+      const failure = error ?? new UserError("the manager ended the watch: is it shutting down?");
       started.reject(failure);
       broken.reject(failure);
     },

@@ -4,7 +4,7 @@ import { command, formatOf, plainFormat, type Command } from "./command.ts";
 import { withManager } from "./manager-client.ts";
 import { ago, millisecondsOf } from "./values.ts";
 
-/** `retries at: `, as wide as the labels beside it. */
+/** Such as `retries at: `, aligned with the other labels. */
 function deadlineLabel({ atDeadline }: Reason): string {
   return `${atDeadline === "" ? "gives up" : atDeadline} at:`.padEnd(12);
 }

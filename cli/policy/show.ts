@@ -135,7 +135,8 @@ export const explain = command({
   run: ({ operands: [from = "", to = "", traffic = ""], shell, values }) => {
     parseTraffic(traffic);
     const { format = "text" } = values;
-    if (format !== "text" && format !== "json") throw new UsageError(`--format takes text or json, not '${format}'`);
+    if (format !== "text" && format !== "json")
+      throw new UsageError(`invalid argument "${format}" for "--format" flag: expected text or json`);
     return withManager(shell, async (client) => {
       const cluster = await readCluster(client);
       const { allowed, remarks, sides, title } = explainTraffic(cluster, factsOf(cluster), { from, to, traffic });

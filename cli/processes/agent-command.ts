@@ -107,6 +107,8 @@ function dataplaneOf(values: {
   const { "dataplane-driver": path, "dataplane-protocol": text = "current" } = values;
   const generation = generations.find((each) => each === text);
   if (generation === undefined)
-    throw new UsageError(`--dataplane-protocol takes ${generations.join(", ")}, not '${text}'`);
+    throw new UsageError(
+      `invalid argument "${text}" for "--dataplane-protocol" flag: expected one of ${generations.join(", ")}`,
+    );
   return path === undefined ? {} : { dataplane: { path, generation } };
 }

@@ -15,7 +15,7 @@ export function csiSocketPaths(texts: readonly string[]): CsiSocketPaths {
     const name = text.slice(0, Math.max(0, at));
     const path = text.slice(at + 1).replace(/^unix:\/\//, "");
     if (at < 1 || path === "" || /^[a-z]+:\/\//.test(path) || !isPluginName(name))
-      throw new UsageError(`--csi-plugin takes NAME=unix:///PATH, not '${text}'`);
+      throw new UsageError(`invalid argument "${text}" for "--csi-plugin" flag: expected NAME=unix:///PATH`);
     if (paths.has(name)) throw new UsageError(`--csi-plugin names ${name} twice`);
     paths.set(name, resolve(path));
   }

@@ -16,7 +16,7 @@ export interface DataDir {
   read(name: string): string | null;
   /** On the disk when this returns. Throws the file system's error, with the old content in place. D3 */
   write(name: string, text: string): void;
-  /** Nothing happens where there is no such file. */
+  /** Nothing happens where no such file or directory. */
   remove(name: string): void;
   /** Gives up the ownership; the files stay. */
   release(): void;

@@ -13,7 +13,8 @@ export function offeredResources(texts: readonly string[]): readonly GenericReso
   const named = new Map<string, Set<string>>();
   for (const text of texts.flatMap((each) => each.split(","))) {
     const [, kind = "", value = ""] = /^([^=\s]+)=([^=\s]+)$/.exec(text) ?? [];
-    if (kind === "") throw new UsageError(`${flag} takes KIND=COUNT or KIND=NAME, not '${text}'`);
+    if (kind === "")
+      throw new UsageError(`invalid argument "${text}" for "${flag}" flag: expected KIND=COUNT or KIND=NAME`);
     const isCount = /^[+-]?\d+$/.test(value);
     if (counted.has(kind) || (isCount && named.has(kind)))
       throw new UsageError(`${flag} counts ${kind} twice, or both counts and names it`);

@@ -95,7 +95,7 @@ export const start: Command = command({
     const dataDir = values["data-dir"] ?? defaultDataDir();
     const port = values.port === undefined ? null : Number(values.port);
     if (port !== null && !(Number.isInteger(port) && port >= 1 && port <= 65_535))
-      throw new UsageError(`--port takes a number from 1 to 65535, not '${values.port}'`);
+      throw new UsageError(`invalid argument "${values.port}" for "--port" flag: expected a number from 1 to 65535`);
     const state = stateSentence(shell, dataDir, values.fresh);
     const telemetry = await telemetryFor("muster", values["log-level"], dataDir);
     const options = {

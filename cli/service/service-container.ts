@@ -59,7 +59,7 @@ const oomScoreMax = 1_000;
 function parseUlimit(text: string, flag: string): ContainerSpec_Ulimit {
   const match = /^([a-z]+)=(-1|\d+)(?::(-1|\d+))?$/.exec(text);
   if (match === null || !ulimitNames.has(match[1] as string)) {
-    throw new UsageError(`--${flag} takes a limit such as nofile=1024:2048, not '${text}'`);
+    throw new UsageError(`invalid argument "${text}" for "--${flag}" flag: expected a limit such as nofile=1024:2048`);
   }
   const [, name = "", soft = "", hard = soft] = match;
   const limit = { name, soft: Number(soft), hard: Number(hard) };
@@ -86,7 +86,7 @@ function hostLine(text: string, flag: string): string {
   const name = at < 1 ? "" : text.slice(0, at);
   const address = text.slice(at + 1).replace(/^\[(.*)\]$/, "$1");
   if (name === "" || (parseAddress(address) === null && address !== "host-gateway")) {
-    throw new UsageError(`--${flag} takes NAME:IP, not '${text}'`);
+    throw new UsageError(`invalid argument "${text}" for "--${flag}" flag: expected NAME:IP`);
   }
   return `${address} ${name}`;
 }
@@ -168,7 +168,8 @@ function healthAfter(before: HealthConfig | null, flags: SettingValues): HealthC
 
 function oomScore(text: string): number {
   const score = parseCount(text, "oom-score-adj", anyNumber);
-  if (Math.abs(score) > oomScoreMax) throw new UsageError(`--oom-score-adj takes -1000 to 1000, not '${text}'`);
+  if (Math.abs(score) > oomScoreMax)
+    throw new UsageError(`invalid argument "${text}" for "--oom-score-adj" flag: expected -1000 to 1000`);
   return score;
 }
 

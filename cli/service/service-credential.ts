@@ -19,7 +19,9 @@ function parseSource(text: string): Source {
   if (text === "") return { kind: "none" };
   const match = /^(config|file|registry):\/\/(.*)$/s.exec(text);
   if (match === null) {
-    throw new UsageError(`--credential-spec takes config://NAME, file://PATH or registry://KEY, not '${text}'`);
+    throw new UsageError(
+      `invalid argument "${text}" for "--credential-spec" flag: expected config://NAME, file://PATH or registry://KEY`,
+    );
   }
   const [, kind, value = ""] = match;
   return kind === "config" ? { kind, name: value } : { kind: kind as "file" | "registry", value };

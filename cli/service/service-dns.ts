@@ -6,7 +6,8 @@ import type { CreateValues, UpdateValues } from "./service-flags.ts";
 
 function nameServer(text: string, flag: string): string {
   const address = text.trim();
-  if (parseAddress(address) === null) throw new UsageError(`--${flag} takes an IP address, not '${text}'`);
+  if (parseAddress(address) === null)
+    throw new UsageError(`invalid argument "${text}" for "--${flag}" flag: expected an IP address`);
   return address;
 }
 
@@ -14,7 +15,7 @@ function searchDomain(text: string, flag: string): string {
   const domain = text.trim();
   // A dot alone: no search domain at all.
   if (domain === "." || /^[a-z0-9_](?:[a-z0-9_.-]*[a-z0-9_])?\.?$/i.test(domain)) return domain;
-  throw new UsageError(`--${flag} takes a domain, not '${text}'`);
+  throw new UsageError(`invalid argument "${text}" for "--${flag}" flag: expected a domain`);
 }
 
 function setAfter(before: readonly string[], added: readonly string[], removed: readonly string[]): readonly string[] {

@@ -72,7 +72,10 @@ export function driverTaskAfter(kind: string, before: DriverSpec, flags: UpdateV
 function parseDevice(text: string, flag: string): DriverDevice {
   const [, hostPath = "", taskPath = "", permissions = ""] =
     /^(\/[^:]+)(?::(\/[^:]*))?(?::([rwm]+))?$/.exec(text) ?? [];
-  if (hostPath === "") throw new UsageError(`--${flag} takes HOST[:TASK[:rwm]] with absolute paths, not '${text}'`);
+  if (hostPath === "")
+    throw new UsageError(
+      `invalid argument "${text}" for "--${flag}" flag: expected HOST[:TASK[:rwm]] with absolute paths`,
+    );
   return DriverDevice.create({ hostPath, taskPath, permissions });
 }
 

@@ -8,7 +8,8 @@ const nameOf = (entry: string): string => entry.split("=", 1)[0] as string;
 
 /** `NAME=value` as it is; `NAME` with the value that it has here, or alone when it has none. */
 function entryFor(text: string, flag: string): string {
-  if (nameOf(text) === "") throw new UsageError(`--${flag} takes NAME=VALUE or NAME, not '${text}'`);
+  if (nameOf(text) === "")
+    throw new UsageError(`invalid argument "${text}" for "--${flag}" flag: expected NAME=VALUE or NAME`);
   const value = process.env[text];
   return text.includes("=") || value === undefined ? text : `${text}=${value}`;
 }

@@ -21,7 +21,7 @@ const httpPort = 80;
 export function healthHttp(text: string, name: string): HealthHttp {
   const match = /^(?:http:\/\/([^/:[\]\s]*|\[[^/\]\s]*\])(?=[:/]|$))?(?::(\d+))?(\/\S*)?$/.exec(text);
   if (match === null || text === "")
-    throw new UsageError(`${name} takes :PORT/PATH or http://HOST:PORT/PATH, not '${text}'`);
+    throw new UsageError(`invalid ${name} "${text}": expected :PORT/PATH or http://HOST:PORT/PATH`);
   const [, host = "", port, path = "/"] = match;
   const authority = host === "" || port === undefined ? host : `${host}:${port}`;
   return HealthHttp.create({ port: port === undefined ? httpPort : Number(port), path, host: authority });
@@ -30,7 +30,7 @@ export function healthHttp(text: string, name: string): HealthHttp {
 /** `:5432` */
 export function healthTcp(text: string, name: string): HealthTcp {
   const port = /^:?(\d+)$/.exec(text)?.[1];
-  if (port === undefined) throw new UsageError(`${name} takes :PORT, not '${text}'`);
+  if (port === undefined) throw new UsageError(`invalid ${name} "${text}": expected :PORT`);
   return HealthTcp.create({ port: Number(port) });
 }
 

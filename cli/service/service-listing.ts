@@ -118,7 +118,7 @@ export function matching(texts: readonly string[]): (service: Service) => boolea
   );
   for (const key of keys.keys()) {
     if (!["id", "name", "label", "mode"].includes(key)) {
-      throw new UsageError(`--filter takes id=, name=, label= or mode=, not '${key}='`);
+      throw new UsageError(`invalid filter "${key}=": expected id=, name=, label= or mode=`);
     }
   }
   const meets = (service: Service, key: string, value: string): boolean => {

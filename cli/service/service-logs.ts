@@ -99,7 +99,8 @@ export const logs = command({
 /** SwarmKit's encoding: 0 all, -(n+1) the last n. */
 function tailOf(text: string): number {
   if (text === "all") return 0;
-  if (!/^\d{1,9}$/.test(text)) throw new UsageError(`--tail takes a number of lines or 'all', not '${text}'`);
+  if (!/^\d{1,9}$/.test(text))
+    throw new UsageError(`invalid argument "${text}" for "--tail" flag: expected a number of lines or 'all'`);
   return -Number(text) - 1;
 }
 
@@ -114,7 +115,10 @@ function sinceOf(text: string, nowMs: number): Timestamp | null {
     // Without a zone, the time of this place, as Docker reads it.
     const isDay = /^\d{4}-\d{2}-\d{2}$/.test(text);
     const ms = Date.parse(isDay ? `${text}T00:00:00` : text);
-    if (Number.isNaN(ms)) throw new UsageError(`--since takes a time such as 2026-01-02T15:04:05Z, not '${text}'`);
+    if (Number.isNaN(ms))
+      throw new UsageError(
+        `invalid argument "${text}" for "--since" flag: expected a time such as 2026-01-02T15:04:05Z`,
+      );
     const fraction = /\.(\d{1,9})/.exec(text)?.[1];
     const seconds = Math.floor(ms / 1_000);
     return Timestamp.create({ seconds, nanos: Number((fraction ?? "").padEnd(9, "0")) });

@@ -72,7 +72,8 @@ function withPair(pairs: Readonly<Record<string, string>>, text: string): Readon
 }
 
 function octal(text: string, flag: string): number {
-  if (!/^(?:0o)?[0-7]+$/.test(text)) throw new UsageError(`--${flag} takes an octal mode such as 1770, not '${text}'`);
+  if (!/^(?:0o)?[0-7]+$/.test(text))
+    throw new UsageError(`invalid argument "${text}" for "--${flag}" flag: expected an octal mode such as 1770`);
   return Number.parseInt(text.replace("0o", ""), 8);
 }
 
@@ -143,7 +144,7 @@ export function parseMount(value: string, flag = "mount"): Mount {
   for (const field of csvFields(value, flag)) {
     const at = field.indexOf("=");
     const key = (at < 0 ? field : field.slice(0, at)).trim().toLowerCase();
-    if (at < 0 && !truthKeys.has(key)) throw new UsageError(`--${flag}: '${field}' is not KEY=VALUE`);
+    if (at < 0 && !truthKeys.has(key)) throw new UsageError(`--${flag}: invalid field "${field}": expected KEY=VALUE`);
     take(draft, key, at < 0 ? "true" : field.slice(at + 1), flag);
   }
   if ((draft.target ?? "") === "") throw new UsageError(`--${flag} needs target=PATH`);

@@ -93,7 +93,7 @@ function namedFields(value: string, flag: string): ReadonlyMap<string, readonly 
   const found = new Map<string, string[]>();
   for (const field of fields) {
     const at = field.indexOf("=");
-    if (at < 1) throw new UsageError(`--${flag}: '${field}' is not KEY=VALUE`);
+    if (at < 1) throw new UsageError(`--${flag}: invalid field "${field}": expected KEY=VALUE`);
     const key = field.slice(0, at).trim().toLowerCase();
     found.set(key, [...(found.get(key) ?? []), field.slice(at + 1).trim()]);
   }
@@ -157,7 +157,7 @@ const fileModeDefault = 0o444;
 function fileMode(text: string, flag: string): number {
   if (/^0o?[0-7]+$/.test(text)) return Number.parseInt(text.replace("o", ""), 8);
   if (!/^(?:0x[0-9a-f]+|0b[01]+|[1-9]\d*|0)$/i.test(text)) {
-    throw new UsageError(`--${flag} takes a mode such as 0440, not '${text}'`);
+    throw new UsageError(`invalid argument "${text}" for "--${flag}" flag: expected a mode such as 0440`);
   }
   return Number(text);
 }

@@ -203,7 +203,9 @@ export function genericResources(texts: readonly string[], flag: string): readon
   return texts.map((text) => {
     const match = /^([^=\s]+)=(\d+)$/.exec(text);
     if (match === null) {
-      throw new UsageError(`--${flag} takes KIND=COUNT (a service cannot ask for units by name), not '${text}'`);
+      throw new UsageError(
+        `invalid argument "${text}" for "--${flag}" flag: expected KIND=COUNT (a service cannot ask for units by name)`,
+      );
     }
     const [, kind = "", count = ""] = match;
     if (kinds.has(kind)) throw new UsageError(`--${flag} names ${kind} twice`);

@@ -61,14 +61,16 @@ function modeFields(flags: CreateValues): Partial<ServiceSpec> {
       return { replicatedJob: ReplicatedJob.create({ totalCompletions: total, maxConcurrent: concurrent }) };
     }
     default:
-      throw new UsageError(`--mode takes one of replicated, global, replicated-job, global-job, not '${mode}'`);
+      throw new UsageError(
+        `invalid argument "${mode}" for "--mode" flag: expected one of replicated, global, replicated-job, global-job`,
+      );
   }
 }
 
 function preferences(texts: readonly string[], flag: string): readonly PlacementPreference[] {
   return texts.map((text) => {
     const match = /^spread=([^=]+)$/.exec(text);
-    if (match === null) throw new UsageError(`--${flag} takes spread=LABEL, not '${text}'`);
+    if (match === null) throw new UsageError(`invalid argument "${text}" for "--${flag}" flag: expected spread=LABEL`);
     return PlacementPreference.create({ spread: SpreadOver.create({ spreadDescriptor: match[1] as string }) });
   });
 }

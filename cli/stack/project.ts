@@ -66,7 +66,7 @@ function readText(path: string, what: string, at?: Place): string {
     return readFileSync(path === "-" ? 0 : path, "utf8");
   } catch (error) {
     const { code = "", message } = error as NodeJS.ErrnoException;
-    const why = code === "ENOENT" ? "there is no such file" : code === "EISDIR" ? "it is a folder" : message;
+    const why = code === "ENOENT" ? "no such file or directory" : code === "EISDIR" ? "it is a folder" : message;
     const place = at === undefined ? "" : `${placeText(at)}: `;
     throw new UserError(`${place}cannot read ${what} ${path}: ${why}`, { cause: error });
   }

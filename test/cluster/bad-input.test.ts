@@ -85,7 +85,7 @@ test.serial("a failing command says why in one sentence and exits with status 1"
       /no nats-server answers at nowhere\.invalid:4222/,
       () => manager("nats", listen, "--nats", "nats://nowhere.invalid"),
     ],
-    [/no manager answers on \/nowhere\.sock/, () => run(["--host", "unix:///nowhere.sock", "node", "ls"])],
+    [/cannot connect to the manager at \/nowhere\.sock/, () => run(["--host", "unix:///nowhere.sock", "node", "ls"])],
     [/invalid join token/, () => agent("token", listen)],
     [/not an address/, () => agent("address", "host:port")],
   ];

@@ -41,14 +41,14 @@ test("an error about a mistyped flag suggests similar flags", async (t) => {
   for (const [args, sentence] of [
     [
       ["service", "create", "--replica", "3", "bb:1"],
-      "unknown flag --replica: did you mean '--replicas' or '--replicas-max-per-node'? see 'muster service create --help'",
+      "unknown flag: --replica: did you mean '--replicas' or '--replicas-max-per-node'? see 'muster service create --help'",
     ],
     [
       ["service", "ls", "--fitler=name=web"],
-      "unknown flag --fitler: did you mean '--filter'? see 'muster service ls --help'",
+      "unknown flag: --fitler: did you mean '--filter'? see 'muster service ls --help'",
     ],
-    [["node", "ls", "--zzzzzzzz"], "unknown flag --zzzzzzzz: see 'muster node ls --help'"],
-    [["node", "ls", "-Z"], "unknown flag -Z: see 'muster node ls --help'"],
+    [["node", "ls", "--zzzzzzzz"], "unknown flag: --zzzzzzzz: see 'muster node ls --help'"],
+    [["node", "ls", "-Z"], "unknown flag: -Z: see 'muster node ls --help'"],
   ] as const) {
     t.deepEqual(await muster(...args), { status: 125, lines: [], remarks: [`muster: ${sentence}`] });
   }
@@ -97,7 +97,7 @@ test("the manager's address may follow any command: it is not one of the command
   t.deepEqual(await ask("service", "update", "-d", "-H", socket, "--rollback", "p"), []);
   t.deepEqual(await ask("job", "run", "-H", socket, "--name", "j", ...exec), []);
   for (const noun of ["node", "cluster"])
-    t.regex((await ask(noun, "update", "-H", socket, "default"))[0] ?? "", /say what to change/);
+    t.regex((await ask(noun, "update", "-H", socket, "default"))[0] ?? "", /no settings to change/);
 });
 
 test("flags are parsed as Docker parses them: joined, short with '=', and repeated", async (t) => {
@@ -123,11 +123,14 @@ test("flags are parsed as Docker parses them: joined, short with '=', and repeat
   t.is(await said("-q", "--quiet=false"), 4, "the last counts");
   t.is(await said("--quiet=false", "-q"), 3);
   t.is((await muster("network", "create", "--ipv4=true", "--ipv6=false", "blue")).status, 0);
-  t.regex((await muster("network", "create", "--ipv4=false", "red")).remarks[0] ?? "", /every network of a cluster/);
+  t.regex((await muster("network", "create", "--ipv4=false", "red")).remarks[0] ?? "", /every cluster network/);
   for (const args of [["-d=maybe"], ["-qx"], ["-p"], ["-dp"], ["-="], ["-é"]]) {
     const { remarks, status } = await muster("service", "create", ...args);
     t.is(status, 125, args.join(" "));
-    t.regex(remarks[0] ?? "", /--detach takes true or false|unknown flag -[x=é-]|-publish <value>' argument missing/);
+    t.regex(
+      remarks[0] ?? "",
+      /"--detach" flag: expected true or false|unknown flag: -[x=é-]|flag needs an argument: --publish/,
+    );
   }
 });
 
@@ -334,7 +337,7 @@ test("the managers started here are remembered, the last one first, until they e
 test("bin/muster finds its Node and exits with the command's status", (t) => {
   const ran = spawnSync(join(top, "bin", "muster"), ["frobnicate"], { encoding: "utf8" });
   t.is(ran.status, 125);
-  t.is(ran.stderr, "muster: 'frobnicate' is not a muster command: see 'muster --help'\n");
+  t.is(ran.stderr, "muster: unknown command: muster frobnicate: see 'muster --help'\n");
   t.is(spawnSync(join(top, "bin", "muster"), ["charts", "-q"], { encoding: "utf8" }).status, 0);
   t.is(NodeRole.MANAGER, 1);
 });

@@ -24,7 +24,7 @@ for (const noun of ["secret", "config"] as const) {
     t.deepEqual((await muster(noun, "create", "key", file)).remarks, [`muster: ${noun} key already exists`]);
     t.like(await muster(noun, "create", "other", "/nowhere/x"), {
       status: 1,
-      remarks: ["muster: cannot read /nowhere/x: there is no such file"],
+      remarks: ["muster: cannot read /nowhere/x: no such file or directory"],
     });
     t.like(await muster(noun, "create", "other"), { status: 125 });
   });
@@ -90,7 +90,7 @@ test("a secret of a driver has no content here", async (t) => {
   const { muster, manager, file } = await stage(t);
   t.like(await muster("secret", "create", "--driver", "vault", "key", file), { status: 125 });
   const { remarks } = await muster("secret", "create", "--driver", "vault", "key");
-  t.regex(remarks.join("\n"), /^warning: .*ask no secret driver .* fails at its start$/);
+  t.regex(remarks.join("\n"), /^warning: .*do not support secret drivers: .* fail to start$/);
   t.is(manager.store.byName("secret", "key")?.spec?.driver?.name, "vault");
   t.regex((await muster("secret", "ls")).lines[1] ?? "", / key +vault /);
 });

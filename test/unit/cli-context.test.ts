@@ -58,7 +58,7 @@ test("of several clusters here the last started one answers, and a note says so"
   t.is(several.out, "second\n");
   t.is(
     several.err,
-    `note: 2 clusters run here; ${second}, started last, answers. Choose with --host ${first}, or with 'muster context use'\n`,
+    `note: 2 clusters run on this machine; using the one started last, ${second}. Choose with --host ${first}, or with 'muster context use'\n`,
   );
   // A named one is called without a note, and another never takes its place.
   t.deepEqual(await muster(`${list} --host ${first}`), { status: 0, out: "first\n", err: "" });
@@ -102,18 +102,22 @@ test("contexts are created, listed, used and removed", async (t) => {
     ["context create prod --host unix:///x", /context "prod" already exists/],
     ["context create default --host unix:///x", /context "default" already exists/],
     ["context create x/y --host unix:///x", /invalid context name "x\/y"/, 125],
-    ["context create other", /--host is missing/, 125],
-    ["context create other --host tcp://h:1", /--user is missing: a manager on another machine serves users only/, 125],
-    ["context create other --host tcp://h:1 --user ada", /set --ca or --ca-digest/, 125],
-    ["context create other --host tcp://h:1 --user ada --ca a --ca-digest b", /set --ca or --ca-digest/, 125],
+    ["context create other", /--host is required/, 125],
+    [
+      "context create other --host tcp://h:1",
+      /--user is required: a manager on another machine serves users only/,
+      125,
+    ],
+    ["context create other --host tcp://h:1 --user ada", /--ca or --ca-digest is required/, 125],
+    ["context create other --host tcp://h:1 --user ada --ca a --ca-digest b", /--ca or --ca-digest is required/, 125],
     ["context create other --host tcp://h:1 --user ada --ca-digest b", /invalid --ca-digest b: expected sha256:/, 125],
     ["context create other --host unix:///x --user ada", /--user needs a --host on another machine/, 125],
-    ["login", /context "prod" is a control socket of this machine, which takes no login/],
+    ["login", /context "prod" is a control socket on this machine and needs no login/],
     ["login nothing", /context "nothing" not found/],
     ["context use nothing", /context "nothing" not found: see 'muster context ls'/],
     ["context rm nothing", /context "nothing" not found/],
     ["context rm default", /the context "default" cannot be removed/],
-    ["context rm prod", /context "prod" is in use: use another first, or set --force/],
+    ["context rm prod", /context "prod" is in use: switch to another one first, or set --force/],
     [`${list} --context nothing`, /context "nothing" not found/],
     [`${list} --context prod --host ${first}`, /--host and --context name a manager each/, 125],
   ];
@@ -125,5 +129,5 @@ test("contexts are created, listed, used and removed", async (t) => {
   t.is((await muster("context rm --force prod")).out, "prod\n");
   t.is((await muster(list)).out, "first\n");
   writeFileSync(join(home, "config", "muster", "contexts.json"), "{");
-  t.regex((await muster(list)).err, /^muster: cannot understand the contexts in .*: mend or remove the file/);
+  t.regex((await muster(list)).err, /^muster: invalid contexts file .*: fix or remove it/);
 });

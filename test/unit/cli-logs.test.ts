@@ -69,10 +69,13 @@ test("unreadable logs and contradictory flags are reported in one sentence", asy
   };
   t.deepEqual(await said("nobody"), [1, "muster: no such task or service: nobody"]);
   t.deepEqual(await said("web"), [1, "muster: tty service logs only supported with --raw"]);
-  t.deepEqual(await said("--tail", "-5", "web"), [125, "muster: --tail takes a number of lines or 'all', not '-5'"]);
+  t.deepEqual(await said("--tail", "-5", "web"), [
+    125,
+    `muster: invalid argument "-5" for "--tail" flag: expected a number of lines or 'all'`,
+  ]);
   t.deepEqual(await said("--since", "2026-99-01", "web"), [
     125,
-    "muster: --since takes a time such as 2026-01-02T15:04:05Z, not '2026-99-01'",
+    'muster: invalid argument "2026-99-01" for "--since" flag: expected a time such as 2026-01-02T15:04:05Z',
   ]);
   t.is((await said("--since", "yesterday", "web"))[0], 125);
 });

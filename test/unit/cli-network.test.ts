@@ -54,12 +54,12 @@ test(
   { subnet: ["10.0.0.0/24"], gateway: ["10.0.1.1"] },
   /no --subnet holds --gateway/,
 );
-test("a gateway without a subnet", refused, { gateway: ["10.0.1.1"] }, /no --subnet holds --gateway 10.0.1.1/);
+test("a gateway without a subnet", refused, { gateway: ["10.0.1.1"] }, /no --subnet contains --gateway 10.0.1.1/);
 test(
   "two gateways",
   refused,
   { subnet: ["10.0.0.0/24"], gateway: ["10.0.0.1", "10.0.0.2"] },
-  /has two --gateway: 10.0.0.1 and 10.0.0.2/,
+  /has more than one --gateway: 10.0.0.1 and 10.0.0.2/,
 );
 test(
   "two ranges",
@@ -248,7 +248,7 @@ test("network prune removes networks used by neither a service nor a task, after
   t.deepEqual(remaining(), ["bridge", "host", "ingress", "used"]);
   t.is(
     (await quietly("--filter", "name=used")).remarks[0],
-    "muster: --filter takes label=, label!=, until=, not 'name=used'",
+    'muster: invalid filter "name=used": expected label=, label!= or until=',
   );
   t.is((await quietly("--filter", "until=yesterday")).status, 125);
 });

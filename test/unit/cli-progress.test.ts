@@ -205,7 +205,7 @@ test("a finished slot without a successor ends the waiting", (t) => {
   const never = serviceWith({ "restart-condition": "none" });
   t.deepEqual(judge(never, failed(never, 1)), {
     kind: "failed",
-    reason: "task web.1.t1 is over and its restart policy lets none follow: exit 1",
+    reason: "task web.1.t1 ended and its restart policy allows no further attempt: exit 1",
   });
   t.is(judge(never).kind, "moving", "nothing has been attempted yet");
   const some = serviceWith({ "restart-max-attempts": "1" });

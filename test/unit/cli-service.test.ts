@@ -154,7 +154,7 @@ test("an unknown service, and a socket without a listener, are reported in one s
   });
   const { status, remarks } = await muster("--host", "/nowhere/control.sock", "service", "ls");
   t.is(status, 1);
-  t.regex(remarks[0] ?? "", /^muster: no manager answers on \/nowhere\/control.sock/);
+  t.regex(remarks[0] ?? "", /^muster: cannot connect to the manager at \/nowhere\/control.sock/);
   t.regex((await muster("service", "ls", "--host", "tcp://1.2.3.4")).remarks[0] ?? "", /not a control socket/);
 });
 
@@ -347,7 +347,7 @@ test("service scale and rm accept several services", async (t) => {
   t.is(serviceNamed(manager.store, "a").spec?.replicated?.replicas, 4);
   const none = await muster("service", "scale", "-d", "a=1", "b=many");
   t.deepEqual([none.status, none.lines], [125, []], "a usage error changes nothing");
-  t.deepEqual(none.remarks, ["muster: invalid number of replicas 'many' in 'b=many': expected a whole number"]);
+  t.deepEqual(none.remarks, ['muster: invalid replicas value "many" in "b=many": expected a whole number']);
   await muster("service", "rm", "everywhere");
   t.deepEqual((await muster("service", "rm", "a", "b")).lines, ["a", "b"]);
   t.is(manager.store.count("service"), 0);

@@ -214,7 +214,7 @@ test("stack rm removes services, then secrets, configs and networks, and nothing
   const left = [...manager.store.all("network")].map(({ spec }) => spec?.annotations?.name);
   t.true(left.includes("shop2_back"));
   t.false(left.includes("shop_back"));
-  t.deepEqual((await muster("stack", "rm", "shop")).remarks, ["nothing found in stack: shop"]);
+  t.deepEqual((await muster("stack", "rm", "shop")).remarks, ["Nothing found in stack: shop"]);
 });
 
 test("stack rm ends even if a node with a task of the stack is lost", async (t) => {
@@ -399,7 +399,7 @@ test("invalid stack names, and commands without files, are rejected", async (t) 
   t.like(await muster("stack", "deploy", "-c", "x", " "), { status: 1 });
   t.like(await muster("stack", "deploy", "-c", "/nowhere/x.yaml", "s"), {
     status: 1,
-    remarks: ["muster: cannot read the Compose file /nowhere/x.yaml: there is no such file"],
+    remarks: ["muster: cannot read the Compose file /nowhere/x.yaml: no such file or directory"],
   });
   t.like(await muster("stack", "deploy", "--resolve-image", "often", "-c", "x", "s"), { status: 125 });
 });

@@ -97,7 +97,7 @@ test("watch resumes from a time, and from a relative time", async (t) => {
 test("watch prints the manager's errors, and reports what it cannot parse", async (t) => {
   const selector = await refused(t, "node", "--filter", "service=x");
   t.deepEqual(selector.remarks, [
-    "there is no service x now: 'x' is taken for its id",
+    'service "x" not found: using "x" as its id',
     "muster: selector service_id does not apply to objects of kind node",
   ]);
   t.is(selector.status, 1);

@@ -14,25 +14,25 @@ async function told(...args: readonly string[]): Promise<readonly [number, strin
 test("commands of a single engine, and those without meaning in a cluster, say what to do instead", async (t) => {
   t.deepEqual(await told("network", "connect", "back", "web"), [
     125,
-    "muster: there is no 'muster network connect': a task has its networks for its whole life: " +
+    "muster: unknown command: muster network connect: a task's networks are fixed: " +
       "'muster service update --network-add NETWORK SERVICE' replaces the tasks of a service",
   ]);
   t.regex(
     (await told("volume", "prune", "--force"))[1],
-    /^muster: there is no 'muster volume prune': volumes .* never/,
+    /^muster: unknown command: muster volume prune: .* cluster volumes are not pruned/,
   );
-  t.regex((await told("swarm", "init"))[1], /a cluster is founded by its first manager: 'muster up'/);
+  t.regex((await told("swarm", "init"))[1], /the first manager creates the cluster: run 'muster up'/);
   t.regex(
     (await told("swarm", "join", "--token", "x", "a:2377"))[1],
-    /'muster agent --join ADDR:PORT --token TOKEN' joins/,
+    /'muster agent --join ADDR:PORT --token TOKEN' to join/,
   );
-  t.regex((await told("swarm", "leave", "--force"))[1], /'muster node rm NODE' forgets it/);
-  t.regex((await told("ps"))[1], /'muster task ls' lists tasks/);
-  t.regex((await told("pull", "bb"))[1], /its engine's business: 'docker pull' on that node$/);
-  t.deepEqual(await told("frobnicate"), [125, "muster: 'frobnicate' is not a muster command: see 'muster --help'"]);
+  t.regex((await told("swarm", "leave", "--force"))[1], /run 'muster node rm NODE'/);
+  t.regex((await told("ps"))[1], /use 'muster task ls'/);
+  t.regex((await told("pull", "bb"))[1], /one node's engine: run 'docker pull' on that node$/);
+  t.deepEqual(await told("frobnicate"), [125, "muster: unknown command: muster frobnicate: see 'muster --help'"]);
   t.deepEqual(await told("network", "constructor"), [
     125,
-    "muster: 'constructor' is not a command of 'muster network': see 'muster network --help'",
+    "muster: unknown command: muster network constructor: see 'muster network --help'",
   ]);
 });
 

@@ -80,12 +80,12 @@ for (const [text, port, path, host] of [
 const mistakes: readonly (readonly [CreateValues, RegExp, typeof UsageError | typeof UserError])[] = [
   [
     { "health-http": "https://a/b" },
-    /--health-http takes :PORT\/PATH or http:\/\/HOST:PORT\/PATH, not 'https:/,
+    /invalid --health-http "https:.*": expected :PORT\/PATH or http:\/\/HOST:PORT\/PATH/,
     UsageError,
   ],
   [{ "health-http": "" }, /--health-http takes/, UsageError],
   [{ "health-http": ":80/a b" }, /--health-http takes/, UsageError],
-  [{ "health-tcp": "db:5432" }, /--health-tcp takes :PORT, not 'db:5432'/, UsageError],
+  [{ "health-tcp": "db:5432" }, /invalid --health-tcp "db:5432": expected :PORT/, UsageError],
   [{ "health-cmd": "" }, /--no-healthcheck takes the check away/, UserError],
   [{ "health-cmd": "x", "health-tcp": ":1" }, /--health-cmd conflicts with --health-tcp/, UserError],
   [{ "health-interval": "5s" }, /one of --health-cmd, --health-http and --health-tcp/, UserError],

@@ -155,7 +155,7 @@ test("a history can be limited by time and number, and states what was omitted",
   const middle = new Date(begin + 1_500).toISOString();
   t.deepEqual(await actions("--until", middle), ["create"]);
   t.deepEqual(await actions("--since", middle), ["before", "update", "remove"]);
-  t.regex((await muster("history", "service", "web", "-n", "1")).remarks.join("\n"), /2 earlier entries are left out/);
+  t.regex((await muster("history", "service", "web", "-n", "1")).remarks.join("\n"), /2 earlier entries omitted/);
   const caller = (await json())[1]?.["caller"] as { method: string; process: { pid: number } };
   t.like(caller, { method: "Control.UpdateService", process: { pid: process.pid } });
   t.is((await muster("history", "service", "web", "-n", "0")).status, 125);
@@ -194,7 +194,7 @@ test("a history starts with the retained part, and says so", async (t) => {
   manager.seed("task", taskOf(web(world), 1, "n1", TaskState.RUNNING));
   await muster("service", "update", "-d", "--image", "bb:2", "web");
   const told = await muster("history", "service", "web");
-  t.regex(told.remarks[0] ?? "", new RegExp(`^nothing is kept of what was before version ${version}, written at `));
+  t.regex(told.remarks[0] ?? "", new RegExp(`^the history begins at version ${version}, written at `));
   t.regex(told.lines[0] ?? "", /^- service web before that$/);
   t.regex(told.lines[1] ?? "", /TIME|1 task created/);
   t.true(told.lines.includes("    image bb:1 → bb:2"));

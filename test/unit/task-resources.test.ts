@@ -64,8 +64,8 @@ test("a node's generic resources are counted or named", (t) => {
   ]);
   t.deepEqual(offeredResources([]), []);
   for (const [texts, message] of [
-    [["gpu"], "--node-generic-resource takes KIND=COUNT or KIND=NAME, not 'gpu'"],
-    [["=3"], "--node-generic-resource takes KIND=COUNT or KIND=NAME, not '=3'"],
+    [["gpu"], 'invalid argument "gpu" for "--node-generic-resource" flag: expected KIND=COUNT or KIND=NAME'],
+    [["=3"], 'invalid argument "=3" for "--node-generic-resource" flag: expected KIND=COUNT or KIND=NAME'],
     [["gpu=a", "gpu=a"], "--node-generic-resource names gpu a twice"],
     [["gpu=a", "gpu=3"], "--node-generic-resource counts gpu twice, or both counts and names it"],
     [["gpu=3", "gpu=a"], "--node-generic-resource counts gpu twice, or both counts and names it"],

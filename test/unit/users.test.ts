@@ -173,7 +173,7 @@ test("muster user adds, lists, grants, changes passwords and removes; the passwo
   t.deepEqual(await muster("user", "grant", "ada", "king"), {
     status: 125,
     lines: [],
-    remarks: ["muster: a role is read-only, operator or admin, not 'king'"],
+    remarks: ['muster: invalid role "king": expected read-only, operator or admin'],
   });
   t.is((await muster("user", "rm", "ada", "bob")).status, 1);
   t.deepEqual(await listing(), []);
