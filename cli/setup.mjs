@@ -1,6 +1,6 @@
-// Does all set-up before `npm start` and `npm test`, with whatever Node runs it (20 or newer): the packages, a current
-// Node (it comes from the npm package `node`), the generated protobuf code, and a nats-server. Plain JavaScript, because
-// the Node that starts it may not read TypeScript. Does nothing, in a few milliseconds, when all is there.
+// All set-up before `npm start` and `npm test`, with any Node from version 20: installs the packages, checks the current Node
+// (from the npm package `node`), generates the protobuf code, and gets a nats-server. Plain JavaScript, since the Node that
+// starts it may not support TypeScript. Takes a few milliseconds when everything is there.
 import { execFileSync, spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
@@ -18,7 +18,7 @@ function say(text) {
   process.stderr.write(`setup: ${text}\n`);
 }
 
-/** Ends with one sentence that says what to do. */
+/** Exits with an error message. */
 function fail(text) {
   say(text);
   process.exit(1);
@@ -34,7 +34,7 @@ function installPackages() {
     cwd: top,
     stdio: ["ignore", 2, 2],
   });
-  if (npm.error !== undefined) fail(`npm could not be started (${npm.error.message}): install npm and run this again`);
+  if (npm.error !== undefined) fail(`cannot run npm (${npm.error.message}): install npm and try again`);
   if (npm.status !== 0) fail("npm ci failed: see its messages above");
   mkdirSync(modules, { recursive: true });
   writeFileSync(stamp, wanted);
@@ -45,17 +45,15 @@ function checkNode() {
   try {
     version = execFileSync(node, ["--version"], { encoding: "utf8" }).trim();
   } catch {
-    fail(
-      "the npm package `node` did not bring a Node for this machine: run `npm rebuild node`, or install Node 24 by hand",
-    );
+    fail("the npm package `node` has no Node for this machine: run `npm rebuild node`, or install Node 24 by hand");
   }
   if (Number(version.slice(1).split(".")[0]) < nodeMajorMin)
-    fail(`node_modules/.bin/node is ${version}, needed is ${nodeMajorMin} or newer: run npm ci`);
+    fail(`node_modules/.bin/node is ${version}, but version ${nodeMajorMin} or newer is required: run npm ci`);
 }
 
 function generate() {
   const run = spawnSync(node, [join(top, "proto", "generate.ts")], { cwd: top, stdio: ["ignore", 2, 2] });
-  if (run.status !== 0) fail("the protobuf code could not be generated: see the messages above");
+  if (run.status !== 0) fail("cannot generate the protobuf code: see the messages above");
 }
 
 async function bringNats() {

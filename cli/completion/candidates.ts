@@ -1,4 +1,4 @@
-/** What may stand where the cursor is, from the tables that the help is made of. */
+/** Completion candidates at the cursor, from the same tables as the help. */
 import { shellFor, type CommandDescription, type Completable, type FlagDescription } from "../command.ts";
 import { contextNames } from "../contexts.ts";
 import { commandAt, wordsAfter } from "../help/tree.ts";
@@ -7,14 +7,14 @@ import { objectNames } from "./objects.ts";
 
 export interface Candidates {
   readonly words: readonly string[];
-  /** The shell is to complete files itself. */
+  /** Whether the shell should complete file names. */
   readonly files: boolean;
 }
 
 const none: Candidates = { words: [], files: false };
 const files: Candidates = { words: [], files: true };
 
-/** What `watch` and `history` can be asked of; a kind that an extension registered has a name of its own. */
+/** Kinds of objects for `watch` and `history`; extensions add their own kinds. */
 const objectKinds = [
   "cluster",
   "config",
@@ -28,7 +28,7 @@ const objectKinds = [
   "volume",
 ];
 
-/** Words in an operand's or a value's description, and what they stand for. */
+/** Placeholders of operands and values, and what they complete to. */
 const kinds: Readonly<Record<string, readonly Completable[]>> = {
   CONFIG: ["config"],
   FILE: ["file"],
@@ -42,7 +42,7 @@ const kinds: Readonly<Record<string, readonly Completable[]>> = {
   VOLUME: ["volume"],
 };
 
-/** Flags whose value is an object's name or one of a few words, whichever command has them. */
+/** Flags of any command whose value is an object's name or one of a few words. */
 const flagValues: Readonly<Record<string, Completable | readonly string[]>> = {
   availability: ["active", "pause", "drain"],
   config: "config",
@@ -69,10 +69,10 @@ const flagValues: Readonly<Record<string, Completable | readonly string[]>> = {
   "update-order": ["start-first", "stop-first"],
 };
 
-/** Commands whose operand is a name that is yet to be given. */
+/** Commands whose operand is a new name. */
 const making = /(?:^| )(?:create|run)$/;
 
-/** What operand number `at` (from 0) is; the last goes on for ever. */
+/** Kinds of the operand at index `at`; the last operand repeats. */
 function operandKinds({ completes, name, operands }: CommandDescription, at: number): readonly Completable[] {
   if (completes !== null) return completes;
   const shown = operands.split(" ").filter((word) => word !== "");
@@ -84,7 +84,7 @@ function operandKinds({ completes, name, operands }: CommandDescription, at: num
   return making.test(name) ? named.filter((kind) => kind === "file") : named;
 }
 
-/** Words in small letters among the operands are to be typed as they are: `worker|manager`. */
+/** Lower-case words among the operands are literals: `worker|manager`. */
 function literals({ operands }: CommandDescription, at: number): readonly string[] {
   const shown = operands.split(" ").filter((word) => word !== "");
   const word = shown[Math.min(at, shown.length - 1)] ?? "";
@@ -108,20 +108,20 @@ async function flagValue(shell: Shell, { completes, help = "", name, value }: Fl
   const known = completes ?? (Object.hasOwn(flagValues, name) ? flagValues[name] : undefined);
   if (typeof known === "string") return ofKinds(shell, [known]);
   if (known !== undefined) return { words: known, files: false };
-  // Its help names the keys: `id=, name= or label=`.
+  // The help lists the keys: `id=, name= or label=`.
   if (name === "filter") return { words: help.match(/[a-z][a-z.-]*=/g) ?? [], files: false };
   return value === "FILE" || value === "PATH" || value === "SOCKET" ? files : none;
 }
 
-/** The flag of `--publish`, or the last of short ones that stand together: `-dp`. */
+/** The flag that a word ends with: `--publish`, or the last of joined short flags such as `-dp`. */
 function lastFlag(word: string, flags: readonly FlagDescription[]): FlagDescription | undefined {
   if (word.startsWith("--")) return flags.find(({ name }) => word === `--${name}`);
   const shorts = Array.from(word.slice(1), (char) => flags.find(({ short }) => short === char));
-  // What stands behind one that takes a value is its value.
+  // The rest after a flag that takes a value is its value.
   return shorts.slice(0, -1).every((flag) => flag?.takesValue === false) ? shorts.at(-1) : undefined;
 }
 
-/** The operands among `words`, and the flag that waits for its value at their end. */
+/** Counts the operands among `words`, and finds a flag at their end that still needs a value. */
 function walk(
   words: readonly string[],
   flags: readonly FlagDescription[],
@@ -143,7 +143,7 @@ function walk(
   return { operands, waiting: null, isEnded };
 }
 
-/** `words` are those before the one that is being typed, without `muster`; `current` is what of it is there. */
+/** `words`: complete words before the cursor, without `muster`; `current`: the partial word. */
 export async function candidates(shell: Shell, words: readonly string[], current: string): Promise<Candidates> {
   const hasHost = words[0] === "-H" || words[0] === "--host";
   const hasContext = words[0] === "--context";
@@ -172,7 +172,7 @@ async function within(
   const { flags, stopsAtOperand } = description;
   const { isEnded, operands, waiting } = walk(words, flags);
   if (waiting !== null) return flagValue(shell, waiting);
-  // From there on it is somebody else's command line.
+  // The rest is another program's command line.
   if (stopsAtOperand && operands > 0) return files;
   if (current.startsWith("--") && current.includes("=") && !isEnded) {
     const name = current.slice(2, current.indexOf("="));

@@ -1,4 +1,4 @@
-/** Names of objects of the cluster, for completion: asked of the manager, and none when it does not answer at once. */
+/** Names of the cluster's objects, for completion; none when the manager does not answer at once. */
 import {
   ListConfigsRequest,
   ListResourcesRequest,
@@ -26,7 +26,7 @@ import { nameOf as policyName } from "../policy/objects.ts";
 import type { Shell } from "../shell.ts";
 import { stackLabel } from "../stack/names.ts";
 
-/** Somebody waits with a finger on the key. */
+/** In milliseconds; the user is waiting. */
 const answerTimeoutMs = 700;
 
 const methods = ControlService.methods;
@@ -37,7 +37,7 @@ function nameOf({ spec }: Named): string {
   return spec?.annotations?.name ?? "";
 }
 
-/** What names each node and no other: a hostname that several have would be refused as ambiguous. */
+/** Unique names: a hostname shared by several nodes would be rejected as ambiguous. */
 function completedNodes(nodes: readonly Node[]): readonly string[] {
   const byName = Map.groupBy(nodes, nodeName);
   return nodes.map((node) => (byName.get(nodeName(node))?.length === 1 && nodeName(node)) || node.id);
@@ -52,7 +52,7 @@ async function namesOf(client: ManagerClient, kind: Completable): Promise<readon
     case "job":
       return (await listServices(client)).filter(({ spec }) => isJob(spec)).map(serviceName);
     case "network":
-      // Those that stand for each engine's own are not listed either.
+      // Predefined engine networks are hidden, as in listings.
       return (await listNetworks(client))
         .filter(({ spec }) => spec?.annotations?.labels[predefinedLabel] === undefined)
         .map(networkName);
@@ -69,7 +69,7 @@ async function namesOf(client: ManagerClient, kind: Completable): Promise<readon
     case "policy": {
       const { resources } = await client.call(methods.ListResources, ListResourcesRequest.create({}));
       const own = resources.filter(({ kind }) => isPolicyKind(kind));
-      // A policy's name is enough; what else has it is named with its kind.
+      // Policies need only a name; other objects need their kind, too.
       return own.map((each) => (each.kind === "NetworkPolicy" ? policyName(each) : `${each.kind}/${policyName(each)}`));
     }
     case "file":
@@ -78,7 +78,7 @@ async function namesOf(client: ManagerClient, kind: Completable): Promise<readon
   }
 }
 
-/** In order, each once; none at all when the manager cannot be asked. */
+/** Sorted, without duplicates; empty when the manager cannot be reached. */
 export async function objectNames(shell: Shell, kinds: readonly Completable[]): Promise<readonly string[]> {
   try {
     const channel = await shell.connect();
@@ -93,7 +93,7 @@ export async function objectNames(shell: Shell, kinds: readonly Completable[]): 
       channel.close();
     }
   } catch {
-    // Nobody who presses a key wants to read why; the command itself will say it.
+    // Completion fails silently; the command itself reports the error.
     return [];
   }
 }

@@ -1,6 +1,6 @@
 /**
- * What makes each shell ask muster. They hold no words of their own: all come from `muster completion words`, whose last line
- * is `:files` where the shell is to complete file names.
+ * Completion scripts of the shells. They contain no words of their own: all candidates come from `muster completion words`,
+ * whose last line is `:files` when the shell should complete file names.
  */
 export const scripts: Readonly<Record<string, string>> = {
   bash: `# Completion of muster for bash: source <(muster completion bash)

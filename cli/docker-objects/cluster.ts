@@ -1,4 +1,4 @@
-/** The cluster as Docker's API has it: `ClusterInfo` of `GET /info`, and of `GET /swarm` without its tokens. */
+/** The cluster in Docker's API format: `ClusterInfo` of `GET /info`, and of `GET /swarm` without its tokens. */
 import { ExternalCA_CAProtocol, type CAConfig, type Cluster, type ClusterSpec } from "../../proto/gen/messages.ts";
 import { issuerName } from "../../runtime/pki/index.ts";
 import {
@@ -52,7 +52,7 @@ function specObject(spec: ClusterSpec): DockerObject {
   };
 }
 
-/** While a root is being rotated the one that is to follow is shown, as Docker does: what nodes are compared with. */
+/** During a root rotation, like Docker, shows the new root, which nodes are compared with. */
 export function clusterObject(cluster: Cluster): DockerObject {
   const { VXLANUDPPort, defaultAddressPool, rootCa, spec, subnetSize } = cluster;
   const root = text.decode(rootCa?.rootRotation?.caCert ?? rootCa?.caCert);

@@ -1,4 +1,4 @@
-/** A container's part of a task, as Docker's API has it. */
+/** The container spec of a task in Docker's API format. */
 import {
   ContainerSpec_Isolation,
   Mount_BindOptions_Propagation,
@@ -61,7 +61,7 @@ function privilegesObject({
   };
 }
 
-/** Docker's word for a bind's propagation has the letters of the wire's, in lower case. */
+/** Docker's propagation names are the wire's in lower case. */
 function mountObject(mount: Mount): DockerObject {
   return {
     Type: enumWord(Mount_Type, mount.type),

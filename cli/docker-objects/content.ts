@@ -1,9 +1,9 @@
-/** Secrets and configs as Docker's API has them. */
+/** Secrets and configs in Docker's API format. */
 import type { Config, Secret } from "../../proto/gen/messages.ts";
 import { EmptyField } from "../../runtime/template/template.ts";
 import { base64, driverObject, head, ifThere, mapOf, type DockerObject } from "./values.ts";
 
-/** Without the content, which the manager does not tell either. */
+/** Without the content, which the manager never returns. */
 export function secretObject(secret: Secret): DockerObject {
   const { spec } = secret;
   return {

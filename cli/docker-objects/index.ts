@@ -1,4 +1,4 @@
-/** The objects of a cluster by the names and in the order of Docker's API. */
+/** Cluster objects in Docker's API format: its names, in its order. */
 export { configObject, secretObject } from "./content.ts";
 export { extensionObject, resourceObject } from "./resource.ts";
 export { networkObject } from "./network.ts";

@@ -1,4 +1,4 @@
-/** A network as Docker's API has it: as the cluster's object, within a task, and as `docker network inspect` shows it. */
+/** A network in Docker's API format: as a cluster object, within a task, and as in `docker network inspect`. */
 import type { IPAMOptions, Network } from "../../proto/gen/messages.ts";
 import { driverObject, head, ifThere, mapOf, timeText, unlessEmpty, unlessNone, type DockerObject } from "./values.ts";
 
@@ -15,7 +15,7 @@ function ipamObject({ configs, driver }: IPAMOptions): DockerObject {
   };
 }
 
-/** Within a task. */
+/** As attached to a task. */
 export function attachedNetworkObject(network: Network): DockerObject {
   const { driverState, ipam, spec } = network;
   return {
@@ -37,12 +37,12 @@ export function attachedNetworkObject(network: Network): DockerObject {
   };
 }
 
-/** Docker has null here for what was not given. */
+/** Null when empty, like Docker. */
 function mapOrNull(of: Readonly<Record<string, string>> | undefined): ReadonlyMap<string, string> | null {
   return of === undefined || Object.keys(of).length === 0 ? null : mapOf(of);
 }
 
-/** As Docker lists and inspects networks, where a network is not an object like the others. */
+/** As in Docker's `network ls` and `inspect`, where networks differ from other objects. */
 export function networkObject(network: Network): DockerObject {
   const { driverState, id, ipam, meta, spec } = network;
   return {

@@ -1,4 +1,4 @@
-/** A node as Docker's API has it. */
+/** A node in Docker's API format. */
 import {
   NodeRole,
   NodeSpec_Availability,

@@ -1,4 +1,4 @@
-/** Extensions and resources in the manner of Docker's API, which has neither: as it has secrets and configs. */
+/** Extensions and resources, which Docker's API lacks, in the format of its secrets and configs. */
 import type { Extension, Resource } from "../../proto/gen/messages.ts";
 import { base64, head, ifThere, mapOf, type DockerObject } from "./values.ts";
 

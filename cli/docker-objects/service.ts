@@ -1,4 +1,4 @@
-/** A service as Docker's API has it. */
+/** A service in Docker's API format. */
 import {
   EndpointSpec_ResolutionMode,
   PortConfig_Protocol,
@@ -45,7 +45,7 @@ function updateObject(config: UpdateConfig): DockerObject {
     Delay: ifThere(config.delay, (delay) => unlessEmpty(nanosOf(delay))),
     FailureAction: enumWord(UpdateConfig_FailureAction, config.failureAction),
     Monitor: ifThere(config.monitor, (monitor) => unlessEmpty(nanosOf(monitor))),
-    // A single-precision number; more digits than these are its rounding.
+    // Single precision: further digits are rounding errors.
     MaxFailureRatio: Number(config.maxFailureRatio.toPrecision(7)),
     Order: enumWord(UpdateConfig_UpdateOrder, config.order),
   };

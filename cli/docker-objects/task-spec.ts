@@ -1,4 +1,4 @@
-/** What a service's tasks are made from, as Docker's API has it. */
+/** The task spec of a service in Docker's API format. */
 import {
   ExecSpec,
   RestartPolicy_RestartCondition,
@@ -30,7 +30,7 @@ export function genericObjects(resources: readonly GenericResource[]): unknown {
   );
 }
 
-/** Docker's limit of processes stands among the limits, SwarmKit's within the container. */
+/** Docker puts the process limit among the resource limits, SwarmKit in the container. */
 function resourcesObject({ limits, reservations }: ResourceRequirements, pidsLimit: number): DockerObject {
   return {
     Limits: ifThere(limits, ({ memoryBytes, nanoCpus }) => ({
@@ -76,7 +76,7 @@ export function attachmentObject({ aliases, driverAttachmentOpts, target }: Netw
   };
 }
 
-/** What a process of ours runs; undefined where the payload is of a version that cannot be read. */
+/** The payload of an exec task; undefined when its version is unknown. */
 function execObject(payload: Uint8Array): DockerObject | undefined {
   try {
     const { args, command, dir, env, stopSignal, user } = ExecSpec.decode(payload);
@@ -99,7 +99,7 @@ export function taskSpecObject(spec: TaskSpec): DockerObject {
     ContainerSpec: ifThere(spec.container, containerObject),
     PluginSpec: undefined,
     NetworkAttachmentSpec: ifThere(spec.attachment, ({ containerId }) => ({ ContainerID: containerId })),
-    // Docker has plugins alone here; a process of ours is told by its kind.
+    // Docker has only plugins here; the kind identifies an exec task.
     GenericSpec: ifThere(spec.generic, ({ payload }) => ({
       Kind: kind,
       TypeURL: payload?.type_url ?? "",

@@ -1,4 +1,4 @@
-/** A task as Docker's API has it. */
+/** A task in Docker's API format. */
 import { TaskState, type Task, type TaskStatus } from "../../proto/gen/messages.ts";
 import { attachedNetworkObject } from "./network.ts";
 import { portObject } from "./service.ts";

@@ -1,14 +1,13 @@
 /**
- * The values of Docker's API types. A field that its API leaves away when it is empty is an `EmptyField` here, or
- * `undefined` where Go has a pointer: known to templates, and no part of the JSON. A label map is a `Map`, so that a
- * template may ask for any key.
+ * Values of Docker's API types. A field with `omitempty` is an `EmptyField` here when it is empty, or `undefined` where Go has
+ * a pointer: templates know it, the JSON omits it. A label map is a `Map`, so that templates can look up any key.
  */
 import { EmptyField } from "../../runtime/template/template.ts";
 import type { Driver, Duration, Meta, Timestamp } from "../../proto/gen/messages.ts";
 
 export type DockerObject = Readonly<Record<string, unknown>>;
 
-/** An empty field for the value that a field of its type has when nobody set it. */
+/** An empty field for the zero value of its type. */
 export function unlessEmpty<Value extends string | number | boolean>(value: Value): Value | EmptyField {
   return value === "" || value === 0 || value === false ? new EmptyField(value) : value;
 }
@@ -33,10 +32,10 @@ export function ifThere<Value, Result>(
   return value === null || value === undefined ? undefined : convert(value);
 }
 
-/** What Go writes for a time that was never set. */
+/** Go's zero time. */
 const never = "0001-01-01T00:00:00Z";
 
-/** RFC 3339, with as many digits of a second as there are. */
+/** RFC 3339 without trailing zeros in the fraction. */
 export function timeText(time: Timestamp | null): string {
   if (time === null) return never;
   const whole = new Date(time.seconds * 1_000).toISOString().slice(0, "2026-01-01T00:00:00".length);
@@ -49,13 +48,13 @@ export function nanosOf(duration: Duration): number {
   return duration.seconds * 1e9 + duration.nanos;
 }
 
-/** An enum's value as Docker writes it: `ON_FAILURE` → `on-failure`. */
+/** Docker's name of an enum value: `ON_FAILURE` → `on-failure`. */
 export function enumWord(names: Readonly<Record<string, number>>, value: number, separator: "-" | "_" = "-"): string {
   const found = Object.keys(names).find((name) => names[name] === value) ?? String(value);
   return found.toLowerCase().replaceAll("_", separator);
 }
 
-/** What every object begins with. */
+/** The first fields of every object. */
 export function head({ id, meta }: { readonly id: string; readonly meta: Meta | null }): DockerObject {
   return {
     ID: id,

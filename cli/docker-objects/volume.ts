@@ -1,4 +1,4 @@
-/** A cluster volume as Docker's API has it. */
+/** A cluster volume in Docker's API format. */
 import {
   VolumeAccessMode_Scope as Scope,
   VolumeAccessMode_Sharing as Sharing,
@@ -54,7 +54,7 @@ function accessModeObject({ block, mount, scope, sharing }: VolumeAccessMode, { 
   };
 }
 
-/** As `docker volume inspect` shows it. */
+/** As in `docker volume inspect`. */
 export function volumeObject(volume: Volume): DockerObject {
   const { meta, publishStatus, spec, volumeInfo } = volume;
   return {

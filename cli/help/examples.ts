@@ -1,7 +1,7 @@
-/** Examples of each command, by its name: what the help shows and the reference page. A test reads every line of them. */
+/** Examples by command name, for the help and the reference page. A test parses every line. */
 import type { Example } from "../command.ts";
 
-/** Commands with the lines of their examples, each with what it is for. */
+/** Commands with their examples: command line, then purpose. */
 const lines: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   start: { "muster start --once": "check that everything works, then exit" },
   up: {
@@ -82,7 +82,7 @@ const lines: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     "muster service plan update --image nginx:1.28 web": "what would be replaced, in which order",
   },
   "service plan rollback": { "muster service plan rollback web": "what would be undone" },
-  "service plan scale": { "muster service plan scale web=50": "whether there is enough room" },
+  "service plan scale": { "muster service plan scale web=50": "whether there is enough capacity" },
   "service rebalance": {
     "muster service rebalance --dry-run": "what would be moved",
     "muster service rebalance --on --moves 10 --window 1h": "move at most ten tasks per hour",
@@ -119,7 +119,7 @@ const lines: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     "muster config create --label app=web site.conf ./site.conf": "from a file",
     "muster config create --template-driver golang motd motd.tmpl": "expanded as a template for each task",
   },
-  "config ls": { "muster config ls --filter label=app=web": "networks with a label" },
+  "config ls": { "muster config ls --filter label=app=web": "configs with a label" },
   "config inspect": { "muster config inspect --pretty site.conf": "with its content" },
   "config rm": { "muster config rm site.conf": "remove one that no service uses" },
   "context create": {
@@ -131,7 +131,7 @@ const lines: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     "muster login": "asks for the password of the user of the context in use",
     "muster login prod --password-file ~/.muster-password --lifetime 1h": "for a script",
   },
-  logout: { "muster logout prod": "the key is gone from this machine" },
+  logout: { "muster logout prod": "remove the key from this machine" },
   "context use": { "muster context use prod": "use it for later commands" },
   "context ls": { "muster context ls": "all contexts; * marks the current one" },
   "context show": { "muster context show": "name of the current context" },
@@ -141,7 +141,7 @@ const lines: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     "muster user add --password-file /run/password watcher": "a read-only user",
   },
   "user certificate": {
-    "muster user certificate ada -o ada --lifetime 24h": "for a user who is not to have the password here",
+    "muster user certificate ada -o ada --lifetime 24h": "for a user without a password",
   },
   "user ls": { "muster user ls --format '{{.Name}} {{.Role}}'": "names and roles" },
   "user passwd": { "cat password.txt | muster user passwd ada": "change the password" },
@@ -173,7 +173,7 @@ const lines: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   "job rm": { "muster job rm migrate": "remove it" },
   "task ls": {
     "muster task ls --filter service=web --filter node=web-1": "tasks of a service on one node",
-    "muster task ls --all --format '{{.Name}} {{.CurrentState}}'": "Include tasks of the past",
+    "muster task ls --all --format '{{.Name}} {{.CurrentState}}'": "include past tasks, with chosen columns",
   },
   "task logs": {
     "muster task logs --follow --tail 20 web.1": "the last lines of a task, then follow",
@@ -187,7 +187,7 @@ const lines: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     "muster task stats --no-stream web.1": "one sample",
   },
   "task signal": {
-    "muster task signal -s HUP web.1": "let a task reload its configuration",
+    "muster task signal -s HUP web.1": "make a task reload its configuration",
   },
   "task inspect": {
     "muster task inspect --format '{{.Status.State}} {{.Status.Err}}' web.1": "state of the newest task of a slot",
@@ -202,7 +202,7 @@ const lines: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   },
   "cluster ls": { "muster cluster ls": "the cluster, including the state of a root rotation" },
   "cluster inspect": {
-    "muster cluster inspect --pretty default": "in a readable format; names the nodes that a rotation waits for",
+    "muster cluster inspect --pretty default": "in a readable format, with the nodes that delay a rotation",
     "muster cluster inspect --format '{{.RootRotationInProgress}}' default": "one field",
   },
   "cluster update": {
@@ -217,7 +217,7 @@ const lines: Readonly<Record<string, Readonly<Record<string, string>>>> = {
       "a volume of a CSI plugin",
   },
   "volume ls": { "muster volume ls": "all volumes of the cluster" },
-  "volume inspect": { "muster volume inspect data": "everything about it" },
+  "volume inspect": { "muster volume inspect data": "all details" },
   "volume update": { "muster volume update --availability drain data": "move tasks away from it" },
   "volume rm": { "muster volume rm data": "remove one that no task uses" },
   token: {
@@ -246,7 +246,7 @@ const lines: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   charts: { "muster charts --format mermaid task-life": "the life cycle of a task as a diagram" },
 };
 
-/** None for a command that has none here. */
+/** Empty for a command without examples. */
 export function examplesOf(name: string): readonly Example[] {
   const found = Object.hasOwn(lines, name) ? (lines[name] ?? {}) : {};
   return Object.entries(found).map(([line, does]) => ({ line, does }));

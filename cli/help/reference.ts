@@ -1,18 +1,19 @@
-/** The page docs/cli.md: every command with its flags and examples, from the tables that the help is made of. */
+/** The page docs/cli.md: every command with its flags and examples, from the same tables as the help. */
 import type { CommandDescription } from "../command.ts";
 import { verbs } from "../verbs.ts";
 import { flagGroups, flagText, usageText } from "./text.ts";
 import { allCommands } from "./tree.ts";
 
-/** Flags that every command has are told once. */
+/** Flags of every command, described once. */
 const common = new Set(["host", "control", "context", "help"]);
 
 const introduction = `# Commands
 
 Written by \`npm run reference\` from the tables that \`--help\` shows.
 
-Every command takes \`-H, --host SOCKET\` (\`--control SOCKET\` where \`--host\` is something else), the manager to ask,
-\`--context CONTEXT\`, its name (\`muster context\`), and \`-h, --help\`. \`muster help VERB…\` shows the same. \`ls\` may be written \`list\`, and \`rm\` \`remove\`.
+Every command accepts \`-H, --host SOCKET\` (\`--control SOCKET\` where \`--host\` has another meaning) or
+\`--context CONTEXT\` (see \`muster context\`) to choose the manager, and \`-h, --help\`, which \`muster help VERB…\` prints, too.
+\`list\` is an alias of \`ls\`, and \`remove\` of \`rm\`.
 
 **Exit status**: 0; 1 when something could not be done, with a sentence on standard error for each that failed; 125 for a
 command line that cannot be understood.
@@ -22,16 +23,16 @@ command line that cannot be understood.
 | value | listings | \`inspect\` |
 |---|---|---|
 | none, \`table\` | a table; cut to the terminal's width, whole when piped or with \`--no-trunc\` | an indented array |
-| \`json\` | an object a line: Docker's names, and SwarmKit's fields in small letters | the array on one line |
-| \`wire\` | SwarmKit's own fields, an object a line | the same |
+| \`json\` | one object per line: Docker's names, and SwarmKit's fields in lower case | the array on one line |
+| \`wire\` | SwarmKit's own fields, one object per line | the same |
 | \`'{{.Name}}\\t{{.ID}}'\` | a [Go template](https://pkg.go.dev/text/template) for each row | for each object |
 | \`'table {{.Name}}\\t{{.ID}}'\` | a table of these columns | |
 
 The names are those of \`docker … --format\`: \`{{.Spec.Name}}\`, \`{{.Status.State}}\`, \`{{index .Spec.Labels "a.b"}}\`. Names
-in small letters are SwarmKit's: \`{{.spec.annotations.name}}\`. Functions are Go's (\`and or not len index slice print printf
+in lower case are SwarmKit's: \`{{.spec.annotations.name}}\`. Functions are Go's (\`and or not len index slice print printf
 println html js urlquery eq ne lt le gt ge\`) and Docker's (\`json join lower upper title split pad truncate\`). Blocks are \`if\`,
-\`with\` and \`range\` with \`else\`, \`break\` and \`continue\`; variables, comments and \`{{-\` are known; \`define\`, \`template\` and
-\`block\` are not. Times are texts (\`2026-01-31T08:00:00Z\`) where Docker has Go's form of them.
+\`with\` and \`range\` with \`else\`, \`break\` and \`continue\`; variables, comments and \`{{-\` are supported; \`define\`, \`template\` and
+\`block\` are not. Times are RFC 3339 strings (\`2026-01-31T08:00:00Z\`), where Docker prints Go's format.
 
 ## Completion
 

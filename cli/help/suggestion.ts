@@ -1,11 +1,11 @@
-/** What somebody may have meant by a word that is no command. */
+/** Suggestions for a mistyped word. */
 import { distance } from "fastest-levenshtein";
 
-/** Letters typed wrong, left out or added, in a word of that length. */
+/** Maximum edit distance for a word of that length. */
 const mistakesMax = (word: string): number => (word.length <= 3 ? 1 : 2);
 const suggestionsMax = 3;
 
-/** The candidates that are close to `word`, or that it begins (at least two letters of them), the closest first. */
+/** Candidates similar to `word`, or that start with it (at least two letters), closest first. */
 export function similarTo(word: string, candidates: readonly string[]): readonly string[] {
   const most = mistakesMax(word);
   return candidates
@@ -19,7 +19,7 @@ export function similarTo(word: string, candidates: readonly string[]): readonly
     .map(({ candidate }) => candidate);
 }
 
-/** `did you mean 'ls' or 'rm'? `; empty where nothing is close. */
+/** `did you mean 'ls' or 'rm'? `; empty when nothing is similar. */
 export function didYouMean(similar: readonly string[]): string {
   return similar.length === 0 ? "" : `did you mean ${similar.map((word) => `'${word}'`).join(" or ")}? `;
 }

@@ -1,7 +1,7 @@
-/** A command's help: usage, what it does, its flags by group, and examples. */
+/** A command's help: usage, summary, flags by group, and examples. */
 import type { CommandDescription, FlagDescription } from "../command.ts";
 
-/** Wider than this the explanations would start too far right; the few longer flags push theirs along. */
+/** Column of the descriptions; the few longer flags overflow. */
 const columnMax = 44;
 
 /** `-f, --filter KEY=VALUE …` */
@@ -10,7 +10,7 @@ export function flagText({ isRepeated, name, short, takesValue, value }: FlagDes
   return `${short === null ? "    " : `-${short}, `}--${name}${shown}`;
 }
 
-/** Flags by group, the groups in the order of their first flag. */
+/** Flags by group; groups in the order of their first flag. */
 export function flagGroups(flags: readonly FlagDescription[]): ReadonlyMap<string, readonly FlagDescription[]> {
   return Map.groupBy(flags, ({ group }) => group ?? "Options");
 }
@@ -36,7 +36,7 @@ export function helpText(description: CommandDescription): string {
   return `${lines.join("\n")}\n`;
 }
 
-/** Of a noun, or another word that stands before commands. */
+/** Help of a noun or another group of commands. */
 export function groupHelp(
   name: string,
   summary: string,
@@ -45,5 +45,5 @@ export function groupHelp(
   const width = Math.max(...Object.keys(commands).map((word) => word.length)) + 3;
   const lines = Object.entries(commands).map(([word, each]) => `  ${word.padEnd(width)}${each.summary}`);
   const about = `${summary.charAt(0).toUpperCase()}${summary.slice(1).replace(/\.$/, "")}.`;
-  return `Usage: muster ${name} COMMAND\n\n${about}\n\nCommands:\n${lines.join("\n")}\n\n'muster ${name} COMMAND --help' says more.\n`;
+  return `Usage: muster ${name} COMMAND\n\n${about}\n\nCommands:\n${lines.join("\n")}\n\nRun 'muster ${name} COMMAND --help' for more information.\n`;
 }

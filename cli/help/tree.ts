@@ -1,15 +1,15 @@
-/** All that `muster` can be asked, as a tree: for the help, for completion and for the reference page. */
+/** The tree of all commands, for help, completion and the reference page. */
 import { commandOf, UsageError, type Command } from "../command.ts";
 import { verbs } from "../verbs.ts";
 import { groupHelp } from "./text.ts";
 
-/** A command with its whole name, such as `service plan create`. */
+/** A command with its full name, such as `service plan create`. */
 export interface NamedCommand {
   readonly name: string;
   readonly command: Command;
 }
 
-/** The words that may follow `words`, with what each is for; null where a command takes operands instead. */
+/** Words that may follow `words`, with their summaries; null where a command takes operands. */
 export async function wordsAfter(words: readonly string[]): Promise<ReadonlyMap<string, string> | null> {
   const [name, ...rest] = words;
   if (name === undefined) return new Map(Object.entries(verbs).map(([word, { summary }]) => [word, summary]));
@@ -25,7 +25,7 @@ export async function wordsAfter(words: readonly string[]): Promise<ReadonlyMap<
   return commands === null ? null : new Map(Object.entries(commands).map(([word, { summary }]) => [word, summary]));
 }
 
-/** The command that `words` begin with, and how many of them are its name; null when there is none. */
+/** The command at the start of `words`, and the length of its name in words; null if there is none. */
 export async function commandAt(
   words: readonly string[],
 ): Promise<{ readonly found: NamedCommand; readonly length: number } | null> {
@@ -47,7 +47,7 @@ export async function commandAt(
   return { found: { name: words.slice(0, length).join(" "), command }, length };
 }
 
-/** Every command that does something, in the order of the help. */
+/** Every command that can be run, in the order of the help. */
 export async function allCommands(): Promise<readonly NamedCommand[]> {
   const found: NamedCommand[] = [];
   const add = (name: string, command: Command): void => {
@@ -70,22 +70,22 @@ function overview(): string {
     "",
     ...lines,
     "",
-    "'muster VERB --help' says more. --host, --context, MUSTER_HOST or MUSTER_CONTEXT names the manager; else it is the one of",
-    "'muster context use', or the one started last on this machine.",
+    "Run 'muster VERB --help' for more information. --host, --context, MUSTER_HOST or MUSTER_CONTEXT selects the manager;",
+    "default: the one set with 'muster context use', or else the one started last on this machine.",
   ].join("\n");
 }
 
-/** Of what `words` name: nothing is the whole. Throws UsageError. */
+/** Help of the command that `words` name; without words, the overview. Throws UsageError. */
 export async function helpOf(words: readonly string[]): Promise<string> {
   const [name] = words;
   if (name === undefined) return overview();
   const entry = Object.hasOwn(verbs, name) ? verbs[name] : undefined;
-  if (entry === undefined) throw new UsageError(`'${name}' is not a muster command: see 'muster --help'`);
+  if (entry === undefined) throw new UsageError(`unknown command: muster ${name}: see 'muster --help'`);
   const at = await commandAt(words);
   const missing = words.slice(at?.length ?? 1)[0];
   if (missing !== undefined) {
     const known = at?.found.name ?? name;
-    throw new UsageError(`'${missing}' is not a command of 'muster ${known}': see 'muster ${known} --help'`);
+    throw new UsageError(`unknown command: muster ${known} ${missing}: see 'muster ${known} --help'`);
   }
   if (at !== null) return at.found.command.help(at.found.name);
   const loaded = await entry.load();

@@ -1,10 +1,10 @@
-/** Whether a job has finished, judged as the manager does: from the service, its tasks and the nodes alone. Pure. */
+/** Whether a job has finished, judged as the manager does, from the service, its tasks and the nodes only. Pure. */
 import { isOfIteration, iterationOf } from "../../machines/orchestration/jobs/places.ts";
 import { progressOf } from "../../machines/orchestration/jobs/progress.ts";
 import { TaskState, type Node, type Service, type Task } from "../../proto/gen/messages.ts";
 import type { Convergence } from "../convergence.ts";
 
-/** A schedule is where it should be as soon as it exists: its runs are jobs of their own. */
+/** A schedule converges as soon as it exists: its runs are separate jobs. */
 export function jobConvergence(service: Service, tasks: readonly Task[], nodes: readonly Node[]): Convergence {
   const byId = new Map(nodes.map((node) => [node.id, node]));
   const { phase, done, failed, total } = progressOf(service, tasks, {
@@ -18,11 +18,11 @@ export function jobConvergence(service: Service, tasks: readonly Task[], nodes: 
     case "failed":
       return {
         kind: "failed",
-        reason: `${failed} of ${total} tasks of the job were given up${lastWords(service, tasks)}`,
+        reason: `${failed} of ${total} tasks of the job failed for good${lastWords(service, tasks)}`,
       };
     case "paused":
     case "stopped":
-      return { kind: "failed", reason: `the job is ${phase}: ${done} of ${total} are done` };
+      return { kind: "failed", reason: `the job is ${phase}: ${done} of ${total} tasks are complete` };
     case "working": {
       const waiting = tasks.findLast((task) => isOurs(service, task) && !isComplete(task) && words(task) !== "");
       return { kind: "moving", done, wanted: total, remark: waiting === undefined ? "" : words(waiting) };

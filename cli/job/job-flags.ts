@@ -1,4 +1,4 @@
-/** The flags of `job run`: those of `service create` that fit a job, and what steers it; and what they are as labels. */
+/** Flags of `job run`: those of `service create` that fit a job, the job's own, and their labels. */
 import { jobLabel } from "../../machines/orchestration/jobs/labels.ts";
 import type { ServiceSpec } from "../../proto/gen/messages.ts";
 import { UsageError } from "../command.ts";
@@ -9,7 +9,7 @@ import type { Lookups } from "../service/service-references.ts";
 const jobs = "Job";
 const schedules = "Schedule";
 
-/** Said by `mode`, or of what a job does not have: an update, which is done at once, and waiting, which is asked for. */
+/** Omits flags that `mode` implies, and those of features that jobs lack: updates, and waiting by default. */
 function withoutUnfit<Flags extends Readonly<Record<string, unknown>>>(flags: Flags) {
   const unfit = /^(mode|detach|(update|rollback)-.*)$/;
   return Object.fromEntries(Object.entries(flags).filter(([name]) => !unfit.test(name))) as Omit<
@@ -76,28 +76,27 @@ const labelFlags = {
   "failed-history": jobLabel.failedHistory,
 } as const;
 
-/** Whether the command ends with the job: `--detach=false` says so in Docker's words. Throws UsageError. */
+/** Whether the command waits for the job; `--detach=false` is Docker's way to say so. Throws UsageError. */
 export function isAwaited({ detach, wait }: JobValues): boolean {
-  if (detach === true && wait === true) throw new UsageError("--wait and --detach cannot both be: give one");
+  if (detach === true && wait === true) throw new UsageError("--wait and --detach are mutually exclusive");
   return wait === true || detach === false;
 }
 
-/** Throws UsageError for flags that do not fit together; what they say is checked by the manager. */
+/** Throws UsageError for flags that contradict each other; the manager validates their values. */
 export function jobSpec(flags: JobValues, words: readonly string[], lookups: Lookups): ServiceSpec {
   if (flags.total !== undefined && flags.replicas !== undefined)
-    throw new UsageError("--total and --replicas say the same: give one");
+    throw new UsageError("--total and --replicas mean the same: set only one");
   const total = flags.total ?? flags.replicas;
   const isGlobal = flags.global === true;
   if (isGlobal && (total ?? flags["max-concurrent"]) !== undefined) {
-    throw new UsageError(
-      "a --global job has as many tasks as there are nodes: leave --total and --max-concurrent away",
-    );
+    throw new UsageError("a --global job runs one task per node: omit --total and --max-concurrent");
   }
   if (flags.schedule === undefined) {
     const stray = ["time-zone", "overlap", "missed-run-window", "history", "failed-history"] as const;
     const given = stray.find((name) => flags[name] !== undefined);
-    if (given !== undefined) throw new UsageError(`--${given} needs --schedule`);
-  } else if (isAwaited(flags)) throw new UsageError("a job with a --schedule has no end to --wait for");
+    if (given !== undefined) throw new UsageError(`--${given} requires --schedule`);
+  } else if (isAwaited(flags))
+    throw new UsageError("--wait cannot be used with --schedule: a schedule never completes");
   const labels = [...(flags.label ?? [])];
   for (const [flag, label] of Object.entries(labelFlags)) {
     const value = flags[flag as keyof typeof labelFlags];

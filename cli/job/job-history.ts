@@ -1,4 +1,4 @@
-/** The iterations of a job, as far as its tasks are still known: the newest first. */
+/** The iterations of a job whose tasks still exist, newest first. */
 import { TaskState, type Task, type Timestamp } from "../../proto/gen/messages.ts";
 import type { Row } from "../table.ts";
 

@@ -1,4 +1,4 @@
-/** What `muster job` reads of jobs beside their services: tasks, nodes and the records of schedules. */
+/** What `muster job` reads besides services: tasks, nodes and the records of schedules. */
 import { readCron } from "../../machines/orchestration/jobs/cron.ts";
 import type { ScheduleSettings } from "../../machines/orchestration/jobs/labels.ts";
 import { progressOf, type JobProgress } from "../../machines/orchestration/jobs/progress.ts";
@@ -21,7 +21,7 @@ import { millisecondsOf } from "../values.ts";
 export interface JobRecords {
   readonly tasks: ReadonlyMap<string, readonly Task[]>;
   readonly nodes: ReadonlyMap<string, Node>;
-  /** By the service's id. */
+  /** By service id. */
   readonly schedules: ReadonlyMap<string, ScheduleStatus>;
 }
 
@@ -75,7 +75,7 @@ const outcomeNames: { readonly [Outcome in ScheduledRun_Outcome]: string } = {
   [ScheduledRun_Outcome.OUTCOME_MISSED]: "missed",
 };
 
-/** `missed (12)`: so many due times, of which the last is shown. */
+/** Such as `missed (12)` for 12 due times in a row, of which the last is shown. */
 export function describeOutcome({ outcome, count }: ScheduledRun): string {
   return `${outcomeNames[outcome] ?? "unknown"}${count > 1 ? ` (${count})` : ""}`;
 }

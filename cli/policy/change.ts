@@ -1,4 +1,4 @@
-/** `muster policy apply` and `rm`: what they check before they write. */
+/** `muster policy apply` and `rm`, with their checks before a write. */
 import {
   defaultTier,
   encodePolicyObject,
@@ -35,22 +35,22 @@ const forceFlag = {
   help: "Apply even if only the failsafe ports would still let nodes reach a manager",
 } as const;
 
-/** Throws UserError unless forced, when the change cuts a manager off that was not cut off before. */
+/** Throws UserError, unless forced, when the change newly cuts off a manager. */
 function refuseCutOff(before: PolicyCluster, resources: readonly Resource[], force: boolean): void {
   if (force || cutsOff(before, factsOf(before)) !== null) return;
   const after = { ...before, resources };
   const why = cutsOff(after, factsOf(after));
-  if (why !== null) throw new UserError(`${why}; nothing was changed (--force changes it all the same)`);
+  if (why !== null) throw new UserError(`${why}; nothing was changed (use --force to override)`);
 }
 
-/** A policy has to be in a tier that is there, or comes with it. */
+/** A policy's tier must exist or be applied with it. */
 function checkTiers(objects: readonly LocatedObject[], cluster: PolicyCluster): void {
   const tiers = new Set([defaultTier]);
   for (const of of [...objectsOf(cluster), ...objects.map((each) => each.of)])
     if (of.kind === "Tier") tiers.add(of.object.name);
   for (const { of, placeOf } of objects)
     if (of.kind === "NetworkPolicy" && of.object.tier !== "" && !tiers.has(of.object.tier))
-      throw mistake(placeOf("spec.tier"), "spec.tier", `names a tier that is not there: ${of.object.tier}`);
+      throw mistake(placeOf("spec.tier"), "spec.tier", `refers to a tier that does not exist: ${of.object.tier}`);
 }
 
 async function ensureExtension(client: ManagerClient, kind: PolicyKind): Promise<void> {
@@ -108,7 +108,7 @@ export const apply = command({
   examples: [{ line: "muster policy apply -f ./policies.yaml", does: "everything in a file" }],
   run: ({ values, shell }) => {
     const files = values.filename ?? [];
-    if (files.length === 0) throw new UsageError("'muster policy apply' needs at least one -f FILE");
+    if (files.length === 0) throw new UsageError("'muster policy apply' requires at least one -f FILE");
     const objects = files.flatMap((file) => readPolicies(new TextDecoder().decode(contentFrom(file)), file));
     return withManager(shell, async (client) => {
       const cluster = await readCluster(client);
@@ -118,7 +118,7 @@ export const apply = command({
       const kept = cluster.resources.filter(({ annotations }) => !names.has(annotations?.name));
       refuseCutOff(cluster, [...kept, ...written], values.force ?? false);
       for (const kind of new Set(objects.map(({ of }) => of.kind))) await ensureExtension(client, kind);
-      // What others name comes first.
+      // Apply referenced objects first.
       for (const { of } of objects.toSorted((a, b) => kindOrder.indexOf(a.of.kind) - kindOrder.indexOf(b.of.kind)))
         shell.print(`${of.kind}/${of.object.name} ${await write(client, cluster, of)}`);
       const facts = factsOf(cluster);
@@ -152,5 +152,5 @@ function refuseUsedTier(cluster: PolicyCluster, name: string): void {
   if (name === defaultTier) return;
   const users = objectsOf(cluster).filter((of) => of.kind === "NetworkPolicy" && of.object.tier === name);
   if (users.length > 0)
-    throw new UserError(`tier ${name} has policies: ${users.map(({ object }) => object.name).join(", ")}`);
+    throw new UserError(`tier ${name} still has policies: ${users.map(({ object }) => object.name).join(", ")}`);
 }

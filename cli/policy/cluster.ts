@@ -1,4 +1,4 @@
-/** What `muster policy` reads of the cluster. */
+/** The cluster state that `muster policy` reads. */
 import { clusterFacts, type ClusterFacts } from "../../machines/policy/calculate.ts";
 import { evaluateHostEndpoint, type Direction, type Packet, type Verdict } from "../../machines/policy/evaluate.ts";
 import { reportOf } from "../../machines/explain/explain-dataplane.ts";
@@ -23,10 +23,10 @@ export interface PolicyCluster {
   readonly nodes: readonly Node[];
   readonly services: readonly Service[];
   readonly tasks: readonly Task[];
-  /** Those that hold policy objects. */
+  /** Resources that are policy objects. */
   readonly resources: readonly Resource[];
   readonly managers: readonly ManagerPlace[];
-  /** What nodes say of their dataplanes, by node. */
+  /** The dataplane reports of nodes, by node id. */
   readonly reports: DataplaneReports;
 }
 
@@ -57,7 +57,7 @@ export function factsOf(cluster: PolicyCluster): ClusterFacts {
   return clusterFacts(cluster);
 }
 
-/** Ports that its rules name and nobody has. */
+/** Named ports of its rules that no endpoint has. */
 export function unknownPortsOf(of: PolicyObject, facts: ClusterFacts): readonly UnknownPort[] {
   if (of.kind === "NetworkPolicy") return unknownPorts(`policy ${of.object.name}`, of.object, facts);
   return of.kind === "NetworkProfile" ? unknownPorts(`profile ${of.object.name}`, of.object, facts) : [];
@@ -65,7 +65,7 @@ export function unknownPortsOf(of: PolicyObject, facts: ClusterFacts): readonly 
 
 const stages = ["untracked", "pre-dnat", "normal"] as const;
 
-/** The first stage that refuses, or else what the last one says. */
+/** The verdict of the first stage that refuses, else of the last stage. */
 export function throughHost(state: NodeState, id: string, direction: Direction, packet: Packet): Verdict {
   const endpoint = state.hostEndpoints.get(id);
   let last: Verdict = { allowed: true, by: { kind: "nothing" } };
@@ -74,7 +74,7 @@ export function throughHost(state: NodeState, id: string, direction: Direction, 
     const verdict = evaluateHostEndpoint(state, endpoint, direction, stage, packet);
     if (!verdict.allowed) return verdict;
     if (verdict.by.kind !== "nothing") last = verdict;
-    // What the first stage accepts is not tracked, and the later ones are not asked.
+    // Untracked traffic that the first stage accepts skips the later stages.
     if (stage === "untracked" && verdict.by.kind !== "nothing") return verdict;
   }
   return last;

@@ -1,4 +1,4 @@
-/** Whether nodes could still reach the managers under a set of policies. */
+/** Whether nodes can still reach the managers under a set of policies. */
 import { parseAddress } from "../../runtime/ip-address.ts";
 import { calculateNode, type ClusterFacts } from "../../machines/policy/calculate.ts";
 import type { Direction, Packet } from "../../machines/policy/evaluate.ts";
@@ -7,12 +7,12 @@ import { DataplaneConfig, type ManagerPlace, type Node } from "../../proto/gen/m
 import { lazyNodeNames } from "../../machines/node-names.ts";
 import { throughHost, type PolicyCluster } from "./cluster.ts";
 
-/** In place of an address that nobody knows: out of everybody's way (RFC 5737, RFC 3849). */
+/** Substitutes for unknown addresses, from the documentation ranges (RFC 5737, RFC 3849). */
 const somewhere = { 4: ["192.0.2.1", "203.0.113.1"], 6: ["2001:db8::1", "2001:db8:ffff::1"] } as const;
 
 /**
- * Why nodes could not reach a manager any more, were it not for the failsafe ports; null when they could. Looks at every
- * host endpoint of a manager, and for what leaves at those of every node; at each address by which nodes may know the manager.
+ * Why nodes could not reach a manager without the failsafe ports; null when they could. Checks every host endpoint of a
+ * manager, and outgoing traffic at those of every node, for each address by which nodes may know the manager.
  */
 export function cutsOff({ managers, nodes }: PolicyCluster, facts: ClusterFacts): string | null {
   const states = new Map<string, NodeState>();
@@ -20,7 +20,6 @@ export function cutsOff({ managers, nodes }: PolicyCluster, facts: ClusterFacts)
     let state = states.get(node.id);
     if (state === undefined) {
       states.set(node.id, (state = calculateNode(facts, node.id)));
-      // Without the failsafe ports.
       state.config = DataplaneConfig.create({});
     }
     return state;
@@ -49,7 +48,7 @@ export function cutsOff({ managers, nodes }: PolicyCluster, facts: ClusterFacts)
           for (const id of state.hostEndpoints.keys())
             if (!throughHost(state, id, direction, packet).allowed) {
               const where = host === address ? place.addr : `${place.addr} (${address})`;
-              return `${nameOf(node.id)} could not reach the manager ${nameOf(manager.id)} at ${where}: host endpoint ${id} of ${nameOf(at.id)} refuses it`;
+              return `${nameOf(node.id)} could not reach the manager ${nameOf(manager.id)} at ${where}: host endpoint ${id} of ${nameOf(at.id)} denies it`;
             }
         }
       }
@@ -58,7 +57,10 @@ export function cutsOff({ managers, nodes }: PolicyCluster, facts: ClusterFacts)
   return null;
 }
 
-/** The address that nodes are told; of a name what it stands for, as the manager found it, or where others see the manager. */
+/**
+ * The address that nodes use; for a name, its addresses as the manager resolved them, or the address that others see the
+ * manager at.
+ */
 function addressesOf({ addresses }: ManagerPlace, host: string, { status }: Node): readonly string[] {
   if (parseAddress(host) !== null) return [host];
   const known = addresses.filter((address) => parseAddress(address) !== null);
@@ -67,7 +69,7 @@ function addressesOf({ addresses }: ManagerPlace, host: string, { status }: Node
   return parseAddress(seen) === null ? [somewhere[4][1], somewhere[6][1]] : [seen];
 }
 
-/** The node's own address, where it has one of the family. */
+/** The node's own address, if it has one of the family. */
 function sourceOf({ status }: Node, destination: string): string {
   const family = parseAddress(destination)?.family ?? 4;
   const own = status?.addr ?? "";

@@ -1,5 +1,5 @@
 /**
- * `muster policy explain A B tcp/80`: what becomes of the first packet of a connection, side by side, by the evaluator that
+ * `muster policy explain A B tcp/80`: the verdict on the first packet of a connection on each side, by the evaluator that
  * drivers are tested against.
  */
 import { nodeNames } from "../../machines/node-names.ts";
@@ -23,11 +23,11 @@ import { taskName } from "../../machines/list-filters.ts";
 import { UserError } from "../user-error.ts";
 import { objectsOf, throughHost, unknownPortsOf, type PolicyCluster } from "./cluster.ts";
 
-/** Where a packet comes from or goes to. */
+/** Source or destination of a packet. */
 interface Party {
   readonly name: string;
   readonly addresses: readonly string[];
-  /** Null: outside of the cluster. */
+  /** Null: outside the cluster. */
   readonly node: Node | null;
   /** Null: the node itself, or outside. */
   readonly endpoint: EndpointFact | null;
@@ -43,7 +43,7 @@ export interface Explanation {
   readonly allowed: boolean;
   readonly title: string;
   readonly sides: readonly Side[];
-  /** Ports that rules name and nobody has; where nothing enforces what is said. */
+  /** Named ports that no endpoint has, and nodes that do not enforce policies. */
   readonly remarks: readonly string[];
 }
 
@@ -55,24 +55,28 @@ interface Traffic {
 
 const ported = new Set(["tcp", "udp", "sctp", "udplite"]);
 
-/** `tcp/80`, `icmp/8/0`, `icmp`, or the number of a protocol. Throws UsageError. */
+/** Parses `tcp/80`, `icmp/8/0`, `icmp`, or a protocol number. Throws UsageError. */
 export function parseTraffic(text: string): Traffic {
   const [word = "", first, second] = text.toLowerCase().split("/");
   const isNumber = (value: string | undefined, max: number): boolean =>
     value !== undefined && /^\d{1,5}$/.test(value) && Number(value) <= max;
   if (ported.has(word)) {
     if (!isNumber(first, 65_535) || second !== undefined)
-      throw new UsageError(`'${text}' is no traffic: a port from 0 to 65535 is missing, as in ${word}/80`);
+      throw new UsageError(`invalid traffic "${text}": expected ${word}/PORT with a port from 0 to 65535`);
     return { protocol: word, port: Number(first), icmp: null };
   }
   if (word === "icmp" || word === "icmpv6") {
     if ((first !== undefined && !isNumber(first, 254)) || (second !== undefined && !isNumber(second, 255)))
-      throw new UsageError(`'${text}' is no traffic: a type up to 254 and a code up to 255, as in ${word}/8/0`);
+      throw new UsageError(
+        `invalid traffic "${text}": expected ${word}/TYPE/CODE with a type up to 254 and a code up to 255`,
+      );
     const echo = word === "icmp" ? 8 : 128;
     return { protocol: word, port: null, icmp: [Number(first ?? echo), Number(second ?? 0)] };
   }
   if (first !== undefined || !isNumber(word, 255) || word === "0")
-    throw new UsageError(`'${text}' is no traffic: tcp/80, udp/53, sctp/9, icmp/8/0 or the number of a protocol`);
+    throw new UsageError(
+      `invalid traffic "${text}": expected such as tcp/80, udp/53, sctp/9, icmp/8/0 or a protocol number`,
+    );
   return { protocol: word, port: null, icmp: null };
 }
 
@@ -94,7 +98,7 @@ export function explain(
   const nameOf = nodeNames(cluster.nodes);
   const unenforced = [...nodes.values()]
     .filter(({ id }) => (cluster.reports.get(id)?.state ?? "none") === "none")
-    .map(({ id }) => `nothing enforces this on ${nameOf(id)}: it has no dataplane driver`);
+    .map(({ id }) => `policies are not enforced on ${nameOf(id)}: it has no dataplane driver`);
   const unknown = [
     ...unknownPortsFor(cluster, facts, source, "egress"),
     ...unknownPortsFor(cluster, facts, destination, "ingress"),
@@ -102,7 +106,7 @@ export function explain(
   return { allowed, title, sides, remarks: [...new Set([...unknown, ...unenforced])] };
 }
 
-/** What rules of the policies and profiles of a side name in vain. */
+/** Named ports in the rules of a side's policies and profiles that no endpoint has. */
 function unknownPortsFor(cluster: PolicyCluster, facts: ClusterFacts, party: Party, direction: Direction): string[] {
   const { endpoint, node } = party;
   const own =
@@ -122,7 +126,7 @@ function unknownPortsFor(cluster: PolicyCluster, facts: ClusterFacts, party: Par
     .map(({ text }) => text);
 }
 
-/** An address, a task, a service (its oldest task that has an address), or a node. Throws UserError. */
+/** Resolves an address, a task, a service (its oldest task with an address), or a node. Throws UserError. */
 function partyOf(cluster: PolicyCluster, facts: ClusterFacts, text: string): Party {
   if (parseAddress(text) !== null) return addressParty(cluster, facts, text);
   const ofTask = (id: string) => facts.endpoints.filter(({ taskId }) => taskId === id);
@@ -147,7 +151,7 @@ function partyOf(cluster: PolicyCluster, facts: ClusterFacts, text: string): Par
     };
   }
   if (tasks.length > 0)
-    throw new UserError(`${text} has no address: no task of it is on a node and attached to a network`);
+    throw new UserError(`${text} has no address: none of its tasks is assigned to a node and attached to a network`);
   const byId = cluster.nodes.filter(({ id }) => id === text);
   const found = byId.length > 0 ? byId : cluster.nodes.filter((each) => nodeName(each) === text);
   if (found.length > 1) throw new UserError(`node ${text} is ambiguous (${found.length} matches found)`);
@@ -163,12 +167,12 @@ function partyOf(cluster: PolicyCluster, facts: ClusterFacts, text: string): Par
 
 const noService = { spec: null } as Parameters<typeof serviceName>[0];
 
-/** `web.1` of `web.1.3kd…`. */
+/** `web.1.3kd…` → `web.1`. */
 function shortName(name: string): string {
   return name.split(".").slice(0, 2).join(".");
 }
 
-/** Whose address it is, if it is anybody's here. */
+/** The owner of an address, if it is in the cluster. */
 function addressParty(cluster: PolicyCluster, facts: ClusterFacts, address: string): Party {
   const endpoint = facts.endpoints.find((each) => !each.isHost && each.addresses.includes(address)) ?? null;
   const node =
@@ -198,7 +202,9 @@ function packetBetween(source: Party, destination: Party, traffic: Traffic): Pac
       ...(traffic.icmp === null ? {} : { icmpType: traffic.icmp[0], icmpCode: traffic.icmp[1] }),
     };
   }
-  throw new UserError(`${source.name} and ${destination.name} have no addresses of one family for ${traffic.protocol}`);
+  throw new UserError(
+    `${source.name} and ${destination.name} have no addresses of the same family for ${traffic.protocol}`,
+  );
 }
 
 function sidesOf(
@@ -243,14 +249,14 @@ function byText(by: VerdictReason, direction: Direction): string {
     case "profile":
       return `by profile ${by.name}, ${direction} rule ${by.rule + 1}`;
     case "tier":
-      return `at the end of tier ${by.tier}: its policies choose it, and no rule of theirs matches`;
+      return `at the end of tier ${by.tier}: its policies select the endpoint, but none of their rules match`;
     case "missing":
-      return `as the ${by.what} ${by.name} does not exist`;
+      return `because the ${by.what} ${by.name} does not exist`;
     case "inactive":
-      return "as the endpoint is not active";
+      return "because the endpoint is not active";
     case "failsafe":
       return `by the failsafe port ${by.port}`;
     case "nothing":
-      return "as nothing decides otherwise";
+      return "by default: no policy applies";
   }
 }

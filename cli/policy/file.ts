@@ -1,6 +1,6 @@
 /**
- * Policy objects from YAML files: the form that users of Calico know. Every mistake names file, line and key; what is wrong
- * with a value is said by the same checks that Control makes.
+ * Reads policy objects from YAML files in Calico's format. Every error names file, line and key; values are validated by the
+ * same checks as in Control.
  */
 import {
   DataplaneIcmp,
@@ -31,13 +31,13 @@ import { parseYamlDocuments } from "../stack/yaml.ts";
 
 export interface LocatedObject {
   readonly of: PolicyObject;
-  /** Where a key of it was written, or the nearest thing around it. */
+  /** Place of a key in the file, or of the nearest enclosing value. */
   placeOf(path: string): Place;
 }
 
 const apiVersion = "muster/v1";
 
-/** Throws UserError. `file` is what errors call it. */
+/** Throws UserError. `file`: its name in errors. */
 export function readPolicies(text: string, file: string): readonly LocatedObject[] {
   const objects = parseYamlDocuments(text, file).map(readObject);
   const seen = new Map<string, Place>();
@@ -46,7 +46,11 @@ export function readPolicies(text: string, file: string): readonly LocatedObject
     const at = placeOf("metadata.name");
     const before = seen.get(key);
     if (before !== undefined)
-      throw mistake(at, "metadata.name", `is there twice: ${of.kind} ${of.object.name} is in line ${before.line} too`);
+      throw mistake(
+        at,
+        "metadata.name",
+        `is a duplicate: line ${before.line} also defines ${of.kind} ${of.object.name}`,
+      );
     seen.set(key, at);
   }
   return objects;
@@ -80,7 +84,7 @@ function readObject(root: MappingNode): LocatedObject {
   return { of: object, placeOf };
 }
 
-/** The deepest thing along the path that is written. */
+/** The place of the deepest existing value on the path. */
 function placeIn(root: Node, path: string): Place {
   let [node, at]: [Node | undefined, Place] = [root, root.at];
   for (const [, key, index] of path.matchAll(/([^.[\]]+)|\[(\d+)\]/g)) {
@@ -144,7 +148,7 @@ function readPolicy(name: string, node: Node, path: string): NetworkPolicy {
   for (const [at, type] of types.entries())
     if (type !== "ingress" && type !== "egress")
       throw mistake(placeIn(spec, `types[${at}]`), `${path}.types[${at}]`, `must be ingress or egress, not '${type}'`);
-  // As in Calico: what has no rules at all is about what comes in.
+  // As in Calico: without any rules, a policy applies to ingress.
   const isSaid = child(spec, "types") !== undefined;
   return NetworkPolicy.create({
     name,
@@ -186,7 +190,7 @@ function icmp(node: Node | undefined, path: string): DataplaneIcmp | null {
   if (node === undefined) return null;
   const fields = mapping(node, path, node.at, ["type", "code"]);
   const type = number(fields, path, "type");
-  if (type === null) throw mistake(node.at, path, "needs a type");
+  if (type === null) throw mistake(node.at, path, "requires a type");
   const code = number(fields, path, "code");
   return DataplaneIcmp.create({ type, code: code === null ? null : DataplaneIcmpCode.create({ code }) });
 }
@@ -224,7 +228,7 @@ function selector(fields: MappingNode, path: string, key: string): PolicySelecto
   return child(fields, key) === undefined ? null : PolicySelector.create({ text: text(fields, path, key) });
 }
 
-/** `80`, `"8000:8100"`, or the name that a service gives a port. */
+/** `80`, `"8000:8100"`, or a port name of a service. */
 function ports(
   fields: MappingNode,
   path: string,
@@ -236,16 +240,20 @@ function ports(
     const word = scalarText(node, `${path}.${key}[${at}]`);
     const match = /^(\d+)(?:[:-](\d+))?$/.exec(word);
     if (match === null && /^[-+\d.:]*$/.test(word))
-      throw mistake(node.at, `${path}.${key}[${at}]`, `is no port, no range like 8000:8100 and no name: '${word}'`);
+      throw mistake(
+        node.at,
+        `${path}.${key}[${at}]`,
+        `must be a port, a range such as 8000:8100 or a port name, not '${word}'`,
+      );
     if (match === null) {
       names.push(word);
       continue;
     }
     const [first, last] = [Number(match[1]), Number(match[2] ?? match[1])];
-    // Here, as the list of ports and that of names are one in the file.
+    // Checked here because the file has one list for both ports and names.
     if (first > 65_535 || last > 65_535)
       throw mistake(node.at, `${path}.${key}[${at}]`, `must be 0 to 65535, not '${word}'`);
-    if (first > last) throw mistake(node.at, `${path}.${key}[${at}]`, `must not begin after its end: '${word}'`);
+    if (first > last) throw mistake(node.at, `${path}.${key}[${at}]`, `must not start above its end: '${word}'`);
     ranges.push(DataplanePorts.create({ first, last }));
   }
   return { ranges, names };
@@ -253,7 +261,7 @@ function ports(
 
 function known(node: MappingNode, path: string, keys: readonly string[]): void {
   for (const [key, { at }] of node.entries)
-    if (!keys.includes(key)) throw mistake(at, under(path, key), `is not known: there are ${keys.join(", ")}`);
+    if (!keys.includes(key)) throw mistake(at, under(path, key), `is unknown: expected one of ${keys.join(", ")}`);
 }
 
 function mapping(node: Node | undefined, path: string, outer: Place, keys: readonly string[]): MappingNode {
@@ -273,7 +281,7 @@ function items(fields: MappingNode, path: string, key: string): ListNode["items"
 }
 
 function scalarText(node: Node, path: string): string {
-  if (node.kind !== "scalar" || node.value === null) throw mistake(node.at, path, "must be one value");
+  if (node.kind !== "scalar" || node.value === null) throw mistake(node.at, path, "must be a single value");
   return textOf(node);
 }
 

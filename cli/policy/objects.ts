@@ -1,4 +1,4 @@
-/** Policy objects as people name them, and as JSON. */
+/** Names of policy objects on the command line, and their JSON. */
 import {
   isPolicyKind,
   policyKinds,
@@ -9,7 +9,7 @@ import {
 import { HostEndpoint, NetworkPolicy, NetworkProfile, Tier, type Resource } from "../../proto/gen/messages.ts";
 import { notThere, UserError } from "../user-error.ts";
 
-/** What others name comes first. */
+/** Referenced kinds first. */
 export const kindOrder = Object.keys(policyKinds) as PolicyKind[];
 
 export function nameOf(resource: Resource): string {
@@ -35,12 +35,12 @@ function plain(of: PolicyObject): Record<string, unknown> {
   }
 }
 
-/** `KIND/NAME`, or the name of a policy, or a name that only one object has. Throws UserError. */
+/** `KIND/NAME`, the name of a policy, or any unique name. Throws UserError. */
 export function findObject(resources: readonly Resource[], operand: string): Resource {
   const slash = operand.indexOf("/");
   const [kind, name] = slash < 0 ? ["", operand] : [operand.slice(0, slash), operand.slice(slash + 1)];
   if (kind !== "" && !isPolicyKind(kind))
-    throw new UserError(`no such kind: ${kind} (there are ${kindOrder.join(", ")})`);
+    throw new UserError(`unknown kind "${kind}": expected one of ${kindOrder.join(", ")}`);
   const named = resources.filter((each) => nameOf(each) === name && (kind === "" || each.kind === kind));
   const found = named.length === 1 ? named[0] : named.find((each) => each.kind === "NetworkPolicy");
   if (found !== undefined) return found;

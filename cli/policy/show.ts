@@ -50,7 +50,7 @@ function rowOf(resource: Resource): {
       case "Tier":
         return [...shown(of.object.name, orderText, ""), of.object.defaultAction === "pass" ? "pass" : "deny"];
       default:
-        return [...shown("", "", "cannot be read"), ""];
+        return [...shown("", "", "unreadable"), ""];
     }
   })();
   return {
@@ -143,7 +143,7 @@ export const explain = command({
       if (format === "json") return shell.print(JSON.stringify({ allowed, title, sides, remarks }));
       shell.print(title);
       for (const { text } of sides) shell.print(`  ${text}`);
-      if (sides.length === 0) shell.print("  nothing here has a say: neither end is in the cluster");
+      if (sides.length === 0) shell.print("  no policy applies: neither end is in the cluster");
       for (const remark of remarks) shell.print(`  ${remark}`);
     });
   },

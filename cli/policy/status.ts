@@ -1,4 +1,4 @@
-/** What nodes say of their dataplanes: `muster policy status`, and a part of `muster node inspect`. */
+/** Dataplane reports of nodes: `muster policy status`, and a part of `muster node inspect`. */
 import { nodeNames } from "../../machines/node-names.ts";
 import { reportOf } from "../../machines/explain/explain-dataplane.ts";
 import { reportKind } from "../../machines/policy/objects.ts";
@@ -14,7 +14,7 @@ import { listNodes, withManager, type ManagerClient } from "../manager-client.ts
 import { printListing } from "../table.ts";
 import { humanDuration } from "../values.ts";
 
-/** By the node's id. */
+/** By node id. */
 export type DataplaneReports = ReadonlyMap<string, DataplaneReport>;
 
 export async function readReports(client: ManagerClient): Promise<DataplaneReports> {
@@ -31,7 +31,7 @@ export async function readReports(client: ManagerClient): Promise<DataplaneRepor
   return reports;
 }
 
-/** For `muster node inspect`; nothing for a node that has said nothing. */
+/** For `muster node inspect`; empty for a node without a report. */
 export function dataplanePart(report: DataplaneReport | undefined): { readonly Dataplane?: object } {
   if (report === undefined) return {};
   const { driver, endpoints, hostEndpoints, reason, restarts, state } = report;
@@ -51,7 +51,7 @@ export function dataplanePart(report: DataplaneReport | undefined): { readonly D
   };
 }
 
-/** When the driver's process began, by its own word; empty where it has not said. */
+/** Start time of the driver's process as it reported it; empty if it did not. */
 export function driverSince({ driverSince: since }: DataplaneReport): string {
   return since === 0 ? "" : new Date(since * 1_000).toISOString();
 }

@@ -52,7 +52,7 @@ export const agent: Command = command({
   run: async ({ values }) => {
     const dataDir = values["data-dir"];
     if (dataDir === undefined)
-      throw new UsageError("--data-dir is missing: where the agent keeps its identity and tasks");
+      throw new UsageError("--data-dir is required: the agent keeps its identity and tasks there");
     const telemetry = await telemetryFor("muster-agent", values["log-level"]);
     const options = {
       join: values.join ?? "",
@@ -71,7 +71,7 @@ export const agent: Command = command({
       telemetry,
       async ({ onBroken }) => {
         const agent = await runAgent(options, telemetry, onBroken);
-        // Its tasks stay: the next agent on this data dir finds them again.
+        // The tasks keep running: the next agent on this data dir adopts them.
         const stop = (): Promise<void> => agent.shutdown(false);
         if (metrics === null) return { agent, stop };
         try {
@@ -85,7 +85,7 @@ export const agent: Command = command({
         }
       },
       async (running) => {
-        // A node that cannot join says so and ends; one that lost its managers goes on looking for them.
+        // Fail if the node cannot join; once joined, it reconnects to managers forever.
         await running.agent.joined();
         await staying;
       },
@@ -96,7 +96,8 @@ export const agent: Command = command({
 /** Throws UsageError. */
 function dataPathOf(address: string | undefined): { readonly dataPathAddress?: string } {
   if (address === undefined) return {};
-  if (parseAddress(address) === null) throw new UsageError(`--data-path-addr ${address} is no address`);
+  if (parseAddress(address) === null)
+    throw new UsageError(`invalid argument "${address}" for "--data-path-addr" flag: expected an IP address`);
   return { dataPathAddress: address };
 }
 

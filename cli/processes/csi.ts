@@ -1,10 +1,10 @@
-/** The storage plugins that a process is told of: by its flags, and by what lies in `csi/` under its data dir. */
+/** The storage plugins of a process: from its flags, and from `csi/` in its data dir. */
 import { join, resolve } from "node:path";
 import { isPluginName, openCsiSockets, type OpenCsiSockets } from "../../edges/csi/sockets.ts";
 import { UsageError } from "../command.ts";
 import { cannotWrite } from "./data-dir.ts";
 
-/** Paths of sockets by the plugin's name. */
+/** Socket paths by plugin name. */
 export type CsiSocketPaths = ReadonlyMap<string, string>;
 
 /** `NAME=unix:///path`, or `NAME=/path`. Throws UsageError. */
@@ -16,7 +16,7 @@ export function csiSocketPaths(texts: readonly string[]): CsiSocketPaths {
     const path = text.slice(at + 1).replace(/^unix:\/\//, "");
     if (at < 1 || path === "" || /^[a-z]+:\/\//.test(path) || !isPluginName(name))
       throw new UsageError(`invalid argument "${text}" for "--csi-plugin" flag: expected NAME=unix:///PATH`);
-    if (paths.has(name)) throw new UsageError(`--csi-plugin names ${name} twice`);
+    if (paths.has(name)) throw new UsageError(`--csi-plugin sets "${name}" more than once`);
     paths.set(name, resolve(path));
   }
   return paths;

@@ -1,9 +1,9 @@
 /**
- * The folder in which a process keeps what must outlive it.
+ * The folder for a process's persistent state.
  *
- * D1: one live process owns a data dir; a second one is told who has it.
+ * D1: one live process owns a data dir; a second one fails with the owner's pid.
  * D2: everything in it is readable by its owner only.
- * D3: a file is either its old or its new content, whatever dies when.
+ * D3: a file has either its old or its new content, even after a crash.
  */
 import { chmodSync, mkdirSync, readFileSync, rmSync, statSync } from "node:fs";
 import { homedir } from "node:os";
@@ -14,21 +14,23 @@ import { UserError } from "../user-error.ts";
 export interface DataDir {
   readonly path: string;
   read(name: string): string | null;
-  /** On the disk when this returns. Throws the file system's error, with the old content in place. D3 */
+  /** Durable on return. Throws the file system's error, with the old content in place. D3 */
   write(name: string, text: string): void;
-  /** Nothing happens where no such file or directory. */
+  /** Does nothing when the file does not exist. */
   remove(name: string): void;
-  /** Gives up the ownership; the files stay. */
+  /** Releases the ownership; the files stay. */
   release(): void;
 }
 
-/** Where `muster up` keeps its state when it is not told. */
+/** Default data dir of `muster up`. */
 export function defaultDataDir(): string {
   if (process.getuid?.() === 0) return "/var/lib/muster";
   return join(process.env["XDG_DATA_HOME"] ?? join(homedir(), ".local", "share"), "muster");
 }
 
-/** When the process of that pid started, in clock ticks since boot; null when there is none. Guards against reused pids. */
+/**
+ * Start time of the process with that pid, in clock ticks since boot; null if it does not exist. Guards against reused pids.
+ */
 function startTicks(pid: number): string | null {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
@@ -39,19 +41,19 @@ function startTicks(pid: number): string | null {
   }
 }
 
-/** Permission to pass through a folder, of its group and of others. */
+/** Search permission on a folder, for its group and others. */
 const passable = 0o011;
 
 export function cannotWrite(path: string, error: unknown): UserError {
   const reason = (error as Error).message;
-  return new UserError(`the data dir ${path} cannot be written (${reason}): choose another with --data-dir`, {
+  return new UserError(`cannot write the data dir ${path} (${reason}): choose another with --data-dir`, {
     cause: error,
   });
 }
 
 /**
- * Throws UserError when the folder cannot be written or another live process owns it. `letsTasksThrough`: other users may pass
- * through it to the directories of their tasks, without seeing what else is in it; each of those has permissions of its own.
+ * Throws UserError when the folder is not writable or another live process owns it. `letsTasksThrough`: other users may
+ * traverse it to the directories of their tasks, without listing it; each of these has its own permissions.
  */
 export function openDataDir(path: string, letsTasksThrough = false): DataDir {
   const owner = join(path, "owner");
@@ -61,7 +63,7 @@ export function openDataDir(path: string, letsTasksThrough = false): DataDir {
     const [pid, ticks] = readOr(owner, "").split(" ");
     if (pid !== undefined && pid !== "" && Number(pid) !== process.pid && startTicks(Number(pid)) === ticks) {
       throw new UserError(
-        `the data dir ${path} is in use by process ${pid}: stop that one, or choose another with --data-dir`,
+        `the data dir ${path} is in use by process ${pid}: stop that process, or choose another with --data-dir`,
       );
     }
     replaceFileSync(owner, `${process.pid} ${startTicks(process.pid)}`);

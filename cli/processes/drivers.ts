@@ -1,4 +1,4 @@
-/** The driver plugins that an agent is told of: by its flags, and by what lies in `plugins/` under its data dir. */
+/** The driver plugins of an agent: from its flags, and from `plugins/` in its data dir. */
 import { createHash } from "node:crypto";
 import { accessSync, constants, readdirSync, readFileSync, rmdirSync, statSync } from "node:fs";
 import { cpus } from "node:os";
@@ -48,9 +48,9 @@ export const driverFlags = {
 } as const;
 
 export interface DriverChoice {
-  /** Directories of plugins, beside the data dir's own. */
+  /** Directories of plugins, in addition to the data dir's own. */
   readonly directories: readonly string[];
-  /** Paths by name; null: none of that name. */
+  /** Paths by name; null disables the driver. */
   readonly named: ReadonlyMap<string, string | null>;
   readonly configs: ReadonlyMap<string, { readonly [key: string]: PlainValue } | null>;
   readonly users: TaskUserPolicy;
@@ -59,8 +59,8 @@ export interface DriverChoice {
 const userDefault = "nobody";
 
 /**
- * An agent without root runs every process task as its own user. Throws UsageError for a user that the machine lacks, and for root
- * where it is not allowed.
+ * Users that tasks run as; an agent without root runs every process task as its own user. Throws UsageError for an unknown
+ * user, and for root where it is not allowed.
  */
 export function taskUsers(
   values: { readonly "task-user"?: string | undefined; readonly "allow-root"?: boolean | undefined },
@@ -74,7 +74,7 @@ export function taskUsers(
   return users;
 }
 
-/** Names records on the disk and lines of the log. */
+/** Names occur in file names and log lines. */
 const namePattern = /^[A-Za-z0-9][A-Za-z0-9._-]*$/;
 
 /** Throws UsageError or UserError. */
@@ -87,14 +87,14 @@ export async function driverChoice(values: {
 }): Promise<DriverChoice> {
   const named = new Map<string, string | null>();
   for (const text of values.driver ?? []) {
-    const [name, path] = pairOf(text, "--driver takes NAME=PATH");
-    if (named.has(name)) throw new UsageError(`--driver names ${name} twice`);
+    const [name, path] = pairOf(text, "--driver", "NAME=PATH");
+    if (named.has(name)) throw new UsageError(`--driver sets "${name}" more than once`);
     named.set(name, path === "none" ? null : resolve(path));
   }
   const configs = new Map<string, { readonly [key: string]: PlainValue } | null>();
   for (const text of values["driver-config"] ?? []) {
-    const [name, config] = pairOf(text, "--driver-config takes NAME=JSON or NAME=@FILE");
-    if (configs.has(name)) throw new UsageError(`--driver-config names ${name} twice`);
+    const [name, config] = pairOf(text, "--driver-config", "NAME=JSON or NAME=@FILE");
+    if (configs.has(name)) throw new UsageError(`--driver-config sets "${name}" more than once`);
     configs.set(name, await driverConfigFrom(config, `--driver-config ${name}`));
   }
   return {
@@ -105,10 +105,11 @@ export async function driverChoice(values: {
   };
 }
 
-function pairOf(text: string, usage: string): readonly [string, string] {
+function pairOf(text: string, flag: string, usage: string): readonly [string, string] {
   const at = text.indexOf("=");
   const [name, value] = [text.slice(0, Math.max(0, at)), text.slice(at + 1)];
-  if (!namePattern.test(name) || value === "") throw new UsageError(`${usage}, not '${text}'`);
+  if (!namePattern.test(name) || value === "")
+    throw new UsageError(`invalid argument "${text}" for "${flag}" flag: expected ${usage}`);
   return [name, value];
 }
 
@@ -120,7 +121,7 @@ export interface DriverPlaces {
 
 export interface OpenDrivers {
   readonly plugins: AgentPlugins;
-  /** Once nothing of them runs. */
+  /** Call after all plugins have stopped. */
   release(): void;
 }
 
@@ -152,7 +153,7 @@ export function openDrivers(choice: DriverChoice, { clock, dataDir, log }: Drive
         try {
           process.kill(pid, "SIGKILL");
         } catch {
-          // It has ended by itself.
+          // It has already exited.
         }
       },
     }),
@@ -162,18 +163,18 @@ export function openDrivers(choice: DriverChoice, { clock, dataDir, log }: Drive
   return { plugins, release: () => removeEmpty(run) };
 }
 
-/** It may be in /tmp, where nobody else would. Sockets of what goes on are left where they are. */
+/** Removes a run directory (it may be in /tmp) unless it has sockets of running plugins. */
 function removeEmpty(directory: string): void {
   try {
     rmdirSync(directory);
   } catch {
-    // Something of this node's tasks goes on.
+    // Plugins of this node's tasks are still running.
   }
 }
 
-/** What our own drivers' executables are called by. */
+/** Prefix of our own drivers' executables. */
 const ownPrefix = "muster-driver-";
-/** Of processes: every agent has it. */
+/** The process driver, which every agent has. */
 const ownDriver = { name: "exec", path: fileURLToPath(new URL("../../bin/muster-driver-exec", import.meta.url)) };
 
 function binariesOf({ configs, directories, named }: DriverChoice, own: string): readonly DriverBinary[] {
@@ -181,7 +182,8 @@ function binariesOf({ configs, directories, named }: DriverChoice, own: string):
   for (const directory of [own, ...directories]) {
     for (const path of executablesIn(directory, directory === own)) {
       const name = basename(path);
-      if (paths.has(name)) throw new UserError(`two driver plugins are called ${name}: ${paths.get(name)} and ${path}`);
+      if (paths.has(name))
+        throw new UserError(`two driver plugins have the name "${name}": ${paths.get(name)} and ${path}`);
       paths.set(name, path);
     }
   }
@@ -189,9 +191,9 @@ function binariesOf({ configs, directories, named }: DriverChoice, own: string):
     named.has(ownDriver.name) || [...paths.values()].some((path) => basename(path) === basename(ownDriver.path));
   if (!isReplaced && !paths.has(ownDriver.name)) paths.set(ownDriver.name, ownDriver.path);
   for (const name of configs.keys())
-    if (!paths.has(name)) throw new UserError(`--driver-config ${name}: there is no driver plugin of that name`);
+    if (!paths.has(name)) throw new UserError(`--driver-config ${name}: no such driver plugin`);
   return [...paths].map(([name, path]) => {
-    if (!isExecutable(path)) throw new UserError(`the driver plugin ${name}: ${path} is no executable file`);
+    if (!isExecutable(path)) throw new UserError(`driver plugin "${name}": ${path} is not an executable file`);
     const config = configs.get(name) ?? null;
     const makesCgroups = basename(path).startsWith(ownPrefix);
     return { binary: { name, path, args: [], env: {}, autoMtls: false }, config, makesCgroups };
@@ -207,7 +209,7 @@ function executablesIn(directory: string, mayBeMissing: boolean): readonly strin
       .sort();
   } catch (error) {
     if (mayBeMissing && (error as NodeJS.ErrnoException).code === "ENOENT") return [];
-    throw new UserError(`cannot look for driver plugins in ${directory}: ${(error as Error).message}`, {
+    throw new UserError(`cannot read the plugin directory ${directory}: ${(error as Error).message}`, {
       cause: error,
     });
   }
@@ -222,7 +224,10 @@ function isExecutable(path: string): boolean {
   }
 }
 
-/** Of sockets, whose whole path has 107 bytes: `run` in the data dir, or else a place of its own for that data dir. */
+/**
+ * A socket's whole path has at most 107 bytes: sockets are in `run` in the data dir, or else in a directory elsewhere for that
+ * data dir.
+ */
 const runDirectoryMax = 60;
 
 function runDirectory(dataDir: string): string {
@@ -233,13 +238,13 @@ function runDirectory(dataDir: string): string {
   try {
     return ownFolder(path);
   } catch (error) {
-    throw new UserError(`driver plugins have no place for their sockets: ${(error as Error).message}`, {
+    throw new UserError(`cannot create the directory for the sockets of driver plugins: ${(error as Error).message}`, {
       cause: error,
     });
   }
 }
 
-/** MHz of a processor that does not tell it: what Nomad's arithmetic needs is only that there is one. */
+/** MHz assumed for a processor that does not report it; Nomad's arithmetic only needs some value. */
 const speedDefault = 1_000;
 
 function nodeConfig(): NomadDriverConfig {
@@ -255,7 +260,7 @@ function nodeConfig(): NomadDriverConfig {
   });
 }
 
-/** The numbers of the processors: those that are switched off leave gaps. */
+/** Ids of the online processors; offline ones leave gaps. */
 function onlineCores(): readonly number[] {
   return onlineText()
     .split(",")
@@ -266,7 +271,7 @@ function onlineCores(): readonly number[] {
     });
 }
 
-/** As the kernel lists them, such as `0-3,5`; empty where it does not. */
+/** The kernel's list, such as `0-3,5`; empty when it has none. */
 function onlineText(): string {
   try {
     return readFileSync("/sys/devices/system/cpu/online", "utf8").trim();

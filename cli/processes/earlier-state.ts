@@ -1,13 +1,13 @@
-/** The state of a cluster that ran in a data dir before. It is never deleted: `--fresh` renames the folder. */
+/** State of an earlier cluster in a data dir. It is never deleted: `--fresh` renames the folder. */
 import { existsSync, readdirSync, renameSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { UserError } from "../user-error.ts";
 import { openDataDir } from "./data-dir.ts";
 
-/** What `muster up` and `muster start` keep in their data dir. */
+/** Subfolders that `muster up` and `muster start` create in their data dir. */
 const parts: readonly string[] = ["manager", "agent"];
 
-/** When a cluster last wrote to its files, its log among them, in milliseconds since the epoch; null where none ever did. */
+/** Time of the last write to a cluster's files, including its log, in milliseconds since the epoch; null if there are none. */
 export function lastWriteMs(dataDir: string): number | null {
   const manager = join(dataDir, "manager");
   if (!existsSync(manager)) return null;
@@ -16,12 +16,12 @@ export function lastWriteMs(dataDir: string): number | null {
 }
 
 /**
- * Renames the folder, beside where it was; returns its new path, or null where there was no earlier cluster. Throws UserError
- * where a live process owns it, or it cannot be renamed.
+ * Renames the folder within its parent and returns the new path, or null without an earlier cluster. Throws UserError when a
+ * live process owns it, or it cannot be renamed.
  */
 export function putAside(dataDir: string, now: number): string | null {
   if (lastWriteMs(dataDir) === null) return null;
-  // Refuses what a live process owns.
+  // Fails if a live process owns it.
   for (const part of parts.filter((name) => existsSync(join(dataDir, name))))
     openDataDir(join(dataDir, part)).release();
   const time = new Date(now).toISOString().replaceAll(/[-:]|\.\d+/g, "");
@@ -30,7 +30,7 @@ export function putAside(dataDir: string, now: number): string | null {
     renameSync(dataDir, aside);
   } catch (error) {
     throw new UserError(
-      `cannot put aside the data dir ${dataDir} (${(error as Error).message}): choose another with --data-dir`,
+      `cannot move the data dir ${dataDir} aside (${(error as Error).message}): choose another with --data-dir`,
       { cause: error },
     );
   }

@@ -1,12 +1,12 @@
-/** What a node offers beside processors and memory, as dockerd's flag of the same name writes it. */
+/** Generic resources of a node, in the syntax of dockerd's flag of the same name. */
 import { DiscreteGenericResource, GenericResource, NamedGenericResource } from "../../proto/gen/messages.ts";
 import { UsageError } from "../command.ts";
 
 const flag = "--node-generic-resource";
 
 /**
- * `ssd=3` is three of a kind that are all alike, `gpu=UUID1` one unit by its name; several stand in several flags or behind
- * commas. Throws UsageError, also for a kind that is both counted and named.
+ * `ssd=3` is a count of identical units, `gpu=UUID1` one named unit; several are separated by commas or in repeated flags.
+ * Throws UsageError, also for a kind that is both counted and named.
  */
 export function offeredResources(texts: readonly string[]): readonly GenericResource[] {
   const counted = new Map<string, number>();
@@ -17,15 +17,15 @@ export function offeredResources(texts: readonly string[]): readonly GenericReso
       throw new UsageError(`invalid argument "${text}" for "${flag}" flag: expected KIND=COUNT or KIND=NAME`);
     const isCount = /^[+-]?\d+$/.test(value);
     if (counted.has(kind) || (isCount && named.has(kind)))
-      throw new UsageError(`${flag} counts ${kind} twice, or both counts and names it`);
+      throw new UsageError(`${flag} sets "${kind}" more than once: give one count, or names only`);
     if (isCount) {
       const count = Number(value);
-      if (!Number.isSafeInteger(count) || count < 0) throw new UsageError(`${flag} cannot count to ${value}`);
+      if (!Number.isSafeInteger(count) || count < 0) throw new UsageError(`${flag}: invalid count "${value}"`);
       counted.set(kind, count);
       continue;
     }
     const names = named.get(kind) ?? new Set();
-    if (names.has(value)) throw new UsageError(`${flag} names ${kind} ${value} twice`);
+    if (names.has(value)) throw new UsageError(`${flag} sets "${kind}=${value}" more than once`);
     named.set(kind, names.add(value));
   }
   return [

@@ -1,4 +1,4 @@
-/** The JSON API of a manager process: its actors, its port's certificate and the port. */
+/** The JSON API of a manager process: its actors, the port's certificate and the port. */
 import { networkInterfaces } from "node:os";
 import { clusterOf } from "../../actors/manager/bootstrap.ts";
 import { startJsonApi } from "../../actors/json/json-api.ts";
@@ -20,26 +20,26 @@ import { advertisedHost, formatHostPort, type HostPort } from "./addresses.ts";
 
 export interface JsonOptions {
   readonly listen: HostPort;
-  /** Where agents show their node's certificate; null: nowhere. */
+  /** Address for agents with their node's certificate; null: none. */
   readonly agents: HostPort | null;
-  /** Origins of pages that may connect, beside its own. */
+  /** Origins of pages that may connect, in addition to its own. */
   readonly origins: readonly string[];
-  /** Where logins are sent on to; null: they are taken here. */
+  /** Address that logins are redirected to; null: none. */
   readonly redirect: HostPort | null;
 }
 
-/** For clients to be told goodbye. */
+/** Time for clients to receive the close notice, in milliseconds. */
 const closeGraceMs = 2_000;
 
-/** What the certificate is for: the address that is listened on, or all of the machine's. */
+/** The certificate's hosts: the listen address, or all of the machine's addresses. */
 function hostsOf({ host }: HostPort): readonly string[] {
   if (host !== "0.0.0.0" && host !== "::") return [host];
   return Object.values(networkInterfaces()).flatMap((addresses) => (addresses ?? []).map(({ address }) => address));
 }
 
 /**
- * Resolves when the port is open, or when it is known that it opens later: once there is a certificate for it. `onStop` is
- * given what ends each part, in the order in which they began.
+ * Resolves when the port is open, or will open later, when it has a certificate. `onStop` receives each part's shutdown, in
+ * start order.
  */
 export async function serveJson(
   { clockWatch, environment: env, services }: Manager,
@@ -117,10 +117,10 @@ export async function serveJson(
     if (isStopped) return opened.close(0);
     listener = opened;
     opened.setCredentials(latest());
-    telemetry.log.info({ listen: formatHostPort(listen) }, "the JSON API is served");
+    telemetry.log.info({ listen: formatHostPort(listen) }, "serving the JSON API");
   }
   const opening = certified.promise.then(open);
   await Promise.race([opening, failed.promise]);
-  // Whoever is first, the other may come still; of an address that is taken then, the log tells.
-  opening.catch((error: unknown) => telemetry.log.error({ err: error }, "the JSON API is not served"));
+  // Either may resolve first; a later failure, such as an address in use, is logged.
+  opening.catch((error: unknown) => telemetry.log.error({ err: error }, "cannot serve the JSON API"));
 }

@@ -1,12 +1,12 @@
 /**
- * The manager's key file in its data dir, and how a manager of an earlier version comes by one: its TLS key and certificate
- * lay there as files of their own.
+ * The manager's key file in its data dir, and the migration from earlier versions, which kept the TLS key and certificate in
+ * separate files.
  */
 import type { KeyFileDisk, Vault } from "../../runtime/store/vault.ts";
 import { UserError } from "../user-error.ts";
 import type { DataDir } from "./data-dir.ts";
 
-/** Base64 of a KeyFile message. */
+/** The file holds a KeyFile message in base64. */
 const name = "keys";
 
 export function keyFileDisk(dataDir: DataDir): KeyFileDisk {
@@ -21,7 +21,7 @@ export function keyFileDisk(dataDir: DataDir): KeyFileDisk {
 
 const keyStart = "-----BEGIN PRIVATE KEY-----";
 
-/** Takes over what an earlier version left, which goes once it is saved. */
+/** Migrates the files of an earlier version, which are removed once the key file is saved. */
 export function adoptIdentity(dataDir: DataDir, vault: Vault): void {
   const both = dataDir.read("node.pem");
   const at = both?.indexOf(keyStart) ?? -1;
@@ -34,10 +34,10 @@ export function adoptIdentity(dataDir: DataDir, vault: Vault): void {
   for (const file of ["node.pem", "node.key", "node.crt"]) dataDir.remove(file);
 }
 
-/** A damaged file is never written over: whoever has a copy can put it back. */
+/** A damaged file is never overwritten, so that a copy can be restored. */
 export function unusable(dataDir: DataDir, error: unknown): UserError {
   return new UserError(
-    `${(error as Error).message}: restore ${dataDir.path}/${name} from a copy, or remove the data dir and join anew`,
+    `${(error as Error).message}: restore ${dataDir.path}/${name} from a copy, or remove the data dir and join again`,
     { cause: error },
   );
 }

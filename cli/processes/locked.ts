@@ -1,4 +1,4 @@
-/** What a locked manager serves: its control socket, on which everything but the lock's own methods is told that it is locked. */
+/** The control socket of a locked manager, which rejects everything except the lock's own methods. */
 import { lockedSentence, type ManagerLock } from "../../actors/keys/manager-lock.ts";
 import { createGrpcServer } from "../../edges/grpc/server.ts";
 import {
@@ -13,7 +13,7 @@ import {
 import type { Telemetry } from "../../runtime/ports.ts";
 import { RpcError, Status, type ServiceHandlers } from "../../runtime/rpc.ts";
 
-/** For the answer to the right key to be sent. */
+/** Time to send the answer to the correct key, in milliseconds. */
 const closeGraceMs = 1_000;
 
 function refusing<Service extends { readonly methods: object }>(service: Service): ServiceHandlers<Service> {

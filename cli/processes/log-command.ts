@@ -1,4 +1,4 @@
-/** `muster log check` and `muster log repair`: for a log that managers refuse. Every manager has to be stopped. */
+/** `muster log check` and `muster log repair`: for a log that managers reject. All managers must be stopped. */
 import { closeSync, fsyncSync, openSync } from "node:fs";
 import { join } from "node:path";
 import { LogMark } from "../../proto/gen/messages.ts";
@@ -71,22 +71,22 @@ async function mend({ checked, dataDir, parts, raw }: Opened, isAgreed: boolean,
   const { replica, report } = checked;
   for (const line of linesOf(report)) shell.print(line);
   if (report.broken === null) {
-    shell.print("There is nothing to repair.");
+    shell.print("Nothing to repair.");
     return;
   }
   if (replica === null || report.isFuture) throw new UserError(remedy(checked));
   const copy = join(dataDir.path, `log-removed-${report.last}-${new Date().toISOString().replaceAll(":", "")}`);
-  const warning = `The cluster goes on with the state of record ${report.reached}; what records ${report.reached + 1} to ${report.last} say is lost, and the history before. A copy of all records goes to ${copy}.`;
+  const warning = `The cluster will continue from the state of record ${report.reached}. Records ${report.reached + 1} to ${report.last} and the earlier history will be lost. All records will be copied to ${copy}.`;
   if (!isAgreed && !(await isConfirmed(shell, warning))) throw new UserError("nothing was changed");
   await repairLog(parts, checked, async () => {
     await copyTo(copy, raw, report);
     await acceptLoss(dataDir, replica);
   });
-  shell.print(`Repaired: the log goes on after record ${report.last} with the state of record ${report.reached}.`);
+  shell.print(`Repaired: the log continues after record ${report.last} from the state of record ${report.reached}.`);
   shell.print(`Copy:     ${copy}`);
 }
 
-/** The manager tells the cluster when it starts: nodes may be missing whose records are lost. */
+/** The manager reports the loss to the cluster when it starts: records of nodes may be lost. */
 async function acceptLoss({ path }: DataDir, { checksum, recordSequence: sequence }: Replica): Promise<void> {
   const disk = new MarkFile(join(path, markFileName));
   const mark = readMark(disk) ?? LogMark.create({ sequence, checksum });
@@ -97,7 +97,7 @@ async function acceptLoss({ path }: DataDir, { checksum, recordSequence: sequenc
   }
 }
 
-/** Each message as NATS has it (sealed), behind its length. */
+/** Each message as stored in NATS (sealed), prefixed with its length. */
 async function copyTo(path: string, log: Log, { first, last }: LogReport): Promise<void> {
   const file = openSync(path, "wx", 0o600);
   try {
@@ -123,17 +123,17 @@ function linesOf(report: LogReport): readonly string[] {
     `Log:       records ${first} to ${last}`,
     ...(foreign.length === 0
       ? []
-      : [`Foreign:   ${foreign.length} messages are not this cluster's: ${foreign.slice(0, 10).join(", ")}`]),
-    ...badSnapshots.map(({ sequence, what }) => `Snapshot:  that of record ${sequence} cannot be used: ${what}`),
-    broken === null ? "Result:    whole" : `Result:    breaks at record ${broken.sequence}: ${broken.what}`,
-    `State:     can be had as of record ${reached}, from ${base === 0 ? "the first record" : `the snapshot of record ${base}`}`,
+      : [`Foreign:   ${foreign.length} messages of another cluster: ${foreign.slice(0, 10).join(", ")}`]),
+    ...badSnapshots.map(({ sequence, what }) => `Snapshot:  of record ${sequence} is unusable: ${what}`),
+    broken === null ? "Result:    intact" : `Result:    breaks at record ${broken.sequence}: ${broken.what}`,
+    `State:     readable up to record ${reached}, from ${base === 0 ? "the first record" : `the snapshot of record ${base}`}`,
   ];
 }
 
 function remedy({ replica, report }: CheckedLog): string {
   if (report.isFuture) return "a later version of Muster wrote this log: upgrade, and start the manager again";
-  if (replica === null) return "no state can be read: bring NATS's storage back from a copy";
-  return `'muster log repair' keeps the state of record ${report.reached}; records after it, to ${report.last}, are lost then`;
+  if (replica === null) return "no state is readable: restore NATS's storage from a copy";
+  return `run 'muster log repair' to keep the state of record ${report.reached}; later records, up to ${report.last}, will be lost`;
 }
 
 /** Throws UserError. */
@@ -145,7 +145,7 @@ async function withLog(
   },
   work: (opened: Opened) => Promise<void>,
 ): Promise<void> {
-  if (values["data-dir"] === undefined) throw new UsageError("--data-dir is missing: whose keys open the log");
+  if (values["data-dir"] === undefined) throw new UsageError("--data-dir is required: its keys open the log");
   const { "unlock-key-file": keyFile } = values;
   const unlockKey = keyFile === undefined ? undefined : secretFrom(keyFile, "unlock key");
   const shared = sharedNatsOf(values);

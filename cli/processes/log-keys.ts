@@ -1,4 +1,4 @@
-/** The keys that `muster log` opens a log with: those of a manager's data dir, also where autolock has locked them. */
+/** The keys for `muster log`: those of a manager's data dir, even when autolock has locked them. */
 import { parseUnlockKey } from "../../machines/keys/unlock-key.ts";
 import type { Random } from "../../runtime/ports.ts";
 import type { Keyring } from "../../runtime/store/keyring.ts";
@@ -8,7 +8,7 @@ import { UserError } from "../user-error.ts";
 import type { DataDir } from "./data-dir.ts";
 import { keyFileDisk, unusable } from "./key-file.ts";
 
-/** `unlockKey`: as `muster swarm unlock-key` prints it; absent where none was given. The file stays locked. Throws UserError. */
+/** `unlockKey`: as printed by `muster swarm unlock-key`; undefined if not given. The file stays locked. Throws UserError. */
 export function keysOf(dataDir: DataDir, random: Random, unlockKey: string | undefined): Vault {
   const found = openVault(keyFileDisk(dataDir), random);
   switch (found.kind) {
@@ -24,21 +24,24 @@ export function keysOf(dataDir: DataDir, random: Random, unlockKey: string | und
 function unlocked(dataDir: DataDir, vault: LockedVault, text: string | undefined): Vault {
   if (text === undefined) {
     throw new UserError(
-      "this manager's keys are locked: give the unlock key with --unlock-key-file ('muster swarm unlock-key' on a running manager prints it), or use the data dir of a manager that is not locked",
+      "this manager's keys are locked: set --unlock-key-file (run 'muster swarm unlock-key' on a running manager to get the key), or use the data dir of a manager that is not locked",
     );
   }
   const key = parseUnlockKey(text);
-  if (key === null) throw new UserError("invalid unlock key: expected the prefix SWMKEY-1- and 43 characters after it");
+  if (key === null) throw new UserError("invalid unlock key: expected the prefix SWMKEY-1- followed by 43 characters");
   const opened = vault.unlock(key);
   if (opened.kind === "open") return opened.vault;
   if (opened.kind === "broken")
-    throw unusable(dataDir, new Error("the unlock key fits the manager's key file, but its contents are damaged"));
-  throw new UserError("the unlock key does not open this manager's keys: it was locked with another one");
+    throw unusable(
+      dataDir,
+      new Error("the unlock key matches the manager's key file, but the file's contents are damaged"),
+    );
+  throw new UserError("wrong unlock key: this manager was locked with another one");
 }
 
-/** Says why a log cannot be read with these keys; made before the reading begins. */
+/** Explains why a log cannot be read with these keys; call before reading begins. */
 export function unreadable(keyring: Keyring): (error: unknown) => UserError {
-  // Keys are looked for again and again, so what is lacking at the end may be none for a moment.
+  // Collected here, since missing keys are retried and the list may be empty for a moment.
   const lacked = new Set<string>();
   keyring.onChange(() => {
     for (const id of keyring.lacking) lacked.add(id);
@@ -49,7 +52,7 @@ export function unreadable(keyring: Keyring): (error: unknown) => UserError {
     const what = cause instanceof LogSilent ? `record ${cause.sequence}` : "a snapshot";
     return new UserError(
       `cannot read the log: ${what} is sealed under data key ${[...lacked].join(", ")}, which this data dir does not have: ` +
-        "use the data dir of a manager that has it, or put this one's key file back from a copy",
+        "use the data dir of a manager that has it, or restore this one's key file from a copy",
       { cause },
     );
   };

@@ -1,4 +1,4 @@
-/** Reports what the link to NATS, and the disk under a nats-server of our own, say about the log. */
+/** Raises troubles for problems of the log that the link to NATS, or our own nats-server's disk, reports. */
 import { Trouble_Kind } from "../../proto/gen/messages.ts";
 import type { NatsLink } from "../../runtime/nats/connection.ts";
 import { nearlyFullSentence } from "../../runtime/nats/disk-room.ts";
@@ -9,15 +9,15 @@ import type { StuckWatch } from "../../runtime/nats/stuck-watch.ts";
 import type { Troubles } from "../../runtime/troubles.ts";
 
 const lookMs = 1_000;
-/** A stream leader that was killed is silent for as long as the next one's election takes. */
+/** After a stream leader is killed, its stream is silent until the next leader is elected. */
 const unservedMsMin = 10_000;
 
 const offSentences = {
-  server: "the nats-server has turned JetStream off, as after an error of its disk: it has to be started again",
+  server: "the nats-server has disabled JetStream, as it does after a disk error: restart it",
   account: "NATS has JetStream disabled for the account of this manager: enable it in the nats-server's configuration",
 };
 
-/** `own`: our nats-server and the watch over it; null when the NATS is another's. */
+/** `own`: our nats-server and its monitor; null for an external NATS. */
 export function reportLogTroubles(
   troubles: Troubles,
   link: Pick<NatsLink, "unserved" | "fullReason" | "jetStreamOff" | "laggards">,
@@ -40,7 +40,7 @@ export function reportLogTroubles(
     const behind = link.laggards();
     if (stuck !== null) troubles.raise({ kind: Trouble_Kind.SERVER_STUCK, sentence: stuck, blocking: true });
     else if (behind.length > 0)
-      // The others may carry on without it: what they cannot do is a trouble of its own.
+      // Not blocking: the other servers may work without it; if not, that raises its own trouble.
       troubles.raise({ kind: Trouble_Kind.SERVER_STUCK, sentence: behindSentence(behind), blocking: false });
     else troubles.clear(Trouble_Kind.SERVER_STUCK);
   };
@@ -56,7 +56,7 @@ function behindSentence(behind: readonly Laggard[]): string {
     : `nats-servers ${names} accept clients but have not followed the log for ${seconds} s: check their disks and restart them`;
 }
 
-/** Null while a silence may have another reason. */
+/** Null while the silence may have another cause. */
 function stuckSentence(
   { server, watch }: { readonly server: NatsServer; readonly watch: Pick<StuckWatch, "state"> },
   { ms, reason }: { readonly ms: number; readonly reason: string },
@@ -64,7 +64,7 @@ function stuckSentence(
   const process = `nats-server (process ${server.pid})`;
   const seconds = Math.floor(ms / 1_000);
   if (watch.state === "stopped") {
-    return `${process} is stopped by a signal and has answered nothing for ${seconds} s: continue it, or it is started again after ${stoppedMsMax / 1_000} s`;
+    return `${process} is stopped by a signal and has not answered for ${seconds} s: continue it, or it is restarted after ${stoppedMsMax / 1_000} s`;
   }
-  return ms < unservedMsMin ? null : `${process} runs but has answered nothing for ${seconds} s (${reason})`;
+  return ms < unservedMsMin ? null : `${process} is running but has not answered for ${seconds} s (${reason})`;
 }

@@ -18,11 +18,11 @@ export const manager: Command = command({
   },
   run: async ({ values }) => {
     if (values["data-dir"] === undefined)
-      throw new UsageError("--data-dir is missing: where the manager keeps its state");
+      throw new UsageError("--data-dir is required: the manager keeps its state there");
     const nats = sharedNatsOf(values);
     if (values.join !== undefined && nats === null)
       throw new UsageError(
-        "--join needs --nats: a manager joins a cluster by sharing its NATS (a worker by 'muster agent')",
+        "--join requires --nats: managers of a cluster share its NATS (workers join with 'muster agent')",
       );
     const telemetry = await telemetryFor("muster-manager", values["log-level"]);
     const options = {
@@ -36,12 +36,12 @@ export const manager: Command = command({
   },
 });
 
-/** Throws UsageError unless both or neither are given. */
+/** Throws UsageError unless both or neither are set. */
 function invitation(values: TokenValues & { readonly join?: string | undefined }): ManagerInvitation | null {
   const { join: address } = values;
   const token = tokenOf(values);
   if (address === undefined && token === undefined) return null;
   if (address === undefined || token === undefined)
-    throw new UsageError("--join and a token (--token or --token-file) belong together");
+    throw new UsageError("--join and a token (--token or --token-file) must be set together");
   return { address: formatHostPort(parseHostPort(address, defaultPort)), token };
 }

@@ -1,6 +1,6 @@
 /**
- * How a further manager joins: by a manager's token, as an engine joins by a worker's. What it gets is a certificate; with
- * that it may ask the others for the keys of the log.
+ * Joining as an additional manager: with a manager token, as an engine joins with a worker token. It gets a certificate, with
+ * which it may request the log's keys from other managers.
  */
 import {
   CAService,
@@ -24,9 +24,11 @@ import type { Vault } from "../../runtime/store/vault.ts";
 import { dialer } from "../agent-process.ts";
 import { UserError } from "../user-error.ts";
 
-/** For each call, in milliseconds; a certificate is signed within a moment, or a leader has to be elected first. */
+/** Timeout of each call, in milliseconds: a certificate is signed at once, unless a leader must be elected first. */
 const callTimeoutMs = 20_000;
-/** How often a refused manager tries to remove its node, and the pause between: a manager that lags does not know it yet. */
+/**
+ * Attempts of a refused manager to remove its node, and the pause between them: a manager that lags may not have the node yet.
+ */
 const removalAttemptsMax = 3;
 const removalRetryMs = 1_000;
 
@@ -38,17 +40,19 @@ export interface ManagerInvitation {
 
 const decoder = new TextDecoder();
 
-/** Saves key, certificate and root in the vault; resolves with the id of this manager's node. Throws UserError. */
+/** Stores key, certificate and root in the vault; resolves with the id of this manager's node. Throws UserError. */
 async function joinAsManager({ address, token }: ManagerInvitation, vault: Vault): Promise<string> {
   const parsed = parseJoinToken(token);
   if (parsed.kind === "invalid")
-    throw new UserError("--token is no join token: 'muster token manager' on a manager prints one");
+    throw new UserError("invalid join token: run 'muster token manager' on a manager to get one");
   try {
     const rootPem = await using(dialer.dial(address, "bootstrap-unverified", noMaterial), async (channel) => {
       const request = GetRootCACertificateRequest.create({});
       const { certificate } = await channel.unary(CAService.methods.GetRootCACertificate, request, limit);
       if (!rootMatches(parsed, certificate))
-        throw new UserError(`the token is not one of the cluster at ${address}: its root certificate is another`);
+        throw new UserError(
+          `the token is for a cluster other than the one at ${address}: the root certificates differ`,
+        );
       return decoder.decode(certificate);
     });
     return await using(dialer.dial(address, "bootstrap", { ...noMaterial, rootPem }), async (channel) => {
@@ -79,15 +83,15 @@ async function joinAsManager({ address, token }: ManagerInvitation, vault: Vault
   }
 }
 
-/** A join that is under way: from the request for a certificate until this manager serves. */
+/** A join in progress: from the certificate request until this manager serves. */
 export interface PendingJoin {
-  /** Resolves with the id of this manager's node. Rejects with UserError, and nothing was joined. */
+  /** Resolves with the id of this manager's node. Rejects with UserError; then nothing was joined. */
   readonly joined: Promise<string>;
-  /** This manager serves: from now on it is a member, and nothing is taken back. */
+  /** Call when this manager serves: it is a member from now on, and the join is no longer undone. */
   done(): void;
   /**
-   * Unless it is done: removes this manager's node from the cluster again, and its identity and keys from the vault. What
-   * it writes of itself has to have ended. Resolves when the node is gone, or with a log line when nobody removed it.
+   * Unless done: removes this manager's node from the cluster, and its identity and keys from the vault. Everything that writes
+   * on its behalf must have stopped. Resolves when the node is removed, or after logging that it could not be removed.
    */
   withdraw(): Promise<void>;
 }
@@ -100,22 +104,19 @@ export function startJoin(invitation: ManagerInvitation, vault: Vault, telemetry
     joined,
     done: () => (isDone = true),
     async withdraw() {
-      // A start that was interrupted did not wait for the certificate.
+      // An interrupted start did not wait for the certificate.
       const nodeId = isDone ? null : await joined.catch(() => null);
       if (nodeId === null) return;
       const failure = await removeOwnNode(invitation.address, nodeId, vault);
       if (failure !== null)
         telemetry.log.warn(
           { node: nodeId, error: failure },
-          "the node of this refused manager could not be removed: 'muster node rm' removes it",
+          "cannot remove the node of this refused manager: run 'muster node rm'",
         );
       try {
         vault.update(nothingHeld);
       } catch (error) {
-        telemetry.log.warn(
-          { error: String(error) },
-          "the keys of this refused manager could not be removed from its disk",
-        );
+        telemetry.log.warn({ error: String(error) }, "cannot remove the keys of this refused manager from its disk");
       }
     },
   };
@@ -130,7 +131,7 @@ const nothingHeld = {
   plainThrough: 0,
 } as const;
 
-/** Null once the node is gone; else why nobody removed it. */
+/** Null once the node is removed; else the reason why not. */
 async function removeOwnNode(address: string, nodeId: string, vault: Vault): Promise<string | null> {
   const { nodeKey: keyPem, nodeCertificate: certificatePem, rootCertificate: rootPem } = vault.fields;
   const request = RemoveNodeRequest.create({ nodeId, force: true });
@@ -143,7 +144,7 @@ async function removeOwnNode(address: string, nodeId: string, vault: Vault): Pro
       );
       return null;
     } catch (error) {
-      // The answer of an attempt that removed it may have been lost with the connection, which ends with the node.
+      // The answer to a successful removal may have been lost: removing the node closes the connection.
       if (attempt > 1 && error instanceof RpcError && error.code === Status.PERMISSION_DENIED) return null;
       failure = error instanceof Error ? error.message : String(error);
     }
@@ -171,12 +172,12 @@ async function using<Result>(dialing: Promise<RpcChannel>, work: (channel: RpcCh
   }
 }
 
-/** Asks other managers for data keys, over mutual TLS with the certificate that the vault has now. */
+/** Requests data keys from other managers over mutual TLS, with the vault's current certificate. */
 export function keyFetcher(vault: Vault): FetchKeys {
   return async (address, keyId) => {
     const { nodeKey: keyPem, nodeCertificate: certificatePem, rootCertificate: rootPem } = vault.fields;
     if (certificatePem === "" || rootPem === "")
-      throw new RpcError(Status.FAILED_PRECONDITION, "this manager has no certificate to show yet");
+      throw new RpcError(Status.FAILED_PRECONDITION, "this manager has no certificate yet");
     return using(dialer.dial(address, "node", { rootPem, certificatePem, keyPem }), (channel) =>
       channel.unary(DataKeysService.methods.GetDataKeys, GetDataKeysRequest.create({ keyId }), limit),
     );

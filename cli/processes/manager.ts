@@ -1,6 +1,6 @@
 /**
- * One manager process: its data dir, its nats-server (unless it is given one), the manager itself, its edges and its
- * certificate. Everything is ended in the opposite order.
+ * One manager process: its data dir, its nats-server (unless it uses an external one), the manager itself, its edges and its
+ * certificate. Parts stop in the reverse order.
  */
 import { existsSync } from "node:fs";
 import { hostname } from "node:os";
@@ -80,22 +80,22 @@ import { unlessEnding, type Starting } from "./signals.ts";
 export interface ManagerProcessOptions {
   readonly dataDir: string;
   readonly listen: HostPort;
-  /** Host, or host:port, that workers reach this manager at; absent: made from `listen`. */
+  /** Host, or host:port, at which workers reach this manager; null: derived from `listen`. */
   readonly advertise: HostPort | null;
-  /** The NATS that it shares with other managers; null: one of its own under the data dir. */
+  /** The NATS shared with other managers; null: its own, under the data dir. */
   readonly nats: SharedNats | null;
   readonly metrics: HostPort | null;
-  /** How it joins a cluster that is there; null: it founds one, or has joined before. */
+  /** How to join an existing cluster; null: create one, or continue one joined before. */
   readonly join: ManagerInvitation | null;
-  /** Called when it needs the unlock key to go on. */
+  /** Called when it needs the unlock key to continue. */
   readonly onLocked?: (controlSocket: string) => void;
-  /** What a cluster that this manager founds has for its networks. */
+  /** Network defaults of a cluster that this manager creates. */
   readonly networks: NetworkDefaults;
-  /** It starts although the log lacks what it has seen there. */
+  /** Start even if the log lacks records that this manager has seen. */
   readonly acceptsLogLoss?: boolean;
-  /** Where the JSON API is served; nowhere when absent. */
+  /** Options of the JSON API; not served when absent. */
   readonly json?: JsonOptions | null;
-  /** Storage plugins beside those of the data dir. */
+  /** Storage plugins in addition to those of the data dir. */
   readonly csiPlugins?: CsiSocketPaths;
   readonly telemetry: ProcessTelemetry;
 }
@@ -108,16 +108,16 @@ export interface ManagerProcess {
   stop(): Promise<void>;
 }
 
-/** For streams to be told goodbye and unary calls to end. */
+/** Time for streams to receive the close notice and for unary calls to finish, in milliseconds. */
 const closeGraceMs = 2_000;
-/** One question of what the log holds, and how often it is asked: a stream whose leader was killed has another within seconds. */
+/** Timeout and interval of requests for the log's bounds: after its leader is killed, a stream has another within seconds. */
 const boundsTimeoutMs = 5_000;
 const boundsAttemptsMax = 6;
 const boundsRetryMs = 1_000;
-/** A second manager on the same NATS may have to wait for the first one's bootstrap. */
+/** A second manager on the same NATS may wait for the first one's bootstrap. */
 const readyTimeoutMs = 60_000;
 
-/** Throws UserError, whose sentence says what to do, and Interrupted. */
+/** Throws UserError with a remedy, and Interrupted. */
 export async function startManagerProcess(
   options: ManagerProcessOptions,
   { onBroken: whenBroken, ending }: Starting,
@@ -128,7 +128,7 @@ export async function startManagerProcess(
   const stop = async (): Promise<void> => {
     for (const step of undo.splice(0).reverse()) await step();
   };
-  // What is wrong with the log ends the start, too, instead of letting it wait in vain.
+  // A problem with the log aborts the start, which would otherwise wait forever.
   const broken = Promise.withResolvers<never>();
   broken.promise.catch(() => {});
   const onBroken = (error: unknown): void => {
@@ -187,7 +187,7 @@ export async function startManagerProcess(
       signal: ending,
     });
     const link = await unlessEnding(connecting, ending).catch((error: unknown) => {
-      // One that comes after all is closed again.
+      // A late connection is closed.
       connecting.then(
         (late) => late.drain(),
         () => {},
@@ -257,17 +257,17 @@ export async function startManagerProcess(
         ending,
       ),
       readyTimeoutMs,
-      "the cluster's state could not be read: is NATS with JetStream up, and does one manager lead?",
+      "cannot read the cluster's state: check that NATS with JetStream is running and a manager leads",
     );
     const running: ManagerProcess = { manager, advertise, controlSocket, warnings: link.abilities, stop };
     denied.promise.catch(onBroken);
     const demotion = watchOwnDemotion(manager.replica, managerId);
     undo.push(() => demotion.stop());
-    /** Others may live on this process's NATS: that one stays, and nothing else. */
+    /** Stops everything except this process's NATS, which others may use. */
     const standDown = async (): Promise<void> => {
       for (const step of undo.splice(natsServer === null ? 0 : stepsOfNats).reverse()) await step();
       if (natsServer === null) throw new UserError(demotedSentence(managerId));
-      telemetry.log.warn({ manager: managerId }, `${demotedSentence(managerId)}; its nats-server runs on`);
+      telemetry.log.warn({ manager: managerId }, `${demotedSentence(managerId)}; its nats-server keeps running`);
     };
     if (demotion.isDemoted()) {
       await standDown();
@@ -295,7 +295,7 @@ export async function startManagerProcess(
     );
     await server.listenUnix(controlSocket);
     if (options.json !== undefined && options.json !== null) {
-      // Loaded where it is served: 2 MB and 40 ms that other managers are spared.
+      // Loaded only when served: it costs 2 MB and 40 ms.
       const { serveJson } = await import("./json-api.ts");
       await unlessEnding(
         serveJson(manager, { logins, passwords }, { ...options.json, telemetry, admission }, (end) => undo.push(end)),
@@ -312,7 +312,7 @@ export async function startManagerProcess(
       undo.push(() => void metrics.close());
     }
     joining?.done();
-    telemetry.log.info({ manager: managerId, advertise, controlSocket }, "manager serves");
+    telemetry.log.info({ manager: managerId, advertise, controlSocket }, "manager is serving");
     return running;
   } catch (error) {
     await stop();
@@ -335,15 +335,15 @@ function nodeIdOf(dataDir: DataDir, random: SystemRandom): string {
 
 function demotedSentence(managerId: string): string {
   return (
-    `this manager was demoted: 'muster node promote ${managerId}' on another one makes it a manager again, ` +
-    "after which it is to be started again"
+    `this manager was demoted: run 'muster node promote ${managerId}' on another manager, ` +
+    "then start this one again"
   );
 }
 
 function deniedSentence(managerId: string, reason: string): string {
   return (
-    `the other managers give this one no key of the log (${reason}): it was demoted or removed. ` +
-    `'muster node promote ${managerId}' on one of them makes a demoted one a manager again; a removed one joins with another --data-dir`
+    `the other managers refuse to send the log's keys (${reason}): this manager was demoted or removed. ` +
+    `If it was demoted, run 'muster node promote ${managerId}' on one of them; if removed, join with another --data-dir`
   );
 }
 
@@ -353,8 +353,8 @@ function identityIn({ fields }: Vault): ManagerIdentity | null {
 }
 
 /**
- * For a manager that is one of a cluster, or joins one: rejects with the sentence when the log has never had a record. Who leads
- * an empty log founds a cluster, and its nodes would find another one under their managers' addresses.
+ * For a manager that has joined, or joins, a cluster: rejects with the sentence when the log has never had a record. The leader
+ * of an empty log would create a new cluster under the addresses of the existing one's managers.
  */
 async function refuseEmptyLog(log: Log, sentence: string): Promise<void> {
   for (let attempt = 1; ; attempt += 1) {
@@ -362,27 +362,27 @@ async function refuseEmptyLog(log: Log, sentence: string): Promise<void> {
     if (bounds !== null && bounds.last > 0) return;
     if (bounds !== null) throw new UserError(sentence);
     if (attempt === boundsAttemptsMax)
-      throw new UserError("NATS does not tell what the log holds: does JetStream have a leader for it?");
+      throw new UserError("cannot read the log's bounds from NATS: does JetStream have a leader for it?");
     await new Promise((resolve) => setTimeout(resolve, boundsRetryMs));
   }
 }
 
 function emptyLogSentence(dataDir: DataDir, isShared: boolean, invitation: ManagerInvitation | null): string {
   if (invitation !== null)
-    return `this NATS holds no cluster: name the NATS of the cluster at ${invitation.address} with --nats`;
-  // The folder of a NATS of its own is there or is not.
+    return `this NATS has no cluster: set --nats to the NATS of the cluster at ${invitation.address}`;
+  // Its own NATS exists if its folder does.
   const ownNats = ownNatsFolder(dataDir.path);
   const remedy = !isShared
-    ? `bring ${ownNats} back from a copy`
+    ? `restore ${ownNats} from a copy`
     : existsSync(ownNats)
-      ? "name the NATS of its cluster with --nats, or take there what its own NATS holds with --nats-move"
-      : "name the NATS of its cluster with --nats, or bring that one's storage back";
-  return `this manager is one of a cluster, and this NATS holds none: ${remedy}; with another --data-dir a new cluster is founded`;
+      ? "set --nats to the NATS of its cluster, or move its own NATS's data there with --nats-move"
+      : "set --nats to the NATS of its cluster, or restore that NATS's storage";
+  return `this manager has joined a cluster, but this NATS has none: ${remedy}; to create a new cluster, use another --data-dir`;
 }
 
 /**
- * Rejects when the log is sealed under keys that nobody will give to this manager: it has no certificate to ask with, or the
- * cluster that it joins by `invitation` does not have them, as its log is another one.
+ * Rejects when the log is sealed under keys that this manager can never get: it has no certificate to request them with, or the
+ * cluster that it joins by `invitation` lacks them, because the log belongs to another cluster.
  */
 function lacksKeysForGood({ keyring }: Manager, vault: Vault, invitation: ManagerInvitation | null): Promise<never> {
   const fetchKeys = keyFetcher(vault);
@@ -394,7 +394,7 @@ function lacksKeysForGood({ keyring }: Manager, vault: Vault, invitation: Manage
         await fetchKeys(address, keyId);
       } catch (error) {
         if (error instanceof RpcError && error.code === Status.NOT_FOUND) reject(foreignLog(address));
-        // Whoever fetches keys tries again.
+        // The key fetcher retries.
         else asked.delete(keyId);
       }
     };
@@ -406,8 +406,8 @@ function lacksKeysForGood({ keyring }: Manager, vault: Vault, invitation: Manage
         return;
       }
       const how =
-        "join its cluster with --join ADDR:PORT --token TOKEN ('muster token manager' on a manager prints it)";
-      reject(new UserError(`this NATS holds a cluster whose keys this manager does not have: ${how}`));
+        "join its cluster with --join ADDR:PORT --token TOKEN (run 'muster token manager' on a manager to get the token)";
+      reject(new UserError(`this NATS has a cluster whose keys this manager lacks: ${how}`));
     };
     keyring.onChange(look);
     look();
@@ -416,8 +416,8 @@ function lacksKeysForGood({ keyring }: Manager, vault: Vault, invitation: Manage
 
 function foreignLog(address: string): UserError {
   return new UserError(
-    `this NATS holds the log of another cluster than the one at ${address}, whose managers do not have its keys: ` +
-      "name the NATS of that cluster with --nats",
+    `this NATS has the log of a cluster other than the one at ${address}, whose managers lack its keys: ` +
+      "set --nats to the NATS of that cluster",
   );
 }
 
@@ -452,7 +452,7 @@ function serve(
   return server;
 }
 
-/** Opens the TLS port with this manager's certificate, and keeps that for as long as the process lives. */
+/** Opens the TLS port with this manager's certificate, and keeps the certificate valid for the life of the process. */
 async function keepCertificate(
   { clockWatch, environment: env, standings }: Manager,
   identity: {
@@ -514,8 +514,8 @@ async function withTimeout<Result>(promise: Promise<Result>, timeoutMs: number, 
 function remedyOf(error: LogBreak): string {
   if (error instanceof FutureRecord) return "upgrade this manager";
   if (error instanceof LogLoss)
-    return "bring NATS's storage back as it was, or start this manager with --accept-log-loss to go on without them";
-  return "'muster log check' says what of it can be used, and 'muster log repair' keeps that";
+    return "restore NATS's storage, or start this manager with --accept-log-loss to continue without them";
+  return "run 'muster log check' to see what is usable, and 'muster log repair' to keep it";
 }
 
 function inOneSentence(error: unknown): unknown {

@@ -1,10 +1,10 @@
-/** `/metrics` for Prometheus and `/healthz` for supervisors, on loopback unless told otherwise. */
+/** `/metrics` for Prometheus and `/healthz` for supervisors; on loopback by default. */
 import { createServer, type Server } from "node:http";
 import type { PrometheusMetrics } from "../../runtime/telemetry/metrics.ts";
 import { UserError } from "../user-error.ts";
 import { formatHostPort, type HostPort } from "./addresses.ts";
 
-/** `unhealthy`: why `/healthz` answers 503, in one sentence; null while it answers 200. */
+/** `unhealthy`: the reason for which `/healthz` answers 503; null for 200. */
 export async function serveMetrics(
   listen: HostPort,
   metrics: PrometheusMetrics,
@@ -29,7 +29,7 @@ export async function serveMetrics(
     server.listen(listen.port, listen.host, resolve);
   }).catch((error: Error) => {
     throw new UserError(
-      `metrics cannot be served at ${formatHostPort(listen)} (${error.message}): choose another with --metrics`,
+      `cannot serve metrics at ${formatHostPort(listen)} (${error.message}): choose another with --metrics`,
     );
   });
   server.unref();

@@ -1,4 +1,4 @@
-/** From a manager's own NATS to one that managers share: `--nats-move`, at a start, once. */
+/** `--nats-move`: moves a manager's own NATS to a shared one, once, at a start. */
 import { existsSync, renameSync } from "node:fs";
 import { join } from "node:path";
 import { moveStreams } from "../../runtime/nats/move.ts";
@@ -6,12 +6,12 @@ import { startNatsServer } from "../../runtime/nats/server.ts";
 import type { Telemetry } from "../../runtime/ports.ts";
 import { natsAccess, replicasOn, type SharedNats } from "./nats-flags.ts";
 
-/** Where a manager of that data dir has its own NATS. */
+/** Folder of the manager's own NATS in a data dir. */
 export function ownNatsFolder(dataDir: string): string {
   return join(dataDir, "nats");
 }
 
-/** As a manager's own is started. */
+/** Options of a manager's own nats-server. */
 export function ownNatsServer(dataDir: string, telemetry: Telemetry): Parameters<typeof startNatsServer>[0] {
   const folder = ownNatsFolder(dataDir);
   const binary = process.env["MUSTER_NATS_SERVER"];
@@ -19,9 +19,9 @@ export function ownNatsServer(dataDir: string, telemetry: Telemetry): Parameters
 }
 
 /**
- * Nothing happens where there is none of its own any more, so that the flag may stay where it is. What was moved is put aside:
- * a start without `--nats` would go on with it, beside the cluster. Throws NatsProblem and NatsServerProblem; then
- * everything is where it was.
+ * Does nothing when there is no NATS of its own any more, so that the flag may stay set. The moved folder is renamed: a start
+ * without `--nats` would otherwise continue with it, apart from the cluster. Throws NatsProblem and NatsServerProblem; then
+ * nothing has changed.
  */
 export async function moveOwnNats(dataDir: string, nats: SharedNats, telemetry: Telemetry): Promise<void> {
   const folder = ownNatsFolder(dataDir);
@@ -35,7 +35,7 @@ export async function moveOwnNats(dataDir: string, nats: SharedNats, telemetry: 
       { ...common, servers: nats.servers, replicas: replicasOn(nats), ...natsAccess(nats) },
     );
     if (moved.kind === "nothing") return;
-    telemetry.log.info(moved, "the log of this manager's own NATS is at the shared one");
+    telemetry.log.info(moved, "moved the log of this manager's own NATS to the shared one");
   } finally {
     await server.stop();
   }

@@ -1,4 +1,4 @@
-/** The flags that name a NATS which the managers of a cluster share, and how it is spoken to. */
+/** Flags of the NATS that the managers of a cluster share. */
 import { X509Certificate } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
@@ -50,19 +50,19 @@ export const natsFlags = {
 } as const;
 
 export interface SharedNats {
-  /** Each once. */
+  /** Without duplicates. */
   readonly servers: readonly string[];
-  /** Whether what the manager's own NATS holds is taken there first. */
+  /** Whether the data of the manager's own NATS is moved there first. */
   readonly moves: boolean;
-  /** How long a lease lasts from now on, in milliseconds; null: as before. */
+  /** TTL of the lease from now on, in milliseconds; null: unchanged. */
   readonly leaseTtlMs: number | null;
-  /** Whether servers beyond loopback are taken that have no TLS or let everybody in. */
+  /** Whether to accept servers beyond loopback that lack TLS or authentication. */
   readonly insecure: boolean;
-  /** Paths, which are read anew for each connection, so that renewed files are taken up; null: TLS only where servers want it. */
+  /** Paths, read again for each connection, so that renewed files take effect; null: TLS only if the servers require it. */
   readonly tls: { readonly caFile?: string; readonly certFile?: string; readonly keyFile?: string } | null;
 }
 
-/** What of it goes into a connection's options, beside the number of copies. */
+/** The part that connection options need, besides the number of replicas. */
 export function natsAccess({ insecure, leaseTtlMs, tls }: SharedNats): {
   readonly insecure: boolean;
   readonly leaseTtlMs?: number;
@@ -71,12 +71,12 @@ export function natsAccess({ insecure, leaseTtlMs, tls }: SharedNats): {
   return { insecure, ...(leaseTtlMs === null ? {} : { leaseTtlMs }), ...(tls === null ? {} : { tls }) };
 }
 
-/** How many copies streams have on these servers: the most that JetStream gains by, where there are so many. */
+/** Replicas of streams on these servers: 3 with enough servers, the most that JetStream benefits from. */
 export function replicasOn({ servers }: Pick<SharedNats, "servers">): 1 | 3 {
   return servers.length >= 3 ? 3 : 1;
 }
 
-/** Null when none is named. Throws UsageError, and UserError for files that cannot be used. */
+/** Null without `--nats`. Throws UsageError, and UserError for unusable files. */
 export function sharedNatsOf(values: {
   readonly nats?: readonly string[] | undefined;
   readonly "nats-ca"?: string | undefined;
@@ -100,11 +100,11 @@ export function sharedNatsOf(values: {
       "lease-ttl": values["lease-ttl"],
     };
     const flag = Object.entries(others).find(([, given]) => given);
-    if (flag !== undefined) throw new UsageError(`--${flag[0]} needs --nats: it is for the servers named there`);
+    if (flag !== undefined) throw new UsageError(`--${flag[0]} requires --nats: it applies to those servers`);
     return null;
   }
   if ((cert === undefined) !== (key === undefined))
-    throw new UsageError("--nats-cert and --nats-key belong together: a certificate and its private key");
+    throw new UsageError("--nats-cert and --nats-key must be set together: a certificate and its private key");
   const named = new Map(values.nats.flatMap((list) => list.split(",")).map((url) => [addressOf(url), url.trim()]));
   const servers =
     passwordFile === undefined
@@ -126,7 +126,7 @@ export function sharedNatsOf(values: {
 }
 
 const leaseTtlMsMin = 3_000;
-/** Longer, and a leader that died is missed for longer than its nodes' tasks may wait. */
+/** A longer lease would delay the replacement of a dead leader for longer than its nodes' tasks may wait. */
 const leaseTtlMsMax = 60_000;
 
 /** Throws UsageError. */
@@ -134,25 +134,25 @@ function leaseTtlOf(text: string | undefined): number | null {
   if (text === undefined) return null;
   const ms = durationMs(parsePositiveDuration(text, "lease-ttl"), 0);
   if (ms < leaseTtlMsMin || ms > leaseTtlMsMax)
-    throw new UsageError(`--lease-ttl ${text}: expected a duration from 3s to 60s`);
+    throw new UsageError(`invalid argument "${text}" for "--lease-ttl" flag: expected a duration from 3s to 60s`);
   return ms;
 }
 
-/** Every address has to name its user, and no password: which of two counts nobody could tell. Throws UsageError. */
+/** Every address must have a user and no password, to avoid two passwords. Throws UsageError. */
 function withPassword(servers: readonly string[], password: string): readonly string[] {
   return servers.map((server) => {
     const url = new URL(server.includes("://") ? server : `nats://${server}`);
     if (url.username === "" || url.password !== "")
       throw new UsageError(
-        `--nats-password-file is for addresses with a user and no password, such as nats://USER@${url.host}`,
+        `--nats-password-file requires addresses with a user and no password, such as nats://USER@${url.host}`,
       );
-    // Not by the setter, which is for schemes that browsers know.
+    // Not with the setter, which ignores schemes that browsers do not know.
     const user = url.username;
     return `${url.protocol}//${user}:${encodeURIComponent(password)}@${url.host}`;
   });
 }
 
-/** A server that is named twice is one. */
+/** Normalizes an address, to find duplicates. */
 function addressOf(url: string): string {
   try {
     return showAddress(parseAddress(url.trim()));
@@ -162,7 +162,7 @@ function addressOf(url: string): string {
   }
 }
 
-/** At start, where somebody reads what is wrong with them. */
+/** Checks the files at start, when errors are noticed. */
 function check(ca: string | undefined, cert: string | undefined, key: string | undefined): void {
   if (ca !== undefined) usable(`--nats-ca ${ca}`, () => void new X509Certificate(readFileSync(ca)));
   if (cert === undefined || key === undefined) return;
@@ -174,6 +174,6 @@ function usable(flag: string, use: () => void): void {
   try {
     use();
   } catch (error) {
-    throw new UserError(`${flag} cannot be used: ${(error as Error).message}`, { cause: error });
+    throw new UserError(`${flag} is unusable: ${(error as Error).message}`, { cause: error });
   }
 }

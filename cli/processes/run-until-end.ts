@@ -1,21 +1,21 @@
-/** The life of a process that only ends when it is told to, when it is done, or when something inside fails. */
+/** Life cycle of a process that runs until a signal, until its work is done, or until it fails. */
 import type { ProcessTelemetry } from "../../runtime/telemetry/telemetry.ts";
 import { UserError } from "../user-error.ts";
 import { Interrupted, settled, untilSignal, type Starting } from "./signals.ts";
 
-/** How a process comes to its end. */
+/** How a process ends. */
 type End =
   | { readonly kind: "signal"; readonly signal: NodeJS.Signals }
   | { readonly kind: "failed"; readonly error: unknown }
   | { readonly kind: "done" };
 
-/** What a process does that only ends when it is told to. */
+/** The work of a process that runs until a signal. */
 export const staying = new Promise<never>(() => {});
 
 /**
- * Starts, does `work`, and ends everything when that is done, at a signal or at a failure inside, whichever comes first:
- * so a signal is heeded while either still waits for something. A failure is thrown on, so that the exit status is 1 and
- * a supervisor starts the process again.
+ * Starts, runs `work`, and stops everything when that is done, at a signal or at an internal failure, whichever comes first: a
+ * signal is handled even while either is waiting. A failure is rethrown, so that the process exits with status 1 and a
+ * supervisor restarts it.
  */
 export async function runUntilEnd<Running extends { stop(): Promise<void> }>(
   telemetry: ProcessTelemetry,
@@ -32,7 +32,7 @@ export async function runUntilEnd<Running extends { stop(): Promise<void> }>(
     running = await start({ onBroken, ending: controller.signal });
   } catch (error) {
     if (!(error instanceof Interrupted)) throw error;
-    telemetry.log.info({ signal: await signal }, "ended before it had started");
+    telemetry.log.info({ signal: await signal }, "stopped before the start completed");
     await telemetry.shutdown();
     return "signal";
   }
@@ -44,10 +44,10 @@ export async function runUntilEnd<Running extends { stop(): Promise<void> }>(
       (error: unknown) => ({ kind: "failed", error }),
     ),
   ]);
-  // What is the user's to mend is told in one sentence, by whoever called.
+  // The caller prints errors that the user can fix.
   if (end.kind === "failed" && !(end.error instanceof UserError))
-    telemetry.log.error({ err: end.error }, "broken; ending");
-  if (end.kind === "signal") telemetry.log.info({ signal: end.signal }, "ending");
+    telemetry.log.error({ err: end.error }, "internal failure: stopping");
+  if (end.kind === "signal") telemetry.log.info({ signal: end.signal }, "stopping");
   await running.stop();
   await telemetry.shutdown();
   if (end.kind === "failed") throw end.error;

@@ -1,4 +1,4 @@
-/** The flags that several processes have, and what they mean. */
+/** Flags shared by several processes, and their parsing. */
 import { join } from "node:path";
 import {
   networkDefaults,
@@ -105,7 +105,7 @@ function jsonOf(values: JsonFlags): JsonOptions | null {
   const { "json-listen": listen, "json-agent-listen": agents, "json-redirect": redirect } = values;
   if (listen === undefined) {
     for (const flag of ["json-origin", "json-agent-listen", "json-redirect"] as const)
-      if (values[flag] !== undefined) throw new UsageError(`--${flag} needs --json-listen`);
+      if (values[flag] !== undefined) throw new UsageError(`--${flag} requires --json-listen`);
     return null;
   }
   return {
@@ -115,14 +115,14 @@ function jsonOf(values: JsonFlags): JsonOptions | null {
       const origin = parseOrigin(text);
       if (origin !== null) return origin;
       throw new UsageError(
-        `invalid --json-origin ${JSON.stringify(text)}: expected SCHEME://HOST[:PORT], such as https://example.com`,
+        `invalid argument ${JSON.stringify(text)} for "--json-origin" flag: expected SCHEME://HOST[:PORT], such as https://example.com`,
       );
     }),
     redirect: redirect === undefined ? null : parseHostPort(redirect, defaultJsonPort),
   };
 }
 
-/** By the flags of `docker swarm init`. They count when a cluster is founded; throws UsageError. */
+/** From flags of `docker swarm init`; used only when the cluster is created. Throws UsageError. */
 function networksOf(values: {
   readonly "default-addr-pool"?: readonly string[] | undefined;
   readonly "default-addr-pool-mask-length"?: string | undefined;
@@ -141,7 +141,7 @@ function networksOf(values: {
   return chosen;
 }
 
-/** An advertised address without a port has the port that is listened on. */
+/** An advertised address without a port gets the listening port. */
 function advertised(advertise: string | undefined, listen: string | undefined): HostPort | null {
   if (advertise === undefined) return null;
   return parseHostPort(advertise, parseHostPort(listen ?? defaultListen, defaultPort).port);
@@ -151,7 +151,7 @@ export function hostPortOf(text: string | undefined): HostPort | null {
   return text === undefined ? null : parseHostPort(text, defaultPort);
 }
 
-/** What the flags of whoever serves nodes say. Throws UsageError and UserError. */
+/** Parses the flags of a process that serves nodes. Throws UsageError and UserError. */
 export function servingOf(
   values: JsonFlags & {
     readonly listen?: string | undefined;
@@ -183,7 +183,7 @@ export function servingOf(
   };
 }
 
-/** Logs go to standard error for a service, and to a file beside its data for a person at a terminal. Throws UserError. */
+/** Logs go to standard error for a service, and to a file in the data dir when run at a terminal. Throws UserError. */
 export async function telemetryFor(
   service: string,
   level: string | undefined,

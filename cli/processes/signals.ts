@@ -1,9 +1,9 @@
-/** Waits for the end of a process: Ctrl-C, a supervisor's SIGTERM, or a failure inside. */
+/** Waits for a process to be stopped: Ctrl-C, a supervisor's SIGTERM, or an internal failure. */
 import { isatty } from "node:tty";
 
 /**
- * The first signal resolves; a second one ends the process at once, for whoever does not want to wait. SIGHUP of a process
- * without a terminal is for `reopenLog`, as log rotation expects; with one it says that the terminal is gone.
+ * Resolves with the first signal; a second one exits at once. Without a terminal, SIGHUP calls `reopenLog`, as log rotation
+ * expects; with a terminal, it means that the terminal has closed.
  */
 export function untilSignal(reopenLog: (() => void) | null = null): Promise<NodeJS.Signals> {
   return new Promise((resolve) => {
@@ -19,20 +19,20 @@ export function untilSignal(reopenLog: (() => void) | null = null): Promise<Node
   });
 }
 
-/** What a start is given. */
+/** Context of a start. */
 export interface Starting {
-  /** To be told of what must never happen. */
+  /** Receives the error of a broken invariant. */
   readonly onBroken: (error: unknown) => void;
-  /** Aborts at the first signal. A start that has not ended by then undoes what it did, and rejects with Interrupted. */
+  /** Aborts at the first signal. A start in progress then undoes its effects and rejects with Interrupted. */
   readonly ending: AbortSignal;
 }
 
-/** What a start rejects with that was told to end before it was done. */
+/** Rejection of a start that was interrupted. */
 export class Interrupted extends Error {
   override readonly name = "Interrupted";
 }
 
-/** Waits for `work` unless `ending` aborts first: then it rejects with Interrupted, and what becomes of `work` is nobody's concern. */
+/** Waits for `work` unless `ending` aborts first: then it rejects with Interrupted and abandons `work`. */
 export async function unlessEnding<Result>(work: Promise<Result>, ending: AbortSignal): Promise<Result> {
   const { promise, reject } = Promise.withResolvers<never>();
   const onAbort = (): void => reject(new Interrupted("interrupted"));
@@ -45,7 +45,7 @@ export async function unlessEnding<Result>(work: Promise<Result>, ending: AbortS
   }
 }
 
-/** A promise that somebody else settles. */
+/** A promise settled from outside. */
 export interface Settled<Value> {
   readonly promise: Promise<Value>;
   resolve(value: Value): void;

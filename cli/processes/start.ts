@@ -1,4 +1,4 @@
-/** The sample service of `npm start`: created, watched until all of it runs, and asked over HTTP. */
+/** The sample service of `npm start`: created, awaited until all of it runs, and requested over HTTP. */
 import { createServer } from "node:net";
 import { fileURLToPath } from "node:url";
 import {
@@ -34,9 +34,9 @@ import { UserError } from "../user-error.ts";
 const name = "hello";
 const replicas = 3;
 const firstPort = 8080;
-/** Ports that are tried after the first one, when somebody else has it. */
+/** Number of ports to try when the first is in use. */
 const portsMax = 20;
-/** What `--once` allows from the creation to the last answer. */
+/** Timeout of `--once`, from the creation to the last answer. */
 const timeoutMs = 60_000;
 const pollMs = 100;
 const methods = ControlService.methods;
@@ -79,7 +79,7 @@ function helloSpec(port: number): ServiceSpec {
   });
 }
 
-/** A `hello` of an earlier start has an earlier start's port and tasks. */
+/** A `hello` of an earlier start has a stale port and stale tasks. */
 async function removeOld(client: ManagerClient): Promise<void> {
   const old = (await listServices(client)).find((service) => serviceName(service) === name);
   if (old === undefined) return;
@@ -91,7 +91,7 @@ async function helloTasks(client: ManagerClient, serviceId: string): Promise<rea
   return tasks.filter((task) => task.desiredState <= TaskState.RUNNING);
 }
 
-/** Asks until each task has answered; the replicas share the port, so several questions reach them all. */
+/** Sends requests until each task has answered: the replicas share the port, so several requests are needed. */
 async function askAll(url: string, tasks: readonly Task[], deadline: number): Promise<void> {
   const silent = new Set(tasks.map((task) => task.id));
   let problem = "";
@@ -109,7 +109,7 @@ async function askAll(url: string, tasks: readonly Task[], deadline: number): Pr
   }
 }
 
-/** Rejects with UserError, which gives the reason, when not all of it runs and answers within a minute. */
+/** Rejects with UserError and the reason when not all of it runs and answers within a minute. */
 export async function startHello(shell: Shell, wantedPort: number | null): Promise<void> {
   const port = await choosePort(wantedPort);
   const url = `http://127.0.0.1:${port}/`;
@@ -128,9 +128,9 @@ export async function startHello(shell: Shell, wantedPort: number | null): Promi
       if (line !== shown) shell.remark((shown = line));
       if (running === replicas) break;
       if (performance.now() > deadline) {
-        const reason = tasks.map((task) => task.status?.err ?? "").find((err) => err !== "") ?? "no reason was given";
+        const reason = tasks.map((task) => task.status?.err ?? "").find((err) => err !== "") ?? "no reason reported";
         throw new UserError(
-          `only ${running} of ${replicas} tasks of ${name} run after ${timeoutMs / 1_000} s: ${reason}`,
+          `only ${running} of ${replicas} tasks of ${name} are running after ${timeoutMs / 1_000} s: ${reason}`,
         );
       }
       await pause(pollMs);

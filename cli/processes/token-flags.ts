@@ -1,4 +1,4 @@
-/** The flags by which a joining process gets its token. */
+/** Flags for the token of a joining process. */
 import { UsageError } from "../command.ts";
 import { secretFrom } from "../secret-file.ts";
 
@@ -23,8 +23,9 @@ export function tokenFlags(role: "worker" | "manager") {
   } as const;
 }
 
-/** Undefined when neither is given. Throws UsageError, and UserError for a file that cannot be used. */
+/** Undefined when neither is set. Throws UsageError, and UserError for an unusable file. */
 export function tokenOf({ token, "token-file": file }: TokenValues): string | undefined {
-  if (token !== undefined && file !== undefined) throw new UsageError("give --token or --token-file, not both");
+  if (token !== undefined && file !== undefined)
+    throw new UsageError("--token and --token-file are mutually exclusive");
   return file === undefined ? token : secretFrom(file, "token");
 }

@@ -1,4 +1,4 @@
-/** `muster up` and `muster start`: a cluster on this machine, for as long as the process lives. */
+/** `muster up` and `muster start`: a cluster on this machine that lives as long as the process. */
 import { join } from "node:path";
 import { command, UsageError, type Command } from "../command.ts";
 import type { Shell } from "../shell.ts";
@@ -14,19 +14,19 @@ import { startHello } from "./start.ts";
 import { startUp, workerToken } from "./up.ts";
 
 /**
- * A sentence that says where the state is, and that it was found, if so; with `fresh` an earlier cluster's is put aside first.
- * It is for when the start has succeeded: one that fails says why and nothing else. Throws UserError.
+ * Describes the location of the state, and whether an earlier cluster's was found; with `fresh` that one is moved aside first.
+ * Print it after a successful start: a failed one prints only the reason. Throws UserError.
  */
 function stateSentence(shell: Shell, dataDir: string, fresh: boolean | undefined): string {
   if (fresh === true) {
     const aside = putAside(dataDir, shell.now());
     if (aside !== null)
-      shell.remark(`The earlier cluster's state is kept in ${aside}: remove it when you do not need it.`);
+      shell.remark(`The earlier cluster's state was moved to ${aside}: remove it when you no longer need it.`);
   }
   const since = lastWriteMs(dataDir);
   if (since === null) return `${dataDir} (new)`;
   const age = humanDuration(shell.now() - since).toLowerCase();
-  return `${dataDir}, found: the cluster that last ran ${age} ago goes on (--fresh begins a new one)`;
+  return `${dataDir}, found: continuing the cluster that last ran ${age} ago (--fresh starts a new one)`;
 }
 
 const fresh = {
@@ -34,13 +34,13 @@ const fresh = {
   help: "Start a new cluster; the state of an earlier one in the data dir is moved aside",
 } as const;
 
-/** Whoever starts the sample cluster. */
+/** The user who starts the sample cluster. */
 const ownUser = String(process.getuid?.() ?? 0);
 
 function tellLocked(shell: Shell): (controlSocket: string) => void {
   return (controlSocket) =>
     shell.remark(
-      `The manager is locked: its keys are encrypted. It goes on when it gets the unlock key:\n  muster swarm unlock --host unix://${controlSocket}`,
+      `The manager is locked: its keys are encrypted. To continue, enter the unlock key:\n  muster swarm unlock --host unix://${controlSocket}`,
     );
 }
 
@@ -102,7 +102,7 @@ export const start: Command = command({
       dataDir,
       ...servingOf(values),
       withAgent: true,
-      // The sample service runs this very program, which other users may be unable to read.
+      // The sample service runs this program, which other users may be unable to read.
       drivers: await driverChoice({ "task-user": ownUser, "allow-root": true }),
       onLocked: tellLocked(shell),
       telemetry,
@@ -122,6 +122,6 @@ export const start: Command = command({
       },
     );
     if (values.once === true && end === "signal")
-      throw new UserError("interrupted before the sample service had answered; everything is stopped");
+      throw new UserError("interrupted before the sample service answered; everything is stopped");
   },
 });

@@ -22,24 +22,24 @@ export interface UpOptions {
   readonly networks: NetworkDefaults;
   /** See ManagerProcessOptions. */
   readonly acceptsLogLoss: boolean;
-  /** Where the JSON API is served; nowhere when absent. */
+  /** Options of the JSON API; not served when absent. */
   readonly json?: JsonOptions | null;
-  /** Storage plugins for the manager and for the agent, beside those of their data dirs. */
+  /** Storage plugins for the manager and the agent, in addition to those of their data dirs. */
   readonly csiPlugins: CsiSocketPaths;
-  /** Of the agent, beside those of its data dir. */
+  /** Of the agent, in addition to those of its data dir. */
   readonly drivers?: DriverChoice;
   readonly telemetry: ProcessTelemetry;
-  /** Called when the manager needs the unlock key to go on. */
+  /** Called when the manager needs the unlock key to continue. */
   readonly onLocked?: (controlSocket: string) => void;
 }
 
 export interface Up {
   readonly manager: ManagerProcess;
-  /** Ends everything that was started, the agent's tasks included. */
+  /** Stops everything that was started, including the agent's tasks. */
   stop(): Promise<void>;
 }
 
-/** As `startManagerProcess`. */
+/** Rejects like `startManagerProcess`. */
 export async function startUp(options: UpOptions, starting: Starting): Promise<Up> {
   const { dataDir, telemetry } = options;
   const manager = await startManagerProcess(

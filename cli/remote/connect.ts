@@ -9,12 +9,12 @@ import { parseHostPort, type HostPort } from "../processes/addresses.ts";
 import { UserError } from "../user-error.ts";
 import { credentialsOf, rootsOf, type UserCredentials } from "./credentials.ts";
 
-/** For the connection and the handshake together, in milliseconds: a round trip may take seconds over a bad line. */
+/** Timeout of connecting and the handshake together, in milliseconds: a round trip may take seconds over a bad line. */
 const connectTimeoutMs = 15_000;
-/** SwarmKit's port, where an address names none. */
+/** Port of an address without one: SwarmKit's. */
 const defaultPort = 2377;
 
-/** Of `tcp://ADDR[:PORT]`. Throws UserError. */
+/** Parses `tcp://ADDR[:PORT]`. Throws UserError. */
 export function remoteAddress(host: string): HostPort {
   return parseHostPort(host.replace(/^tcp:\/\//, ""), defaultPort);
 }
@@ -36,15 +36,15 @@ async function dial(host: string, rootPem: string | null, credentials: UserCrede
   } catch (error) {
     if (!(error instanceof RpcError)) throw error;
     const why = error.message.includes("its certificate is not trusted")
-      ? `the manager at ${host} does not have a certificate of the context's root: it belongs to another cluster, the root was ` +
-        "replaced since the last login, or somebody answers in its place. If you trust it, create the context again with its --ca"
+      ? `the manager at ${host} has a certificate of a root other than the context's: it belongs to another cluster, the root was ` +
+        "replaced since the last login, or the connection is intercepted. If you trust it, create the context again with its --ca"
       : `cannot reach the manager at ${host}: ${error.message.replace(/^cannot connect to [^ ]+: /, "")}. ` +
-        "Check that it runs and that its port is open to this machine";
+        "Check that it is running and that its port is open to this machine";
     throw new UserError(why, { cause: error });
   }
 }
 
-/** The root that a manager shows, if it is the one with that digest. Nothing secret is sent. Throws UserError. */
+/** Fetches a manager's root, if it has that digest. Sends nothing secret. Throws UserError. */
 export async function fetchRoot(host: string, digest: string): Promise<string> {
   const channel = await dial(host, null, null);
   try {
@@ -63,18 +63,18 @@ export async function fetchRoot(host: string, digest: string): Promise<string> {
   }
 }
 
-/** As nobody yet, to log in. Throws UserError. */
+/** Connects without a certificate, to log in. Throws UserError. */
 export function connectToLogIn(name: string, { host }: Context): Promise<RpcChannel> {
   return dial(host, rootsOf(name), null);
 }
 
-/** As the user of the context. Throws UserError. */
+/** Connects as the context's user. Throws UserError. */
 export function connectRemote(name: string, { host, user = "" }: Context, nowMs: number): Promise<RpcChannel> {
   const credentials = credentialsOf(name);
   if (credentials === null) throw new UserError(`not logged in to context "${name}": run 'muster login ${name}'`);
   const untilMs = validUntilMs(credentials.certificatePem);
   if (untilMs === null)
-    throw new UserError(`the certificate of context "${name}" cannot be read: run 'muster login ${name}'`);
+    throw new UserError(`cannot read the certificate of context "${name}": run 'muster login ${name}'`);
   if (untilMs < nowMs) {
     const when = new Date(untilMs).toISOString();
     throw new UserError(`the certificate of user ${user} expired at ${when}: log in again with 'muster login ${name}'`);

@@ -1,8 +1,8 @@
 /**
- * What a context of another machine's manager has on disk, in a folder of its own beside `contexts.json`: the roots that it trusts
- * (`ca.pem`) and, once its user has logged in, a certificate with its key (`credentials.pem`).
+ * Files of a context on another machine, in its own folder beside `contexts.json`: the trusted roots (`ca.pem`) and, after a
+ * login, the user's certificate with its key (`credentials.pem`).
  *
- * RC1: the key is in a file that its owner alone may read, in a folder that its owner alone may enter, and in no other place.
+ * RC1: the key is only in a file that its owner alone can read, in a folder that its owner alone can enter.
  */
 import { mkdirSync, readFileSync, rmSync, statSync } from "node:fs";
 import { join } from "node:path";
@@ -13,7 +13,7 @@ import { UserError } from "../user-error.ts";
 const [rootsFile, credentialsFile] = ["ca.pem", "credentials.pem"];
 
 export interface UserCredentials {
-  /** The user's certificate and what follows it. */
+  /** The user's certificate chain. */
   readonly certificatePem: string;
   readonly keyPem: string;
 }
@@ -39,12 +39,12 @@ function read(path: string): string | null {
   }
 }
 
-/** Certificate and key of one PEM text, in any order. Throws UserError where one of them is missing. */
+/** Certificate and key from one PEM text, in any order. Throws UserError when one of them is missing. */
 export function parseCredentials(text: string, where: string): UserCredentials {
   const keyPem = /-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?-----END [A-Z ]*PRIVATE KEY-----\n?/.exec(text)?.[0];
   const certificates = text.match(/-----BEGIN CERTIFICATE-----[\s\S]*?-----END CERTIFICATE-----\n?/g) ?? [];
   if (keyPem === undefined || certificates.length === 0)
-    throw new UserError(`${where} does not hold a certificate and its private key in PEM`);
+    throw new UserError(`${where} must contain a certificate and its private key in PEM format`);
   return { keyPem, certificatePem: certificates.join("") };
 }
 
@@ -52,11 +52,13 @@ export function saveRoots(context: string, rootPem: string): void {
   write(folderOf(context), rootsFile, rootPem);
 }
 
-/** Throws UserError where they are missing. */
+/** Throws UserError when they are missing. */
 export function rootsOf(context: string): string {
   const found = read(join(folderOf(context), rootsFile));
   if (found === null)
-    throw new UserError(`context "${context}" has lost its root certificate: remove the context and create it again`);
+    throw new UserError(
+      `the root certificate of context "${context}" is missing: remove the context and create it again`,
+    );
   return found;
 }
 
@@ -64,7 +66,7 @@ export function saveCredentials(context: string, credentials: UserCredentials): 
   writeCredentials(folderOf(context), credentials);
 }
 
-/** For another folder: what a user is handed by an admin. */
+/** Writes to another folder, for an admin to hand over to a user. */
 export function writeCredentials(folder: string, { certificatePem, keyPem }: UserCredentials): void {
   write(folder, credentialsFile, certificatePem + keyPem);
 }
@@ -73,19 +75,19 @@ export function writeRoots(folder: string, rootPem: string): void {
   write(folder, rootsFile, rootPem);
 }
 
-/** Null before a login. Throws UserError, also where others may read them (RC1). */
+/** Null before a login. Throws UserError, also when others can read them (RC1). */
 export function credentialsOf(context: string): UserCredentials | null {
   const path = join(folderOf(context), credentialsFile);
   const text = read(path);
   if (text === null) return null;
   if ((statSync(path).mode & 0o077) !== 0)
     throw new UserError(
-      `${path} can be read by others: log in again with 'muster login ${context}', or run 'chmod 600'`,
+      `${path} is readable by other users: log in again with 'muster login ${context}', or run 'chmod 600'`,
     );
   return parseCredentials(text, path);
 }
 
-/** False where there were none. */
+/** False when there were none. */
 export function forgetCredentials(context: string): boolean {
   const path = join(folderOf(context), credentialsFile);
   const isThere = read(path) !== null;

@@ -10,11 +10,11 @@ export const lifetimeOption = {
   help: "Time for which the certificate is valid, from 1m to 720h (default 12h)",
 } as const;
 
-/** In seconds; 0 for the default. Throws UsageError. */
+/** Seconds; 0 for the default. Throws UsageError. */
 export function lifetimeSeconds(text: string | undefined): number {
   if (text === undefined) return 0;
   const seconds = Math.floor(durationMs(parseDuration(text, "lifetime"), 0) / 1_000);
   if (seconds < userCertificateSecondsMin || seconds > userCertificateSecondsMax)
-    throw new UsageError(`invalid --lifetime ${text}: expected 1m to 720h`);
+    throw new UsageError(`invalid argument "${text}" for "--lifetime" flag: expected 1m to 720h`);
   return seconds;
 }

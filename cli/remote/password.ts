@@ -1,12 +1,12 @@
-/** Asks for a password at the terminal, without showing it. */
+/** Prompts for a password without echo. */
 import { UserError } from "../user-error.ts";
 
 const [interrupt, endOfInput, backspace, deletion] = ["\u0003", "\u0004", "\b", "\u007f"];
 
-/** Throws UserError where there is no terminal, and when the question is interrupted. */
+/** Throws UserError without a terminal, and when the prompt is interrupted. */
 export async function askPassword(question: string): Promise<string> {
   const { stdin, stderr } = process;
-  if (!stdin.isTTY) throw new UserError("there is no terminal to ask for the password at: set --password-file");
+  if (!stdin.isTTY) throw new UserError("cannot prompt for the password without a terminal: set --password-file");
   stderr.write(question);
   stdin.setRawMode(true);
   stdin.setEncoding("utf8");
@@ -18,7 +18,7 @@ export async function askPassword(question: string): Promise<string> {
         for (const key of text) {
           if (key === interrupt || key === endOfInput) {
             stdin.off("data", onData);
-            return reject(new UserError("interrupted: nobody was logged in"));
+            return reject(new UserError("login interrupted"));
           }
           if (key === "\r" || key === "\n") {
             stdin.off("data", onData);

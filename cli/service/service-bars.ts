@@ -1,6 +1,6 @@
 /**
- * The lines in which a service's way to where it should be is shown: how far all of it is, and for few tasks a line for
- * each. Pure; `progress.ts` says when, and draws them.
+ * Progress lines of a service: an overall line and, for few tasks, one line per task. Pure; `progress.ts` decides when to draw
+ * them.
  */
 import { nodeNames } from "../../machines/node-names.ts";
 import { modeOf } from "../../machines/orchestration/service-mode.ts";
@@ -8,14 +8,14 @@ import { isUpToDate } from "../../machines/orchestration/task-dirty.ts";
 import { TaskState, UpdateStatus_UpdateState, type Node, type Service, type Task } from "../../proto/gen/messages.ts";
 import { stateName } from "../task-table.ts";
 
-/** Docker's: with more tasks than this, only the sum is shown. */
+/** Docker's limit: with more tasks, only the overall line is shown. */
 const barsMax = 20;
-/** Between the brackets, as Docker's. */
+/** Width between the brackets, like Docker's. */
 const barWidth = 50;
-/** Longer errors would break the line of a narrow terminal. */
+/** Longer errors would wrap on a narrow terminal. */
 const errorLengthMax = 75;
 
-/** The states on the way, in order; a job has one more to go. */
+/** The states on the way to running, in order; a job has one more. */
 const path: readonly TaskState[] = [
   TaskState.NEW,
   TaskState.PENDING,
@@ -54,7 +54,7 @@ function stateOf(task: Task): TaskState {
   return task.status?.state ?? TaskState.NEW;
 }
 
-/** The tasks that count, one for each slot (node): the one most wanted, and of those the one that is least far. */
+/** The tasks to show, one per slot (node): the one with the highest desired state, then the least advanced. */
 function shown({ service, tasks }: Picture): Task[] {
   const mode = modeOf(service.spec);
   const isBound = mode === "global" || mode === "global-job";
@@ -83,7 +83,7 @@ function taskText(task: Task, goal: TaskState): string {
   return `${stateName(state).toLowerCase().padEnd(longestName)} ${bar(state > goal ? 0 : share)}`;
 }
 
-/** How far all of it is: Docker's words. */
+/** Overall progress, in Docker's words. */
 export function overallLine(service: Service, done: number, wanted: number): string {
   if (isJob(service)) {
     return `job progress: ${String(done).padStart(String(wanted).length)} out of ${wanted} complete`;
@@ -92,7 +92,7 @@ export function overallLine(service: Service, done: number, wanted: number): str
   return `overall progress: ${what}${done} out of ${wanted} tasks`;
 }
 
-/** Everything about it, a line each. */
+/** All lines. */
 export function progressLines(picture: Picture, done: number, wanted: number): readonly string[] {
   const { service } = picture;
   const tasks = shown(picture);
@@ -108,7 +108,7 @@ export function progressLines(picture: Picture, done: number, wanted: number): r
   const nameOf = nodeNames(picture.nodes);
   const isBound = service.spec?.global != null || service.spec?.globalJob != null;
   if (isBound) return [...lines, ...tasks.map((task) => `${nameOf(task.nodeId)}: ${taskText(task, goal)}`)];
-  // Slots need not be numbered without gaps; the lines are.
+  // Slot numbers may have gaps; the lines are numbered consecutively.
   const bars = Array.from({ length: wanted }, (_, at) => {
     const task = tasks[at];
     return `${at + 1}/${wanted}: ${task === undefined ? "" : taskText(task, goal)}`;
@@ -116,7 +116,7 @@ export function progressLines(picture: Picture, done: number, wanted: number): r
   return [...lines, ...bars];
 }
 
-/** What draws `lines` over the `drawn` lines above the cursor, none wider than `columns`. */
+/** Escape sequences that draw `lines` over the `drawn` lines above the cursor, cut to `columns`. */
 export function redrawn(drawn: number, lines: readonly string[], columns: number): string {
   const up = drawn === 0 ? "" : `\r\x1b[${drawn}A`;
   const body = lines.map((line) => `${line.slice(0, columns - 1)}\x1b[K\n`).join("");

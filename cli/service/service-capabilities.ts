@@ -1,10 +1,10 @@
-/** `--cap-add` and `--cap-drop`: what a container may do beyond, or may not do of, what its engine lets every container do. */
+/** `--cap-add` and `--cap-drop`: changes to the engine's default capabilities of a container. */
 import type { ContainerSpec } from "../../proto/gen/messages.ts";
 
 type Capabilities = Pick<ContainerSpec, "capabilityAdd" | "capabilityDrop">;
 
 const all = "ALL";
-/** On update: forget what was added (or dropped) before. */
+/** On update: clears what was added (or dropped) before. */
 const reset = "RESET";
 
 function normalized(names: readonly string[]): Set<string> {
@@ -16,12 +16,12 @@ function normalized(names: readonly string[]): Set<string> {
   );
 }
 
-/** Sorted, so that the same set is the same spec; ALL says what any other would. */
+/** Sorted, so that the same set yields the same spec; ALL subsumes the others. */
 function listed(names: ReadonlySet<string>): readonly string[] {
   return names.has(all) ? [all] : [...names].filter((name) => name !== reset).toSorted();
 }
 
-/** What is both added and dropped is added. */
+/** A capability that is both added and dropped is added. */
 export function newCapabilities(add: readonly string[], drop: readonly string[]): Capabilities {
   const added = new Set(listed(normalized(add)));
   const dropped = new Set(listed(normalized(drop)));
@@ -32,8 +32,8 @@ export function newCapabilities(add: readonly string[], drop: readonly string[])
 }
 
 /**
- * Adding a capability that was dropped only takes it off the dropped ones, and the other way about: it takes a second
- * update to get from one to the other, as with Docker's client.
+ * Adding a dropped capability only removes it from the dropped ones, and vice versa: as with Docker's client, it takes a second
+ * update to get from one to the other.
  */
 export function capabilitiesAfter(before: Capabilities, add: readonly string[], drop: readonly string[]): Capabilities {
   const [toAdd, toDrop] = [normalized(add), normalized(drop)];

@@ -1,4 +1,4 @@
-/** What the flags of `service create` and `service update` make of a container, field by field as Docker's client does. */
+/** Container settings from the flags of `service create` and `service update`, field by field like Docker's client. */
 import {
   BoolValue,
   ContainerSpec,
@@ -34,7 +34,7 @@ const isolations = {
   hyperv: ContainerSpec_Isolation.ISOLATION_HYPERV,
 };
 
-/** What setrlimit(2) knows. */
+/** The limits of setrlimit(2). */
 const ulimitNames = new Set([
   "core",
   "cpu",
@@ -52,10 +52,10 @@ const ulimitNames = new Set([
   "sigpending",
   "stack",
 ]);
-/** The range of the kernel's oom_score_adj. */
+/** Bound of the kernel's oom_score_adj. */
 const oomScoreMax = 1_000;
 
-/** `nofile=1024:2048`; one number is both. */
+/** `nofile=1024:2048`; a single number sets both. */
 function parseUlimit(text: string, flag: string): ContainerSpec_Ulimit {
   const match = /^([a-z]+)=(-1|\d+)(?::(-1|\d+))?$/.exec(text);
   if (match === null || !ulimitNames.has(match[1] as string)) {
@@ -64,7 +64,7 @@ function parseUlimit(text: string, flag: string): ContainerSpec_Ulimit {
   const [, name = "", soft = "", hard = soft] = match;
   const limit = { name, soft: Number(soft), hard: Number(hard) };
   if (limit.hard !== -1 && (limit.soft > limit.hard || limit.soft === -1)) {
-    throw new UsageError(`--${flag}: the soft limit of '${text}' is above the hard one`);
+    throw new UsageError(`--${flag}: the soft limit of "${text}" exceeds the hard limit`);
   }
   return ContainerSpec_Ulimit.create(limit);
 }
@@ -80,7 +80,7 @@ function ulimitsAfter(
   return [...byName.values()].toSorted((a, b) => (a.name < b.name ? -1 : 1));
 }
 
-/** `db:10.0.0.1` (or `db=10.0.0.1`) as the line of /etc/hosts that it becomes. */
+/** Converts `db:10.0.0.1` (or `db=10.0.0.1`) to a line of /etc/hosts. */
 function hostLine(text: string, flag: string): string {
   const at = text.search(/[:=]/);
   const name = at < 1 ? "" : text.slice(0, at);
@@ -91,7 +91,7 @@ function hostLine(text: string, flag: string): string {
   return `${address} ${name}`;
 }
 
-/** A name goes from all lines, or with an address from those of that address; a line without names goes. */
+/** Removes a name from all lines, or, given an address, from the lines of that address; drops lines without names. */
 function hostsAfter(
   before: readonly string[],
   added: readonly string[],
@@ -111,7 +111,7 @@ function hostsAfter(
   return [...new Set([...kept, ...added.map((text) => hostLine(text, "host-add"))])];
 }
 
-/** Removes, then sets. */
+/** Removes first, then adds. */
 export function pairsAfter(
   before: Readonly<Record<string, string>>,
   added: Readonly<Record<string, string>>,
@@ -124,7 +124,7 @@ export function pairsAfter(
 
 const noCheck = "NONE";
 
-/** What is not given stays; the durations are always written, as Docker does. Null: nothing is said about health. */
+/** Absent flags change nothing; the durations are always written, like Docker. Null: no health settings. */
 function healthAfter(before: HealthConfig | null, flags: SettingValues): HealthConfig | null {
   const said = [
     flags["health-cmd"],
@@ -137,7 +137,7 @@ function healthAfter(before: HealthConfig | null, flags: SettingValues): HealthC
   const isSaid = said.some((value) => value !== undefined);
   const other = (["health-http", "health-tcp"] as const).find((flag) => flags[flag] !== undefined);
   if (other !== undefined)
-    throw new UserError(`--${other} does not fit containers: their engine checks by commands alone (--health-cmd)`);
+    throw new UserError(`--${other} is not supported for containers: engines run commands only (--health-cmd)`);
   const zero = Duration.create({});
   if (flags["no-healthcheck"] === true) {
     if (isSaid) throw new UserError("--no-healthcheck conflicts with --health-* options");
@@ -173,7 +173,7 @@ function oomScore(text: string): number {
   return score;
 }
 
-/** The flags that both commands share and that only containers know; one not given changes nothing. */
+/** Flags shared by both commands that only apply to containers; absent flags change nothing. */
 function withSharedFlags(before: ContainerSpec, flags: SettingValues): ContainerSpec {
   const { entrypoint, isolation, init } = flags;
   const grace = flags["stop-grace-period"];
@@ -212,7 +212,7 @@ export function newContainer(
     mounts,
     hosts: (flags.host ?? []).map((text) => hostLine(text, "host")),
     dnsConfig: newDns(flags),
-    // Docker's client always says so; whoever wants the engine's own default cannot have it.
+    // Docker's client always sets it, so the engine's own default cannot be chosen.
     init: BoolValue.create({ value: false }),
     sysctls: parsePairs(flags.sysctl ?? []),
     ulimits: ulimitsAfter(
@@ -227,7 +227,7 @@ export function newContainer(
   return withSharedFlags(container, flags);
 }
 
-/** `before` with what the flags say changed, and nothing else. */
+/** Applies the flags to `before`. */
 export function containerAfter(before: ContainerSpec, flags: UpdateValues, lookups: Lookups): ContainerSpec {
   const areMountsChanged = (flags["mount-add"] ?? flags["mount-rm"]) !== undefined;
   const areHostsChanged = (flags["host-add"] ?? flags["host-rm"]) !== undefined;

@@ -1,4 +1,4 @@
-/** `--credential-spec`, and the configs that a service has with it: a config that holds one must be listed beside the others. */
+/** `--credential-spec` and the configs of a service: a config that holds a credential spec must be listed with the others. */
 import {
   Privileges,
   Privileges_CredentialSpec,
@@ -14,7 +14,7 @@ type Source =
   | { readonly kind: "file" | "registry"; readonly value: string }
   | { readonly kind: "config"; readonly name: string };
 
-/** An empty value takes the credential spec away. */
+/** An empty value removes the credential spec. */
 function parseSource(text: string): Source {
   if (text === "") return { kind: "none" };
   const match = /^(config|file|registry):\/\/(.*)$/s.exec(text);
@@ -52,7 +52,7 @@ export function newCredential(flags: CreateValues, lookups: Lookups): Pick<Conta
   };
 }
 
-/** Removing goes by name; the config of a credential spec goes when the credential spec does, and not before. */
+/** Configs are removed by name; the credential spec's config is removed only together with it. */
 export function credentialAfter(
   before: ContainerSpec,
   flags: UpdateValues,

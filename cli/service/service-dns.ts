@@ -1,4 +1,4 @@
-/** What the flags of `service create` and `service update` make of a task's resolver, field by field as Docker's client does. */
+/** DNS settings of a task from the flags of `service create` and `service update`, field by field like Docker's client. */
 import { parseAddress } from "../../runtime/ip-address.ts";
 import { ContainerSpec_DNSConfig } from "../../proto/gen/messages.ts";
 import { UsageError } from "../command.ts";
@@ -13,7 +13,7 @@ function nameServer(text: string, flag: string): string {
 
 function searchDomain(text: string, flag: string): string {
   const domain = text.trim();
-  // A dot alone: no search domain at all.
+  // A single dot: no search domain at all.
   if (domain === "." || /^[a-z0-9_](?:[a-z0-9_.-]*[a-z0-9_])?\.?$/i.test(domain)) return domain;
   throw new UsageError(`invalid argument "${text}" for "--${flag}" flag: expected a domain`);
 }
@@ -22,7 +22,7 @@ function setAfter(before: readonly string[], added: readonly string[], removed: 
   return [...new Set([...before, ...added])].filter((item) => !removed.includes(item)).toSorted();
 }
 
-/** Each part that is not given is empty. Throws UsageError. */
+/** Absent parts are empty. Throws UsageError. */
 export function newDns(flags: CreateValues): ContainerSpec_DNSConfig {
   return ContainerSpec_DNSConfig.create({
     nameservers: (flags.dns ?? []).map((text) => nameServer(text, "dns")),
@@ -51,7 +51,7 @@ export function dnsAfter(before: ContainerSpec_DNSConfig | null, flags: UpdateVa
   });
 }
 
-/** Of tasks without a container: null where nothing is asked for, so that other services' specs say nothing of it. */
+/** For tasks without a container: null without settings, so that other specs have no such field. */
 export function processDns(dns: ContainerSpec_DNSConfig | null): ContainerSpec_DNSConfig | null {
   if (dns === null || dns.nameservers.length + dns.search.length + dns.options.length === 0) return null;
   return dns;

@@ -1,4 +1,4 @@
-/** Services whose tasks run on a driver plugin: from flags to the payload, and back. */
+/** Services whose tasks run on a driver plugin: conversion between flags and payload. */
 import { driverSpecType } from "../../machines/driver/driver-spec.ts";
 import {
   Any,
@@ -19,7 +19,7 @@ import { mountsAfter, parseMount } from "./service-mount-flag.ts";
 import { configReferences, secretReferences, type Lookups } from "./service-references.ts";
 import { parseDuration } from "../values.ts";
 
-/** The flag as JSON text, whatever it was written as and wherever. Throws UserError. */
+/** Replaces the flag's value, in any form, by JSON text. Throws UserError. */
 export async function withDriverConfig<Values extends { readonly "driver-config"?: string | undefined }>(
   values: Values,
 ): Promise<Values> {
@@ -31,9 +31,9 @@ export async function withDriverConfig<Values extends { readonly "driver-config"
 /** `flags`: with the configuration as JSON. Throws UsageError and UserError. */
 export function newDriverTask(kind: string, flags: CreateValues, words: readonly string[], lookups: Lookups) {
   if (words.length > 0)
-    throw new UsageError(`driver ${kind} takes no words: what it runs is told by --driver-config, not '${words[0]}'`);
+    throw new UsageError(`unexpected argument "${words[0]}": driver ${kind} is configured with --driver-config`);
   refuseWorkdir(flags);
-  // A task has the variables that are set; a name alone sets nothing.
+  // A name without a value sets nothing.
   const env = newEnvironment(flags).filter((entry) => entry.includes("="));
   const secrets = secretReferences(flags.secret ?? [], lookups);
   const configs = configReferences(flags.config ?? [], lookups);
@@ -46,10 +46,10 @@ export function newDriverTask(kind: string, flags: CreateValues, words: readonly
   );
 }
 
-/** What `service update` makes of it. */
+/** Applies the flags of `service update`. */
 export function driverTaskAfter(kind: string, before: DriverSpec, flags: UpdateValues, lookups: Lookups, of: TaskSpec) {
   refuseWorkdir(flags);
-  if (flags.args !== undefined) throw new UsageError(`--args does not fit tasks of driver ${kind}`);
+  if (flags.args !== undefined) throw new UsageError(`--args is not supported for driver ${kind}`);
   const spec = DriverSpec.patch(before, {
     config: flags["driver-config"] ?? before.config,
     env: environmentAfter(before.env, flags).filter((entry) => entry.includes("=")),
@@ -68,7 +68,7 @@ export function driverTaskAfter(kind: string, before: DriverSpec, flags: UpdateV
   return driverTask(kind, spec, of);
 }
 
-/** `HOST[:TASK[:rwm]]`, as Docker's `run` takes it. */
+/** Parses `HOST[:TASK[:rwm]]`, like Docker's `run`. */
 function parseDevice(text: string, flag: string): DriverDevice {
   const [, hostPath = "", taskPath = "", permissions = ""] =
     /^(\/[^:]+)(?::(\/[^:]*))?(?::([rwm]+))?$/.exec(text) ?? [];
@@ -89,7 +89,7 @@ function devicesAfter(
   return [...before.filter(({ hostPath }) => !gone.has(hostPath)), ...devices];
 }
 
-/** What the settings of every service say of it. */
+/** Settings common to all services. */
 export function driverSettings(before: DriverSpec, flags: SettingValues): DriverSpec {
   const grace = flags["stop-grace-period"];
   return DriverSpec.patch(before, {
@@ -107,7 +107,7 @@ export function driverPayload(kind: string, spec: DriverSpec): GenericRuntimeSpe
   });
 }
 
-/** Beside the payload, what has to be sent to the task's nodes. */
+/** The payload, and the references that the task's nodes need. */
 function driverTask(kind: string, spec: DriverSpec, before: TaskSpec | null = null): Partial<TaskSpec> {
   const others = (before?.resourceReferences ?? []).filter(({ resourceType }) => resourceType === ResourceType.TASK);
   const reference = (resourceType: ResourceType) => (resourceId: string) =>
@@ -124,5 +124,7 @@ function driverTask(kind: string, spec: DriverSpec, before: TaskSpec | null = nu
 
 function refuseWorkdir(flags: SettingValues): void {
   if (flags.workdir !== undefined)
-    throw new UsageError("--workdir fits containers and processes only: a driver has its own setting for it");
+    throw new UsageError(
+      "--workdir is supported for containers and processes only: set it in the driver's configuration",
+    );
 }

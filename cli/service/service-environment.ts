@@ -1,4 +1,4 @@
-/** `--env`, `--env-file` and what an update makes of a service's environment. */
+/** `--env` and `--env-file`, and updates of a service's environment. */
 import { readFileSync } from "node:fs";
 import { UsageError } from "../command.ts";
 import type { CreateValues, UpdateValues } from "./service-flags.ts";
@@ -6,7 +6,7 @@ import { UserError } from "../user-error.ts";
 
 const nameOf = (entry: string): string => entry.split("=", 1)[0] as string;
 
-/** `NAME=value` as it is; `NAME` with the value that it has here, or alone when it has none. */
+/** Keeps `NAME=value`; expands `NAME` with its value here, or keeps it when unset. */
 function entryFor(text: string, flag: string): string {
   if (nameOf(text) === "")
     throw new UsageError(`invalid argument "${text}" for "--${flag}" flag: expected NAME=VALUE or NAME`);
@@ -14,7 +14,7 @@ function entryFor(text: string, flag: string): string {
   return text.includes("=") || value === undefined ? text : `${text}=${value}`;
 }
 
-/** A variable on each line; empty lines and those that begin with `#` say nothing, a name without a value here is left out. */
+/** Reads one variable per line; skips empty lines and those that begin with `#`, and a name that has no value here. */
 function entriesOf(path: string): readonly string[] {
   let content: string;
   try {
@@ -29,13 +29,13 @@ function entriesOf(path: string): readonly string[] {
     .filter((line) => line !== "" && !line.startsWith("#"));
   return lines.flatMap((line) => {
     const name = nameOf(line);
-    if (name === "" || /\s/.test(name)) throw new UserError(`${path}: '${name}' is not the name of a variable`);
+    if (name === "" || /\s/.test(name)) throw new UserError(`${path}: invalid variable name "${name}"`);
     const entry = entryFor(line, "env-file");
     return entry.includes("=") ? [entry] : [];
   });
 }
 
-/** Of two entries for one name the later one counts, in its own place. */
+/** The last entry for a name wins, in its own position. */
 export function newEnvironment(flags: Pick<CreateValues, "env" | "env-file">): readonly string[] {
   const entries = new Map<string, string>();
   const given = (flags.env ?? []).map((text) => entryFor(text, "env"));
@@ -47,7 +47,7 @@ export function newEnvironment(flags: Pick<CreateValues, "env" | "env-file">): r
   return [...entries.values()];
 }
 
-/** Removes first; what is added then takes the place of what has its name. */
+/** Removes first; added entries then replace those of the same name. */
 export function environmentAfter(
   before: readonly string[],
   flags: Pick<UpdateValues, "env-add" | "env-rm">,

@@ -1,14 +1,11 @@
-/**
- * The flags of `service create` and `service update`, named as Docker names them: one table for each command, with what
- * the help says of each.
- */
+/** Flags of `service create` and `service update`, with Docker's names: one table per command, with help texts. */
 import type { FlagHelp } from "../command.ts";
 import { UserError } from "../user-error.ts";
 
 type Help = Required<Pick<FlagHelp, "group" | "help">> &
   Pick<FlagHelp, "value"> & {
     readonly short?: string;
-    /** It says something of containers alone; a service of plain processes refuses it. */
+    /** For containers only; rejected for services of plain processes. */
     readonly containers?: true;
   };
 
@@ -58,7 +55,7 @@ function rolloutFlags<Prefix extends "update" | "rollback">(prefix: Prefix, grou
   } as { readonly [Name in Names]: ReturnType<typeof text> };
 }
 
-/** What both commands take: each sets one value, whatever it was before. */
+/** Flags of both commands that set a single value. */
 const settingFlags = {
   replicas: text({ group: general, value: "N", help: "Number of tasks, or of completions of a job (default 1)" }),
   "max-concurrent": text({
@@ -177,12 +174,12 @@ const settingFlags = {
   ...rolloutFlags("rollback", rollbacks, "pause or continue"),
 } as const;
 
-/** Options of both commands that change how the command behaves, not the service. */
+/** Flags of both commands that affect the command, not the service. */
 export const behaviourFlags = {
   detach: yes({ group: command, help: "Exit immediately instead of waiting for the service to converge", short: "d" }),
   quiet: yes({ group: command, help: "Suppress progress output", short: "q" }),
   "with-registry-auth": yes({ group: command, help: "Send registry authentication details to the nodes" }),
-  // Accepted as Docker's scripts give it: Muster never resolves an image on the manager.
+  // Accepted for Docker's scripts: Muster never resolves an image on the manager.
   "no-resolve-image": yes({ group: command, help: "Accepted for compatibility; always the case" }),
 } as const;
 
@@ -302,7 +299,7 @@ export const updateFlags = {
 
 type FlagTypes = Readonly<Record<string, { readonly type: string; readonly multiple?: boolean }>>;
 
-/** Values as `parseArgs` hands them over. */
+/** Values as returned by `parseArgs`. */
 export type FlagValues<Flags extends FlagTypes> = {
   readonly [Name in keyof Flags]?:
     | (Flags[Name] extends { readonly multiple: true }
@@ -317,13 +314,13 @@ export type CreateValues = FlagValues<typeof createFlags>;
 export type UpdateValues = FlagValues<typeof updateFlags>;
 export type SettingValues = FlagValues<typeof settingFlags>;
 
-/** The first flag given that says something of containers alone; null when there is none. */
+/** The first given flag that is for containers only; null if there is none. */
 export function containerFlagIn(values: Readonly<Record<string, unknown>>): string | null {
   const flags: Readonly<Record<string, { readonly containers?: true }>> = { ...createFlags, ...updateFlags };
   return Object.keys(values).find((name) => values[name] !== undefined && flags[name]?.containers === true) ?? null;
 }
 
-/** A rollback takes all of the spec before, so that a change beside it would be lost. Throws UserError. */
+/** A rollback restores the whole previous spec, so other changes would be lost. Throws UserError. */
 export function refuseOtherFlags(values: UpdateValues): void {
   const said = Object.entries(values).filter(([, value]) => value !== undefined);
   const other = said.find(([flag]) => !["rollback", "detach", "quiet"].includes(flag));

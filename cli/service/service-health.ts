@@ -1,11 +1,11 @@
-/** The health check of a task that is no container: from flags to the payload. */
+/** Health check of tasks without a container: conversion from flags to the payload. */
 import { HealthCheck, HealthHttp, HealthTcp, type Duration } from "../../proto/gen/messages.ts";
 import { UsageError } from "../command.ts";
 import { UserError } from "../user-error.ts";
 import { parseCount, parsePositiveDuration } from "../values.ts";
 import type { SettingValues } from "./service-flags.ts";
 
-/** Those that say what is looked at; each says all of it. */
+/** Flags that set the kind of check; mutually exclusive. */
 const looks = ["health-cmd", "health-http", "health-tcp"] as const;
 const settings = [
   "health-interval",
@@ -17,7 +17,7 @@ const settings = [
 
 const httpPort = 80;
 
-/** `:8080/ready` or a URL whose host is what the request's Host says; the task's address is where it is asked. */
+/** Parses `:8080/ready` or a URL, whose host becomes the request's Host header; the request goes to the task's address. */
 export function healthHttp(text: string, name: string): HealthHttp {
   const match = /^(?:http:\/\/([^/:[\]\s]*|\[[^/\]\s]*\])(?=[:/]|$))?(?::(\d+))?(\/\S*)?$/.exec(text);
   if (match === null || text === "")
@@ -27,14 +27,14 @@ export function healthHttp(text: string, name: string): HealthHttp {
   return HealthHttp.create({ port: port === undefined ? httpPort : Number(port), path, host: authority });
 }
 
-/** `:5432` */
+/** Parses `:5432`. */
 export function healthTcp(text: string, name: string): HealthTcp {
   const port = /^:?(\d+)$/.exec(text)?.[1];
   if (port === undefined) throw new UsageError(`invalid ${name} "${text}": expected :PORT`);
   return HealthTcp.create({ port: Number(port) });
 }
 
-/** As Docker runs it. */
+/** Runs the line in a shell, like Docker. */
 export function shellCheck(line: string): readonly string[] {
   return ["/bin/sh", "-c", line];
 }
@@ -45,13 +45,13 @@ function lookAfter(before: HealthCheck | null, flags: SettingValues): Pick<Healt
   const [look] = given;
   if (look === undefined) {
     if (before === null)
-      throw new UserError("say what is checked: one of --health-cmd, --health-http and --health-tcp");
+      throw new UserError("the health check has no kind: set one of --health-cmd, --health-http and --health-tcp");
     return before;
   }
   const text = flags[look] as string;
   switch (look) {
     case "health-cmd":
-      if (text === "") throw new UserError("--health-cmd takes a command; --no-healthcheck takes the check away");
+      if (text === "") throw new UserError("--health-cmd is empty: to remove the check, use --no-healthcheck");
       return { command: shellCheck(text), http: null, tcp: null };
     case "health-http":
       return { command: [], http: healthHttp(text, "--health-http"), tcp: null };
@@ -60,7 +60,7 @@ function lookAfter(before: HealthCheck | null, flags: SettingValues): Pick<Healt
   }
 }
 
-/** What is not given stays. Null: no check. Throws UsageError and UserError. */
+/** Absent flags change nothing. Null: no check. Throws UsageError and UserError. */
 export function healthCheckAfter(before: HealthCheck | null, flags: SettingValues): HealthCheck | null {
   const isSaid = [...looks, ...settings].some((flag) => flags[flag] !== undefined);
   if (flags["no-healthcheck"] === true) {

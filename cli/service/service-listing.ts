@@ -1,4 +1,4 @@
-/** `muster service ls`, `ps` and `inspect`: Docker's columns. */
+/** `muster service ls`, `ps` and `inspect`, with Docker's columns. */
 import { modeOf, type ServiceMode } from "../../machines/orchestration/service-mode.ts";
 import {
   ControlService,
@@ -28,7 +28,7 @@ import { imageOf } from "../task-table.ts";
 
 const methods = ControlService.methods;
 
-/** As Docker shows ids in listings of services. */
+/** Docker's length of ids in listings of services. */
 const shortIdLength = 12;
 
 const modeNames: { readonly [Mode in ServiceMode]: string } = {
@@ -48,7 +48,7 @@ function replicasColumn(service: Service, status: ListServiceStatusesResponse_Se
   const counts = `${runningTasks}/${desiredTasks}`;
   const job = service.spec?.replicatedJob;
   if (job != null) return `${counts} (${completedTasks}/${job.totalCompletions} completed)`;
-  // Of a job on every node, those that are done are not wanted any more.
+  // Completed tasks of a global job are no longer desired.
   if (service.spec?.globalJob != null) {
     return `${counts} (${completedTasks}/${desiredTasks + completedTasks} completed)`;
   }
@@ -76,7 +76,7 @@ function rangeText({ protocol, published, publishedTo, target, targetTo }: PortR
 }
 
 /**
- * Ports that answer on every node; neighbours are one range, if their targets are neighbours too or all the same:
+ * Ports published on every node. Consecutive ports are one range, if their targets are consecutive too or all equal:
  * `*:80-82->80-82/tcp`, `*:80-81->80/tcp`.
  */
 export function ingressPorts(ports: readonly PortConfig[]): string {
@@ -107,10 +107,10 @@ export function ingressPorts(ports: readonly PortConfig[]): string {
   return ranges.map(rangeText).join(", ");
 }
 
-/** Numbers within names count as numbers: `web2` before `web10`. */
+/** Sorts numerically: `web2` before `web10`. */
 const byName = new Intl.Collator("en", { numeric: true });
 
-/** Values of one key are alternatives, keys are demands: Docker's way. */
+/** Values of one key are ORed, keys are ANDed, as in Docker. */
 export function matching(texts: readonly string[]): (service: Service) => boolean {
   const keys = Map.groupBy(
     texts.map((text) => pairOf(text, "filter")),
@@ -130,7 +130,7 @@ export function matching(texts: readonly string[]): (service: Service) => boolea
   return (service) => [...keys].every(([key, pairs]) => pairs.some(([, value]) => meets(service, key, value)));
 }
 
-/** In order of name, with how many of their tasks run. */
+/** Sorted by name, with counts of running tasks. */
 export async function serviceListing(client: ManagerClient, unordered: readonly Service[]): Promise<Listing> {
   const services = unordered.toSorted((a, b) => byName.compare(serviceName(a), serviceName(b)));
   const request = ListServiceStatusesRequest.create({ services: services.map(({ id }) => id) });
@@ -146,7 +146,7 @@ export async function serviceListing(client: ManagerClient, unordered: readonly 
         modeName(service),
         replicasColumn(service, byId.get(service.id)),
         imageOf(service.spec?.task ?? null),
-        // The allocator fills in ports that were left to it.
+        // The allocator chooses ports that the spec leaves open.
         ingressPorts(service.endpoint?.ports ?? service.spec?.endpoint?.ports ?? []),
       ],
       object: () => Service.toJson(service),

@@ -1,4 +1,4 @@
-/** `muster service logs`: what tasks have written, and with `-f` what they write. */
+/** `muster service logs`: prints the output of tasks, and with `-f` follows it. */
 import { nodeNames } from "../../machines/node-names.ts";
 import {
   ListTasksRequest_Filters,
@@ -29,9 +29,9 @@ import type { Shell } from "../shell.ts";
 import { NotThereError, UserError } from "../user-error.ts";
 import { parseDuration } from "../values.ts";
 
-/** Messages that wait to be printed, at most: then the manager is asked to wait. A message has some 64 KiB. */
+/** Messages waiting to be printed before the manager is paused. A message has about 64 KiB. */
 const waitingMax = 8;
-/** What a manager has to say itself is of no task. */
+/** Messages of the manager itself have no task. */
 const noticeTaskId = "";
 
 const flags = {
@@ -55,7 +55,7 @@ const flags = {
   raw: { type: "boolean", help: "Print lines unmodified, without a prefix" },
 } as const;
 
-/** What is to be read: a service, or one task of it. */
+/** The source: a service, or one of its tasks. */
 interface Target {
   readonly selector: LogSelector;
   readonly tasks: ListTasksRequest_Filters;
@@ -96,7 +96,7 @@ export const logs = command({
     }),
 });
 
-/** SwarmKit's encoding: 0 all, -(n+1) the last n. */
+/** SwarmKit's encoding: 0 means all, -(n+1) the last n. */
 function tailOf(text: string): number {
   if (text === "all") return 0;
   if (!/^\d{1,9}$/.test(text))
@@ -104,7 +104,7 @@ function tailOf(text: string): number {
   return -Number(text) - 1;
 }
 
-/** A time, seconds since the epoch, or a duration back from now. */
+/** Parses a time, seconds since the epoch, or a duration before now. */
 function sinceOf(text: string, nowMs: number): Timestamp | null {
   if (text === "") return null;
   const unix = /^(\d+)(?:\.(\d{1,9}))?$/.exec(text);
@@ -112,7 +112,7 @@ function sinceOf(text: string, nowMs: number): Timestamp | null {
     return Timestamp.create({ seconds: Number(unix[1]), nanos: Number((unix[2] ?? "").padEnd(9, "0")) });
   }
   if (/^\d{4}-/.test(text)) {
-    // Without a zone, the time of this place, as Docker reads it.
+    // A time without a zone is local, as in Docker.
     const isDay = /^\d{4}-\d{2}-\d{2}$/.test(text);
     const ms = Date.parse(isDay ? `${text}T00:00:00` : text);
     if (Number.isNaN(ms))
@@ -165,7 +165,7 @@ function taskTarget(task: Task): Target {
   };
 }
 
-/** Where lines come from, looked up when the first line of a task does. */
+/** Names of the tasks' origins, looked up with a task's first line. */
 class Origins {
   readonly #client: ManagerClient;
   readonly #target: Target;
@@ -182,7 +182,7 @@ class Origins {
     this.#isById = isById;
   }
 
-  /** Null when it has to be looked up. */
+  /** Null when it is not cached. */
   known(taskId: string): string | null {
     return this.#format.raw || taskId === noticeTaskId ? "" : (this.#texts.get(taskId) ?? null);
   }
@@ -209,7 +209,7 @@ class Origins {
   }
 }
 
-/** Prints what comes as fast as it is read, and asks the manager to wait when that is slower. */
+/** Prints messages as they arrive, and pauses the manager when output is slower. */
 class Printer {
   readonly #client: ManagerClient;
   readonly #shell: Shell;
@@ -259,7 +259,7 @@ class Printer {
     }
   }
 
-  /** One write for all lines in a row that go to one output. */
+  /** Joins consecutive lines for the same output into one write. */
   async #print(messages: readonly LogMessage[]): Promise<void> {
     let lines: Uint8Array[] = [];
     let to: "out" | "err" = "out";

@@ -1,4 +1,4 @@
-/** `--mount`, whose value is a small language of its own (Docker's), and how added and removed mounts change those there are. */
+/** Docker's `--mount` syntax, and how added and removed mounts change a service's mounts. */
 import { resolve } from "node:path";
 import {
   Driver,
@@ -35,7 +35,7 @@ const consistencies = {
   cached: Mount_Consistency.CACHED,
   delegated: Mount_Consistency.DELEGATED,
 };
-/** How far a bind mount reaches into mounts below it, and whether those are read-only too. */
+/** Values of `bind-recursive`: whether submounts are included, and whether they are read-only. */
 const recursions: Readonly<Record<string, Partial<Mount_BindOptions>>> = {
   enabled: {},
   disabled: { nonrecursive: true },
@@ -43,7 +43,7 @@ const recursions: Readonly<Record<string, Partial<Mount_BindOptions>>> = {
   readonly: { readonlyforcerecursive: true },
 };
 
-/** Keys that may stand alone, which means `true`. */
+/** Keys that mean `true` without a value. */
 const truthKeys = new Set(["readonly", "ro", "volume-nocopy", "bind-nonrecursive", "bind-create-src"]);
 
 type Draft = { -readonly [Key in keyof Mount]?: Mount[Key] };
@@ -52,7 +52,7 @@ function bind(draft: Draft, fields: Partial<Mount_BindOptions>): void {
   draft.bindOptions = Mount_BindOptions.patch(draft.bindOptions ?? Mount_BindOptions.create({}), fields);
 }
 
-/** Docker's client names the (default) driver as soon as anything is said of the volume. */
+/** Like Docker's client, names the (default) driver as soon as any volume option is set. */
 function volume(
   draft: Draft,
   change: (before: Mount_VolumeOptions, driver: Driver) => Partial<Mount_VolumeOptions>,
@@ -134,11 +134,11 @@ function take(draft: Draft, key: string, value: string, flag: string): void {
       tmpfs(draft, { mode: octal(value, flag) });
       return;
     default:
-      throw new UsageError(`--${flag} does not know '${key}'`);
+      throw new UsageError(`--${flag}: unknown field "${key}"`);
   }
 }
 
-/** `type=bind,source=/a,target=/b,readonly` and the like. */
+/** Parses a mount such as `type=bind,source=/a,target=/b,readonly`. */
 export function parseMount(value: string, flag = "mount"): Mount {
   const draft: Draft = { type: Mount_Type.VOLUME };
   for (const field of csvFields(value, flag)) {
@@ -147,7 +147,7 @@ export function parseMount(value: string, flag = "mount"): Mount {
     if (at < 0 && !truthKeys.has(key)) throw new UsageError(`--${flag}: invalid field "${field}": expected KEY=VALUE`);
     take(draft, key, at < 0 ? "true" : field.slice(at + 1), flag);
   }
-  if ((draft.target ?? "") === "") throw new UsageError(`--${flag} needs target=PATH`);
+  if ((draft.target ?? "") === "") throw new UsageError(`--${flag}: target=PATH is required`);
   const options = [
     ["bind", draft.bindOptions, Mount_Type.BIND],
     ["volume", draft.volumeOptions, Mount_Type.VOLUME],
@@ -156,24 +156,24 @@ export function parseMount(value: string, flag = "mount"): Mount {
   for (const [name, given, type] of options) {
     const isCluster = type === Mount_Type.VOLUME && draft.type === Mount_Type.CLUSTER;
     if (given != null && draft.type !== type && !isCluster) {
-      throw new UsageError(`--${flag}: ${name}-… options do not fit this type of mount`);
+      throw new UsageError(`--${flag}: ${name}-… options are not supported for this type of mount`);
     }
   }
   if (draft.type === Mount_Type.BIND && (draft.source ?? "") === "") {
-    throw new UsageError(`--${flag}: a bind mount needs source=PATH`);
+    throw new UsageError(`--${flag}: source=PATH is required for a bind mount`);
   }
   const { propagation, readonlyforcerecursive, readonlynonrecursive } = draft.bindOptions ?? {};
   if (readonlyforcerecursive === true || readonlynonrecursive === true) {
     const said = `bind-recursive=${readonlyforcerecursive === true ? "readonly" : "writable"}`;
-    if (draft.readonly !== true) throw new UsageError(`--${flag}: ${said} needs readonly`);
-    // An engine would reject each task. Docker's client wants it said; it is so where nothing else is.
+    if (draft.readonly !== true) throw new UsageError(`--${flag}: ${said} requires readonly`);
+    // An engine would reject each task. Docker's client requires the option to be set; here it is also the default.
     if (readonlyforcerecursive === true && (propagation ?? propagations.rprivate) !== propagations.rprivate)
-      throw new UsageError(`--${flag}: ${said} needs bind-propagation=rprivate`);
+      throw new UsageError(`--${flag}: ${said} requires bind-propagation=rprivate`);
   }
   return Mount.create(draft);
 }
 
-/** What is added takes the place of what has its target. Sorted as Docker's client does: by source, then target. */
+/** Added mounts replace those with the same target. Sorted like Docker's client does, by source, then target. */
 export function mountsAfter(
   before: readonly Mount[],
   added: readonly string[],
@@ -181,7 +181,7 @@ export function mountsAfter(
 ): readonly Mount[] {
   const byTarget = new Map<string, Mount>();
   for (const mount of added.map((text) => parseMount(text, "mount-add"))) {
-    if (byTarget.has(mount.target)) throw new UserError(`--mount-add names ${mount.target} twice`);
+    if (byTarget.has(mount.target)) throw new UserError(`--mount-add sets the target "${mount.target}" more than once`);
     byTarget.set(mount.target, mount);
   }
   for (const mount of before) if (!byTarget.has(mount.target)) byTarget.set(mount.target, mount);

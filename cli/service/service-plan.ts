@@ -1,6 +1,6 @@
 /**
- * `muster service plan create|update|rollback|scale …`: what the command behind `plan`, with the same flags, would do, and
- * where each task would go. Nothing is done.
+ * `muster service plan create|update|rollback|scale …`: shows what the command after `plan`, with the same flags, would do, and
+ * where each task would run. Changes nothing.
  */
 import { nodeNames } from "../../machines/node-names.ts";
 import {
@@ -25,7 +25,7 @@ const format = plainFormat;
 
 function stepCells(step: PlannedStep, name: string, nameOf: (nodeId: string) => string): readonly string[] {
   const { batch, fromNodeId, kind, nodeId, reasons, slot } = step;
-  const node = nodeId === "" ? (kind === "remove" ? "" : "waits") : nameOf(nodeId);
+  const node = nodeId === "" ? (kind === "remove" ? "" : "pending") : nameOf(nodeId);
   const place = slot === 0 ? nameOf(nodeId || fromNodeId) : String(slot);
   return [
     batch === 0 ? "at once" : String(batch),
@@ -37,14 +37,14 @@ function stepCells(step: PlannedStep, name: string, nameOf: (nodeId: string) => 
   ];
 }
 
-/** As people read it: totals, steps in their order, nodes, and what would wait. */
+/** Human-readable report: totals, steps in order, nodes, and pending tasks. */
 function report(
   plan: PlanServiceResponse,
   nameOf: (nodeId: string) => string,
   width: number | null,
 ): readonly string[] {
   const { created, kept, name, nodes, notes, removed, replaced, steps, stepsOmitted, waits } = plan;
-  const lines = [`${name}: ${created} new, ${replaced} replaced, ${removed} removed, ${kept} as they are`];
+  const lines = [`${name}: ${created} new, ${replaced} replaced, ${removed} removed, ${kept} unchanged`];
   if (steps.length > 0) {
     const cells = steps.map((step) => stepCells(step, name, nameOf));
     lines.push("", formatTable(["BATCH", "ACTION", "TASK", "FROM", "TO", "WHY"], cells, width));
@@ -55,7 +55,7 @@ function report(
     lines.push("", formatTable(["NODE", "NOW", "THEN"], cells, width));
   }
   for (const wait of waits) {
-    lines.push("", `${wait.tasks} ${wait.tasks === 1 ? "task" : "tasks"} would wait: ${wait.text}`);
+    lines.push("", `${wait.tasks} ${wait.tasks === 1 ? "task" : "tasks"} would stay pending: ${wait.text}`);
     lines.push(...wait.nodes.map((node) => `  ${node}`));
   }
   if (notes.length > 0) lines.push("", ...notes.map((note) => `note: ${note}`));
@@ -135,6 +135,6 @@ const scale = command({
 });
 
 export const plan: Command = commandGroup(
-  "Shows what creating or changing a service would do, and where each task would go; nothing is done.",
+  "Show what creating or changing a service would do, and where each task would run, without doing it.",
   { create, update, rollback, scale },
 );

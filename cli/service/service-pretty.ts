@@ -1,4 +1,4 @@
-/** A service for people: `docker service inspect --pretty`'s sections, in its order and with its words. */
+/** Human-readable service: the sections of `docker service inspect --pretty`, in the same order and wording. */
 import {
   ContainerSpec_Isolation,
   Duration,
@@ -25,13 +25,13 @@ import { execOf } from "./service-settings.ts";
 import { bytesText } from "../../machines/bytes-text.ts";
 import { ago, durationText } from "../values.ts";
 
-/** Name of an enum's value as Docker writes it: `ON_FAILURE` → `on-failure`. */
+/** Docker's name of an enum value: `ON_FAILURE` → `on-failure`. */
 function word(names: Readonly<Record<string, number>>, value: number): string {
   const found = Object.keys(names).find((name) => names[name] === value) ?? String(value);
   return found.toLowerCase().replaceAll("_", "-");
 }
 
-/** As Docker's API says it, which has one word where the wire has two. */
+/** Docker's API state, which has one word where the wire has two. */
 function stateWord(state: UpdateStatus_UpdateState): string {
   return word(UpdateStatus_UpdateState, state).replaceAll("-", "_");
 }
@@ -40,13 +40,13 @@ type Lines = readonly string[];
 
 const nameColumn = 18;
 
-/** ` Name:           value`, indented; nothing when there is no value. */
+/** ` Name:           value`, indented; empty without a value. */
 function field(name: string, value: string | number, indent = 1): Lines {
   if (value === "" || value === 0) return [];
   return [`${" ".repeat(indent)}${`${name}: `.padEnd(nameColumn - indent)}${value}`];
 }
 
-/** A heading over its lines; nothing when there are none. */
+/** A heading and its lines; empty without lines. */
 function section(name: string, lines: Lines): Lines {
   return lines.length === 0 ? [] : [`${name}:`, ...lines];
 }
@@ -274,7 +274,7 @@ function healthLines({ healthcheck }: ContainerSpec): Lines {
 
 function endpointLines({ endpoint, spec }: Service): Lines {
   const mode = spec?.endpoint?.mode ?? EndpointSpec_ResolutionMode.VIP;
-  // The allocator fills in ports that were left to it.
+  // The allocator chooses ports that the spec leaves open.
   const ports = endpoint?.ports ?? spec?.endpoint?.ports ?? [];
   return [
     ...field("Endpoint Mode", word(EndpointSpec_ResolutionMode, mode), 0),
@@ -290,7 +290,7 @@ function endpointLines({ endpoint, spec }: Service): Lines {
   ];
 }
 
-/** `networkNames`: by id; a network without a name there is shown by its id. */
+/** `networkNames`: by id; other networks are shown by id. */
 export function prettyService(service: Service, networkNames: ReadonlyMap<string, string>, now: number): string {
   const { spec } = service;
   const task = spec?.task;

@@ -1,7 +1,4 @@
-/**
- * What a service's flags name that lives elsewhere in the cluster: networks, secrets and configs. Names become ids here,
- * before the spec is made, so that making it needs no questions.
- */
+/** Networks, secrets and configs that a service's flags refer to. Names are resolved to ids before the spec is built. */
 import {
   ConfigReference,
   ControlService,
@@ -22,7 +19,7 @@ import { csvFields } from "../values.ts";
 
 const methods = ControlService.methods;
 
-/** Ids by what the user wrote; each throws UserError for what there is not. */
+/** Lookup of ids by name; each throws UserError when not found. */
 export interface Lookups {
   network(text: string): string;
   secret(name: string): string;
@@ -47,7 +44,7 @@ function byName(noun: string, objects: readonly Named[]): (name: string) => stri
   };
 }
 
-/** By id, else by name, else by a prefix of one id. */
+/** By id, name or unique id prefix, in that order. */
 function networkId(networks: readonly Named[]): (text: string) => string {
   return (text) => {
     const exact = networks.find(({ id }) => id === text) ?? networks.find((network) => nameOf(network) === text);
@@ -68,7 +65,7 @@ export const noLookups: Lookups = {
 type Flags = Pick<CreateValues, "network" | "secret" | "config" | "credential-spec"> &
   Pick<UpdateValues, "network-add" | "network-rm" | "secret-add" | "config-add">;
 
-/** Asks for no more than the flags name. */
+/** Requests only the lists that the flags need. */
 export async function lookupsFor(client: ManagerClient, flags: Flags): Promise<Lookups> {
   const areNetworksNamed = flags.network ?? flags["network-add"] ?? flags["network-rm"];
   const areConfigsNamed = flags.config ?? flags["config-add"] ?? flags["credential-spec"];
@@ -86,7 +83,7 @@ export async function lookupsFor(client: ManagerClient, flags: Flags): Promise<L
   };
 }
 
-/** `key=value` fields; a value without any `=` is a name alone. */
+/** Parses `key=value` fields; null for a value without `=`, which is a name. */
 function namedFields(value: string, flag: string): ReadonlyMap<string, readonly string[]> | null {
   const fields = csvFields(value, flag);
   if (fields.length === 1 && !value.includes("=")) return null;
@@ -102,13 +99,13 @@ function namedFields(value: string, flag: string): ReadonlyMap<string, readonly 
 
 function refuseUnknown(fields: ReadonlyMap<string, unknown>, known: readonly string[], flag: string): void {
   for (const key of fields.keys()) {
-    if (!known.includes(key)) throw new UsageError(`--${flag} knows ${known.join(", ")}, not '${key}'`);
+    if (!known.includes(key)) throw new UsageError(`--${flag}: unknown field "${key}": expected ${known.join(", ")}`);
   }
 }
 
 function pair(text: string, flag: string): readonly [string, string] {
   const at = text.indexOf("=");
-  if (at < 1) throw new UsageError(`--${flag}: driver-opt takes KEY=VALUE, not '${text}'`);
+  if (at < 1) throw new UsageError(`--${flag}: invalid driver-opt "${text}": expected KEY=VALUE`);
   return [text.slice(0, at).trim(), text.slice(at + 1).trim()];
 }
 
@@ -118,7 +115,7 @@ export function parseNetwork(value: string, lookups: Lookups, flag = "network"):
   if (fields === null) return NetworkAttachmentConfig.create({ target: lookups.network(value) });
   refuseUnknown(fields, ["name", "alias", "driver-opt"], flag);
   const name = fields.get("name")?.at(-1) ?? "";
-  if (name === "") throw new UsageError(`--${flag} needs name=NETWORK`);
+  if (name === "") throw new UsageError(`--${flag}: name=NETWORK is required`);
   return NetworkAttachmentConfig.create({
     target: lookups.network(name),
     aliases: fields.get("alias") ?? [],
@@ -126,12 +123,12 @@ export function parseNetwork(value: string, lookups: Lookups, flag = "network"):
   });
 }
 
-/** In the order of ids, as Docker's client sends them, so that the same set is the same spec. */
+/** Sorted by id like Docker's client does, so that the same set yields the same spec. */
 export function sortedNetworks(networks: readonly NetworkAttachmentConfig[]): readonly NetworkAttachmentConfig[] {
   return networks.toSorted((a, b) => (a.target < b.target ? -1 : 1));
 }
 
-/** Adding a network that the service is on already is refused, as is one named twice. */
+/** Rejects adding a network twice, or one that the service already has. */
 export function networksAfter(
   before: readonly NetworkAttachmentConfig[],
   added: readonly string[],
@@ -150,10 +147,10 @@ export function networksAfter(
   return sortedNetworks(networks);
 }
 
-/** Readable by all in the container, owned by its root: Docker's choice. */
+/** Docker's default: readable by everyone in the container. */
 const fileModeDefault = 0o444;
 
-/** Go's way with numbers: `0440` and `0o440` are octal, `0x120` is hexadecimal, `288` is decimal. */
+/** Parses a number like Go: `0440` and `0o440` are octal, `0x120` is hexadecimal, `288` is decimal. */
 function fileMode(text: string, flag: string): number {
   if (/^0o?[0-7]+$/.test(text)) return Number.parseInt(text.replace("o", ""), 8);
   if (!/^(?:0x[0-9a-f]+|0b[01]+|[1-9]\d*|0)$/i.test(text)) {
@@ -173,7 +170,7 @@ function fileRequest(value: string, flag: string): FileRequest {
   if (fields !== null) refuseUnknown(fields, ["source", "src", "target", "uid", "gid", "mode"], flag);
   const said = (key: string): string | undefined => fields?.get(key)?.at(-1);
   const name = fields === null ? value : (said("source") ?? said("src") ?? "");
-  if (name === "") throw new UsageError(`--${flag} needs source=NAME`);
+  if (name === "") throw new UsageError(`--${flag}: source=NAME is required`);
   const mode = said("mode");
   return {
     name,
@@ -186,7 +183,7 @@ function fileRequest(value: string, flag: string): FileRequest {
   };
 }
 
-/** Two that would become one file are refused here: a service has files by their names. */
+/** Rejects two references with the same target file. */
 function fileRequests(noun: string, values: readonly string[], flag: string): readonly FileRequest[] {
   const requests = values.map((value) => fileRequest(value, flag));
   const taken = new Set<string>();
@@ -209,7 +206,7 @@ export function configReferences(values: readonly string[], lookups: Lookups, fl
   );
 }
 
-/** A config that only the container's runtime reads. */
+/** A config for the container's runtime only. */
 export function runtimeReference(name: string, lookups: Lookups): ConfigReference {
   return ConfigReference.create({
     configId: lookups.config(name),

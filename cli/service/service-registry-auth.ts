@@ -1,6 +1,6 @@
 /**
- * `--with-registry-auth`: the login of this machine's user to an image's registry, as `docker login` left it, in the
- * form in which nodes take it (base64 of JSON, in the URL alphabet).
+ * `--with-registry-auth`: the user's registry login for an image, as stored by `docker login`, in the form that nodes expect
+ * (JSON in URL-safe base64).
  */
 import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
@@ -9,11 +9,11 @@ import { join } from "node:path";
 import { ContainerSpec, ContainerSpec_PullOptions, ServiceSpec, TaskSpec } from "../../proto/gen/messages.ts";
 import { UserError } from "../user-error.ts";
 
-/** The name under which Docker keeps the login to its own registry. */
+/** Docker's key of the login to its own registry. */
 const hubKey = "https://index.docker.io/v1/";
-/** A credential helper may ask a keyring, which may ask a person. */
+/** A credential helper may prompt the user. */
 const helperTimeoutMs = 60_000;
-/** What a helper gives as user name when the secret is an identity token. */
+/** User name that a helper returns with an identity token. */
 const tokenUser = "<token>";
 
 interface Login {
@@ -41,11 +41,11 @@ function dockerConfig(): DockerConfig {
   try {
     return JSON.parse(text) as DockerConfig;
   } catch (error) {
-    throw new UserError(`${path} is not JSON: log in again with 'docker login'`, { cause: error });
+    throw new UserError(`invalid JSON in ${path}: log in again with 'docker login'`, { cause: error });
   }
 }
 
-/** The first part of a reference is a registry when it looks like a host. */
+/** The first component of a reference is a registry if it looks like a host. */
 export function registryOf(image: string): string {
   const [first = "", ...rest] = image.split("/");
   const isHost = rest.length > 0 && (/[.:]/.test(first) || first === "localhost");
@@ -69,7 +69,7 @@ function fromHelper(helper: string, registry: string): Login {
       ? { identitytoken: answer.Secret ?? "" }
       : { username: answer.Username ?? "", password: answer.Secret ?? "" };
   } catch {
-    // It says "credentials not found" and ends with 1 for a registry that nobody logged in to.
+    // Without a login, a helper prints "credentials not found" and exits with 1.
     return {};
   }
 }
@@ -86,7 +86,7 @@ function loginFor(registry: string, { auths = {}, credHelpers = {}, credsStore =
   return auth === undefined ? login : { ...login, username, password: password.join(":") };
 }
 
-/** The login to the registry of `image`; for one that nobody logged in to, an empty one, as Docker's client sends it. */
+/** The login to the registry of `image`; without one, an empty login, as Docker's client sends it. */
 export function registryAuth(image: string, config = dockerConfig()): string {
   const registry = registryOf(image);
   const login = { ...loginFor(registry, config), serveraddress: registry };
@@ -98,7 +98,7 @@ export function registryAuth(image: string, config = dockerConfig()): string {
 
 export function withRegistryAuth(spec: ServiceSpec): ServiceSpec {
   const task = spec.task ?? TaskSpec.create({});
-  if (task.container === null) throw new UserError("--with-registry-auth fits containers only");
+  if (task.container === null) throw new UserError("--with-registry-auth is supported for containers only");
   const pullOptions = ContainerSpec_PullOptions.create({ registryAuth: registryAuth(task.container.image) });
   return ServiceSpec.patch(spec, {
     task: TaskSpec.patch(task, { container: ContainerSpec.patch(task.container, { pullOptions }) }),

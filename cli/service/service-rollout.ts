@@ -17,7 +17,7 @@ const actions: Readonly<Record<string, ControlRolloutRequest_Action>> = {
   abort: ControlRolloutRequest_Action.ABORT,
 };
 
-/** What people read; `now` in milliseconds since the epoch. */
+/** Human-readable status; `now` in milliseconds since the epoch. */
 function lines(answer: ControlRolloutResponse, now: number): readonly string[] {
   const { blockers, changing, done, failed, rollout, updateStatus, waiting } = answer;
   const name = answer.name === "" ? answer.serviceId : answer.name;
@@ -32,7 +32,7 @@ function lines(answer: ControlRolloutResponse, now: number): readonly string[] {
     `  failures: ${rollout.failures} tasks, in ${rollout.failedSlots} of ${rollout.total} slots`,
     `  started:  ${ago(rollout.startedAt, now)}`,
     ...(deadline === null || isOver ? [] : [`  deadline: ${new Date(deadline).toISOString()}`]),
-    ...blockers.map(({ reason, since }) => `  waits for ${reason} (since ${ago(since, now)})`),
+    ...blockers.map(({ reason, since }) => `  waiting for ${reason} (since ${ago(since, now)})`),
   ];
 }
 
@@ -46,7 +46,7 @@ export const rollout: Command = command({
     const [verb, service] = operands as readonly [string, string];
     const action = actions[verb];
     if (action === undefined) {
-      throw new UsageError(`'${verb}' is none of ${Object.keys(actions).join(", ")}`);
+      throw new UsageError(`unknown action "${verb}": expected one of ${Object.keys(actions).join(", ")}`);
     }
     const format = formatOf(values.format);
     return withManager(shell, async (client) => {

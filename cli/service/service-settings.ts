@@ -1,4 +1,4 @@
-/** What the flags that `service create` and `service update` share make of a spec; one not given changes nothing. */
+/** Applies the flags that `service create` and `service update` share to a spec; absent flags change nothing. */
 import { driverRuntimeOf, isDriverSpec } from "../../machines/driver/driver-spec.ts";
 import { modeOf } from "../../machines/orchestration/service-mode.ts";
 import {
@@ -42,7 +42,7 @@ import {
   parseRatio,
 } from "../values.ts";
 
-/** How the payload of a process task is named. */
+/** Type URL of a process task's payload. */
 const execTypeUrl = "type.googleapis.com/muster.v1.ExecSpec";
 
 const conditions = {
@@ -53,7 +53,7 @@ const conditions = {
 const failureActions = { pause: UpdateConfig_FailureAction.PAUSE, continue: UpdateConfig_FailureAction.CONTINUE };
 const actionsOf: Readonly<Record<"update" | "rollback", Readonly<Record<string, UpdateConfig_FailureAction>>>> = {
   update: { ...failureActions, rollback: UpdateConfig_FailureAction.ROLLBACK },
-  // There is nothing behind a rollback to go back to.
+  // A failed rollback cannot roll back further.
   rollback: failureActions,
 };
 const orders = {
@@ -62,7 +62,7 @@ const orders = {
 };
 const resolutionModes = { vip: EndpointSpec_ResolutionMode.VIP, dnsrr: EndpointSpec_ResolutionMode.DNSRR };
 
-/** SwarmKit's defaults, which Docker's client writes out as soon as one of the fields is given. */
+/** SwarmKit's defaults, which Docker's client writes as soon as one of the fields is set. */
 const monitorSecondsDefault = 5;
 const restartDelaySecondsDefault = 5;
 
@@ -99,7 +99,7 @@ function restartAfter(before: RestartPolicy | null, flags: SettingValues): Resta
   const attempts = flags["restart-max-attempts"];
   const window = flags["restart-window"];
   if (!isGiven(condition, delay, attempts, window)) return before;
-  // A policy without a condition would read as "never": the default of one that is given in part is "any".
+  // A policy without a condition would mean "never"; a partial one defaults to "any".
   const base =
     before ??
     RestartPolicy.create({
@@ -144,11 +144,11 @@ function rolloutAfter(
   });
 }
 
-/** Options without a driver say nothing, and a driver comes with just the options given: Docker's way. */
+/** Like Docker: options without a driver are ignored, and a new driver gets only the given options. */
 function logDriverAfter(before: Driver | null, flags: SettingValues): Driver | null {
   const name = flags["log-driver"] ?? "";
   const options = parsePairs(flags["log-opt"] ?? []);
-  if (Object.hasOwn(options, "")) throw new UsageError("--log-opt takes KEY=VALUE: an option has a name");
+  if (Object.hasOwn(options, "")) throw new UsageError(`invalid argument "=" for "--log-opt" flag: expected KEY=VALUE`);
   return name === "" ? before : Driver.create({ name, options });
 }
 
@@ -175,7 +175,7 @@ function withExec(spec: ExecSpec): GenericRuntimeSpec {
   });
 }
 
-/** What a task of processes is: the process itself, and what has to be sent to its nodes. `before`: references of other sorts stay. */
+/** Fields of an exec task: the payload, and the references that its nodes need. `before`: references of other kinds stay. */
 export function execTask(spec: ExecSpec, before: TaskSpec | null = null): Partial<TaskSpec> {
   const others = (before?.resourceReferences ?? []).filter(({ resourceType }) => resourceType === ResourceType.TASK);
   const reference = (resourceType: ResourceType) => (resourceId: string) =>
@@ -197,7 +197,7 @@ export function execOf(task: TaskSpec): ExecSpec | null {
   return payload === null || isDriverSpec(payload.type_url) ? null : ExecSpec.decode(payload.value);
 }
 
-/** `gpu=2` each; a kind is given once, and only counted resources can be asked for. */
+/** Parses `gpu=2`; each kind once, and only as a count. */
 export function genericResources(texts: readonly string[], flag: string): readonly GenericResource[] {
   const kinds = new Set<string>();
   return texts.map((text) => {
@@ -208,7 +208,7 @@ export function genericResources(texts: readonly string[], flag: string): readon
       );
     }
     const [, kind = "", count = ""] = match;
-    if (kinds.has(kind)) throw new UsageError(`--${flag} names ${kind} twice`);
+    if (kinds.has(kind)) throw new UsageError(`--${flag} sets "${kind}" more than once`);
     kinds.add(kind);
     return GenericResource.create({
       discreteResourceSpec: DiscreteGenericResource.create({ kind, value: parseCount(count, flag) }),
@@ -251,7 +251,7 @@ function refuseRolloutOfJob(spec: ServiceSpec, flags: SettingValues): void {
   if (isSaid) throw new UserError("update and rollback configuration is not supported for jobs");
 }
 
-/** What the flags that both commands know make of a spec, its container aside. */
+/** Applies the flags of both commands, except those of containers. */
 export function withSettings(spec: ServiceSpec, flags: SettingValues): ServiceSpec {
   refuseRolloutOfJob(spec, flags);
   const task = spec.task ?? TaskSpec.create({});

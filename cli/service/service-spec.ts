@@ -1,4 +1,4 @@
-/** From flags to a service's spec: made whole by `service create`, changed in places by `service update`. */
+/** Converts flags to a service's spec: created by `service create`, changed by `service update`. */
 import { createHash, randomBytes } from "node:crypto";
 import { driverRuntimeOf } from "../../machines/driver/driver-spec.ts";
 import {
@@ -55,7 +55,7 @@ function modeFields(flags: CreateValues): Partial<ServiceSpec> {
         const text = flags[flag];
         return text === undefined ? null : parseCount(text, flag, anyNumber);
       };
-      // Docker's: all at once unless told otherwise, and as many as may run at once when only that is told.
+      // Docker's rule: all tasks concurrently by default; --max-concurrent alone also sets the total.
       const concurrent = count("max-concurrent") ?? count("replicas") ?? 1;
       const total = count("replicas") ?? concurrent;
       return { replicatedJob: ReplicatedJob.create({ totalCompletions: total, maxConcurrent: concurrent }) };
@@ -75,7 +75,7 @@ function preferences(texts: readonly string[], flag: string): readonly Placement
   });
 }
 
-/** Engines have no name for a service; Docker makes one up, and so does this. */
+/** Generates a name, like Docker. */
 function inventedName(words: readonly string[]): string {
   const base =
     (words[0] ?? "service")
@@ -87,16 +87,16 @@ function inventedName(words: readonly string[]): string {
   return `${stem}-${createHash("sha256").update(randomBytes(16)).digest("hex").slice(0, 6)}`;
 }
 
-/** Flags that say something of containers do not fit a service of plain processes. */
+/** Rejects container flags for a service of plain processes. */
 function refuseContainerFlags(flags: CreateValues | UpdateValues): void {
   const flag = containerFlagIn(flags);
-  if (flag !== null) throw new UsageError(`--${flag} fits containers only`);
+  if (flag !== null) throw new UsageError(`--${flag} is supported for containers only`);
 }
 
-/** A process sees the node's own files as they are; cluster volumes are what can be mounted for it. */
+/** A process sees the node's file system; only cluster volumes can be mounted for it. */
 function processMounts(mounts: readonly Mount[], flag: string): readonly Mount[] {
   if (mounts.some(({ type }) => type !== Mount_Type.CLUSTER))
-    throw new UsageError(`--${flag} fits containers only, but for type=cluster`);
+    throw new UsageError(`--${flag}: only type=cluster is supported without containers`);
   return mounts;
 }
 
@@ -107,12 +107,13 @@ function runtime(flags: CreateValues, words: readonly string[], lookups: Lookups
     refuseContainerFlags(flags);
     return newDriverTask(driver, flags, words, lookups);
   }
-  if (flags.device !== undefined) throw new UsageError("--device goes with --driver NAME --driver-config");
+  if (flags.device !== undefined) throw new UsageError("--device requires --driver NAME and --driver-config");
   if (driver === "exec") {
     const [program, ...args] = words;
-    if (program === undefined) throw new UsageError("say what to run: --driver exec [OPTIONS] -- COMMAND [ARG...]");
+    if (program === undefined)
+      throw new UsageError("the command is missing: --driver exec [OPTIONS] -- COMMAND [ARG...]");
     refuseContainerFlags(flags);
-    // A process has the variables that are set; a name alone sets nothing.
+    // A name without a value sets nothing.
     const env = newEnvironment(flags).filter((entry) => entry.includes("="));
     const secrets = secretReferences(flags.secret ?? [], lookups);
     const configs = configReferences(flags.config ?? [], lookups);
@@ -123,15 +124,15 @@ function runtime(flags: CreateValues, words: readonly string[], lookups: Lookups
     const dns = processDns(newDns(flags));
     return execTask(ExecSpec.create({ command: program, args, env, secrets, configs, mounts, dns }));
   }
-  if (flags["driver-config"] !== undefined) throw new UsageError("--driver-config goes with --driver NAME");
+  if (flags["driver-config"] !== undefined) throw new UsageError("--driver-config requires --driver NAME");
   const [image, ...args] = words;
-  if (image === undefined) throw new UsageError("say which image: [OPTIONS] IMAGE [COMMAND] [ARG...]");
+  if (image === undefined) throw new UsageError("the image is missing: [OPTIONS] IMAGE [COMMAND] [ARG...]");
   return { container: newContainer(image, args, flags, lookups) };
 }
 
 /**
- * `words`: the image or program, and its arguments. The messages that Docker's client writes out empty are written out
- * here too, so that both make the same spec. Throws UsageError and UserError.
+ * `words`: the image or program, and its arguments. Messages that Docker's client writes empty are written here too, so that
+ * both produce the same spec. Throws UsageError and UserError.
  */
 export function newSpec(flags: CreateValues, words: readonly string[], lookups = noLookups): ServiceSpec {
   const networks = (flags.network ?? []).map((text) => parseNetwork(text, lookups));
@@ -174,7 +175,7 @@ function placementAfter(before: Placement | null, flags: UpdateValues): Placemen
           .filter((constraint) => !(removedConstraints ?? []).includes(constraint))
           .toSorted()
       : base.constraints,
-    // Not sorted: their order is the order of the tree.
+    // Not sorted: the order defines the spread tree.
     preferences: [
       ...base.preferences.filter(({ spread }) => !gone.includes(spread?.spreadDescriptor)),
       ...preferences(addedPreferences ?? [], "placement-pref-add"),
@@ -193,7 +194,7 @@ function genericAfter(before: ResourceRequirements | null, flags: UpdateValues):
   const byKind = new Map(reservations.generic.map((resource) => [kindOf(resource), resource]));
   for (const resource of genericResources(added ?? [], "generic-resource-add")) byKind.set(kindOf(resource), resource);
   for (const kind of removed ?? []) {
-    if (!byKind.delete(kind)) throw new UserError(`could not find generic-resource '${kind}' to remove it`);
+    if (!byKind.delete(kind)) throw new UserError(`could not find generic-resource "${kind}" to remove it`);
   }
   return ResourceRequirements.patch(before ?? ResourceRequirements.create({}), {
     reservations: Resources.patch(reservations, { generic: [...byKind.values()] }),
@@ -203,13 +204,12 @@ function genericAfter(before: ResourceRequirements | null, flags: UpdateValues):
 function runtimeAfter(before: TaskSpec, flags: UpdateValues, lookups: Lookups): Partial<TaskSpec> {
   const ofPlugins = (["driver-config", "device-add", "device-rm"] as const).find((flag) => flags[flag] !== undefined);
   if (before.container !== null && ofPlugins !== undefined)
-    throw new UsageError(`--${ofPlugins} fits tasks of a driver plugin only, and these are containers`);
+    throw new UsageError(`--${ofPlugins} is supported for driver plugins only, but this service runs containers`);
   if (before.container !== null) return { container: containerAfter(before.container, flags, lookups) };
   refuseContainerFlags(flags);
   const runtime = driverRuntimeOf(before);
   if (runtime !== null) return driverTaskAfter(runtime.kind, runtime.spec, flags, lookups, before);
-  if (ofPlugins !== undefined)
-    throw new UsageError(`--${ofPlugins} fits tasks of a driver plugin only, and these are none`);
+  if (ofPlugins !== undefined) throw new UsageError(`--${ofPlugins} is supported for driver plugins only`);
   const exec = execOf(before);
   if (exec === null) return {};
   const changed = ExecSpec.patch(exec, {
@@ -229,7 +229,7 @@ function runtimeAfter(before: TaskSpec, flags: UpdateValues, lookups: Lookups): 
   return execTask(changed, before);
 }
 
-/** The networks of the task; those of a spec of before 2017 move there as soon as one changes. */
+/** The networks of the task; those of a spec from before 2017 move there on the first change. */
 function networkFields(spec: ServiceSpec, flags: UpdateValues, lookups: Lookups): Partial<ServiceSpec> {
   const [added, removed] = [flags["network-add"], flags["network-rm"]];
   const task = spec.task ?? TaskSpec.create({});
@@ -241,7 +241,7 @@ function networkFields(spec: ServiceSpec, flags: UpdateValues, lookups: Lookups)
   };
 }
 
-/** `before` with what the flags say changed, and nothing else. Throws UsageError and UserError. */
+/** Applies the flags to `before`. Throws UsageError and UserError. */
 export function changedSpec(before: ServiceSpec, flags: UpdateValues, lookups = noLookups): ServiceSpec {
   const annotations = before.annotations ?? Annotations.create({});
   const task = before.task ?? TaskSpec.create({});

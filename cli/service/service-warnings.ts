@@ -1,10 +1,10 @@
-/** What a service asks for that no node of the cluster has now: it is accepted, since a node may join that has it. */
+/** Warnings about requirements that no current node satisfies; the service is accepted, since a matching node may join. */
 import { parseConstraint } from "../../machines/scheduling/constraints.ts";
 import { isManagersNode } from "../../machines/manager/manager-role.ts";
 import { NodeRole, type Node, type ServiceSpec } from "../../proto/gen/messages.ts";
 import { listNodes, type ManagerClient } from "../manager-client.ts";
 
-/** Drivers of tasks that nodes have, by name. */
+/** Task drivers of the nodes, by name. */
 function driversOf(nodes: readonly Node[]): readonly string[] {
   const names = nodes.flatMap(({ description }) =>
     (description?.engine?.plugins ?? []).filter(({ type }) => type === "Driver").map(({ name }) => name),
@@ -15,10 +15,10 @@ function driversOf(nodes: readonly Node[]): readonly string[] {
 function driverWarning(spec: ServiceSpec, nodes: readonly Node[]): string | null {
   const kind = spec.task?.generic?.kind ?? "";
   const drivers = driversOf(nodes);
-  // Engines run their own plugins without listing a driver for it.
+  // Engines do not list a driver for their own plugins.
   if (kind === "" || kind === "plugin" || drivers.includes(kind)) return null;
   const there = drivers.length === 0 ? "no node has any driver" : `nodes have ${drivers.join(", ")}`;
-  return `no node has the driver ${kind} (${there}): tasks wait until one does`;
+  return `no node has the driver ${kind} (${there}): tasks stay pending until one does`;
 }
 
 function asksForManagers(text: string): boolean {
@@ -27,18 +27,18 @@ function asksForManagers(text: string): boolean {
   return parsed.constraint.isEqual === (parsed.constraint.value === "manager");
 }
 
-/** Of Muster's own managers: a stock manager runs tasks, too. */
+/** Only for Muster's managers: stock managers run tasks, too. */
 function managerWarning(spec: ServiceSpec, nodes: readonly Node[]): string | null {
   const constraint = spec.task?.placement?.constraints.find(asksForManagers);
   if (constraint === undefined || nodes.some((node) => node.role === NodeRole.MANAGER && !isManagersNode(node)))
     return null;
   return (
-    `constraint ${constraint}: Muster's managers run no tasks, so tasks wait. Label a worker instead ` +
-    "('muster node update --label-add KEY=VALUE NODE') and ask for node.labels.KEY==VALUE"
+    `constraint ${constraint}: Muster's managers run no tasks, so tasks stay pending. Label a worker instead ` +
+    "('muster node update --label-add KEY=VALUE NODE') and use the constraint node.labels.KEY==VALUE"
   );
 }
 
-/** One sentence each. */
+/** One line each. */
 export async function serviceWarnings(
   client: ManagerClient,
   specs: readonly ServiceSpec[],

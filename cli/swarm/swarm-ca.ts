@@ -1,4 +1,4 @@
-/** `muster swarm ca [--rotate …]`: shows the root certificate that every node trusts, or replaces it. */
+/** `muster swarm ca [--rotate …]`: prints or replaces the root certificate that every node trusts. */
 import { CAConfig, ClusterSpec, type Cluster } from "../../proto/gen/messages.ts";
 import { updateCluster } from "../cluster-update.ts";
 import { command, UsageError, type Command } from "../command.ts";
@@ -9,11 +9,14 @@ import type { Shell } from "../shell.ts";
 import { caSettingOptions, readPem, withCaSettings } from "./swarm-settings.ts";
 import { UserError } from "../user-error.ts";
 
-/** Docker's client looks this often, in milliseconds. */
+/** Polling interval, in milliseconds; Docker's client uses the same. */
 const lookMs = 200;
-/** Width of a terminal that does not tell its own. */
+/** Width of a terminal that does not report one. */
 const columnsDefault = 80;
-/** After so long without a node that renewed, in milliseconds, those that are waited for are named: two rounds of 3 s and some. */
+/**
+ * After this time without progress, in milliseconds, the nodes that have not renewed are listed: a bit more than three rounds
+ * of 3 s.
+ */
 const silenceMs = 10_000;
 
 export const ca: Command = command({
@@ -60,7 +63,7 @@ export const ca: Command = command({
   },
 });
 
-/** Without a root of one's own, counting up is what asks for another. */
+/** Without a given root, a higher counter requests a new one. */
 function rotating(spec: ClusterSpec, cert: Uint8Array | null, key: Uint8Array | null): ClusterSpec {
   const before = spec.caConfig ?? CAConfig.create({});
   return ClusterSpec.patch(spec, {
@@ -94,12 +97,12 @@ async function follow(client: ManagerClient, shell: Shell, isQuiet: boolean): Pr
     const { waitsFor } = progress;
     const isStill = shell.now() - movedAt > silenceMs && waitsFor !== "";
     if (!isQuiet && shell.isInteractive) {
-      const all = isStill ? [...lines, `  waits for ${waitsFor}: start these nodes, or remove them`] : lines;
+      const all = isStill ? [...lines, `  waiting for ${waitsFor}: start these nodes, or remove them`] : lines;
       process.stderr.write(redrawn(drawn, all, process.stderr.columns || columnsDefault));
       drawn = all.length;
     } else if (!isQuiet && text !== said) shell.remark(text);
     else if (!isQuiet && isStill && !isToldWho)
-      shell.remark(`waits for ${waitsFor}: start these nodes, or remove them`);
+      shell.remark(`waiting for ${waitsFor}: start these nodes, or remove them`);
     isToldWho ||= isStill;
     said = text;
     if (progress.isDone) return;

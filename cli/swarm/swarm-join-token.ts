@@ -1,4 +1,4 @@
-/** `muster swarm join-token worker|manager`: how a node joins, in one line to paste. */
+/** `muster swarm join-token worker|manager`: prints the command line with which a node joins. */
 import { command, type Command } from "../command.ts";
 import { joinRole, joinTokenOf, rotateJoinToken } from "../join-tokens.ts";
 import { listNodes, withManager } from "../manager-client.ts";

@@ -1,6 +1,6 @@
 /**
- * Flags of the cluster's settings, by Docker's names: those that `swarm update` and `swarm ca` share, and those of the
- * former alone. A flag that is not given changes nothing.
+ * Flags of cluster settings with Docker's names: those shared by `swarm update` and `swarm ca`, and those of `swarm update`
+ * only. Absent flags change nothing.
  */
 import { readFileSync } from "node:fs";
 import type { Duration } from "../../proto/gen/messages.ts";
@@ -58,19 +58,19 @@ export interface ClusterSettings extends CaSettings {
   readonly "max-snapshots"?: string | undefined;
 }
 
-/** A PEM file as Docker's client takes one. Throws UsageError. */
+/** Reads a PEM file like Docker's client. Throws UsageError. */
 export function readPem(path: string, complaint: string): Uint8Array {
   let contents: string;
   try {
     contents = readFileSync(path, "utf8");
   } catch (error) {
-    throw new UsageError(`${path} cannot be read: ${(error as Error).message}`);
+    throw new UsageError(`cannot read ${path}: ${(error as Error).message}`);
   }
   if (!/-----BEGIN [^-]+-----[\s\S]*-----END [^-]+-----/.test(contents)) throw new UsageError(complaint);
   return new TextEncoder().encode(contents);
 }
 
-/** `protocol=cfssl,url=https://…[,cacert=FILE][,KEY=VALUE …]`. Throws UsageError in Docker's words. */
+/** Parses `protocol=cfssl,url=https://…[,cacert=FILE][,KEY=VALUE …]`. Throws UsageError with Docker's messages. */
 export function parseExternalCa(text: string): ExternalCA {
   let hasProtocol = false;
   let url: string | null = null;
@@ -100,7 +100,7 @@ export function parseExternalCa(text: string): ExternalCA {
   return ExternalCA.create({ protocol: ExternalCA_CAProtocol.CFSSL, url, options, caCert });
 }
 
-/** `rootPem`: the root that is wanted next, which the external CAs named beside it sign for; null when none is. */
+/** `rootPem`: the new root, which the given external CAs sign for; null without one. */
 export function withCaSettings(spec: ClusterSpec, values: CaSettings, rootPem: Uint8Array | null): ClusterSpec {
   const { "cert-expiry": expiry, "external-ca": externals } = values;
   if (expiry === undefined && externals === undefined) return spec;
@@ -129,7 +129,7 @@ export function withSettings(spec: ClusterSpec, values: ClusterSettings): Cluste
   }
   const history = values["task-history-limit"];
   if (history !== undefined) {
-    // Docker takes a negative number for "keep all".
+    // In Docker, a negative number keeps all.
     const taskHistoryRetentionLimit = /^-\d+$/.test(history) ? -1 : parseCount(history, "task-history-limit");
     const orchestration = OrchestrationConfig.patch(next.orchestration ?? OrchestrationConfig.create({}), {
       taskHistoryRetentionLimit,

@@ -1,4 +1,4 @@
-/** `muster swarm unlock-key`: what a manager that restarts has to be unlocked with while autolock is on. */
+/** `muster swarm unlock-key`: prints the key that unlocks a restarted manager while autolock is on. */
 import { CAService, GetUnlockKeyRequest, KeyRotation } from "../../proto/gen/messages.ts";
 import { formatUnlockKey } from "../../machines/keys/unlock-key.ts";
 import { updateCluster } from "../cluster-update.ts";

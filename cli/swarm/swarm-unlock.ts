@@ -1,4 +1,4 @@
-/** `muster swarm unlock`: opens a manager that waits for the unlock key. The key is typed or piped in, never an argument. */
+/** `muster swarm unlock`: unlocks a manager. The key is typed or piped in, never an argument. */
 import { GetLockRequest, LockService, UnlockRequest } from "../../proto/gen/messages.ts";
 import { RpcError, Status } from "../../runtime/rpc.ts";
 import { command, type Command } from "../command.ts";
@@ -8,13 +8,13 @@ import type { Shell } from "../shell.ts";
 import { UserError } from "../user-error.ts";
 
 const methods = LockService.methods;
-/** For a manager to be up after its keys are open, in milliseconds; Docker waits 20 s. */
+/** Maximum time from unlocking until the manager serves, in milliseconds; Docker waits 20 s. */
 const readyTimeoutMs = 60_000;
 const lookMs = 200;
 
 const [enter, lineFeed, backspace, rubout, interrupt, endOfInput] = ["\r", "\n", "\b", "\u007f", "\u0003", "\u0004"];
 
-/** A line from the terminal, which does not show what is typed. */
+/** Reads a line from the terminal without echo. */
 async function typed(shell: Shell, prompt: string): Promise<string> {
   await shell.write(new TextEncoder().encode(prompt), "err");
   const { stdin } = process;
@@ -40,11 +40,11 @@ async function keyFrom(shell: Shell): Promise<string> {
     ? await typed(shell, "Enter unlock key: ")
     : (new TextDecoder().decode(contentFrom("-")).split("\n")[0] ?? "");
   const key = text.trim();
-  if (key === "") throw new UserError("no unlock key was given: type it, or pipe it in");
+  if (key === "") throw new UserError("no unlock key: type it at the prompt, or pipe it in");
   return key;
 }
 
-/** A manager of which the keys are open starts as ever, and until then nobody answers. */
+/** An unlocked manager starts up; nobody answers until it serves. */
 async function untilServing(shell: Shell): Promise<void> {
   const deadline = shell.now() + readyTimeoutMs;
   while (shell.now() < deadline) {
@@ -56,7 +56,7 @@ async function untilServing(shell: Shell): Promise<void> {
     }
     await new Promise((resolve) => setTimeout(resolve, lookMs));
   }
-  throw new UserError("the manager is unlocked, but it does not serve yet: look at its log");
+  throw new UserError("the manager is unlocked but does not serve yet: check its log");
 }
 
 export const unlock: Command = command({

@@ -1,4 +1,4 @@
-/** `muster swarm update`: what of the cluster's own settings can be changed. A flag that is not given changes nothing. */
+/** `muster swarm update`: changes cluster settings. Absent flags change nothing. */
 import { ClusterSpec, EncryptionConfig } from "../../proto/gen/messages.ts";
 import { updateCluster } from "../cluster-update.ts";
 import { command, type Command } from "../command.ts";
@@ -6,12 +6,12 @@ import { withManager } from "../manager-client.ts";
 import { clusterSettingOptions, withSettings, type ClusterSettings } from "./swarm-settings.ts";
 import { currentUnlockKey, printUnlockKey } from "./swarm-unlock-key.ts";
 
-/** The values of the flags; `parseArgs` leaves out those that were not given. */
+/** Flag values; absent flags are undefined. */
 interface UpdateFlags extends ClusterSettings {
   readonly autolock?: boolean | undefined;
 }
 
-/** One step for each flag, in their order. */
+/** Applies each flag in turn. */
 function changed(spec: ClusterSpec, { autolock, ...settings }: UpdateFlags): ClusterSpec {
   let next = withSettings(spec, settings);
   if (autolock !== undefined) {

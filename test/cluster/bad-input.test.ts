@@ -321,7 +321,7 @@ test.serial("calls with bad input get the right status and change nothing", asyn
   saysInOneSentence(
     t,
     await runMuster(second),
-    new RegExp(`is in use by process ${manager.process.child.pid}: stop that one`),
+    new RegExp(`is in use by process ${manager.process.child.pid}: stop that process`),
   );
   const joining = ["agent", "--data-dir", tempDir(t, "agent"), "--join", manager.address, "--token", wrong];
   saysInOneSentence(t, await runMuster(joining), /A valid join token is necessary to join this cluster/);
@@ -391,5 +391,5 @@ test.serial("a manager that waits for its NATS exits at the first signal", async
   t.teardown(() => manager.end("SIGKILL"));
   await until("the manager to look for its NATS", () => isAsked);
   t.is(await manager.end("SIGTERM"), 0, manager.output);
-  t.regex(manager.output, /ended before it had started/);
+  t.regex(manager.output, /stopped before the start completed/);
 });

@@ -27,7 +27,7 @@ test.serial("a manager whose own NATS has lost its storage, or has another's, cr
   refused(
     t,
     await startedAgain(manager, "--nats", empty),
-    /^muster: this manager is one of a cluster, and this NATS holds none: name the NATS of its cluster with --nats, or take there .* with --nats-move;/,
+    /^muster: this manager has joined a cluster, but this NATS has none: set --nats to the NATS of its cluster, or move .* with --nats-move;/,
   );
 
   // Its data is untouched: with its own NATS it continues.
@@ -44,7 +44,7 @@ test.serial("a manager whose own NATS has lost its storage, or has another's, cr
     refused(
       t,
       await startedAgain(manager),
-      /^muster: this manager is one of a cluster, and this NATS holds none: bring .*\/nats back from a copy/,
+      /^muster: this manager has joined a cluster, but this NATS has none: restore .*\/nats from a copy/,
     );
   t.is(readFileSync(join(manager.dataDir, "keys"), "utf8"), keys);
 });
@@ -71,6 +71,6 @@ test.serial("a manager that is to join creates nothing in a NATS of another clus
   refused(
     t,
     await runMuster([...joining, "--nats", nats]),
-    /^muster: this NATS holds no cluster: name the NATS of the cluster at 127\.0\.0\.1:\d+ with --nats$/,
+    /^muster: this NATS has no cluster: set --nats to the NATS of the cluster at 127\.0\.0\.1:\d+$/,
   );
 });

@@ -35,7 +35,7 @@ test.serial("jobs run to completion, fail permanently when they must, and keep t
   const refused = await t.throwsAsync(manager.muster("job", "run", ...fails, ...exec("echo no; exit 3")));
   t.regex(
     String((refused as Error & { stderr?: string }).stderr),
-    /1 of 1 tasks of the job were given up: .*exit \(3\)/,
+    /1 of 1 tasks of the job failed for good: .*exit \(3\)/,
   );
   t.regex(await manager.muster("job", "ls"), /fails +failed +0\/1/);
 

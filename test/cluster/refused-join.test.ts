@@ -53,7 +53,7 @@ test("a rejected manager join leaves no node, and the same data dir joins once t
     [
       "another cluster's token",
       { ...right, token: await other.muster("token", "manager") },
-      /is not one of the cluster/,
+      /is for a cluster other than/,
     ],
     ["a worker's token", { ...right, token: await manager.muster("token", "worker") }, /the token is a worker's/],
     ["a data dir that is a file", { ...right, dataDir: file }, /./],

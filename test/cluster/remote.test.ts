@@ -169,7 +169,7 @@ test.serial("a context recognises its cluster, and reports what is wrong with it
   const own = readFileSync(credentials, "utf8");
   // Files that others may read are not used.
   chmodSync(credentials, 0o644);
-  await refused(t, who, /can be read by others/, "node", "ls");
+  await refused(t, who, /is readable by other users/, "node", "ls");
   chmodSync(credentials, 0o600);
 
   // A certificate issued by an admin needs no password.

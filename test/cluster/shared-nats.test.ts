@@ -138,7 +138,7 @@ for (const binary of natsBinaries) {
 
     // The abandoned data is not a cluster that it would continue; the flag may stay.
     const alone = await runMuster(first.process.args);
-    t.regex(alone.stderr, /this NATS holds none: bring .*\/nats back from a copy/);
+    t.regex(alone.stderr, /this NATS holds none: restore .*\/nats from a copy/);
     moved.process.start();
     await moved.ready();
     t.deepEqual(await serviceNames(moved), ["next", "web"]);
@@ -228,7 +228,7 @@ test.serial("a TLS problem with NATS is reported in one sentence", async (t) => 
       1,
       ["--nats", url, "--nats-ca", ca, "--nats-cert", certificate, "--nats-key", other.key],
     ],
-    [/--nats-cert and --nats-key belong together/, 125, ["--nats", url, "--nats-cert", certificate]],
+    [/--nats-cert and --nats-key must be set together/, 125, ["--nats", url, "--nats-cert", certificate]],
     [/--nats-ca needs --nats/, 125, ["--nats-ca", ca]],
   ];
   // Three at a time: most of them search for another server for a while.

@@ -65,7 +65,7 @@ test("of several clusters here the last started one answers, and a note says so"
   started("unix:///gone/control.sock", first);
   const gone = await muster(list);
   t.is(gone.status, 1);
-  t.true(gone.err.includes(`Another cluster runs here. Choose with --host ${first}`), gone.err);
+  t.true(gone.err.includes(`Another cluster is running on this machine. Choose with --host ${first}`), gone.err);
 });
 
 test("contexts are created, listed, used and removed", async (t) => {
@@ -111,12 +111,12 @@ test("contexts are created, listed, used and removed", async (t) => {
     ["context create other --host tcp://h:1 --user ada", /--ca or --ca-digest is required/, 125],
     ["context create other --host tcp://h:1 --user ada --ca a --ca-digest b", /--ca or --ca-digest is required/, 125],
     ["context create other --host tcp://h:1 --user ada --ca-digest b", /invalid --ca-digest b: expected sha256:/, 125],
-    ["context create other --host unix:///x --user ada", /--user needs a --host on another machine/, 125],
+    ["context create other --host unix:///x --user ada", /--user requires a --host on another machine/, 125],
     ["login", /context "prod" is a control socket on this machine and needs no login/],
     ["login nothing", /context "nothing" not found/],
     ["context use nothing", /context "nothing" not found: see 'muster context ls'/],
     ["context rm nothing", /context "nothing" not found/],
-    ["context rm default", /the context "default" cannot be removed/],
+    ["context rm default", /cannot remove the context "default"/],
     ["context rm prod", /context "prod" is in use: switch to another one first, or set --force/],
     [`${list} --context nothing`, /context "nothing" not found/],
     [`${list} --context prod --host ${first}`, /--host and --context name a manager each/, 125],

@@ -61,11 +61,11 @@ test("a job may run on a driver plugin, whose configuration says what to run", a
     t.is(status, 125);
     return remarks[0] ?? "";
   };
-  t.regex(await refused(...driver, "{}", "word"), /driver docker takes no words/);
-  t.regex(await refused(), /say which image/);
-  t.regex(await refused("--driver", "exec"), /say what to run/);
+  t.regex(await refused(...driver, "{}", "word"), /unexpected argument "word"/);
+  t.regex(await refused(), /the image is missing/);
+  t.regex(await refused("--driver", "exec"), /the command is missing/);
   t.regex(await refused("-d", "--wait", "bb:1"), /--wait and --detach/);
-  t.regex(await refused("--detach=false", "--schedule", "@daily", "bb:1"), /no end to --wait for/);
+  t.regex(await refused("--detach=false", "--schedule", "@daily", "bb:1"), /--wait cannot be used with --schedule/);
 });
 
 test("a job's settings become labels, beside its own", (t) => {
@@ -137,10 +137,12 @@ test("a job is awaited until all tasks are done, or until it has failed or is pa
   t.like(jobConvergence(service, [taskIn(0, COMPLETE), taskIn(1, COMPLETE)], nodes), { kind: "converged", wanted: 2 });
   t.deepEqual(jobConvergence(service, [taskIn(0, COMPLETE), taskIn(1, FAILED, none)], nodes), {
     kind: "failed",
-    reason: "1 of 2 tasks of the job were given up: task: non-zero exit (3)",
+    reason: "1 of 2 tasks of the job failed for good: task: non-zero exit (3)",
   });
   const paused = newService("job", spec({ total: "2", paused: true }), 0);
-  t.like(jobConvergence(paused, [taskIn(0, COMPLETE)], nodes), { reason: "the job is paused: 1 of 2 are done" });
+  t.like(jobConvergence(paused, [taskIn(0, COMPLETE)], nodes), {
+    reason: "the job is paused: 1 of 2 tasks are complete",
+  });
   const schedule = newService("job", spec({ schedule: "@daily" }), 0);
   t.like(jobConvergence(schedule, [], nodes), { kind: "converged" });
 });

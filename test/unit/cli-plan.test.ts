@@ -47,12 +47,12 @@ test("service plan accepts the flags of service create and of service update, an
   await lopsided(on);
   const { version } = manager.store;
   const create = await muster("service", "plan", "create", "--name", "api", "--replicas", "2", "nginx", "-g");
-  t.is(create.lines[0], "api: 2 new, 0 replaced, 0 removed, 0 as they are");
+  t.is(create.lines[0], "api: 2 new, 0 replaced, 0 removed, 0 unchanged");
   t.true(
     create.lines.some((line) => /^at once\s+create\s+api\.1\s+node2\s+the service is new; node2: had 0/.test(line)),
   );
   const update = await muster("service", "plan", "update", "--image", "nginx:2", "--update-parallelism", "2", "web");
-  t.is(update.lines[0], "web: 0 new, 4 replaced, 0 removed, 0 as they are");
+  t.is(update.lines[0], "web: 0 new, 4 replaced, 0 removed, 0 unchanged");
   t.true(update.lines.some((line) => /^2\s+replace\s+web\.3\s+node1\s+\S+\s+changed: container\.image/.test(line)));
   const scale = await muster("service", "plan", "scale", "web=5");
   t.true(scale.lines.some((line) => /^node2\s+0\s+1$/.test(line)));
@@ -70,13 +70,13 @@ test("service plan reads a driver's configuration as service create and update d
     return lines[0] ?? remarks[0] ?? "";
   };
   const driver = ["create", "--driver", "docker", "--driver-config"];
-  t.is(await asked(...driver, `@${file}`, "--name", "api"), "api: 1 new, 0 replaced, 0 removed, 0 as they are");
-  t.is(await asked(...driver, '{"a":1}', "--name", "api"), "api: 1 new, 0 replaced, 0 removed, 0 as they are");
+  t.is(await asked(...driver, `@${file}`, "--name", "api"), "api: 1 new, 0 replaced, 0 removed, 0 unchanged");
+  t.is(await asked(...driver, '{"a":1}', "--name", "api"), "api: 1 new, 0 replaced, 0 removed, 0 unchanged");
   t.regex(await asked(...driver, "@/nowhere/config.yaml"), /cannot read \/nowhere\/config\.yaml/);
   t.regex(await asked(...driver, "{}", "word"), /driver docker takes no words/);
-  t.regex(await asked("create"), /say which image/);
+  t.regex(await asked("create"), /the image is missing/);
   await on.muster("service", "create", "-d", "--name", "api", "--driver", "docker", "--driver-config", "a: 1");
-  t.is(await asked("update", "--driver-config", `@${file}`, "api"), "api: 1 new, 0 replaced, 0 removed, 0 as they are");
+  t.is(await asked("update", "--driver-config", `@${file}`, "api"), "api: 1 new, 0 replaced, 0 removed, 0 unchanged");
   t.regex(await asked("update", "--driver-config", "@/nowhere", "api"), /cannot read \/nowhere/);
   t.regex(await asked("update", "--rollback", "--replicas", "3", "web"), /not be combined with --rollback: --replicas/);
 });
@@ -86,7 +86,9 @@ test("service plan shows what would wait, and prints one JSON object on request"
   const { muster } = on;
   await lopsided(on);
   const waits = await muster("service", "plan", "create", "--name", "big", "--constraint", "node.labels.a==b", "nginx");
-  t.true(waits.lines.some((line) => /^1 task would wait: no suitable node \(.*not satisfied on 2 nodes/.test(line)));
+  t.true(
+    waits.lines.some((line) => /^1 task would stay pending: no suitable node \(.*not satisfied on 2 nodes/.test(line)),
+  );
   t.true(waits.lines.some((line) => line.includes("node1: does not meet node.labels.a==b")));
   const { lines } = await muster("service", "plan", "scale", "--format", "json", "web=1");
   t.is(lines.length, 1);

@@ -78,7 +78,7 @@ const wrong: readonly (readonly [string, string])[] = [
   ],
   [
     `${head}  ingress:\n    - { action: allow, protocol: tcp, destination: { ports: ['90:80'] } }`,
-    "p.yaml:5: spec.ingress[0].destination.ports[0] must not begin after its end: '90:80'",
+    "p.yaml:5: spec.ingress[0].destination.ports[0] must not start above its end: '90:80'",
   ],
   [
     `${head}  ingress:\n    - { action: allow, destination: { ports: [80] } }`,
@@ -94,7 +94,7 @@ const wrong: readonly (readonly [string, string])[] = [
   [`kind: HostEndpoint\nmetadata: { name: h }\nspec: { node: n1 }`, "must have an interface or expectedAddresses"],
   [
     `${head}  order: 1\n---\n${head}  order: 2`,
-    "p.yaml:7: metadata.name is there twice: NetworkPolicy a is in line 2 too",
+    "p.yaml:7: metadata.name is a duplicate: line 2 also defines NetworkPolicy a",
   ],
   [`${head}  - 1`, "p.yaml:4: spec must be a mapping"],
 ];
@@ -124,7 +124,10 @@ test("policies are applied, listed, shown, explained and removed", async (t) => 
 
   const missing = await muster("policy", "apply", "-f", written(t, policies.split("---\n")[1] as string));
   t.is(missing.status, 1);
-  t.true(missing.remarks[0]?.includes("p.yaml:4: spec.tier names a tier that is not there: front"), missing.remarks[0]);
+  t.true(
+    missing.remarks[0]?.includes("p.yaml:4: spec.tier refers to a tier that does not exist: front"),
+    missing.remarks[0],
+  );
 
   t.deepEqual((await muster("policy", "apply", "-f", file)).lines, ["Tier/front created", "NetworkPolicy/db created"]);
   t.deepEqual((await muster("policy", "apply", "-f", file)).lines, [
@@ -150,8 +153,8 @@ test("policies are applied, listed, shown, explained and removed", async (t) => 
     "web.1 (10.0.0.2) to db.1 (10.0.0.1), tcp/5432: allowed",
     "  leaving web.1 on n2: allowed by profile muster.allow, egress rule 1",
     "  entering db.1 on m1: allowed by policy front/db, ingress rule 1",
-    "  nothing enforces this on n2: it has no dataplane driver",
-    "  nothing enforces this on m1: it has no dataplane driver",
+    "  policies are not enforced on n2: it has no dataplane driver",
+    "  policies are not enforced on m1: it has no dataplane driver",
   ]);
   t.is(
     (await explained("10.0.0.99", "db", "icmp/8/0"))[0],
@@ -169,7 +172,7 @@ test("policies are applied, listed, shown, explained and removed", async (t) => 
   t.is((await muster("policy", "explain", "web", "db", "tcp")).status, 125);
   t.regex((await muster("policy", "explain", "nobody", "db", "tcp/1")).remarks[0] ?? "", /no such task, service, node/);
 
-  t.regex((await muster("policy", "rm", "Tier/front")).remarks[0] ?? "", /tier front has policies: db/);
+  t.regex((await muster("policy", "rm", "Tier/front")).remarks[0] ?? "", /tier front still has policies: db/);
   t.deepEqual((await muster("policy", "rm", "db", "front")).lines, ["db", "front"]);
   t.is((await muster("policy", "ls")).lines.length, 1);
   t.regex((await muster("policy", "rm", "db")).remarks[0] ?? "", /policy db not found/);
@@ -233,7 +236,7 @@ test("a policy that would cut a manager off is rejected without --force, and the
   t.is(refused.status, 1);
   t.regex(
     refused.remarks[0] ?? "",
-    /manager1 could not reach the manager m1 at 192\.0\.2\.10:2377: host endpoint m1-all of m1 refuses it; nothing was changed/,
+    /manager1 could not reach the manager m1 at 192\.0\.2\.10:2377: host endpoint m1-all of m1 denies it; nothing was changed/,
   );
   t.is((await muster("policy", "ls")).lines.length, 1);
   t.is((await muster("policy", "apply", "--force", "-f", file)).status, 0);

@@ -181,7 +181,7 @@ test("of several scaled services, each is awaited, even if another fails", async
   const { remarks, status } = await waiting;
   t.is(status, 1);
   t.true(remarks.includes("verify: Service converged"), remarks.join("\n"));
-  t.regex(remarks.at(-1) ?? "", /service none not found\nmuster: task a\.1\.t1 is over/);
+  t.regex(remarks.at(-1) ?? "", /service none not found\nmuster: task a\.1\.t1 ended and its/);
 });
 
 test("--quiet waits in silence", async (t) => {

@@ -103,24 +103,24 @@ const refusals: readonly (readonly [CreateValues, RegExp, (typeof UsageError | t
   [{ "env-file": ["/nowhere/env"] }, /cannot read the environment file \/nowhere\/env/, UserError],
   [{ entrypoint: "sh 'x" }, /missing closing quote/],
   [{ network: ["nope"] }, /^network nope not found$/, UserError],
-  [{ network: ["alias=x"] }, /needs name=NETWORK/],
-  [{ network: ["name=x,ip=1.2.3.4"] }, /knows name, alias, driver-opt/],
+  [{ network: ["alias=x"] }, /name=NETWORK is required/],
+  [{ network: ["name=x,ip=1.2.3.4"] }, /unknown field "ip": expected name, alias, driver-opt/],
   [{ secret: ["nope"] }, /^secret not found: nope$/, UserError],
-  [{ secret: ["target=x"] }, /needs source=NAME/],
+  [{ secret: ["target=x"] }, /source=NAME is required/],
   [{ config: ["nope"] }, /^config not found: nope$/, UserError],
   [{ config: ["source=a,mode=rw"] }, /expected a mode such as 0440/],
   [{ secret: ["a", "source=b,target=a"] }, /duplicate secret target for b not allowed/, UserError],
-  [{ mount: ["type=bind,target=/x"] }, /a bind mount needs source/],
-  [{ mount: ["type=bind,source=/a,target=/x,volume-nocopy"] }, /volume-… options do not fit/],
-  [{ mount: ["type=volume,target=/x,tmpfs-size=1m"] }, /tmpfs-… options do not fit/],
-  [{ mount: ["type=bind,source=/a,target=/x,bind-recursive=writable"] }, /=writable needs readonly/],
+  [{ mount: ["type=bind,target=/x"] }, /source=PATH is required for a bind mount/],
+  [{ mount: ["type=bind,source=/a,target=/x,volume-nocopy"] }, /volume-… options are not supported/],
+  [{ mount: ["type=volume,target=/x,tmpfs-size=1m"] }, /tmpfs-… options are not supported/],
+  [{ mount: ["type=bind,source=/a,target=/x,bind-recursive=writable"] }, /=writable requires readonly/],
   [
     { mount: ["type=bind,source=/a,target=/x,ro,bind-recursive=readonly,bind-propagation=rshared"] },
-    /needs bind-propagation=rprivate/,
+    /requires bind-propagation=rprivate/,
   ],
   [{ mount: ["type=tape,target=/x"] }, /expected one of bind, volume/],
-  [{ mount: ["source=x"] }, /needs target=PATH/],
-  [{ mount: ["target=/x,colour=red"] }, /does not know 'colour'/],
+  [{ mount: ["source=x"] }, /target=PATH is required/],
+  [{ mount: ["target=/x,colour=red"] }, /unknown field "colour"/],
   [{ mount: ["target"] }, /invalid field "target": expected KEY=VALUE/],
   [{ mount: ["type=tmpfs,target=/x,tmpfs-mode=9"] }, /octal/],
   [{ mount: [`target=/x,"source=a`] }, /quotes/],
@@ -133,7 +133,7 @@ const refusals: readonly (readonly [CreateValues, RegExp, (typeof UsageError | t
   [{ "max-concurrent": "1" }, /can only be used with replicated-job/, UserError],
   [{ mode: "replicated-job", "update-delay": "1s" }, /not supported for jobs/, UserError],
   [{ mode: "other" }, /for "--mode" flag: expected one of/],
-  [{ driver: "exec", "read-only": true }, /--read-only fits containers only/],
+  [{ driver: "exec", "read-only": true }, /--read-only is supported for containers only/],
 ];
 
 for (const [flags, words, kind = UsageError] of refusals) {
@@ -252,7 +252,7 @@ test("of two values for one variable the later wins, and a file's come first", (
     "UNSET_IN_HERE",
   ]);
   writeFileSync(file, "not a name=1\n");
-  t.throws(() => newEnvironment({ "env-file": [file] }), { message: /'not a name' is not the name of a variable/ });
+  t.throws(() => newEnvironment({ "env-file": [file] }), { message: /invalid variable name "not a name"/ });
 });
 
 test("a service of processes gets its secrets and configs by name, and its nodes' manager learns what to send", (t) => {
@@ -282,9 +282,11 @@ test("a process has only variables with values, and accepts settings of its own 
   const after = changedSpec(before, { args: `"2 3"`, "env-add": ["B=2"], "stop-signal": "INT", replicas: "4" });
   t.like(exec(after), { args: ["2 3"], env: ["A=1", "B=2"], stopSignal: "INT" });
   t.is(after.replicated?.replicas, 4);
-  t.throws(() => changedSpec(before, { "mount-add": ["target=/x"] }), { message: /--mount-add fits containers only/ });
+  t.throws(() => changedSpec(before, { "mount-add": ["target=/x"] }), {
+    message: /--mount-add is supported for containers only/,
+  });
   const unread: CreateValues = { "log-driver": "syslog", "log-opt": ["a=b"] };
-  const message = "--log-driver fits containers only";
+  const message = "--log-driver is supported for containers only";
   t.throws(() => newSpec({ ...unread, driver: "exec" }, ["true"]), { message, instanceOf: UsageError });
   t.throws(() => newSpec({ ...unread, driver: "docker", "driver-config": "{}" }, []), { message });
   t.throws(() => changedSpec(before, unread), { message });

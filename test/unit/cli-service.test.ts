@@ -155,7 +155,7 @@ test("an unknown service, and a socket without a listener, are reported in one s
   const { status, remarks } = await muster("--host", "/nowhere/control.sock", "service", "ls");
   t.is(status, 1);
   t.regex(remarks[0] ?? "", /^muster: cannot connect to the manager at \/nowhere\/control.sock/);
-  t.regex((await muster("service", "ls", "--host", "tcp://1.2.3.4")).remarks[0] ?? "", /not a control socket/);
+  t.regex((await muster("service", "ls", "--host", "tcp://1.2.3.4")).remarks[0] ?? "", /invalid host/);
 });
 
 test("service ls prints Docker's columns, JSON lines and ids", async (t) => {
@@ -301,7 +301,7 @@ test("a driver that no node has, and a placement on managers only, cause warning
   const { muster, manager } = await served(t);
   const create = async (...args: readonly string[]) => (await muster("service", "create", "-d", ...args)).remarks;
   t.deepEqual(await create("--name", "lone", "--driver", "exec", "/bin/true"), [
-    "warning: service lone: no node has the driver exec (no node has any driver): tasks wait until one does",
+    "warning: service lone: no node has the driver exec (no node has any driver): tasks stay pending until one does",
   ]);
   const plugins = ["exec", "java"].map((name) => PluginDescription.create({ type: "Driver", name }));
   const node = readyNode("n1", "alpha");
@@ -315,7 +315,7 @@ test("a driver that no node has, and a placement on managers only, cause warning
   );
   t.deepEqual(await create("--name", "known", "--driver", "exec", "/bin/true"), []);
   t.deepEqual(await create("--name", "typo", "--driver", "jvaa", "--driver-config", "{}"), [
-    "warning: service typo: no node has the driver jvaa (nodes have exec, java): tasks wait until one does",
+    "warning: service typo: no node has the driver jvaa (nodes have exec, java): tasks stay pending until one does",
   ]);
   // A stock manager's node runs tasks.
   t.deepEqual(await create("--name", "stock", "--constraint", "node.role == manager", "bb:1"), []);

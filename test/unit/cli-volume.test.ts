@@ -177,6 +177,6 @@ test("a storage plugin is named with its socket", (t) => {
     ],
   );
   for (const wrong of ["fast", "=x", "fast=", "fast=tcp://host:1", "/x=/y"])
-    t.throws(() => csiSocketPaths([wrong]), { message: /--csi-plugin takes NAME=unix:/ }, wrong);
-  t.throws(() => csiSocketPaths(["a=/x", "a=/y"]), { message: "--csi-plugin names a twice" });
+    t.throws(() => csiSocketPaths([wrong]), { message: /expected NAME=unix:/ }, wrong);
+  t.throws(() => csiSocketPaths(["a=/x", "a=/y"]), { message: '--csi-plugin sets "a" more than once' });
 });

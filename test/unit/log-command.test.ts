@@ -40,7 +40,7 @@ test("keys that are locked are opened by the unlock key; without it the error sa
     t.throws(() => keysOf(dataDir, random, text), { instanceOf: UserError })?.message ?? "";
   t.regex(failure(undefined), /keys are locked.*--unlock-key-file.*muster swarm unlock-key/);
   t.regex(failure("SWMKEY-2"), /invalid unlock key: expected the prefix SWMKEY-1-/);
-  t.regex(failure(formatUnlockKey(random.bytes(unlockKeyBytes))), /the unlock key does not open/);
+  t.regex(failure(formatUnlockKey(random.bytes(unlockKeyBytes))), /wrong unlock key/);
   t.is(keysOf(dataDir, random, formatUnlockKey(unlockKey)).dataKeys[0]?.id, id);
   t.is(openVault(keyFileDisk(dataDir), random).kind, "locked", "it stays locked on the disk");
 });
@@ -79,6 +79,6 @@ test("a log under a key that the data dir has not is refused with the key's id a
   t.is(
     message,
     `cannot read the log: record 1 is sealed under data key ${writer.current?.id ?? ""}, which this data dir does not have: ` +
-      "use the data dir of a manager that has it, or put this one's key file back from a copy",
+      "use the data dir of a manager that has it, or restore this one's key file from a copy",
   );
 });

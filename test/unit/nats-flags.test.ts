@@ -28,15 +28,18 @@ test("files for TLS belong to servers, and to each other, and are looked at befo
   const usage = (values: Parameters<typeof sharedNatsOf>[0], sentence: RegExp): void => {
     t.regex(t.throws(() => sharedNatsOf(values), { instanceOf: UsageError })?.message ?? "", sentence);
   };
-  usage({ "nats-ca": "ca.crt" }, /^--nats-ca needs --nats/);
-  usage({ "nats-key": "k" }, /^--nats-key needs --nats/);
-  usage({ "nats-move": true }, /^--nats-move needs --nats/);
-  usage({ "nats-insecure": true }, /^--nats-insecure needs --nats/);
-  usage({ "lease-ttl": "9s" }, /^--lease-ttl needs --nats/);
-  usage({ nats: ["a"], "lease-ttl": "1s" }, /^--lease-ttl 1s: expected a duration from 3s to 60s/);
+  usage({ "nats-ca": "ca.crt" }, /^--nats-ca requires --nats/);
+  usage({ "nats-key": "k" }, /^--nats-key requires --nats/);
+  usage({ "nats-move": true }, /^--nats-move requires --nats/);
+  usage({ "nats-insecure": true }, /^--nats-insecure requires --nats/);
+  usage({ "lease-ttl": "9s" }, /^--lease-ttl requires --nats/);
+  usage(
+    { nats: ["a"], "lease-ttl": "1s" },
+    /^invalid argument "1s" for "--lease-ttl" flag: expected a duration from 3s to 60s/,
+  );
   t.is(sharedNatsOf({ nats: ["a"], "lease-ttl": "9s" })?.leaseTtlMs, 9_000);
-  usage({ nats: ["a"], "nats-cert": "c" }, /--nats-cert and --nats-key belong together/);
-  usage({ nats: ["a"], "nats-key": "k" }, /--nats-cert and --nats-key belong together/);
+  usage({ nats: ["a"], "nats-cert": "c" }, /--nats-cert and --nats-key must be set together/);
+  usage({ nats: ["a"], "nats-key": "k" }, /--nats-cert and --nats-key must be set together/);
   const missing = t.throws(() => sharedNatsOf({ nats: ["a"], "nats-ca": "/nowhere/ca" }), { instanceOf: UserError });
-  t.regex(missing?.message ?? "", /^--nats-ca \/nowhere\/ca cannot be used: ENOENT/);
+  t.regex(missing?.message ?? "", /^--nats-ca \/nowhere\/ca is unusable: ENOENT/);
 });

@@ -54,7 +54,7 @@ test("tokens and passwords come from files", (t) => {
   t.is(tokenOf({ "token-file": full }), "p@ss/word");
   t.is(tokenOf({ token }), token);
   t.is(tokenOf({}), undefined);
-  t.throws(() => tokenOf({ token, "token-file": full }), { instanceOf: UsageError, message: /not both/ });
+  t.throws(() => tokenOf({ token, "token-file": full }), { instanceOf: UsageError, message: /mutually exclusive/ });
   t.throws(() => tokenOf({ "token-file": empty }), { instanceOf: UserError, message: /is empty/ });
   t.throws(() => tokenOf({ "token-file": join(folder, "none") }), { instanceOf: UserError, message: /no such file/ });
 
@@ -65,5 +65,5 @@ test("tokens and passwords come from files", (t) => {
   ]);
   for (const bad of ["nats://127.0.0.1", "nats://ada:x@127.0.0.1"])
     t.throws(() => servers(bad), { instanceOf: UsageError, message: /a user and no password/ });
-  t.throws(() => sharedNatsOf({ "nats-password-file": full }), { instanceOf: UsageError, message: /needs --nats/ });
+  t.throws(() => sharedNatsOf({ "nats-password-file": full }), { instanceOf: UsageError, message: /requires --nats/ });
 });

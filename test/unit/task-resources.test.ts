@@ -66,12 +66,12 @@ test("a node's generic resources are counted or named", (t) => {
   for (const [texts, message] of [
     [["gpu"], 'invalid argument "gpu" for "--node-generic-resource" flag: expected KIND=COUNT or KIND=NAME'],
     [["=3"], 'invalid argument "=3" for "--node-generic-resource" flag: expected KIND=COUNT or KIND=NAME'],
-    [["gpu=a", "gpu=a"], "--node-generic-resource names gpu a twice"],
-    [["gpu=a", "gpu=3"], "--node-generic-resource counts gpu twice, or both counts and names it"],
-    [["gpu=3", "gpu=a"], "--node-generic-resource counts gpu twice, or both counts and names it"],
-    [["gpu=3", "gpu=4"], "--node-generic-resource counts gpu twice, or both counts and names it"],
-    [["gpu=-1"], "--node-generic-resource cannot count to -1"],
-    [["gpu=9007199254740993"], "--node-generic-resource cannot count to 9007199254740993"],
+    [["gpu=a", "gpu=a"], '--node-generic-resource sets "gpu=a" more than once'],
+    [["gpu=a", "gpu=3"], '--node-generic-resource sets "gpu" more than once: give one count, or names only'],
+    [["gpu=3", "gpu=a"], '--node-generic-resource sets "gpu" more than once: give one count, or names only'],
+    [["gpu=3", "gpu=4"], '--node-generic-resource sets "gpu" more than once: give one count, or names only'],
+    [["gpu=-1"], '--node-generic-resource: invalid count "-1"'],
+    [["gpu=9007199254740993"], '--node-generic-resource: invalid count "9007199254740993"'],
   ] as const)
     t.throws(() => offeredResources(texts), { instanceOf: UsageError, message });
 });
