@@ -1,4 +1,4 @@
-/** A service of a Compose file as a container, field by field as Docker's client does. */
+/** Converts a Compose service to a container spec, field by field like Docker's client. */
 import { parseAddress } from "../../runtime/ip-address.ts";
 import {
   BoolValue,
@@ -31,7 +31,7 @@ function environment(service: View): readonly string[] {
   const entries = [...service.variables("environment")].map(([name, value]) =>
     value === null ? name : `${name}=${value}`,
   );
-  // In one order, so that the same file makes the same spec each time.
+  // Sorted, so that the same file yields the same spec.
   return entries.toSorted();
 }
 
@@ -40,10 +40,10 @@ function healthcheck(service: View): HealthConfig | null {
   const health = service.child("healthcheck");
   const test = health.texts("test");
   const isDisabled = health.truth("disable") === true;
-  if (isDisabled && test.length > 0) throw health.mistake("disable", "does not fit beside 'test'");
+  if (isDisabled && test.length > 0) throw health.mistake("disable", "cannot be combined with 'test'");
   const [kind = ""] = test;
   if (test.length > 0 && !["NONE", "CMD", "CMD-SHELL"].includes(kind)) {
-    throw health.mistake("test", `must be a text, or a list that begins with NONE, CMD or CMD-SHELL, not '${kind}'`);
+    throw health.mistake("test", `must be a string, or a list that begins with NONE, CMD or CMD-SHELL, not '${kind}'`);
   }
   const zero = Duration.create({});
   if (isDisabled) return HealthConfig.create({ test: ["NONE"], interval: zero, timeout: zero, startPeriod: zero });
@@ -57,23 +57,23 @@ function healthcheck(service: View): HealthConfig | null {
   });
 }
 
-/** `db:10.0.0.1` as the line of /etc/hosts that it becomes. */
+/** Converts `db:10.0.0.1` to a line of /etc/hosts. */
 function hosts(service: View): readonly string[] {
   return service.texts("extra_hosts").map((text) => {
     const at = text.indexOf(":");
     const [name, address] = [text.slice(0, at), text.slice(at + 1)];
     if (parseAddress(address) === null && address !== "host-gateway") {
-      throw service.mistake("extra_hosts", `has '${address}' for ${name}, which is no address`);
+      throw service.mistake("extra_hosts", `has an invalid address for ${name}: '${address}'`);
     }
     return `${address} ${name}`;
   });
 }
 
-/** Null where the file says nothing. Throws UserError. */
+/** Null when absent. Throws UserError. */
 export function dns(service: View): ContainerSpec_DNSConfig | null {
   const [nameservers, search, options] = ["dns", "dns_search", "dns_opt"].map((key) => service.texts(key));
   for (const server of nameservers ?? []) {
-    if (parseAddress(server) === null) throw service.mistake("dns", `has '${server}', which is no address`);
+    if (parseAddress(server) === null) throw service.mistake("dns", `has an invalid address: '${server}'`);
   }
   if (!service.has("dns") && !service.has("dns_search") && !service.has("dns_opt")) return null;
   return ContainerSpec_DNSConfig.create({
@@ -86,7 +86,7 @@ export function dns(service: View): ContainerSpec_DNSConfig | null {
 function ulimits(service: View): readonly ContainerSpec_Ulimit[] {
   const limits = [...service.children("ulimits")].map(([name, view]) => {
     const [soft, hard] = [view.whole("soft") ?? 0, view.whole("hard") ?? 0];
-    if (hard !== -1 && (soft > hard || soft === -1)) throw view.mistake("soft", "is above the hard limit");
+    if (hard !== -1 && (soft > hard || soft === -1)) throw view.mistake("soft", "exceeds the hard limit");
     return ContainerSpec_Ulimit.create({ name, soft, hard });
   });
   return limits.toSorted((a, b) => (a.name < b.name ? -1 : 1));
@@ -107,7 +107,7 @@ function credential(
   }
   const key = given.text("config");
   const name = clusterName(project, "configs", key, stack);
-  if (name === null) throw given.mistake("config", `names '${key}', which is not under 'configs'`);
+  if (name === null) throw given.mistake("config", `refers to '${key}', which 'configs' does not define`);
   const configId = lookups.config(name);
   return {
     spec: Privileges_CredentialSpec.create({ config: configId }),
@@ -115,11 +115,11 @@ function credential(
   };
 }
 
-/** Throws UserError for what cannot be meant, and for secrets and configs that the cluster lacks. */
+/** Throws UserError for invalid settings, and for secrets and configs that the cluster lacks. */
 export function containerOf(service: View, around: Surroundings): ContainerSpec {
   const { stack, project } = around;
   if (!service.has("image")) {
-    throw service.mistake("", "needs 'image': a cluster runs images and builds none");
+    throw service.mistake("", "requires 'image': a cluster does not build images");
   }
   const init = service.truth("init");
   const { spec: credentialSpec, reference } = credential(service, around);

@@ -1,4 +1,4 @@
-/** `deploy`, and what stands beside it in files for one engine: mode, resources, restarts, rollouts, placement. */
+/** Converts `deploy` and the single-engine settings of the same kind: mode, resources, restarts, rollouts, placement. */
 import {
   DiscreteGenericResource,
   Duration,
@@ -27,7 +27,7 @@ const failureActions: Readonly<Record<string, UpdateConfig_FailureAction>> = {
   rollback: UpdateConfig_FailureAction.ROLLBACK,
 };
 
-/** The number of replicas where nothing is said. */
+/** Default number of replicas. */
 const replicasDefault = 1;
 
 export function modeOf(service: View): Partial<ServiceSpec> {
@@ -35,7 +35,7 @@ export function modeOf(service: View): Partial<ServiceSpec> {
   const mode = deploy.text("mode") || "replicated";
   const isEverywhere = mode === "global" || mode === "global-job";
   const replicas = deploy.whole("replicas") ?? (isEverywhere ? null : service.whole("scale"));
-  if (isEverywhere && replicas !== null) throw deploy.mistake("replicas", `does not fit the mode ${mode}`);
+  if (isEverywhere && replicas !== null) throw deploy.mistake("replicas", `cannot be used with mode ${mode}`);
   const count = replicas ?? replicasDefault;
   switch (mode) {
     case "global":
@@ -49,7 +49,7 @@ export function modeOf(service: View): Partial<ServiceSpec> {
   }
 }
 
-/** Limits of processes belong to the container. */
+/** The process limit, which is part of the container spec. */
 export function pidsLimitOf(service: View): number {
   const limits = service.child("deploy").child("resources").child("limits");
   return limits.whole("pids") ?? service.whole("pids_limit") ?? 0;
@@ -83,7 +83,7 @@ export function resourcesOf(service: View): ResourceRequirements {
   });
 }
 
-/** `restart: on-failure:3` of files for one engine. */
+/** The single-engine `restart: on-failure:3`. */
 function engineRestart(service: View): RestartPolicy | null {
   const text = service.text("restart");
   if (text === "") return null;
@@ -126,7 +126,7 @@ export function rolloutOf(service: View, key: "update_config" | "rollback_config
   const config = deploy.child(key);
   const action = config.text("failure_action");
   if (key === "rollback_config" && action === "rollback") {
-    throw config.mistake("failure_action", "must be one of continue, pause: behind a rollback there is nothing");
+    throw config.mistake("failure_action", "must be one of continue, pause: a failed rollback cannot roll back");
   }
   const isStartFirst = config.text("order") === "start-first";
   return UpdateConfig.create({
@@ -134,7 +134,7 @@ export function rolloutOf(service: View, key: "update_config" | "rollback_config
     delay: config.duration("delay") ?? Duration.create({}),
     failureAction: failureActions[action] ?? UpdateConfig_FailureAction.PAUSE,
     monitor: config.duration("monitor"),
-    // The field is a single-precision float: what is compared later is that.
+    // The field is a single-precision float: round now, for later comparisons.
     maxFailureRatio: Math.fround(Number(config.text("max_failure_ratio") || "0")),
     order: isStartFirst ? UpdateConfig_UpdateOrder.START_FIRST : UpdateConfig_UpdateOrder.STOP_FIRST,
   });

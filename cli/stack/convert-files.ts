@@ -1,21 +1,21 @@
-/** The secrets and configs that a service of a Compose file is granted, as files of its tasks. */
+/** Secrets and configs granted to a Compose service, as files of its tasks. */
 import { ConfigReference, FileTarget, SecretReference } from "../../proto/gen/messages.ts";
 import type { Lookups } from "../service/service-references.ts";
 import { scoped } from "./names.ts";
 import type { View } from "./view.ts";
 
-/** Readable by all in the container, owned by its root: Docker's choice. */
+/** Docker's default: readable by everyone in the container. */
 const fileModeDefault = 0o444;
 
-/** The whole project, where a service names what is defined elsewhere in it. */
+/** The project around a service, with the definitions that it refers to. */
 export interface Surroundings {
   readonly stack: string;
   readonly project: View;
-  /** Ids of what the cluster holds. */
+  /** Ids of the cluster's objects. */
   readonly lookups: Lookups;
 }
 
-/** The name in the cluster of a secret or config that the project calls `key`. */
+/** The cluster's name of the project's secret or config `key`. */
 export function clusterName(project: View, kind: "secrets" | "configs", key: string, stack: string): string | null {
   const held = project.child(kind);
   if (!held.has(key)) return null;
@@ -33,11 +33,11 @@ function grants(service: View, kind: "secrets" | "configs", { project, stack }: 
   const taken = new Set<string>();
   const found = service.items(kind).map((view) => {
     const source = view.text("source");
-    if (source === "") throw view.mistake("", "needs 'source'");
+    if (source === "") throw view.mistake("", "requires 'source'");
     const name = clusterName(project, kind, source, stack);
-    if (name === null) throw view.mistake("source", `names '${source}', which is not under '${kind}'`);
+    if (name === null) throw view.mistake("source", `refers to '${source}', which '${kind}' does not define`);
     const target = view.text("target") || source;
-    if (taken.has(target)) throw view.mistake("target", `is '${target}' a second time`);
+    if (taken.has(target)) throw view.mistake("target", `is a duplicate: '${target}'`);
     taken.add(target);
     const file = FileTarget.create({
       name: target,
@@ -50,7 +50,7 @@ function grants(service: View, kind: "secrets" | "configs", { project, stack }: 
   return found.toSorted((a, b) => (a.name < b.name ? -1 : a.name > b.name ? 1 : 0));
 }
 
-/** In the order of their names in the cluster. Throws UserError, also for what the cluster lacks. */
+/** Sorted by name in the cluster. Throws UserError, also for what the cluster lacks. */
 export function filesOf(
   service: View,
   around: Surroundings,

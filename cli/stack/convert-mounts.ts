@@ -1,4 +1,4 @@
-/** `volumes` and `tmpfs` of a service as mounts, field by field as Docker's client does. */
+/** Converts `volumes` and `tmpfs` of a service to mounts, field by field like Docker's client. */
 import {
   Driver,
   Mount,
@@ -34,7 +34,7 @@ const recursions: Readonly<Record<string, Partial<Mount_BindOptions>>> = {
   readonly: { readonlyforcerecursive: true },
 };
 
-/** Which options go with which type. */
+/** Options by mount type. */
 const optionsOf: Readonly<Record<string, readonly string[]>> = {
   bind: ["bind"],
   npipe: ["bind"],
@@ -43,7 +43,7 @@ const optionsOf: Readonly<Record<string, readonly string[]>> = {
   cluster: ["cluster"],
 };
 
-/** The source of a cluster volume may be any volume of a group. */
+/** Prefix of the source of a cluster volume that may be any volume of a group. */
 const groupPrefix = "group:";
 
 function bindOptions(view: View): Mount_BindOptions | null {
@@ -61,7 +61,8 @@ function volumeFields(view: View, stack: string, volumes: ReadonlyMap<string, Vi
   const source = view.text("source");
   if (source === "") return {};
   const volume = volumes.get(source);
-  if (volume === undefined) throw view.mistake("source", `names the volume '${source}', which is not under 'volumes'`);
+  if (volume === undefined)
+    throw view.mistake("source", `refers to the volume '${source}', which 'volumes' does not define`);
   const own = view.child("volume");
   const isExternal = volume.truth("external") === true;
   const named = volume.text("name") || (isExternal ? source : scoped(stack, source));
@@ -82,24 +83,25 @@ function volumeFields(view: View, stack: string, volumes: ReadonlyMap<string, Vi
 
 function clusterSource(view: View, stack: string, volumes: ReadonlyMap<string, View>): string {
   const source = view.text("source");
-  if (source === "") throw view.mistake("", "needs 'source' for a cluster volume");
+  if (source === "") throw view.mistake("", "requires 'source' for a cluster volume");
   if (source.startsWith(groupPrefix)) return source;
   const volume = volumes.get(source);
-  if (volume === undefined) throw view.mistake("source", `names the volume '${source}', which is not under 'volumes'`);
+  if (volume === undefined)
+    throw view.mistake("source", `refers to the volume '${source}', which 'volumes' does not define`);
   return volume.text("name") || (volume.truth("external") === true ? source : scoped(stack, source));
 }
 
 function mount(view: View, stack: string, volumes: ReadonlyMap<string, View>): Mount {
   const kind = view.text("type");
   const type = types[kind];
-  if (type === undefined) throw view.mistake("type", `is '${kind}', which nodes of a cluster cannot mount`);
-  if (!view.has("target")) throw view.mistake("", "needs 'target'");
+  if (type === undefined) throw view.mistake("type", `is '${kind}', which cluster nodes cannot mount`);
+  if (!view.has("target")) throw view.mistake("", "requires 'target'");
   for (const options of ["bind", "volume", "tmpfs", "image", "cluster"]) {
     if (view.has(options) && !optionsOf[kind]?.includes(options)) {
-      throw view.mistake(options, `does not fit a mount of type ${kind}`);
+      throw view.mistake(options, `is not supported for a mount of type ${kind}`);
     }
   }
-  // `consistency` means nothing to nodes of a cluster, and Docker's manager drops it.
+  // `consistency` has no effect on cluster nodes, and Docker's manager drops it.
   const common = {
     type,
     target: view.text("target"),
@@ -112,18 +114,18 @@ function mount(view: View, stack: string, volumes: ReadonlyMap<string, View>): M
     case "cluster":
       return Mount.create({ ...common, source: clusterSource(view, stack, volumes) });
     case "tmpfs": {
-      if (common.source !== "") throw view.mistake("source", "does not fit a tmpfs, which has none");
+      if (common.source !== "") throw view.mistake("source", "is not supported for a tmpfs");
       const tmpfs = view.child("tmpfs");
       const options = Mount_TmpfsOptions.create({ sizeBytes: tmpfs.bytes("size"), mode: tmpfs.mode("mode") ?? 0 });
       return Mount.create({ ...common, tmpfsOptions: view.has("tmpfs") ? options : null });
     }
     default:
-      if (common.source === "") throw view.mistake("", `needs 'source' for a mount of type ${kind}`);
+      if (common.source === "") throw view.mistake("", `requires 'source' for a mount of type ${kind}`);
       return Mount.create({ ...common, bindOptions: bindOptions(view) });
   }
 }
 
-/** `/run:size=64m,mode=1770` of `tmpfs`. */
+/** Parses an entry of `tmpfs` such as `/run:size=64m,mode=1770`. */
 function tmpfsMount(text: string, view: View): Mount {
   const [target = "", options = ""] = text.split(":");
   const fields: { sizeBytes?: number; mode?: number; options?: string } = {};
@@ -142,7 +144,8 @@ function sizeOf(text: string, view: View): number {
   try {
     return parseBytes(text, "size");
   } catch (error) {
-    if (error instanceof UsageError) throw view.mistake("tmpfs", `has the size '${text}', which is none such as 64m`);
+    if (error instanceof UsageError)
+      throw view.mistake("tmpfs", `has an invalid size: '${text}' (expected such as 64m)`);
     throw error;
   }
 }

@@ -1,6 +1,6 @@
 /**
- * A service of plain processes, which the Compose Specification does not know: `x-muster: {driver: exec}` in a service makes
- * its `command` the program that nodes run themselves, as `muster service create --driver exec` does.
+ * Services of plain processes, an extension of the Compose Specification: with `x-muster: {driver: exec}`, nodes run the
+ * service's `command` directly, like `muster service create --driver exec`.
  */
 import { ExecSpec, HealthCheck, type TaskSpec } from "../../proto/gen/messages.ts";
 import { healthHttp, healthTcp, shellCheck } from "../service/service-health.ts";
@@ -12,7 +12,7 @@ import type { View } from "./view.ts";
 const extension = "x-muster";
 const ownKeys = new Set(["driver", "health_http", "health_tcp"]);
 
-/** What means something without a container. */
+/** Keys supported without a container. */
 const known = new Set([
   "command",
   "configs",
@@ -36,11 +36,11 @@ const known = new Set([
   "working_dir",
 ]);
 
-/** Whether the service is one of processes. Throws UserError for what `x-muster` does not know. */
+/** Whether the service runs plain processes. Throws UserError for unknown keys of `x-muster`. */
 export function isProcess(service: View): boolean {
   const own = service.child(extension);
   for (const key of own.keys) {
-    if (!ownKeys.has(key)) throw own.mistake(key, `is not a key of x-muster, which knows ${[...ownKeys].join(", ")}`);
+    if (!ownKeys.has(key)) throw own.mistake(key, `is unknown: x-muster supports ${[...ownKeys].join(", ")}`);
   }
   const driver = own.text("driver") || "container";
   if (driver !== "exec" && driver !== "container")
@@ -48,7 +48,7 @@ export function isProcess(service: View): boolean {
   return driver === "exec";
 }
 
-/** By the Compose file's command, or by what `x-muster` says instead; when, the Compose file says for each. */
+/** The kind of check is the Compose file's command or `x-muster`'s; its timing is always the Compose file's. */
 function healthcheck(service: View): HealthCheck | null {
   const own = service.child(extension);
   const [http, tcp] = [own.text("health_http"), own.text("health_tcp")];
@@ -56,16 +56,16 @@ function healthcheck(service: View): HealthCheck | null {
   const test = health.texts("test");
   const [kind = "", ...words] = test;
   const isDisabled = health.truth("disable") === true;
-  if (isDisabled && test.length > 0) throw health.mistake("disable", "does not fit beside 'test'");
+  if (isDisabled && test.length > 0) throw health.mistake("disable", "cannot be combined with 'test'");
   const said = [test.length > 0 || isDisabled, http !== "", tcp !== ""].filter(Boolean).length;
-  if (said > 1) throw own.mistake("", "says what is checked, and so does another key: one of them can");
+  if (said > 1) throw own.mistake("", "sets more than one health check: set only one");
   if (isDisabled || kind === "NONE") return null;
   if (said === 0) {
-    if (service.has("healthcheck")) throw health.mistake("", "does not say what is checked");
+    if (service.has("healthcheck")) throw health.mistake("", "does not set a test");
     return null;
   }
   if (test.length > 0 && kind !== "CMD" && kind !== "CMD-SHELL")
-    throw health.mistake("test", `must be a text, or a list that begins with NONE, CMD or CMD-SHELL, not '${kind}'`);
+    throw health.mistake("test", `must be a string, or a list that begins with NONE, CMD or CMD-SHELL, not '${kind}'`);
   return HealthCheck.create({
     command: kind === "CMD-SHELL" ? shellCheck(words.join(" ")) : words,
     http:
@@ -81,10 +81,11 @@ function healthcheck(service: View): HealthCheck | null {
 
 export function processOf(service: View, around: Surroundings): Partial<TaskSpec> {
   const other = service.keys.find((key) => !known.has(key));
-  if (other !== undefined) throw service.mistake(other, "fits containers only, and this is a service of processes");
+  if (other !== undefined)
+    throw service.mistake(other, "is supported for containers only, but this service runs processes");
   const [program, ...args] = service.texts("command");
-  if (program === undefined) throw service.mistake("", "needs 'command': the program to run");
-  // A process has the variables that are set; a name alone sets nothing.
+  if (program === undefined) throw service.mistake("", "requires 'command': the program to run");
+  // A name without a value sets nothing.
   const env = [...service.variables("environment")].flatMap(([name, value]) =>
     value === null ? [] : `${name}=${value}`,
   );

@@ -1,4 +1,4 @@
-/** A Compose project as the cluster's objects: all that can be wrong with the files shows here, before anything is written. */
+/** Converts a Compose project to cluster objects: reports every error in the files before anything is written. */
 import { checkServiceSpec } from "../../machines/validation/service.ts";
 import type { ConfigSpec, SecretSpec, ServiceSpec } from "../../proto/gen/messages.ts";
 import type { Lookups } from "../service/service-references.ts";
@@ -10,16 +10,16 @@ import type { Project } from "./project.ts";
 import { View } from "./view.ts";
 
 export interface Converted {
-  /** As the files have them. */
+  /** As in the files. */
   readonly services: ReadonlyMap<string, View>;
   readonly networks: StackNetworks;
   readonly secrets: readonly SecretSpec[];
   readonly configs: readonly ConfigSpec[];
-  /** The services, each behind those that it depends on. Throws UserError. */
+  /** The services, each after its dependencies. Throws UserError. */
   specsWith(lookups: Lookups): readonly ServiceSpec[];
 }
 
-/** Throws UserError, with file, line and key where there is one. */
+/** Throws UserError, with file, line and key if possible. */
 export function converted(project: Project, stack: string): Converted {
   const view = new View(project.tree, "");
   const services = view.children("services");
@@ -39,10 +39,10 @@ export function converted(project: Project, stack: string): Converted {
   };
 }
 
-/** Whatever the cluster may hold is taken to be there. */
+/** Assumes that every referenced object exists. */
 const anything: Lookups = { network: (name) => name, secret: (name) => name, config: (name) => name };
 
-/** Throws UserError for what `stack deploy` would refuse without having asked the cluster. */
+/** Throws UserError for everything that `stack deploy` would reject without contacting the cluster. */
 export function checkProject(project: Project): void {
   converted(project, "stack").specsWith(anything);
 }

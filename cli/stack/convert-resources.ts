@@ -1,4 +1,4 @@
-/** Networks, secrets and configs of a Compose file as specs. */
+/** Converts networks, secrets and configs of a Compose file to specs. */
 import { readFileSync } from "node:fs";
 import {
   Annotations,
@@ -17,13 +17,13 @@ import { placeText } from "./located.ts";
 import { withStackLabel } from "./names.ts";
 import type { View } from "./view.ts";
 
-/** What spans a cluster; the other kinds of Docker's own are one engine's. */
+/** The driver that spans a cluster; Docker's other drivers are local to an engine. */
 const networkDriverDefault = "overlay";
 
 export interface StackNetworks {
-  /** By name; to be made where they are not there. */
+  /** By name; created when missing. */
   readonly own: ReadonlyMap<string, NetworkSpec>;
-  /** Names that must be there already. */
+  /** Names that must exist already. */
   readonly external: readonly string[];
 }
 
@@ -56,7 +56,7 @@ function networkSpecOf(name: string, view: View, stack: string): NetworkSpec {
   });
 }
 
-/** Those that services use, and no others: Docker's rule. */
+/** Only networks that services use, like Docker. */
 export function networksOf(project: View, stack: string): StackNetworks {
   const used = new Set([...project.children("services").values()].flatMap((service) => networkKeys(service)));
   const own = new Map<string, NetworkSpec>();
@@ -64,7 +64,7 @@ export function networksOf(project: View, stack: string): StackNetworks {
   for (const key of [...used].toSorted()) {
     const view = project.child("networks").child(key);
     const name = networkName(project, key, stack);
-    // A service that names what there is not is told so with its own place.
+    // An undefined network is reported at the service that refers to it.
     if (name === null) continue;
     if (view.truth("external") === true) external.push(name);
     else own.set(name, networkSpecOf(name, view, stack));
@@ -87,15 +87,15 @@ function dataOf(view: View, variables: Variables): Uint8Array {
     throw view.mistake(
       "",
       said.length === 0
-        ? "needs its content: file, environment or content"
-        : `has ${said.join(" and ")}, which is one too many`,
+        ? "has no content: set file, environment or content"
+        : `has more than one source: ${said.join(" and ")}`,
     );
   }
   if (said[0] === "file") return fileData(view);
   if (said[0] === "content") return Buffer.from(view.text("content"), "utf8");
   const value = variables.get(view.text("environment"));
   if (value === undefined)
-    throw view.mistake("environment", `names the variable ${view.text("environment")}, which is not set`);
+    throw view.mistake("environment", `refers to the variable ${view.text("environment")}, which is not set`);
   return Buffer.from(value, "utf8");
 }
 

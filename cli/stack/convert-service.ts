@@ -1,4 +1,4 @@
-/** A service of a Compose file as the spec that Docker's client makes of it. */
+/** Converts a Compose service to the spec that Docker's client would create. */
 import {
   Annotations,
   Driver,
@@ -24,7 +24,7 @@ const protocols: Readonly<Record<string, PortConfig_Protocol>> = {
   sctp: PortConfig_Protocol.SCTP,
 };
 const portMax = 65_535;
-/** Networks of each engine itself know no names. */
+/** Predefined engine networks do not support aliases. */
 const engineNetworks = new Set(["bridge", "host", "none"]);
 
 function port(view: View): PortConfig {
@@ -52,14 +52,14 @@ function endpoint(service: View): EndpointSpec {
   });
 }
 
-/** What the project calls the networks of a service. Processes are in those that they name, or have their node's. */
+/** The project's keys of a service's networks. Processes use only those they list, or their node's network. */
 export function networkKeys(service: View): readonly string[] {
   const { keys } = service.child("networks");
   if (isProcess(service)) return keys;
   return keys.length === 0 ? [defaultNetwork] : keys;
 }
 
-/** The name in the cluster of the network that the project calls `key`; null where it says nothing of it. */
+/** The cluster's name of the project's network `key`; null when it is undefined. */
 export function networkName(project: View, key: string, stack: string): string | null {
   const networks = project.child("networks");
   if (!networks.keys.includes(key)) return key === defaultNetwork ? scoped(stack, key) : null;
@@ -67,7 +67,7 @@ export function networkName(project: View, key: string, stack: string): string |
   return own.text("name") || (own.truth("external") === true ? key : scoped(stack, key));
 }
 
-/** In the order of names, with the service's own name among its names on each. */
+/** Sorted by name; the service's own name is an alias on each. */
 function attachments(
   name: string,
   service: View,
@@ -76,7 +76,7 @@ function attachments(
   const networks = service.child("networks");
   const named = networkKeys(service).map((key) => {
     const target = networkName(project, key, stack);
-    if (target === null) throw networks.mistake(key, "is not under 'networks'");
+    if (target === null) throw networks.mistake(key, "is not defined in 'networks'");
     return { target, own: networks.child(key) };
   });
   return named
@@ -90,7 +90,7 @@ function attachments(
     );
 }
 
-/** `name` is the project's. Throws UserError, with file, line and key. */
+/** `name`: the project's name. Throws UserError, with file, line and key. */
 export function serviceSpecOf(name: string, service: View, around: Surroundings): ServiceSpec {
   const { stack } = around;
   const isOfProcesses = isProcess(service);

@@ -1,7 +1,7 @@
-/** What services of a project say of their order: `depends_on` names services of the project, and never leads in a circle. */
+/** Checks `depends_on`: it refers to services of the project, without cycles. */
 import { child, mistake, textOf, under, type Node } from "./located.ts";
 
-/** Throws UserError, with file, line and key. `services`: all of the project, those of inactive profiles as well. */
+/** Throws UserError, with file, line and key. `services`: all of the project, including inactive profiles. */
 export function checkDependencies(services: Node | undefined): void {
   if (services?.kind !== "mapping") return;
   const done = new Set<string>();
@@ -13,11 +13,11 @@ export function checkDependencies(services: Node | undefined): void {
       if (!services.entries.has(other)) {
         const required = child(value, "required");
         if (required !== undefined && /^false$/i.test(textOf(required))) continue;
-        throw mistake(at, path, `names the service '${other}', which is not in the project`);
+        throw mistake(at, path, `refers to the service '${other}', which the project does not define`);
       }
       const circle = [...way, name].indexOf(other);
       if (circle >= 0)
-        throw mistake(at, path, `leads in a circle: ${[...way, name, other].slice(circle).join(" -> ")}`);
+        throw mistake(at, path, `is a dependency cycle: ${[...way, name, other].slice(circle).join(" -> ")}`);
       visit(other, [...way, name]);
     }
     done.add(name);

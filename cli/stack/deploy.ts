@@ -1,7 +1,7 @@
 /**
- * Brings a cluster to what a Compose project says: networks, then secrets, configs and services. What is as it should be is
- * left alone, so that a second deployment of the same files writes nothing and restarts no task. All of the project is read
- * and converted before the first thing is made: a mistake in the last service leaves the cluster as it was.
+ * Deploys a Compose project: networks, then secrets, configs and services. Unchanged objects are not written, so that deploying
+ * the same files again restarts no task. The whole project is read and converted before the first write: an error in the last
+ * service leaves the cluster unchanged.
  */
 import { isSameMessage } from "../../machines/same-message.ts";
 import {
@@ -43,18 +43,18 @@ const methods = ControlService.methods;
 
 export interface DeployOptions {
   readonly stack: string;
-  /** Remove services that the project does not have any more. */
+  /** Remove services that are no longer in the project. */
   readonly isPruning: boolean;
   readonly isAuthSent: boolean;
-  /** `always`: the image is set as the file names it; else one that was pinned stays while the file names the same. */
+  /** `always`: set the image of the file; otherwise a pinned image stays while the file's image is the same. */
   readonly resolveImage: "always" | "changed" | "never";
-  /** A line for each thing that is done. */
+  /** Prints a line for each change. */
   print(text: string): void;
-  /** What is odd without being wrong. */
+  /** Reports suspicious settings that are not errors. */
   warn(text: string): void;
 }
 
-/** Ids by name; `pending` are names that will be there in time. */
+/** Ids by name; `pending`: names that will exist later. */
 function lookupsOf(held: Held, pending: { readonly [Kind in keyof Lookups]: ReadonlySet<string> }): Lookups {
   const by = (
     kind: keyof Lookups,
@@ -64,7 +64,9 @@ function lookupsOf(held: Held, pending: { readonly [Kind in keyof Lookups]: Read
     return (name) => {
       const id = ids.get(name) ?? (pending[kind].has(name) ? name : undefined);
       if (id === undefined) {
-        throw new UserError(`${kind} '${name}' is external, and there is none: make it before the stack is deployed`);
+        throw new UserError(
+          `${kind} '${name}' is declared as external, but could not be found: create it before deploying the stack`,
+        );
       }
       return id;
     };
@@ -91,12 +93,12 @@ async function makeNetworks(
       print(`Creating network ${name}`);
       await client.call(methods.CreateNetwork, CreateNetworkRequest.create({ spec }));
     } else if (!isSameNetwork(there, spec)) {
-      warn(`network ${name} has other settings than the file says, and keeps them: networks cannot be changed`);
+      warn(`network ${name} keeps its settings, which differ from the file: networks cannot be changed`);
     }
   }
 }
 
-/** Labels aside. An allocator may have filled in what was left to it. */
+/** Compares without labels and fields that the allocator filled in. */
 function isSameNetwork(there: NetworkSpec, wanted: NetworkSpec): boolean {
   return (
     isSameMessage(there.driverConfig, wanted.driverConfig) &&
@@ -107,7 +109,7 @@ function isSameNetwork(there: NetworkSpec, wanted: NetworkSpec): boolean {
   );
 }
 
-/** A stock manager writes the gateway that it chose into the spec. */
+/** A stock manager writes its chosen gateway into the spec. */
 function areSameRanges(there: readonly IPAMConfig[], wanted: readonly IPAMConfig[]): boolean {
   const isSame = (range: IPAMConfig, held: IPAMConfig | undefined): boolean =>
     held !== undefined &&
@@ -120,12 +122,12 @@ function areSameRanges(there: readonly IPAMConfig[], wanted: readonly IPAMConfig
 
 const otherContent = (kind: string, name: string): UserError =>
   new UserError(
-    `${kind} ${name} is in the cluster with other content, which cannot be changed: give it another name in the file ('name:')`,
+    `${kind} ${name} exists with other content, which cannot be changed: set another name in the file ('name:')`,
   );
 
 /**
- * Whether the secret in the cluster holds this content, which nobody may read. The manager looks at the content before it
- * looks at the version, so an update of a version that cannot be tells without writing anything.
+ * Whether the secret in the cluster has this content, which cannot be read. The manager compares the content before the
+ * version, so that an update with an impossible version answers without a write.
  */
 async function isSameSecret(client: ManagerClient, secretId: string, spec: SecretSpec): Promise<boolean> {
   const request = UpdateSecretRequest.create({ secretId, secretVersion: Version.create({ index: 0 }), spec });
@@ -135,7 +137,7 @@ async function isSameSecret(client: ManagerClient, secretId: string, spec: Secre
   } catch (error) {
     if (!(error instanceof RpcError)) throw error;
     if (error.code === Status.INVALID_ARGUMENT) return false;
-    // A stock manager says so with another code.
+    // A stock manager uses another code.
     if (error.code === Status.ABORTED || /out of sequence/.test(error.message)) return true;
     throw error;
   }
@@ -187,7 +189,7 @@ async function makeConfigs(
   }
 }
 
-/** `wanted`, with what a deployment leaves alone: forced restarts, a login, and an image that was pinned to a digest. */
+/** `wanted`, with what a deployment preserves: forced restarts, a login, and an image pinned to a digest. */
 function keeping(
   before: ServiceSpec | null,
   wanted: ServiceSpec,
@@ -213,7 +215,9 @@ function keeping(
   return isAuthSent ? withRegistryAuth(kept) : kept;
 }
 
-/** The held list where both hold the same: Docker's client lists secrets and configs in any order, and none matters. */
+/**
+ * Returns `held` when both have the same elements: Docker's client lists secrets and configs in any order, which is irrelevant.
+ */
 function inOrderOf<One>(held: readonly One[], wanted: readonly One[]): One[] {
   const isSame =
     held.length === wanted.length && wanted.every((one) => held.some((other) => isSameMessage(one, other)));
@@ -254,7 +258,7 @@ async function makeService(
   });
 }
 
-/** Ids of the services that were made or changed. Throws UserError; RpcError for what the manager refuses. */
+/** Returns the ids of created or changed services. Throws UserError; RpcError when the manager rejects a call. */
 export async function deployProject(
   client: ManagerClient,
   project: Project,

@@ -1,7 +1,7 @@
 /**
- * Files of variables (`.env`, `env_file`), by Compose's rules: `NAME=value`, `export NAME=value`, `NAME: value`; a value in
- * single quotes is as it is, in double quotes it knows `\n` and variables and may span lines, without quotes it ends before
- * ` #`. A name alone has the value that it has outside, or none.
+ * Variable files (`.env`, `env_file`), by Compose's rules: `NAME=value`, `export NAME=value`, `NAME: value`. A single-quoted
+ * value is literal; a double-quoted one supports `\n` and variables and may span lines; an unquoted one ends before ` #`. A
+ * name alone takes its value from the environment, if any.
  */
 import { interpolated, InterpolationError, type Variables } from "./interpolate.ts";
 import { mistake } from "./located.ts";
@@ -10,11 +10,11 @@ const escapes: Readonly<Record<string, string>> = { n: "\n", r: "\r", t: "\t", "
 
 interface Quoted {
   readonly value: string;
-  /** Behind the closing quote. */
+  /** Position after the closing quote. */
   readonly end: number;
 }
 
-/** Null: the quote has no end. */
+/** Null: the closing quote is missing. */
 function quotedValue(text: string, from: number): Quoted | null {
   const quote = text.charAt(from);
   let value = "";
@@ -30,7 +30,7 @@ function quotedValue(text: string, from: number): Quoted | null {
   return null;
 }
 
-/** In the order of the file; null: named without a value, and not set outside either. Throws UserError with file and line. */
+/** In file order; null: a name without a value, and unset in the environment. Throws UserError with file and line. */
 export function parseEnvFile(
   text: string,
   file: string,
@@ -53,7 +53,7 @@ export function parseEnvFile(
     let next = lineEnd + 1;
     if (trimmed !== "" && !trimmed.startsWith("#")) {
       const match = /^\s*(?:export\s+)?([^\s=:#'"]+)\s*(?:[=:][^\S\n]*|$)/.exec(whole);
-      if (match === null) throw mistake(place(), "", `'${trimmed}' is not NAME=VALUE`);
+      if (match === null) throw mistake(place(), "", `invalid line '${trimmed}': expected NAME=VALUE`);
       const name = match[1] as string;
       const from = at + match[0].length;
       const isNameAlone = !/[=:]/.test(match[0]);
@@ -61,13 +61,13 @@ export function parseEnvFile(
       if (isNameAlone) found.set(name, outside.get(name) ?? null);
       else if (!isRaw && (first === '"' || first === "'") && from < lineEnd) {
         const quoted = quotedValue(source, from);
-        if (quoted === null) throw mistake(place(), name, "has a quote without its end");
+        if (quoted === null) throw mistake(place(), name, "has no closing quote");
         const rest = source.slice(
           quoted.end,
           source.indexOf("\n", quoted.end) < 0 ? undefined : source.indexOf("\n", quoted.end),
         );
         if (rest.trim() !== "" && !rest.trim().startsWith("#")) {
-          throw mistake(place(), name, `has '${rest.trim()}' behind its closing quote`);
+          throw mistake(place(), name, `has unexpected text after its closing quote: '${rest.trim()}'`);
         }
         found.set(name, first === "'" ? quoted.value : expanded(quoted.value, name));
         next = quoted.end + rest.length + 1;

@@ -1,4 +1,4 @@
-/** What a cluster holds of a stack: everything with the stack's label. */
+/** The cluster's objects of a stack, by the stack's label. */
 import {
   ControlService,
   ListConfigsRequest,
@@ -44,7 +44,7 @@ async function servicesOf(client: ManagerClient, stack: string): Promise<readonl
   return services.toSorted(byName);
 }
 
-/** The stack's services; of the rest all that the cluster has, for names are shared with what no stack made. */
+/** The stack's services, and all other objects of the cluster, since their names are shared. */
 export async function surroundings(client: ManagerClient, stack: string): Promise<Held> {
   const [services, { networks }, { secrets }, { configs }] = await Promise.all([
     servicesOf(client, stack),
@@ -55,7 +55,7 @@ export async function surroundings(client: ManagerClient, stack: string): Promis
   return { services, networks, secrets, configs };
 }
 
-/** Only what bears the stack's label. */
+/** Only objects with the stack's label. */
 export function ownOf(held: Held, stack: string): Held {
   const own = <Item extends Named>(items: readonly Item[]): readonly Item[] =>
     items.filter((item) => stackOf(item) === stack).toSorted(byName);
@@ -71,7 +71,7 @@ export function byName(a: Named, b: Named): number {
   return nameOf(a) < nameOf(b) ? -1 : nameOf(a) > nameOf(b) ? 1 : 0;
 }
 
-/** The services of a stack, of which there must be some. */
+/** The services of a stack; throws UserError if there are none. */
 export async function servicesFound(client: ManagerClient, stack: string): Promise<readonly Service[]> {
   const services = await servicesOf(client, stack);
   if (services.length === 0) throw new UserError(`nothing found in stack: ${stack}`);

@@ -1,7 +1,7 @@
-/** What a Compose file may say that a cluster does nothing with: named once, not refused, as Docker does it. */
+/** Compose options without effect in a cluster: reported once, not rejected, like in Docker. */
 import type { View } from "./view.ts";
 
-/** What belongs to one engine, to building images or to development. */
+/** Options for a single engine, for builds or for development. */
 const ignoredOfService: readonly string[] = [
   "annotations",
   "attach",
@@ -60,7 +60,7 @@ const ignoredOfNetwork: readonly string[] = [
   "priority",
 ];
 
-/** A sentence for each kind of thing. */
+/** One message per kind. */
 export function ignoredOptions(project: View): readonly string[] {
   const services = [...project.children("services").values()];
   const said = new Set<string>();
@@ -73,11 +73,11 @@ export function ignoredOptions(project: View): readonly string[] {
       said.add("deploy.resources.reservations.devices");
   }
   const remarks: string[] = [];
-  if (said.size > 0) remarks.push(`ignoring what a cluster has no use for: ${[...said].toSorted().join(", ")}`);
+  if (said.size > 0) remarks.push(`Ignoring unsupported options: ${[...said].toSorted().join(", ")}`);
   const addresses = services.flatMap((service) => service.items("ports")).filter((port) => port.has("host_ip"));
   if (addresses.length > 0) {
     const all = [...new Set(addresses.map((port) => port.text("host_ip")))].toSorted().join(", ");
-    remarks.push(`ignoring the addresses of ports (${all}): a service's port answers on all addresses of a node`);
+    remarks.push(`ignoring the host IPs of ports (${all}): a service's ports are published on all addresses of a node`);
   }
   if (project.has("models")) remarks.push("ignoring 'models'");
   return remarks;

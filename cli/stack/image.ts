@@ -1,10 +1,10 @@
-/** An image's name as Docker's client sends it, so that one file makes one spec whoever deploys it. */
+/** Normalizes image names like Docker's client, so that one file yields one spec for everyone. */
 import { isImageReference } from "../../machines/image-reference.ts";
 
-/** Docker's own registry, under the names that mean it. */
+/** Names of Docker's own registry. */
 const hub = /^(?:docker\.io|index\.docker\.io)\/(?:library\/)?/;
 
-/** `docker.io/library/nginx` is `nginx:latest`; what has a tag or digest keeps it, what is no reference stays as it is. */
+/** `docker.io/library/nginx` → `nginx:latest`; a tag or digest is kept, and an invalid reference unchanged. */
 export function taggedImage(image: string): string {
   if (!isImageReference(image)) return image;
   const short = image.replace(hub, "").replace(/^library\/(?=[^/]+$)/, "");

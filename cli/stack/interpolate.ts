@@ -1,17 +1,17 @@
 /**
  * Variables in a Compose file: `$NAME`, `${NAME}`, with a default (`:-`, `-`), an error (`:?`, `?`) or a replacement (`:+`,
- * `+`), each of which may hold variables itself; `$$` is a dollar. With the colon an empty variable counts as unset.
+ * `+`), each of which may contain variables; `$$` is a dollar sign. With the colon, an empty variable counts as unset.
  */
 import { mistake, under, withEntries, type Entry, type Node } from "./located.ts";
 
 export interface Variables {
-  /** Undefined: not set. */
+  /** Undefined: unset. */
   get(name: string): string | undefined;
-  /** Told of each variable that is not set and has no default. */
+  /** Called for each unset variable without a default. */
   missing?(name: string): void;
 }
 
-/** What is wrong with a text; the caller knows where it stands. */
+/** An invalid text; the caller adds its place. */
 export class InterpolationError extends Error {
   override readonly name = "InterpolationError";
 }
@@ -19,7 +19,7 @@ export class InterpolationError extends Error {
 const nameStart = /[A-Za-z_]/;
 const nameRest = /^[A-Za-z_][A-Za-z0-9_]*/;
 
-/** Where the brace that is open before `from` closes; inner `${` open others. */
+/** Position of the brace that closes the one before `from`; handles nested `${`. */
 function closingBrace(text: string, from: number): number {
   let depth = 1;
   for (let at = from; at < text.length; at += 1) {
@@ -32,7 +32,7 @@ function closingBrace(text: string, from: number): number {
       if (depth === 0) return at;
     }
   }
-  throw new InterpolationError(`has a '\${' without its '}': write $$ for a dollar sign`);
+  throw new InterpolationError(`has a '\${' without '}': write $$ for a dollar sign`);
 }
 
 function braced(inner: string, variables: Variables): string {
@@ -40,7 +40,7 @@ function braced(inner: string, variables: Variables): string {
   const rest = inner.slice(name.length);
   const match = /^(:?)([-?+])(.*)$/s.exec(rest);
   if (name === "" || (rest !== "" && match === null)) {
-    throw new InterpolationError(`has '\${${inner}}', which is no variable: write $$ for a dollar sign`);
+    throw new InterpolationError(`has an invalid variable '\${${inner}}': write $$ for a dollar sign`);
   }
   const value = variables.get(name);
   if (match === null) return valueOrBlank(name, value, variables);
@@ -54,7 +54,7 @@ function braced(inner: string, variables: Variables): string {
     default:
       if (isSet) return value;
       throw new InterpolationError(
-        `needs the variable ${name}${word === "" ? "" : `: ${interpolated(word, variables)}`}`,
+        `requires the variable ${name}${word === "" ? "" : `: ${interpolated(word, variables)}`}`,
       );
   }
 }
@@ -84,11 +84,11 @@ export function interpolated(text: string, variables: Variables): string {
       const name = nameRest.exec(text.slice(dollar + 1))?.[0] ?? "";
       out += valueOrBlank(name, variables.get(name), variables);
       at = dollar + 1 + name.length;
-    } else throw new InterpolationError("has a '$' that begins no variable: write $$ for a dollar sign");
+    } else throw new InterpolationError("has a '$' without a variable name: write $$ for a dollar sign");
   }
 }
 
-/** Every text of the tree; keys are left as they are. Throws UserError with file, line and key. */
+/** Interpolates every string of the tree, but not keys. Throws UserError with file, line and key. */
 export function interpolatedTree(node: Node, variables: Variables, path = ""): Node {
   if (node.kind === "scalar") {
     if (typeof node.value !== "string" || !node.value.includes("$")) return node;

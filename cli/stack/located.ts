@@ -1,19 +1,19 @@
 /**
- * A Compose file as a tree in which each value knows where it was written, so that every error can name file, line and
- * key. Trees are immutable: each stage (interpolation, checking, short forms, merging) makes a new one.
+ * A Compose file as a tree whose values have their places, so that every error can name file, line and key. Trees are
+ * immutable: each stage (interpolation, checking, short forms, merging) creates a new one.
  */
 import { UserError } from "../user-error.ts";
 
 export interface Place {
-  /** As the user named it; `-` is standard input. */
+  /** As given by the user; `-` is standard input. */
   readonly file: string;
-  /** From 1; 0 where there is no line, as with what was made up. */
+  /** From 1; 0 for generated values. */
   readonly line: number;
 }
 
 export type Plain = string | number | boolean | null;
 
-/** What a later file may ask of an earlier value: `!reset` takes it away, `!override` replaces it whole. */
+/** How a later file changes an earlier value: `!reset` removes it, `!override` replaces it as a whole. */
 export type MergeTag = "reset" | "override" | null;
 
 export interface ScalarNode {
@@ -38,7 +38,7 @@ export interface MappingNode {
 }
 
 export interface Entry {
-  /** Of the key. */
+  /** Place of the key. */
   readonly at: Place;
   readonly value: Node;
 }
@@ -53,7 +53,7 @@ export function list(items: readonly Node[], at: Place): ListNode {
   return { kind: "list", items, at, tag: null };
 }
 
-/** Pairs without a value are left out. */
+/** Omits pairs without a value. */
 export function mapping(pairs: Iterable<readonly [string, Node | undefined]>, at: Place): MappingNode {
   const entries = new Map<string, Entry>();
   for (const [key, value] of pairs) if (value !== undefined) entries.set(key, { at: value.at, value });
@@ -64,7 +64,7 @@ export function withEntries(node: MappingNode, entries: ReadonlyMap<string, Entr
   return { ...node, entries };
 }
 
-/** `node` with some values replaced; `undefined` takes one out. */
+/** Replaces some values of `node`; `undefined` removes one. */
 export function withValues(node: MappingNode, values: Readonly<Record<string, Node | undefined>>): MappingNode {
   const entries = new Map(node.entries);
   for (const [key, value] of Object.entries(values)) {
@@ -78,7 +78,7 @@ export function child(node: Node | undefined, key: string): Node | undefined {
   return node?.kind === "mapping" ? node.entries.get(key)?.value : undefined;
 }
 
-/** The text of a scalar: numbers and truths as they would be written. */
+/** The text of a scalar, including numbers and booleans. */
 export function textOf(node: Node): string {
   return node.kind === "scalar" && node.value !== null ? String(node.value) : "";
 }
@@ -87,19 +87,19 @@ export function placeText({ file, line }: Place): string {
   return line === 0 ? file : `${file}:${line}`;
 }
 
-/** `compose.yaml:12: services.web.ports must be …`: where, what, and what is wrong with it. */
+/** An error such as `compose.yaml:12: services.web.ports must be …`: place, path, problem. */
 export function mistake(at: Place, path: string, text: string): UserError {
   return new UserError(`${placeText(at)}: ${path === "" ? "" : `${path} `}${text}`);
 }
 
-/** A key beneath a path, quoted where it could be misread. */
+/** A key below a path, quoted where ambiguous. */
 export function under(path: string, key: string | number): string {
   if (typeof key === "number") return `${path}[${key}]`;
   const word = /^[\w-]+$/.test(key) ? key : JSON.stringify(key);
   return path === "" ? word : `${path}.${word}`;
 }
 
-/** The tree as plain values, as `stack config` prints it. */
+/** The tree as plain values, for `stack config`. */
 export function plainOf(node: Node): unknown {
   switch (node.kind) {
     case "scalar":

@@ -1,11 +1,11 @@
 /**
- * Several Compose files made one, by Compose's rules: mappings are merged key by key, texts and numbers replaced, lists
- * appended without doubles; commands and tests are replaced; ports, volumes, secrets, configs and environment files that
- * mean the same place are replaced each by its own. `!reset` takes a value away, `!override` replaces it whole.
+ * Merges Compose files by Compose's rules: mappings key by key; scalars are replaced; lists are appended without duplicates;
+ * commands and tests are replaced; ports, volumes, secrets, configs and environment files replace those with the same key.
+ * `!reset` removes a value, `!override` replaces it as a whole.
  */
 import { child, textOf, withEntries, type Entry, type ListNode, type MappingNode, type Node } from "./located.ts";
 
-/** Which of a list's entries mean the same thing. */
+/** Key of a list entry; entries with the same key replace each other. */
 type KeyOf = (item: Node) => string;
 
 function field(item: Node, key: string): string {
@@ -20,7 +20,7 @@ const keys: Readonly<Record<string, KeyOf>> = {
   "services.*.configs": (item) => field(item, "target") || field(item, "source"),
   "services.*.env_file": (item) => field(item, "path"),
   "networks.*.ipam.config": (item) => field(item, "subnet"),
-  // One address for each name: the later file's.
+  // One address per name: the later file's.
   "services.*.extra_hosts": (item) => textOf(item).split(":", 1)[0] ?? "",
 };
 
@@ -41,7 +41,7 @@ function mergedLists(before: ListNode, after: ListNode, keyOf: KeyOf | undefined
   ] as const) {
     for (const item of items) {
       const key = keyOf?.(item) ?? (item.kind === "scalar" ? `${typeof item.value}:${item.value}` : "");
-      // Entries of one file never displace each other: a name may have two addresses.
+      // Entries of one file do not replace each other: a name may have two addresses.
       if (keyOf !== undefined && !isLater && afterKeys.has(key)) continue;
       if (keyOf === undefined && key !== "") found.set(key, found.get(key) ?? item);
       else found.set(`#${(unique += 1)}`, item);
@@ -70,29 +70,29 @@ function mergedNodes(before: Node, after: Node, path: readonly string[]): Node {
   if (replaced.has(pattern)) return after;
   if (before.kind === "list" && after.kind === "list") return mergedLists(before, after, keys[pattern]);
   if (before.kind === "mapping" && after.kind === "mapping") {
-    // The options of one log driver mean nothing to another.
+    // Another log driver has other options.
     const isOtherDriver =
       pattern === "services.*.logging" &&
       child(after, "driver") !== undefined &&
       field(before, "driver") !== field(after, "driver");
     return isOtherDriver || /^services\.\*\.ulimits\../.test(pattern) ? after : mergedMappings(before, after, path);
   }
-  // `networks: {back: }` in a later file says nothing about what an earlier one said; `environment: {A: }` does.
+  // An empty `networks: {back: }` in a later file keeps the earlier value; `environment: {A: }` does not.
   if (isNothing(after) && before.kind !== "scalar") return before;
   return after;
 }
 
-/** Both in long forms. */
+/** Both trees in long form. */
 export function mergedTrees(before: MappingNode, after: MappingNode): MappingNode {
   return mergedMappings(before, after, []);
 }
 
-/** One service over another, for `extends`. */
+/** Merges a service over the one that it extends. */
 export function mergedService(before: MappingNode, after: MappingNode, name: string): MappingNode {
   return mergedMappings(before, after, ["services", name]);
 }
 
-/** Without what a `!reset` took away. */
+/** Without values removed by `!reset`. */
 export function withoutReset<Kind extends Node>(node: Kind): Kind {
   if (node.kind === "list") {
     return { ...node, tag: null, items: node.items.filter(({ tag }) => tag !== "reset").map(withoutReset) };

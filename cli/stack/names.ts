@@ -1,14 +1,14 @@
-/** How a stack marks what is its own: Docker's names and labels, so that its clients and ours see the same stacks. */
+/** Names and labels of a stack's objects: Docker's, so that its clients and ours see the same stacks. */
 import { UserError } from "../user-error.ts";
 
-/** On everything that a stack makes. */
+/** Label of every object of a stack. */
 export const stackLabel = "com.docker.stack.namespace";
-/** On a service: the image as the Compose file names it, without what a registry resolved it to. */
+/** Label of a service: the image as named in the Compose file, before a registry resolved it. */
 export const imageLabel = "com.docker.stack.image";
-/** The network of services that name none. */
+/** The network of services without a network of their own. */
 export const defaultNetwork = "default";
 
-/** `front` of the stack `shop` is `shop_front`. */
+/** `front` in the stack `shop` → `shop_front`. */
 export function scoped(stack: string, name: string): string {
   return `${stack}_${name}`;
 }
@@ -17,14 +17,14 @@ export function withStackLabel(stack: string, labels: Readonly<Record<string, st
   return { ...labels, [stackLabel]: stack };
 }
 
-/** Docker's rule: no names of blanks and quotes alone. Throws UserError. */
+/** Docker's rule: not only blanks and quotes. Throws UserError. */
 export function checkedStackName(name: string): string {
   if (name.trim() === "" || /^['"\s]+$/.test(name)) {
-    throw new UserError(`invalid stack name '${name}': a stack's name has letters or digits in it`);
+    throw new UserError(`invalid stack name: "${name}"`);
   }
   if (!/^[A-Za-z0-9][\w.-]*$/.test(name)) {
     throw new UserError(
-      `invalid stack name '${name}': it begins what its services are called, so it begins with a letter or a digit and goes on with those, '-', '_' and '.'`,
+      `invalid stack name "${name}": it is the prefix of its services' names, so it must start with a letter or digit and contain only those, '-', '_' and '.'`,
     );
   }
   return name;

@@ -1,7 +1,7 @@
-/** The order in which a stack's services are made. */
+/** The order in which a stack's services are deployed. */
 import type { View } from "./view.ts";
 
-/** The services, each behind those that it depends on; else in order of name. Circles end where they began. */
+/** Services in dependency order, then by name. Cycles are cut where they close. */
 export function inOrderOfDependence(services: ReadonlyMap<string, View>): readonly string[] {
   const order: string[] = [];
   const seen = new Set<string>();
@@ -16,12 +16,12 @@ export function inOrderOfDependence(services: ReadonlyMap<string, View>): readon
   return order;
 }
 
-/** Writes that are under way at once share the manager's appends to the log; more would only wait there. */
+/** Maximum number of concurrent writes, which share the manager's appends to the log; more would only queue there. */
 const atOnceMax = 16;
 
 /**
- * Acts for each service in that order, several at once, but never before all that it depends on are done. After a failure
- * nothing more begins; what is under way ends before this rejects with it.
+ * Runs the action for each service in that order, concurrently, but only after those of its dependencies. After a failure
+ * nothing more starts, and running actions finish before this rejects.
  */
 export async function inTurn<Result>(
   services: ReadonlyMap<string, View>,
@@ -32,7 +32,7 @@ export async function inTurn<Result>(
   let hasFailed = false;
   for (const [at, name] of inOrderOfDependence(services).entries()) {
     const needed = services.get(name)?.child("depends_on").keys ?? [];
-    // In a circle, the last does not wait for the first.
+    // In a cycle, the last service does not wait for the first.
     await Promise.allSettled(needed.map((other) => done.get(other) ?? Promise.resolve()));
     if (underWay.size >= atOnceMax) await Promise.race(underWay);
     if (hasFailed) break;

@@ -1,6 +1,6 @@
 /**
- * Reads a whole Compose project: files in the order given, each with its variables filled in, checked, its short forms made
- * long, its `include` and `extends` followed; then merged to one tree.
+ * Loads a Compose project: the files in order, each interpolated, checked, with short forms expanded, and with `include` and
+ * `extends` resolved; then merged into one tree.
  *
  *   text ─▶ tree ─▶ interpolated ─▶ checked ─▶ long forms ─▶ extended ─▶ merged with the file before ─▶ joined with includes
  */
@@ -33,23 +33,23 @@ import { check } from "./shape.ts";
 import { withLongForms } from "./short-forms.ts";
 import { parseYaml } from "./yaml.ts";
 
-/** Included files may include others; one that includes itself is found at this depth. */
+/** Maximum nesting of includes, which also detects cycles. */
 const includeDepthMax = 32;
 
 export interface ProjectFiles {
-  /** In order; `-` is standard input. At least one. */
+  /** In order, at least one; `-` is standard input. */
   readonly files: readonly string[];
-  /** Files of variables in place of the project's `.env`. */
+  /** Variable files instead of the project's `.env`. */
   readonly envFiles?: readonly string[];
   readonly environment: Readonly<Record<string, string | undefined>>;
-  /** Variables stay as they are written. */
+  /** Leaves variables uninterpolated. */
   readonly isInterpolationSkipped?: boolean;
-  /** Told what is odd without being wrong, a sentence each. */
+  /** Reports suspicious settings that are not errors, one line each. */
   warn(text: string): void;
 }
 
 export interface Project {
-  /** In long forms, with environment files read. */
+  /** In long form, with environment files loaded. */
   readonly tree: MappingNode;
   readonly variables: Variables;
 }
@@ -62,11 +62,10 @@ interface Loading extends ProjectFiles {
 
 function readText(path: string, what: string, at?: Place): string {
   try {
-    // 0 is standard input.
     return readFileSync(path === "-" ? 0 : path, "utf8");
   } catch (error) {
     const { code = "", message } = error as NodeJS.ErrnoException;
-    const why = code === "ENOENT" ? "no such file or directory" : code === "EISDIR" ? "it is a folder" : message;
+    const why = code === "ENOENT" ? "no such file or directory" : code === "EISDIR" ? "is a directory" : message;
     const place = at === undefined ? "" : `${placeText(at)}: `;
     throw new UserError(`${place}cannot read ${what} ${path}: ${why}`, { cause: error });
   }
@@ -81,7 +80,7 @@ function isThere(path: string): boolean {
   }
 }
 
-/** What is set outside wins over the files; of the files the later one. */
+/** The environment overrides files; later files override earlier ones. */
 function variablesFor(files: ProjectFiles, envFiles: readonly string[], outer: Variables | null): Variables {
   const missing = new Set<string>();
   const base: Variables = outer ?? { get: (name) => files.environment[name] };
@@ -97,7 +96,7 @@ function variablesFor(files: ProjectFiles, envFiles: readonly string[], outer: V
     missing(name) {
       if (missing.has(name)) return;
       missing.add(name);
-      files.warn(`the variable ${name} is not set: it is taken to be empty`);
+      files.warn(`The "${name}" variable is not set. Defaulting to a blank string.`);
     },
   };
 }
@@ -116,7 +115,7 @@ function treeOf(text: string, file: string, loading: Loading): MappingNode {
 
 interface Extension {
   readonly service: string;
-  /** Null: in the same file. */
+  /** Null: the same file. */
   readonly file: string | null;
 }
 
@@ -131,23 +130,23 @@ function extensionOf(service: Node): Extension | null {
   };
 }
 
-/** The service with what it extends beneath it. */
+/** The service merged over the one that it extends. */
 function extended(name: string, tree: MappingNode, loading: Loading, seen: readonly string[]): MappingNode {
   const services = section(tree, "services");
   const service = child(services ?? undefined, name);
-  if (service?.kind !== "mapping") throw new UserError(`there is no service ${name} to extend`);
+  if (service?.kind !== "mapping") throw new UserError(`cannot extend service "${name}": not found`);
   const extension = extensionOf(service);
   if (extension === null) return service;
   const at = child(service, "extends")?.at ?? service.at;
   const path = under(under("services", name), "extends");
   const step = `${at.file}#${name}`;
-  if (seen.includes(step)) throw mistake(at, path, "goes round in a circle");
+  if (seen.includes(step)) throw mistake(at, path, "is a cycle");
   const file = extension.file === null ? null : absolutePath(extension.file, loading.folder);
   const folder = file === null ? loading.folder : dirname(file);
   const inside = { ...loading, folder };
   const base = file === null ? tree : treeOf(readText(file, "the file", at), file, inside);
   if (child(section(base, "services") ?? undefined, extension.service)?.kind !== "mapping") {
-    throw mistake(at, path, `names the service '${extension.service}', which is not there`);
+    throw mistake(at, path, `refers to the service '${extension.service}', which does not exist`);
   }
   const beneath = extended(extension.service, base, inside, [...seen, step]);
   return mergedService(beneath, withValues(service, { extends: undefined }), name);
@@ -163,7 +162,7 @@ function withExtensions(tree: MappingNode, loading: Loading): MappingNode {
   return withValues(tree, { services: withEntries(services, new Map<string, Entry>(pairs)) });
 }
 
-/** What is included adds to the project; it may not say otherwise of what is there already. */
+/** Included files add to the project; they must not redefine anything. */
 function joined(tree: MappingNode, included: MappingNode, at: Place): MappingNode {
   const values: Record<string, Node> = {};
   for (const name of ["services", "networks", "volumes", "secrets", "configs"]) {
@@ -171,7 +170,7 @@ function joined(tree: MappingNode, included: MappingNode, at: Place): MappingNod
     if (more === null) continue;
     const own = section(tree, name) ?? mapping([], at);
     for (const key of more.entries.keys()) {
-      if (own.entries.has(key)) throw mistake(at, "include", `brings ${under(name, key)}, which is there already`);
+      if (own.entries.has(key)) throw mistake(at, "include", `conflicts with the existing ${under(name, key)}`);
     }
     values[name] = withEntries(own, new Map([...own.entries, ...more.entries]));
   }
@@ -188,12 +187,12 @@ function withIncludes(tree: MappingNode, loading: Loading): MappingNode {
   if (includes.kind !== "list") return tree;
   let whole = withValues(tree, { include: undefined });
   for (const item of includes.items) {
-    if (loading.depth >= includeDepthMax) throw mistake(item.at, "include", "goes round in a circle");
+    if (loading.depth >= includeDepthMax) throw mistake(item.at, "include", "is a cycle");
     const paths = texts(item.kind === "scalar" ? item : child(item, "path")).map((path) =>
       absolutePath(path, loading.folder),
     );
     const [first] = paths;
-    if (first === undefined) throw mistake(item.at, "include", "names no file");
+    if (first === undefined) throw mistake(item.at, "include", "has no file");
     const given = child(item, "project_directory");
     const folder = given === undefined ? dirname(first) : absolutePath(textOf(given), loading.folder);
     const named = texts(child(item, "env_file")).map((path) => absolutePath(path, loading.folder));
@@ -213,11 +212,11 @@ function loadFiles(loading: Loading): MappingNode {
     const tree = withExtensions(treeOf(readText(file, "the Compose file"), file, loading), loading);
     whole = whole === null ? tree : mergedTrees(whole, tree);
   }
-  if (whole === null) throw new UserError("no Compose file is named: use --compose-file");
+  if (whole === null) throw new UserError("no Compose file: set --compose-file");
   return withIncludes(withoutReset(whole), loading);
 }
 
-/** Variables of `env_file` and labels of `label_file` beneath those that the service sets itself. */
+/** Adds variables of `env_file` and labels of `label_file` where the service does not set them itself. */
 function withFiles(tree: MappingNode, variables: Variables): MappingNode {
   const services = section(tree, "services");
   if (services === null) return tree;
@@ -238,7 +237,7 @@ function filled(service: MappingNode, variables: Variables): MappingNode {
     const isRaw = textOf(child(item, "format") ?? scalar("", item.at)) === "raw";
     const content = readText(path, "the environment file", item.at);
     for (const [name, value] of parseEnvFile(content, path, variables, isRaw)) {
-      // A name alone, without a value outside, is left out: Docker's rule for files.
+      // Docker's rule for files: omit a name without a value that is unset in the environment.
       if (value !== null) environment.set(name, scalar(value, item.at));
     }
   }
@@ -266,7 +265,7 @@ function filled(service: MappingNode, variables: Variables): MappingNode {
   });
 }
 
-/** Services that belong to profiles are left out unless `COMPOSE_PROFILES` names one of theirs (`*`: all). */
+/** Omits services with profiles, unless `COMPOSE_PROFILES` contains one of these (`*`: all). */
 function withProfiles(tree: MappingNode, variables: Variables): MappingNode {
   const services = section(tree, "services");
   if (services === null) return tree;
@@ -279,10 +278,10 @@ function withProfiles(tree: MappingNode, variables: Variables): MappingNode {
   return withValues(tree, { services: withEntries(services, new Map(entries)) });
 }
 
-/** Throws UserError, with file, line and key where there is one. */
+/** Throws UserError, with file, line and key if possible. */
 export function loadProject(project: ProjectFiles): Project {
   const [first] = project.files;
-  if (first === undefined) throw new UserError("no Compose file is named: use --compose-file");
+  if (first === undefined) throw new UserError("no Compose file: set --compose-file");
   const folder = first === "-" ? process.cwd() : dirname(resolve(first));
   const usual = resolve(folder, ".env");
   const envFiles = project.envFiles ?? (isThere(usual) ? [usual] : []);

@@ -1,6 +1,6 @@
 /**
- * Takes stacks away: services, then (when their tasks have ended) secrets, configs and networks. What a task still holds
- * cannot go, so the end of the tasks is awaited; tasks of nodes that nobody hears from are not.
+ * Removes stacks: services, then, when their tasks have ended, secrets, configs and networks, which running tasks still use;
+ * tasks of unreachable nodes are not awaited.
  */
 import { nodeNames } from "../../machines/node-names.ts";
 import {
@@ -28,23 +28,23 @@ import { nameOf, ownOf, surroundings } from "./held.ts";
 
 const methods = ControlService.methods;
 
-/** Removal of an object, in Watch. */
+/** Watch's action for the removal of an object. */
 const removedAction = 4;
-/** How long nothing is said of tasks that are awaited, in milliseconds: most end sooner. */
+/** Delay before awaited tasks are listed, in milliseconds: most end sooner. */
 const silenceMs = 5_000;
-/** A network whose last task has just ended is asked for again after this long, in milliseconds, … */
+/** Retry interval for a network whose last task has just ended, in milliseconds, … */
 const networkRetryMs = 250;
-/** … so often: orchestration and reaping take well below a second. */
+/** … and number of attempts: orchestration and reaping take well below a second. */
 const networkAttemptsMax = 40;
 
 export interface RemoveOptions {
-  /** Not to wait for the end of tasks. */
+  /** Do not wait for the tasks to end. */
   readonly isDetached: boolean;
   print(text: string): void;
   remark(text: string): void;
 }
 
-/** Already gone is as good as removed. */
+/** Ignores an object that is already removed. */
 async function unlessGone(call: Promise<unknown>): Promise<void> {
   try {
     await call;
@@ -63,7 +63,7 @@ function entriesFor(services: readonly Service[]): readonly WatchRequest_WatchEn
   ];
 }
 
-/** Resolves when no task of these services is left that could still end; what is left elsewhere is told. */
+/** Resolves when no task of these services can still end; reports tasks left on unreachable nodes. */
 async function untilEnded(client: ManagerClient, services: readonly Service[], options: RemoveOptions): Promise<void> {
   if (services.length === 0) return;
   const tasks = new Map<string, Task>();
@@ -72,12 +72,12 @@ async function untilEnded(client: ManagerClient, services: readonly Service[], o
   const removed = new Set<string>();
   let isListed = false;
 
-  /** Of a removed job a stock manager keeps the ended tasks, so it is their end that counts, not their absence. */
+  /** A stock manager keeps the tasks of a removed job: wait for their end, not their absence. */
   function isAwaited(task: Task): boolean {
     const { nodeId } = task;
     if (isEnded(observedState(task))) return false;
     const state = nodes.get(nodeId)?.status?.state;
-    // A task without a node waits for nobody but the orchestrator.
+    // A task without a node waits only for the orchestrator.
     return nodeId === "" || state === NodeStatus_State.READY || state === NodeStatus_State.UNKNOWN;
   }
 
@@ -126,11 +126,11 @@ async function untilEnded(client: ManagerClient, services: readonly Service[], o
   }
   for (const task of tasks.values()) {
     if (isEnded(observedState(task))) continue;
-    options.remark(`${taskName(task)} may still run on ${task.nodeId}, of which nothing is heard`);
+    options.remark(`${taskName(task)} may still be running on ${task.nodeId}, which is unreachable`);
   }
 }
 
-/** Again for a while when tasks that are just ending still hold it. */
+/** Retries for a while when ending tasks still use the network. */
 async function removeNetwork(client: ManagerClient, networkId: string): Promise<void> {
   for (let attempt = 1; ; attempt += 1) {
     try {
@@ -138,7 +138,7 @@ async function removeNetwork(client: ManagerClient, networkId: string): Promise<
       return;
     } catch (error) {
       const code = error instanceof RpcError ? error.code : null;
-      // Which of the two it is depends on the manager.
+      // The code depends on the manager.
       const isHeld = code === Status.FAILED_PRECONDITION || code === Status.INVALID_ARGUMENT;
       if (!isHeld || attempt >= networkAttemptsMax) throw error;
       await new Promise((resolve) => void setTimeout(resolve, networkRetryMs));
@@ -146,7 +146,7 @@ async function removeNetwork(client: ManagerClient, networkId: string): Promise<
   }
 }
 
-/** Whether there was anything. Throws UserError for what could not be removed, after all else was. */
+/** Returns whether anything was found. Throws UserError for objects that could not be removed, after removing the rest. */
 export async function removeStack(client: ManagerClient, stack: string, options: RemoveOptions): Promise<boolean> {
   const { services, networks, secrets, configs } = ownOf(await surroundings(client, stack), stack);
   if (services.length + networks.length + secrets.length + configs.length === 0) return false;
@@ -177,6 +177,6 @@ export async function removeStack(client: ManagerClient, stack: string, options:
     );
   }
   for (const network of networks) await attempt("network", nameOf(network), () => removeNetwork(client, network.id));
-  if (failures.length > 0) throw new UserError(`not all of stack ${stack} could be removed: ${failures.join("; ")}`);
+  if (failures.length > 0) throw new UserError(`cannot remove all of stack ${stack}: ${failures.join("; ")}`);
   return true;
 }

@@ -1,4 +1,4 @@
-/** What a service of a Compose file may say: the Compose Specification, and what files of version 3 have beside it. */
+/** Schema of a Compose service: the Compose Specification, plus version 3 files. */
 import { any, choice, either, listOf, mapOf, nothing, number, object, text, truth, whole, word } from "./shape.ts";
 
 const texts = listOf(text);

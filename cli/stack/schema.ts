@@ -1,9 +1,9 @@
-/** What a Compose file as a whole may say. */
+/** Schema of a whole Compose file. */
 import { any, either, listOf, mapOf, nothing, object, text, truth, word, type Shape } from "./shape.ts";
 import { pairs, service } from "./schema-service.ts";
 
 const options = mapOf(either(word, nothing));
-/** How services, networks and the rest may be called. */
+/** Valid names of services, networks and other objects. */
 const names = /^[A-Za-z0-9._-]+$/;
 const external = either(truth, object({ name: text }));
 

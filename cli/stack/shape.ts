@@ -1,12 +1,12 @@
 /**
- * What a value of a Compose file may be, as data; and the check of a tree against it. A shape chooses by the kind of the value (text,
- * list, mapping), so that each mistake has one sentence, which names file, line and key.
+ * Schema of Compose values as data, and its check. The kind of a value (scalar, list, mapping) selects the shape, so that each
+ * error is one message with file, line and key.
  */
 import { mistake, under, type MappingNode, type Node, type ScalarNode } from "./located.ts";
 
 export type ScalarShape =
   | { readonly kind: "text" }
-  /** Texts, and what YAML reads as numbers or truths but will be used as text. */
+  /** Strings, and numbers and booleans that are used as strings. */
   | { readonly kind: "word" }
   | { readonly kind: "whole"; readonly min?: number; readonly max?: number }
   | { readonly kind: "number" }
@@ -23,7 +23,7 @@ export interface ObjectShape {
 export interface MapShape {
   readonly kind: "map";
   readonly of: Shape;
-  /** What a key must look like, and what to say of one that does not. */
+  /** Pattern of the keys. */
   readonly names?: RegExp;
 }
 
@@ -32,7 +32,7 @@ export interface ListShape {
   readonly of: Shape;
 }
 
-/** One of each kind at most: what is written decides which of them is meant. */
+/** At most one shape of each kind: the value's kind selects it. */
 export interface EitherShape {
   readonly kind: "either";
   readonly of: readonly Exclude<Shape, EitherShape>[];
@@ -68,7 +68,7 @@ export function either(...of: readonly Exclude<Shape, EitherShape>[]): EitherSha
   return { kind: "either", of };
 }
 
-/** The longest edit distance at which an unknown key is taken for a known one mistyped. */
+/** Maximum edit distance for a suggestion. */
 const typoDistanceMax = 2;
 
 function isScalarShape(shape: Shape): shape is ScalarShape {
@@ -79,7 +79,7 @@ function described(shape: Shape): string {
   switch (shape.kind) {
     case "text":
     case "word":
-      return "a text";
+      return "a string";
     case "whole": {
       const { min, max } = shape;
       const bounds = min === undefined ? "" : max === undefined ? ` of at least ${min}` : ` from ${min} to ${max}`;
@@ -156,16 +156,16 @@ function suggestion(key: string, known: readonly string[]): string {
 
 function checkObject(node: MappingNode, { keys, required = [] }: ObjectShape, path: string): void {
   for (const [key, { at, value }] of node.entries) {
-    // Whatever begins so is the user's own.
+    // Extension keys belong to the user.
     if (key.startsWith("x-")) continue;
     const shape = Object.hasOwn(keys, key) ? keys[key] : undefined;
     if (shape === undefined) {
-      throw mistake(at, under(path, key), `is not a key of a Compose file${suggestion(key, Object.keys(keys))}`);
+      throw mistake(at, under(path, key), `is not supported in a Compose file${suggestion(key, Object.keys(keys))}`);
     }
     check(value, shape, under(path, key));
   }
   for (const key of required) {
-    if (!node.entries.has(key) && node.tag === null) throw mistake(node.at, path, `needs '${key}'`);
+    if (!node.entries.has(key) && node.tag === null) throw mistake(node.at, path, `requires '${key}'`);
   }
 }
 
@@ -177,9 +177,9 @@ function fits(node: Node, shape: Shape): boolean {
   return node.kind === "scalar" && fitsScalar(node.value, shape);
 }
 
-/** Throws UserError for the first thing that is not as it should be. */
+/** Throws UserError for the first invalid value. */
 export function check(node: Node, shape: Shape, path: string): void {
-  // What is to be taken away may look like anything.
+  // A value to remove may have any form.
   if (node.tag === "reset") return;
   const chosen = shape.kind === "either" ? shape.of.find((branch) => fits(node, branch)) : shape;
   if (chosen === undefined || !fits(node, chosen)) {
@@ -195,7 +195,7 @@ export function check(node: Node, shape: Shape, path: string): void {
     for (const [key, { at, value }] of node.entries) {
       if (chosen.names !== undefined && key.startsWith("x-")) continue;
       if (chosen.names?.test(key) === false) {
-        throw mistake(at, under(path, key), "has a name of other characters than letters, digits, '.', '_' and '-'");
+        throw mistake(at, under(path, key), "has an invalid name: expected letters, digits, '.', '_' and '-'");
       }
       check(value, chosen.of, under(path, key));
     }

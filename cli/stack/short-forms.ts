@@ -1,6 +1,6 @@
 /**
- * The short ways of writing things made long, so that files can be merged and read in one form each: lists of `KEY=VALUE`
- * become mappings, `8080:80` becomes a mapping with `published` and `target`, paths become absolute.
+ * Expands short forms, so that files are merged and read in one form: lists of `KEY=VALUE` become mappings, `8080:80` becomes a
+ * mapping with `published` and `target`, paths become absolute.
  */
 import { UsageError } from "../command.ts";
 import { shellWords } from "../values.ts";
@@ -23,7 +23,7 @@ import {
 
 type Rewrite = (node: Node, path: string) => Node | undefined;
 
-/** What a key alone means: no value (`environment`), or an empty one (labels). */
+/** Value of a key alone: none (`environment`) or empty (labels). */
 function pairsWith(lone: null | ""): Rewrite {
   return (node, path) => {
     if (node.kind !== "list") {
@@ -35,14 +35,14 @@ function pairsWith(lone: null | ""): Rewrite {
       const text = textOf(item);
       const at = text.indexOf("=");
       const key = at < 0 ? text : text.slice(0, at);
-      if (key === "") throw mistake(item.at, path, `has '${text}', which is not KEY=VALUE`);
+      if (key === "") throw mistake(item.at, path, `has an invalid entry '${text}': expected KEY=VALUE`);
       return [key, scalar(at < 0 ? lone : text.slice(at + 1), item.at)] as const;
     });
     return { ...mapping(pairs, node.at), tag: node.tag };
   };
 }
 
-/** A number or truth as text; nothing as `blank`. */
+/** A number or boolean as a string; null as `blank`. */
 function textNode(node: Node, blank: string | null): Node {
   if (node.kind !== "scalar") return node;
   return { ...node, value: node.value === null ? blank : String(node.value) };
@@ -63,7 +63,7 @@ function listed(node: Node): Node {
   return node.kind === "scalar" ? { ...list([{ ...node, tag: null }], node.at), tag: node.tag } : node;
 }
 
-/** A command in one text is cut into words, as Docker cuts it. */
+/** Splits a command string into words, like Docker. */
 function words(node: Node, path: string): Node | undefined {
   if (node.kind === "list") return { ...node, items: node.items.map((item) => textNode(item, "")) };
   if (node.kind !== "scalar" || node.value === null) return node.tag === null ? undefined : node;
@@ -71,18 +71,18 @@ function words(node: Node, path: string): Node | undefined {
     const items = shellWords(textOf(node), path).map((word) => scalar(word, node.at));
     return { ...list(items, node.at), tag: node.tag };
   } catch (error) {
-    if (error instanceof UsageError) throw mistake(node.at, path, "has a quote without its end");
+    if (error instanceof UsageError) throw mistake(node.at, path, "has no closing quote");
     throw error;
   }
 }
 
-/** A test in one text is for the shell. */
+/** A test string is a shell command. */
 function test(node: Node): Node {
   if (node.kind !== "scalar") return node;
   return { ...list([scalar("CMD-SHELL", node.at), scalar(textOf(node), node.at)], node.at), tag: node.tag };
 }
 
-/** Names in a list become a mapping, each with `value`. */
+/** Converts a list of names to a mapping, each with `value`. */
 function named(value: (name: Node) => Node): Rewrite {
   return (node) => {
     if (node.kind !== "list") return node.kind === "scalar" && node.tag === null ? undefined : node;
@@ -99,7 +99,7 @@ function named(value: (name: Node) => Node): Rewrite {
 const networks = named((name) => scalar(null, name.at));
 const dependencies = named((name) => mapping([["condition", scalar("service_started", name.at)]], name.at));
 
-/** `name: address`, or a list of addresses, or `name:address` and `name=address` in a list: one text for each. */
+/** Normalizes `name: address`, a list of addresses, or a list of `name:address` and `name=address`: one string each. */
 function hosts(node: Node, path: string): Node {
   const line = (name: string, address: Node): Node =>
     scalar(`${name}:${textOf(address).replace(/^\[(.*)\]$/, "$1")}`, address.at);
@@ -112,7 +112,7 @@ function hosts(node: Node, path: string): Node {
   if (node.kind !== "list") return node;
   const items = node.items.map((item) => {
     const match = /^([^:=]+)[:=](.+)$/.exec(textOf(item));
-    if (match === null) throw mistake(item.at, path, `has '${textOf(item)}', which is not NAME:ADDRESS`);
+    if (match === null) throw mistake(item.at, path, `has an invalid entry '${textOf(item)}': expected NAME:ADDRESS`);
     return line(match[1] as string, scalar(match[2] as string, item.at));
   });
   return { ...node, items };
@@ -217,7 +217,7 @@ function serviceRewrites(folder: string): Readonly<Record<string, Rewrite>> {
   };
 }
 
-/** `external: {name: x}` of older files is `external: true` and `name: x`. */
+/** The old form `external: {name: x}` becomes `external: true` and `name: x`. */
 function external(node: Node): Node {
   const given = child(node, "external");
   if (given === undefined || node.kind !== "mapping") return node;
@@ -236,7 +236,7 @@ function section(rewrite: Rewrite): Rewrite {
   };
 }
 
-/** `tree` has been checked; `folder` is the project's. Throws UserError for a short form that cannot be read. */
+/** `tree`: already checked; `folder`: the project's. Throws UserError for an invalid short form. */
 export function withLongForms(tree: MappingNode, folder: string): MappingNode {
   const file: Rewrite = (node) => ({ ...scalar(absolutePath(textOf(node), folder), node.at), tag: node.tag });
   const rewrites = serviceRewrites(folder);

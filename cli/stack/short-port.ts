@@ -1,4 +1,4 @@
-/** `ports` of a service in its short form: `[[ADDRESS:]PUBLISHED:]TARGET[/PROTOCOL]`, with ranges. */
+/** Short form of a service's `ports`: `[[ADDRESS:]PUBLISHED:]TARGET[/PROTOCOL]`, with ranges. */
 import { mapping, mistake, scalar, textOf, type Node } from "./located.ts";
 
 const portMax = 65_535;
@@ -6,12 +6,12 @@ const portMax = 65_535;
 function range(text: string, node: Node, path: string): { readonly first: number; readonly size: number } {
   const [from = "", to = from] = text.split("-");
   const [first, last] = [Number(from), Number(to)];
-  if (first < 1 || last > portMax) throw mistake(node.at, path, `has '${text}', which is no port`);
-  if (last < first) throw mistake(node.at, path, `has the range '${text}' the wrong way round`);
+  if (first < 1 || last > portMax) throw mistake(node.at, path, `has an invalid port: '${text}'`);
+  if (last < first) throw mistake(node.at, path, `has an invalid range '${text}': the end is below the start`);
   return { first, size: last - first + 1 };
 }
 
-/** The long forms of one entry; what is long already stays. */
+/** The long forms of an entry; an entry in long form stays. */
 export function portsOf(node: Node, path: string): readonly Node[] {
   if (node.kind !== "scalar") return [node];
   const text = textOf(node);

@@ -1,10 +1,10 @@
-/** `volumes` of a service in its short form: `[SOURCE:]TARGET[:OPTION,…]`. */
+/** Short form of a service's `volumes`: `[SOURCE:]TARGET[:OPTION,…]`. */
 import { child, mapping, mistake, scalar, textOf, withValues, type MappingNode, type Node } from "./located.ts";
 import { absolutePath } from "./paths.ts";
 
 const propagations = new Set(["rprivate", "private", "rshared", "shared", "rslave", "slave"]);
 
-/** At the colons, save that of a Windows drive: a letter before `\\`, or before `/` when a path follows (`C:/a:/b`). */
+/** Splits at colons, except that of a Windows drive: a letter before `\\`, or before `/` when a path follows (`C:/a:/b`). */
 function parts(text: string): readonly string[] {
   const words = text.split(":");
   const found: string[] = [];
@@ -40,9 +40,9 @@ function shortForm(node: Node, path: string): MappingNode {
     else if (option === "rw") readOnly = false;
     else if (option === "nocopy") nocopy = true;
     else if (propagations.has(option)) propagation = option;
-    // Of the relabelling and consistency options Docker's own reader says nothing either: nodes without them ignore them.
+    // Like Docker, accepts relabelling and consistency options silently: they have no effect.
     else if (!["z", "Z", "cached", "delegated", "consistent"].includes(option)) {
-      throw mistake(node.at, path, `has the option '${option}', which is none of ro, rw, nocopy and the propagations`);
+      throw mistake(node.at, path, `has an invalid option '${option}': expected ro, rw, nocopy or a propagation`);
     }
   }
   return mapping(
@@ -58,7 +58,7 @@ function shortForm(node: Node, path: string): MappingNode {
   );
 }
 
-/** The long form, with the source of a bind mount absolute. */
+/** The long form, with an absolute source for a bind mount. */
 export function volumeOf(node: Node, path: string, folder: string): Node {
   const long = node.kind === "scalar" ? shortForm(node, path) : node;
   if (long.kind !== "mapping") return long;

@@ -1,4 +1,4 @@
-/** Typed reading of a checked tree. What is absent reads null or empty; what cannot be read is a mistake with its place. */
+/** Typed access to a checked tree. Absent values read as null or empty; invalid ones throw an error with their place. */
 import type { Duration } from "../../proto/gen/messages.ts";
 import { UsageError } from "../command.ts";
 import { parseBytes, parseCpus, parsePositiveDuration } from "../values.ts";
@@ -10,7 +10,7 @@ export class View {
   readonly path: string;
   readonly #node: MappingNode;
 
-  /** `node` must be a mapping, or absent. */
+  /** `node`: a mapping, or absent. */
   constructor(node: Node | undefined, path: string) {
     this.path = path;
     this.#node = node?.kind === "mapping" ? node : mapping([], node?.at ?? nowhere);
@@ -33,7 +33,7 @@ export class View {
     return new View(child(this.#node, key), under(this.path, key));
   }
 
-  /** Each named value of a mapping of mappings. */
+  /** The values of a mapping of mappings, by name. */
   children(key: string): ReadonlyMap<string, View> {
     const held = this.child(key);
     return new Map(held.keys.map((name) => [name, held.child(name)]));
@@ -95,7 +95,7 @@ export class View {
     return this.has(key) ? this.read(key, () => parseCpus(this.text(key), key), "a number of cores such as 0.5") : 0;
   }
 
-  /** A file's mode: in quotes it is octal; without them YAML has made a number of it (`0440` is 288). Null: absent. */
+  /** A file mode: octal in quotes; otherwise YAML has already parsed it (`0440` is 288). Null: absent. */
   mode(key: string): number | null {
     const value = child(this.#node, key);
     if (value?.kind !== "scalar" || value.value === null) return null;
@@ -106,12 +106,12 @@ export class View {
     return Number.parseInt(textOf(value).replace("0o", ""), 8);
   }
 
-  /** A mistake at the value of `key`, or at the whole where it is absent. */
+  /** An error at the value of `key`, or at the whole if it is absent. */
   mistake(key: string, text: string): Error {
     return mistake(child(this.#node, key)?.at ?? this.at, key === "" ? this.path : under(this.path, key), text);
   }
 
-  /** A parser of the command line's values, with the file's places in its errors. */
+  /** Runs a parser of command-line values, and adds the place to its errors. */
   read<Value>(key: string, parse: () => Value, wanted: string): Value {
     try {
       return parse();
@@ -122,7 +122,7 @@ export class View {
   }
 }
 
-/** Days and weeks are Compose's; Go, and our reader of durations, end at hours. */
+/** Converts Compose's days and weeks to hours, the largest unit of Go and of our parser. */
 function inHours(text: string): string {
   return text.replaceAll(/(\d+(?:\.\d+)?)([dw])/g, (_, amount: string, unit: string) => {
     return `${Number(amount) * (unit === "d" ? 24 : 24 * 7)}h`;

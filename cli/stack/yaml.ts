@@ -1,9 +1,9 @@
 /**
- * From YAML text to a tree with places. YAML 1.2, and of older files what Docker's reader takes from 1.1: octal numbers
- * (`0440`) and merge keys (`<<`). The only place that knows the YAML library.
+ * Parses YAML into a tree with places: YAML 1.2, plus what Docker's parser accepts from 1.1 in older files: octal numbers
+ * (`0440`) and merge keys (`<<`). Only this file uses the YAML library.
  *
- * Bounds: a file is at most `nodesMax` values once its aliases are followed, `depthMax` deep, so that a few lines of
- * aliases upon aliases cannot fill the memory.
+ * Limits: at most `nodesMax` values after alias expansion, and `depthMax` levels, so that nested aliases cannot exhaust the
+ * memory.
  */
 import {
   isAlias,
@@ -33,9 +33,9 @@ import {
   type Place,
 } from "./located.ts";
 
-/** Far beyond any stack (a service has some dozens of values); reached only by aliases that multiply. */
+/** Far more than any stack has (a service has a few dozen values); only multiplying aliases reach it. */
 const nodesMax = 200_000;
-/** The deepest thing that the specification knows is ten deep. */
+/** The specification's deepest value is at level ten. */
 const depthMax = 60;
 
 const tags: Readonly<Record<string, MergeTag>> = { "!reset": "reset", "!override": "override" };
@@ -52,7 +52,7 @@ function placeOf(reading: Reading, node: YamlNode | null | undefined): Place {
   return { file: reading.file, line: start === undefined ? 0 : reading.lines.linePos(start).line };
 }
 
-/** Plain words alone are numbers; one in quotes stays a text. The schemas in use know no other kinds. */
+/** Only unquoted scalars can be numbers; the schemas in use have no other types. */
 function scalarValue(node: Scalar): string | number | boolean | null {
   const { value, source, type } = node;
   if (typeof value === "bigint") return Number(value);
@@ -69,10 +69,10 @@ function keyText(reading: Reading, key: unknown, path: string, at: Place): strin
     if (key.value !== null) return String(scalarValue(key));
   }
   if (isAlias(key)) return keyText(reading, key.resolve(reading.document), path, at);
-  throw mistake(at, path, "has a key that is no text");
+  throw mistake(at, path, "has a key that is not a string");
 }
 
-/** The mappings that `<<` names: one, or a list of them, of which the earlier ones win. */
+/** The mappings that `<<` merges: one, or a list in which earlier ones win. */
 function merged(node: Node, path: string): readonly MappingNode[] {
   if (node.kind === "mapping") return [node];
   if (node.kind === "list") return node.items.flatMap((item) => merged(item, path));
@@ -97,12 +97,12 @@ function readMapping(reading: Reading, pairs: readonly Pair[], own: Place, path:
 function readNode(reading: Reading, node: YamlNode | null, path: string, depth: number, outer: Place): Node {
   reading.count += 1;
   const at = node === null ? outer : placeOf(reading, node);
-  if (reading.count > nodesMax) throw mistake(at, path, `is too much: aliases make more than ${nodesMax} values of it`);
+  if (reading.count > nodesMax) throw mistake(at, path, `is too large: aliases expand to more than ${nodesMax} values`);
   if (depth > depthMax) throw mistake(at, path, `is more than ${depthMax} levels deep`);
   if (node === null) return { kind: "scalar", value: null, at, tag: null };
   if (isAlias(node)) {
     const target = node.resolve(reading.document);
-    if (target === undefined) throw mistake(at, path, `names an anchor that is not there: *${node.source}`);
+    if (target === undefined) throw mistake(at, path, `refers to an undefined anchor: *${node.source}`);
     return readNode(reading, target, path, depth + 1, at);
   }
   const tag = tags[node.tag ?? ""] ?? null;
@@ -114,10 +114,10 @@ function readNode(reading: Reading, node: YamlNode | null, path: string, depth: 
     return { kind: "list", items, at, tag };
   }
   if (isScalar(node)) return { kind: "scalar", value: scalarValue(node), at, tag };
-  throw mistake(at, path, "is of no kind that a Compose file knows");
+  throw mistake(at, path, "has a type that Compose files do not support");
 }
 
-/** `file` is what errors call it. Throws UserError with file and line. */
+/** `file`: its name in errors. Throws UserError with file and line. */
 export function parseYaml(text: string, file: string): MappingNode {
   const lines = new LineCounter();
   const document = parseDocument(text, {
@@ -134,11 +134,11 @@ export function parseYaml(text: string, file: string): MappingNode {
   const top: Place = { file, line: 1 };
   const root = readNode({ file, document, lines, count: 0 }, document.contents, "", 0, top);
   if (root.kind === "scalar" && root.value === null) return withEntries(emptyMapping(top), new Map());
-  if (root.kind !== "mapping") throw mistake(root.at, "", "a Compose file is a mapping, with 'services' in it");
+  if (root.kind !== "mapping") throw mistake(root.at, "", "a Compose file must be a mapping with 'services'");
   return root;
 }
 
-/** Every document of a file, each of which must be a mapping: those with `---` between. Empty ones are left out. */
+/** Parses all documents of a file (separated by `---`), each of which must be a mapping. Skips empty ones. */
 export function parseYamlDocuments(text: string, file: string): readonly MappingNode[] {
   const lines = new LineCounter();
   const documents = parseAllDocuments(text, {
@@ -159,7 +159,7 @@ export function parseYamlDocuments(text: string, file: string): readonly Mapping
     const root = readNode(reading, document.contents, "", 0, { file, line: 1 });
     count = reading.count;
     if (root.kind === "scalar" && root.value === null) continue;
-    if (root.kind !== "mapping") throw mistake(root.at, "", "each document is a mapping, with 'kind' in it");
+    if (root.kind !== "mapping") throw mistake(root.at, "", "each document must be a mapping with 'kind'");
     found.push(root);
   }
   return found;
@@ -169,13 +169,13 @@ function emptyMapping(at: Place): MappingNode {
   return { kind: "mapping", entries: new Map(), at, tag: null };
 }
 
-/** The library's first sentence, in our case. */
+/** The library's first sentence, in lower case. */
 function sentence(message: string): string {
   const first = message.split("\n")[0] ?? "";
   return `${first.charAt(0).toLowerCase()}${first.slice(1)}`;
 }
 
-/** Plain values, of YAML or JSON; `what` is what errors call the text. Throws UserError. */
+/** Parses YAML or JSON into plain values; `what`: name of the text in errors. Throws UserError. */
 export function yamlValue(text: string, what: string): unknown {
   try {
     return parse(text, { prettyErrors: false, merge: true }) as unknown;
@@ -184,7 +184,7 @@ export function yamlValue(text: string, what: string): unknown {
   }
 }
 
-/** Values as YAML, keys in the order given. */
+/** Formats values as YAML, keys in the given order. */
 export function yamlText(value: unknown): string {
   return stringify(value, { lineWidth: 0, aliasDuplicateObjects: false });
 }

@@ -171,7 +171,9 @@ test("a mistake anywhere leaves the cluster unchanged", async (t) => {
   const before = manager.store.version;
   const { status, remarks, lines } = await muster("stack", "deploy", "-c", file, "shop");
   t.deepEqual([status, lines], [1, []]);
-  t.deepEqual(remarks, ["muster: secret 'key' is external, and there is none: make it before the stack is deployed"]);
+  t.deepEqual(remarks, [
+    "muster: secret 'key' is declared as external, but could not be found: create it before deploying the stack",
+  ]);
   t.is(manager.store.version, before);
 });
 
@@ -184,7 +186,7 @@ test("different content under the name of a secret or a config is rejected, with
   write("key.txt", "other");
   const { status, remarks } = await muster("stack", "deploy", "-d", "-c", file, "shop");
   t.is(status, 1);
-  t.regex(remarks.join(), /secret shop_key is in the cluster with other content, .*give it another name/);
+  t.regex(remarks.join(), /secret shop_key exists with other content, .*set another name/);
   t.false(remarks.join().includes("other\n"));
   write("key.txt", "hidden");
   write("compose.yaml", shop.replace("a = 1", "a = 2"));
@@ -230,7 +232,7 @@ test("stack rm ends even if a node with a task of the stack is lost", async (t) 
   manager.seed("task", Task.create({ ...left, desiredState: TaskState.REMOVE }));
   const { lines, remarks, status: ended } = await muster("stack", "rm", "shop");
   t.deepEqual([ended, lines.at(-1)], [0, "Removing network shop_back"]);
-  t.deepEqual(remarks, ["shop_web.1.t1 may still run on n1, of which nothing is heard"]);
+  t.deepEqual(remarks, ["shop_web.1.t1 may still be running on n1, which is unreachable"]);
   t.is(manager.store.byName("network", "shop_back"), undefined);
 });
 
@@ -266,7 +268,7 @@ test("external networks are used under their own names, and must exist", async (
     "services: {a: {image: bb, networks: [out]}}\nnetworks: {out: {external: true, name: shared}}",
   );
   t.deepEqual((await muster("stack", "deploy", "-d", "-c", file, "s")).remarks, [
-    "muster: network 'shared' is external, and there is none: make it before the stack is deployed",
+    "muster: network 'shared' is declared as external, but could not be found: create it before deploying the stack",
   ]);
   manager.seed(
     "network",
@@ -292,7 +294,7 @@ test("x-muster creates a service of plain processes", async (t) => {
   });
   t.regex(
     (await muster("stack", "deploy", "-d", "-c", write("c.yaml", text(", volumes: [/x]")), "s")).remarks.join(),
-    /c\.yaml:1: services\.a\.volumes fits containers only/,
+    /c\.yaml:1: services\.a\.volumes is supported for containers only/,
   );
 });
 
@@ -345,10 +347,10 @@ test("a service of plain processes gets the file's health check, or one that onl
   t.is((await deploy(", health_tcp: ':9'", "")).health?.tcp?.port, 9);
   t.is((await deploy("", ", healthcheck: {disable: true}")).health, null);
   for (const [own, more, message] of [
-    ["", ", healthcheck: {interval: 3s}", /healthcheck does not say what is checked/],
-    [", health_tcp: ':9'", ", healthcheck: {test: x}", /x-muster says what is checked, and so does another key/],
+    ["", ", healthcheck: {interval: 3s}", /healthcheck does not set a test/],
+    [", health_tcp: ':9'", ", healthcheck: {test: x}", /x-muster sets more than one health check/],
     [", health_tcp: db", "", /x-muster\.health_tcp must be :PORT, not 'db'/],
-    [", health_udp: ':9'", "", /health_udp is not a key of x-muster, which knows driver, health_http, health_tcp/],
+    [", health_udp: ':9'", "", /health_udp is unknown: x-muster supports driver, health_http, health_tcp/],
     ["", ", healthcheck: {test: [SHELL, x]}", /must be a text, or a list that begins with NONE, CMD or CMD-SHELL/],
   ] as const)
     t.regex((await deploy(own, more)).said, message);
@@ -388,8 +390,8 @@ test("options without meaning in a cluster are named once and ignored", async (t
   const { remarks, status } = await muster("stack", "deploy", "-d", "-c", write("c.yaml", text), "s");
   t.is(status, 0);
   t.deepEqual(remarks, [
-    "warning: ignoring what a cluster has no use for: build, privileged",
-    "warning: ignoring the addresses of ports (127.0.0.1): a service's port answers on all addresses of a node",
+    "warning: Ignoring unsupported options: build, privileged",
+    "warning: ignoring the host IPs of ports (127.0.0.1): a service's ports are published on all addresses of a node",
   ]);
 });
 
@@ -427,14 +429,14 @@ test("stack config reports what stack deploy rejects without asking the cluster"
   const wrong: readonly (readonly [text: string, error: RegExp])[] = [
     [
       "services: {a: {image: bb, depends_on: [b]}}",
-      /c\.yaml:1: services\.a\.depends_on names the service 'b', which is not/,
+      /c\.yaml:1: services\.a\.depends_on refers to the service 'b', which the project does not define/,
     ],
     [
       "services: {a: {image: bb, depends_on: [b]}, b: {image: bb, depends_on: [c]}, c: {image: bb, depends_on: [b]}}",
       /services\.c\.depends_on leads in a circle: b -> c -> b/,
     ],
     ["services: {a: {image: bb, depends_on: [a]}}", /services\.a\.depends_on leads in a circle: a -> a/],
-    ["services: {a: {image: bb, networks: [n]}}", /services\.a\.networks\.n is not under 'networks'/],
+    ["services: {a: {image: bb, networks: [n]}}", /services\.a\.networks\.n is not defined in 'networks'/],
     [
       "services: {a: {image: bb, deploy: {placement: {constraints: ['node.hostname=x']}}}}",
       /service a: constraint expected one operator/,
@@ -462,7 +464,7 @@ test("a network that differs from the file causes a warning, and stays", async (
   t.deepEqual(manager.store.byName("network", "s_n")?.spec?.ipam?.configs[0]?.reserved, { r: "10.9.0.9" });
   write("c.yaml", text("subnet: 10.8.0.0/24"));
   t.deepEqual((await muster("stack", "deploy", "-d", "-c", file, "s")).remarks, [
-    "warning: network s_n has other settings than the file says, and keeps them: networks cannot be changed",
+    "warning: network s_n keeps its settings, which differ from the file: networks cannot be changed",
   ]);
   t.is(manager.store.byName("network", "s_n")?.spec?.ipam?.configs[0]?.subnet, "10.9.0.0/24");
 });
