@@ -119,7 +119,7 @@ test("contexts are created, listed, used and removed", async (t) => {
     ["context rm default", /cannot remove the context "default"/],
     ["context rm prod", /context "prod" is in use: switch to another one first, or set --force/],
     [`${list} --context nothing`, /context "nothing" not found/],
-    [`${list} --context prod --host ${first}`, /--host and --context name a manager each/, 125],
+    [`${list} --context prod --host ${first}`, /--host and --context are mutually exclusive/, 125],
   ];
   for (const [args, err, status = 1] of refused) {
     const ran = await muster(args);

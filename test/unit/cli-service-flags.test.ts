@@ -88,7 +88,7 @@ const refusals: readonly (readonly [CreateValues, RegExp, (typeof UsageError | t
   [{ "endpoint-mode": "x" }, /for "--endpoint-mode" flag: expected one of vip, dnsrr/],
   [{ "generic-resource": ["gpu"] }, /for "--generic-resource" flag: expected KIND=COUNT/],
   [{ "generic-resource": ["gpu=id1"] }, /cannot ask for units by name/],
-  [{ "generic-resource": ["gpu=1", "gpu=2"] }, /names gpu twice/],
+  [{ "generic-resource": ["gpu=1", "gpu=2"] }, /sets "gpu" more than once/],
   [{ "placement-pref": ["binpack=x"] }, /for "--placement-pref" flag: expected spread=LABEL/],
   [{ ulimit: ["files=1"] }, /for "--ulimit" flag: expected a limit/],
   [{ ulimit: ["nofile=2:1"] }, /soft limit/],
@@ -283,7 +283,7 @@ test("a process has only variables with values, and accepts settings of its own 
   t.like(exec(after), { args: ["2 3"], env: ["A=1", "B=2"], stopSignal: "INT" });
   t.is(after.replicated?.replicas, 4);
   t.throws(() => changedSpec(before, { "mount-add": ["target=/x"] }), {
-    message: /--mount-add is supported for containers only/,
+    message: /--mount-add: only type=cluster is supported without containers/,
   });
   const unread: CreateValues = { "log-driver": "syslog", "log-opt": ["a=b"] };
   const message = "--log-driver is supported for containers only";

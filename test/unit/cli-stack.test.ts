@@ -190,7 +190,7 @@ test("different content under the name of a secret or a config is rejected, with
   t.false(remarks.join().includes("other\n"));
   write("key.txt", "hidden");
   write("compose.yaml", shop.replace("a = 1", "a = 2"));
-  t.regex((await muster("stack", "deploy", "-d", "-c", file, "shop")).remarks.join(), /config shop_settings is in/);
+  t.regex((await muster("stack", "deploy", "-d", "-c", file, "shop")).remarks.join(), /config shop_settings exists/);
   t.is(manager.store.version, before);
   write("compose.yaml", shop.replace("file: key.txt", "file: key.txt, labels: [new=1]"));
   t.regex((await muster("stack", "deploy", "-d", "-c", file, "shop")).lines[0] ?? "", /^Updating secret shop_key/);
@@ -351,7 +351,7 @@ test("a service of plain processes gets the file's health check, or one that onl
     [", health_tcp: ':9'", ", healthcheck: {test: x}", /x-muster sets more than one health check/],
     [", health_tcp: db", "", /x-muster\.health_tcp must be :PORT, not 'db'/],
     [", health_udp: ':9'", "", /health_udp is unknown: x-muster supports driver, health_http, health_tcp/],
-    ["", ", healthcheck: {test: [SHELL, x]}", /must be a text, or a list that begins with NONE, CMD or CMD-SHELL/],
+    ["", ", healthcheck: {test: [SHELL, x]}", /must be a string, or a list that begins with NONE, CMD or CMD-SHELL/],
   ] as const)
     t.regex((await deploy(own, more)).said, message);
 });
@@ -433,9 +433,9 @@ test("stack config reports what stack deploy rejects without asking the cluster"
     ],
     [
       "services: {a: {image: bb, depends_on: [b]}, b: {image: bb, depends_on: [c]}, c: {image: bb, depends_on: [b]}}",
-      /services\.c\.depends_on leads in a circle: b -> c -> b/,
+      /services\.c\.depends_on is a dependency cycle: b -> c -> b/,
     ],
-    ["services: {a: {image: bb, depends_on: [a]}}", /services\.a\.depends_on leads in a circle: a -> a/],
+    ["services: {a: {image: bb, depends_on: [a]}}", /services\.a\.depends_on is a dependency cycle: a -> a/],
     ["services: {a: {image: bb, networks: [n]}}", /services\.a\.networks\.n is not defined in 'networks'/],
     [
       "services: {a: {image: bb, deploy: {placement: {constraints: ['node.hostname=x']}}}}",

@@ -101,8 +101,8 @@ for (const [flags, message, instanceOf] of mistakes) {
 }
 
 test("a container's check is its engine's: a command, as before", (t) => {
-  t.throws(() => inContainer({ "health-http": ":80" }), { message: /--health-http does not fit containers/ });
-  t.throws(() => inContainer({ "health-tcp": ":80" }), { message: /--health-tcp does not fit containers/ });
+  t.throws(() => inContainer({ "health-http": ":80" }), { message: /--health-http is not supported for containers/ });
+  t.throws(() => inContainer({ "health-tcp": ":80" }), { message: /--health-tcp is not supported for containers/ });
   t.deepEqual(inContainer({ "health-cmd": "x" }).task?.container?.healthcheck?.test, ["CMD-SHELL", "x"]);
 });
 
