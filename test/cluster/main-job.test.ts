@@ -57,7 +57,10 @@ test.serial("start --once shows nodes, tasks, URL and join line, cleans up, and 
   t.is(nodeIds(first.stdout).length, 2);
   t.deepEqual(nodeIds(second.stdout), nodeIds(first.stdout), "the same cluster with the same nodes");
   t.true(first.stderr.startsWith(`State: ${on.dataDir} (new)\n`), first.stderr);
-  t.regex(second.stderr, /^State: .*, found: the cluster that last ran .* ago goes on \(--fresh begins a new one\)\n/);
+  t.regex(
+    second.stderr,
+    /^State: .*, found: continuing the cluster that last ran .* ago \(--fresh starts a new one\)\n/,
+  );
 
   const third = await startOnce(t, on, "--fresh");
   t.is(third.code, 0, third.stderr);
@@ -66,7 +69,7 @@ test.serial("start --once shows nodes, tasks, URL and join line, cleans up, and 
     nodeIds(third.stdout).some((id) => nodeIds(first.stdout).includes(id)),
     "another cluster",
   );
-  const [, aside = ""] = /^The earlier cluster's state is kept in (.*): remove it/m.exec(third.stderr) ?? [];
+  const [, aside = ""] = /^The earlier cluster's state was moved to (.*): remove it/m.exec(third.stderr) ?? [];
   t.teardown(() => rmSync(aside, { recursive: true, force: true }));
   t.true(existsSync(join(aside, "manager")), third.stderr);
   t.deepEqual(on.leftBehind(), []);

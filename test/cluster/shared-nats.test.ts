@@ -221,7 +221,7 @@ test.serial("a TLS problem with NATS is reported in one sentence", async (t) => 
     // A name that resolves to loopback without saying so.
     [/at 0\.0\.0\.0:\d+ has no TLS, .* --nats-insecure/, 1, ["--nats", anywhere]],
     [/rejected the credentials/, 1, ["--nats", anywhere, "--nats-insecure"]],
-    [/--nats-ca \/nowhere cannot be used: ENOENT/, 1, ["--nats", url, "--nats-ca", "/nowhere"]],
+    [/--nats-ca \/nowhere is unusable: ENOENT/, 1, ["--nats", url, "--nats-ca", "/nowhere"]],
     [/--nats-ca .* cannot be used/, 1, ["--nats", url, "--nats-ca", key]],
     [
       /--nats-key .* cannot be used/,

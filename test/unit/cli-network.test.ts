@@ -46,13 +46,13 @@ const refused = test.macro((t, flags: NetworkFlags, sentence: RegExp) => {
   t.regex(t.throws(() => networkSpec("n", flags), { instanceOf: UsageError }).message, sentence);
 });
 
-test("an invalid subnet", refused, { subnet: ["10.0.0.0"] }, /--subnet takes a range/);
+test("an invalid subnet", refused, { subnet: ["10.0.0.0"] }, /"--subnet" flag: expected a range/);
 test("overlapping subnets", refused, { subnet: ["10.0.0.0/8,10.1.0.0/16"] }, /10.1.0.0\/16 overlaps --subnet 10.0/);
 test(
   "a gateway outside of the subnet",
   refused,
   { subnet: ["10.0.0.0/24"], gateway: ["10.0.1.1"] },
-  /no --subnet holds --gateway/,
+  /no --subnet contains --gateway/,
 );
 test("a gateway without a subnet", refused, { gateway: ["10.0.1.1"] }, /no --subnet contains --gateway 10.0.1.1/);
 test(
@@ -67,9 +67,9 @@ test(
   { subnet: ["10.0.0.0/16"], "ip-range": ["10.0.1.0/24", "10.0.2.0/24"] },
   /has more than one --ip-range/,
 );
-test("a scope of one engine", refused, { scope: "local" }, /--scope takes swarm only/);
-test("a network without IPv4", refused, { ipv4: false }, /--ipv4=false: every network/);
-test("a config-only network", refused, { "config-only": true }, /--config-only makes a network of one engine/);
+test("a scope of one engine", refused, { scope: "local" }, /"--scope" flag: expected swarm/);
+test("a network without IPv4", refused, { ipv4: false }, /every cluster network/);
+test("a config-only network", refused, { "config-only": true }, /--config-only creates a network of one engine/);
 
 test("network ls hides the objects for each engine's own network; inspect and rm find by name and prefix", async (t) => {
   const { muster, manager } = await served(t);

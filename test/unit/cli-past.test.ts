@@ -106,7 +106,7 @@ test("output of the past states its time, and an unavailable time is explained",
   };
   await refused(String(version + 1), new RegExp(`version ${version + 1} does not exist yet \\(newest: ${version}\\)`));
   await refused("2099-01-01T00:00:00Z", /2099-01-01T00:00:00.* is in the future: it is \d{4}-/);
-  await refused("yesterday", /--at takes a version, a time such as/, 125);
+  await refused("yesterday", /expected a version, a time such as/, 125);
   retained.stored.set(snapshotName(version), manager.store.snapshot());
   manager.seed("node", readyNode("n3", "gamma"));
   retained.first = version + 1;

@@ -63,7 +63,7 @@ const head = "kind: NetworkPolicy\nmetadata: { name: a }\nspec:\n";
 const wrong: readonly (readonly [string, string])[] = [
   ["kind: Policy", "p.yaml:1: kind must be one of Tier, NetworkProfile, HostEndpoint, NetworkPolicy, not 'Policy'"],
   ["kind: Tier\nmetadata: { name: '-a' }\nspec: {}", "p.yaml:2: metadata.name must be 1 to 63 letters"],
-  [`${head}  selektor: all()`, "p.yaml:4: spec.selektor is not known: there are tier, order"],
+  [`${head}  selektor: all()`, "p.yaml:4: spec.selektor is unknown: expected one of tier, order"],
   [`${head}  selector: a = 'b'`, "p.yaml:4: spec.selector is invalid: expected =="],
   [`${head}  order: high`, "p.yaml:4: spec.order must be a number"],
   [`${head}  types: [Sideways]`, "p.yaml:4: spec.types[0] must be ingress or egress, not 'sideways'"],

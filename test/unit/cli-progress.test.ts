@@ -264,14 +264,14 @@ test("inspect --pretty shows a service for people, in Docker's sections", async 
     " Image:           bb:1",
     " Args:            sleep 9",
     "  Memory:         64MiB",
-    "an update's outcome is shown beside its time",
+    "Endpoint Mode:    vip",
   ]) {
     t.true(lines.includes(line), `${line}\n--\n${lines.join("\n")}`);
   }
   t.is((await muster("service", "inspect", "--pretty", "--format", "json", "web")).status, 125);
 });
 
-test("what happened to an update is told beside when", (t) => {
+test("an update's outcome is shown beside its time", (t) => {
   const service = Service.create({
     id: "s",
     spec: ServiceSpec.patch(newSpec({ name: "web", driver: "exec" }, ["sleep", "1"]), {

@@ -69,7 +69,7 @@ test(
   "a list instead of a string",
   refused,
   a("hostname: [x]"),
-  /c\.yaml:4: services\.a\.hostname must be a text, not a list/,
+  /c\.yaml:4: services\.a\.hostname must be a string, not a list/,
 );
 test(
   "a string instead of a mapping",
@@ -92,10 +92,10 @@ test(
 );
 test("an invalid port", refused, a("ports: ['x:80']"), /ports\[0\] must be \[PUBLISHED:\]TARGET/);
 test("an invalid volume", refused, a("volumes: ['a:b:c:d']"), /volumes\[0\] must be \[SOURCE:\]TARGET/);
-test("a required key", refused, a("volumes: [{target: /x}]"), /volumes\[0\] needs 'type'/);
+test("a required key", refused, a("volumes: [{target: /x}]"), /volumes\[0\] requires 'type'/);
 test("a duplicate key", refused, a("image: b2"), /c\.yaml:\d+: .*unique/i);
 test("a broken flow collection", refused, "services: [", /c\.yaml:1: /);
-test("a list as file", refused, "- a", /a Compose file is a mapping/);
+test("a list as file", refused, "- a", /a Compose file must be a mapping/);
 test("an unknown anchor", refused, a("hostname: *x"), /c\.yaml:4: /);
 test(
   "an unterminated variable",
@@ -103,13 +103,18 @@ test(
   a("hostname: '${X'"),
   /c\.yaml:4: services\.a\.hostname has a '\$\{' without/,
 );
-test("a required variable", refused, a("hostname: '${X:?say it}'"), /needs the variable X: say it/);
-test("a lone dollar", refused, a("hostname: 'a$'"), /'\$' that begins no variable: write \$\$/);
-test("an unterminated quote", refused, a(`command: 'a "b'`), /services\.a\.command has a quote without its end/);
-test("a name of blanks", refused, "services:\n  'a b': {image: x}", /services\."a b" has a name of other characters/);
+test("a required variable", refused, a("hostname: '${X:?say it}'"), /requires the variable X: say it/);
+test("a lone dollar", refused, a("hostname: 'a$'"), /'\$' without a variable name: write \$\$/);
+test("an unterminated quote", refused, a(`command: 'a "b'`), /services\.a\.command has no closing quote/);
+test("a name of blanks", refused, "services:\n  'a b': {image: x}", /services\."a b" has an invalid name/);
 test("a missing environment file", refused, a("env_file: none.env"), /cannot read the environment file .*none\.env/);
-test("circular extends", refused, a("extends: a"), /services\.a\.extends goes round in a circle/);
-test("extends of an unknown service", refused, a("extends: {service: b}"), /names the service 'b', which is not there/);
+test("circular extends", refused, a("extends: a"), /services\.a\.extends is a cycle/);
+test(
+  "extends of an unknown service",
+  refused,
+  a("extends: {service: b}"),
+  /refers to the service 'b', which does not exist/,
+);
 test(
   "exponential aliases",
   refused,
