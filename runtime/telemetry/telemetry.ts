@@ -25,7 +25,13 @@ export async function createTelemetry(options: TelemetryOptions): Promise<Proces
   const tracing = await createTracing(options.service, options.otlpEndpoint);
   const destination = pino.destination({ dest: options.logFile ?? 2, sync: true, mkdir: true });
   const log = pino(
-    { name: options.service, level: options.level, timestamp: pino.stdTimeFunctions.isoTime },
+    {
+      name: options.service,
+      level: options.level,
+      timestamp: pino.stdTimeFunctions.isoTime,
+      // JSON has nothing of an Error. pino does this for `err` by itself.
+      serializers: { error: pino.stdSerializers.err },
+    },
     destination,
   );
   return {
