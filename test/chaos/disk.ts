@@ -45,6 +45,10 @@ export class Disk {
     return join(this.#folder, String(this.#generation));
   }
 
+  get #kept(): string {
+    return join(this.#folder, "kept");
+  }
+
   #format(): void {
     run("truncate", "-s", String(this.#bytes), this.#image);
     run("mkfs.ext4", "-q", "-m", "0", "-J", "size=4", this.#image);
@@ -95,25 +99,37 @@ export class Disk {
     return bavail * bsize;
   }
 
-  /** Empties it. Requires that no process has a file open on it, as do all methods below. */
-  async wipe(): Promise<void> {
+  /**
+   * Continues with a new image, which `make` writes. A mount namespace that has not ended yet, such as a task's, may hold the old
+   * file system: mounting the same file again would find that one, whatever the file contains by then.
+   */
+  async #replace(make: (image: string, old: string) => void): Promise<void> {
     await this.#unmount();
-    rmSync(this.#image);
-    this.#format();
+    const old = this.#image;
+    this.#generation += 1;
+    make(this.#image, old);
+    rmSync(old);
     this.#mount();
   }
 
-  /** Saves a synced copy of its current state. */
-  async keep(): Promise<void> {
-    await this.#unmount();
-    this.#copy(this.#image, join(this.#folder, "kept"));
-    this.#mount();
+  /** Empties it. Requires that no process has a file open on it, as do `putBack` and `powerOn`. */
+  wipe(): Promise<void> {
+    return this.#replace(() => this.#format());
   }
 
-  async putBack(): Promise<void> {
-    await this.#unmount();
-    this.#copy(join(this.#folder, "kept"), this.#image);
-    this.#mount();
+  /** Saves a synced copy of its current state. The file system is frozen meanwhile: unmounting ends it only if nobody else holds it. */
+  keep(): void {
+    run("fsfreeze", "--freeze", this.path);
+    try {
+      this.#copy(this.#image, this.#kept);
+    } finally {
+      run("fsfreeze", "--unfreeze", this.path);
+    }
+  }
+
+  /** Restores what `keep` saved. */
+  putBack(): Promise<void> {
+    return this.#replace((image) => this.#copy(this.#kept, image));
   }
 
   /** The moment of the power cut: nothing more is written, and every access fails until `powerOn`. */
@@ -121,15 +137,9 @@ export class Disk {
     run("perl", "-e", shutdownScript, this.path);
   }
 
-  /** Powers the machine on: the journal is replayed. */
-  async powerOn(): Promise<void> {
-    await this.#unmount();
-    // A mount namespace that still exists would hold the dead file system, and mounting the same file would find it again.
-    const dead = this.#image;
-    this.#generation += 1;
-    this.#copy(dead, this.#image);
-    rmSync(dead);
-    this.#mount();
+  /** Switches the machine on again: the journal is replayed. */
+  powerOn(): Promise<void> {
+    return this.#replace((image, dead) => this.#copy(dead, image));
   }
 
   /** Whether it is mounted in this process's namespace. */

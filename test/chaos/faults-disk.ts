@@ -66,7 +66,7 @@ const older = ([role, places]: Role): Kind => ({
       holdMs: random.between(holdMsMin, holdMsMax),
       inject: async () => {
         await place.killAll();
-        await place.disk.keep();
+        place.disk.keep();
         place.process.start();
       },
       heal: async () => {
