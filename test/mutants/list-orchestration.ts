@@ -140,7 +140,8 @@ export const orchestrationMutants: readonly Mutant[] = [
   {
     name: "parallelism-ignored",
     file: "machines/orchestration/rollout/tracker.ts",
-    original: "const room = this.#options.settings.parallelism - this.#underWay.size - this.#queue.admitted - resting;",
+    original:
+      "const capacity = this.#options.settings.parallelism - this.#underWay.size - this.#queue.admitted - resting;",
     replacement: "const room = 1_000 - this.#underWay.size - this.#queue.admitted - resting;",
     breaks: "an update replaces all slots at once",
     kind: "time-fault-order",

@@ -157,14 +157,14 @@ test("an update completed without all of its tasks ends the waiting, and reports
   const current = () => manager.store.byName("service", "web") as Service;
   await until(() => seen.some((line) => line.startsWith("overall")));
   manager.seed("task", taskOf(current(), 1, "n1", TaskState.RUNNING));
-  const message = "update completed; 1 task failed on the way";
+  const message = "update completed; 1 task failed";
   const updateStatus = UpdateStatus.create({ state: UpdateStatus_UpdateState.COMPLETED, message });
   manager.seed("service", Service.patch(current(), { updateStatus }));
   const { remarks, status } = await waiting;
   t.is(status, 0);
   t.deepEqual(remarks.slice(-2), [
     "overall progress: 1 out of 2 tasks",
-    "verify: update completed; 1 task failed on the way; 1 of 2 tasks run",
+    "verify: update completed; 1 task failed; 1 of 2 tasks run",
   ]);
 });
 

@@ -51,7 +51,7 @@ test("a step lets exactly one more batch through, under any leader", async (t) =
   t.is(versions(cluster), "1 1 0 0 0 0 0");
   cluster.stops = () => false;
   await act(cluster, STEP);
-  t.is(status(cluster), "UPDATING: update takes one step");
+  t.is(status(cluster), "UPDATING: update in progress (one step)");
   t.is((await act(cluster, LOOK)).phase, "stepping");
   cluster.changeLeader();
   cluster.stops = () => true;
@@ -148,7 +148,7 @@ test("what is asked of a rollout that is not there is refused", async (t) => {
   for (const action of [PAUSE, RESUME, STEP, ABORT]) {
     t.like(await refusalOf(() => act(cluster, action)), {
       code: 9,
-      message: "no update or rollback of service web is under way",
+      message: "service web has no update or rollback in progress",
     });
   }
   t.is((await act(cluster, LOOK)).phase, "none");
@@ -236,7 +236,7 @@ test("a step watches its batch: one whose task ends early fails as the update wo
   await act(cluster, STEP);
   await cluster.run(1_000);
   t.is(versions(cluster), "1 1 0 0");
-  t.is(status(cluster), "UPDATING: update takes one step", "it is being watched");
+  t.is(status(cluster), "UPDATING: update in progress (one step)", "it is being watched");
   const canary = wanted(cluster).find(({ slot }) => slot === 2)!;
   await fail(cluster, canary, "no such table");
   t.regex(status(cluster), /^ROLLBACK_STARTED: update rolled back due to .* of task T: no such table$/);

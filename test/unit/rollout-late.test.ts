@@ -46,7 +46,7 @@ test("a label that a node loses long after an update takes the constraint from n
   t.is((await act(cluster, LOOK)).rollout?.late, true);
   cluster.changeLeader();
   await cluster.run(700_000);
-  t.regex(status(cluster), /^PAUSED: update paused .* did not run within 10m.*; it is not rolled back: nobody asked/);
+  t.regex(status(cluster), /^PAUSED: update paused .* did not run within 10m.*; not rolled back, because no update/);
   t.deepEqual(constraints(cluster), ["node.labels.disk==ssd"]);
   t.deepEqual(cluster.picture(), ["1:PENDING@"]);
   await act(cluster, RESUME);
@@ -89,7 +89,7 @@ test("a node that comes back a day after an update of a global service and fails
   cluster.outcome = (task) => (task.nodeId === "n2" && task.spec?.forceUpdate === 1 ? TaskState.FAILED : undefined);
   await open(ACTIVE);
   await cluster.run(30_000);
-  t.regex(status(cluster), /^PAUSED: .*; it is not rolled back: nobody asked for an update$/);
+  t.regex(status(cluster), /^PAUSED: .*; not rolled back, because no update was requested$/);
   t.is(versions(cluster), "1");
   t.is(cluster.store.get("service", "web")?.spec?.task?.forceUpdate, 1);
 });

@@ -218,7 +218,7 @@ test("with the action continue it goes through all slots and tells how many fail
   cluster.bad.add(1);
   await cluster.updateService("web", forced(1));
   await cluster.run(10_000);
-  t.is(status(cluster), "COMPLETED: update completed; 3 tasks failed on the way");
+  t.is(status(cluster), "COMPLETED: update completed; 3 tasks failed");
 });
 
 test("as many may fail as the ratio says", async (t) => {
@@ -229,7 +229,7 @@ test("as many may fail as the ratio says", async (t) => {
   cluster.outcome = (task) => (task.spec?.forceUpdate === 1 && failing.has(task.slot) ? TaskState.FAILED : undefined);
   await cluster.updateService("web", forced(1));
   await cluster.run(10_000);
-  t.is(status(cluster), "COMPLETED: update completed; 2 tasks failed on the way");
+  t.is(status(cluster), "COMPLETED: update completed; 2 tasks failed");
   failing.add(3);
   cluster.outcome = (task) => (task.spec?.forceUpdate === 2 && failing.has(task.slot) ? TaskState.FAILED : undefined);
   await cluster.updateService("web", forced(2));
@@ -439,7 +439,7 @@ test("a rollback that waits goes on saying why it was begun", async (t) => {
   await cluster.updateService("web", forced(1));
   await cluster.run(20_000);
   const reason = "ROLLBACK_STARTED: update rolled back due to failure or early termination of task T";
-  t.regex(status(cluster), new RegExp(`^${reason}.*: waits for task T `));
+  t.regex(status(cluster), new RegExp(`^${reason}.*: waiting for task T `));
   isSlow = false;
   for (const task of wanted(cluster))
     if (task.status?.state === TaskState.STARTING) await cluster.report(task, TaskState.RUNNING);
@@ -472,7 +472,7 @@ test("a task without a node is named while it holds the update up, and counts as
   );
   await cluster.run(20_000);
   const reason = "no suitable node (scheduling constraints not satisfied on 1 node)";
-  t.is(status(cluster), `UPDATING: update in progress: waits for task T (slot 1) is PENDING: ${reason}`);
+  t.is(status(cluster), `UPDATING: update in progress: waiting for task T (slot 1), PENDING: ${reason}`);
   const why = cluster.orchestration.explainService("web").map(({ waitingFor }) => waitingFor);
   t.true(
     why.some((text) => text.includes("slot 1") && text.includes(reason)),
@@ -498,17 +498,17 @@ test("what an update waits for is told anew while it waits, and an old task that
   await available(NodeSpec_Availability.PAUSE);
   await cluster.updateService("web", forced(1));
   await cluster.run(12_000);
-  const waits = "UPDATING: update in progress: waits for task T (slot 1)";
+  const waits = "UPDATING: update in progress: waiting for task T (slot 1)";
   t.is(status(cluster), `${waits}, which has not stopped: RUNNING on node n1`);
   t.is((await act(cluster, LOOK)).blockers[0]?.state, "RUNNING");
   const old = cluster.tasks().find(({ desiredState, slot }) => slot === 1 && desiredState === TaskState.SHUTDOWN)!;
   await cluster.report(old, TaskState.SHUTDOWN);
   await cluster.run(45_000);
-  t.true(status(cluster).startsWith(`${waits} is PENDING: no suitable node`));
+  t.true(status(cluster).startsWith(`${waits}, PENDING: no suitable node`));
   cluster.outcome = (task) => (task.spec?.forceUpdate === 1 ? TaskState.PREPARING : undefined);
   await available(NodeSpec_Availability.ACTIVE);
   await cluster.run(45_000);
-  t.true(status(cluster).startsWith(`${waits} is PREPARING`));
+  t.true(status(cluster).startsWith(`${waits}, PREPARING`));
 });
 
 test("the progress deadline goes on under another leader", async (t) => {
@@ -529,7 +529,7 @@ test("the deadline of the whole rollout pauses it, or takes it back", async (t) 
   const cluster = await started({ labels, update: { parallelism: 1, delay } });
   await cluster.updateService("web", forced(1));
   await cluster.run(95_000);
-  t.is(status(cluster), "PAUSED: update paused: its deadline has passed with 2 slots to go");
+  t.is(status(cluster), "PAUSED: update paused: its deadline has passed with 2 slots remaining");
   const other = await started({ labels, update: { parallelism: 1, delay, failureAction: ROLLBACK } });
   await other.updateService("web", forced(1));
   await other.run(120_000);

@@ -19,7 +19,7 @@ test("service rollout shows a rollout with the task that holds it up, and takes 
   const [service] = [...manager.store.all("service")] as [Service];
   t.deepEqual((await muster("service", "rollout", "status", "web")).lines, ["web: no rollout"]);
   t.deepEqual(await muster("service", "rollout", "pause", "web").then(({ remarks, status }) => ({ remarks, status })), {
-    remarks: ["muster: no update or rollback of service web is under way"],
+    remarks: ["muster: service web has no update or rollback in progress"],
     status: 1,
   });
   const startedAt = Timestamp.create({ seconds: Math.floor(manager.clock.now() / 1_000) });
@@ -59,7 +59,7 @@ test("service rollout shows a rollout with the task that holds it up, and takes 
   const { lines } = await muster("service", "rollout", "status", "web");
   t.is(lines[0], "web: updating (in progress)");
   t.true(lines.includes("  slots:    0 done, 1 changing, 1 waiting, 0 failed"), lines.join("\n"));
-  t.regex(lines.at(-1) ?? "", /waits for task t1 \(slot 1\) is PENDING: no suitable node/);
+  t.regex(lines.at(-1) ?? "", /waits for task t1 \(slot 1\), PENDING: no suitable node/);
   t.is((await muster("service", "rollout", "pause", "web")).lines[0], "web: paused (update paused by an operator)");
   t.is(manager.store.get("service", service.id)?.updateStatus?.state, UpdateStatus_UpdateState.PAUSED);
   const json = (await muster("service", "rollout", "step", "web", "--format", "json")).lines[0] ?? "";
@@ -78,6 +78,6 @@ test("a deadline label that is no duration is refused", async (t) => {
   const { remarks, status } = await muster("service", "create", "-d", "--name", "web", "--label", label, "bb:1");
   t.is(status, 1);
   t.deepEqual(remarks, [
-    "muster: label muster.rollout.deadline: 'soon' is not a positive duration such as 90s or 1h30m",
+    "muster: invalid value 'soon' for label muster.rollout.deadline: expected a positive duration such as 90s or 1h30m",
   ]);
 });

@@ -5,25 +5,25 @@ import { isMoving, isPaused, phaseOf } from "./status.ts";
 import { blockerText, type Blocker } from "./verdict.ts";
 
 export interface RolloutDescription {
-  /** Slots whose turn has not come. */
+  /** Slots that wait for their turn. */
   readonly waiting: number;
-  /** Slots whose new task is on its way. */
+  /** Slots whose new task does not run yet. */
   readonly changing: number;
-  /** Slots that have what the service asks for. */
+  /** Slots with a running task of the current spec. */
   readonly done: number;
   /** Slots whose new task failed and was tolerated. */
   readonly failed: number;
-  /** Those that have been on their way for longest first. */
+  /** Longest-waiting first. */
   readonly blockers: readonly Blocker[];
 }
 
-/** Null when there is nothing to wait for. */
+/** Null if there is nothing to wait for. */
 export function explainRollout(service: Service, record: Rollout | null, state: RolloutDescription): Reason | null {
   const { blockers, changing, done, failed, waiting } = state;
   const phase = phaseOf(service, record);
   const { message = "", startedAt = null } = service.updateStatus ?? {};
   const total = waiting + changing + done + failed;
-  const left = `the rollout: ${waiting} of ${total} tasks are of an earlier spec`;
+  const left = `the rollout: ${waiting} of ${total} tasks have an earlier spec`;
   if (isPaused(phase)) {
     return Reason.create({
       since: startedAt,
@@ -33,12 +33,12 @@ export function explainRollout(service: Service, record: Rollout | null, state: 
   }
   if (!isMoving(phase)) {
     if (waiting === 0) return null;
-    return Reason.create({ waitingFor: `${left}; it begins`, wokenBy: "its first round, which follows at once" });
+    return Reason.create({ waitingFor: `${left}; it is starting`, wokenBy: "its first round, due at once" });
   }
   const [first] = blockers;
   const counted = (record?.failures ?? 0) > 0 ? `, ${record?.failures} failed` : "";
   const held = first === undefined ? "" : `; ${blockerText(first)}`;
-  const watched = waiting + changing === 0 ? "; the last are being watched" : "";
+  const watched = waiting + changing === 0 ? "; monitoring the last ones" : "";
   return Reason.create({
     since: first === undefined ? startedAt : timestampOf(first.sinceMs),
     waitingFor: `${left} (${phase}${counted})${held}${watched}`,

@@ -1,20 +1,20 @@
-/** What has failed in a rollout, each task and each slot once (U2 of the tracker), and whether that is more than may. */
+/** Counts the failures of a rollout, each task and each slot once (U2 of the tracker), and compares them with the limit. */
 import { UpdateConfig_FailureAction, type Rollout, type Task } from "../../../proto/gen/messages.ts";
 import type { RolloutSettings } from "./settings.ts";
 import { dueTo } from "./status.ts";
 
-/** Ids of failed tasks that the record keeps: some 13 KiB. Older ones could be counted twice after a change of leader. */
+/** Ids of failed tasks in the record: about 13 KiB. Older ones may be counted twice after a change of leader. */
 const keptMax = 512;
 
 export class Failures {
   readonly #tasks: Set<string>;
   #count: number;
   #slots: number;
-  /** Names of the slots that failed, as far as the failed tasks that are known tell. */
+  /** Names of failed slots, as far as they are known from the failed tasks. */
   readonly #known = new Set<string>();
   #last = "";
 
-  /** `record`: goes on from what it holds. */
+  /** Continues from the record. */
   constructor(record: Rollout | null) {
     this.#count = record?.failures ?? 0;
     this.#tasks = new Set(record?.failedTasks);
@@ -25,7 +25,7 @@ export class Failures {
     return this.#count;
   }
 
-  /** Why the newest ends the rollout, as UpdateStatus goes on after `update paused`. */
+  /** The reason of the newest failure, as a continuation of `update paused` in UpdateStatus. */
   get last(): string {
     return this.#last;
   }
@@ -34,12 +34,12 @@ export class Failures {
     return this.#tasks.has(task);
   }
 
-  /** Slots of which a task failed. */
+  /** Number of slots with a failed task. */
   get slots(): number {
     return this.#slots;
   }
 
-  /** A task that the record counts is of this slot: what fails there fails again. */
+  /** Marks a slot that the record already counts: another failure there does not count as a new slot. */
   knowSlot(slot: string): void {
     this.#known.add(slot);
   }
@@ -52,14 +52,14 @@ export class Failures {
     this.#last = dueTo(id, reason);
   }
 
-  /** `total`: slots of the rollout. The ratio is one of slots, as it is in Swarm, where only a slot's first new task counts. */
+  /** `total`: the rollout's slots. The ratio is of slots, as in Swarm, where only a slot's first new task counts. */
   areTooMany({ action, failureRatio }: RolloutSettings, total: number): boolean {
     if (action === UpdateConfig_FailureAction.CONTINUE || this.#count === 0) return false;
-    // Ratios come as single-precision numbers.
+    // Ratios are single-precision in the protocol.
     return Math.fround(this.#slots / Math.max(1, total)) > Math.fround(failureRatio);
   }
 
-  /** For the record: the newest that the store still has; the others are forgotten. */
+  /** For the record: the newest failed tasks that the store still has; the others are dropped. */
   kept(isStored: (task: string) => boolean): readonly string[] {
     for (const id of this.#tasks) if (!isStored(id)) this.#tasks.delete(id);
     return [...this.#tasks].slice(-keptMax);

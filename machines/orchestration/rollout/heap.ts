@@ -1,4 +1,4 @@
-/** A binary heap: the least item first, by the order given. Items that no longer count are left in it and skipped by its user. */
+/** A binary heap with the smallest item first. Obsolete items stay in it, and the caller skips them. */
 export class Heap<Item> {
   readonly #items: Item[] = [];
   readonly #isBefore: (a: Item, b: Item) => boolean;

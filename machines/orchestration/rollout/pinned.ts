@@ -1,6 +1,6 @@
 /**
- * What a task is made of whose slot has not had its turn yet: the spec of the task that it follows, to the last detail, and
- * not the service's present one.
+ * The template of a task whose slot has not had its turn yet: exactly the spec of its predecessor, not the service's current
+ * one.
  */
 import { Endpoint, Service, ServiceSpec, type Task, type TaskSpec } from "../../../proto/gen/messages.ts";
 import type { TaskTemplate } from "../new-task.ts";
@@ -19,7 +19,7 @@ function pinned(base: TaskTemplate, like: Task): TaskTemplate {
   };
 }
 
-/** The template for each task of one decision: `base`, or one like the given task; tasks of one spec share theirs. */
+/** Templates for the tasks of one decision: `base`, or the given task's spec. Tasks with the same spec share a template. */
 export function templatesFor(base: TaskTemplate): (like: Task | undefined) => TaskTemplate {
   const known = new Map<TaskSpec | null, TaskTemplate>();
   return (like) => {

@@ -1,7 +1,6 @@
 /**
- * How a rollout of a service goes: its update settings, or during a rollback its rollback settings, with what they mean
- * where they are silent; and its deadlines, which SwarmKit's settings have no field for and which are read from labels of
- * the service.
+ * The settings of a service's rollout: its update settings, or for a rollback its rollback settings, with defaults; and its
+ * deadlines, which SwarmKit's settings lack and which are read from service labels.
  */
 import {
   UpdateConfig_FailureAction,
@@ -13,28 +12,28 @@ import { invalid, type Refusal } from "../../refusal.ts";
 import { stopWaitMsMin } from "../restart.ts";
 import { durationMs } from "../../../proto/time.ts";
 
-/** SwarmKit's: one slot after the other, each watched for five seconds (in milliseconds). */
+/** SwarmKit's: one slot at a time, each monitored for five seconds (in milliseconds). */
 const parallelismDefault = 1;
 const monitorMsDefault = 5_000;
-/** How long a new task may take to run, in milliseconds: Kubernetes' progressDeadlineSeconds, long enough for large images. */
+/** Progress deadline in milliseconds: Kubernetes' progressDeadlineSeconds, long enough to pull large images. */
 const progressDeadlineMsDefault = 600_000;
 
-/** Service labels; durations such as `90s` or `1h30m`. How long a new task may take to run before it counts as failed. */
+/** Service labels with durations such as `90s` or `1h30m`. How long a new task may take to run before it counts as failed. */
 export const progressDeadlineLabel = "muster.rollout.progress-deadline";
-/** How long the whole rollout may take, from its start or from when it was last resumed. */
+/** How long the whole rollout may take, from its start or its last resumption. */
 export const deadlineLabel = "muster.rollout.deadline";
 
 export interface RolloutSettings {
-  /** Slots under way at once; Infinity: all. */
+  /** Slots that change at the same time; Infinity: all. */
   readonly parallelism: number;
   readonly delayMs: number;
   readonly monitorMs: number;
   readonly action: UpdateConfig_FailureAction;
-  /** 0 to 1: share of the rollout's slots whose tasks may fail, each of them as often as it likes. */
+  /** 0 to 1: fraction of the rollout's slots whose tasks may fail, any number of times each. */
   readonly failureRatio: number;
   readonly isStartFirst: boolean;
   readonly progressMs: number;
-  /** Null: what the other settings add up to. */
+  /** Null: derived from the other settings. */
   readonly deadlineMs: number | null;
 }
 
@@ -54,16 +53,16 @@ export function settingsOf(service: Service, isRollback: boolean): RolloutSettin
   };
 }
 
-/** How much there is to do when a rollout begins. */
+/** The work of a rollout at its start. */
 export interface RolloutWork {
   readonly slots: number;
-  /** Longest wait of a new task for the one before it, in milliseconds. */
+  /** Longest wait of a new task for its predecessor, in milliseconds. */
   readonly waitMsMax: number;
 }
 
 /**
- * Milliseconds that a rollout may take. Where nobody set it: what it takes if every batch uses all the time that its tasks
- * have, those that stop included, so that only a rollout that no longer moves exceeds it.
+ * Milliseconds that a rollout may take. Default: the time that it takes if every batch uses all the time that its tasks have
+ * to stop and start, so that only a stuck rollout exceeds it.
  */
 export function deadlineMsOf(settings: RolloutSettings, { slots, waitMsMax }: RolloutWork): number {
   if (settings.deadlineMs !== null) return settings.deadlineMs;
@@ -74,7 +73,7 @@ export function deadlineMsOf(settings: RolloutSettings, { slots, waitMsMax }: Ro
 
 const unitsMs: Readonly<Record<string, number>> = { h: 3_600_000, m: 60_000, s: 1_000, ms: 1 };
 
-/** Null for what is absent or no positive duration. */
+/** Null if the text is absent or not a positive duration. */
 function labelledMs(text: string | undefined): number | null {
   if (text === undefined || !/^(\d+(\.\d+)?(h|ms|m|s))+$/.test(text)) return null;
   let ms = 0;
@@ -89,13 +88,13 @@ export function checkRolloutLabels(spec: ServiceSpec): Refusal | null {
   for (const label of [progressDeadlineLabel, deadlineLabel]) {
     const text = labels[label];
     if (text !== undefined && labelledMs(text) === null) {
-      return invalid(`label ${label}: '${text}' is not a positive duration such as 90s or 1h30m`);
+      return invalid(`invalid value '${text}' for label ${label}: expected a positive duration such as 90s or 1h30m`);
     }
   }
   return null;
 }
 
-/** `1h30m`, `90s`, `1.5s`: as the labels are written. */
+/** Formats a duration like the labels: `1h30m`, `90s`, `1.5s`. */
 export function shownMs(ms: number): string {
   if (ms >= 60_000 && ms % 60_000 === 0) {
     const minutes = ms / 60_000;

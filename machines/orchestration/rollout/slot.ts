@@ -1,4 +1,4 @@
-/** What the tasks of one slot are to a rollout. */
+/** The state of one slot in a rollout, derived from its tasks. */
 import {
   NodeSpec_Availability,
   NodeStatus_State,
@@ -17,28 +17,28 @@ import { isEnded, isHeld, isWanted, observedState } from "../../task.ts";
 import { timeMs } from "../../../proto/time.ts";
 
 export type SlotState =
-  /** Its task is of another spec. */
+  /** Its task has another spec. */
   | "outdated"
-  /** Its task has the spec, and does not run yet. */
+  /** Its task has the current spec, but does not run yet. */
   | "changing"
-  /** Its task has the spec and runs, or has done what it was asked for. */
+  /** Its task has the current spec and runs, or has completed as intended. */
   | "done"
-  /** Its task has the spec, ended otherwise and is not followed by another. */
+  /** Its task has the current spec, ended otherwise and gets no successor. */
   | "ended"
-  /** Its node takes no new task now, or never could (global services): the rollout does without it. */
+  /** Global services: its node accepts no new tasks now, or never could; the rollout skips it. */
   | "deferred"
-  /** No task is wanted there. */
+  /** It has no wanted task. */
   | "empty";
 
 export interface SlotFacts {
   readonly state: SlotState;
-  /** The task that decided; null when empty. */
+  /** The task that determines the state; null if empty. */
   readonly task: Task | null;
-  /** It has, or had, a task of another spec: what happens there is the rollout's doing. */
+  /** It has, or had, a task with another spec, so it belongs to the rollout. */
   readonly isPart: boolean;
-  /** An old task is still wanted beside the new one (start-first). */
+  /** An old task is still wanted in addition to the new one (start-first). */
   readonly isPair: boolean;
-  /** The newest task has the spec and has ended for good, while an old one runs. */
+  /** The newest task has the current spec and has ended for good, while an old one runs. */
   readonly isGivenUp: boolean;
 }
 
@@ -48,7 +48,7 @@ export interface SlotWorld {
   readonly nodeOf: NodeOf;
 }
 
-/** How a slot is named: see Turns. */
+/** The slot's name: see Turns. */
 export function slotName(task: Task): string {
   return task.slot === 0 ? task.nodeId : String(task.slot);
 }
@@ -63,12 +63,12 @@ function takesTurns(node: Node | undefined): boolean {
   return (node.spec?.availability ?? NodeSpec_Availability.ACTIVE) === NodeSpec_Availability.ACTIVE;
 }
 
-/** A node of a global service that has never been able to take a task: nothing is lost there (G4 of global-nodes). */
+/** A node of a global service that could never run a task: nothing is lost there (G4 of global-nodes). */
 export function isVacant(tasks: readonly Task[]): boolean {
   return tasks.every((task) => task.slot === 0 && (observedState(task) < TaskState.ASSIGNED || isNeverPlaced(task)));
 }
 
-/** `tasks`: the slot's, in the order in which they were made. */
+/** `tasks`: the slot's tasks, oldest first. */
 export function factsOf(tasks: readonly Task[], world: SlotWorld): SlotFacts {
   let current: Task | null = null;
   let outdated: Task | null = null;
@@ -106,7 +106,7 @@ function farther(known: Task | null, task: Task): Task {
   return known !== null && observedState(known) > observedState(task) && !isEnded(observedState(known)) ? known : task;
 }
 
-/** It ended well, and its policy says that this is no reason to start it again. */
+/** It ended successfully, and its restart policy does not restart it then. */
 function mayFinish(task: Task): boolean {
   return (
     observedState(task) === TaskState.COMPLETE &&
@@ -114,17 +114,17 @@ function mayFinish(task: Task): boolean {
   );
 }
 
-/** It came to an end that may be the spec's fault. */
+/** It ended in a way that the spec may have caused. */
 export function isFailure(task: Task): boolean {
   return isAttempt(task) && !mayFinish(task);
 }
 
-/** When the rollout is to be over: as long after it began as was written down then, whatever clock wrote it. */
+/** The rollout's deadline: the duration written at its start, counted from the start, independent of the writer's clock. */
 export function deadlineMs(rollout: Rollout, times: LogTimes): number {
   return times.countedMs(rollout) + timeMs(rollout.deadline) - stampedTimes.countedMs(rollout);
 }
 
-/** From when on nothing but itself keeps the task from running: it is desired RUNNING, and what was before it has ended. */
+/** Since when only the task itself delays its running: it is desired RUNNING, and its predecessors have ended. */
 export function freeSinceMs(task: Task, tasks: readonly Task[], times: LogTimes): number {
   let freeMs = times.madeMs(task);
   for (const other of tasks) {

@@ -1,4 +1,4 @@
-/** The slots of a rollout whose new task is on its way, and by when each must run. */
+/** The changing slots of a rollout, and their progress deadlines. */
 import { Heap } from "./heap.ts";
 import { isEarlier, type Due, type TrackedSlot } from "./tracked-slot.ts";
 
@@ -10,7 +10,7 @@ export class SlotsUnderWay {
     return this.#slots.size;
   }
 
-  /** The one that set out first. */
+  /** The slot that started first. */
   first(): TrackedSlot | undefined {
     for (const slot of this.#slots) return slot;
     return undefined;
@@ -24,12 +24,12 @@ export class SlotsUnderWay {
     this.#slots.delete(slot);
   }
 
-  /** The task that the slot has now must run by then, in milliseconds since the epoch. */
+  /** Sets the deadline of the slot's current task, in milliseconds since the epoch. */
   expect(slot: TrackedSlot, byMs: number): void {
     this.#deadlines.push({ atMs: byMs, slot, taskId: slot.taskId });
   }
 
-  /** The deadline that comes first, of those that still mean something. */
+  /** The earliest deadline that still applies. */
   firstDeadline(): Due | undefined {
     for (;;) {
       const due = this.#deadlines.first();
@@ -40,7 +40,7 @@ export class SlotsUnderWay {
     }
   }
 
-  /** Takes out a deadline that has passed. */
+  /** Removes and returns a deadline that has passed. */
   takeDue(nowMs: number): Due | undefined {
     const due = this.firstDeadline();
     if (due === undefined || due.atMs > nowMs) return undefined;

@@ -1,12 +1,13 @@
 /**
- * What is durable of a rollout: the service's UpdateStatus with its record, which phase the two say, and how each phase is
- * left. Pure; whoever writes them writes both in one transaction.
+ * The durable state of a rollout: the service's UpdateStatus and the rollout's record, the phase that they define, and the
+ * transitions between phases. Pure; callers write both in one transaction.
  *
- * D1: the record belongs to the UpdateStatus that began with it; one of an earlier rollout says nothing.
- * D2: a rollback leads to the spec before; where there is none, or it cannot be had any more, the rollout pauses and says so.
+ * D1: the record belongs to the UpdateStatus that started with it; a record of an earlier rollout is ignored.
+ * D2: a rollback restores the previous spec; if that does not exist, or can no longer be used, the rollout pauses with that
+ *     reason.
  * D3: a rollback that fails or is stopped by an operator stays `rollback paused`.
- * D4: only the failure of an update that somebody asked for turns a service back. What begins late, when a node changes
- *     long after the last update was over, is no such update.
+ * D4: only the failure of a requested update rolls a service back. A rollout that starts late, because a node changes long
+ *     after the last update was over, is not a requested update.
  */
 import {
   Rollout,
@@ -32,7 +33,7 @@ export type RolloutPhase =
   | "rollback paused"
   | "rollback completed";
 
-/** What is to be written: either part is null where it stays as it is. */
+/** What to write; null: unchanged. */
 export interface RolloutWrite {
   readonly service: Service | null;
   readonly rollout: Rollout | null;
@@ -42,16 +43,16 @@ const { UPDATING, PAUSED, COMPLETED, ROLLBACK_STARTED, ROLLBACK_PAUSED, ROLLBACK
 
 const inProgress = (isRollback: boolean): string => `${isRollback ? "rollback" : "update"} in progress`;
 const rolledBackPrefix = "update rolled back";
-/** Behind what a rollout's UpdateStatus says; what it waits for follows. */
-const waiting = ": waits for ";
+/** Separates a rollout's UpdateStatus message from what it waits for. */
+const waiting = ": waiting for ";
 
 /**
- * How long after a change of the service a rollout still begins because of it, in milliseconds: a leader sees it at once,
- * and the next one within seconds.
+ * A rollout that starts within this time after a change of the service counts as requested, in milliseconds: a leader sees the
+ * change at once, and a new leader within seconds.
  */
 const promptMsMax = 60_000;
 
-/** Longest text of a task's error that a message repeats. */
+/** Characters of a task's error that a message quotes. */
 const wordsMax = 300;
 
 /** Whether the service's update status is that of a rollback: started, paused or completed. */
@@ -64,7 +65,7 @@ function isSameTime(a: Timestamp | null, b: Timestamp | null): boolean {
   return a?.seconds === b?.seconds && a?.nanos === b?.nanos;
 }
 
-/** The record of the rollout that the service's UpdateStatus speaks of (D1); null when there is none. */
+/** The record that belongs to the service's UpdateStatus (D1); null if there is none. */
 export function recordOf(service: Service, stored: Rollout | undefined): Rollout | null {
   if (stored === undefined || service.updateStatus === null) return null;
   const isOurs =
@@ -74,7 +75,7 @@ export function recordOf(service: Service, stored: Rollout | undefined): Rollout
   return isOurs ? stored : null;
 }
 
-/** `record`: from `recordOf`, which alone tells steps from an update that goes on by itself. */
+/** `record`: from `recordOf`; only the record distinguishes steps from an update that continues by itself. */
 export function phaseOf(service: Service, record: Rollout | null): RolloutPhase {
   const isStepping = record !== null && record.step !== RolloutStep.ROLLOUT_STEP_NONE;
   switch (service.updateStatus?.state) {
@@ -95,17 +96,17 @@ export function phaseOf(service: Service, record: Rollout | null): RolloutPhase 
   }
 }
 
-/** Slots may change in it. */
+/** Slots may change in this phase. */
 export function isMoving(phase: RolloutPhase): boolean {
   return phase === "updating" || phase === "stepping" || phase === "rolling back" || phase === "rollback stepping";
 }
 
-/** Also before there ever was one: another may begin. */
+/** No rollout is in progress, so another may start. */
 export function isOver(phase: RolloutPhase): boolean {
   return phase === "none" || phase === "completed" || phase === "rollback completed";
 }
 
-/** Waits for an operator. */
+/** The rollout waits for an operator. */
 export function isPaused(phase: RolloutPhase): boolean {
   return phase === "paused" || phase === "rollback paused";
 }
@@ -134,10 +135,10 @@ export interface AfterFailure {
 export function afterFailure(record: Rollout, action: UpdateConfig_FailureAction, why: string): AfterFailure {
   const isWanted = !record.isRollback && action === UpdateConfig_FailureAction.ROLLBACK;
   if (!isWanted || !record.late) return { wantsRollback: isWanted, why };
-  return { wantsRollback: false, why: `${why}; it is not rolled back: nobody asked for an update` };
+  return { wantsRollback: false, why: `${why}; not rolled back, because no update was requested` };
 }
 
-/** The beginning of a rollout; one that the service says has begun keeps its status. */
+/** Starts a rollout; keeps the status if the service's UpdateStatus already says that one is in progress. */
 export function begun(service: Service, work: RolloutWork, nowMs: number): RolloutWrite {
   const state = service.updateStatus?.state;
   const isBegun = state === UPDATING || state === ROLLBACK_STARTED || state === PAUSED || state === ROLLBACK_PAUSED;
@@ -165,7 +166,7 @@ export function begun(service: Service, work: RolloutWork, nowMs: number): Rollo
   return { service: isBegun ? null : after, rollout };
 }
 
-/** `why`: what follows `update paused`, such as ` due to failure …`. */
+/** `why`: continues `update paused`, such as ` due to failure …`. */
 export function paused(service: Service, record: Rollout | null, why: string): RolloutWrite {
   const isRollback = hasRollbackStatus(service);
   const message = `${isRollback ? "rollback" : "update"} paused${why}`;
@@ -200,7 +201,7 @@ export function rolledBack(service: Service, record: Rollout | null, why: string
 export function completed(service: Service, record: Rollout | null, nowMs: number): RolloutWrite {
   const isRollback = hasRollbackStatus(service);
   const failures = record?.failures ?? 0;
-  const remark = failures === 0 ? "" : `; ${failures} ${failures === 1 ? "task" : "tasks"} failed on the way`;
+  const remark = failures === 0 ? "" : `; ${failures} ${failures === 1 ? "task" : "tasks"} failed`;
   // The status alone still tells later readers why it was rolled back.
   const why = reasonOf(service);
   return {
@@ -222,7 +223,7 @@ export type RolloutAction = "pause" | "resume" | "step" | "abort";
 
 export type RolloutOutcome =
   | { readonly kind: "write"; readonly write: RolloutWrite }
-  /** It is as asked for already. */
+  /** The requested state is already reached. */
   | { readonly kind: "done" }
   | { readonly kind: "refused"; readonly refusal: Refusal };
 
@@ -232,7 +233,7 @@ function write(what: RolloutWrite): RolloutOutcome {
   return { kind: "write", write: what };
 }
 
-/** What an operator's wish leads to, in each phase. */
+/** The result of an operator's action in each phase. */
 export function acted(
   service: Service,
   stored: Rollout | undefined,
@@ -245,7 +246,7 @@ export function acted(
     const name = service.spec?.annotations?.name ?? service.id;
     return {
       kind: "refused",
-      refusal: refuse("failed-precondition", `no update or rollback of service ${name} is under way`),
+      refusal: refuse("failed-precondition", `service ${name} has no update or rollback in progress`),
     };
   }
   switch (action) {
@@ -271,15 +272,15 @@ export function acted(
   }
 }
 
-/** Why a rollback was begun, as its UpdateStatus says it; empty where it does not. */
+/** The reason of a rollback from its UpdateStatus; empty if it has none. */
 function reasonOf(service: Service): string {
   const [said = ""] = (service.updateStatus?.message ?? "").split(waiting);
   return hasRollbackStatus(service) && said.startsWith(rolledBackPrefix) ? said : "";
 }
 
 /**
- * What a rollout's UpdateStatus says while it goes on. That of a rollback goes on saying why it was begun.
- * `blocker`: what it waits for; empty: nothing that a user should know.
+ * The UpdateStatus message of a rollout in progress; a rollback keeps its reason. `blocker`: what it waits for; empty: nothing
+ * worth reporting.
  */
 export function progressMessage(service: Service, blocker: string): string {
   const why = reasonOf(service);
@@ -287,7 +288,7 @@ export function progressMessage(service: Service, blocker: string): string {
   return blocker === "" ? how : `${how}${waiting}${blocker}`;
 }
 
-/** It goes on with a failure budget and a deadline of its own. */
+/** The rollout continues with a new failure budget and a new deadline. */
 function resumed(service: Service, record: Rollout | null, nowMs: number): RolloutWrite {
   const isRollback = hasRollbackStatus(service);
   return {
@@ -315,7 +316,7 @@ function stepped(service: Service, record: Rollout | null, nowMs: number): Rollo
   return {
     service: withStatus(service, {
       state: isRollback ? ROLLBACK_STARTED : UPDATING,
-      message: `${isRollback ? "rollback" : "update"} takes one step`,
+      message: `${inProgress(isRollback)} (one step)`,
     }),
     rollout: Rollout.patch(from, {
       ...renewed(service, from, nowMs),
@@ -325,7 +326,7 @@ function stepped(service: Service, record: Rollout | null, nowMs: number): Rollo
   };
 }
 
-/** ` due to failure or early termination of task <id>`, as SwarmKit says it, and the reason where there is one. */
+/** ` due to failure or early termination of task <id>` (SwarmKit's words), and the reason if there is one. */
 export function dueTo(taskId: string, reason: string): string {
   const text = reason.length > wordsMax ? `${reason.slice(0, wordsMax)}…` : reason;
   return ` due to failure or early termination of task ${taskId}${text === "" ? "" : `: ${text}`}`;

@@ -1,15 +1,14 @@
 /**
- * A rollout's slots as it goes on. Fed with single changes of tasks, it looks again only at the slots that these touch:
- * a report costs the same in a service of twenty tasks and of twenty thousand. All of it can be made anew from the stored
- * tasks and the record, which is what a new leader does.
+ * Tracks a rollout's slots. It gets single task changes and re-evaluates only the affected slots, so a report costs the same in
+ * a service of 20 or 20,000 tasks. The state can be rebuilt from the stored tasks and the record, which a new leader does.
  *
- * U1: at most `parallelism` slots are on their way at once. Slots in which nothing runs are taken before those that run,
- *     and these in ascending order. A slot whose new task has failed, which the failure ratio allows, no longer counts.
+ * U1: at most `parallelism` slots change at the same time. Slots without a running task come first, then the others, in
+ *     ascending order. A slot whose new task has failed within the failure ratio no longer counts.
  * U2: each task of the target that ends by itself before it ran for `monitor`, or does not run within the progress
- *     deadline, is one failure; successors that the restart supervisor makes count as well, and none counts twice.
- * U3: only slots that had a task of another spec are the rollout's: what scaling adds neither holds it up nor fails it.
- * U4: of what ended while nobody led, what may have ended early counts as failed. What is followed by another task did
- *     not: who made that one had seen the end, and counted it if it was early.
+ *     deadline, is one failure; successors created by the restart supervisor count, too, and none counts twice.
+ * U3: only slots that had a task with another spec belong to the rollout: tasks added by scaling neither delay nor fail it.
+ * U4: a task that ended without a leader counts as failed if it may have ended early. A task with a successor does not:
+ *     the leader that created the successor had seen the end, and counted it if it was early.
  */
 import { TaskState, type Rollout, type Service, type Task } from "../../../proto/gen/messages.ts";
 import { assert } from "../../../runtime/assert.ts";
@@ -26,21 +25,21 @@ import { isWaiting, trackedSlot, type TrackedSlot } from "./tracked-slot.ts";
 import { TurnQueue } from "./turn-queue.ts";
 import { blockerText, words, type Admission, type Blocker, type Verdict } from "./verdict.ts";
 
-/** A task holds the rollout up when it has not run so long after it could, in milliseconds: most do within seconds. */
+/** A task blocks the rollout if it does not run within this time after it could, in milliseconds; most run within seconds. */
 const noticeMs = 10_000;
-/** While a task holds it up, how often is looked what it waits for now, in milliseconds: as often as that may be told. */
+/** How often the reason of a blocking task is re-evaluated, in milliseconds: as often as it may be reported. */
 const noticeAgainMs = 30_000;
 
 export interface TrackerOptions {
   readonly service: Service;
   readonly settings: RolloutSettings;
-  /** Null while the rollout has not begun. */
+  /** Null until the rollout has started. */
   readonly record: Rollout | null;
-  /** Absent: the log's own times are taken at their word. */
+  /** Absent: the log's timestamps are used as they are. */
   readonly times?: LogTimes;
   readonly taskDirty: TaskDirty;
   readonly nodeOf: NodeOf;
-  /** All tasks of the slot, in the order in which they were made. */
+  /** All tasks of the slot, oldest first. */
   readonly tasksAt: (slot: number, nodeId: string) => readonly Task[];
 }
 
@@ -51,15 +50,15 @@ export class RolloutTracker {
   readonly #queue = new TurnQueue();
   readonly #underWay = new SlotsUnderWay();
   readonly #failures: Failures;
-  /** By the slot's name: any task of it. */
+  /** Slots to re-evaluate, by name, with any task of each. */
   readonly #dirty = new Map<string, Task>();
   readonly #ends: Task[] = [];
-  /** Slots to be tended: see takeTurns. */
+  /** See takeTurns. */
   #turns: string[] = [];
   #outdated = 0;
   #watchedUntilMs = 0;
 
-  /** `tasks`: all of the service's. */
+  /** `tasks`: all tasks of the service. */
   constructor(options: TrackerOptions, tasks: Iterable<Task>, nowMs: number) {
     this.#options = options;
     this.#world = { service: options.service, taskDirty: options.taskDirty, nodeOf: options.nodeOf };
@@ -67,9 +66,9 @@ export class RolloutTracker {
     for (const [name, slot] of Map.groupBy(tasks, slotName)) this.#load(name, slot, nowMs);
   }
 
-  /** The rollout has begun with what was found here: slots need not be looked at anew. */
+  /** Marks the rollout as started with the state found here, so slots need no re-evaluation. */
   begin(record: Rollout): void {
-    assert(this.#options.record === null, "U2: a rollout begins once, and nothing was counted before");
+    assert(this.#options.record === null, "U2: a rollout starts once, and nothing was counted before");
     this.#options = { ...this.#options, record };
   }
 
@@ -77,7 +76,7 @@ export class RolloutTracker {
     return this.#options.times ?? stampedTimes;
   }
 
-  /** Since when its failures count, and waits of it run at the earliest; 0 before it has begun. */
+  /** The start of its failure count and of its waits; 0 before it has started. */
   get #countedMs(): number {
     const { record } = this.#options;
     return record === null ? 0 : this.#times.countedMs(record);
@@ -91,12 +90,12 @@ export class RolloutTracker {
     return this.#failures.slots;
   }
 
-  /** Slots whose turn has not come or has just come, without those that were given up. */
+  /** Slots that wait for their turn or have just got it, without those that were given up. */
   get outdated(): number {
     return this.#outdated;
   }
 
-  /** What there is to do, when the rollout begins. */
+  /** The work at the start of the rollout. */
   work(): RolloutWork {
     let waitMsMax = 0;
     for (const { nodeId, slot } of this.#slots.values()) {
@@ -106,7 +105,7 @@ export class RolloutTracker {
     return { slots: this.#outdated, waitMsMax };
   }
 
-  /** Slots whose new task is on its way. */
+  /** Number of changing slots. */
   get changing(): number {
     return this.#underWay.size;
   }
@@ -115,12 +114,12 @@ export class RolloutTracker {
     return this.#queue.has(slot);
   }
 
-  /** For the record: the newest failed tasks that the store still has. */
+  /** For the record: the newest failed tasks that are still stored. */
   failedTasks(isStored: (id: string) => boolean): readonly string[] {
     return this.#failures.kept(isStored);
   }
 
-  /** Answers whether the change can matter; most reports are steps on the way to RUNNING. */
+  /** Returns whether the change can matter; most reports are only steps towards RUNNING. */
   note(old: Task | null, task: Task | null): boolean {
     const some = (task ?? old) as Task;
     if (old !== null && task !== null) {
@@ -133,7 +132,7 @@ export class RolloutTracker {
     return true;
   }
 
-  /** The slots of a node: whether a global service's may change depends on it. */
+  /** Notes a change of a node, which affects whether a global service's slots there may change. */
   noteNode(tasks: Iterable<Task>): boolean {
     let hasAny = false;
     for (const task of tasks) {
@@ -144,7 +143,7 @@ export class RolloutTracker {
     return hasAny;
   }
 
-  /** Slots to be tended: those whose turn has come, and pairs of which one is no longer needed. */
+  /** Slots to process: those whose turn has come, and pairs of which one task is no longer needed. */
   takeTurns(): readonly string[] {
     const turns = this.#turns;
     this.#turns = [];
@@ -170,13 +169,13 @@ export class RolloutTracker {
     return { kind: isDelayed ? "delayed" : "busy", nextMs: this.#nextMs(nowMs, remainingMs) };
   }
 
-  /** The task that has held the rollout up for longest, once it has for a while. */
+  /** The task that has blocked the rollout for the longest time; null before `noticeMs`. */
   blocker(nowMs: number): Blocker | null {
     const [first] = this.#holding(nowMs);
     return first === undefined || nowMs - first.sinceMs < noticeMs ? null : first;
   }
 
-  /** Of the slots under way the one whose deadline is next, and the one that set out first: longest first. */
+  /** The changing slots with the next deadline and with the earliest start, longest-waiting first. */
   #holding(nowMs: number): readonly Blocker[] {
     const slots = new Set([this.#underWay.firstDeadline()?.slot, this.#underWay.first()]);
     const blockers = [...slots].map((slot) => (slot === undefined ? null : this.#blockerOf(slot, nowMs)));
@@ -221,7 +220,7 @@ export class RolloutTracker {
   #countMissed(entry: TrackedSlot, task: Task, isNewest: boolean): void {
     const { record, service, settings } = this.#options;
     if (this.#failures.has(task.id)) {
-      // Since it was resumed the slot has a clean slate.
+      // A resumed rollout counts only failures after its resumption.
       const isSince = !isEnded(observedState(task)) || this.#times.reachedMs(task) >= this.#countedMs;
       if (isSince && this.#failures.slots > 0) this.#failures.knowSlot(entry.name);
       entry.hasFailed = (record?.failures ?? 0) > 0;
@@ -231,7 +230,7 @@ export class RolloutTracker {
     if (this.#world.taskDirty.isDirty(task, service, this.#world.nodeOf)) return;
     const endedMs = this.#times.reachedMs(task);
     if (endedMs < this.#countedMs) return;
-    // After that it had either run for long enough, or had been counted by its deadline.
+    // A task that ended later had run long enough, or was counted at its deadline.
     if (endedMs - this.#times.madeMs(task) > settings.progressMs + settings.monitorMs) return;
     this.#count(entry, task, words(task), endedMs);
   }
@@ -261,7 +260,7 @@ export class RolloutTracker {
   }
 
   #count(entry: TrackedSlot, task: Task, reason: string, atMs: number): void {
-    // What follows it may fail as well; but a slot that fails again and again is not watched for ever.
+    // Monitor its successor, too, but do not monitor a slot that keeps failing forever.
     if (!entry.hasFailed) {
       this.#watchedUntilMs = Math.max(this.#watchedUntilMs, atMs + this.#options.settings.monitorMs);
     }
@@ -282,7 +281,7 @@ export class RolloutTracker {
     this.#place(entry, facts, tasks, nowMs, false);
   }
 
-  /** `isLoading`: what the store says of times counts, and not the moment in which this is seen. */
+  /** `isLoading`: use the stored times instead of the current time. */
   #place(entry: TrackedSlot, facts: SlotFacts, tasks: readonly Task[], nowMs: number, isLoading: boolean): void {
     const taskId = facts.task?.id ?? "";
     const before = entry.state;
@@ -291,7 +290,7 @@ export class RolloutTracker {
     entry.state = facts.state;
     entry.taskId = taskId;
     if (facts.state !== "outdated") this.#queue.leave(entry);
-    // Given up unless the restart supervisor goes on with it; then a new task is on its way, and the slot is not outdated.
+    // Given up, unless the restart supervisor retries it: then it has a new task and is not outdated.
     if (facts.state === "outdated" && before !== "outdated" && !facts.isGivenUp) entry.hasFailed &&= isLoading;
     switch (facts.state) {
       case "outdated": {
@@ -329,7 +328,7 @@ export class RolloutTracker {
     isSame: boolean,
   ): void {
     if (!entry.hasFailed) this.#underWay.add(entry);
-    // While it waits for its predecessor it can do nothing for its progress.
+    // The progress deadline does not run while the task waits for its predecessor.
     const isFree = task.desiredState === TaskState.RUNNING;
     if (!isFree || (isSame && entry.sinceMs > 0)) {
       if (!isFree) entry.sinceMs = 0;
@@ -344,18 +343,18 @@ export class RolloutTracker {
   #arrive(entry: TrackedSlot, task: Task, nowMs: number, isLoading: boolean): void {
     const { delayMs, monitorMs } = this.#options.settings;
     entry.hasFailed = false;
-    // A clock that was ahead prolongs no wait.
+    // A clock that was ahead must not prolong the wait.
     entry.sinceMs = isLoading ? Math.min(this.#times.reachedMs(task), nowMs) : nowMs;
     this.#watchedUntilMs = Math.max(this.#watchedUntilMs, entry.sinceMs + monitorMs);
     const untilMs = entry.sinceMs + delayMs;
     if (untilMs > nowMs) this.#queue.rest(entry, untilMs);
   }
 
-  /** U1. `batch`: an operator sets the pace, so that no delay is waited for. */
+  /** U1. `batch`: an operator controls the pace, so delays do not apply. */
   #admit(batch: ReadonlySet<string> | null): void {
     const resting = batch === null ? this.#queue.resting : 0;
-    const room = this.#options.settings.parallelism - this.#underWay.size - this.#queue.admitted - resting;
-    this.#turns.push(...this.#queue.admit(room, batch));
+    const capacity = this.#options.settings.parallelism - this.#underWay.size - this.#queue.admitted - resting;
+    this.#turns.push(...this.#queue.admit(capacity, batch));
   }
 
   #isBatchOver(batch: ReadonlySet<string>): boolean {
@@ -404,6 +403,6 @@ export class RolloutTracker {
     const first = this.#underWay.first();
     const blocker = first === undefined ? null : this.#blockerOf(first, nowMs);
     const held = blocker === null ? "" : `; ${blockerText(blocker)}`;
-    return `: its deadline has passed with ${this.#outdated} slots to go${held}`;
+    return `: its deadline has passed with ${this.#outdated} slots remaining${held}`;
   }
 }

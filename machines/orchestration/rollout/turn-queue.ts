@@ -1,19 +1,19 @@
 /**
- * Whose turn it is in a rollout: slots that wait, in their order (U1 of the tracker), those whose turn has come and which
- * have not been tended yet, and those that rest for the delay after their change.
+ * The order of slots in a rollout (U1 of the tracker): waiting slots, admitted slots that have not been processed yet, and
+ * slots that rest for the update delay after their change.
  */
 import { Heap } from "./heap.ts";
 import { isEarlier, isWaiting, type Due, type TrackedSlot } from "./tracked-slot.ts";
 
 export class TurnQueue {
-  /** Slots that waited when they were put in, without a task that ran and with one. */
+  /** Slots that were waiting when added: without a running task, and with one. */
   readonly #down = new Heap<TrackedSlot>(isLower);
   readonly #up = new Heap<TrackedSlot>(isLower);
   readonly #admitted = new Set<string>();
   readonly #resting = new Map<TrackedSlot, number>();
   readonly #rests = new Heap<Due>(isEarlier);
 
-  /** Slots whose turn has come, and which wait still. */
+  /** Number of admitted slots that have not been processed yet. */
   get admitted(): number {
     return this.#admitted.size;
   }
@@ -30,7 +30,7 @@ export class TurnQueue {
     (slot.isUp ? this.#up : this.#down).push(slot);
   }
 
-  /** It waits no longer. */
+  /** The slot no longer waits. */
   leave({ name }: TrackedSlot): void {
     this.#admitted.delete(name);
   }
@@ -56,11 +56,11 @@ export class TurnQueue {
     return this.#rests.first()?.atMs ?? null;
   }
 
-  /** The slots whose turn comes now, at most `room`. `batch`: no others may have one. */
-  admit(room: number, batch: ReadonlySet<string> | null): readonly string[] {
+  /** Admits at most `capacity` slots and returns them. `batch`: only these may be admitted. */
+  admit(capacity: number, batch: ReadonlySet<string> | null): readonly string[] {
     const admitted: string[] = [];
     const passed: TrackedSlot[] = [];
-    while (admitted.length < room) {
+    while (admitted.length < capacity) {
       const slot = this.#take();
       if (slot === undefined) break;
       if (this.#admitted.has(slot.name)) continue;
@@ -75,7 +75,7 @@ export class TurnQueue {
     return admitted;
   }
 
-  /** The names of the first slots that wait; their turn has not come by that. */
+  /** The names of the first waiting slots, without admitting them. */
   first(count: number): readonly string[] {
     const taken = new Set<TrackedSlot>();
     while (taken.size < count) {
@@ -87,7 +87,7 @@ export class TurnQueue {
     return [...taken].map(({ name }) => name);
   }
 
-  /** The first that still waits. */
+  /** Removes and returns the first slot that still waits. */
   #take(): TrackedSlot | undefined {
     for (const waiting of [this.#down, this.#up]) {
       for (let slot = waiting.first(); slot !== undefined; slot = waiting.first()) {

@@ -1,15 +1,15 @@
 /**
- * What a rollout says to whoever tends a service's slots. A slot is named by its number, or for a global service by its
+ * A rollout's decisions for the orchestrator of a service's slots. A slot's name is its number, or for a global service its
  * node's id.
  */
 export interface Turns {
-  /** The slot's outdated task may be replaced now. Until then what follows that task has its spec. */
+  /** Whether the slot's outdated task may be replaced now. Until then its successors keep its spec. */
   mayReplace(slot: string): boolean;
-  /** The new task runs before the old one is stopped. */
+  /** The new task starts before the old one is stopped. */
   readonly isStartFirst: boolean;
-  /** Paused: a new task that fails beside an old one that runs is given up, not tried again. */
+  /** Paused: a new task that fails while the old one runs is given up, not retried. */
   readonly isHeld: boolean;
 }
 
-/** Where no rollout is under way. */
+/** For services without a rollout in progress. */
 export const noTurns: Turns = { mayReplace: () => false, isStartFirst: false, isHeld: false };
