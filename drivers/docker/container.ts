@@ -1,4 +1,4 @@
-/** From a task to the container that the engine is asked for. */
+/** Translates a task to the container that the engine is asked to create. */
 import { createHash } from "node:crypto";
 import { existsSync } from "node:fs";
 import { join } from "node:path";
@@ -11,13 +11,13 @@ import {
 import type { DockerConfig, DriverConfig } from "./fields.ts";
 import { dnsOf, type NameFile } from "./name-files.ts";
 
-/** By which a container of a task is known for ours. */
+/** Marks the containers of our tasks. */
 export const taskLabel = "io.muster.task";
-/** What a task's container and the one that holds its network have in common: the host's id of the allocation. */
+/** Marks a task's container, and the one that holds its network, with the host's allocation id. */
 export const allocLabel = "io.muster.alloc";
-/** Names the container whose network a group shares; Nomad's own word for it. */
+/** Names the container whose network a group shares; Nomad's label. */
 export const sandboxLabel = "docker_sandbox_container_id";
-/** Of what an engine keeps of a container's output: the host has its own copy. */
+/** Limits the engine's copy of a container's output: the host has its own copy. */
 const logOptions = { "max-size": "10m", "max-file": "2" };
 
 interface MountSpec {
@@ -30,7 +30,7 @@ interface MountSpec {
   readonly TmpfsOptions?: object;
 }
 
-/** The kernel's words for what hosts say of mounts. */
+/** Mount propagations: the host's terms to the kernel's. */
 const propagations: Readonly<Record<string, string>> = {
   private: "rprivate",
   "host-to-task": "rslave",
@@ -43,7 +43,7 @@ export function containerName({ id, task }: TaskRequest<unknown>): string {
   return `${readable === "" ? "task" : readable}-${hash}`;
 }
 
-/** The directories that hosts make for a task, where its environment says that they are. */
+/** The directories that hosts create for a task, at the paths that its environment names. */
 function ownDirectories({ allocDir, env, name }: TaskConfig): readonly MountSpec[] {
   const places = [
     [join(allocDir, "alloc"), env["NOMAD_ALLOC_DIR"]],
@@ -70,7 +70,7 @@ function mountsOf(config: DockerConfig, task: TaskConfig, names: readonly NameFi
     };
   });
   const all = [...ownDirectories(task), ...given, ...config.mount.map(askedMount)];
-  // Whoever mounts such a file has it so.
+  // A mount at the same path replaces the file.
   const files = names.filter(({ target }) => all.every(({ Target }) => Target !== target));
   return [
     ...all,
@@ -111,7 +111,7 @@ function askedMount(mount: DockerConfig["mount"][number]): MountSpec {
       if (tmpfs === null) return common;
       return { ...common, TmpfsOptions: { SizeBytes: tmpfs.size, Mode: tmpfs.mode } };
     default:
-      throw new Error(`a mount has the type bind, volume or tmpfs, not '${type}'`);
+      throw new Error(`invalid mount type "${type}": expected bind, volume or tmpfs`);
   }
 }
 
@@ -125,12 +125,12 @@ function publish({ ports: labels, publish: asked }: DockerConfig, ports: readonl
   for (const { protocol, published, target } of asked) {
     const name = `${target}/${protocol}`;
     found.ExposedPorts[name] = {};
-    // The engine chooses one for an empty text.
+    // If empty, the engine chooses a port.
     (found.PortBindings[name] ??= []).push({ HostIp: "", HostPort: published === 0 ? "" : String(published) });
   }
   for (const label of labels) {
     const port = ports.find((each) => each.label === label);
-    if (port === undefined) throw new Error(`the task has no port called ${label}`);
+    if (port === undefined) throw new Error(`the task has no port with the label "${label}"`);
     for (const protocol of ["tcp", "udp"]) {
       const name = `${port.to === 0 ? port.value : port.to}/${protocol}`;
       found.ExposedPorts[name] = {};
@@ -144,14 +144,14 @@ function publish({ ports: labels, publish: asked }: DockerConfig, ports: readonl
 function networkOf({ network_mode }: DockerConfig, { networkIsolationSpec: spec }: TaskConfig): string {
   if (spec !== null && spec.mode === Isolation.GROUP) {
     const sandbox = spec.labels[sandboxLabel];
-    if (sandbox === undefined) throw new Error("the group's network was not made by this driver");
+    if (sandbox === undefined) throw new Error("the group's network was not created by this driver");
     return `container:${sandbox}`;
   }
   if (spec !== null && spec.mode === Isolation.NONE) return "none";
   return network_mode ?? "";
 }
 
-/** The engine takes nanoseconds. */
+/** The engine expects nanoseconds. */
 function healthOf({ healthcheck: check }: DockerConfig): object {
   if (check === null) return {};
   const nanos = (seconds: number): number => Math.round(seconds * 1e9);
@@ -171,12 +171,12 @@ function healthOf({ healthcheck: check }: DockerConfig): object {
 function ulimitsOf({ ulimit }: DockerConfig): readonly object[] {
   return Object.entries(ulimit).map(([Name, text]) => {
     const [, soft, hard] = /^(-?\d+)(?::(-?\d+))?$/.exec(text) ?? [];
-    if (soft === undefined) throw new Error(`the ulimit ${Name} is soft:hard, not '${text}'`);
+    if (soft === undefined) throw new Error(`invalid ulimit ${Name} "${text}": expected soft:hard`);
     return { Name, Soft: Number(soft), Hard: Number(hard ?? soft) };
   });
 }
 
-/** The body of a container's creation. `names`: files over the engine's. Throws for what cannot be. */
+/** The request body that creates a container. `names`: files mounted over the engine's. Throws if the task is invalid. */
 export function containerOf(
   { id, config, task }: TaskRequest<DockerConfig>,
   driver: DriverConfig,
@@ -200,7 +200,7 @@ export function containerOf(
     Env: Object.entries(task.env).map(([name, value]) => `${name}=${value}`),
     User: task.user,
     WorkingDir: config.work_dir ?? "",
-    // Of a shared network the name is its holder's.
+    // In a shared network the hostname is that of the network's container.
     ...(isShared || config.hostname === null ? {} : { Hostname: config.hostname }),
     Labels: { ...config.labels, [taskLabel]: id, [allocLabel]: task.allocId },
     Tty: config.tty,
@@ -218,7 +218,7 @@ export function containerOf(
         CgroupPermissions: cgroupPermissions,
       })),
       Memory: memoryBytes,
-      // Without swap, as everywhere here, unless somebody says otherwise.
+      // No swap by default, as everywhere in Muster.
       MemorySwap: config.memory_swap ?? memoryBytes,
       ...(config.memory_swappiness === null ? {} : { MemorySwappiness: config.memory_swappiness }),
       MemoryReservation: Math.max(0, reservation) * 1024 * 1024,

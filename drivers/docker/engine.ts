@@ -1,19 +1,19 @@
 /**
- * Talks with a Docker Engine over its socket: plain requests, streams of answers, and connections that become streams of bytes
- * in both directions (docs/adr: no client library).
+ * Client of a Docker Engine's socket: plain requests, streamed answers, and connections upgraded to a byte stream in both
+ * directions (docs/adr: no client library).
  */
 import { Agent, request as httpRequest, type ClientRequest, type IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
 
-/** What this driver was written against: Docker 20.10. A later engine that no longer speaks it is asked for its own oldest. */
+/** The API of Docker 20.10, for which this driver was written. If an engine no longer supports it, its oldest is used. */
 const apiVersionOldest = "1.41";
-/** For answers that come at once; not for pulls, waits and streams. */
+/** Timeout of immediate answers, in milliseconds; not for pulls, waits and streams. */
 const answerMsMax = 30_000;
-/** What is read of an answer that is an error. */
+/** Bytes read of an error's body. */
 const errorBytesMax = 64 * 1024;
 
 export class EngineError extends Error {
-  /** HTTP's; 0 when the engine could not be reached. */
+  /** HTTP status; 0 if the engine was unreachable. */
   readonly status: number;
 
   constructor(status: number, text: string, options?: ErrorOptions) {
@@ -35,10 +35,10 @@ type Query = Readonly<Record<string, string | number | boolean>>;
 interface Options {
   readonly query?: Query;
   readonly body?: unknown;
-  /** A tar archive, in place of a body. */
+  /** A tar archive, instead of a JSON body. */
   readonly archive?: Buffer;
   readonly headers?: Readonly<Record<string, string>>;
-  /** Milliseconds without a byte of the answer; null: for as long as it takes. */
+  /** Maximum time between bytes of the answer, in milliseconds; null: unlimited. */
   readonly timeoutMs?: number | null;
   readonly signal?: AbortSignal;
 }
@@ -64,7 +64,10 @@ async function refusal(answer: IncomingMessage): Promise<EngineError> {
   try {
     return new EngineError(answer.statusCode ?? 0, (JSON.parse(text) as { message: string }).message);
   } catch {
-    return new EngineError(answer.statusCode ?? 0, text === "" ? `the engine answers ${answer.statusCode}` : text);
+    return new EngineError(
+      answer.statusCode ?? 0,
+      text === "" ? `the engine answered with status ${answer.statusCode}` : text,
+    );
   }
 }
 
@@ -74,14 +77,14 @@ export class Engine {
   #api: Promise<string> | null = null;
   readonly endpoint: string;
 
-  /** `endpoint`: `unix:///path`, or `tcp://host:port`. Throws for another. */
+  /** `endpoint`: `unix:///path` or `tcp://host:port`. Throws for any other. */
   constructor(endpoint: string) {
     this.endpoint = endpoint;
     const [, path] = /^unix:\/\/(\/.+)$/.exec(endpoint) ?? [];
     const [, host, port] = /^tcp:\/\/([^/:]+):(\d+)$/.exec(endpoint) ?? [];
     if (path !== undefined) this.#target = { socketPath: path };
     else if (host !== undefined && port !== undefined) this.#target = { host, port: Number(port) };
-    else throw new Error(`'${endpoint}' is no endpoint of an engine: write unix:///path or tcp://host:port`);
+    else throw new Error(`invalid endpoint "${endpoint}": expected unix:///path or tcp://host:port`);
   }
 
   close(): void {
@@ -115,7 +118,7 @@ export class Engine {
     return asked;
   }
 
-  /** The answer, whose body is still to be read. Rejects with EngineError. */
+  /** The answer, with its body unread. Rejects with EngineError. */
   async #ask(method: string, path: string, options: Options): Promise<IncomingMessage> {
     const answer = await new Promise<IncomingMessage>((resolve, reject) => {
       const asked = this.#request(method, path, options);
@@ -133,7 +136,7 @@ export class Engine {
     return JSON.parse(await read(answer, Number.POSITIVE_INFINITY)) as EngineVersion;
   }
 
-  /** Asked once; again after it failed. */
+  /** Requested once; again after a failure. */
   #prefix(): Promise<string> {
     this.#api ??= this.version().then(
       ({ MinAPIVersion }) =>
@@ -148,23 +151,23 @@ export class Engine {
     return this.#api;
   }
 
-  /** The answer's JSON; null for an empty one. Rejects with EngineError. */
+  /** The answer's JSON; null if it is empty. Rejects with EngineError. */
   async json<Answer>(method: string, path: string, options: Options = {}): Promise<Answer> {
     const answer = await this.stream(method, path, options);
     try {
       const text = await read(answer, Number.POSITIVE_INFINITY);
       return (text === "" ? null : JSON.parse(text)) as Answer;
     } catch (error) {
-      throw new EngineError(0, `the engine's answer broke off: ${(error as Error).message}`, { cause: error });
+      throw new EngineError(0, `the engine's answer was interrupted: ${(error as Error).message}`, { cause: error });
     }
   }
 
-  /** An answer that comes in pieces. */
+  /** A streamed answer. */
   async stream(method: string, path: string, options: Options = {}): Promise<IncomingMessage> {
     return this.#ask(method, `${await this.#prefix()}${path}`, options);
   }
 
-  /** A connection that becomes a stream of bytes both ways. */
+  /** A connection upgraded to a byte stream in both directions. */
   async upgrade(path: string, body: unknown): Promise<Duplex> {
     const prefix = await this.#prefix();
     return new Promise((resolve, reject) => {
@@ -185,12 +188,12 @@ export class Engine {
   }
 }
 
-/** Whether what was asked for does not exist. */
+/** Whether the requested object does not exist. */
 export function isAbsent(error: unknown): boolean {
   return error instanceof EngineError && error.status === 404;
 }
 
-/** Whether it cannot be done in the state that the thing is in, such as signalling what has ended. */
+/** Whether the object's state does not allow the request, such as a signal to an exited container. */
 export function isConflict(error: unknown): boolean {
   return error instanceof EngineError && error.status === 409;
 }

@@ -1,42 +1,42 @@
-/** What the docker driver, and a task of it, can be told. Names are those of Nomad's own driver where it has them. */
+/** Configuration of the docker driver and of its tasks. Names are those of Nomad's driver where it has them. */
 import { block, blocks, flag, list, map, number, text, type ConfigOf } from "../../edges/plugin/server/index.ts";
 
 export const driverFields = {
   endpoint: text({ default: "unix:///var/run/docker.sock" }),
   allow_privileged: flag({ default: false }),
-  /** Of the container that holds the network of a group of tasks; unless said, one that is made here. */
+  /** Image of the container that holds a group's network; default: built by this driver. */
   infra_image: text(),
-  /** Empty: what the image says. */
+  /** Empty: the image's. */
   infra_command: list("string", { default: [] }),
   /** Seconds. */
   pull_timeout: number({ default: 300 }),
-  /** Where the driver notes how far it has read each container's output. */
+  /** Where the driver records how far it has read each container's output. */
   state_dir: text(),
 };
 
 export const taskFields = {
   image: text({ required: true }),
   entrypoint: list("string"),
-  /** The image's own, unless said. */
+  /** Default: the image's. */
   command: text(),
   args: list("string", { default: [] }),
   work_dir: text(),
   hostname: text(),
   force_pull: flag({ default: false }),
-  /** Pulled, and where it cannot be, what is there is used. */
+  /** Pull the image; if that fails, use the local one. */
   refresh: flag({ default: false }),
-  /** What an engine takes as X-Registry-Auth, in place of `auth`. */
+  /** Value of X-Registry-Auth, instead of `auth`. */
   registry_auth: text(),
   auth: block({ username: text(), password: text(), server_address: text() }),
-  /** An engine's network; the host's choice where it makes one. */
+  /** A network of the engine. Default: the network that the host created, if any. */
   network_mode: text(),
   extra_hosts: list("string", { default: [] }),
   dns_servers: list("string", { default: [] }),
   dns_search_domains: list("string", { default: [] }),
   dns_options: list("string", { default: [] }),
-  /** Labels of the group's ports that are published. */
+  /** Labels of the group's ports to publish. */
   ports: list("string", { default: [] }),
-  /** Ports of the container, and the node's that lead to them. */
+  /** Container ports, and the node's ports that lead to them. */
   publish: blocks({
     target: number({ required: true }),
     published: number({ default: 0 }),
@@ -61,11 +61,11 @@ export const taskFields = {
       subpath: text(),
       driver_config: block({ name: text(), options: map("string", { default: {} }) }),
     }),
-    /** Bytes, and permission bits. */
+    /** Size in bytes, and permission bits. */
     tmpfs_options: block({ size: number({ default: 0 }), mode: number({ default: 0 }) }),
   }),
   tmpfs: map("string", { default: {} }),
-  /** Unless said, the engine's own choice. */
+  /** Default: the engine's. */
   init: flag(),
   tty: flag({ default: false }),
   interactive: flag({ default: false }),
@@ -80,11 +80,11 @@ export const taskFields = {
   sysctl: map("string", { default: {} }),
   /** `soft:hard` by name. */
   ulimit: map("string", { default: {} }),
-  /** Bytes of memory and swap together; -1: without an end; 0: the engine's default; as much as memory unless said. */
+  /** Bytes of memory plus swap; -1: unlimited; 0: the engine's default; unset: equal to memory. */
   memory_swap: number(),
   /** Percent. */
   memory_swappiness: number(),
-  /** The engine's check of the container's health in place of the image's; times in seconds. */
+  /** Health check by the engine, instead of the image's; times in seconds. */
   healthcheck: block({
     test: list("string", { default: [] }),
     interval: number({ default: 0 }),

@@ -1,14 +1,14 @@
 /**
- * Takes a stream of an engine apart in which standard output and error are interleaved: of each piece a byte of the stream
- * (1 output, 2 error), three of nothing, four of the length, then the bytes.
+ * Splits an engine's stream of interleaved standard output and error: each piece has one byte for the stream (1 output,
+ * 2 error), three unused, four for the length, then the data.
  */
 const headerBytes = 8;
-/** The engine cuts lines at 16 KiB, to which a time is added. */
+/** The engine splits lines at 16 KiB, and adds a timestamp. */
 const lineBytesMax = 17 * 1024;
 
 export type OutputName = "stdout" | "stderr";
 
-/** The output of a terminal, which has no frames: handed on by lines, each with its end. */
+/** Splits a terminal's output, which has no frames, into lines, including their line ends. */
 export class Lines {
   readonly #take: (stream: OutputName, bytes: Buffer) => void;
   #rest: Buffer = Buffer.alloc(0);
@@ -34,11 +34,11 @@ export class Frames {
   readonly #take: (stream: OutputName, bytes: Buffer) => void;
   readonly #wantsWhole: boolean;
   #rest: Buffer = Buffer.alloc(0);
-  /** What is still to come of a piece that is handed on in parts. */
+  /** Bytes that are left of a piece passed on in parts. */
   #open = 0;
   #stream: OutputName = "stdout";
 
-  /** `wantsWhole`: pieces are handed over whole, which the engine keeps under 16 KiB and a little where they are of a log. */
+  /** `wantsWhole`: pieces are passed on whole; in a log the engine limits them to a little over 16 KiB. */
   constructor(wantsWhole: boolean, take: (stream: OutputName, bytes: Buffer) => void) {
     this.#wantsWhole = wantsWhole;
     this.#take = take;

@@ -1,14 +1,14 @@
-/** Images of an engine: what is there, and pulling what is not. */
+/** The engine's images: lists local ones, and pulls others. */
 import { retryable } from "../../edges/plugin/server/index.ts";
 import { isAbsent, type Engine } from "./engine.ts";
 import type { DockerConfig } from "./fields.ts";
 
-/** One piece of an answer about a pull. */
+/** One message of a pull's answer. */
 interface Progress {
   readonly error?: string;
 }
 
-/** `latest`, where neither a tag nor a digest is named: without one the engine would pull all that there are. */
+/** Adds `latest` if there is neither tag nor digest: otherwise the engine would pull every tag. */
 function whole(image: string): string {
   return image.includes("@") || /:[^/]+$/.test(image) ? image : `${image}:latest`;
 }
@@ -26,7 +26,7 @@ function credentials({ auth, registry_auth: header }: Wants): Readonly<Record<st
 export class Images {
   readonly #engine: Engine;
   readonly #timeoutMs: number;
-  /** Of pulls and imports under way: tasks that begin together share one. */
+  /** Pulls and imports in progress: tasks that start together share one. */
   readonly #pulls = new Map<string, Promise<void>>();
 
   constructor(engine: Engine, timeoutMs: number) {
@@ -34,7 +34,7 @@ export class Images {
     this.#timeoutMs = timeoutMs;
   }
 
-  /** Has the image there. A failure of the registry or on the way to it may be tried again. */
+  /** Makes the image available. Failures of the registry, or on the way to it, are retryable. */
   async need(image: string, options: Wants, tell: (message: string) => void) {
     const isWanted = options.force_pull || options.refresh;
     if (!isWanted && (await this.#isThere(image))) return;
@@ -44,13 +44,13 @@ export class Images {
       await this.#once(key, () => this.#pull(image, options));
     } catch (error) {
       if (options.force_pull || !(await this.#isThere(image))) throw error;
-      tell(`${(error as Error).message}: what is here is used`);
+      tell(`${(error as Error).message}: using the local image`);
     }
   }
 
-  /** Has an image there that is made here, of an archive of its files. */
+  /** Makes an image available that is built here from an archive of its files. */
   async make(image: string, archive: Buffer): Promise<void> {
-    // Each import makes an image of its own, and the name goes to the last.
+    // Each import creates another image, and the last one gets the name.
     await this.#once(image, async () => {
       if (await this.#isThere(image)) return;
       const query = { fromSrc: "-", repo: image };
@@ -89,7 +89,7 @@ export class Images {
     }
   }
 
-  /** To its end; rejects with what went wrong on the way. */
+  /** Reads to the end; rejects with any error on the way. */
   async #followed(answer: AsyncIterable<unknown>): Promise<void> {
     let line = "";
     for await (const chunk of answer) {

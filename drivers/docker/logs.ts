@@ -1,10 +1,10 @@
 /**
- * A container's output, from what the engine keeps of it to where the host wants it. How far that has come is noted on the disk,
- * so that the driver's next process goes on from there.
+ * Copies a container's output from the engine's log to where the host wants it. The position is recorded on disk, so that the
+ * driver's next process continues from there.
  *
- * L1: a host that does not read holds up this container's output, and nothing else.
- * L2: after the driver was killed, what was handed over since the last note (`noteMs`) comes a second time; nothing is lost that
- *     the engine still has.
+ * L1: a host that does not read delays this container's output, and nothing else.
+ * L2: if the driver is killed, output passed on since the last record (`noteMs`) is repeated; none is lost that the engine
+ *     still has.
  */
 import { createWriteStream, closeSync, fstatSync, readFileSync, rmSync } from "node:fs";
 import type { IncomingMessage } from "node:http";
@@ -18,9 +18,9 @@ import { EngineError, type Engine } from "./engine.ts";
 import { Frames, Lines, type OutputName } from "./frames.ts";
 
 const noteMs = 200;
-/** Before the engine is asked again after its stream broke off. */
+/** Delay before a broken stream is requested again, in milliseconds. */
 const retryMs = 1_000;
-/** After the container's end, for the rest of its output. */
+/** Time for the rest of the output after the container has exited, in milliseconds. */
 const drainMsMax = 2_000;
 
 interface Target {
@@ -32,30 +32,30 @@ function openTarget(path: string): Target | null {
   const file = openOutput(path);
   if (file === null) return null;
   const { keep, write } = file;
-  // Through a socket, a pipe that is full costs none of the threads that all files of the process share.
+  // As a socket, a full pipe does not block one of the threads that all files of the process share.
   const stream = fstatSync(write).isFIFO()
     ? new Socket({ fd: write, readable: false, writable: true })
     : createWriteStream("", { fd: write });
-  stream.on("error", () => {}); // its reader is gone for good: the container goes on
+  stream.on("error", () => {}); // the reader has closed it: the container continues
   return {
     stream,
     close: () => {
       stream.once("close", () => {
         if (keep !== null) closeSync(keep);
       });
-      // What nobody reads is not waited for.
+      // Output that nobody reads is not waited for.
       if (stream.writableNeedDrain) stream.destroy();
       else stream.end();
     },
   };
 }
 
-/** Log drivers that hand the output on to somewhere else keep nothing. */
+/** Log drivers that send the output elsewhere keep none of it. */
 function isUnreadable(error: unknown): boolean {
   return error instanceof EngineError && error.status >= 500 && /does not support reading/.test(error.message);
 }
 
-/** A time as the engine writes it, as the seconds that it is asked by. */
+/** An engine's timestamp as the seconds that its API takes. */
 function secondsOf(time: string): string {
   const [, whole = "", nanos = ""] = /^(.*)\.(\d{9})Z$/.exec(time) ?? [];
   return whole === "" ? "0" : `${Math.floor(Date.parse(`${whole}Z`) / 1_000)}.${nanos}`;
@@ -67,7 +67,7 @@ export interface LogOptions {
   readonly task: TaskConfig;
   /** The container has a terminal. */
   readonly hasTerminal: boolean;
-  /** Absolute; where the note is. */
+  /** Absolute path of the record. */
   readonly noteFile: string;
   readonly log: Logger;
 }
@@ -76,13 +76,13 @@ export class ContainerLogs {
   readonly #options: LogOptions;
   readonly #targets: Readonly<Record<OutputName, Target | null>>;
   readonly #ended = Promise.withResolvers<void>();
-  /** The engine's time of the last line that was handed over. */
+  /** The engine's timestamp of the last line passed on. */
   #last: string;
   #noted: NodeJS.Timeout | null = null;
   #answer: IncomingMessage | null = null;
   #isClosed = false;
 
-  /** Throws where the host's pipes are not there. */
+  /** Throws if the host's pipes do not exist. */
   constructor(options: LogOptions) {
     this.#options = options;
     const stdout = openTarget(options.task.stdoutPath);
@@ -106,14 +106,14 @@ export class ContainerLogs {
         const answer = await engine.stream("GET", `/containers/${containerId}/logs`, { query, timeoutMs: null });
         this.#answer = answer;
         await this.#relay(answer);
-        break; // the container has ended
+        break; // the container has exited
       } catch (error) {
         if (this.#isClosed) break;
         if (isUnreadable(error)) {
           log.info({ container: containerId, reason: (error as Error).message }, "a container's output cannot be read");
           break;
         }
-        log.debug({ error, container: containerId }, "a container's output broke off");
+        log.debug({ error, container: containerId }, "a container's output was interrupted");
         await new Promise((resolve) => setTimeout(resolve, retryMs));
       }
     }
@@ -127,7 +127,7 @@ export class ContainerLogs {
     const take = (name: OutputName, bytes: Buffer): void => {
       const space = bytes.indexOf(32);
       const time = bytes.toString("latin1", 0, space);
-      // The engine gives once more what has the very time that it was asked for; the pieces of one long line share a time.
+      // The engine repeats lines with exactly the requested time; the pieces of one long line share a time.
       if (time <= from) return;
       this.#last = time;
       const stream = this.#targets[name]?.stream;
@@ -151,11 +151,11 @@ export class ContainerLogs {
     try {
       replaceFileSync(noteFile, this.#last);
     } catch (error) {
-      log.debug({ error }, "cannot note how far a container's output was read");
+      log.debug({ error }, "cannot record the position in a container's output");
     }
   }
 
-  /** After the container has ended: resolves when its output was handed over, or nobody takes it. */
+  /** After the container has exited: resolves when its output was passed on, or nobody reads it. */
   async finish(): Promise<void> {
     const late = Promise.withResolvers<void>();
     const timer = setTimeout(late.resolve, drainMsMax);

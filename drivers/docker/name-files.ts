@@ -1,6 +1,6 @@
 /**
- * /etc/hosts and /etc/resolv.conf of a container in a network that others share: its engine would give it those of the container
- * that holds the network, so files of its own lie over them. Elsewhere its engine makes them.
+ * /etc/hosts and /etc/resolv.conf of a container in a shared network: the engine would give it those of the container that
+ * holds the network, so other files are mounted over them. In other networks the engine creates them.
  */
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
@@ -10,9 +10,9 @@ import { nodeResolver, resolvConf, resolvConfPath } from "../../node/task-networ
 import { replaceFileSync } from "../../runtime/system/whole-file.ts";
 import type { DockerConfig } from "./fields.ts";
 
-/** An address of the engine's own, which it puts in itself. */
+/** Stands for an address that only the engine can fill in. */
 const engineAddress = "host-gateway";
-/** As engines write them. */
+/** The same as the engine's. */
 const standardHosts = [
   "127.0.0.1\tlocalhost",
   "::1\tlocalhost ip6-localhost ip6-loopback",
@@ -23,12 +23,12 @@ const standardHosts = [
 ];
 
 export interface NameFile {
-  /** On the node; the target is the container's. */
+  /** Path on the node; `target` is in the container. */
   readonly path: string;
   readonly target: string;
 }
 
-/** What is asked of the resolver: the container's own configuration before what the host says. */
+/** DNS settings: the container's configuration, otherwise the host's. */
 export function dnsOf(config: DockerConfig, { dns }: TaskConfig) {
   return {
     servers: [...config.dns_servers, ...(dns?.servers ?? [])],
@@ -45,14 +45,15 @@ function hostsText({ extra_hosts }: DockerConfig, { networkIsolationSpec }: Task
     const at = entry.indexOf(":");
     const [name, to] = [entry.slice(0, at), entry.slice(at + 1)];
     if (to === engineAddress)
-      throw new Error(`${name} cannot stand for ${engineAddress}: the container is in no network of its engine`);
-    if (!/^\S+$/.test(name) || !/^\S+$/.test(to)) throw new Error(`'${entry}' is not name:address`);
+      throw new Error(`cannot resolve ${engineAddress} for "${name}": the container is not in a network of its engine`);
+    if (!/^\S+$/.test(name) || !/^\S+$/.test(to))
+      throw new Error(`invalid host entry "${entry}": expected name:address`);
     lines.push(`${to}\t${name}`);
   }
   return lines.map((line) => `${line}\n`).join("");
 }
 
-/** Writes what the task needs, into its directory; none where the engine does it. Throws with a sentence. */
+/** Writes the files into the task's directory; none if the engine creates them. Throws if it cannot. */
 export function writeNameFiles({ config, task }: TaskRequest<DockerConfig>): readonly NameFile[] {
   if (task.networkIsolationSpec?.mode !== Isolation.GROUP) return [];
   const dns = dnsOf(config, task);
@@ -62,7 +63,7 @@ export function writeNameFiles({ config, task }: TaskRequest<DockerConfig>): rea
   if (hasHosts) texts.push(["/etc/hosts", hostsText(config, task)]);
   if (hasDns) texts.push([resolvConfPath, resolvConf(dns, nodeResolver(true))]);
   if (texts.length === 0) return [];
-  if (task.allocDir === "") throw new Error("a task without a directory cannot have names of its own");
+  if (task.allocDir === "") throw new Error("cannot write the task's hosts file: the task has no directory");
   const folder = join(task.allocDir, task.name, "etc");
   mkdirSync(folder, { recursive: true });
   return texts.map(([target, text]) => {

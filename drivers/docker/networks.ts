@@ -1,10 +1,10 @@
 /**
- * The networks that the driver makes: each is a container that does nothing but hold a namespace, which other containers share.
- * What is in it is the host's to make.
+ * The networks that the driver creates: each is a container that only holds a network namespace, which other containers share.
+ * The host configures the namespace.
  *
- * DN1: a network's container is known by a label as well as by its id: one whose maker died before it could say what it had made
- *      is found by whoever asks again, and taken away by whoever wants it gone.
- * DN2: of a network that could not be made nothing is left.
+ * DN1: a network's container is found by its label as well as by its id: if its creator died before it could report the
+ *      container, a later call finds it, to use or to remove it.
+ * DN2: a failed creation leaves nothing behind.
  */
 import { existsSync } from "node:fs";
 import {
@@ -22,7 +22,7 @@ import { pauseImage, pausePath } from "./pause.ts";
 import type { Container } from "./run.ts";
 
 const networkLabel = "io.muster.network";
-/** Engines switch the family off in what they make themselves; absent where the kernel lacks it. */
+/** Engines disable IPv6 in containers without an IPv6 network; absent if the kernel lacks IPv6. */
 const ipv6Setting = "net.ipv6.conf.all.disable_ipv6";
 
 export interface NetworksParts {
@@ -49,7 +49,7 @@ export class DockerNetworks {
       Labels: { [networkLabel]: allocId, [allocLabel]: allocId },
       HostConfig: {
         NetworkMode: "none",
-        // Hosts start tasks again in a network that they have.
+        // Hosts restart tasks in an existing network.
         RestartPolicy: { Name: "unless-stopped" },
         ReadonlyRootfs: true,
         CapDrop: ["ALL"],
@@ -75,7 +75,7 @@ export class DockerNetworks {
     return CreateNetworkResponse.create({ isolationSpec, created });
   }
 
-  /** Rejects where the engine does not do it; nothing to take away is no error. DN1 */
+  /** Rejects if the engine fails; a missing network is not an error. DN1 */
   async destroy({ allocId, isolationSpec }: DestroyNetworkRequest): Promise<void> {
     const id = isolationSpec?.labels[sandboxLabel];
     for (const each of id === undefined ? await this.#madeFor(allocId) : [id]) await this.#remove(each);
@@ -101,7 +101,7 @@ export class DockerNetworks {
     return found.map(({ Id }) => Id);
   }
 
-  /** Image and command, with the image there. */
+  /** Image and command; pulls or builds the image first. */
   async #holder(): Promise<object> {
     const { config, engine, images } = this.#parts;
     const command = config.infra_command.length === 0 ? null : config.infra_command;
@@ -112,7 +112,8 @@ export class DockerNetworks {
     }
     const { Arch } = await engine.version();
     const image = pauseImage(Arch);
-    if (image === null) throw new Error(`the driver makes no networks on ${Arch}, unless it is named an infra_image`);
+    if (image === null)
+      throw new Error(`cannot create a network on ${Arch}: set infra_image in the driver's configuration`);
     await images.make(image.name, image.archive);
     return { Image: image.name, Cmd: command ?? [pausePath] };
   }

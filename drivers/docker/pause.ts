@@ -1,19 +1,19 @@
 /**
- * The image of the container that holds the network of a group of tasks, made here: one file, a program that waits for SIGTERM or
- * SIGINT and ends. It is assembled below, since an image from elsewhere would need a registry, and a compiler's output could not
- * be read. It makes four system calls, has no libraries and no data, and costs its page tables.
+ * Builds the image of the container that holds a group's network: one file, a program that waits for SIGTERM or SIGINT and
+ * exits. It is assembled below, since an image from elsewhere would need a registry, and a compiler's output could not be
+ * reviewed. It makes four system calls, has no libraries and no data, and uses only its page tables.
  *
- * PS1: the process is its container's first. The kernel hands such a one no signal that it has not provided for; a blocked one is
- *      kept, and so it blocks the two and takes them from what is kept.
- * PS2: what others leave behind in its process namespace is reaped by the kernel, since it ignores SIGCHLD.
+ * PS1: the process is pid 1 in its container. The kernel delivers to pid 1 only signals that it handles, but keeps blocked
+ *      ones pending; so it blocks both signals and waits for pending ones.
+ * PS2: orphans in its process namespace are reaped by the kernel, since it ignores SIGCHLD.
  */
 import { createHash } from "node:crypto";
 
-/** In the image. */
+/** Path in the image. */
 export const pausePath = "/pause";
 const repository = "muster-pause";
 
-/** Where the file is loaded: the usual place of programs that cannot be moved. */
+/** Load address: the usual one for programs that are not relocatable. */
 const base = 0x40_0000;
 const elfHeaderSize = 64;
 const programHeaderSize = 56;
@@ -22,19 +22,19 @@ const codeAt = elfHeaderSize + programHeaderSize;
 const SIGINT = 2;
 const SIGTERM = 15;
 const SIGCHLD = 17;
-/** What rt_sigaction(2) and others want to be told of a set of signals, in bytes. */
+/** Size of a signal set for rt_sigaction(2) and others, in bytes. */
 const signalSetSize = 8;
-/** The set that is waited for. */
+/** The signals to wait for. */
 const ends = (1 << (SIGINT - 1)) | (1 << (SIGTERM - 1));
 /** struct sigaction: the handler SIG_IGN, no flags, no restorer, no mask. */
 const ignore = [1, 0, 0, 0];
 
 interface Architecture {
-  /** In the ELF header: `e_machine`. */
+  /** `e_machine` in the ELF header. */
   readonly machine: number;
-  /** The largest page that its kernels have, in bytes. */
+  /** Largest page size of its kernels, in bytes. */
   readonly pageSize: number;
-  /** `at`: the addresses of the two sets of data, behind the code. */
+  /** `at`: the addresses of the two data structures, which follow the code, and of the code. */
   code(at: { readonly ignore: number; readonly ends: number; readonly code: number }): Uint8Array;
 }
 
@@ -42,7 +42,7 @@ function word(value: number): readonly number[] {
   return [value & 0xff, (value >>> 8) & 0xff, (value >>> 16) & 0xff, (value >>> 24) & 0xff];
 }
 
-/** Calls take their number in eax and arguments in rdi, rsi, rdx, r10; they answer in eax. A write of 32 bits clears the rest. */
+/** System calls: number in eax, arguments in rdi, rsi, rdx, r10, result in eax. A 32-bit write clears the upper half. */
 const amd64: Architecture = {
   machine: 62,
   pageSize: 0x1000,
@@ -71,7 +71,7 @@ const amd64: Architecture = {
       ...call(13, edi(SIGCHLD), esi(at.ignore), noEdx, size), // rt_sigaction(SIGCHLD, &ignore, NULL, 8)
       ...call(14, edi(0), esi(at.ends), noEdx, size), // rt_sigprocmask(SIG_BLOCK, &ends, NULL, 8)
       ...wait,
-      // js wait: another signal has interrupted it
+      // js wait: interrupted by another signal
       0x78,
       0x100 - wait.length - 2,
       ...call(231, edi(0)), // exit_group(0)
@@ -79,7 +79,7 @@ const amd64: Architecture = {
   },
 };
 
-/** Calls take their number in x8 and arguments in x0 to x3; they answer in x0. Each instruction is a word. */
+/** System calls: number in x8, arguments in x0 to x3, result in x0. Each instruction is a word. */
 const arm64: Architecture = {
   machine: 183,
   pageSize: 0x1_0000,
@@ -87,7 +87,7 @@ const arm64: Architecture = {
     const words: number[] = [];
     const move = (register: number, value: number) => words.push(0xd280_0000 | (value << 5) | register); // movz x, #value
     const address = (register: number, to: number) => {
-      // adr x, to: relative to the instruction, its lowest two bits apart from the others.
+      // adr x, to: relative to the instruction; the lowest two bits are encoded separately.
       const distance = to - (at.code + 4 * words.length);
       words.push(0x1000_0000 | ((distance & 3) << 29) | ((distance >> 2) << 5) | register);
     };
@@ -112,17 +112,17 @@ const arm64: Architecture = {
     move(3, signalSetSize);
     call(137); // rt_sigtimedwait(&ends, NULL, NULL, 8)
     const back = (wait - words.length) & 0x3fff;
-    words.push(0x37f8_0000 | (back << 5)); // tbnz w0, #31, wait: another signal has interrupted it
+    words.push(0x37f8_0000 | (back << 5)); // tbnz w0, #31, wait: interrupted by another signal
     move(0, 0);
     call(94); // exit_group(0)
     return Uint8Array.from(words.flatMap(word));
   },
 };
 
-/** By the engine's name. */
+/** By the engine's name of the architecture. */
 const architectures: Readonly<Record<string, Architecture>> = { amd64, arm64 };
 
-/** A static ELF executable of one segment, loaded whole; null for an architecture that there is none for. */
+/** A static ELF executable with one segment; null for an unsupported architecture. */
 export function pauseProgram(name: string): Buffer | null {
   const architecture = architectures[name];
   if (architecture === undefined) return null;
@@ -142,7 +142,7 @@ export function pauseProgram(name: string): Buffer | null {
   file.writeUInt16LE(programHeaderSize, 54); // e_phentsize
   file.writeUInt16LE(1, 56); // e_phnum
 
-  // Its one program header.
+  // The only program header.
   file.writeUInt32LE(1, elfHeaderSize); // p_type: load
   file.writeUInt32LE(5, elfHeaderSize + 4); // p_flags: read, execute
   file.writeBigUInt64LE(BigInt(base), elfHeaderSize + 16); // p_vaddr; p_offset is 0
@@ -158,7 +158,7 @@ export function pauseProgram(name: string): Buffer | null {
   return file;
 }
 
-/** A tar (ustar) of one executable file, the same each time. */
+/** A tar archive (ustar) of one executable file; deterministic. */
 function archiveOf(name: string, content: Buffer): Buffer {
   const block = 512;
   const header = Buffer.alloc(block);
@@ -169,7 +169,7 @@ function archiveOf(name: string, content: Buffer): Buffer {
   header.write(octal(0, 8), 116); // gid
   header.write(octal(content.length, 12), 124); // size
   header.write(octal(0, 12), 136); // time
-  header.write("        ", 148); // the checksum's own place counts as blanks
+  header.write("        ", 148); // the checksum field counts as spaces
   header.write("0", 156); // a file
   header.write("ustar\x0000", 257);
   header.write(
@@ -184,12 +184,12 @@ function archiveOf(name: string, content: Buffer): Buffer {
 }
 
 export interface PauseImage {
-  /** Another for each program. */
+  /** Different for each version of the program. */
   readonly name: string;
   readonly archive: Buffer;
 }
 
-/** `architecture`: the engine's word. Null: it has to be named an image. */
+/** `architecture`: the engine's name. Null: the operator must configure an image. */
 export function pauseImage(architecture: string): PauseImage | null {
   const program = pauseProgram(architecture);
   if (program === null) return null;

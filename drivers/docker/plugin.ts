@@ -1,8 +1,8 @@
 /**
- * The docker task driver: containers, by the socket of a Docker Engine, or of what speaks its API.
+ * The docker task driver: containers, over the socket of a Docker Engine or of anything that implements its API.
  *
- * D1: a task has one container, whose name follows from the task: a start whose answer was lost finds that one.
- * D2: a container that could not be started is removed again.
+ * D1: a task has one container, whose name is derived from the task: after a lost answer, the next start finds it.
+ * D2: a container that could not be started is removed.
  */
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -48,7 +48,7 @@ interface EngineInfo {
   };
 }
 
-/** Every key as the schema fills it: a host found again after this process was replaced says nothing. */
+/** Defaults of the schema: a host that reattaches after this process was replaced sends no configuration. */
 const configDefault: DriverConfig = {
   endpoint: "unix:///var/run/docker.sock",
   allow_privileged: false,
@@ -65,7 +65,7 @@ function stateFolder({ state_dir: named }: DriverConfig): string {
   return join(process.env["XDG_RUNTIME_DIR"] ?? tmpdir(), `muster-driver-docker-${uid}`);
 }
 
-/** What another try may do away with: an engine that is not there now. */
+/** Marks errors that a retry may fix: an engine that is unreachable or fails. */
 function told(error: unknown): Error {
   if (error instanceof EngineError && (error.status === 0 || error.status >= 500)) return retryable(error.message);
   return error as Error;
@@ -134,7 +134,7 @@ export class DockerPlugin implements Driver<typeof driverFields, typeof taskFiel
       await images.need(request.config.image, request.config, request.tell);
       const id = await this.#create(request, body);
       try {
-        // An answer of 304, where it runs already, is none of an error.
+        // Status 304, for a container that already runs, is not an error.
         await engine.json("POST", `/containers/${id}/start`, { timeoutMs: null });
         return await this.#run(request, id);
       } catch (error) {
@@ -180,7 +180,7 @@ export class DockerPlugin implements Driver<typeof driverFields, typeof taskFiel
   async recover(request: Request, state: unknown): Promise<DockerRun> {
     const { containerId } = (state ?? {}) as { readonly containerId?: unknown };
     if (typeof containerId !== "string" || !/^[0-9a-f]+$/.test(containerId))
-      throw new Error("the handle's state is not of this driver");
+      throw new Error("the handle was not created by this driver");
     return this.#run(request, containerId);
   }
 

@@ -1,9 +1,9 @@
 /**
  * One container of the docker driver.
  *
- * K2: a container that its engine finds unhealthy is stopped, and has failed for that reason, as on an engine of a swarm.
- * K1: `exited` resolves when the container has ended and its output was handed over. An engine that goes away and comes back is
- *     waited for: as long as nobody knows how the container ended, it has not.
+ * K2: a container that the engine reports unhealthy is stopped and fails for that reason, as in a swarm.
+ * K1: `exited` resolves when the container has exited and its output was passed on. While the engine is unreachable it waits:
+ *     a container whose exit is not confirmed has not exited.
  */
 import type { ExecRequest, ExecSession, RunningTask, TaskExit, TaskSample } from "../../edges/plugin/server/index.ts";
 import { NetworkOverride } from "../../proto/gen/nomad.ts";
@@ -13,17 +13,17 @@ import { forgetNote, type ContainerLogs } from "./logs.ts";
 import { exitOf, openSession } from "./session.ts";
 import { ContainerUsage } from "./usage.ts";
 
-/** Between two tries to reach an engine that is gone. */
+/** Delay between attempts to reach the engine, in milliseconds. */
 const retryMs = 1_000;
 const stopSignalDefault = "SIGTERM";
-/** Nanoseconds: Docker's. */
+/** Nanoseconds; Docker's default. */
 const healthIntervalDefault = 30e9;
-/** Between two looks at what the engine says of a container's health. */
+/** Minimum interval for polling a container's health, in milliseconds. */
 const healthLookMsMin = 250;
 const healthLookMsMax = 5_000;
-/** From the stop signal to the kill of an unhealthy container: Docker's. */
+/** Time between the stop signal and the kill of an unhealthy container, in milliseconds: Docker's default. */
 const unhealthyStopMs = 10_000;
-/** What is kept of what a check said. */
+/** Maximum number of quoted characters of a check's output. */
 const saidMax = 200;
 
 export interface Container {
@@ -43,7 +43,7 @@ export interface Container {
     readonly Error: string;
     readonly StartedAt: string;
     readonly Pid: number;
-    /** Absent: nobody checks it. */
+    /** Absent without a health check. */
     readonly Health?: { readonly Status: string; readonly Log?: readonly { readonly Output: string }[] | null };
   };
   readonly NetworkSettings: {
@@ -82,9 +82,9 @@ export class DockerRun implements RunningTask {
   readonly network?: NetworkOverride;
   readonly #options: RunOptions;
   readonly #usage: ContainerUsage;
-  /** The engine's word; null: nobody checks it. */
+  /** The engine's health status; null without a health check. */
   #health: string | null;
-  /** Why it is stopped by this driver. K2 */
+  /** Why this driver stops it. K2 */
   #flaw = "";
 
   constructor(options: RunOptions) {
@@ -121,7 +121,7 @@ export class DockerRun implements RunningTask {
     isOver = true;
     await this.#options.logs.finish();
     if (this.#flaw !== "") return { ...exit, err: this.#flaw };
-    if (exit.oomKilled) this.#options.tell("killed by the kernel: it used more memory than it may");
+    if (exit.oomKilled) this.#options.tell("killed by the kernel: it exceeded its memory limit");
     return exit;
   }
 
@@ -144,12 +144,12 @@ export class DockerRun implements RunningTask {
   async #watchHealth(isOver: () => boolean): Promise<void> {
     const { container, engine, log, tell } = this.#options;
     const intervalMs = (container.Config.Healthcheck?.Interval || healthIntervalDefault) / 1e6;
-    // Twice between two checks: what the engine has found out is known here soon enough.
+    // Half the check's interval: soon enough after the engine's result.
     const lookMs = Math.min(healthLookMsMax, Math.max(healthLookMsMin, intervalMs / 2));
     while (!isOver()) {
       await new Promise((resolve) => setTimeout(resolve, lookMs));
       const found = await engine.json<Container>("GET", `${this.#path}/json`).catch((error: unknown) => {
-        log.debug({ error, container: container.Id }, "cannot look at a container's health");
+        log.debug({ error, container: container.Id }, "cannot read a container's health");
         return null;
       });
       if (found === null || isOver()) continue;
@@ -166,7 +166,7 @@ export class DockerRun implements RunningTask {
     try {
       await this.#options.engine.json("POST", `${this.#path}/kill`, { query: { signal } });
     } catch (error) {
-      // It has ended already.
+      // It has already exited.
       if (!isAbsent(error) && !isConflict(error)) throw error;
     }
   }

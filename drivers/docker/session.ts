@@ -1,14 +1,14 @@
-/** Commands that are run in a container, by the engine. */
+/** Commands in a container, run by the engine. */
 import { constants } from "node:os";
 import type { Duplex } from "node:stream";
 import type { ExecRequest, ExecSession, TaskExit, TerminalSize } from "../../edges/plugin/server/index.ts";
 import type { Engine } from "./engine.ts";
 import { Frames } from "./frames.ts";
 
-/** The engine closes the stream a moment before it knows the exit code. */
+/** Polls for the exit code: the engine closes the stream shortly before it has the code. */
 const exitTries = 50;
 const exitTryMs = 20;
-/** Until the command runs. */
+/** Polls until the command runs. */
 const resizeTries = 100;
 const resizeTryMs = 50;
 
@@ -19,7 +19,7 @@ interface ExecState {
   readonly Pid: number;
 }
 
-/** As a shell gives it: 128 + n after signal n. */
+/** As in a shell: 128 + n after signal n. */
 export function exitOf(exitCode: number, oomKilled = false): TaskExit {
   const number = exitCode - 128;
   const isSignal = Object.values(constants.signals).includes(number as never);
@@ -30,12 +30,12 @@ async function exitCode(engine: Engine, id: string): Promise<TaskExit> {
   for (let count = 1; ; count += 1) {
     const { ExitCode, Running } = await engine.json<ExecState>("GET", `/exec/${id}/json`);
     if (!Running && ExitCode !== null) return exitOf(ExitCode);
-    if (count === exitTries) throw new Error("the engine does not say how the command ended");
+    if (count === exitTries) throw new Error("the engine reported no exit code for the command");
     await new Promise((resolve) => setTimeout(resolve, exitTryMs));
   }
 }
 
-/** Resolves when all of the output was handed over. */
+/** Resolves when all output has been passed on. */
 function relay(socket: Duplex, { output, onDrain, terminal }: ExecRequest): Promise<void> {
   let isFull = false;
   const frames = new Frames(false, (stream, bytes) => {
@@ -76,7 +76,7 @@ export async function openSession(
   const socket = await engine.upgrade(`/exec/${id}/start`, { Detach: false, Tty: terminal !== null });
   let isOver = false;
   let wanted: TerminalSize | null = null;
-  // One after the other, and of several that are asked for meanwhile the last. Before the command runs the engine refuses.
+  // One resize at a time; of those requested meanwhile only the last. Before the command runs the engine refuses.
   const applySize = async (): Promise<void> => {
     for (let tries = 0; wanted !== null && !isOver && tries < resizeTries; tries += 1) {
       const { rows, columns } = wanted;
@@ -106,7 +106,7 @@ export async function openSession(
     closeInput: () => void socket.end(),
     resize,
     kill: () => {
-      // Engines have no word for it; on this machine we can do it ourselves.
+      // The engine's API cannot kill a command; on this machine the driver can.
       if (isLocal) void killProcess(engine, id);
       socket.destroy();
     },
@@ -118,6 +118,6 @@ async function killProcess(engine: Engine, id: string): Promise<void> {
     const { Pid, Running } = await engine.json<ExecState>("GET", `/exec/${id}/json`);
     if (Running && Pid > 1) process.kill(Pid, "SIGKILL");
   } catch {
-    // It has ended.
+    // It has exited.
   }
 }

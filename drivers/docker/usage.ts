@@ -1,4 +1,4 @@
-/** What a container uses, as its engine tells it. */
+/** A container's resource usage, as reported by its engine. */
 import type { TaskSample } from "../../edges/plugin/server/index.ts";
 import type { Engine } from "./engine.ts";
 
@@ -11,7 +11,7 @@ interface Stats {
   readonly memory_stats?: {
     readonly usage?: number;
     readonly max_usage?: number;
-    /** The kernel's own: `rss` and `cache` of cgroup version 1, `anon` and `file` of version 2. */
+    /** The kernel's names: `rss` and `cache` in cgroup v1, `anon` and `file` in v2. */
     readonly stats?: Readonly<Record<string, number>>;
   };
 }
@@ -36,7 +36,7 @@ export class ContainerUsage {
     this.#containerId = containerId;
   }
 
-  /** Processor use is that since the last sample; the first has none. */
+  /** CPU usage is relative to the previous sample; the first sample has none. */
   async sample(): Promise<TaskSample> {
     const query = { stream: false, "one-shot": true };
     const stats = await this.#engine.json<Stats>("GET", `/containers/${this.#containerId}/stats`, { query });

@@ -1,8 +1,8 @@
 /**
- * Artifacts: files that a task needs and that are fetched before it starts, as by Nomad's `artifact`.
+ * Artifacts: files that are fetched before a task starts, like Nomad's `artifact`.
  *
- * A1: what does not have its checksum is never in the task's directory.
- * A2: an artifact comes to lie where the task's user may write, whatever links are there.
+ * A1: a file without the requested checksum is never in the task's directory.
+ * A2: an artifact ends up where the task's user may write, whatever links exist.
  */
 import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";
@@ -19,7 +19,7 @@ import { relativeTarget } from "./volumes.ts";
 /** Nomad's `http_read_timeout` and `http_max_size`. */
 const fetchMsMax = 30 * 60_000;
 export const artifactBytesMax = 100e9;
-/** Of what an unpacking program writes to its standard error. */
+/** Maximum length of an unpacking program's quoted standard error. */
 const complaintMax = 300;
 
 const digits: Readonly<Record<string, number>> = { md5: 32, sha1: 40, sha256: 64, sha512: 128 };
@@ -33,31 +33,33 @@ type Asked = ExecConfig["artifact"][number];
 interface Artifact {
   readonly source: string;
   readonly headers: Readonly<Record<string, string>>;
-  /** Null: none was given. */
+  /** Null: none was requested. */
   readonly checksum: { readonly algorithm: string; readonly hex: string } | null;
   readonly mode: "any" | "file" | "dir";
-  /** In the task's directory: of a file with `file`, otherwise of a directory. Empty: the directory itself. */
+  /** Path in the task's directory: of a file in mode `file`, otherwise of a directory. Empty: the directory itself. */
   readonly way: readonly string[];
   readonly name: string;
   readonly unpacker: "tar" | "unzip" | null;
 }
 
-/** Throws for what could never be fetched. */
+/** Throws if the artifact is invalid. */
 function artifactOf({ checksum, destination, headers, mode, source }: Asked): Artifact {
   const url = URL.parse(source);
   if (url === null || (url.protocol !== "http:" && url.protocol !== "https:"))
-    throw new Error(`artifact: '${source}' is not a URL of http or https`);
+    throw new Error(`invalid artifact "${source}": expected an http or https URL`);
   const [, algorithm = "", hex = ""] = /^(\w+):([0-9a-fA-F]+)$/.exec(checksum ?? "") ?? [];
   if ((checksum ?? "") !== "" && hex.length !== digits[algorithm])
-    throw new Error(`artifact ${source}: the checksum is not md5:, sha1:, sha256: or sha512: and hexadecimal digits`);
+    throw new Error(
+      `artifact ${source}: invalid checksum: expected md5:, sha1:, sha256: or sha512: with hexadecimal digits`,
+    );
   if (mode !== "any" && mode !== "file" && mode !== "dir")
-    throw new Error(`artifact ${source}: mode is 'any', 'file' or 'dir', not '${mode}'`);
+    throw new Error(`artifact ${source}: invalid mode "${mode}": expected any, file or dir`);
   const isHome = /^[./]*$/.test(destination) && !destination.includes("..");
   const target = isHome ? "" : relativeTarget(destination);
   if (target === null || (isHome && mode === "file"))
-    throw new Error(`artifact ${source}: the destination '${destination}' is not in the task's directory`);
+    throw new Error(`artifact ${source}: the destination "${destination}" is outside the task's directory`);
   const name = basename(decodeURIComponent(url.pathname)) || "artifact";
-  if (name.includes("/") || name === "..") throw new Error(`artifact ${source}: its URL ends in no name of a file`);
+  if (name.includes("/") || name === "..") throw new Error(`artifact ${source}: its URL does not end with a file name`);
   const unpacker = mode === "file" ? null : (archives.find(([ending]) => ending.test(name))?.[1] ?? null);
   if (mode === "dir" && unpacker === null) throw new Error(`artifact ${source}: ${name} is not an archive`);
   return {
@@ -76,7 +78,7 @@ async function download({ checksum, headers, source }: Artifact, path: string, b
   const answer = await fetch(source, { headers, signal: AbortSignal.timeout(fetchMsMax) });
   if (!answer.ok || answer.body === null) {
     await answer.body?.cancel();
-    throw new Error(`it answers with status ${answer.status}`);
+    throw new Error(`the server answered with status ${answer.status}`);
   }
   const hash = createHash(checksum?.algorithm ?? "sha256");
   let bytes = 0;
@@ -94,10 +96,10 @@ async function download({ checksum, headers, source }: Artifact, path: string, b
   );
   const found = hash.digest("hex");
   if (checksum !== null && found !== checksum.hex)
-    throw new Error(`its ${checksum.algorithm} is ${found}, not ${checksum.hex}`);
+    throw new Error(`${checksum.algorithm} mismatch: got ${found}, expected ${checksum.hex}`);
 }
 
-/** $1 where from, $2 the directory where to, $3 the file; with a program behind them: what unpacks it. */
+/** $1 is the source, $2 the target directory, $3 the target file; further arguments are the unpacking program. */
 const placing = `set -e
 from=$1 folder=$2 file=$3
 shift 3
@@ -107,8 +109,8 @@ cp -- "$from" "$file"
 chmod 755 -- "$file"`;
 
 /**
- * A2: by a process with the task's rights, since whoever else has them could lay links into the task's directory meanwhile.
- * A file that is not unpacked may be run.
+ * A2: runs with the task's rights, since other processes with these rights could create links in the task's directory
+ * meanwhile. A file that is not unpacked is made executable.
  */
 async function place(artifact: Artifact, from: string, { home, tools, user }: FetchOptions): Promise<void> {
   const { mode, name, unpacker, way } = artifact;
@@ -117,7 +119,7 @@ async function place(artifact: Artifact, from: string, { home, tools, user }: Fe
   let unpacking: readonly string[] = [];
   if (unpacker !== null) {
     const program = tools[unpacker];
-    if (program === null) throw new Error(`there is no ${unpacker} on this node, by which it is unpacked`);
+    if (program === null) throw new Error(`cannot unpack it: ${unpacker} is not installed on this node`);
     const args = { tar: ["-x", "--no-same-owner", "-f", from, "-C", folder], unzip: ["-q", "-o", from, "-d", folder] };
     unpacking = [program, ...args[unpacker]];
   }
@@ -133,11 +135,11 @@ async function place(artifact: Artifact, from: string, { home, tools, user }: Fe
     child.once("error", reject);
     child.once("close", resolve);
   });
-  if (code !== 0) throw new Error(`it cannot be laid into the task's directory: ${text.trim() || `exit code ${code}`}`);
+  if (code !== 0) throw new Error(`cannot place it in the task's directory: ${text.trim() || `exit code ${code}`}`);
 }
 
 export interface FetchOptions {
-  /** The task's directory; empty: it has none. */
+  /** The task's directory, or empty if it has none. */
   readonly home: string;
   readonly user: User | null;
   readonly tools: Tools;
@@ -145,13 +147,13 @@ export interface FetchOptions {
   readonly bytesMax?: number;
 }
 
-/** One after the other; throws with which one and why, before anything is fetched where that can be known. */
+/** Fetches one after the other. Throws with the artifact and the reason, if possible before fetching anything. */
 export async function fetchArtifacts(asked: readonly Asked[], options: FetchOptions): Promise<void> {
   if (asked.length === 0) return;
   const { bytesMax = artifactBytesMax, home, tell } = options;
-  if (home === "") throw new Error("a task without a directory has no artifacts");
+  if (home === "") throw new Error("cannot fetch artifacts: the task has no directory");
   for (const artifact of asked.map(artifactOf)) {
-    // Where only the driver writes.
+    // Only the driver can write there.
     const folder = mkdtempSync(join(dirname(home), ".artifact-"));
     try {
       chmodSync(folder, 0o755);

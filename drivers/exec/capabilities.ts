@@ -1,6 +1,6 @@
-/** Linux capabilities: their names, and which a task has. */
+/** Linux capabilities: their names, and those of a task. */
 
-/** In the kernel's order: the place is the number. */
+/** In the kernel's order: the index is the number. */
 const names = [
   ..."CHOWN DAC_OVERRIDE DAC_READ_SEARCH FOWNER FSETID KILL SETGID SETUID SETPCAP LINUX_IMMUTABLE NET_BIND_SERVICE".split(
     " ",
@@ -16,29 +16,29 @@ const names = [
   ),
 ] as const;
 
-/** What tasks may have unless the operator says otherwise: Nomad's `allow_caps`. */
+/** Capabilities that tasks may have by default: Nomad's `allow_caps`. */
 export const allowedDefault =
   "AUDIT_WRITE CHOWN DAC_OVERRIDE FOWNER FSETID KILL MKNOD NET_BIND_SERVICE SETFCAP SETGID SETPCAP SETUID SYS_CHROOT".split(
     " ",
   );
 
 /**
- * What a task of another user than root may add where the operator allows nothing by name. The others of the default list
- * would make it root on the node's files.
+ * Capabilities that a non-root task may add if the operator allows none by name. The others of the default list would give it
+ * root's access to the node's files.
  */
 const harmless: readonly string[] = ["NET_BIND_SERVICE", "AUDIT_WRITE"];
 
-/** Its number. */
+/** The capability's number. */
 export function capabilityNumber(name: string): number {
   return names.indexOf(name);
 }
 
-/** `CAP_CHOWN`, `chown` and `ALL`. Throws for what the kernel does not have. */
+/** Accepts `CAP_CHOWN`, `chown` and `ALL`. Throws for an unknown capability. */
 function known(given: readonly string[], all: readonly string[]): readonly string[] {
   return given.flatMap((text) => {
     const name = text.toUpperCase().replace(/^CAP_/, "");
     if (name === "ALL") return all;
-    if (!names.includes(name)) throw new Error(`there is no capability ${text}`);
+    if (!names.includes(name)) throw new Error(`unknown capability "${text}"`);
     return [name];
   });
 }
@@ -52,13 +52,13 @@ export interface CapabilitiesAsked {
 }
 
 export interface TaskCapabilities {
-  /** Beyond these nothing in the task can come, by whatever program. */
+  /** The bounding set: no program in the task can gain others. */
   readonly bounding: readonly string[];
-  /** What its processes have from the start. */
+  /** The capabilities of its first process. */
   readonly own: readonly string[];
 }
 
-/** Throws for what the operator does not allow. */
+/** Throws for capabilities that the operator does not allow. */
 export function capabilitiesOf({ allow, add, drop, isRoot }: CapabilitiesAsked): TaskCapabilities {
   const allowed = allow === null ? allowedDefault : known(allow, names);
   const dropped = known(drop, names);

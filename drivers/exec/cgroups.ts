@@ -1,10 +1,10 @@
 /**
- * Control groups, of either version, where the system lets us have them: limits, what a task uses, what the kernel killed
- * for memory, and which processes are a task's, also those that have left its session.
+ * Control groups, v1 or v2, if the system permits: limits, resource usage, OOM kills, and which processes belong to a task,
+ * including those that have left its session.
  *
- * C1: nothing here keeps a task from running. What cannot be had is missing from `controllers`, and said in `description`.
- * C2: a group that the host made (Nomad does) is used and never removed; ours are below `muster-exec` and removed with the
- *     task.
+ * C1: nothing here keeps a task from running. What is unavailable is missing from `controllers` and named in `description`.
+ * C2: a group that the host created (Nomad does) is used but never removed; ours are below `muster-exec` and are removed with
+ *     the task.
  */
 import {
   accessSync,
@@ -22,36 +22,36 @@ import { basename, dirname, join } from "node:path";
 
 /** The parent of our groups in each hierarchy. */
 const parentName = "muster-exec";
-/** What we use, where it is to be had. */
+/** Controllers that are used if available. */
 const wanted = ["memory", "cpu", "cpuset", "cpuacct"];
 
 export interface Limits {
-  /** Bytes; 0: none, as for all of these. */
+  /** In bytes; 0: unlimited, as for all of these. */
   readonly memoryBytes: number;
-  /** Bytes that the task keeps when memory is short. */
+  /** Bytes that the task keeps under memory pressure. */
   readonly memoryLowBytes: number;
-  /** As Docker counts them: 1,024 is the share of one with nothing said. */
+  /** Docker's CPU shares: 1,024 is the default. */
   readonly cpuShares: number;
-  /** Microseconds of each period. */
+  /** Microseconds per period. */
   readonly cpuQuotaUs: number;
   readonly cpuPeriodUs: number;
   /** Such as `0,2-3`; empty: all. */
   readonly cpus: string;
 }
 
-/** A task's group: plain JSON, kept in its handle. */
+/** A task's group: plain JSON, stored in its handle. */
 export interface TaskCgroup {
   readonly version: 1 | 2;
-  /** Absolute, by controller; version 2 has the one folder `unified`. */
+  /** Absolute paths by controller; v2 has only `unified`. */
   readonly folders: Readonly<Record<string, string>>;
-  /** Folders that are removed with the task. */
+  /** Folders to remove with the task. */
   readonly own: readonly string[];
 }
 
 export interface Cgroups {
   readonly version: 0 | 1 | 2;
   readonly controllers: readonly string[];
-  /** A few words for the fingerprint. */
+  /** A short description for the fingerprint. */
   readonly description: string;
   /** The parents of our groups, by controller. */
   readonly parents: Readonly<Record<string, string>>;
@@ -74,7 +74,7 @@ function words(path: string): readonly string[] {
   return readFileSync(path, "utf8").trim().split(/\s+/).filter(Boolean);
 }
 
-/** Throws where we may not. It may be there from a driver of another user. */
+/** Throws without permission. The parent may exist already, created by a driver of another user. */
 function makeParent(mount: string): string {
   const parent = join(mount, parentName);
   mkdirSync(parent, { recursive: true });
@@ -82,7 +82,7 @@ function makeParent(mount: string): string {
   return parent;
 }
 
-/** Hands controllers down to what is below a group. */
+/** Enables controllers for the groups below a group. */
 function handDown(folder: string, controllers: readonly string[]): void {
   const file = join(folder, "cgroup.subtree_control");
   const there = words(file);
@@ -95,16 +95,16 @@ function message(error: unknown): string {
 
 function unified(all: readonly Mount[]): Cgroups | string {
   const mount = all.find(({ type }) => type === "cgroup2");
-  if (mount === undefined) return "there is no cgroup file system";
+  if (mount === undefined) return "no cgroup file system is mounted";
   try {
     const controllers = words(join(mount.path, "cgroup.controllers")).filter((name) => wanted.includes(name));
-    if (!controllers.includes("memory")) return "cgroup version 2 has no memory controller here";
+    if (!controllers.includes("memory")) return "cgroup v2 has no memory controller here";
     const parent = makeParent(mount.path);
     handDown(mount.path, controllers);
     handDown(parent, controllers);
-    return { version: 2, controllers, description: "limits by cgroups, version 2", parents: { unified: parent } };
+    return { version: 2, controllers, description: "limits by cgroup v2", parents: { unified: parent } };
   } catch (error) {
-    return `cgroups cannot be made: ${message(error)}`;
+    return `cannot create cgroups: ${message(error)}`;
   }
 }
 
@@ -112,7 +112,7 @@ function separate(all: readonly Mount[]): Cgroups | null {
   const parents: Record<string, string> = {};
   for (const controller of wanted) {
     const mount = all.find(({ type, options }) => type === "cgroup" && options.includes(controller));
-    // A cpuset has to be filled before anything can join: only the host's own are used.
+    // A process can join a cpuset only after it was configured: only the host's are used.
     if (mount === undefined || controller === "cpuset") continue;
     try {
       parents[controller] = makeParent(mount.path);
@@ -122,15 +122,15 @@ function separate(all: readonly Mount[]): Cgroups | null {
   }
   if (parents["memory"] === undefined) return null;
   const controllers = Object.keys(parents);
-  return { version: 1, controllers, description: "limits by cgroups, version 1", parents };
+  return { version: 1, controllers, description: "limits by cgroup v1", parents };
 }
 
-/** What this system lets us do. Makes the parents of our groups. */
+/** What this system supports. Creates the parents of our groups. */
 export function probeCgroups(): Cgroups {
   const all = mounts();
   const found = unified(all);
   if (typeof found !== "string") return found;
-  return separate(all) ?? { version: 0, controllers: [], description: `without limits: ${found}`, parents: {} };
+  return separate(all) ?? { version: 0, controllers: [], description: `no limits: ${found}`, parents: {} };
 }
 
 /** C1 */
@@ -139,11 +139,11 @@ function set(folder: string | undefined, file: string, value: string | number): 
   try {
     writeFileSync(join(folder, file), String(value));
   } catch {
-    // This kernel does not have it, or the group above does not allow as much.
+    // The kernel lacks this file, or the parent group does not allow the value.
   }
 }
 
-/** The kernel's own formula for turning shares into a weight. */
+/** The kernel's formula for converting shares to a weight. */
 function weightOf(shares: number): number {
   return Math.min(10_000, Math.max(1, Math.round(1 + ((shares - 2) * 9_999) / 262_142)));
 }
@@ -175,7 +175,7 @@ function limit({ version, folders }: TaskCgroup, limits: Limits): void {
   }
 }
 
-/** `given`: the group that the host made for the task (`cpuset_cgroup`), or empty. */
+/** `given`: the group that the host created for the task (`cpuset_cgroup`), or empty. */
 function foldersOf(cgroups: Cgroups, name: string, given: string): TaskCgroup {
   const { parents, version } = cgroups;
   const isGiven = given !== "" && existsSync(join(given, "cgroup.procs"));
@@ -190,12 +190,12 @@ function foldersOf(cgroups: Cgroups, name: string, given: string): TaskCgroup {
   return { version: 1, folders: isGiven ? { ...folders, cpuset: given } : folders, own };
 }
 
-/** Of our own groups that of this name, whether it is there or not; null where the system has none for us. */
+/** Our group of this name, whether or not it exists; null if the system supports none. */
 export function namedCgroup(cgroups: Cgroups, name: string): TaskCgroup | null {
   return cgroups.version === 0 ? null : foldersOf(cgroups, name, "");
 }
 
-/** Null where the system has no groups for us. */
+/** Null if the system supports no groups. */
 export function makeCgroup(cgroups: Cgroups, name: string, limits: Limits, given: string): TaskCgroup | null {
   if (cgroups.version === 0) return null;
   const cgroup = foldersOf(cgroups, name, given);
@@ -204,16 +204,16 @@ export function makeCgroup(cgroups: Cgroups, name: string, limits: Limits, given
   return cgroup;
 }
 
-/** The files that a process writes `0` to in order to join. */
+/** The files to which a process writes `0` in order to join. */
 export function joinFiles(cgroup: TaskCgroup | null): readonly string[] {
   if (cgroup === null) return [];
   return [...new Set(Object.values(cgroup.folders))].map((folder) => join(folder, "cgroup.procs"));
 }
 
-/** The kernel's files about a group are shorter. */
+/** Larger than any of the kernel's files about a group. */
 const buffer = Buffer.alloc(16 * 1024);
 
-/** A third of the time that readFileSync takes, which asks for the size of files that have none. */
+/** Takes a third of the time of readFileSync, which asks for the size of files that have none. */
 function read(folder: string | undefined, file: string): string {
   if (folder === undefined) return "";
   try {
@@ -228,7 +228,7 @@ function read(folder: string | undefined, file: string): string {
   }
 }
 
-/** The number after a key in a file of lines `key number`; undefined where there is none. */
+/** The number after a key in a file of lines `key number`; undefined if absent. */
 function entry(text: string, key: string): number | undefined {
   const at = text.startsWith(`${key} `) ? 0 : text.indexOf(`\n${key} `) + 1;
   if (at === 0 && !text.startsWith(`${key} `)) return undefined;
@@ -239,10 +239,10 @@ function whole(text: string): number | undefined {
   return /^\d+\n?$/.test(text) ? Number(text) : undefined;
 }
 
-/** The folder whose members are the task's processes. */
+/** The folder that lists the task's processes. */
 const membersFolder = ({ folders }: TaskCgroup): string | undefined => folders["unified"] ?? folders["memory"];
 
-/** As many as fit into a buffer: whoever kills them looks again. */
+/** As many as fit into a buffer: callers that kill them repeat the call. */
 export function membersOfCgroup(cgroup: TaskCgroup): readonly number[] {
   const text = read(membersFolder(cgroup), "cgroup.procs");
   return text
@@ -252,19 +252,19 @@ export function membersOfCgroup(cgroup: TaskCgroup): readonly number[] {
     .map(Number);
 }
 
-/** How many of its processes the kernel has killed because memory was used up. */
+/** The number of processes in the group that the kernel's OOM killer has killed. */
 export function oomKills({ folders }: TaskCgroup): number {
   const { unified: one, memory } = folders;
   return entry(one === undefined ? read(memory, "memory.oom_control") : read(one, "memory.events"), "oom_kill") ?? 0;
 }
 
 export interface CgroupUsage {
-  /** Nanoseconds since the group was made. */
+  /** Nanoseconds since the group was created. */
   readonly cpuNs: number | undefined;
   readonly userNs: number | undefined;
   readonly throttledPeriods: number | undefined;
   readonly throttledNs: number | undefined;
-  /** Bytes. */
+  /** In bytes. */
   readonly rss: number | undefined;
   readonly cache: number | undefined;
   readonly usage: number | undefined;
@@ -304,7 +304,7 @@ export function usageOf({ version, folders }: TaskCgroup): CgroupUsage {
   };
 }
 
-/** Kills all at once where the kernel can; false where it cannot, and each has to be killed by itself. */
+/** Kills all processes at once; false if the kernel cannot, and each must be killed separately. */
 export function killCgroup({ version, folders }: TaskCgroup): boolean {
   const file = join(folders["unified"] ?? "", "cgroup.kill");
   if (version !== 2 || !existsSync(file)) return false;
@@ -315,7 +315,7 @@ export function killCgroup({ version, folders }: TaskCgroup): boolean {
 /** C2. Returns the folders that are still in use. */
 export function removeCgroup({ own }: TaskCgroup): readonly string[] {
   return own.filter((folder) => {
-    // State is read back from a handle: what is not below our parent is not ours, whatever it says.
+    // The state comes from a handle: a folder that is not below our parent is not ours.
     if (basename(dirname(folder)) !== parentName) return false;
     try {
       rmdirSync(folder);

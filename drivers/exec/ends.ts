@@ -1,8 +1,8 @@
 /**
- * Waits for the ends of processes that are no children of this one, and for everything that a task leaves behind to be gone.
+ * Waits until processes that are not our children exit, and until nothing is left of a task.
  *
- * N1: nothing that is killed or waited for was mistaken for another process: pid, start time and boot agree.
- * N2: ends that come together share one look.
+ * N1: a reused pid is never killed or waited for by mistake: pid, start time and boot must match.
+ * N2: exits at about the same time share one check.
  */
 import { watch, type FSWatcher } from "node:fs";
 import { basename } from "node:path";
@@ -10,18 +10,18 @@ import type { Logger } from "../../runtime/ports.ts";
 import { membersOfCgroup, killCgroup, type TaskCgroup } from "./cgroups.ts";
 import { membersOf, processes, signal, type ProcessName, type Processes } from "./process.ts";
 
-/** A shell that ends writes that down, which wakes us: this is for one that was killed. */
+/** Polling interval in milliseconds. An exiting shell writes to its run file, which wakes us; polling finds killed shells. */
 const lookMs = 1_000;
 /**
- * So many are looked at each time, in turn, where there are more: a thousand looks each second would cost a driver that only
- * waits a twentieth of a processor. That a number is no more given out tells of all the others.
+ * Number of processes checked per interval, in turn: checking a thousand every second would cost an idle driver a twentieth
+ * of a CPU. Processes whose pid no longer exists are found among all of them.
  */
 const looksMax = 32;
-/** After a run file was written: its shell needs a moment to end. */
+/** Delays after a write to a run file, in milliseconds: its shell needs a moment to exit. */
 const soonMs = [5, 50];
-/** From the end of a shell to the look at what its command left behind. */
+/** Delay between the exit of a shell and the check for processes left behind, in milliseconds. */
 const sweepMs = 5;
-/** A process that survives SIGKILL for longer (it hangs in the kernel) is reported and given up. */
+/** A process that survives SIGKILL for longer (it hangs in the kernel) is reported and given up; milliseconds. */
 const sweepMsMax = 5_000;
 
 interface Awaited {
@@ -46,7 +46,7 @@ export class Ends {
   #watcher: FSWatcher | null = null;
   #looking: NodeJS.Timeout | null = null;
   #isSweeping = false;
-  /** Whose turn it is to be looked at. */
+  /** The next one to check. */
   #turn = 0;
 
   /** `folder`: where shells write their run files. */
@@ -56,7 +56,7 @@ export class Ends {
     this.#processes = machine;
   }
 
-  /** Resolves when the process that writes this run file has ended; it need not be a child of ours. */
+  /** Resolves when the process that writes this run file has exited; it need not be our child. */
   ended(name: ProcessName, runFile: string): Promise<void> {
     return new Promise((resolve) => {
       this.#awaited.set(basename(runFile), { name, resolve });
@@ -66,7 +66,7 @@ export class Ends {
     });
   }
 
-  /** Kills what is left of the session that this process led, or of its group; resolves when nothing is. */
+  /** Kills what is left of the session or group that this process led; resolves when nothing is left. */
   swept(name: ProcessName, cgroup: TaskCgroup | null): Promise<void> {
     return new Promise((resolve) => {
       this.#sweeps.add({ name, cgroup, resolve, since: performance.now() });
@@ -82,9 +82,9 @@ export class Ends {
       this.#watcher = watch(this.#folder, { persistent: false }, (_event, file) => {
         if (file !== null && this.#awaited.has(file)) for (const ms of soonMs) setTimeout(() => this.#look(file), ms);
       });
-      this.#watcher.on("error", () => {}); // there is still the look at each second
+      this.#watcher.on("error", () => {}); // polling remains
     } catch (error) {
-      this.#log.debug({ error }, "cannot be woken by ends of tasks");
+      this.#log.debug({ error }, "cannot watch the run files of tasks; polling them");
     }
   }
 
@@ -111,7 +111,7 @@ export class Ends {
   }
 
   #sweep(): void {
-    // With a cgroup nobody has to look through all of /proc.
+    // With a cgroup, /proc need not be scanned.
     const bySession = membersOf([...this.#sweeps].filter(({ cgroup }) => cgroup === null).map(({ name }) => name));
     for (const sweep of this.#sweeps) {
       const { cgroup, name, resolve, since } = sweep;
@@ -119,7 +119,7 @@ export class Ends {
       if (left.length > 0) {
         if (cgroup === null || !killCgroup(cgroup)) for (const pid of left) signal(pid, "SIGKILL");
         if (performance.now() - since < sweepMsMax) continue;
-        this.#log.error({ pids: left }, "processes of a task cannot be killed");
+        this.#log.error({ pids: left }, "cannot kill processes of a task");
       }
       this.#sweeps.delete(sweep);
       resolve();

@@ -1,54 +1,54 @@
-/** What the exec driver, and a task of it, can be told. */
+/** Configuration of the exec driver and of its tasks. */
 import { blocks, flag, list, map, number, text, type ConfigOf } from "../../edges/plugin/server/index.ts";
 
 export const driverFields = {
-  /** Where the driver writes down what becomes of its tasks; must be empty after the machine has started anew, as /run is. */
+  /** Where the driver stores the state of its tasks; must be empty after a reboot, like /run. */
   state_dir: text(),
-  /** `full`: tasks are isolated unless they say otherwise; `none`: unless they say nothing. */
+  /** `full`: tasks are isolated by default; `none`: only on request. */
   isolation: text({ default: "full" }),
-  /** `private` or `host`: of tasks that name none. Unset: `private` where isolation is `full` and the driver is root. */
+  /** Default `private` or `host`. Unset: `private` if isolation is `full` and the driver runs as root. */
   default_pid_mode: text(),
   default_ipc_mode: text(),
-  /** The capabilities that tasks may have; unset: Nomad's default list. */
+  /** Capabilities that tasks may have; unset: Nomad's default list. */
   allow_caps: list("string"),
-  /** Whether a task may do without a seccomp profile, and gain privileges by programs such as sudo. */
+  /** Whether a task may run without seccomp, and gain privileges through programs such as sudo. */
   allow_unconfined: flag({ default: false }),
-  /** Directories of the node that a task with files of its own sees, for reading; unset: those of Nomad's `chroot_env`. */
+  /** The node's directories visible in a private filesystem, read-only; unset: those of Nomad's `chroot_env`. */
   root_paths: list("string"),
 };
 
 export const taskFields = {
-  /** An absolute path, a path in the task's directory, or a name that is looked up there, in its `local`, and on its PATH. */
+  /** An absolute path, a path in the task's directory, or a name searched there, in its `local` directory, and on its PATH. */
   command: text({ required: true }),
   args: list("string", { default: [] }),
-  /** Absolute, or in the task's directory, which it is unless said. */
+  /** Absolute, or in the task's directory, which is the default. */
   work_dir: text(),
-  /** The root that the command sees: absolute, or in the task's directory. */
+  /** The command's root: absolute, or in the task's directory. */
   chroot: text(),
-  /** From -1000 to 1000; how much earlier than others the kernel kills it when the machine's memory is used up. */
+  /** From -1000 to 1000; with higher values the kernel kills it earlier when the machine is out of memory. */
   oom_score_adj: number({ default: 0 }),
-  /** `private`: processes, or System V objects and message queues, of its own; `host`: the node's. */
+  /** `private`: a separate namespace for processes, or for System V objects and message queues; `host`: the node's. */
   pid_mode: text(),
   ipc_mode: text(),
   cap_add: list("string", { default: [] }),
   cap_drop: list("string", { default: [] }),
-  /** No program gives it more privileges than it began with. */
+  /** Programs cannot gain more privileges than the task started with. */
   no_new_privileges: flag(),
   /** `default` or `unconfined`. */
   seccomp: text(),
-  /** `private`: a root made for it, of `root_paths`, its own directories and its volumes; `host`: the node's files. */
+  /** `private`: a separate root with `root_paths`, the task's directories and its volumes; `host`: the node's files. */
   filesystem: text({ default: "host" }),
-  /** Paths that it sees, by Landlock, each as `PERMS:PATH` with PERMS of r, w, c and x; empty: all. */
+  /** Visible paths (Landlock), each as `PERMS:PATH` with PERMS of r, w, c and x; empty: all. */
   unveil: list("string", { default: [] }),
-  /** What is fetched before the task starts, in this order. */
+  /** Fetched before the task starts, in this order. */
   artifact: blocks({
-    /** A URL of http or https. */
+    /** An http or https URL. */
     source: text({ required: true }),
-    /** In the task's directory: of a file with mode `file`, otherwise of a directory. */
+    /** Path in the task's directory: of a file in mode `file`, otherwise of a directory. */
     destination: text({ default: "local/" }),
-    /** `md5:`, `sha1:`, `sha256:` or `sha512:` and hexadecimal digits. */
+    /** `md5:`, `sha1:`, `sha256:` or `sha512:` followed by hexadecimal digits. */
     checksum: text(),
-    /** `any`: archives are unpacked; `file`: nothing is; `dir`: it must be an archive. */
+    /** `any`: unpacks archives; `file`: never unpacks; `dir`: must be an archive. */
     mode: text({ default: "any" }),
     headers: map("string", { default: {} }),
   }),
@@ -57,7 +57,7 @@ export const taskFields = {
 export type DriverConfig = ConfigOf<typeof driverFields>;
 export type ExecConfig = ConfigOf<typeof taskFields>;
 
-/** Of a driver that nobody has configured. */
+/** The configuration of a driver that was not configured. */
 export const configDefault: DriverConfig = {
   state_dir: null,
   isolation: "full",

@@ -1,9 +1,9 @@
 /**
- * The exec driver under a host that is not Muster's agent: Nomad's. There `exec` is the driver that Nomad has built in, which
- * isolates its tasks, and an operator who adds this one does not mean to put it in that one's place.
+ * The exec driver under a host other than Muster's agent: Nomad's. There `exec` is Nomad's built-in driver, which isolates its
+ * tasks, and an operator who adds this driver does not want to replace that one.
  *
- * FX1: it has a name of its own, unless its arguments say otherwise (`--name exec`).
- * FX2: a task that names no user runs as `nobody`. Muster's agent names one for each task.
+ * FX1: it has a different name, unless its arguments set one (`--name exec`).
+ * FX2: a task without a user runs as `nobody`. Muster's agent sets a user for each task.
  */
 import { TaskConfig } from "../../proto/gen/nomad.ts";
 import { ownHostVariable } from "../../edges/plugin/handshake.ts";
@@ -23,7 +23,7 @@ class ForeignExecPlugin extends ExecPlugin {
     this.name = name;
   }
 
-  /** FX2. One that does not run as root can start tasks as itself alone. */
+  /** FX2. Without root, the driver can only start tasks as its own user. */
   override start(request: TaskRequest<ExecConfig>): ReturnType<ExecPlugin["start"]> {
     const { task } = request;
     if (task.user !== "" || process.getuid?.() !== 0) return super.start(request);
@@ -31,11 +31,11 @@ class ForeignExecPlugin extends ExecPlugin {
   }
 }
 
-/** The driver for whoever has started this process. Throws with a sentence for arguments that it does not take. */
+/** The driver for the host that started this process. Throws for invalid arguments. */
 export function execFor(args: readonly string[], env: Readonly<Record<string, string | undefined>>): ExecPlugin {
   const [flag, name = "", ...more] = args;
   if (flag !== undefined && (flag !== "--name" || !namePattern.test(name) || more.length > 0))
-    throw new Error("muster-driver-exec takes only --name NAME, with up to 64 letters, digits, _ and -");
+    throw new Error("invalid arguments: expected only --name NAME, with at most 64 letters, digits, _ and -");
   if (env[ownHostVariable] !== undefined && flag === undefined) return new ExecPlugin();
   return new ForeignExecPlugin(flag === undefined ? nameDefault : name);
 }

@@ -1,9 +1,9 @@
 /**
- * How a task is kept apart from its node and from other tasks: what the operator and the task ask for, made into programs to
- * put before its command.
+ * Isolates a task from its node and from other tasks: turns the settings of operator and task into programs to run before its
+ * command.
  *
- * I1: what is asked for and cannot be had refuses the task with a sentence; it never runs with less.
- * I2: a task weakens only what the operator lets it: namespaces as under Nomad, the rest with `allow_unconfined`.
+ * I1: a task whose isolation is unavailable is refused; it never runs with less than requested.
+ * I2: a task weakens only what the operator permits: namespaces as under Nomad, everything else with `allow_unconfined`.
  */
 import { readFileSync } from "node:fs";
 import type { User } from "../../node/user.ts";
@@ -21,7 +21,7 @@ const prctl = { keepCapabilities: 8, dropBounding: 24, noNewPrivileges: 38, ambi
 const ambient = { raise: 2, clear: 4 };
 const capabilityVersion = 0x2008_0522;
 
-/** The first process of a namespace of processes: it reaps what loses its parent, and no signal from inside ends it. */
+/** First process of a PID namespace: reaps orphans, and cannot be killed by signals from inside. */
 const first = '( exec "$@" 5>&- 6>&- ); exit $?';
 
 export interface Isolation {
@@ -36,37 +36,39 @@ export interface Isolation {
 
 function isPrivate(what: string, asked: string | null, otherwise: boolean): boolean {
   if (asked === null || asked === "") return otherwise;
-  if (asked !== "private" && asked !== "host") throw new Error(`${what} is 'private' or 'host', not '${asked}'`);
+  if (asked !== "private" && asked !== "host") throw new Error(`invalid ${what} "${asked}": expected private or host`);
   return asked === "private";
 }
 
 function isFull({ isolation }: Pick<DriverConfig, "isolation">): boolean {
   if (isolation !== "full" && isolation !== "none")
-    throw new Error(`isolation is 'full' or 'none', not '${isolation}'`);
+    throw new Error(`invalid isolation "${isolation}": expected full or none`);
   return isolation === "full";
 }
 
-/** Throws for what is wrong with a driver's own configuration. */
+/** Throws if the driver's configuration is invalid. */
 export function checkDriver(config: DriverConfig): void {
   isFull(config);
   isPrivate("default_pid_mode", config.default_pid_mode, true);
   isPrivate("default_ipc_mode", config.default_ipc_mode, true);
   capabilitiesOf({ allow: config.allow_caps, add: [], drop: [], isRoot: true });
   const relative = (config.root_paths ?? []).find((path) => !path.startsWith("/"));
-  if (relative !== undefined) throw new Error(`root_paths: '${relative}' is not an absolute path`);
+  if (relative !== undefined) throw new Error(`root_paths: "${relative}" is not an absolute path`);
 }
 
-/** Why a node cannot do what the driver's configuration makes the rule; null: it can. */
+/** Why the node does not support the driver's configuration; null if it does. */
 export function lacking(config: DriverConfig, tools: Tools): string | null {
   if (!isFull(config)) return null;
-  const otherwise = '(or start the driver with isolation = "none")';
-  if (tools.perl === null) return `isolating tasks needs perl, which this node lacks: install it ${otherwise}`;
+  const otherwise = 'or start the driver with isolation = "none"';
+  if (tools.perl === null) return `cannot isolate tasks: perl is not installed on this node; install it, ${otherwise}`;
   if (process.getuid?.() === 0 && tools.unshare === null)
-    return `isolating tasks needs unshare (util-linux), which this node lacks: install it ${otherwise}`;
-  return hasSeccompProfile(process.arch) ? null : `tasks cannot be isolated on ${process.arch} processors ${otherwise}`;
+    return `cannot isolate tasks: unshare is not installed on this node; install util-linux, ${otherwise}`;
+  return hasSeccompProfile(process.arch)
+    ? null
+    : `cannot isolate tasks on ${process.arch} processors; use another node, ${otherwise}`;
 }
 
-/** Null: the task is a plain process of the node. Throws for what is refused. */
+/** Null: the task is a plain process of the node. Throws if the task is refused. */
 export function isolationOf(config: ExecConfig, driver: DriverConfig, user: User | null): Isolation | null {
   const isFullByDefault = isFull(driver);
   const isDriverRoot = process.getuid?.() === 0;
@@ -83,16 +85,18 @@ export function isolationOf(config: ExecConfig, driver: DriverConfig, user: User
   );
   const hasOwnFiles = isPrivate("filesystem", config.filesystem, false);
   if (hasOwnFiles && (config.chroot ?? "") !== "")
-    throw new Error("a task has a chroot or a private filesystem, not both");
+    throw new Error("a task cannot have both a chroot and a private filesystem");
   const profile = config.seccomp || (isFullByDefault ? "default" : "unconfined");
   if (profile !== "default" && profile !== "unconfined")
-    throw new Error(`seccomp is 'default' or 'unconfined', not '${profile}'`);
+    throw new Error(`invalid seccomp "${profile}": expected default or unconfined`);
   const noNewPrivileges = config.no_new_privileges ?? isFullByDefault;
   if (isFullByDefault && !driver.allow_unconfined && (profile === "unconfined" || !noNewPrivileges))
-    throw new Error("this node runs no task without seccomp or no_new_privileges (the driver's allow_unconfined)"); // I2
+    throw new Error(
+      "this node does not allow tasks without seccomp or no_new_privileges (the driver's allow_unconfined)",
+    ); // I2
   const isLimited = config.unveil.length > 0;
   if ((isLimited || profile === "default") && !noNewPrivileges)
-    throw new Error("seccomp and unveil need no_new_privileges");
+    throw new Error("seccomp and unveil require no_new_privileges");
   const capabilities = capabilitiesOf({
     allow: driver.allow_caps,
     add: config.cap_add,
@@ -103,7 +107,7 @@ export function isolationOf(config: ExecConfig, driver: DriverConfig, user: User
   const isPlain = ![hasOwnProcesses, hasOwnIpc, hasOwnFiles, noNewPrivileges, isLimited, asks].includes(true);
   if (isPlain && !isFullByDefault) return null;
   if (!isDriverRoot && (hasOwnProcesses || hasOwnIpc || hasOwnFiles || asks))
-    throw new Error("namespaces, capabilities and a private filesystem need a driver that runs as root"); // I1
+    throw new Error("namespaces, capabilities and a private filesystem require a driver that runs as root"); // I1
   return {
     hasOwnProcesses,
     hasOwnIpc,
@@ -125,7 +129,7 @@ function words(...numbers: readonly number[]): Uint8Array {
   return bytes;
 }
 
-/** As root: the user, and what it may do. */
+/** As root: switches to the user, with its capabilities. */
 function becomeUser(plan: SealingPlan, user: User | null, { bounding, own }: TaskCapabilities): void {
   const kept = new Set(bounding.map(capabilityNumber));
   for (let number = 0; number <= lastCapability(); number += 1)
@@ -145,9 +149,10 @@ function becomeUser(plan: SealingPlan, user: User | null, { bounding, own }: Tas
   const [low = 0, high = 0] = sums;
   const sets = words(low, low, inherited[0] ?? 0, high, high, inherited[1] ?? 0);
   plan.call("limit the capabilities", "capset", words(capabilityVersion, 0), sets);
-  plan.call("clear the capabilities that are handed on", "prctl", prctl.ambient, ambient.clear, 0, 0, 0);
+  plan.call("clear the ambient capabilities", "prctl", prctl.ambient, ambient.clear, 0, 0, 0);
   if (user === null) return;
-  for (const number of given) plan.call("hand a capability on", "prctl", prctl.ambient, ambient.raise, number, 0, 0);
+  for (const number of given)
+    plan.call("raise an ambient capability", "prctl", prctl.ambient, ambient.raise, number, 0, 0);
 }
 
 export interface Sealing {
@@ -155,17 +160,17 @@ export interface Sealing {
   readonly user: User | null;
   readonly env: Readonly<Record<string, string>>;
   readonly directory: string;
-  /** The task's root by `chroot`; empty: the node's. */
+  /** The task's root for `chroot`; empty: the node's. */
   readonly root: string;
   readonly own: readonly string[];
 }
 
-/** What a task and a command that is run in it later have in common. */
+/** Restrictions of a task and of commands run in it later. */
 function restrict(plan: SealingPlan, { env, isolation, own, user }: Sealing): void {
   for (const [name, value] of Object.entries(env)) if (!/^[A-Za-z_][A-Za-z0-9_]*$/.test(name)) plan.env(name, value);
   const { capabilities, noNewPrivileges } = isolation;
   if (process.getuid?.() === 0) becomeUser(plan, user, capabilities);
-  if (noNewPrivileges) plan.call("give up new privileges", "prctl", prctl.noNewPrivileges, 1, 0, 0, 0);
+  if (noNewPrivileges) plan.call("set no_new_privileges", "prctl", prctl.noNewPrivileges, 1, 0, 0, 0);
   if (isolation.unveil.length > 0) unveil(plan, isolation.unveil, own);
 }
 
@@ -178,7 +183,7 @@ function chrootInto(plan: SealingPlan, root: string): void {
   plan.enter("/");
 }
 
-/** Programs before a task's command. `middle`: those that prepare its mounts. */
+/** The programs before a task's command. `middle`: those that prepare its mounts. */
 export function sealed(
   sealing: Sealing,
   tools: Tools,
@@ -187,7 +192,7 @@ export function sealed(
   const { isolation, root } = sealing;
   const { hasOwnIpc, hasOwnProcesses } = isolation;
   const plan = new SealingPlan().toDriver();
-  if (hasOwnProcesses) plan.call("lead a group of processes", "setpgid", 0, 0);
+  if (hasOwnProcesses) plan.call("create a process group", "setpgid", 0, 0);
   if (files !== null) buildRoot(plan, files);
   else if (hasOwnProcesses) mountProc(plan, "/proc");
   if (root !== "") chrootInto(plan, root);
@@ -205,7 +210,7 @@ export function sealed(
   return [...begin, ...init, ...middle, ...plan.prefix(needed("perl", tools.perl))];
 }
 
-/** Programs before a command that is run in the task later. `pid`: of the task's own process. */
+/** The programs before a command that is run in the task later. `pid`: the task's main process. */
 export function sealedLater(
   sealing: Sealing,
   tools: Tools,
@@ -230,6 +235,6 @@ export function sealedLater(
 
 /** I1 */
 function needed(name: string, path: string | null): string {
-  if (path === null) throw new Error(`there is no ${name} on this node, by which tasks are isolated`);
+  if (path === null) throw new Error(`cannot isolate the task: ${name} is not installed on this node`);
   return path;
 }

@@ -1,4 +1,4 @@
-/** What of the node's files a task reaches, by Landlock: paths with rights, as Nomad's exec2 has them. */
+/** Restricts a task's access to the node's files by Landlock: paths with permissions, like Nomad's exec2. */
 import { statSync } from "node:fs";
 import { isAbsolute, normalize } from "node:path";
 import type { SealingPlan } from "./sealing.ts";
@@ -21,9 +21,9 @@ const right = {
   refer: 1 << 13,
   truncate: 1 << 14,
 };
-/** All that the third version of the interface knows (Linux 6.2): with less, a file could be truncated that is not to be written. */
+/** All rights of ABI version 3 (Linux 6.2): earlier versions would allow truncating files that must not be written. */
 const handled = Object.values(right).reduce((sum, bit) => sum | bit, 0);
-/** What can be of a file that is no directory. */
+/** Rights that apply to files other than directories. */
 const ofFiles = right.execute | right.write | right.read | right.truncate;
 
 const letters: Readonly<Record<string, number>> = {
@@ -41,7 +41,7 @@ const letters: Readonly<Record<string, number>> = {
     right.refer,
 };
 
-/** As exec2's defaults: what every program needs. Those that a node lacks are left out. */
+/** exec2's defaults: what every program needs. Paths that a node lacks are skipped. */
 const always = [
   "rx:/bin",
   "rx:/lib",
@@ -71,24 +71,21 @@ interface Rule {
 function ruleOf(text: string): Rule {
   const [, perms = "", path = ""] = /^([rwcx]+):(.+)$/.exec(text) ?? [];
   if (perms === "" || !isAbsolute(path))
-    throw new Error(`unveil: '${text}' is not PERMS:PATH, with PERMS of r, w, c and x and an absolute path`);
+    throw new Error(`invalid unveil "${text}": expected PERMS:PATH, with PERMS of r, w, c and x and an absolute path`);
   const rights = Array.from(perms).reduce((sum, letter) => sum | (letters[letter] ?? 0), 0);
   return { rights, path: normalize(path) };
 }
 
-/** Throws for what is no rule, and for a path that the node lacks. */
+/** Throws for an invalid rule, and for a path that the node lacks. */
 export function unveil(plan: SealingPlan, asked: readonly string[], own: readonly string[]): void {
   const isThere = ({ path }: Rule): boolean => statSync(path, { throwIfNoEntry: false }) !== undefined;
   const named = asked.map(ruleOf);
   const missing = named.find((rule) => !isThere(rule));
-  if (missing !== undefined) throw new Error(`unveil: there is no ${missing.path} on this node`);
+  if (missing !== undefined) throw new Error(`unveil: ${missing.path} does not exist on this node`);
   const rules = [...always.map(ruleOf), ...own.map((path) => ruleOf(`rwcx:${path}`))].filter(isThere);
   const bits = Buffer.alloc(8);
   bits.writeBigUInt64LE(BigInt(handled));
-  plan.ruleset(
-    "limit the task's files: the kernel has no Landlock of version 3 (Linux 6.2), or it is switched off",
-    bits,
-  );
+  plan.ruleset("restrict the task's files: the kernel lacks Landlock version 3 (Linux 6.2), or it is disabled", bits);
   for (const { path, rights } of [...rules, ...named]) plan.rule(path, { folder: rights, file: rights & ofFiles });
-  plan.restrict("limit the task's files by Landlock");
+  plan.restrict("restrict the task's files by Landlock");
 }

@@ -1,4 +1,4 @@
-/** From a task's configuration to what can be started: everything about it that can be wrong is found here. */
+/** Translates a task's configuration to what can be started, and validates all of it. */
 import {
   closeSync,
   constants,
@@ -24,27 +24,27 @@ import { userNamed, type User } from "../../node/user.ts";
 import { relativeTarget } from "./volumes.ts";
 
 const pathDefault = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-/** What the kernel takes. */
+/** The kernel's limit. */
 const oomScoreMax = 1_000;
 
-/** Where a command of a task runs. */
+/** The environment of a command in a task. */
 export interface Surroundings {
-  /** The programs before the command that bring it into the task's network, mounts, root and user. */
+  /** The programs before the command that enter the task's network, mounts, root and user. */
   readonly prefix: readonly string[];
   readonly env: Readonly<Record<string, string>>;
-  /** Absolute. */
+  /** Absolute path. */
   readonly directory: string;
-  /** Whether the prefix stays as the command's parent, and kills it when it is told to end (sealing.ts). */
+  /** Whether the prefix remains as the command's parent, and kills it on SIGTERM (sealing.ts). */
   readonly isJoined?: boolean;
 }
 
 export interface Launch extends Surroundings {
-  /** Without the prefix; the first is an absolute path inside the task's root. */
+  /** Without the prefix; the first element is an absolute path inside the task's root. */
   readonly command: readonly string[];
   readonly oomScoreAdj: number;
-  /** Whether the prefix itself says when the command begins, rather than the shell before it. */
+  /** Whether the prefix reports the start of the command, instead of the shell before it. */
   readonly isSealed: boolean;
-  /** Where commands run that come later. `pid`: of the task's own process. */
+  /** The environment of later commands. `pid`: the task's main process. */
   later(pid: number): Surroundings;
 }
 
@@ -62,7 +62,7 @@ export function limitsOf({ resources }: TaskConfig): Limits {
   };
 }
 
-/** The task's own directory; empty for a host that names none. */
+/** The task's directory; empty if the host names none. */
 export function taskDirectory({ allocDir, name }: TaskConfig): string {
   return allocDir === "" ? "" : join(allocDir, name);
 }
@@ -71,39 +71,39 @@ function isDirectory(path: string): boolean {
   return statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
 }
 
-/** Makes the directories on the way to a path; refuses to go through a link, which the task may have laid before an earlier end. */
+/** Creates the directories of a path. Refuses to follow links, which an earlier run of the task may have created. */
 function makeWay(home: string, way: readonly string[]): string {
   let path = home;
   for (const step of way) {
     path = join(path, step);
     const there = lstatSync(path, { throwIfNoEntry: false });
     if (there === undefined) mkdirSync(path);
-    else if (!there.isDirectory()) throw new Error(`${path} is no directory`);
+    else if (!there.isDirectory()) throw new Error(`${path} is not a directory`);
   }
   return path;
 }
 
-/** Without a root of its own, a task sees its volumes by links in its directory. */
+/** Without a separate root, a task sees its volumes through links in its directory. */
 function linkMounts({ mounts }: TaskConfig, home: string): void {
   for (const { hostPath, readonly, taskPath } of mounts) {
-    // A link lets a task write wherever its user may.
-    if (readonly) throw new Error(`a process cannot have ${taskPath} for reading only: mount it without readonly`);
+    // Through a link, a task can write wherever its user may.
+    if (readonly) throw new Error(`cannot mount "${taskPath}" read-only for a process: mount it without readonly`);
     const target = relativeTarget(taskPath);
-    if (target === null || home === "") throw new Error(`a volume cannot be at '${taskPath}'`);
+    if (target === null || home === "") throw new Error(`cannot mount a volume at "${taskPath}"`);
     const way = target.split("/");
     const path = join(makeWay(home, way.slice(0, -1)), way.at(-1) as string);
     const there = lstatSync(path, { throwIfNoEntry: false });
     if (there?.isSymbolicLink() === true && readlinkSync(path) === hostPath) continue;
-    if (there !== undefined) throw new Error(`a volume cannot be at '${taskPath}': there is something already`);
+    if (there !== undefined) throw new Error(`cannot mount a volume at "${taskPath}": the path already exists`);
     symlinkSync(hostPath, path);
   }
 }
 
-/** In files of its own a task has its volumes at the same places, as mounts. Their places are made as links would be. */
+/** In a private filesystem, volumes are mounts at the same paths. Mount points are created like links. */
 function placeMounts({ mounts }: TaskConfig, home: string): RootAsked["volumes"] {
   return mounts.map(({ hostPath, readonly, taskPath }) => {
     const target = relativeTarget(taskPath);
-    if (target === null || home === "") throw new Error(`a volume cannot be at '${taskPath}'`);
+    if (target === null || home === "") throw new Error(`cannot mount a volume at "${taskPath}"`);
     const way = target.split("/");
     const to = join(makeWay(home, way.slice(0, -1)), way.at(-1) as string);
     if (isDirectory(hostPath)) makeWay(home, way);
@@ -112,7 +112,7 @@ function placeMounts({ mounts }: TaskConfig, home: string): RootAsked["volumes"]
   });
 }
 
-/** What a root of the task's own is made of. */
+/** The contents of a task's private root. */
 function filesOf(
   task: TaskConfig,
   driver: DriverConfig,
@@ -125,11 +125,11 @@ function filesOf(
   return { place, paths: driver.root_paths, home, own, readOnly, volumes: placeMounts(task, home) };
 }
 
-/** Throws for a command that lies outside of what a task with files of its own sees. */
+/** Throws for a command outside the files that a task with a private filesystem sees. */
 function checkVisible(path: string, { own, paths, volumes }: Omit<RootAsked, "hasOwnProcesses">): void {
   const seen = [...rootPaths(paths), ...own, ...volumes.map(({ to }) => to)];
   if (!seen.some((folder) => path === folder || path.startsWith(`${folder}/`)))
-    throw new Error(`${path} is not among the files of a task with a private filesystem: ${seen.join(", ")}`);
+    throw new Error(`${path} is not visible in a private filesystem, which has only ${seen.join(", ")}`);
 }
 
 /** Empty: the node's. */
@@ -138,34 +138,35 @@ function networkOf({ networkIsolationSpec: spec }: TaskConfig): string {
 }
 
 /**
- * A running task's network, by itself: the path that the host named was that host's, which may have ended, or see other mounts
- * than this driver.
+ * A running task's network, through its process: the path from the host was valid for that host, which may have exited or
+ * see other mounts than this driver.
  */
 const networkOfTask = (pid: number): string => `/proc/${pid}/ns/net`;
 
-/** `flags`: of nsenter, each a namespace. */
+/** `flags`: nsenter's, one per namespace. */
 function joining(flags: readonly string[], tools: Tools): readonly string[] {
   if (flags.length === 0) return [];
-  if (tools.nsenter === null) throw new Error("there is no nsenter on this node, by which a task joins a network");
+  if (tools.nsenter === null) throw new Error("cannot join the task's network: nsenter is not installed on this node");
   return [tools.nsenter, ...flags, "--"];
 }
 
 function rootAndUser(root: string, user: User | null, tools: Tools): readonly string[] {
   if (root === "" && user === null) return [];
   if (tools.chroot === null)
-    throw new Error("there is no chroot on this node, by which a task's root or user is changed");
+    throw new Error("cannot change the task's root or user: chroot is not installed on this node");
   const as = user === null ? [] : [`--userspec=+${user.uid}:+${user.gid}`, `--groups=${user.groups.join(",")}`];
   return root === "" ? [tools.chroot, ...as, "--skip-chdir", "/"] : [tools.chroot, ...as, root];
 }
 
 /**
- * Shells pass on only what could be a variable of theirs. Any other name is set by `env`, and so can be seen in the list of
- * processes for the moment until the command begins.
+ * Shells pass on only valid variable names. Any other variable is set by `env`, and is visible in the process list until the
+ * command starts.
  */
 function foreignNames(env: Readonly<Record<string, string>>, tools: Tools): readonly string[] {
   const foreign = Object.entries(env).filter(([name]) => !/^[A-Za-z_][A-Za-z0-9_]*$/.test(name));
   if (foreign.length === 0) return [];
-  if (tools.env === null) throw new Error(`there is no env on this node, by which ${foreign[0]?.[0]} could be set`);
+  if (tools.env === null)
+    throw new Error(`cannot set the variable ${foreign[0]?.[0]}: env is not installed on this node`);
   return [tools.env, ...foreign.map(([name, value]) => `${name}=${value}`)];
 }
 
@@ -177,52 +178,54 @@ function find(command: string, home: string, directory: string, root: string, se
   }
   const own = root === "" && home !== "" ? [join(home, "local", command), join(home, command)] : [];
   const path = own.find(isExecutable) ?? findOnPath(command, searchPath, root);
-  if (path === null) throw new Error(`${command} is not found in the task's PATH`);
+  if (path === null) throw new Error(`cannot find ${command} in the task's PATH`);
   return path;
 }
 
 export interface LaunchOptions {
   readonly tools: Tools;
   readonly driver: DriverConfig;
-  /** A directory of the driver's. */
+  /** One of the driver's directories. */
   readonly place: string;
 }
 
-/** Throws with a sentence about what is wrong. */
+/** Throws if the task is invalid. */
 export function launchOf({ config, task }: TaskRequest<ExecConfig>, { driver, place, tools }: LaunchOptions): Launch {
-  if (config.command === "") throw new Error("the task names no command");
+  if (config.command === "") throw new Error("the task has no command");
   const home = taskDirectory(task);
   const placed = (path: string | null): string => (path === null || path === "" ? "" : resolve(home || "/", path));
   const root = placed(config.chroot);
-  if (root !== "" && !isDirectory(root)) throw new Error(`there is no directory ${root} on this node`);
+  if (root !== "" && !isDirectory(root)) throw new Error(`the directory ${root} does not exist on this node`);
   if (root !== "" && (config.work_dir ?? "") !== "")
-    throw new Error("a task with a chroot starts in its root: leave work_dir out");
+    throw new Error("a task with a chroot cannot have a work_dir: it starts in its root");
   if (root !== "" && task.mounts.length > 0) throw new Error("a task with a chroot cannot have volumes");
   if (root !== "" && config.unveil.length > 0) throw new Error("a task with a chroot cannot have unveil");
   const directory = root === "" ? placed(config.work_dir) || home || "/" : "/";
-  if (!isDirectory(directory)) throw new Error(`there is no directory ${directory} on this node`);
+  if (!isDirectory(directory)) throw new Error(`the directory ${directory} does not exist on this node`);
   const oomScoreAdj = config.oom_score_adj;
   if (!Number.isInteger(oomScoreAdj) || Math.abs(oomScoreAdj) > oomScoreMax)
-    throw new Error(`oom_score_adj is a whole number from -${oomScoreMax} to ${oomScoreMax}, not ${oomScoreAdj}`);
+    throw new Error(
+      `invalid oom_score_adj ${oomScoreAdj}: expected a whole number from -${oomScoreMax} to ${oomScoreMax}`,
+    );
   const user = userNamed(task.user);
   const isolation = isolationOf(config, driver, user);
   const env: Record<string, string> = { PATH: pathDefault, ...(user === null ? {} : { HOME: user.home }), ...task.env };
   for (const [name, value] of Object.entries(env)) {
     if (name === "" || /[=\0]/.test(name) || value.includes("\0"))
-      throw new Error(`${JSON.stringify(name)} cannot be in the environment`);
+      throw new Error(`invalid environment variable ${JSON.stringify(name)}`);
   }
   if (root !== "" && process.getuid?.() !== 0)
     throw new Error("cannot change the task's root: the driver does not run as root on this node");
   const path = find(config.command, home, directory, root, env["PATH"] as string);
   const args = config.args;
-  if (args.some((argument) => argument.includes("\0"))) throw new Error("an argument holds a zero byte");
+  if (args.some((argument) => argument.includes("\0"))) throw new Error("an argument contains a null byte");
   const network = networkOf(task);
   const joinsNetwork = network === "" ? [] : [`--net=${network}`];
   const dns = askedDns(task.dns);
   const resolver = dns === null ? [] : ownResolver({ dns, root, isApart: network !== "", place }, tools);
   const command = [path, ...args];
   if (isolation === null) {
-    // After every shell, which would lose them.
+    // After every shell, since shells would drop them.
     const last = [...foreignNames(env, tools), ...rootAndUser(root, user, tools)];
     const prefix = [...joining(joinsNetwork, tools), ...resolver, ...last];
     const later = (pid: number): Surroundings => {

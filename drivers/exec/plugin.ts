@@ -1,9 +1,9 @@
 /**
- * The exec task driver: plain processes of the node. The driver's own process may die at any time and its tasks go on: what
- * it has to know is in handles and in run files.
+ * The exec task driver: plain processes of the node. The driver's process may die at any time and its tasks continue: its state
+ * is in handles and in run files.
  *
- * X1: a task is started once: where a host asks again for one that an earlier process of this driver has started, and whose
- *     answer was lost, it gets that one.
+ * X1: a task is started once: if an earlier process of this driver started it and its answer was lost, a repeated start returns
+ *     that task.
  * X2: output does not pass through this process.
  */
 import { spawn, type ChildProcess } from "node:child_process";
@@ -30,10 +30,10 @@ import { ownFolder } from "../../node/own-folder.ts";
 import { findTools, type Tools } from "../../node/system-tools.ts";
 import { userNamed } from "../../node/user.ts";
 
-/** On a busy machine; the shell needs some milliseconds. */
+/** For a busy machine; the shell needs some milliseconds. */
 const startMsMax = 10_000;
 const earlierLookMs = 20;
-/** A week: longer than a host is away that comes back for its tasks' ends. */
+/** A week: longer than any host is away that will still ask for its tasks' exit status. */
 const forgetMs = 7 * 24 * 3_600_000;
 
 type Request = TaskRequest<ExecConfig>;
@@ -52,14 +52,14 @@ function stateFolder(config: DriverConfig | null): string {
   return join(process.env["XDG_RUNTIME_DIR"] ?? tmpdir(), `muster-driver-exec-${process.getuid?.() ?? 0}`);
 }
 
-/** In MHz; 0 where nobody knows. */
+/** In MHz; 0 if unknown. */
 function coreMhz(agent: NomadDriverConfig | null): number {
   const [core] = agent?.Topology?.cores ?? [];
   const told = core === undefined ? 0 : core.baseSpeed || core.maxSpeed || core.guessSpeed;
   return told || (cpus()[0]?.speed ?? 0);
 }
 
-/** Hosts use an id again only after the task was destroyed; two hosts have different directories. */
+/** Hosts reuse an id only after the task was destroyed; different hosts have different directories. */
 function nameOf({ id, task }: Request): string {
   return createHash("sha256").update(`${task.allocDir}\0${id}`).digest("hex").slice(0, 32);
 }
@@ -72,7 +72,7 @@ function textOf(error: unknown): string {
       : String(error);
 }
 
-/** What the shell says of itself once the command begins; when it ends before, why, where that is known. */
+/** What the shell reports when the command starts; if it exits before, the reason if known. */
 function introduced(child: ChildProcess, runFile: string): Promise<RunFacts | string> {
   return new Promise((resolve) => {
     const pipe = child.stdio[4];
@@ -81,7 +81,7 @@ function introduced(child: ChildProcess, runFile: string): Promise<RunFacts | st
       clearTimeout(timer);
       pipe?.destroy();
       const facts = readRunFile(runFile);
-      resolve(facts.main === null ? (/^fail (.*)/.exec(said)?.[1] ?? "it ended before it began") : facts);
+      resolve(facts.main === null ? (/^fail (.*)/.exec(said)?.[1] ?? "it exited before the command started") : facts);
     };
     const timer = setTimeout(settle, startMsMax);
     pipe?.on("data", (bytes: Buffer) => {
@@ -94,7 +94,7 @@ function introduced(child: ChildProcess, runFile: string): Promise<RunFacts | st
   });
 }
 
-/** Of tasks that no host has asked about, or destroyed, for so long. */
+/** Removes the state of tasks that no host has queried or destroyed for `forgetMs`. */
 function forgetOld(folder: string, cgroups: Cgroups): void {
   for (const name of readdirSync(folder)) {
     const path = join(folder, name);
@@ -112,14 +112,14 @@ function isProcess(value: unknown): value is ProcessName {
   return Number.isInteger(pid) && (pid as number) > 1 && typeof startTime === "number" && typeof bootId === "string";
 }
 
-/** Throws for what this driver cannot have written. */
+/** Throws for a state that this driver did not write. */
 function parseState(value: unknown): RunState {
   const state = (value ?? {}) as Partial<RunState>;
   const { leader, main, runFile, cgroup = null, where, startedAtMs } = state;
   const isCgroup = cgroup === null || (typeof cgroup.folders === "object" && Array.isArray(cgroup.own));
   const isWhere = typeof where?.directory === "string" && typeof where.env === "object" && Array.isArray(where.prefix);
   const isOurs = typeof runFile === "string" && typeof startedAtMs === "number" && isCgroup && isWhere;
-  if (!isProcess(leader) || !isProcess(main) || !isOurs) throw new Error("the handle's state is not of this driver");
+  if (!isProcess(leader) || !isProcess(main) || !isOurs) throw new Error("the handle was not created by this driver");
   return { leader, main, runFile, cgroup, where, startedAtMs };
 }
 
@@ -147,7 +147,7 @@ export class ExecPlugin implements Driver<typeof driverFields, typeof taskFields
     this.#coreMhz = coreMhz(agent);
   }
 
-  /** Made when first needed, since a plugin that is merely asked what it is must leave nothing behind. */
+  /** Created on first use, since a plugin that is only queried must leave nothing behind. */
   #having(): Parts {
     if (this.#parts !== null) return this.#parts;
     const folder = ownFolder(stateFolder(this.#config));
@@ -209,20 +209,20 @@ export class ExecPlugin implements Driver<typeof driverFields, typeof taskFields
     }
   }
 
-  /** Not for a task that an earlier start has begun: it has its artifacts (X1). */
+  /** Skipped for a task that an earlier start has begun: it has its artifacts (X1). */
   async #fetch({ config, task, tell }: Request, { tools }: Parts, runFile: string): Promise<void> {
     const { leader } = readRunFile(runFile);
     if (leader !== null && leader.bootId === bootId()) return;
     await fetchArtifacts(config.artifact, { home: taskDirectory(task), user: userNamed(task.user), tools, tell });
   }
 
-  /** Starting a process holds up this one for milliseconds: between two starts others get their answers. */
+  /** Starting a process blocks this one for milliseconds: between two starts others get their answers. */
   #turn(): Promise<void> {
     this.#lastTurn = this.#lastTurn.then(() => new Promise((resolve) => setImmediate(resolve)));
     return this.#lastTurn;
   }
 
-  /** X1. Also one that has ended; also one whose shell is about to begin its command. */
+  /** X1. Also finds a task that has exited, and one whose shell is about to start its command. */
   async #earlier(runFile: string, cgroup: TaskCgroup | null, launch: Launch): Promise<RunState | null> {
     for (;;) {
       const { leader, main } = readRunFile(runFile);
@@ -260,7 +260,7 @@ export class ExecPlugin implements Driver<typeof driverFields, typeof taskFields
       const child = spawn(shell, taskArguments(writes, command, launch.isSealed), {
         cwd: launch.directory,
         env: launch.env as NodeJS.ProcessEnv,
-        detached: true, // a session of its own
+        detached: true, // a separate session
         stdio: [
           "ignore",
           ...output.map((file) => file?.write ?? ("ignore" as const)), // X2
@@ -277,7 +277,7 @@ export class ExecPlugin implements Driver<typeof driverFields, typeof taskFields
       if (typeof facts === "string" || facts.leader === null || facts.main === null) {
         child.kill("SIGKILL");
         await ended;
-        throw new Error(typeof facts === "string" ? facts : "it ended before it began");
+        throw new Error(typeof facts === "string" ? facts : "it exited before the command started");
       }
       child.unref();
       const { leader, main } = facts;
@@ -294,7 +294,7 @@ export class ExecPlugin implements Driver<typeof driverFields, typeof taskFields
     return new ExecRun({ state, tools, ends, log, ended, coreMhz: this.#coreMhz, tell });
   }
 
-  /** A task that has ended meanwhile is found with its exit code. */
+  /** A task that has exited meanwhile is recovered with its exit code. */
   recover(request: Request, state: unknown): ExecRun {
     return this.#resume(request, this.#having(), parseState(state));
   }

@@ -1,6 +1,6 @@
 /**
- * Files of a task's own: a root in memory, in which the node's programs lie for reading, and the task's own directories and
- * volumes at the paths that they have on the node, so that every path in its environment is true.
+ * A private filesystem: a root in memory with the node's programs, read-only, and the task's directories and volumes at their
+ * paths on the node, so that every path in the task's environment is valid.
  */
 import { lstatSync, readlinkSync, realpathSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
@@ -8,7 +8,7 @@ import { chrootPaths } from "../../node/task-home/chroot.ts";
 import type { SealingPlan } from "./sealing.ts";
 
 const devices = ["null", "zero", "full", "random", "urandom", "tty"];
-/** What of /proc would let root in the task change or read the node, as in Nomad's `exec`. */
+/** Parts of /proc through which root in the task could change or read the node, as in Nomad's `exec`. */
 const readOnlyProc = ["/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus"];
 const hiddenProc = ["/proc/kcore"];
 
@@ -16,13 +16,13 @@ const flag = { readOnly: 1, noSetuid: 2, noDevices: 4, noPrograms: 8, remount: 3
 const detach = 2;
 
 export interface RootAsked {
-  /** A directory over which the root is laid in the task's own mounts. */
+  /** A directory over which the root is mounted, in the task's mount namespace. */
   readonly place: string;
   /** Null: Nomad's. */
   readonly paths: readonly string[] | null;
-  /** The task's own directory; empty: none. */
+  /** The task's directory; empty: none. */
   readonly home: string;
-  /** The directories that it may write to. */
+  /** Directories that the task may write to. */
   readonly own: readonly string[];
   readonly readOnly: readonly string[];
   readonly volumes: readonly { readonly from: string; readonly to: string; readonly isReadOnly: boolean }[];
@@ -61,7 +61,7 @@ class Builder {
     this.#plan.call(`mount memory at ${path}`, "mount", "muster", at, "tmpfs", flags, options);
   }
 
-  /** `from`, with what is mounted below it where `isWhole`. */
+  /** `isWhole`: includes the mounts below `from`. */
   bind(from: string, to: string, flags: number, isWhole = false): void {
     let at: string;
     if (isFolder(from)) at = this.folder(to);
@@ -80,7 +80,7 @@ class Builder {
   }
 }
 
-/** The paths below which such a task finds files. */
+/** The paths visible in a private filesystem. */
 export function rootPaths(paths: readonly string[] | null): readonly string[] {
   return (paths ?? chrootPaths).filter((path) => lstatSync(path, { throwIfNoEntry: false }) !== undefined);
 }
@@ -140,7 +140,7 @@ export function buildRoot(plan: SealingPlan, asked: RootAsked): void {
   plan.enter("/");
 }
 
-/** Where links in a directory of the task's lead, outside of it: its secrets and configs, which lie in memory. */
+/** Targets of links in the task's directory that lead outside of it: its secrets and configs, which are in memory. */
 export function linkedFolders(home: string): readonly string[] {
   return ["secrets", "configs"].flatMap((name) => {
     const path = join(home, name);

@@ -1,6 +1,6 @@
 /**
- * Processes as /proc shows them. A process is named by its pid together with its start time and the machine's boot, so
- * that a number that was given out again is never taken for the process that had it before.
+ * Processes in /proc. A process is identified by its pid, start time and boot, so that a reused pid is never mistaken for the
+ * earlier process.
  */
 import { readFileSync, readdirSync } from "node:fs";
 
@@ -13,14 +13,14 @@ export interface ProcessName {
 
 export interface ProcessFacts {
   readonly pid: number;
-  /** One letter; `Z` is a process that has ended and waits to be asked for its exit code. */
+  /** One letter; `Z` is a zombie. */
   readonly state: string;
   readonly group: number;
   readonly session: number;
   readonly startTime: number;
 }
 
-/** Reads a line of /proc/<pid>/stat; the command's name, in parentheses, may itself hold spaces and parentheses. */
+/** Parses a line of /proc/<pid>/stat; the command's name, in parentheses, may contain spaces and parentheses. */
 export function parseStat(line: string): ProcessFacts | null {
   const pid = Number.parseInt(line, 10);
   const fields = line.slice(line.lastIndexOf(")") + 2).split(" ");
@@ -34,14 +34,14 @@ function factsOf(pid: number): ProcessFacts | null {
   try {
     return parseStat(readFileSync(`/proc/${pid}/stat`, "latin1"));
   } catch {
-    return null; // gone
+    return null; // it has exited
   }
 }
 
 const hasEnded = ({ state }: ProcessFacts): boolean => state === "Z" || state === "X";
 
 let boot: string | null = null;
-/** Of the running system; another after each start of the machine. */
+/** Of the running system; it changes at each boot. */
 export function bootId(): string {
   return (boot ??= readFileSync("/proc/sys/kernel/random/boot_id", "latin1").trim());
 }
@@ -51,18 +51,18 @@ export function isAlive({ pid, startTime, bootId: bootOf }: ProcessName): boolea
   return facts !== null && facts.startTime === startTime && !hasEnded(facts);
 }
 
-/** What runs on this machine. */
+/** The processes of this machine. */
 export interface Processes {
   isAlive(name: ProcessName): boolean;
-  /** Of all that there are, those that have ended and were not asked for their exit code included. */
+  /** All pids, including zombies. */
   pids(): ReadonlySet<string>;
 }
 
 export const processes: Processes = { isAlive, pids: () => new Set(readdirSync("/proc")) };
 
 /**
- * Live processes in the groups and sessions that these processes lead or led, by the leader's pid. What is older than
- * its leader belongs to somebody else.
+ * Live processes in the groups and sessions that these processes lead or led, by the leader's pid. A process older than its
+ * leader is not among them: the pid was reused.
  */
 export function membersOf(leaders: readonly ProcessName[]): ReadonlyMap<number, readonly number[]> {
   const current = new Map(leaders.filter((leader) => leader.bootId === bootId()).map((leader) => [leader.pid, leader]));
@@ -75,7 +75,7 @@ export function membersOf(leaders: readonly ProcessName[]): ReadonlyMap<number, 
     if (facts === null || hasEnded(facts)) continue;
     const leader = current.get(facts.session) ?? current.get(facts.group);
     if (leader === undefined) continue;
-    // The number was given to another process since: the group is that one's.
+    // The pid has been reused since: the group belongs to another process.
     if (pid === leader.pid && facts.startTime !== leader.startTime) strangers.add(pid);
     if (facts.startTime < leader.startTime) continue;
     const found = members.get(leader.pid);
@@ -86,7 +86,7 @@ export function membersOf(leaders: readonly ProcessName[]): ReadonlyMap<number, 
   return members;
 }
 
-/** Signals a process, or with a negative pid a group; one that is gone is no error. */
+/** Signals a process, or a group if `pid` is negative; ignores one that has exited. */
 export function signal(pid: number, name: NodeJS.Signals): void {
   try {
     process.kill(pid, name);

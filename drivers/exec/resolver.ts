@@ -1,13 +1,13 @@
 /**
- * A resolv.conf of a task's own: a mount namespace in which it lies over the node's, or its root's. The file is in memory, and
- * goes with the task's last process. A task that asks for none has no such namespace.
+ * A separate resolv.conf for a task: mounted over the node's, or its root's, in a mount namespace. The file is in memory and
+ * disappears with the task's last process. A task without DNS settings has no such namespace.
  *
- * What the node's own resolvers would answer a task that never reads that file is hidden from it: systemd-resolved by its
- * socket, and nscd.
+ * The node's resolvers that answer without reading that file are hidden from the task: systemd-resolved, by its socket, and
+ * nscd.
  *
- * A program of the node that puts another file in the place of /etc/resolv.conf itself takes the mount away: the kernel lets
- * nobody's mount keep a file's name. Where that file is systemd-resolved's, its whole directory is covered, which no change of
- * a file in it undoes.
+ * When a program of the node replaces /etc/resolv.conf by another file, the mount goes away: in the kernel, a mount does not
+ * protect a file's name. If the file is systemd-resolved's, its whole directory is covered, which survives the replacement of
+ * files in it.
  */
 import { closeSync, constants, lstatSync, mkdirSync, openSync, readlinkSync, statSync } from "node:fs";
 import { dirname, join, normalize } from "node:path";
@@ -16,14 +16,14 @@ import { nodeResolver, resolvConf, resolvConfPath } from "../../node/task-networ
 import { shell } from "./run-file.ts";
 import type { Tools } from "../../node/system-tools.ts";
 
-/** As the kernel does. */
+/** The kernel's limit. */
 const linksMax = 40;
 const resolvedFolder = "/run/systemd/resolve";
 const hiddenFolders = [resolvedFolder, "/run/nscd"];
 
 /**
- * $1 mount and $2 umount, $3 a directory, $4 what the file says, then pairs: a directory that is covered and the file's name
- * in it (empty: none), or the file that is covered and nothing; up to `--`.
+ * $1 is mount, $2 umount, $3 a directory, $4 the file's content, followed by pairs: a directory to cover and the file's name in
+ * it (empty: none), or a file to cover and an empty text; up to `--`.
  */
 const cover = `set -e
 mount=$1 umount=$2 place=$3 text=$4
@@ -47,13 +47,13 @@ export interface ResolverAsked {
   readonly dns: DNSConfig;
   /** The task's root; empty: the node's. */
   readonly root: string;
-  /** Whether the task is in a network of its own. */
+  /** Whether the task has a separate network. */
   readonly isApart: boolean;
-  /** A directory, over which a mount lies for a moment in the task's namespace. */
+  /** A directory for a temporary mount in the task's namespace. */
   readonly place: string;
 }
 
-/** Where a path leads inside a root, whatever links there are; the last part need not exist. */
+/** Resolves a path, including links, inside a root; the last component need not exist. */
 export function insideRoot(root: string, path: string): string {
   let rest = path.split("/");
   let at = "/";
@@ -66,7 +66,7 @@ export function insideRoot(root: string, path: string): string {
       at = next;
       continue;
     }
-    if ((links += 1) > linksMax) throw new Error(`${path} is a link without an end`);
+    if ((links += 1) > linksMax) throw new Error(`too many levels of symbolic links: ${path}`);
     const target = readlinkSync(join(root, next));
     if (target.startsWith("/")) at = "/";
     rest = [...target.split("/"), ...rest];
@@ -74,11 +74,11 @@ export function insideRoot(root: string, path: string): string {
   return join(root, at);
 }
 
-/** The file that is to be covered; in a root of the task's own it is made where it is missing. */
+/** The file to cover; created if missing, but only in a separate root. */
 function coveredFile(root: string): string {
   const path = insideRoot(root === "" ? "/" : root, resolvConfPath);
   if (statSync(path, { throwIfNoEntry: false })?.isFile() === true) return path;
-  if (root === "") throw new Error(`there is no ${resolvConfPath} on this node in whose place the task's could be`);
+  if (root === "") throw new Error(`cannot set the task's name servers: ${resolvConfPath} does not exist on this node`);
   mkdirSync(dirname(path), { recursive: true });
   closeSync(openSync(path, constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW, 0o644));
   return path;
@@ -88,13 +88,13 @@ function isFolder(path: string): boolean {
   return statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
 }
 
-/** Programs before a command by which it has the resolver; throws with why it cannot. */
+/** The programs before a command that set up its resolver; throws if that is impossible. */
 export function ownResolver({ dns, isApart, place, root }: ResolverAsked, tools: Tools): readonly string[] {
   const { mount, umount, unshare } = tools;
   if (process.getuid?.() !== 0)
-    throw new Error("cannot give the task name servers of its own: the driver does not run as root on this node");
+    throw new Error("cannot set the task's name servers: the driver does not run as root on this node");
   if (mount === null || umount === null || unshare === null)
-    throw new Error("there is no mount or unshare (util-linux) on this node, by which a task has its own name servers");
+    throw new Error("cannot set the task's name servers: install mount and unshare (util-linux) on this node");
   const file = coveredFile(root);
   const isResolved = dirname(file) === resolvedFolder;
   const hidden = root === "" ? hiddenFolders.filter(isFolder) : [];
@@ -107,8 +107,8 @@ export function ownResolver({ dns, isApart, place, root }: ResolverAsked, tools:
   return [...own, shell, "-c", cover, "sh", mount, umount, place, text, ...covers, "--"];
 }
 
-/** Programs before a later command by which it sees what the task sees. `directory`: where it begins. */
+/** The programs before a later command, which join the task's mounts. `directory`: the working directory. */
 export function inMountsOf(pid: number, directory: string): { readonly flag: string; readonly cd: readonly string[] } {
-  // Whoever joins a namespace of mounts stands in its root.
+  // Joining a mount namespace changes the working directory to its root.
   return { flag: `--mount=/proc/${pid}/ns/mnt`, cd: [shell, "-c", 'cd -- "$0" && exec "$@"', directory] };
 }

@@ -1,24 +1,24 @@
 /**
- * The shell that stands between this driver and a task's command, and the file in which it writes what happens. It outlives
- * the driver's process, so a later one finds the task, and how it ended if it has.
+ * The shell between this driver and a task's command, and the file to which it writes events. The shell outlives the driver's
+ * process, so a later one finds the task, and its exit code if it has exited.
  *
- * The shell's descriptors: 0 nothing, 1 and 2 the task's output, 3 the run file, 4 a pipe to the driver, 5 and 6 the FIFOs
- * of the output opened for reading too: while the task lives it has a reader, so a host that dies does not kill it by
- * SIGPIPE, and the next one reads on.
+ * The shell's descriptors: 0 nothing, 1 and 2 the task's output, 3 the run file, 4 a pipe to the driver, 5 and 6 the output
+ * FIFOs opened for reading: while the task lives, they have a reader, so a host that dies does not kill it by SIGPIPE, and the
+ * next host continues to read.
  */
 import { constants } from "node:os";
 import { parseStat, type ProcessName } from "./process.ts";
 
 export const shell = "/bin/sh";
 
-/** Pairs of a value and a file to write it to, up to `--`. */
+/** Pairs of a value and the file to write it to, up to `--`. */
 const prepare = `while [ "$1" != -- ]; do printf '%s' "$1" >"$2" || exit 125; shift 2; done; shift`;
 
 /**
- * The shell itself has the driver's user and stays outside of the task's cgroup, so that neither the task nor a lack of
- * memory ends it before it has written how the command ended. The traps are for what a command does to its own group; the
- * subshell has the default dispositions again, and so has the command where the subshell sets a trap: that is for a driver
- * that was killed in the middle of a start, and reads the pipe no more.
+ * The shell itself runs as the driver's user outside the task's cgroup, so that neither the task nor an OOM kill ends it before
+ * it has written the command's exit code. The traps protect it from signals that a command sends to its own group; the
+ * subshell has the default dispositions again, and so has the command. The subshell's own trap is for a driver that was killed
+ * during a start and no longer reads the pipe.
  */
 const script = (begin: string): string => `trap : 1 2 3 10 12 13 14 15 24 25 26 27 29 30
 read -r stat </proc/$$/stat
@@ -36,7 +36,7 @@ trap : 13
 printf 'main %s\\n' "$stat" >&4 2>/dev/null
 exec "$@" 3>&- 4>&- 5>&- 6>&-`;
 
-/** The programs before the command are another process, or fail: the last of them says so in the same words (sealing.ts). */
+/** The programs before the command run in another process, or fail: the last one writes the same lines (sealing.ts). */
 const sealed = `exec "$@" 5>&- 6>&-`;
 
 export interface FileWrite {
@@ -48,7 +48,7 @@ function preparations(writes: readonly FileWrite[]): readonly string[] {
   return [...writes.flatMap(({ value, path }) => [value, path]), "--"];
 }
 
-/** Arguments for `shell` that run a task's command, after the writes were made by its process. */
+/** Arguments for `shell` that run a task's command, after its process has made the writes. */
 export function taskArguments(
   writes: readonly FileWrite[],
   command: readonly string[],
@@ -57,17 +57,17 @@ export function taskArguments(
   return ["-c", script(isSealed ? sealed : plain), "sh", ...preparations(writes), ...command];
 }
 
-/** The same for a command that is run in a task, which nobody has to find again. */
+/** The same for a command run in a task, which need not be recovered. */
 export function commandArguments(writes: readonly FileWrite[], command: readonly string[]): readonly string[] {
   return ["-c", `${prepare}; exec "$@"`, "sh", ...preparations(writes), ...command];
 }
 
-/** Lines that are not whole yet do not count. */
+/** Incomplete lines are ignored. */
 export interface RunFacts {
   readonly leader: ProcessName | null;
-  /** The command's own process. */
+  /** The command's process. */
   readonly main: ProcessName | null;
-  /** As a shell gives it; null while the command runs, and for ever if the shell was killed. */
+  /** As in a shell; null while the command runs, and permanently if the shell was killed. */
   readonly exitCode: number | null;
 }
 
@@ -83,17 +83,17 @@ export function parseRunFacts(text: string): RunFacts {
   return { leader: process("leader"), main: process("main"), exitCode: exit === undefined ? null : Number(exit) };
 }
 
-/** The number of the signal that ended a command, by its exit code; 0 when it ended by itself. */
+/** The number of the signal that killed a command, from its exit code; 0 if it exited by itself. */
 export function signalNumberOf(exitCode: number): number {
   const number = exitCode - 128;
   return Object.values(constants.signals).includes(number as never) ? number : 0;
 }
 
-/** Accepts `SIGTERM`, `TERM` and `15`. Throws for what is no signal here. */
+/** Accepts `SIGTERM`, `TERM` and `15`. Throws for an unknown signal. */
 export function signalNamed(text: string): NodeJS.Signals {
   const wanted = text.toUpperCase();
   for (const [name, number] of Object.entries(constants.signals)) {
     if (name === wanted || name === `SIG${wanted}` || String(number) === wanted) return name as NodeJS.Signals;
   }
-  throw new Error(`'${text}' is not a signal of this system`);
+  throw new Error(`unknown signal "${text}"`);
 }

@@ -1,10 +1,10 @@
 /**
- * One task of the exec driver: a shell (run-file.ts) and the command below it, in a session of their own.
+ * One task of the exec driver: a shell (run-file.ts) and the command below it, in a separate session.
  *
- * Stages: running → ended (its shell) → swept (nothing of it is left) → exited (told).
+ * Stages: running → ended (its shell has exited) → swept (no process is left) → exited (reported).
  *
- * R1: `exited` resolves once, after the last process of the task is gone and its cgroup is removed.
- * R2: a signal goes to the command's own process; the kill goes to all of them.
+ * R1: `exited` resolves once, after the task's last process has exited and its cgroup was removed.
+ * R2: a signal goes to the command's process; a kill goes to all processes.
  */
 import { readFileSync, rmSync } from "node:fs";
 import type { ExecRequest, ExecSession, RunningTask, TaskExit, TaskSample } from "../../edges/plugin/server/index.ts";
@@ -18,22 +18,22 @@ import { openSession } from "./session.ts";
 import type { Tools } from "../../node/system-tools.ts";
 import { UsageMeter } from "./usage.ts";
 
-/** As Docker's; hosts mostly name one. */
+/** Docker's default; hosts usually name one. */
 const stopSignalDefault = "SIGTERM";
-/** After the command was killed, for its shell to write that down before it is killed as well. */
+/** After a kill of the command, time for its shell to write the exit code before it is killed too; milliseconds. */
 const shellMsMax = 1_000;
-/** A cgroup stays busy for a moment after its last process. */
+/** Removal attempts: a cgroup stays busy for a moment after its last process. */
 const cgroupTries = 20;
 const cgroupTryMs = 10;
 const killed = 9;
 
-/** What a handle holds. */
+/** The state in a handle. */
 export interface RunState {
   readonly leader: ProcessName;
   readonly main: ProcessName;
   readonly runFile: string;
   readonly cgroup: TaskCgroup | null;
-  /** Of commands that are run in it later. */
+  /** For commands run in it later. */
   readonly where: Surroundings;
   /** Milliseconds since the epoch. */
   readonly startedAtMs: number;
@@ -44,7 +44,7 @@ export interface RunOptions {
   readonly tools: Tools;
   readonly ends: Ends;
   readonly log: Logger;
-  /** Resolves when the shell has ended. */
+  /** Resolves when the shell has exited. */
   readonly ended: Promise<unknown>;
   readonly coreMhz: number;
   readonly tell: (message: string) => void;
@@ -58,7 +58,7 @@ export function readRunFile(path: string): RunFacts {
   }
 }
 
-/** What a process of a task does first to be among the task's. */
+/** The writes by which a process joins the task. */
 export function joining(cgroup: TaskCgroup | null): readonly FileWrite[] {
   return joinFiles(cgroup).map((path) => ({ value: "0", path }));
 }
@@ -68,7 +68,7 @@ export async function clearCgroup(cgroup: TaskCgroup | null, log: Logger): Promi
   for (let count = 1; ; count += 1) {
     const busy = removeCgroup(cgroup);
     if (busy.length === 0) return;
-    if (count === cgroupTries) return log.warn({ folders: busy }, "cgroups of a task cannot be removed");
+    if (count === cgroupTries) return log.warn({ folders: busy }, "cannot remove cgroups of a task");
     await new Promise((resolve) => setTimeout(resolve, cgroupTryMs));
   }
 }
@@ -101,11 +101,11 @@ export class ExecRun implements RunningTask {
     const { exitCode } = readRunFile(state.runFile);
     if (exitCode === null && state.leader.bootId !== bootId())
       return { exitCode: -1, signal: 0, oomKilled: false, err: "the node was restarted while it ran" };
-    // Only a kill keeps the shell from writing how the command ended.
+    // If there is no exit code, the shell was killed.
     const code = exitCode ?? 128 + killed;
     const number = signalNumberOf(code);
     const oomKilled = isOutOfMemory && number === killed;
-    if (oomKilled) tell("killed by the kernel: it used more memory than it may");
+    if (oomKilled) tell("killed by the kernel: it exceeded its memory limit");
     return { exitCode: code, signal: number, oomKilled };
   }
 
@@ -149,8 +149,8 @@ export class ExecRun implements RunningTask {
 
   exec(request: ExecRequest): ExecSession {
     const { tools, state } = this.#options;
-    // Its process may be what a command's namespaces are known by.
-    if (!isAlive(state.main)) throw new Error("the task has ended");
+    // The command's namespaces may be found through its process.
+    if (!isAlive(state.main)) throw new Error("the task has exited");
     return openSession(joining(state.cgroup), state.where, request, tools);
   }
 

@@ -1,9 +1,9 @@
 /**
- * The last program before a task's command: it makes the calls to the kernel that bring the process into its root, its user
- * and its limits, and becomes the command. No program of util-linux (2.38) loads a seccomp filter or a Landlock ruleset, nor
- * leaves a root behind without needing programs of the new one; Perl, which every Debian has, makes any call (ADR 39).
+ * The last program before a task's command: it makes the system calls that put the process into its root, user and limits, and
+ * then becomes the command. No program of util-linux (2.38) loads a seccomp filter or a Landlock ruleset, or changes the root
+ * without needing programs in the new one; Perl, which every Debian has, makes any system call (ADR 39).
  *
- * SE1: a call that fails ends the process before the command begins, with a sentence that the driver's start answers with.
+ * SE1: a failed call ends the process before the command starts, with a message that the driver's start returns.
  */
 const system = {
   x64: {
@@ -45,11 +45,11 @@ const system = {
 export type SystemCall = keyof (typeof system)["x64"];
 
 /**
- * A step is a line: a word and its arguments, numbers as they are and texts as `x` and hex. What fails is said with the
- * step's first argument. `announce` is what a shell does in other tasks: it writes the process to the run file and to the
- * driver. `fork` is for who has joined a namespace of processes, in which only children are. The command leads a group of its
- * own, in the terminal's foreground where there is one (0x5410: TIOCSPGRP); its parent stays to reap it, since a namespace ends
- * only when all of it is reaped, and not every machine's first process does that: SIGTERM has it kill the group.
+ * Each step is a line: a word and its arguments, numbers in decimal and texts as `x` and hex. A failure is reported with the
+ * step's first argument. `announce` does what a shell does in other tasks: it writes the process to the run file and to the
+ * driver. `fork` follows a join of a PID namespace, which only takes effect for children. The command leads its own process
+ * group, in the terminal's foreground if there is one (0x5410: TIOCSPGRP). Its parent stays to reap it, since a namespace
+ * ends only when all its processes are reaped, which not every machine's init does; on SIGTERM the parent kills the group.
  */
 const script = `use strict;
 my ($plan, @command) = @ARGV;
@@ -144,15 +144,15 @@ function word(of: Word): string {
   return `x${(typeof of === "string" ? Buffer.from(of, "utf8") : Buffer.from(of)).toString("hex")}`;
 }
 
-/** What is done, in its order. `what`, in each, ends the sentence "cannot …". */
+/** The steps, in order. Each `what` completes the sentence "cannot …". */
 export class SealingPlan {
   readonly #lines: string[] = [];
   readonly #calls: Readonly<Record<SystemCall, number>>;
 
-  /** Throws for a processor whose calls are not known here. */
+  /** Throws for a processor whose system calls are not known here. */
   constructor(architecture: string = process.arch) {
     const calls = (system as Readonly<Record<string, Readonly<Record<SystemCall, number>>>>)[architecture];
-    if (calls === undefined) throw new Error(`tasks cannot be isolated on ${architecture} processors`);
+    if (calls === undefined) throw new Error(`cannot isolate tasks on ${architecture} processors`);
     this.#calls = calls;
   }
 
@@ -162,7 +162,7 @@ export class SealingPlan {
   }
 
   call(what: string, name: SystemCall, ...args: readonly Word[]): this {
-    // The kernel reads a text up to a zero byte; Perl's own buffers end in one.
+    // The kernel reads a text up to a null byte; Perl's own buffers end in one.
     return this.#add("call", what, this.#calls[name], ...args);
   }
 
@@ -186,7 +186,7 @@ export class SealingPlan {
     return this.#add("env", name, value);
   }
 
-  /** Namespaces by their files, which are opened before the first is joined. */
+  /** Joins namespaces by their files, all of which are opened before the first join. */
   join(files: readonly string[]): this {
     for (const path of files) this.#add("open", `open the namespace ${path}`, path);
     for (const path of files) this.#add("join", `join the namespace ${path}`, this.#calls.setns);
@@ -197,13 +197,13 @@ export class SealingPlan {
     return this.#add("fork", "start a process");
   }
 
-  /** Before everything that may fail: failures go to the driver. */
+  /** Before every step that may fail: reports failures to the driver. */
   toDriver(): this {
     return this.#add("driver", "reach the driver");
   }
 
   announce(): this {
-    return this.#add("announce", "tell the driver");
+    return this.#add("announce", "notify the driver");
   }
 
   ruleset(what: string, handled: Uint8Array): this {
@@ -224,7 +224,7 @@ export class SealingPlan {
     return this.#add("filter", what, this.#calls.seccomp, program);
   }
 
-  /** Programs and arguments to put before a command. */
+  /** The program and its arguments to put before a command. */
   prefix(perl: string): readonly string[] {
     return [perl, "-e", script, "--", this.#lines.join("\n")];
   }

@@ -1,12 +1,12 @@
 /**
- * Which system calls a task may make: a program for the kernel's packet filter machine, which it runs before each call.
+ * The system calls that a task may make: a BPF program, which the kernel runs before each call.
  *
- * SC1: a call that the profile does not know is answered as by a kernel without it (ENOSYS), so that a newer kernel brings
- *      no task more than was thought of here.
- * SC2: calls of another architecture, which would mean other calls by the same numbers, end the process.
+ * SC1: a call unknown to the profile fails as in a kernel without it (ENOSYS), so that a newer kernel gives no task more than
+ *      was considered here.
+ * SC2: a call of another architecture, where the numbers have other meanings, kills the process.
  */
 
-/** An instruction as the kernel has it: code, jumps, operand. */
+/** An instruction in the kernel's format: code, jumps, operand. */
 type Instruction = readonly [code: number, jumpTrue: number, jumpFalse: number, operand: number];
 
 const loadWord = 0x20;
@@ -15,16 +15,16 @@ const jumpAtLeast = 0x35;
 const jumpAnyBit = 0x45;
 const answer = 0x06;
 
-/** In what the kernel hands the program: number, architecture, then the arguments. */
+/** Offsets in the program's input: number, architecture, then the arguments. */
 const place = { number: 0, architecture: 4, argument0: 16 };
 
 const verdict = { kill: 0x8000_0000, errno: 0x0005_0000, allow: 0x7fff_0000 };
 const errno = { EPERM: 1, ENOSYS: 38 };
 
-/** Flags of `clone` that make namespaces, without that of processes' exit signal: user, mounts, UTS, IPC, PIDs, network, cgroups. */
+/** Flags of `clone` that create namespaces, without those of the exit signal: user, mount, UTS, IPC, PID, network, cgroup. */
 const namespaceFlags = 0x7e02_0000;
 
-/** The newest call that was looked at: removexattrat of Linux 6.13. SC1 */
+/** The newest call that was considered: removexattrat of Linux 6.13. SC1 */
 const newest = 466;
 
 interface Architecture {
@@ -32,17 +32,17 @@ interface Architecture {
   readonly audit: number;
   readonly clone: number;
   readonly clone3: number;
-  /** What is refused, by the capability that lifts that; empty: none does. */
+  /** Refused calls, by the capability that permits them; empty: none does. */
   readonly refused: Readonly<Record<string, readonly number[]>>;
 }
 
-/** Newer calls have one number on every processor: open_tree to fspick, mount_setattr, statmount and listmount. */
+/** Newer calls have the same number on every processor: open_tree to fspick, mount_setattr, statmount and listmount. */
 const newMounts = [428, 429, 430, 431, 432, 433, 442, 457, 458];
 const ioUring = [425, 426, 427];
 
 /**
- * What Docker's default profile refuses, in its groups: mounts and namespaces, kernel modules, reboots, clocks, raw ports,
- * tracing of the kernel, keyrings (which are not of a namespace), handles of files outside, swap, io_uring.
+ * The calls that Docker's default profile refuses, in its groups: mounts and namespaces, kernel modules, reboot, clocks, raw
+ * ports, kernel tracing, keyrings (which have no namespace), handles of files outside, swap, io_uring.
  */
 const architectures: Readonly<Record<string, Architecture>> = {
   x64: {
@@ -93,7 +93,7 @@ const architectures: Readonly<Record<string, Architecture>> = {
   },
 };
 
-/** Whether there is a profile for a processor, by Node's name of it. */
+/** Whether there is a profile for a processor, by Node's name for it. */
 export function hasSeccompProfile(architecture: string): boolean {
   return architectures[architecture] !== undefined;
 }
@@ -101,10 +101,10 @@ export function hasSeccompProfile(architecture: string): boolean {
 const jumpOver = (code: number, operand: number): Instruction => [code, 0, 1, operand];
 const refuse = (number: number): Instruction => [answer, 0, 0, verdict.errno + number];
 
-/** The program, as the kernel reads it. `capabilities`: what the task has. Throws for a processor without a profile. */
+/** The program in the kernel's format. `capabilities`: the task's. Throws for a processor without a profile. */
 export function seccompProgram(architecture: string, capabilities: readonly string[]): Uint8Array {
   const of = architectures[architecture];
-  if (of === undefined) throw new Error(`there is no seccomp profile for ${architecture}`);
+  if (of === undefined) throw new Error(`no seccomp profile for ${architecture} processors`);
   const refused = Object.entries(of.refused).flatMap(([lifts, calls]) => (capabilities.includes(lifts) ? [] : calls));
   const isAdmin = capabilities.includes("SYS_ADMIN");
   const program: readonly Instruction[] = [
@@ -118,7 +118,7 @@ export function seccompProgram(architecture: string, capabilities: readonly stri
     ...(isAdmin
       ? []
       : [
-          // Its flags lie in memory, where a filter cannot look: libraries fall back to `clone`.
+          // Its flags are in memory, which a filter cannot read: libraries fall back to `clone`.
           jumpOver(jumpEqual, of.clone3),
           refuse(errno.ENOSYS),
           [jumpEqual, 0, 3, of.clone] as const,

@@ -1,8 +1,8 @@
 /**
- * Commands that are run in a task: with pipes, or with a terminal, which `script` of util-linux opens and `stty` resizes
- * (docs/adr: terminals without a native module).
+ * Commands in a task: with pipes, or with a terminal, which `script` of util-linux opens and `stty` resizes (docs/adr:
+ * terminals without a native module).
  *
- * S1: a session that is killed leaves no process of its group.
+ * S1: a killed session leaves no process of its group.
  */
 import { spawn, type ChildProcess } from "node:child_process";
 import type { ExecRequest, ExecSession, TaskExit, TerminalSize } from "../../edges/plugin/server/index.ts";
@@ -13,15 +13,15 @@ import type { Tools } from "../../node/system-tools.ts";
 import { constants } from "node:os";
 
 /**
- * After the command's end, for output that a process which it left behind holds open: so many looks without any. Looks are
- * counted rather than time, since of two looks the second comes only after what was there was read.
+ * Checks without new output before a finished command's output counts as complete, if a process that it left behind holds it
+ * open. Counted, not timed: the second of two checks only comes after pending output was read.
  */
 const quietLooks = 3;
 const quietLookMs = 100;
-/** What programs look up a terminal's abilities by, where the task does not say. */
+/** The default for TERM. */
 const terminalType = "xterm";
 
-/** For a shell, as one word. */
+/** Quotes a word for a shell. */
 function quoted(text: string): string {
   return `'${text.replaceAll("'", `'\\''`)}'`;
 }
@@ -35,7 +35,7 @@ function exitOf(code: number | null, name: NodeJS.Signals | null): TaskExit {
   return { exitCode, signal: signalNumberOf(exitCode), oomKilled: false };
 }
 
-/** Hands output over, waiting where the host does, and resolves when the command has ended and all of it was. */
+/** Passes on output at the host's pace; resolves when the command has exited and all output was passed on. */
 function relay(child: ChildProcess, { output, onDrain }: ExecRequest): Promise<TaskExit> {
   let pausedCount = 0;
   let quiet = 0;
@@ -81,7 +81,7 @@ function start(args: readonly string[], where: Surroundings, request: ExecReques
     detached: true,
     stdio: ["pipe", "pipe", "pipe", ...(hasTerminal ? (["pipe"] as const) : [])],
   });
-  child.stdin?.on("error", () => {}); // a command that does not read its input
+  child.stdin?.on("error", () => {}); // the command does not read its input
   return { child, exited: relay(child, request) };
 }
 
@@ -89,7 +89,7 @@ function killGroup({ pid }: ChildProcess): void {
   if (pid !== undefined) signal(-pid, "SIGKILL");
 }
 
-/** `leader`: of the command's group, or its parent. */
+/** `leader`: the leader of the command's group, or its parent. */
 function kill(leader: number, { isJoined = false }: Surroundings): void {
   if (isJoined) signal(leader, "SIGTERM");
   else signal(-leader, "SIGKILL");
@@ -110,9 +110,9 @@ function withPipes(writes: readonly FileWrite[], where: Surroundings, request: E
 }
 
 /**
- * Inside `script` a shell gives the terminal its first size, then says on descriptor 3 which terminal it has and who it is,
- * and becomes the command. In this order: nobody resizes a terminal before its name is known, so the first size never
- * overwrites one that was asked for meanwhile.
+ * Inside `script`, a shell sets the terminal's initial size, then reports the terminal and its own pid on descriptor 3, and
+ * becomes the command. In this order: nobody resizes a terminal before its name is known, so the initial size never
+ * overwrites a later one.
  */
 function withTerminal(
   writes: readonly FileWrite[],
@@ -123,7 +123,7 @@ function withTerminal(
 ): ExecSession {
   const { script, stty } = tools;
   if (script === null || stty === null)
-    throw new Error("there are no terminals on this node: it lacks script (of util-linux) or stty (of coreutils)");
+    throw new Error("cannot open a terminal: install script (util-linux) and stty (coreutils) on this node");
   const ownShell = where.env["SHELL"];
   const inner = [
     `${quoted(stty)} rows ${size.rows} cols ${size.columns}`,
@@ -133,7 +133,7 @@ function withTerminal(
     `exec ${[...where.prefix, ...request.command].map(quoted).join(" ")}`,
   ].join("; ");
   const args = commandArguments(writes, [script, "-q", "-e", "-E", "always", "-c", inner, "/dev/null"]);
-  // The command of `script` is given to the shell that SHELL names.
+  // `script` runs its command with the shell in SHELL.
   const env = { TERM: terminalType, ...where.env, SHELL: shell };
   const { child, exited } = start(args, { ...where, env }, request, true);
 
@@ -142,7 +142,7 @@ function withTerminal(
   let wanted: TerminalSize | null = null;
   let isOver = false;
   let isResizing = false;
-  // One after the other, and of several that are asked for meanwhile the last.
+  // One resize at a time; of those requested meanwhile only the last.
   const apply = (): void => {
     if (wanted === null || terminal === "" || isOver || isResizing) return;
     const { rows, columns } = wanted;
@@ -153,7 +153,7 @@ function withTerminal(
       isResizing = false;
       apply();
     };
-    resizing.once("error", settled); // the machine is full: the size stays as it was
+    resizing.once("error", settled); // out of processes: the size is unchanged
     resizing.once("exit", settled);
   };
   const said = child.stdio[3];
@@ -179,22 +179,22 @@ function withTerminal(
       apply();
     },
     kill: () => {
-      // S1: the command leads a session of its own. When it has ended, so does all that is around it.
+      // S1: the command leads a separate session. When it has exited, so have the processes around it.
       if (leader > 0 && !isOver) kill(leader, where);
       if (leader === 0 || where.isJoined !== true) killGroup(child);
     },
   };
 }
 
-/** Throws where the machine cannot. */
+/** Throws if the machine cannot open it. */
 export function openSession(
   writes: readonly FileWrite[],
   where: Surroundings,
   request: ExecRequest,
   tools: Tools,
 ): ExecSession {
-  if (request.command.length === 0) throw new Error("there is no command to run");
-  if (request.command.some((argument) => argument.includes("\0"))) throw new Error("an argument holds a zero byte");
+  if (request.command.length === 0) throw new Error("the command is empty");
+  if (request.command.some((argument) => argument.includes("\0"))) throw new Error("an argument contains a null byte");
   const { terminal } = request;
   return terminal === null ? withPipes(writes, where, request) : withTerminal(writes, where, request, terminal, tools);
 }

@@ -1,15 +1,15 @@
 /**
- * What a task uses: from its cgroup where it has one, else summed up over its session's processes in /proc.
+ * A task's resource usage: from its cgroup, or without one the sum of its session's processes in /proc.
  *
- * U1: however many tasks are asked for, all of /proc is read once in `snapshotMs` at most.
+ * U1: /proc is scanned at most once per `snapshotMs`, however many tasks are sampled.
  */
 import { closeSync, openSync, readSync, readdirSync } from "node:fs";
 import type { TaskSample } from "../../edges/plugin/server/index.ts";
 import { usageOf, type TaskCgroup } from "./cgroups.ts";
 
-/** Under the second in which hosts ask. */
+/** Less than the second at which hosts ask. */
 const snapshotMs = 700;
-/** Of /proc's times, per second: the same on every Linux that Node runs on. */
+/** Clock ticks per second in /proc: the same on every Linux that Node supports. */
 const ticksPerSecond = 100;
 const pageBytes = 4_096;
 
@@ -32,7 +32,7 @@ function line(pid: string): string {
       closeSync(fd);
     }
   } catch {
-    return ""; // gone
+    return ""; // it has exited
   }
 }
 
@@ -41,9 +41,9 @@ function snapshot(nowMs: number): ReadonlyMap<number, Sum> {
   if (nowMs - takenAtMs < snapshotMs) return sessions;
   const sums = new Map<number, Sum>();
   for (const entry of readdirSync("/proc")) {
-    if (entry.charCodeAt(0) > 57) continue; // no number
+    if (entry.charCodeAt(0) > 57) continue; // not a number
     const text = line(entry);
-    // From the state on: the name before it, in parentheses, may hold anything.
+    // From the state on: the name before it, in parentheses, may contain anything.
     const fields = text.slice(text.lastIndexOf(")") + 2).split(" ");
     const session = Number(fields[3]);
     if (!(session > 0)) continue;
@@ -66,7 +66,7 @@ interface Reading {
   readonly throttled: Pick<TaskSample, "throttledPeriods" | "throttledNanoseconds">;
 }
 
-/** Without what is undefined: an absent field was not measured. */
+/** Removes undefined fields: an absent field was not measured. */
 function defined<Of extends object>(fields: { readonly [Name in keyof Of]: Of[Name] | undefined }): Of {
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as Of;
 }
@@ -109,7 +109,7 @@ export class UsageMeter {
     this.#coreMhz = coreMhz;
   }
 
-  /** Processor use is that since the last sample; the first has none. */
+  /** CPU usage is relative to the previous sample; the first sample has none. */
   sample(nowMs: number): TaskSample {
     const found = (this.#cgroup === null ? null : fromCgroup(this.#cgroup, nowMs)) ?? fromSession(this.#session, nowMs);
     const last = this.#last;

@@ -1,6 +1,6 @@
 /**
- * A driver for tests: its tasks are timers, and fail, hang or take the driver down as their configuration says. What is told
- * of them is true all the same: a task that was started goes on when the driver dies, and is found again by `recover`.
+ * A driver for tests: its tasks are timers that fail, hang or crash the driver as configured. Their reported state is real: a
+ * task continues when the driver dies, and `recover` finds it again.
  */
 import { spawn } from "node:child_process";
 import {
@@ -21,13 +21,13 @@ import { parseDuration } from "./duration.ts";
 const config = {
   /** `healthy`, `unhealthy` or `undetected`. */
   health: text({ default: "healthy" }),
-  /** What configuring fails with. */
+  /** Error that `configure` fails with. */
   refuse: text(),
-  /** Where the driver's process ends without a word: `configure`, `start`, `started`, `recover`, `stop`. */
+  /** Where the driver's process exits silently: `configure`, `start`, `started`, `recover`, `stop`. */
   crash_at: text({ default: "" }),
-  /** Where it never answers: as crash_at. */
+  /** Where it never answers; values as in crash_at. */
   hang_at: text({ default: "" }),
-  /** The process ends this long after it was configured. */
+  /** The process exits this long after it was configured. */
   crash_after: text(),
 };
 
@@ -36,15 +36,15 @@ const task = {
   exit_code: number({ default: 0 }),
   exit_signal: number({ default: 0 }),
   oom_killed: flag({ default: false }),
-  /** Why nobody knows how the task ended. */
+  /** Why the exit status is unknown. */
   exit_err: text(),
   start_delay: text({ default: "0" }),
-  /** What the start fails with, and whether to try again. */
+  /** Error that the start fails with, and whether it is retryable. */
   start_error: text(),
   start_error_retryable: flag({ default: false }),
-  /** The stop signal does nothing: only the kill ends it. */
+  /** Ignores the stop signal: only the kill ends it. */
   ignores_stop: flag({ default: false }),
-  /** Told as an event of the task once it runs. */
+  /** Reported as an event of the task once it runs. */
   event: text(),
   crash_at: text({ default: "" }),
   hang_at: text({ default: "" }),
@@ -53,7 +53,7 @@ const task = {
 type MockConfig = ConfigOf<typeof config>;
 type MockTask = ConfigOf<typeof task>;
 
-/** What `recover` needs: the rest is in the task's configuration. */
+/** State for `recover`: the rest is in the task's configuration. */
 interface MockState {
   readonly startedAtMs: number;
 }
@@ -98,7 +98,7 @@ class MockRun implements RunningTask {
   }
 
   signal(signal: string): void {
-    if (signalNumbers[signal] === undefined) throw new Error(`${signal} is no signal`);
+    if (signalNumbers[signal] === undefined) throw new Error(`unknown signal "${signal}"`);
     this.#signals += 1;
     if (signal === "SIGKILL") this.#finish(0, 9);
   }
@@ -107,9 +107,9 @@ class MockRun implements RunningTask {
     return { cpuPercent: 1, memoryRss: 1024 * (1 + this.#signals) };
   }
 
-  /** The one thing that is real: the task has no process of its own to run a command in, so it runs beside the driver. */
+  /** Commands are real: the task has no process to run them in, so they run beside the driver. */
   exec({ command, terminal, output, onDrain }: ExecRequest): ExecSession {
-    if (terminal !== null) throw new Error("the mock driver has no terminals");
+    if (terminal !== null) throw new Error("the mock driver does not support terminals");
     const [file = "", ...args] = command;
     const child = spawn(file, args, { stdio: "pipe" });
     for (const stream of ["stdout", "stderr"] as const) {
@@ -119,7 +119,7 @@ class MockRun implements RunningTask {
         onDrain(() => child[stream].resume());
       });
     }
-    child.stdin.on("error", () => {}); // a command that does not read its input
+    child.stdin.on("error", () => {}); // the command does not read its input
     const exited = new Promise<TaskExit>((resolve) => {
       child.once("error", (error) => resolve({ exitCode: -2, signal: 0, oomKilled: false, err: error.message }));
       child.once("close", (code, signal) => {
@@ -144,7 +144,7 @@ export class MockDriver implements Driver<typeof config, typeof task> {
   readonly task = task;
   #settings: MockConfig | null = null;
 
-  /** Comes to a place where the driver, or one of its tasks, may have been told to crash or to hang. */
+  /** A place where the driver, or one of its tasks, may be configured to crash or hang. */
   readonly #pass = async (place: string, mock?: MockTask): Promise<void> => {
     if (this.#settings?.crash_at === place || mock?.crash_at === place) process.kill(process.pid, "SIGKILL");
     if (this.#settings?.hang_at === place || mock?.hang_at === place) await new Promise(() => {});
@@ -164,8 +164,8 @@ export class MockDriver implements Driver<typeof config, typeof task> {
   } {
     const health = this.#settings?.health ?? "healthy";
     if (health !== "healthy" && health !== "unhealthy" && health !== "undetected")
-      throw new Error(`'${health}' is no health`);
-    return { health, description: `told to be ${health}`, attributes: { "driver.mock": true } };
+      throw new Error(`invalid health "${health}"`);
+    return { health, description: `configured as ${health}`, attributes: { "driver.mock": true } };
   }
 
   async start(request: TaskRequest<MockTask>): Promise<MockRun> {
@@ -177,7 +177,7 @@ export class MockDriver implements Driver<typeof config, typeof task> {
     }
     const run = new MockRun(mock, Date.now(), (place) => this.#pass(place, mock));
     if (mock.event !== null) request.tell(mock.event);
-    // Once the answer has left.
+    // After the answer has been sent.
     setTimeout(() => void this.#pass("started", mock), 20);
     return run;
   }
@@ -186,7 +186,7 @@ export class MockDriver implements Driver<typeof config, typeof task> {
     const mock = request.config;
     await this.#pass("recover", mock);
     const startedAtMs = (state as Partial<MockState> | null)?.startedAtMs;
-    if (typeof startedAtMs !== "number") throw new Error("the handle's state is not of this driver");
+    if (typeof startedAtMs !== "number") throw new Error("the handle was not created by this driver");
     return new MockRun(mock, startedAtMs, (place) => this.#pass(place, mock));
   }
 }

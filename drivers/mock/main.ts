@@ -1,6 +1,6 @@
 /**
- * The executable of the mock driver. With `--tcp` it listens on a port of the host's range rather than on a Unix socket;
- * `--alone-ms=N` is how long it stays without a host.
+ * The executable of the mock driver. `--tcp` listens on a port in the host's range instead of a Unix socket; `--alone-ms=N`
+ * sets the time after which it exits without a host.
  */
 import { parseArgs } from "node:util";
 import { serveDriver } from "../../edges/plugin/server/index.ts";

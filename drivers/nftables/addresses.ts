@@ -1,9 +1,9 @@
-/** Addresses and prefixes of both families, checked: what comes from outside reaches a rule in this spelling only. */
+/** Validated addresses and prefixes of both families: input reaches a rule only in this normalized form. */
 import { bitsOf, containsRange, parseAddress, parseCidr, type Prefix } from "../../runtime/ip-address.ts";
 
 export type Family = 4 | 6;
 
-/** `ADDRESS/LENGTH`, or an address alone, which is a prefix of full length. Bits behind the length are cleared. */
+/** `ADDRESS/LENGTH`, or an address, which is a prefix of full length. Clears the bits after the length. */
 export function parseNet(text: string): Prefix | null {
   return text.includes("/") ? parseCidr(text) : parseHost(text);
 }
@@ -14,13 +14,13 @@ export function parseHost(text: string): Prefix | null {
   return address === null ? null : { ...address, length: bitsOf(address.family) };
 }
 
-/** One spelling for each prefix, as nft takes it; without a length when it is a single address. */
+/** A prefix's normalized text in nft's syntax; without a length if it is a single address. */
 export function netText({ family, value, length }: Prefix): string {
   const address = family === 4 ? text4(value) : text6(value);
   return length === bitsOf(family) ? address : `${address}/${length}`;
 }
 
-/** Those that no other of them contains: nft refuses elements that overlap. */
+/** The prefixes that no other one contains: nft rejects overlapping elements. */
 export function outermost(nets: readonly Prefix[]): readonly Prefix[] {
   const kept: Prefix[] = [];
   for (const net of nets.toSorted((a, b) => a.length - b.length))

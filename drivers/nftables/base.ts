@@ -1,9 +1,9 @@
 /**
- * The chains that packets enter by themselves. They do the same however many endpoints there are: each looks up its
+ * The base chains, which packets enter through hooks. They are the same for any number of endpoints: each chain looks up its
  * interface in a map.
  *
- * B1: an interface whose name has the workload prefix and that no endpoint has is closed.
- * B2: packets of interfaces that are nobody's endpoint are not touched.
+ * B1: an interface with the workload prefix but without an endpoint is closed.
+ * B2: packets of interfaces without an endpoint or the prefix are not touched.
  */
 import type { FailsafePort, Settings } from "./config.ts";
 import { anyInterface, discoveryTypes, failsafeChain, hostChain, otherSourceLines } from "./endpoint.ts";
@@ -18,15 +18,15 @@ import {
 } from "./output.ts";
 import { dropOf } from "./rule.ts";
 
-/** What the base needs to know of the rest. */
+/** What the base chains depend on. */
 export interface BaseFacts {
-  /** What host endpoints ask for: hooks that none needs are left out, and cost packets nothing. */
+  /** The maps that host endpoints need: hooks without any are omitted, and cost packets nothing. */
   readonly hostMaps: ReadonlySet<HostMap>;
-  /** The chains of the host endpoint for all interfaces, by the map that would lead there. */
+  /** The chains of the host endpoint for all interfaces, by the map that leads to them. */
   readonly anyInterfaceMaps: ReadonlySet<HostMap>;
-  /** Names of the sets of pools, in both families; null: nothing is masqueraded. */
+  /** Names of the pools' sets, for both families; null: no masquerading. */
   readonly pools: { readonly masqueraded: readonly [string, string]; readonly all: readonly [string, string] } | null;
-  /** The set of the nodes that may send IP-in-IP; null: it is not in use. */
+  /** The set of nodes that may send IP-in-IP; null: not in use. */
   readonly nodes: string | null;
 }
 
@@ -44,7 +44,7 @@ export function renderBase(settings: Settings, facts: BaseFacts): Output {
     ...(has(map) ? [`${field} vmap @${map}`] : []),
     ...(facts.anyInterfaceMaps.has(map) ? [`${field} != "lo" goto ${hostChain(map, anyInterface)}`] : []),
   ];
-  // Workloads have no part in host endpoints, not even in the one for all interfaces.
+  // Host endpoints do not apply to workloads, not even the one for all interfaces.
   const leaveWorkloads = (field: string): readonly string[] => [
     `${field} @${workloadInterfaces} return`,
     ...each(field, "return"),
@@ -59,7 +59,7 @@ export function renderBase(settings: Settings, facts: BaseFacts): Output {
   output.chain(
     "base-raw-prerouting",
     [
-      // Marks that others left on a packet must not count as ours.
+      // Marks that others set on a packet must not count as ours.
       ...(isEarly ? [marks.clear] : []),
       "iifname . ip saddr @workload-sources-4 return",
       "iifname . ip6 saddr @workload-sources-6 return",
@@ -91,7 +91,7 @@ export function renderBase(settings: Settings, facts: BaseFacts): Output {
   output.chain(
     "base-input",
     [
-      // Policies before tracking and before translation have the last word.
+      // Policies before connection tracking and before NAT are final.
       ...(isEarly ? [accepted] : []),
       ...(facts.nodes === null ? [] : [`meta nfproto ipv4 meta l4proto 4 ip saddr != @${facts.nodes} ${drop}`]),
       `iifname @${workloadInterfaces} goto workload-to-host`,
@@ -147,7 +147,7 @@ export function renderBase(settings: Settings, facts: BaseFacts): Output {
   return output.build();
 }
 
-/** §11.3. An interface without an endpoint gets no further than discovery either way: its own chain is asked, or B1's drop. */
+/** §11.3. Without an endpoint, an interface gets no further than discovery either way: its own chain decides, or B1's drop. */
 function workloadToHost(settings: Settings, drop: string): readonly string[] {
   const { metadata, endpointToHost } = settings;
   return [
@@ -158,7 +158,7 @@ function workloadToHost(settings: Settings, drop: string): readonly string[] {
     ...(metadata === null ? [] : [`ip daddr ${metadata.address} tcp dport ${metadata.port} return`]),
     "meta nfproto ipv4 udp sport 68 udp dport 67 return",
     "meta nfproto ipv6 udp sport 546 udp dport 547 return",
-    // Over TCP as well: a reply that has no room in a packet is asked for so (RFC 7766).
+    // TCP as well: a resolver retries over TCP after a truncated reply (RFC 7766).
     "meta l4proto { tcp, udp } th dport 53 return",
     ...(endpointToHost === "DROP"
       ? [drop]
@@ -168,7 +168,7 @@ function workloadToHost(settings: Settings, drop: string): readonly string[] {
 
 function failsafeLines(ports: readonly FailsafePort[], peer: "saddr" | "daddr", accept: string): readonly string[] {
   return [
-    // The failsafe ports of an IPv6 host can be reached only by who finds it.
+    // An IPv6 host is reachable on its failsafe ports only if neighbor discovery works.
     `meta nfproto ipv6 icmpv6 type { 133, 134, 135, 136 } ${accept} return`,
     ...ports.map(({ protocol, net, port }) => {
       const from = net === null ? "" : `${net.family === 4 ? "ip" : "ip6"} ${peer} ${net.text} `;

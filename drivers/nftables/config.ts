@@ -1,31 +1,31 @@
 /**
- * What main's raw settings mean here (docs/reference/felix-dataplane-protocol.md §9.3). Only what somebody set arrives; the
- * defaults are ours to know. A value that cannot be understood counts as not set, and is reported.
+ * Parses main's raw settings (docs/reference/felix-dataplane-protocol.md §9.3). Main sends only explicitly set values; the
+ * defaults are here. An invalid value counts as unset, and is reported.
  */
 import { netText, parseHost, parseNet } from "./addresses.ts";
 import { portProtocols, protocolNumber } from "./protocols.ts";
 
-/** Traffic that no policy can cut off. */
+/** Traffic that no policy can block. */
 export interface FailsafePort {
   readonly protocol: number;
-  /** Of the peer; null: any. */
+  /** The peer's network; null: any. */
   readonly net: { readonly family: 4 | 6; readonly text: string } | null;
   readonly port: number;
 }
 
 export interface Settings {
-  /** What names of workload interfaces begin with. */
+  /** Name prefixes of workload interfaces. */
   readonly interfacePrefixes: readonly string[];
   readonly endpointToHost: "DROP" | "RETURN" | "ACCEPT";
   readonly logsDrops: boolean;
-  /** Bits of the packet mark that are ours: one for what a policy has accepted, one for what it has passed on. */
+  /** Our bits of the packet mark: one for packets that a policy has accepted, one for those it has passed on. */
   readonly marks: { readonly accept: number; readonly pass: number };
   /** Null: workloads may not reach it. */
   readonly metadata: { readonly address: string; readonly port: number } | null;
   readonly failsafeIn: readonly FailsafePort[];
   readonly failsafeOut: readonly FailsafePort[];
   readonly isIpInIp: boolean;
-  /** One list of policies in each tier, for both directions, as before 2.6; Felix does not say which it is. */
+  /** One list of policies per tier, for both directions, as before 2.6; Felix does not say which it is. */
   readonly hasOneTierList: boolean;
   /** Milliseconds; 0: never. */
   readonly reportingMs: number;
@@ -33,7 +33,7 @@ export interface Settings {
   readonly interfacePollMs: number;
 }
 
-/** Today's defaults and those of 2016 together: they are there so that a node is not cut off by a mistake. */
+/** The current defaults and those of 2016 combined: they keep a mistake from cutting off the node. */
 const failsafeInDefault = "tcp:22,udp:68,tcp:179,tcp:2379,tcp:2380,tcp:5473,tcp:6443,tcp:6666,tcp:6667";
 const failsafeOutDefault =
   "udp:53,udp:67,tcp:179,tcp:2379,tcp:2380,tcp:4001,tcp:5473,tcp:6443,tcp:6666,tcp:6667,tcp:7001";
@@ -41,15 +41,15 @@ const failsafeOutDefault =
 interface Parameter<T> {
   readonly name: string;
   readonly byDefault: string;
-  /** What the literal `none` stands for. */
+  /** The value of the literal `none`. */
   readonly none: T;
-  /** Null: not understood. */
+  /** Null: invalid. */
   readonly parse: (text: string) => T | null;
 }
 
 export interface ReadSettings {
   readonly settings: Settings;
-  /** A sentence for each value that was not understood. */
+  /** A sentence for each invalid value. */
   readonly problems: readonly string[];
 }
 
@@ -62,7 +62,7 @@ export function readSettings(config: Readonly<Record<string, string>>): ReadSett
     const value = text === undefined || text === "" ? null : parse(text);
     if (value !== null) return value;
     if (text !== undefined && text !== "")
-      problems.push(`${name} cannot be ${JSON.stringify(text)}: ${byDefault || "nothing"} is used`);
+      problems.push(`invalid ${name} ${JSON.stringify(text)}: using ${byDefault || "no value"}`);
     return parse(byDefault) ?? none;
   };
   const seconds = (name: string, byDefault: number): number =>
@@ -102,7 +102,7 @@ function hostAction(text: string): Settings["endpointToHost"] | null {
   return upper === "DROP" || upper === "RETURN" || upper === "ACCEPT" ? upper : null;
 }
 
-/** The two that accept are for debugging, and would open what policies close: they are refused. */
+/** The two values that accept are for debugging and would bypass policies: they are rejected. */
 function dropOverride(text: string): "DROP" | "LOG-and-DROP" | null {
   const lower = text.toLowerCase();
   return lower === "drop" ? "DROP" : lower === "log-and-drop" ? "LOG-and-DROP" : null;
@@ -139,7 +139,7 @@ function secondsOf(text: string): number | null {
   return /^\d{1,7}(\.\d+)?$/.test(text) ? Number(text) : null;
 }
 
-/** `PORT`, `PROTOCOL:PORT` or `PROTOCOL:NET:PORT`, with commas between. */
+/** `PORT`, `PROTOCOL:PORT` or `PROTOCOL:NET:PORT`, separated by commas. */
 function failsafePorts(text: string): readonly FailsafePort[] | null {
   const ports: FailsafePort[] = [];
   for (const entry of text.split(",").map((part) => part.trim().toLowerCase())) {

@@ -1,9 +1,9 @@
 /**
- * What main wants of this node, kept as maps in which each message replaces or removes one entry, and what of it has to be
- * looked at again. Messages may come in any order, twice, or about what was never described.
+ * The desired state of this node: maps in which each message of main replaces or removes one entry, and the units that must be
+ * rendered again. Messages may arrive in any order, repeatedly, or about unknown objects.
  *
- * W1: the picture depends on the last message about each object only, never on the order between objects.
- * W2: what has to be looked at again after a change is what refers to the thing changed, not more.
+ * W1: the state depends only on the last message about each object, never on the order between objects.
+ * W2: a change marks exactly the units that refer to the changed object.
  */
 import type {
   HostEndpoint,
@@ -31,7 +31,7 @@ export interface Host {
   readonly endpoint: HostEndpoint;
 }
 
-/** Parts of the picture that are rendered as one. `key`: policy, profile, or interface. */
+/** Units of rendering. `key`: policy, profile, or interface. */
 export type Unit =
   | { readonly kind: "policy" | "profile" | "workload"; readonly key: string }
   | { readonly kind: "evaluation"; readonly key: string; readonly evaluation: Evaluation }
@@ -39,25 +39,25 @@ export type Unit =
 
 export const unitKey = ({ kind, key }: Unit): string => `${kind} ${key}`;
 
-/** Sets of our own, beside those of main: what is masqueraded, all pools, and nodes. Main's ids never have a space. */
+/** Our own sets, besides main's: masqueraded pools, all pools, and nodes. Main's ids never contain a space. */
 export const ownSets = { masqueraded: "pools masqueraded", pools: "pools all", nodes: "nodes all" } as const;
 
 export class Desired {
   readonly settings: Settings;
   readonly sets = new Map<string, IpSet>();
-  /** Sets that are gone, or have another type now, and that the kernel still has. */
+  /** Sets that were removed or have another type now, and that the kernel still has. */
   readonly retired = new Map<string, IpSet>();
   readonly policies = new Map<string, Policy>();
   readonly profiles = new Map<string, Profile>();
   readonly workloads = new Map<string, Workload>();
   readonly hosts = new Map<string, Host>();
-  /** Keys of the workloads that name an interface: the least one has it. */
+  /** Keys of the workloads that name an interface: the smallest key gets it. */
   readonly #byInterface = new Map<string, Set<string>>();
   readonly #pools = new Map<string, IPAMPool>();
   readonly #nodes = new Map<string, string>();
   readonly #dirtyUnits = new Map<string, Unit>();
   readonly #dirtySets = new Set<string>();
-  /** Units whose rules name a set; told by `rendered`. */
+  /** Units whose rules name a set; set by `rendered`. */
   readonly #setUsers = new Map<string, Map<string, Unit>>();
   readonly #setsOf = new Map<string, readonly string[]>();
 
@@ -66,7 +66,7 @@ export class Desired {
     this.markBase();
   }
 
-  /** False: the message is none that changes anything here. */
+  /** False if the message changes nothing here. */
   take(message: ToDataplane): boolean {
     const { workloadEndpointUpdate: workload, workloadEndpointRemove: noWorkload } = message;
     if (message.ipsetUpdate !== null) {
@@ -130,7 +130,7 @@ export class Desired {
     return true;
   }
 
-  /** The workload that has the interface; null when none has. */
+  /** The workload that has the interface, or null. */
   workloadAt(interfaceName: string): Workload | null {
     const keys = this.#byInterface.get(interfaceName);
     if (keys === undefined) return null;
@@ -139,7 +139,7 @@ export class Desired {
     return least === null ? null : (this.workloads.get(least) ?? null);
   }
 
-  /** The type of a set that rules may rely on; null: none such. */
+  /** The type of a set that rules may use; null if it is unknown or unusable. */
   typeOf(id: string): IpSetType | null {
     const set = this.sets.get(id);
     return set === undefined || !set.isUsable ? null : set.type;
@@ -173,7 +173,7 @@ export class Desired {
     return this.#dirtyUnits.size > 0 || this.#dirtySets.size > 0 || this.retired.size > 0;
   }
 
-  /** The sets that the unit's rules now name: a change of their being usable marks it. W2 */
+  /** The sets that the unit's rules name: a change of their usability marks the unit. W2 */
   rendered(unit: Unit, sets: readonly string[]): void {
     const key = unitKey(unit);
     for (const id of this.#setsOf.get(key) ?? []) {
@@ -193,7 +193,7 @@ export class Desired {
     const key = workloadKey(workload.id);
     this.workloads.set(key, workload);
     const { name } = workload.endpoint;
-    // One without a name that an interface can have stays closed: no interface leads to it.
+    // Without a valid interface name it stays closed: no interface leads to it.
     if (!isInterfaceName(name)) return;
     const keys = this.#byInterface.get(name) ?? new Set<string>();
     this.#byInterface.set(name, keys.add(key));
@@ -217,7 +217,7 @@ export class Desired {
     const retired = this.retired.get(retiredKey(id, type));
     const set = retired ?? new IpSet(id, type);
     this.retired.delete(retiredKey(id, type));
-    // What its return does to those who name it: they had to do without.
+    // Its return marks the units that name it: they were rendered without it.
     this.sets.set(id, set);
     this.#markSet(id, true);
     return set;

@@ -1,13 +1,13 @@
 /**
- * The dataplane driver: main's messages in, transactions out, statuses back.
+ * The dataplane driver: receives main's messages, applies transactions, and reports statuses.
  *
  *   waiting ──config──▶ resync ──in sync──▶ in-sync
  *
- * D1: before InSync the kernel is left as it is: what an earlier driver programmed goes on holding. Then one transaction
- *     replaces all of it.
- * D2: one transaction at a time; what main sends meanwhile is gathered into the next one.
- * D3: what cannot be programmed is tried again, first as a whole, then with growing waits. Until then the kernel keeps the
- *     last picture that it took, in which every endpoint that is not in it is closed.
+ * D1: before InSync the kernel is not changed, and an earlier driver's rules stay in force. Then one transaction replaces
+ *     everything.
+ * D2: one transaction runs at a time; messages that arrive meanwhile go into the next one.
+ * D3: a failed transaction is retried, first as a full rewrite, then with growing delays. Until then the kernel keeps the last
+ *     applied state, in which every endpoint that it lacks is closed.
  */
 import type { FromDataplane, ToDataplane } from "../../proto/gen/felix.ts";
 import { ProcessStatusUpdate } from "../../proto/gen/felix.ts";
@@ -22,17 +22,17 @@ import { Statuses, type Status } from "./statuses.ts";
 
 export interface DriverOptions {
   readonly kernel: Kernel;
-  /** `isDroppable`: may be left out while main does not read. */
+  /** `isDroppable`: may be dropped while main does not read. */
   readonly send: (fields: Partial<FromDataplane>, isDroppable?: boolean) => void;
-  /** A line for whoever runs the driver. */
+  /** Logs a line for the operator. */
   readonly log: (text: string) => void;
 }
 
-/** What main says before its settings is kept, up to so many messages: Felix's race is about a few. */
+/** Maximum number of messages kept before main's settings arrive: Felix's race concerns a few. */
 const earlyMessagesMax = 100_000;
-/** Different problems that are logged in a driver's life: after that the statuses alone tell. */
+/** Maximum number of different problems logged by one driver; after that only statuses report them. */
 const complaintsMax = 1_000;
-/** Waits after a transaction that failed, milliseconds. D3 */
+/** Delays after a failed transaction, in milliseconds. D3 */
 const retryMsMin = 1_000;
 const retryMsMax = 30_000;
 
@@ -51,7 +51,7 @@ export class Driver {
   readonly #early: ToDataplane[] = [];
   readonly #timers = new Set<NodeJS.Timeout>();
   #working: Working | null = null;
-  /** Endpoints that main spoke of since the last transaction. */
+  /** Endpoints that main has changed since the last transaction. */
   readonly #touched = new Map<string, Workload>();
   readonly #touchedHosts = new Map<string, Host>();
   readonly #complaints = new Set<string>();
@@ -71,7 +71,7 @@ export class Driver {
     this.#schedule();
   }
 
-  /** Resolves when the transaction that is under way has ended; the kernel keeps what it has. */
+  /** Resolves when the current transaction has ended; the kernel keeps its state. */
   async stop(): Promise<void> {
     this.#isStopped = true;
     for (const timer of this.#timers) clearTimeout(timer);
@@ -84,12 +84,12 @@ export class Driver {
     if (working === null) {
       if (message.configUpdate !== null) this.#configure(message.configUpdate.config);
       else if (this.#early.push(message) > earlyMessagesMax)
-        throw new Error(`main sent ${earlyMessagesMax} messages and no settings`);
+        throw new Error(`main sent ${earlyMessagesMax} messages without settings`);
       return;
     }
     if (message.configUpdate !== null) {
-      // Felix sends some that change nothing here; for one that does, it starts another driver.
-      this.#options.log("further settings are ignored");
+      // Felix sends some that change nothing here; to apply others, it starts another driver.
+      this.#options.log("ignoring further settings");
     } else if (message.inSync !== null) {
       this.#beginSync(working);
     } else {
@@ -116,7 +116,7 @@ export class Driver {
 
   #beginSync(working: Working): void {
     if (working.isInSync) return;
-    // The first transaction waits for the interfaces: which host endpoint is where depends on them.
+    // The first transaction waits for the interfaces, which decide where each host endpoint is.
     void working.interfaces.start().then(() => {
       working.isInSync = true;
       this.#resolveHosts(working);
@@ -132,7 +132,7 @@ export class Driver {
       const before = desired.workloads.get(key);
       const endpoint = message.workloadEndpointUpdate?.endpoint ?? before?.endpoint ?? null;
       if (endpoint !== null) this.#touched.set(key, { id, endpoint });
-      // Whoever else named the interface may have it now, or have lost it.
+      // Other workloads that name the interface may now get it, or lose it.
       for (const name of [before?.endpoint.name, endpoint?.name]) {
         const owner = name === undefined ? null : desired.workloadAt(name);
         if (owner !== null) this.#touched.set(workloadKey(owner.id), owner);
@@ -166,7 +166,7 @@ export class Driver {
     if (transaction !== null) {
       let outcome = await this.#options.kernel.apply(transaction.script);
       if (outcome.kind === "failed" && transaction.restsOnKernel) {
-        this.#options.log(`a change was refused, everything is written anew: ${outcome.reason}`);
+        this.#options.log(`a transaction failed, rewriting everything: ${outcome.reason}`);
         ruleset.distrust();
         const whole = ruleset.next(null);
         if (whole !== null) outcome = await this.#options.kernel.apply(whole.script);
@@ -178,7 +178,7 @@ export class Driver {
         ruleset.distrust();
         const waitMs = Math.min(retryMsMax, retryMsMin * 2 ** this.#failures);
         this.#failures += 1;
-        this.#options.log(`the rules cannot be programmed, tried again in ${waitMs / 1_000} s: ${outcome.reason}`);
+        this.#options.log(`cannot program the rules, retrying in ${waitMs / 1_000} s: ${outcome.reason}`);
         this.#after(waitMs, () => {
           this.#failures = Math.max(1, this.#failures);
           this.#retry();
@@ -245,14 +245,14 @@ export class Driver {
     }
   }
 
-  /** Says once why endpoints report `error`, however many do and however often they are looked at. */
+  /** Logs each reason for endpoints with status `error` once, however many endpoints it affects. */
   #complain(problem: string): void {
     if (this.#complaints.size >= complaintsMax || this.#complaints.has(problem)) return;
     this.#complaints.add(problem);
-    this.#options.log(`endpoints report an error, and drop what they cannot decide: ${problem}`);
+    this.#options.log(`endpoints have status error and drop packets that they cannot decide about: ${problem}`);
   }
 
-  /** Which host endpoint stands for which interface: by name, else by address; of two for one, the lesser id. */
+  /** The host endpoint of each interface: by name, otherwise by address; of two for one interface, the smaller id. */
   #hostsAt({ desired, interfaces }: Working): ReadonlyMap<string, string> {
     const hostsAt = new Map<string, string>();
     for (const [id, { endpoint }] of [...desired.hosts].toSorted(([a], [b]) => (a < b ? -1 : 1))) {
@@ -284,7 +284,7 @@ export class Driver {
     this.#schedule();
   }
 
-  /** Looks now and then whether somebody else has changed our table. */
+  /** Checks periodically whether another program has changed our table. */
   #refresh(working: Working): void {
     if (working.settings.refreshMs === 0) return;
     this.#after(working.settings.refreshMs, () => {
@@ -298,16 +298,16 @@ export class Driver {
     if (this.#running !== null || this.#failures > 0 || working.ruleset.isNeeded) return;
     const expected = working.ruleset.expectedRules();
     const found = (await this.#options.kernel.contents())?.chains ?? null;
-    // A transaction of our own in between makes the two incomparable.
+    // After a transaction of our own in between, the two cannot be compared.
     if (found === null || this.#running !== null || working.ruleset.isNeeded) return;
     if (found.size === expected.size && [...expected].every(([name, count]) => found.get(name)?.rules === count))
       return;
-    this.#options.log("somebody else changed the rules: everything is written anew");
+    this.#options.log("another program changed the rules, rewriting everything");
     working.ruleset.distrust();
     this.#schedule();
   }
 
-  /** With up to a tenth more, so that nodes do not report together. */
+  /** With up to a tenth of jitter, so that nodes do not report at the same time. */
   #heartbeat(inMs: number): void {
     this.#after(inMs * (1 + Math.random() / 10), () => {
       const isoTimestamp = new Date().toISOString().replace(/\.\d+Z$/, "Z");

@@ -1,9 +1,9 @@
 /**
- * Endpoints (docs/reference/felix-dataplane-protocol.md §11.2-11.4): workloads as elements of maps and sets that lead to chains
- * which they share, host endpoints as chains. What tiers and profiles decide: evaluation.ts, E1.
+ * Endpoints (docs/reference/felix-dataplane-protocol.md §11.2-11.4): workloads are elements of maps and sets that lead to
+ * shared chains, host endpoints have their own chains. For the decisions of tiers and profiles see evaluation.ts, E1.
  *
- * E2: a workload sends from its own addresses and its own MAC only, and gets what is for its own addresses only; that is
- *     looked at before connection tracking, so that an address which is taken away takes its connections along.
+ * E2: a workload sends only from its own addresses and its own MAC, and receives only packets for its own addresses. This is
+ *     checked before connection tracking, so that removing an address also ends its connections.
  * E3: failsafe traffic of a host endpoint is accepted before any policy.
  */
 import type { HostEndpoint, WorkloadEndpoint } from "../../proto/gen/felix.ts";
@@ -24,21 +24,21 @@ import {
 import type { Direction } from "./policy.ts";
 import { dropOf } from "./rule.ts";
 
-/** The chains that hold the failsafe ports; part of the base. */
+/** The chains with the failsafe ports; part of the base. */
 export const failsafeChain = { in: "failsafe-in", out: "failsafe-out" } as const;
 
-/** The host endpoint that stands for all interfaces without one of their own. */
+/** The host endpoint for all interfaces without one of their own. */
 export const anyInterface = "*";
 
-/** Addresses of the link belong to everybody, and no router forwards them. */
+/** Link-local addresses: every interface has one, and no router forwards them. */
 const linkPrefix = "fe80::/10";
 
 const dhcpRequest = "ip saddr 0.0.0.0 udp sport 68 udp dport 67 return";
 
-/** Neighbour and listener discovery: without these no address of a link can be used (ICMPv6 130-133, 135, 136; §11.3). */
+/** Neighbor and listener discovery: without it no link-local address works (ICMPv6 130-133, 135, 136; §11.3). */
 export const discoveryTypes = "{ 130, 131, 132, 133, 135, 136 }";
 
-/** Both families' addresses; null when one is not understood. */
+/** The addresses of both families; null if one is invalid. */
 function addressesOf(
   endpoint: WorkloadEndpoint,
   more: readonly string[],
@@ -63,8 +63,8 @@ export function renderWorkload(endpoint: WorkloadEndpoint, settings: Settings): 
   const sources = addressesOf(endpoint, endpoint.allowSpoofedSourcePrefixes);
   const isMac = /^[0-9a-f]{2}(:[0-9a-f]{2}){5}$/i.test(endpoint.mac);
   const isMacWrong = endpoint.mac !== "" && !isMac;
-  if (own === null || sources === null) output.problem("an address of the endpoint is not understood");
-  if (isMacWrong) output.problem("the endpoint's MAC address is not understood");
+  if (own === null || sources === null) output.problem("the endpoint has an invalid address");
+  if (isMacWrong) output.problem("the endpoint has an invalid MAC address");
   if (endpoint.state !== "active" || own === null || sources === null || isMacWrong) {
     for (const map of ["workload-source", "from-workload", "to-workload"] as const)
       output.element(map, at, `goto ${droppedChain}`);
@@ -72,7 +72,7 @@ export function renderWorkload(endpoint: WorkloadEndpoint, settings: Settings): 
   }
   const { from, to } = evaluationsOf(output, endpoint, settings);
   output.element("from-workload", at, `goto ${from}`);
-  // E2. Single addresses are elements; networks and MACs take rules of the endpoint's own.
+  // E2. Single addresses are elements; networks and MACs need rules of the endpoint's own.
   if (!isMac && hasSinglesOnly(sources)) {
     for (const family of families)
       for (const text of sources[family]) output.element(`workload-sources-${family}`, `${at} . ${text}`, null);
@@ -101,7 +101,7 @@ export function renderWorkload(endpoint: WorkloadEndpoint, settings: Settings): 
 const hasSinglesOnly = (texts: Readonly<Record<4 | 6, readonly string[]>>): boolean =>
   families.every((family) => texts[family].every((text) => !text.includes("/")));
 
-/** The chains that decide about its packets, which it shares with all that have the same tiers and profiles. */
+/** The chains that decide about its packets, shared by all workloads with the same tiers and profiles. */
 function evaluationsOf(
   output: OutputBuilder,
   endpoint: WorkloadEndpoint,
@@ -119,7 +119,7 @@ function evaluationsOf(
   return { from: chainOf("out"), to: chainOf("in") };
 }
 
-/** Of one that does not send from single addresses only. What they let pass goes on. */
+/** Source checks of a workload with networks or a MAC. Packets that pass them continue. */
 function sourceLines(
   sources: Readonly<Record<4 | 6, readonly string[]>>,
   mac: string | null,
@@ -137,12 +137,12 @@ function sourceLines(
   ];
 }
 
-/** Of a workload whose source is none of its addresses: what it may say before it has one, and on the link. */
+/** For packets whose source is not an address of the workload: DHCP, duplicate address detection and link-local traffic. */
 export function otherSourceLines(settings: Settings): readonly string[] {
   return [dhcpRequest, "ip6 saddr :: return", `ip6 saddr ${linkPrefix} return`, dropOf(settings)];
 }
 
-/** The chains of the host endpoint that stands for `interfaceName`, which may be `anyInterface`. */
+/** The chain of the host endpoint of `interfaceName`, which may be `anyInterface`. */
 export function hostChain(kind: string, interfaceName: string): string {
   return nameOf(kind, interfaceName);
 }
@@ -174,10 +174,10 @@ export function renderHost(
   for (const direction of ["in", "out"] as const) {
     const tiers = tiersOf(endpoint.tiers, direction, settings);
     const lines = decide(tiers, direction, endpoint.profileIds);
-    // E3: before anything that can drop.
+    // E3: before any rule that can drop.
     add(direction === "in" ? "from-host" : "to-host", [...tracked, ...failsafe(direction), invalid, ...lines]);
     const forward = tiersOf(endpoint.forwardTiers, direction, settings);
-    // What passes through every tier is left to the host's own rules, unlike what ends at the host.
+    // Packets that pass through every tier are left to the host's own rules, unlike those that end at the host.
     if (forward.length > 0)
       add(direction === "in" ? "forward-from-host" : "forward-to-host", [
         ...tracked,

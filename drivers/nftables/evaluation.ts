@@ -1,8 +1,8 @@
 /**
- * What tiers and profiles decide about a packet, as lines of a chain (docs/reference/felix-dataplane-protocol.md §11.2).
- * Workloads with the same tiers and profiles share one chain for each direction.
+ * The decisions of tiers and profiles about a packet, as lines of a chain (docs/reference/felix-dataplane-protocol.md §11.2).
+ * Workloads with the same tiers and profiles share one chain per direction.
  *
- * E1: a packet that nothing accepts is dropped; where there are neither tiers nor profiles, all are.
+ * E1: a packet that nothing accepts is dropped; without tiers and profiles, every packet is.
  */
 import type { TierInfo } from "../../proto/gen/felix.ts";
 import type { Settings } from "./config.ts";
@@ -12,7 +12,7 @@ import { keyOfEntry } from "./policy-key.ts";
 import { policyChain, profileChain, type Direction } from "./policy.ts";
 import { dropOf, hex } from "./rule.ts";
 
-/** Tests and changes of a packet's mark. */
+/** Matches on a packet's mark, and changes of it. */
 export function marksOf({ marks }: Settings) {
   const both = marks.accept + marks.pass;
   return {
@@ -25,9 +25,9 @@ export function marksOf({ marks }: Settings) {
 }
 
 interface Tier {
-  /** Keys, in their order; at least one. */
+  /** Keys, in order; at least one. */
   readonly policies: readonly string[];
-  /** What they do not decide is dropped. */
+  /** Drops packets that they do not decide about. */
   readonly drops: boolean;
 }
 
@@ -35,11 +35,11 @@ export interface Evaluation {
   readonly direction: Direction;
   readonly tiers: readonly Tier[];
   readonly profiles: readonly string[];
-  /** What nothing decides is dropped. */
+  /** Drops packets that nothing decides about. */
   readonly drops: boolean;
 }
 
-/** A tier without policies in the direction is not asked. */
+/** Skips tiers without policies for the direction. */
 export function tiersOf(
   tiers: readonly TierInfo[],
   direction: Direction,
@@ -66,7 +66,7 @@ export function evaluate(output: OutputBuilder, settings: Settings, evaluation: 
     for (const [index, key] of tier.policies.entries()) {
       output.usesPolicy(key);
       const jump = `jump ${policyChain(direction, key)}`;
-      // Nothing has passed the packet on before the first one of the tier.
+      // Before the tier's first policy, no packet is marked as passed.
       lines.push(index === 0 ? jump : `${marks.isNotPassed} ${jump}`, `${marks.isAccepted} return`);
     }
     if (tier.drops) lines.push(`${marks.isNotPassed} ${dropOf(settings)}`);
@@ -79,7 +79,7 @@ export function evaluate(output: OutputBuilder, settings: Settings, evaluation: 
   return lines;
 }
 
-/** Equal for what decides equally. */
+/** Equal for evaluations with equal decisions. */
 export function evaluationKey(evaluation: Evaluation): string {
   return JSON.stringify(evaluation);
 }

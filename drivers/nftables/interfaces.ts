@@ -1,34 +1,34 @@
 /**
- * The host's interfaces, as `ip` tells them: which are there, which carry traffic, what addresses they have. Changes are
- * told as they happen; now and then everything is read again, for what was missed.
+ * The host's interfaces as reported by `ip`: their names, whether they are up, and their addresses. Changes are reported as
+ * they happen; everything is read again periodically, in case some were missed.
  */
 import { execFile, spawn, type ChildProcess } from "node:child_process";
 import { createInterface } from "node:readline";
 import { netText, parseNet } from "./addresses.ts";
 
 export interface InterfacesOptions {
-  /** Milliseconds between two looks at everything; 0: only at the beginning. */
+  /** Interval of full reads, in milliseconds; 0: only at the start. */
   readonly pollMs: number;
-  /** An interface came, went, or changed its state. */
+  /** An interface was added, removed, or changed its state. */
   readonly onLink: (name: string) => void;
-  /** Some address came or went. */
+  /** An address was added or removed. */
   readonly onAddresses: () => void;
   readonly onProblem: (text: string) => void;
 }
 
-/** Before the watch is begun again after it ended. */
+/** Delay before a watch that ended is restarted, in milliseconds. */
 const watchRetryMs = 1_000;
-/** Addresses come in bursts. */
+/** Delay in milliseconds: addresses change in bursts. */
 const settleMs = 50;
 const listingBytesMax = 64 * 1024 * 1024;
 
-/** `7: cali1@if2: <BROADCAST,UP,LOWER_UP> mtu 1500 … state UP …`, with `Deleted` before it for one that went. */
+/** `7: cali1@if2: <BROADCAST,UP,LOWER_UP> mtu 1500 … state UP …`, preceded by `Deleted` for a removed one. */
 const linkLine = /^(Deleted )?\d+: ([^:@\s]+)(?:@[^:\s]+)?: <([^>]*)>.*? state (\S+)/;
 const addressLine = /^\d+: (\S+)\s+inet6? (\S+)/;
 
 export class Interfaces {
   readonly #options: InterfacesOptions;
-  /** Names of those that are there, and whether they carry traffic. */
+  /** Interfaces by name: whether they are up. */
   #links = new Map<string, boolean>();
   /** Interfaces by address. */
   #addresses = new Map<string, string>();
@@ -41,7 +41,7 @@ export class Interfaces {
     this.#options = options;
   }
 
-  /** Resolves when everything was read for the first time. */
+  /** Resolves after the first full read. */
   async start(): Promise<void> {
     this.#follow();
     await Promise.all([this.#readLinks(), this.#readAddresses()]);
@@ -62,7 +62,7 @@ export class Interfaces {
     return this.#links.get(name) ?? false;
   }
 
-  /** The interface that has one of the addresses, in their order; null: none has. */
+  /** The interface that has one of the addresses, checked in order; null if none has. */
   withAddress(addresses: readonly string[]): string | null {
     for (const address of addresses) {
       const net = parseNet(address);
@@ -90,7 +90,7 @@ export class Interfaces {
     if (this.#isStopped) return;
     const child = spawn("ip", ["-o", "monitor", "link", "address"], { stdio: ["ignore", "pipe", "ignore"] });
     this.#watch = child;
-    child.on("error", (error) => this.#options.onProblem(`interfaces cannot be watched: ${error.message}`));
+    child.on("error", (error) => this.#options.onProblem(`cannot watch interfaces: ${error.message}`));
     child.on("close", () => {
       if (!this.#isStopped) this.#after(watchRetryMs, () => this.#follow());
     });
@@ -110,7 +110,7 @@ export class Interfaces {
       return;
     }
     const [, deleted, name, flags, state] = link as unknown as [string, string | undefined, string, string, string];
-    // A renamed interface is told under its new name only: everything is read again to lose the old one.
+    // A renamed interface is reported only under its new name: a full read removes the old one.
     if (deleted === undefined && !this.#links.has(name)) void this.#readLinks();
     this.#set(name, deleted === undefined ? isCarrying(flags, state) : null);
   }
@@ -155,14 +155,14 @@ export class Interfaces {
   #list(what: "link" | "address"): Promise<readonly string[] | null> {
     return new Promise((resolve) => {
       execFile("ip", ["-o", what, "show"], { maxBuffer: listingBytesMax }, (error, output) => {
-        if (error !== null) this.#options.onProblem(`interfaces cannot be listed: ${error.message}`);
+        if (error !== null) this.#options.onProblem(`cannot list interfaces: ${error.message}`);
         resolve(error === null ? output.split("\n") : null);
       });
     });
   }
 }
 
-/** Some kinds of interface never say more than UNKNOWN. */
+/** Some kinds of interface only ever report UNKNOWN. */
 function isCarrying(flags: string, state: string): boolean {
   return state === "UP" || (state === "UNKNOWN" && flags.split(",").includes("UP"));
 }

@@ -1,17 +1,17 @@
-/** What the driver asks of the kernel, by way of `nft`: whole transactions, and a look at its own table. */
+/** The driver's access to the kernel, through `nft`: applies transactions, and lists its own table. */
 import { Nft, type Outcome } from "../../node/nft.ts";
 import { tableName } from "./names.ts";
 
 export interface Kernel {
-  /** All of the script, or nothing of it. */
+  /** Applies the whole script or nothing. */
   apply(script: string): Promise<Outcome>;
-  /** What our table has; null when it cannot be told, nothing at all when there is no table. */
+  /** Our table's contents; null if they cannot be read, empty if there is no table. */
   contents(): Promise<Contents | null>;
 }
 
-/** What is in our table, by name. */
+/** Contents of our table, by name. */
 export interface Contents {
-  /** `hook`: as in `Chain` (output.ts), null: none; `rules`: how many. */
+  /** `hook`: as in `Chain` (output.ts), null: none; `rules`: the number of rules. */
   readonly chains: ReadonlyMap<string, { readonly hook: string | null; readonly rules: number }>;
   readonly sets: ReadonlyMap<string, "set" | "map">;
 }

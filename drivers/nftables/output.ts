@@ -1,8 +1,8 @@
-/** What one part of the wanted picture comes to in the kernel. A transaction is the difference of two such outputs. */
+/** The rendering of one part of the desired state. A transaction is the difference between two of them. */
 import type { Evaluation } from "./evaluation.ts";
 
 export interface Chain {
-  /** Where packets enter it by themselves, as nft writes it; null: only by a jump. */
+  /** The hook through which packets enter the chain, in nft's syntax; null: only by a jump. */
   readonly hook: string | null;
   readonly lines: readonly string[];
 }
@@ -11,29 +11,29 @@ export interface Output {
   readonly chains: ReadonlyMap<string, Chain>;
   /** Elements of the dispatch maps and sets, by `MAP KEY`. */
   readonly elements: ReadonlyMap<string, DispatchElement>;
-  /** What the endpoints in it refer to. */
+  /** References of its endpoints. */
   readonly policies: readonly string[];
   readonly profiles: readonly string[];
-  /** By the key of each. */
+  /** By key. */
   readonly evaluations: ReadonlyMap<string, Evaluation>;
   /** Sets that its rules name, known or not. */
   readonly sets: readonly string[];
-  /** Why some rules cannot be as main wants them. */
+  /** Why some rules cannot be rendered as main wants them. */
   readonly problem: string | null;
 }
 
 export interface DispatchElement {
   readonly map: DispatchMap;
-  /** As nft takes it. */
+  /** In nft's syntax. */
   readonly key: string;
-  /** What becomes of a packet with it; null for a set's element. */
+  /** The packet's verdict; null for an element of a set. */
   readonly verdict: string | null;
 }
 
-/** The set of the interfaces that have a workload behind them. */
+/** The set of workloads' interfaces. */
 export const workloadInterfaces = "workload-interfaces";
 
-/** Where packets of an interface find the host endpoint that stands for it. */
+/** Maps that lead an interface's packets to its host endpoint. */
 export const hostMaps = [
   "from-host",
   "to-host",
@@ -50,9 +50,9 @@ const byInterface = "map %s { type ifname : verdict; }";
 const byAddress = (family: 4 | 6): string => `map %s { type ifname . ipv${family}_addr : verdict; }`;
 
 /**
- * What nft has to look up: by the interface, and by it and an address of the workload behind it. An endpoint is elements of
- * these and nothing else, unless it has something that no other has: a packet finds its endpoint by one look, and a change
- * is a few elements, however many endpoints there are. Chains and sets are what nft reads before it changes anything.
+ * The dispatch maps and sets: by interface, and by interface and a workload's address. An endpoint consists only of elements of
+ * these, unless it needs rules of its own: a packet finds its endpoint with one lookup, and a change is a few elements, however
+ * many endpoints there are. Chains and sets must be declared before nft changes anything.
  */
 export const dispatchTables = {
   [workloadInterfaces]: "set %s { type ifname; }",
@@ -63,7 +63,7 @@ export const dispatchTables = {
   "to-workload-4": byAddress(4),
   "to-workload-6": byAddress(6),
   "to-workload": byInterface,
-  /** What conntrack knows already. */
+  /** Connections that conntrack knows. */
   tracked: "map %s { type ct_state : verdict; }",
   "from-host": byInterface,
   "to-host": byInterface,
@@ -76,7 +76,7 @@ export const dispatchTables = {
 
 export type DispatchMap = keyof typeof dispatchTables;
 
-/** Chains that drop, and that look at a source that is not simply one of the workload's addresses; part of the base. */
+/** Chains that drop, and that check other sources than a workload's single addresses; part of the base. */
 export const droppedChain = "dropped";
 export const otherSourceChain = "workload-other-source";
 
@@ -115,7 +115,7 @@ export class OutputBuilder {
     this.#sets.add(id);
   }
 
-  /** The first one counts. */
+  /** Only the first one is kept. */
   problem(text: string | null): void {
     this.#problem ??= text;
   }

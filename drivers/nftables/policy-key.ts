@@ -1,11 +1,11 @@
-/** What a policy is called here, from what main calls it: by tier and name until Felix 3.31, by kind, namespace and name since. */
+/** Our key for main's name of a policy: tier and name until Felix 3.31, kind, namespace and name since 3.32. */
 import type { PolicyID } from "../../proto/gen/felix.ts";
 import { readTierEntry } from "../../proto/tier-policies.ts";
 
-/** For a name in a tier's list that cannot be read: no policy has this key. */
+/** The key for an unreadable name in a tier's list: no policy has it. */
 export const unreadablePolicy = " unreadable";
 
-/** An id of 3.32 and newer has no tier. No tier or name of an earlier one has a space. */
+/** Ids since 3.32 have no tier. Earlier tiers and names contain no space. */
 export function policyKey({
   kind,
   name,
@@ -16,7 +16,7 @@ export function policyKey({
   return `${kind} ${namespace === "" ? "" : `${namespace}/`}${name}`;
 }
 
-/** Null: a staged policy, which decides nothing (from 3.30 on by its name, `staged:…`; from 3.32 on by its kind). */
+/** Null for a staged policy, which decides nothing (since 3.30 by its name, `staged:…`; since 3.32 by its kind). */
 export function keyOfEntry(tier: string, bytes: Uint8Array): string | null {
   const entry = readTierEntry(bytes);
   if (entry.kind === "unreadable") return unreadablePolicy;

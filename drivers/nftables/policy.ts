@@ -1,8 +1,8 @@
 /**
- * A policy or a profile as two chains, one for each direction. A packet leaves such a chain accepted (the accept bit of its
+ * Renders a policy or profile as two chains, one per direction. A packet leaves such a chain accepted (the accept bit of its
  * mark is set), passed on (the pass bit), undecided, or not at all.
  *
- * Y1: what an endpoint refers to and main has not described drops whatever reaches it.
+ * Y1: references to policies and profiles that main has not described drop every packet.
  */
 import type { Policy, Profile, Rule } from "../../proto/gen/felix.ts";
 import type { Settings } from "./config.ts";
@@ -12,7 +12,7 @@ import { OutputBuilder, type Output } from "./output.ts";
 import { unreadablePolicy } from "./policy-key.ts";
 import { dropOf, renderRule, type RuleSurroundings } from "./rule.ts";
 
-/** Towards the endpoint, or from it. */
+/** To the endpoint, or from it. */
 export type Direction = "in" | "out";
 
 export function policyChain(direction: Direction, key: string): string {
@@ -31,12 +31,12 @@ export interface RuleContext {
 export function renderPolicy(key: string, policy: Policy | null, context: RuleContext): Output {
   const chains = { in: policyChain("in", key), out: policyChain("out", key) };
   const missing =
-    key === unreadablePolicy ? "the name of a policy cannot be read" : `policy ${key} is not described by main`;
+    key === unreadablePolicy ? "cannot read the name of a policy" : `main has not described policy ${key}`;
   return render(chains, policy, { isUntracked: policy?.untracked ?? false, missing }, context);
 }
 
 export function renderProfile(name: string, profile: Profile | null, context: RuleContext): Output {
-  // Felix 2.0 says nothing of a profile that does not exist: it closes, and that is no fault of the driver's.
+  // Felix 2.0 does not report a missing profile: it closes, which is not an error of the driver.
   const chains = { in: profileChain("in", name), out: profileChain("out", name) };
   return render(chains, profile, { isUntracked: false, missing: null }, context);
 }

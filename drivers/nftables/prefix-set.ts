@@ -1,8 +1,8 @@
 /**
- * Prefixes that may contain each other, and the outermost of them: nft's interval sets take only prefixes that do not
- * overlap, and merging them there would tear holes when the smaller one goes.
+ * Prefixes that may contain each other, and their outermost ones: nft's interval sets accept only prefixes that do not overlap,
+ * and nft's own merging would leave holes when a smaller prefix is removed.
  *
- * X1: at any time the visible prefixes are exactly those members that no other member contains.
+ * X1: the visible prefixes are always exactly the members that no other member contains.
  */
 import { containsRange, masked, type Prefix } from "../../runtime/ip-address.ts";
 import { netText } from "./addresses.ts";
@@ -14,7 +14,7 @@ export interface VisibleChange {
 
 export class PrefixSet {
   #members = new Map<string, Prefix>();
-  /** How many members have a length, by family and length: which containing prefixes are worth looking for. */
+  /** The number of members of each length, by family and length, to limit the search for containing prefixes. */
   #lengths = new Map<string, { readonly net: Prefix; count: number }>();
   #visible = new Set<string>();
 
@@ -22,7 +22,7 @@ export class PrefixSet {
     return this.#visible;
   }
 
-  /** Takes over the content of `other`, which is of no use afterwards. */
+  /** Takes the content of `other`, which must not be used afterwards. */
   become(other: PrefixSet): void {
     this.#members = other.#members;
     this.#lengths = other.#lengths;

@@ -1,4 +1,4 @@
-/** Protocols as rules and set members name them. */
+/** The names of protocols in rules and set members. */
 
 const numbers: Readonly<Record<string, number>> = {
   icmp: 1,
@@ -13,10 +13,10 @@ const numbers: Readonly<Record<string, number>> = {
   udplite: 136,
 };
 
-/** Those whose header begins with two ports. */
+/** Protocols whose header starts with two ports. */
 export const portProtocols: readonly number[] = [6, 17, 33, 132, 136];
 
-/** By name or by digits, 1-255; null for anything else. */
+/** From a name or digits, 1-255; null for anything else. */
 export function protocolNumber(text: string): number | null {
   const known = Object.hasOwn(numbers, text) ? numbers[text] : undefined;
   if (known !== undefined) return known;

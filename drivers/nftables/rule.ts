@@ -1,8 +1,8 @@
 /**
- * One rule of a policy or a profile as rules of nft (docs/reference/felix-dataplane-protocol.md §11.1).
+ * Renders one rule of a policy or profile as nft rules (docs/reference/felix-dataplane-protocol.md §11.1).
  *
- * C1: a rule that is not understood, or that names a set which is not known, only closes: what would open is left out, and
- *     what would close does so for more packets rather than fewer.
+ * C1: a rule that is invalid or names an unknown set only closes: an allow rule is omitted, and a deny rule applies to more
+ *     packets rather than fewer.
  */
 import { IPVersion, type IcmpTypeAndCode, type PortRange, type Protocol, type Rule } from "../../proto/gen/felix.ts";
 import type { Prefix } from "../../runtime/ip-address.ts";
@@ -14,7 +14,7 @@ import { portProtocols, protocolNumber } from "./protocols.ts";
 
 export interface RuleSurroundings {
   readonly settings: Settings;
-  /** Null while a set is not known or not usable. */
+  /** Null while a set is unknown or unusable. */
   typeOf(setId: string): IpSetType | null;
   /** Accepted packets are not tracked. */
   readonly isUntracked: boolean;
@@ -22,13 +22,13 @@ export interface RuleSurroundings {
 
 export interface RenderedRule {
   readonly lines: readonly string[];
-  /** Why main's wish cannot be met; null when it is. C1 */
+  /** Why the rule is not rendered as main wants it; null if it is. C1 */
   readonly problem: string | null;
 }
 
-/** What cannot be rendered. */
+/** The rule cannot be rendered. */
 class Unrenderable extends Error {}
-/** The rule has no packet that it matches. */
+/** The rule matches no packet. */
 class Never extends Error {}
 
 type Action = "allow" | "deny" | "pass" | "log";
@@ -46,7 +46,7 @@ function actionOf(text: string): Action {
     case "log":
       return "log";
     default:
-      throw new Unrenderable(`action ${JSON.stringify(text)}`);
+      throw new Unrenderable(`invalid action ${JSON.stringify(text)}`);
   }
 }
 
@@ -54,7 +54,7 @@ export function hex(value: number): string {
   return `0x${value.toString(16)}`;
 }
 
-/** The drop of this node, which may log first. */
+/** This node's drop, with a log statement if configured. */
 export function dropOf(settings: Settings): string {
   return settings.logsDrops ? `log prefix ${logPrefix("calico-drop: ")} level notice drop` : "drop";
 }
@@ -63,7 +63,7 @@ export function renderRule(rule: Rule, around: RuleSurroundings): RenderedRule {
   let action: Action = "deny";
   try {
     action = actionOf(rule.action);
-    if (rule.httpMatch !== null && action !== "deny") throw new Unrenderable("a match of HTTP requests");
+    if (rule.httpMatch !== null && action !== "deny") throw new Unrenderable("HTTP matches are not supported");
     return { lines: new RuleWriter(rule, action, around).lines(), problem: null };
   } catch (error) {
     if (!(error instanceof Unrenderable)) throw error;
@@ -75,7 +75,7 @@ export function renderRule(rule: Rule, around: RuleSurroundings): RenderedRule {
 class RuleWriter {
   readonly #rule: Rule;
   readonly #around: RuleSurroundings;
-  /** It would let more packets pass if it matched more. */
+  /** Matching more packets would let more of them pass. */
   readonly #opens: boolean;
   #action: Action;
 
@@ -137,13 +137,13 @@ class RuleWriter {
     if (ipVersion === IPVersion.IPV4 && family === 6) return false;
     if (ipVersion === IPVersion.IPV6 && family === 4) return false;
     if (ipVersion !== IPVersion.ANY && ipVersion !== IPVersion.IPV4 && ipVersion !== IPVersion.IPV6)
-      throw new Unrenderable(`IP version ${String(ipVersion)}`);
-    // One family's ICMP is never seen in the other (§11.1).
+      throw new Unrenderable(`invalid IP version ${String(ipVersion)}`);
+    // ICMP of one family never appears in the other (§11.1).
     const name = protocol?.name?.toLowerCase() ?? "";
     return !(name === "icmp" && family === 6) && !(name === "icmpv6" && family === 4);
   }
 
-  /** A list for each alternative. Throws Never when there is none. */
+  /** One list per alternative. Throws Never if there is none. */
   #criteria(family: Family | null): readonly (readonly string[])[] {
     const rule = this.#rule;
     const fixed: string[] = family === null ? [] : [`meta nfproto ipv${family}`];
@@ -165,7 +165,7 @@ class RuleWriter {
   #protocol(protocol: Protocol | null): number | null {
     if (protocol === null) return null;
     const number = protocolNumber((protocol.name ?? String(protocol.number ?? "")).toLowerCase());
-    if (number === null) throw new Unrenderable(`protocol ${JSON.stringify(protocol.name ?? protocol.number)}`);
+    if (number === null) throw new Unrenderable(`invalid protocol ${JSON.stringify(protocol.name ?? protocol.number)}`);
     return number;
   }
 
@@ -180,17 +180,17 @@ class RuleWriter {
     if (positive !== null && positive[0]?.length !== 0) criteria.push(`${field} ${listText(positive.map(netText))}`);
     const negative = this.#nets(refused, family);
     if (negative === null) return;
-    // Nothing is outside of all addresses.
+    // No address is outside of all addresses.
     if (negative[0]?.length === 0) throw new Never();
     criteria.push(`${field} != ${listText(negative.map(netText))}`);
   }
 
-  /** Null: no criterion. Throws Never when all are of the other family: the rule is not for this one (§11.1). */
+  /** Null: no criterion. Throws Never if all nets are of the other family: the rule does not apply to this one (§11.1). */
   #nets(texts: readonly string[], family: Family): readonly Prefix[] | null {
     if (texts.length === 0) return null;
     const nets = texts.map((text) => {
       const net = parseNet(text);
-      if (net === null) throw new Unrenderable(`network ${JSON.stringify(text)}`);
+      if (net === null) throw new Unrenderable(`invalid network ${JSON.stringify(text)}`);
       return net;
     });
     const own = nets.filter((net) => net.family === family);
@@ -217,7 +217,7 @@ class RuleWriter {
     }
   }
 
-  /** A criterion cannot be told: the rule goes, or holds without it as a drop. C1 */
+  /** A criterion cannot be expressed: an opening rule is omitted, a drop applies without the criterion. C1 */
   #closeFor(): void {
     if (this.#opens) throw new Never();
     this.#action = "deny";
@@ -254,7 +254,7 @@ class RuleWriter {
     if (!hasWanted && refused.length === 0) return [fixed];
     const guard = listText(portProtocols.map(String));
     if (protocol !== null && !portProtocols.includes(protocol)) {
-      // No packet of it has a port: what wants one opens nothing, and what refuses one refuses nothing of it.
+      // These packets have no ports: a positive match opens nothing, and a negative match excludes none of them.
       if (hasWanted) this.#closeFor();
       return [fixed];
     }
@@ -263,7 +263,7 @@ class RuleWriter {
     for (const source of from ?? [""])
       for (const target of to ?? [""])
         lines.push([...guarded, source, target, ...required, ...refused].filter((part) => part !== ""));
-    // A port that is refused does not hold back a drop of packets that have none.
+    // A negative port match does not exempt packets without ports from a drop.
     if (!hasWanted && protocol === null && !this.#opens) lines.push([...fixed, `meta l4proto != ${guard}`]);
     return lines;
   }
@@ -338,11 +338,11 @@ function listText(items: readonly string[]): string {
   return items.length === 1 ? (items[0] as string) : `{ ${items.join(", ")} }`;
 }
 
-/** Ranges that overlap are merged: nft refuses them. */
+/** Merges overlapping ranges, which nft rejects. */
 function portsText(ranges: readonly PortRange[]): string {
   const merged: { first: number; last: number }[] = [];
   for (const { first, last } of ranges.toSorted((a, b) => a.first - b.first)) {
-    if (first < 0 || last > 65_535 || first > last) throw new Unrenderable(`ports ${first}-${last}`);
+    if (first < 0 || last > 65_535 || first > last) throw new Unrenderable(`invalid ports ${first}-${last}`);
     const before = merged.at(-1);
     if (before !== undefined && first <= before.last + 1) before.last = Math.max(before.last, last);
     else merged.push({ first, last });
@@ -351,7 +351,7 @@ function portsText(ranges: readonly PortRange[]): string {
 }
 
 function byte(value: number): number {
-  if (!Number.isInteger(value) || value < 0 || value > 255) throw new Unrenderable(`ICMP number ${value}`);
+  if (!Number.isInteger(value) || value < 0 || value > 255) throw new Unrenderable(`invalid ICMP number ${value}`);
   return value;
 }
 

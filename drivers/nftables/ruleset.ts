@@ -1,13 +1,13 @@
 /**
- * What the kernel has of ours, and the transactions that bring it to what is wanted: text for `nft -f`, each of which nft
- * hands to the kernel as one transaction.
+ * The driver's view of the kernel's state, and the transactions that change it to the desired state: text for `nft -f`, which
+ * nft hands to the kernel as one transaction.
  *
- * R1: at every moment the kernel has one whole picture: each transaction is all or nothing, the first one as well.
- * R2: a transaction has only what changed, so its size does not grow with the number of endpoints.
- * R3: after one that failed nothing is taken for known: the next one writes everything.
- * R4: what writes everything does so in the chains, sets and maps that are there, whoever made them. A packet that is on its
- *     way through the rules while the kernel changes over goes on in the old rules, but finds the new elements only: in a map
- *     that was deleted it finds none, and would be dropped, though its connection is allowed before and after.
+ * R1: the kernel always has one complete state: each transaction is all or nothing, including the first.
+ * R2: a transaction contains only changes, so its size does not grow with the number of endpoints.
+ * R3: after a failure nothing is assumed: the next transaction writes everything.
+ * R4: a full rewrite reuses existing chains, sets and maps, whoever created them. While the kernel switches over, a packet in
+ *     transit continues in the old rules but sees only the new elements: in a deleted map it would find none and be dropped,
+ *     although its connection is allowed before and after.
  */
 import { assert } from "../../runtime/assert.ts";
 import { anyInterface, hostChain, renderHost, renderWorkload } from "./endpoint.ts";
@@ -31,10 +31,10 @@ import { chainLine, elementLine, installSet, ruleLines, setElements } from "./sc
 
 export interface Transaction {
   readonly script: string;
-  /** Interfaces of workloads that it is about. */
+  /** Interfaces of the workloads that it changes. */
   readonly workloads: readonly string[];
   readonly isWhole: boolean;
-  /** It can be refused because the kernel has something else than was thought. */
+  /** It may fail if the kernel's state differs from the assumed one. */
   readonly restsOnKernel: boolean;
 }
 
@@ -43,7 +43,7 @@ export class Ruleset {
   readonly #outputs = new Map<string, { readonly unit: Unit; readonly output: Output }>();
   /** Units that refer to a policy or profile, by the unit key of the latter. */
   readonly #referrers = new Map<string, Set<string>>();
-  /** Which host endpoint stands for an interface, by interface; told by `resolveHosts`. */
+  /** The host endpoint of each interface; set by `resolveHosts`. */
   #hostsAt: ReadonlyMap<string, string> = new Map();
   #isWholeNeeded = true;
 
@@ -51,7 +51,7 @@ export class Ruleset {
     this.#desired = desired;
   }
 
-  /** The last transaction, or somebody else, left the kernel in a state that is not known. R3 */
+  /** The kernel's state is unknown, after a failed transaction or another program's change. R3 */
   distrust(): void {
     this.#isWholeNeeded = true;
   }
@@ -65,13 +65,13 @@ export class Ruleset {
     return this.#isWholeNeeded || this.#desired.isDirty;
   }
 
-  /** Host endpoint ids by the interface that each stands for. */
+  /** Host endpoint ids by interface. */
   resolveHosts(hostsAt: ReadonlyMap<string, string>): void {
     this.#hostsAt = hostsAt;
     this.#desired.mark({ kind: "hosts", key: "" });
   }
 
-  /** Why rules that an interface's packets meet are not as main wants them; null when they are. */
+  /** Why the rules for an interface's packets are not as main wants them; null if they are. */
   problemAt(unit: Unit): string | null {
     const output = this.#outputs.get(unitKey(unit))?.output;
     if (output === undefined) return null;
@@ -83,12 +83,12 @@ export class Ruleset {
     return null;
   }
 
-  /** Interfaces of the workloads that refer to a policy or profile whose problem came or went with the last transaction. */
+  /** Interfaces of the workloads that refer to a policy or profile whose problem the last transaction added or removed. */
   referrersOf(unit: Unit): readonly string[] {
     return [...(this.#referrers.get(unitKey(unit)) ?? [])];
   }
 
-  /** How many rules each chain has: what a look at the kernel must find. */
+  /** The number of rules in each chain that a check of the kernel must find. */
   expectedRules(): ReadonlyMap<string, number> {
     const counts = new Map<string, number>();
     for (const { output } of this.#outputs.values())
@@ -97,8 +97,8 @@ export class Ruleset {
   }
 
   /**
-   * Null when there is nothing to do. What it returns counts as done until `distrust` is called.
-   * `found`: what the table has, for what writes everything; null: not known, so the table is deleted first. R4
+   * Null if there is nothing to do. The result counts as applied until `distrust` is called.
+   * `found`: the table's contents, for a full rewrite; null: unknown, so the table is deleted first. R4
    */
   next(found: Contents | null): Transaction | null {
     if (!this.isNeeded) return null;
@@ -111,7 +111,7 @@ export class Ruleset {
     return { script: this.#whole(found), workloads, isWhole: true, restsOnKernel: found !== null };
   }
 
-  /** Renders what is marked; endpoints first, since what they refer to must exist, if only to drop. */
+  /** Renders marked units; endpoints first, since whatever they refer to must exist, even if it only drops. */
   #render(workloads: Set<string>): Change[] {
     const changes: Change[] = [];
     const order = { workload: 0, hosts: 0, evaluation: 1, policy: 2, profile: 2, base: 3 } as const;
@@ -175,7 +175,7 @@ export class Ruleset {
     }
   }
 
-  /** The maps for which the host endpoints of some interfaces have a chain. */
+  /** The maps for which the host endpoints of these interfaces have a chain. */
   #mapsOf(interfaceNames: readonly string[]): ReadonlySet<HostMap> {
     const chains = this.#outputs.get(unitKey({ kind: "hosts", key: "" }))?.output.chains;
     return new Set(hostMaps.filter((map) => interfaceNames.some((name) => chains?.has(hostChain(map, name)))));
@@ -227,14 +227,14 @@ export class Ruleset {
       if (!isSameElement(element, after.elements.get(key))) script.push(elementLine("delete", element));
     for (const [key, element] of after.elements)
       if (!isSameElement(element, before.elements.get(key))) script.push(elementLine("add", element));
-    // All are emptied before the first goes: they may refer to each other.
+    // All are flushed before the first is deleted, since they may refer to each other.
     for (const name of removed) script.push(`flush chain inet ${tableName} ${name}`);
     for (const name of removed) script.push(`delete chain inet ${tableName} ${name}`);
     script.push(...gone, "");
     return script.join("\n");
   }
 
-  /** Sets that come, change, or go; the lines of the last come at the end, when no rule names them any more. */
+  /** Sets that are added, changed, or removed; lines that remove sets come last, when no rule names them any more. */
   #setLines(script: string[]): readonly string[] {
     const desired = this.#desired;
     const gone: string[] = [];
@@ -292,7 +292,7 @@ export class Ruleset {
   }
 }
 
-/** Leaves what is found without rules and elements, and without what is not wanted any more. R4 */
+/** Flushes existing objects, and removes those that are no longer wanted. R4 */
 function emptied(
   { chains, sets }: Contents,
   wantedChains: ReadonlyMap<string, Chain>,
@@ -327,7 +327,7 @@ interface Merged {
   readonly elements: Map<string, DispatchElement>;
 }
 
-/** What was first and what is last of all that the changes are about: a unit may have been rendered twice. */
+/** The first and last state of everything that the changes concern: a unit may have been rendered twice. */
 function merged(changes: readonly Change[]): { readonly before: Merged; readonly after: Merged } {
   const before: Merged = { chains: new Map(), elements: new Map() };
   const after: Merged = { chains: new Map(), elements: new Map() };

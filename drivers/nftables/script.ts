@@ -1,9 +1,9 @@
-/** Lines of a script for nft. */
+/** Formats the lines of an nft script. */
 import { families, IpSetType, setName, type IpSet } from "./ip-set.ts";
 import { tableName } from "./names.ts";
 import type { Chain, DispatchElement } from "./output.ts";
 
-/** The least that a list of elements is cut into: one line of a million would be read by nft as one token list. */
+/** Elements per line: nft would parse a line with a million of them as a single token list. */
 const elementsPerLine = 10_000;
 
 const kernelTypes: Readonly<Record<IpSetType, (family: 4 | 6) => string>> = {

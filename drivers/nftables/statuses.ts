@@ -1,8 +1,8 @@
 /**
- * What main is told of endpoints: `up`, `down` or `error`, each time one's status or a workload's description changes, and that
- * one is forgotten. Always with its id: a status without one ends a stock Felix. A workload's with the endpoint as main
- * described it: Felix 3.30 and newer logs an error for a status without it, and publishes what it says of the workload's BGP
- * peer. What is not known here comes back as it came.
+ * Endpoint statuses sent to main: `up`, `down` or `error` whenever a status or a workload's description changes, and the
+ * removal of an endpoint. They always contain the id: a status without one ends a stock Felix. A workload's status also contains the
+ * endpoint as main described it: Felix 3.30 and newer logs an error without it, and publishes its information about the
+ * workload's BGP peer. Fields unknown here are returned unchanged.
  */
 import type { FromDataplane, HostEndpointID, WorkloadEndpointID } from "../../proto/gen/felix.ts";
 import {
@@ -59,7 +59,7 @@ export class Statuses {
   }
 }
 
-/** Which policies and profiles it has is no news to main: they change for all endpoints at once. */
+/** Ignores policies and profiles: main knows them, and they change for all endpoints at once. */
 function isSame(before: Endpoint | undefined, now: Endpoint): boolean {
   if (before?.kind !== "workload" || now.kind !== "workload" || before.endpoint === now.endpoint) return true;
   const told = ({ endpoint }: typeof now): Uint8Array =>

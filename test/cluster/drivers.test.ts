@@ -135,7 +135,7 @@ test.serial("an unhealthy driver excludes its node from scheduling, and why says
   const { manager } = await world(t, "--driver-config", 'mock={"health": "unhealthy"}');
   await create(manager, "waits", { run_for: "1h" });
   await until("the reason", async () => /missing plugin/.test((await tasksOf(manager, "waits"))[0]?.Error ?? ""));
-  t.regex(await manager.muster("why", "waits.1"), /node one: its driver mock is unhealthy: told to be unhealthy/);
+  t.regex(await manager.muster("why", "waits.1"), /node one: its driver mock is unhealthy: configured as unhealthy/);
   t.regex(
     await manager.muster("node", "inspect", "--pretty", "one"),
     /Drivers:\n exec 0.1.0 healthy.*\n mock 0.1.0 unhealthy/,

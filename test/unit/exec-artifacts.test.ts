@@ -87,15 +87,15 @@ test("A1: an artifact with another checksum, or that cannot be fetched, rejects 
   const allocation = join(folder, "alloc");
   const source = `${url}/app.tar.gz`;
   const wrong = [
-    [{ source, checksum: `sha256:${"0".repeat(64)}` }, /its sha256 is [0-9a-f]{64}, not 0{64}/],
-    [{ source, checksum: "sha256:12" }, /the checksum is not/],
-    [{ source, checksum: "crc:12345678" }, /the checksum is not/],
-    [{ source: `${url}/gone` }, /gone: it answers with status 404/],
+    [{ source, checksum: `sha256:${"0".repeat(64)}` }, /sha256 mismatch: got [0-9a-f]{64}, expected 0{64}/],
+    [{ source, checksum: "sha256:12" }, /invalid checksum/],
+    [{ source, checksum: "crc:12345678" }, /invalid checksum/],
+    [{ source: `${url}/gone` }, /gone: the server answered with status 404/],
     [{ source: "http://127.0.0.1:1/x" }, /artifact http:\/\/127\.0\.0\.1:1\/x: fetch failed/],
-    [{ source: "ftp://127.0.0.1/x" }, /not a URL of http or https/],
-    [{ source: "file:///etc/passwd" }, /not a URL of http or https/],
-    [{ source, destination: "../out" }, /not in the task's directory/],
-    [{ source, mode: "loose" }, /'any', 'file' or 'dir'/],
+    [{ source: "ftp://127.0.0.1/x" }, /expected an http or https URL/],
+    [{ source: "file:///etc/passwd" }, /expected an http or https URL/],
+    [{ source, destination: "../out" }, /outside the task's directory/],
+    [{ source, mode: "loose" }, /expected any, file or dir/],
     [{ source: `${url}/run`, mode: "dir" }, /run is not an archive/],
   ] as const;
   for (const [artifact, message] of wrong) {
@@ -112,7 +112,7 @@ asRoot("A2: an artifact is never written where the task's user may not write", a
   symlinkSync(folder, join(home, "away"));
   const artifact = [{ ...none, source: `${url}/run`, destination: "away" }];
   await t.throwsAsync(start({ artifact }, { user: "nobody" }), {
-    message: /cannot be laid into .*: .*Permission denied/,
+    message: /cannot place it in .*: .*Permission denied/,
   });
   t.false(existsSync(join(folder, "run")));
 });

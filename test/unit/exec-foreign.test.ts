@@ -9,5 +9,5 @@ test("the exec driver is called exec under Muster's agent, and does not shadow N
   t.is(execFor(["--name", "exec"], {}).name, "exec");
   t.is(execFor(["--name", "jobs"], { [ownHostVariable]: "muster" }).name, "jobs");
   for (const args of [["--name"], ["--name", "a b"], ["--name", "a", "b"], ["x"]])
-    t.throws(() => execFor(args, {}), { message: /takes only --name NAME/ });
+    t.throws(() => execFor(args, {}), { message: /expected only --name NAME/ });
 });

@@ -153,10 +153,10 @@ test("an invalid process is reported under its driver's name, and nothing of it 
   const world = await node(t);
   const { driver } = await world.life();
   const refusals: readonly (readonly [Partial<ExecSpec>, RegExp])[] = [
-    [{ command: "no-such-command" }, /^exec: .*no-such-command is not found in the task's PATH/],
+    [{ command: "no-such-command" }, /^exec: .*cannot find no-such-command in the task's PATH/],
     [{ command: "/etc/passwd" }, /^exec: .*\/etc\/passwd is not an executable file/],
     [{}, /^exec: .*command/],
-    [{ command: "true", dir: "/no/such" }, /there is no directory \/no\/such/],
+    [{ command: "true", dir: "/no/such" }, /the directory \/no\/such does not exist/],
     [{ command: "true", user: "nobody-of-that-name" }, /there is no user/],
     [{ command: "true", stopSignal: "SIGNONE" }, /^exec: 'SIGNONE' is not a signal/],
     [{ command: "true", env: ["A={{.Task.Colour}}"] }, /^exec: the template of A cannot be expanded: .*Colour/],

@@ -55,7 +55,7 @@ test("a main of 3.32 names the policies of a tier by messages, and defines and r
   // Both policies have their rules in both directions, and none drops for lack of a definition.
   t.is(script.match(/^add rule .* pi-\S+ .*return$/gm)?.length, 2, script);
   take({ active_policy_remove: { id: web } });
-  t.regex(problem() ?? "", new RegExp(`policy NetworkPolicy shop/${longName} `));
+  t.regex(problem() ?? "", new RegExp(`has not described policy NetworkPolicy shop/${longName}$`));
   take(workload(everywhere));
   t.is(problem(), null);
 });
@@ -66,9 +66,9 @@ test("policies of 3.32 that differ only in kind or namespace are distinct", (t) 
     { active_policy_update: { id: { ...web, name: "p" }, policy: allowRule } },
     workload({ ...web, name: "p", namespace: "other" }),
   );
-  t.regex(problem() ?? "", /policy NetworkPolicy other\/p is not described/);
+  t.regex(problem() ?? "", /has not described policy NetworkPolicy other\/p$/);
   take(workload({ ...web, name: "p", kind: "KubernetesNetworkPolicy" }));
-  t.regex(problem() ?? "", /policy KubernetesNetworkPolicy shop\/p is not described/);
+  t.regex(problem() ?? "", /has not described policy KubernetesNetworkPolicy shop\/p$/);
 });
 
 test("staged policies decide nothing, in either generation's notation", (t) => {
@@ -86,14 +86,14 @@ test("staged policies decide nothing, in either generation's notation", (t) => {
 test("an endpoint with an undefined or unreadable policy has a problem and is closed", (t) => {
   const { take, problem } = node();
   take(workload(web));
-  t.regex(problem() ?? "", /is not described by main/);
+  t.regex(problem() ?? "", /main has not described/);
   const desired = new Desired(readSettings({}).settings);
   const ruleset = new Ruleset(desired);
   // Field 2 with a length beyond the end: neither a name of 3.31 nor a message.
   const tiers = [TierInfo.create({ name: "default", ingressPolicies: [Uint8Array.of(0x12, 0x7f)] })];
   desired.take(ToDataplane.create(body.workload("w", { name: "cali1", ipv4Nets: ["10.0.0.1/32"], tiers })));
   ruleset.next(null);
-  t.regex(ruleset.problemAt({ kind: "workload", key: "cali1" }) ?? "", /cannot be read/);
+  t.regex(ruleset.problemAt({ kind: "workload", key: "cali1" }) ?? "", /cannot read/);
 });
 
 test("a status has the endpoint as main described it, including fields of later versions", (t) => {

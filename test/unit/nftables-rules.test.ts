@@ -35,7 +35,7 @@ test("actions: nothing means allow, both words for passing on, a log goes on, an
   t.deepEqual(lines({ action: "log", logPrefix: 'x"; drop' }), ['log prefix "x__ drop: " level notice']);
   const unknown = render({ action: "explode", protocol: tcp });
   t.deepEqual(unknown.lines, ["drop"]);
-  t.is(unknown.problem, 'action "explode"');
+  t.is(unknown.problem, 'invalid action "explode"');
 });
 
 test("addresses are matched in the family that they have, ports after their protocol", (t) => {

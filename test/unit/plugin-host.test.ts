@@ -87,7 +87,7 @@ for (const autoMtls of [false, true]) {
         onEnd: reject,
       });
     });
-    t.like(fingerprint, { healthDescription: "told to be healthy" });
+    t.like(fingerprint, { healthDescription: "configured as healthy" });
     const task = await mockTask(plugin, "a1/web/1", { run_for: "50ms", exit_signal: 9, oom_killed: true });
     const { handle } = await driver.startTask(task);
     t.is(TaskHandle.decode(handle).config?.id, "a1/web/1");

@@ -56,6 +56,6 @@ test("a main of 3.32 opens and closes traffic by its policies, and gets the endp
   }
   t.false(await lab.a.reaches(tcp));
   t.is(main.statusOf("b"), "error");
-  t.is(main.complaints.match(/policy Unheard shop\/web is not described by main/g)?.length, 1, main.complaints);
+  t.is(main.complaints.match(/main has not described policy Unheard shop\/web/g)?.length, 1, main.complaints);
   t.is(main.statusOf("a"), "up");
 });

@@ -207,7 +207,7 @@ test("a table of ours that cannot be written to is replaced whole in one transac
   main.send(body.config(), ...picture, body.inSync);
   await main.settled();
   await main.settled();
-  t.regex(main.complaints, /everything is written anew/);
+  t.regex(main.complaints, /rewriting everything/);
   t.deepEqual(shape(), wanted);
   t.deepEqual(await lab.a.probe([tcp, udp]), [true, true]);
 });
