@@ -161,7 +161,7 @@ export class Cluster {
     const sessions = (): string[] =>
       spawned.output
         .split("\n")
-        .filter((line) => line.includes('"the node has a session"'))
+        .filter((line) => line.includes('"the node established a session"'))
         .map((line) => (JSON.parse(line) as { session: string }).session);
     await until("the agent's first session", () => {
       if (!spawned.isRunning) throw new Error(spawned.output);

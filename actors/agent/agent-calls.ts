@@ -1,10 +1,10 @@
 /**
- * What is asked of the node's running tasks, passed to their drivers: a command in a task, a signal, its use of the node. A
- * stream of answers for each call; bytes go past the statecharts.
+ * Passes calls to the node's running tasks on to their drivers: a command in a task, a signal, its resource usage. One stream
+ * of answers per call; data bypasses the statecharts.
  *
- * AC1: nothing is taken from a driver that the manager has not the room to take.
- * AC2: a command ends with its call: when the session is lost, or nobody waits for it any more, it is killed by its driver,
- *      whose stream is cancelled.
+ * AC1: no more is read from a driver than the manager has space to accept.
+ * AC2: a command ends with its call: when the session is lost or the caller is gone, its stream is cancelled and its driver
+ *      kills it.
  */
 import {
   ExecTaskStreamingIOOperation,
@@ -37,21 +37,21 @@ import {
 } from "../../runtime/rpc.ts";
 import { sentence } from "../sentence.ts";
 
-/** What may wait to be sent for one call, in bytes, before its driver is asked to wait; and until it may go on. AC1 */
+/** Maximum unsent bytes of one call: the driver waits while there are more. AC1 */
 const sendBytesMax = 128 * 1024;
-/** Between two looks whether the manager has taken what waits, in milliseconds. */
+/** Interval of checking whether the manager has read the data, in milliseconds. */
 const roomLookMs = 5;
-/** Commands and streams of samples on one node at a time: each has a stream of the connection, which may have 1,000. */
+/** Maximum concurrent calls on one node: each has a stream of the connection, which may have 1,000. */
 const callsMax = 800;
 
-/** Where a running task's driver is asked. */
+/** The driver of a running task. */
 export interface CallableTask {
   readonly client: DriverClient;
-  /** As its driver knows it. */
+  /** The task's id in the driver. */
   readonly driverTaskId: string;
 }
 
-/** `reason`: why nothing can be asked of it. */
+/** `reason`: why calls are impossible. */
 export type CallTarget = CallableTask | { readonly reason: string };
 
 export interface AgentCallsPorts {
@@ -69,7 +69,7 @@ export class AgentCalls {
     this.#target = target;
   }
 
-  /** A message of the manager's stream of questions. */
+  /** To be called with each message of the manager's stream of questions. */
   hear(channel: RpcChannel, { callId, cancel, input, request }: TaskQuestion): void {
     const known = this.#calls.get(callId);
     if (cancel) known?.cancel();
@@ -77,7 +77,7 @@ export class AgentCalls {
     else if (request !== null && known === undefined) this.#begin(channel, callId, request);
   }
 
-  /** The session is over, and every call with it. AC2 */
+  /** To be called when the session ends: every call ends with it. AC2 */
   detach(): void {
     for (const call of this.#calls.values()) call.cancel();
   }
@@ -87,7 +87,7 @@ export class AgentCalls {
       this.#calls.delete(callId),
     );
     if (this.#calls.size >= callsMax) {
-      call.end(Status.RESOURCE_EXHAUSTED, `the node serves ${callsMax} calls of tasks already`);
+      call.end(Status.RESOURCE_EXHAUSTED, `the node already serves ${callsMax} task calls`);
       return;
     }
     this.#calls.set(callId, call);
@@ -97,7 +97,7 @@ export class AgentCalls {
   }
 }
 
-/** What a driver is doing for a call. */
+/** A driver's work for a call. */
 type Work =
   | { readonly kind: "exec"; readonly stream: DuplexCall<ExecTaskStreamingRequest> }
   | { readonly kind: "stats"; readonly stream: ReceivingCall }
@@ -134,7 +134,7 @@ class Call {
         () => this.end(Status.OK, ""),
         (error: unknown) => this.#fail(error),
       );
-    } else this.end(Status.UNIMPLEMENTED, "this agent does not know what is asked of the task");
+    } else this.end(Status.UNIMPLEMENTED, "this agent does not support this call");
   }
 
   input({ close, data, number, size }: TaskInput): void {
@@ -148,7 +148,7 @@ class Call {
     void this.#taken(stream, number);
   }
 
-  /** Nobody waits for it. AC2 */
+  /** To be called when the caller is gone. AC2 */
   cancel(): void {
     if (!this.#over()) return;
     this.#answers.cancel();
@@ -160,12 +160,12 @@ class Call {
     this.#answer({ end: TaskCallEnd.create({ status, message, exitCode, signal }) });
     this.#over();
     this.#answers.finish().catch((error: unknown) => {
-      this.#ports.telemetry.log.debug({ error: sentence(error), call: this.#id }, "nobody waited for a call's end");
+      this.#ports.telemetry.log.debug({ error: sentence(error), call: this.#id }, "cannot send the end of a task call");
     });
   }
 
   #fail(error: unknown): void {
-    // What a driver has no words for is told with its own.
+    // A driver's error without a known status is passed on as UNKNOWN.
     const status = error instanceof RpcError && error.code !== Status.OK ? error.code : Status.UNKNOWN;
     this.end(status, `the task's driver: ${error instanceof Error ? error.message : String(error)}`);
   }
@@ -176,13 +176,14 @@ class Call {
       onEnd: (error) => {
         if (this.#exit !== null) this.end(Status.OK, "");
         else if (error !== null) this.#fail(error);
-        else this.end(Status.UNKNOWN, "the task's driver does not say how the command ended");
+        else this.end(Status.UNKNOWN, "the task's driver did not report how the command ended");
       },
     });
     this.#work = { kind: "exec", stream };
     const setup = ExecTaskStreamingRequest_Setup.create({ taskId: driverTaskId, command, tty });
     const ttySize = size === null ? null : sizeOf(size);
-    // With the first message for drivers that take it from there: the command then begins with the size. Nomad's take it after.
+    // In the first message for drivers that read it there, so that the command starts with the size; again in the next, which
+    // Nomad's drivers read.
     stream.write(ExecTaskStreamingRequest.create({ setup, ttySize }));
     if (ttySize !== null) stream.write(ExecTaskStreamingRequest.create({ ttySize }));
   }
@@ -190,7 +191,7 @@ class Call {
   #output({ exited, result, stderr, stdout }: ExecTaskStreamingResponse): void {
     if (stdout !== null && stdout.data.length > 0) this.#answer({ stdout: stdout.data });
     if (stderr !== null && stderr.data.length > 0) this.#answer({ stderr: stderr.data });
-    // Its stream ends behind it.
+    // The stream ends after this message.
     if (exited) this.#exit = { exitCode: result?.exitCode ?? -1, signal: result?.signal ?? 0 };
   }
 
@@ -223,7 +224,7 @@ class Call {
     if (!this.#isOver) stream.resume();
   }
 
-  /** Told once the driver has the input, so that no more than one waits. */
+  /** Answers once the driver has the input, so that at most one waits. */
   async #taken(stream: DuplexCall<ExecTaskStreamingRequest>, taken: number): Promise<void> {
     while (!this.#isOver && stream.bufferedBytes() > 0) await this.#moment();
     this.#answer({ taken });
@@ -233,7 +234,7 @@ class Call {
     return new Promise((resolve) => this.#ports.clock.setTimeout(resolve, roomLookMs));
   }
 
-  /** False when it was over already. */
+  /** False when it was already over. */
   #over(): boolean {
     if (this.#isOver) return false;
     this.#isOver = true;

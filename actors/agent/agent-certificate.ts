@@ -1,4 +1,4 @@
-/** Hosts the certificate chart of one agent: makes keys, calls the CA, and has the identity kept. */
+/** Hosts the certificate chart of one agent: creates keys, calls the CA, and saves the identity. */
 import type { HostedActor } from "../../runtime/host.ts";
 import {
   agentCertificateMachine,
@@ -35,13 +35,13 @@ export interface CertificateOptions {
   readonly name: string;
   readonly join: { readonly address: string; readonly token: string } | null;
   readonly managers: ManagerList;
-  /** A new certificate or root is in force; called for the first as well. */
+  /** Called when a new certificate or root is in use, including the first. */
   readonly onIdentity: () => void;
-  /** The node will never get a certificate without help. */
+  /** Called when the node cannot get a certificate without an operator's help. */
   readonly onFailure: (reason: string) => void;
 }
 
-/** A request that waits for its certificate. The key exists only here until it is installed. */
+/** A request waiting for its certificate. The key exists only here until it is installed. */
 interface Pending {
   readonly keyPem: string;
   readonly csr: Uint8Array;
@@ -76,7 +76,7 @@ export class CertificateActor {
   readonly #link: CaLink;
   #actor: HostedActor<typeof agentCertificateMachine> | null = null;
   #pending: Pending | null = null;
-  /** The root that the join token vouched for. */
+  /** The root that the join token verified. */
   #joinRoot = "";
 
   constructor(ports: AgentPorts, options: CertificateOptions) {
@@ -86,7 +86,7 @@ export class CertificateActor {
     this.#link = new CaLink({ dialer: ports.dialer, join: options.join, managers: options.managers });
   }
 
-  /** Reads the disk and starts: with the certificate found there, or by joining. */
+  /** Reads the disk and starts with the saved certificate, or by joining. */
   async start(): Promise<void> {
     const input = await this.#load();
     this.#actor = machine.start(this.#ports.host, `agent-certificate/${this.#options.name}`, input, this.#owner());
@@ -97,7 +97,7 @@ export class CertificateActor {
     return this.#kept.current;
   }
 
-  /** A session message wants this certificate renewed now. */
+  /** To be called when a session message requires an immediate renewal. */
   forceRenewal(): void {
     this.#send({ type: "renewal.forced" });
   }
@@ -141,7 +141,7 @@ export class CertificateActor {
     this.#actor?.actor.send(event);
   }
 
-  /** What the chart begins with: the identity that the disk holds, or a join. */
+  /** The chart's input: the saved identity, or a join. */
   async #load(): Promise<AgentCertificateInput> {
     const loaded = await this.#kept.load();
     switch (loaded.kind) {
@@ -149,7 +149,7 @@ export class CertificateActor {
         return this.#options.join === null
           ? {
               kind: "failed",
-              reason: "this node has not joined a cluster: join with the address of a manager and a token",
+              reason: "this node has not joined a cluster: specify the address of a manager and a join token",
             }
           : { kind: "joining" };
       case "unusable":
@@ -212,7 +212,7 @@ export class CertificateActor {
     } catch (error) {
       this.#link.observe(certificateFailureWeight);
       this.#link.hangUp();
-      // The manager has looked at token and request and refused them: it would do so again.
+      // The manager refused this token or request, and would do so again.
       const definite = error instanceof RpcError && error.code === Status.INVALID_ARGUMENT;
       return {
         type: "request.refused",
@@ -233,7 +233,7 @@ export class CertificateActor {
       const pending = this.#pending;
       const isIssued = status?.state === IssuanceState.ISSUED || status?.state === IssuanceState.ROTATE;
       if (pending !== null && certificate !== null && isIssued && !isSameBytes(certificate.csr, pending.csr)) {
-        return { type: "poll.superseded", reason: "the manager has issued a certificate for an older request" };
+        return { type: "poll.superseded", reason: "the manager issued a certificate for an older request" };
       }
       if (pending === null || certificate === null || !isIssued) {
         return {
@@ -245,7 +245,7 @@ export class CertificateActor {
       return { type: "certificate.issued" };
     } catch (error) {
       if (error instanceof RpcError && error.code === Status.DEADLINE_EXCEEDED) return { type: "poll.expired" };
-      const reason = `cannot learn whether the certificate is issued: ${sentence(error)}`;
+      const reason = `cannot check whether the certificate is issued: ${sentence(error)}`;
       const isUnknown = error instanceof RpcError && error.code === Status.NOT_FOUND;
       return { type: isUnknown ? "poll.unknown" : "poll.failed", reason };
     }
@@ -259,10 +259,10 @@ export class CertificateActor {
       let rootPem = this.identity?.rootPem ?? this.#joinRoot;
       const facts = certificates.describe(pending.certificatePem, rootPem);
       if (facts.kind === "malformed")
-        return this.#refuse(`the issued certificate cannot be read: ${facts.reason}`, "for good");
+        return this.#refuse(`cannot read the issued certificate: ${facts.reason}`, "for good");
       if (facts.role === null) return this.#refuse("no OU found in certificate subject", "for good");
       if (facts.nodeId === "" || facts.organization === "")
-        return this.#refuse("the issued certificate names no node or no cluster", "for good");
+        return this.#refuse("the issued certificate lacks a node id or a cluster id", "for good");
       const now = clock.now();
       if (now > facts.notAfterMs)
         return this.#refuse(
@@ -270,10 +270,10 @@ export class CertificateActor {
           "for now",
         );
       if (!isInForce(facts, rootPem, now)) {
-        // Perhaps the cluster's root was rotated and this node has missed it (worker protocol §3.4).
+        // The cluster's root may have been rotated while this node was away (worker protocol §3.4).
         const offered = await this.#offeredRoot();
         if (offered === null || !isInForce(facts, offered, now))
-          return this.#refuse("the issued certificate does not lead to the root that this node trusts", "for good");
+          return this.#refuse("the issued certificate does not chain to the root that this node trusts", "for good");
         rootPem = offered;
       }
       const { certificatePem, keyPem } = pending;
@@ -294,11 +294,11 @@ export class CertificateActor {
   }
 
   #refuse(reason: string, how: "for good" | "for now"): AgentCertificateEvent {
-    this.#ports.telemetry.log.warn({ reason }, "the node's certificate cannot be used");
+    this.#ports.telemetry.log.warn({ reason }, "cannot use the node's certificate");
     return { type: "certificate.refused", reason, definite: how === "for good" };
   }
 
-  /** The root that a manager shows now, if the certificate that this node holds vouches for it. */
+  /** The root that a manager presents now, if this node's certificate chains to it. */
   async #offeredRoot(): Promise<string | null> {
     const manager = this.identity === null ? null : this.#options.managers.choose();
     if (manager === null) return null;
@@ -310,7 +310,10 @@ export class CertificateActor {
     const { telemetry } = this.#ports;
     if (rootPem === this.identity?.rootPem) return;
     if (!this.#kept.vouchesFor(rootPem)) {
-      telemetry.log.warn({}, "a session message offers a root that this node's certificate does not lead to; ignored");
+      telemetry.log.warn(
+        {},
+        "ignored a root offered by a session message: this node's certificate does not chain to it",
+      );
       return;
     }
     try {

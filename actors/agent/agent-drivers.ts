@@ -1,17 +1,17 @@
 /**
- * What a node runs tasks with: a driver for each of its plugins, and those that it was given (the simulator's). Keeps the
- * plugins running, and tells what the node's description has to say of them.
+ * The drivers of a node: one for each of its plugins, and built-in ones (the simulator's). Keeps the plugins running, and
+ * reports them in the node's description.
  *
- * AD1: a plugin whose name an earlier life of the agent knew is there for its tasks before it has spoken again, so none of
- *      them counts as lost because its driver starts slowly, or not at all.
- * AD2: the description changes at once when a driver comes, goes, or changes its health; a change of its attributes alone is
- *      told when the session next looks (`agentSessionTimes.descriptionIntervalMs`), so one that changes all the time costs no
- *      more sessions than that.
- * AD3: a plugin that was taken away from the node while tasks of it may run is kept for these: they count as running until
- *      somebody knows otherwise, are stopped where its process still lives or once it is put back, and the node says so. It
- *      gets no new tasks. One without tasks is ended.
- * AD4: one name is one plugin's: a node does not start with two that claim it, since which one ran its tasks would be chance. One that
- *      says so only later gets no tasks, which is logged.
+ * AD1: a plugin whose name an earlier agent process recorded is available to its tasks before it has reported again, so no task
+ *      counts as lost because its driver starts slowly or not at all.
+ * AD2: the description changes at once when a driver is added, removed or changes its health; a change of attributes alone is
+ *      reported at the session's next check (`agentSessionTimes.descriptionIntervalMs`), so constant changes cost no more
+ *      sessions than that.
+ * AD3: a plugin that was removed from the node while its tasks may run is kept for them: they count as running until their
+ *      state is known, are stopped if its process still lives or once it is restored, and the description reports it as
+ *      removed. It gets no new tasks. A removed plugin without tasks is ended.
+ * AD4: a name belongs to one plugin: a node does not start with two plugins of one name, since either might get its tasks. One
+ *      that reports a name in use only later gets no tasks, which is logged.
  */
 import type { DriverPluginNews } from "../../machines/driver/driver-plugin.ts";
 import { containerDriver } from "../../machines/driver/container-task.ts";
@@ -26,39 +26,39 @@ import { driverPorts, PluginDriver } from "./plugin-driver.ts";
 import { TaskNetworks } from "./task-networks.ts";
 import { sentence } from "../sentence.ts";
 
-/** Prefix of the records of the plugins' names; that of the binary follows. */
+/** Prefix of the records of the plugins' names; the binary's name follows. */
 const kindRecords = "driver-kind.";
 /**
- * How long the node's first session waits for the first word of its drivers. A Node plugin needs half a second, on a busy
- * machine some; a node that came without would need another session as soon as they have spoken.
+ * How long the node's first session waits for its drivers' first reports, in milliseconds. A Node plugin needs half a second,
+ * more on a busy machine; without the wait, the node would need a second session as soon as they report.
  */
 const firstWordMsMax = 5_000;
-const takenAway = "its executable was taken away from this node";
-/** A driver that goes and comes again at once is one change: each costs the node a session. */
+const takenAway = "its executable was removed from this node";
+/** Delay that merges quick changes of a driver, in milliseconds: each change costs the node a session. */
 const changeMs = 300;
 
 interface Hosted {
   /** AD3 */
   readonly isTakenAway: boolean;
   readonly makesCgroups: boolean;
-  /** Of its executable; empty for one that was taken away. */
+  /** Path of its executable; empty for a removed one. */
   readonly path: string;
-  /** It calls itself as another does. AD4 */
+  /** It reports another plugin's name. AD4 */
   hasClashed: boolean;
   readonly plugin: DriverPluginActor;
   news: DriverPluginNews | null;
   fingerprint: FingerprintResponse | null;
-  /** It has said how it is, or has failed, at least once. */
+  /** Resolves when it has reported its health, or has failed, at least once. */
   readonly spoke: PromiseWithResolvers<void>;
 }
 
-/** What the node's description says. */
+/** The drivers' part of the node's description. */
 export interface DriverFacts {
   /** Kinds of tasks that can be started here now. */
   readonly kinds: readonly string[];
-  /** For the engine's labels. */
+  /** Labels of the engine. */
   readonly labels: Readonly<Record<string, string>>;
-  /** What the engine behind the docker driver has for containers. */
+  /** Plugins of the engine behind the docker driver. */
   readonly engine: readonly EnginePlugin[];
 }
 
@@ -74,7 +74,7 @@ export class AgentDrivers {
   #isChanging = false;
   #conflict: string | null = null;
 
-  /** `onChange`: what `facts` says of the drivers' health has changed. */
+  /** `onChange`: called when the drivers' health in `facts` has changed. */
   constructor(
     ports: AgentPorts,
     given: readonly TaskDriver[],
@@ -88,7 +88,7 @@ export class AgentDrivers {
       ports.networks === undefined ? null : new TaskNetworks({ ...ports, tools: ports.networks, discovery });
   }
 
-  /** Starts the plugins, or finds them again. */
+  /** Starts the plugins, or reattaches to them. */
   async load(): Promise<void> {
     const { plugins } = this.#ports;
     for (const binary of plugins?.binaries ?? []) {
@@ -112,12 +112,12 @@ export class AgentDrivers {
     }
   }
 
-  /** Takes up the networks of tasks of an earlier life, and takes away those of tasks that are over. */
+  /** Restores the networks of tasks of an earlier agent process, and removes those of ended tasks. */
   async loadNetworks(mayRun: (taskId: string) => boolean): Promise<void> {
     await this.#networks?.load(mayRun);
   }
 
-  /** Resolves when every plugin has said how it is, or has failed, but in bounded time. */
+  /** Resolves when every plugin has reported its health or has failed, but in bounded time. */
   async firstWord(): Promise<void> {
     if (this.#hosted.length === 0) return;
     const { clock } = this.#ports;
@@ -128,29 +128,29 @@ export class AgentDrivers {
     this.#told = this.#signature();
   }
 
-  /** AD4. Two plugins that claim one name, in a sentence; null: none that have spoken. */
+  /** AD4. A sentence on two plugins with one name; null: none have reported any. */
   get conflict(): string | null {
     return this.#conflict;
   }
 
-  /** Resolves when every plugin has said how it is, or has failed, at least once. */
+  /** Resolves when every plugin has reported its health or has failed at least once. */
   async settled(): Promise<void> {
     await Promise.all(this.#hosted.map(({ spoke }) => spoke.promise));
   }
 
-  /** Null: nobody here runs such tasks, as far as is known. */
+  /** Null when no known driver here runs such tasks. */
   of({ spec }: Task): TaskDriver | null {
     const kind = spec?.container == null ? (spec?.generic?.kind ?? "") : containerDriver;
     return this.#byKind.get(kind)?.driver ?? this.#given.get(kind) ?? null;
   }
 
-  /** The driver that was made for a plugin; null for another task's. */
+  /** The task's driver if it is a plugin's, else null. */
   pluginOf(task: Task): PluginDriver | null {
     const driver = this.of(task);
     return driver instanceof PluginDriver ? driver : null;
   }
 
-  /** All that are known, for people. */
+  /** All known kinds, for people. */
   kinds(): readonly string[] {
     return [...new Set([...this.#given.keys(), ...this.#byKind.keys()])];
   }
@@ -178,7 +178,7 @@ export class AgentDrivers {
     return { kinds: [...kinds].sort(), labels, engine: isDocker ? enginePlugins(labels) : [] };
   }
 
-  /** Ends the watching, and the plugins; their tasks go on. */
+  /** Stops the drivers and the plugins; their tasks keep running. */
   async close(): Promise<void> {
     if (this.#isClosed) return;
     this.#isClosed = true;
@@ -189,7 +189,7 @@ export class AgentDrivers {
     await this.#ports.plugins?.homes.close();
   }
 
-  /** Its process is found again where it lives, and no other is started. */
+  /** Reattaches to its process if it lives, and starts no other. */
   #hostTakenAway(plugins: AgentPlugins, name: string): Promise<Hosted> {
     const launcher: PluginLauncher = {
       reattach: (...where) => plugins.launcher.reattach(...where),
@@ -210,13 +210,13 @@ export class AgentDrivers {
         binary: binary.binary,
         config: binary.config,
         agent: plugins.agent,
-        // Once it has been made, and has taken the state that it tells of.
+        // Deferred until the actor exists and has entered the reported state.
         onNews: (news) => ports.clock.soon(() => this.#heard(hosted, news)),
         onFingerprint: (fingerprint) => {
           hosted.fingerprint = fingerprint;
         },
         onTaskEvent: ({ message, taskId }) =>
-          ports.telemetry.log.info({ plugin: name, task: taskId, message }, "a driver says of a task"),
+          ports.telemetry.log.info({ plugin: name, task: taskId, message }, "message of a driver on a task"),
       },
       known,
     );
@@ -250,15 +250,15 @@ export class AgentDrivers {
     this.#byKind.set(kind, { driver: new PluginDriver(driverPorts(this.#ports, all), options), hosted });
   }
 
-  /** AD4. One that was taken away stands in nobody's way. */
+  /** AD4. A removed plugin does not conflict. */
   #clash(kind: string, first: Hosted, second: Hosted): void {
     if (second.hasClashed) return;
     second.hasClashed = true;
-    const named = ({ path, plugin }: Hosted): string => `${plugin.name} (${path || "taken away"})`;
-    const sentence = `two driver plugins call themselves ${kind}: ${named(first)} and ${named(second)}`;
+    const named = ({ path, plugin }: Hosted): string => `${plugin.name} (${path || "removed"})`;
+    const sentence = `two driver plugins have the name ${kind}: ${named(first)} and ${named(second)}`;
     this.#ports.telemetry.log.error({ kind }, `${sentence}: the second gets no tasks`);
     if (!first.isTakenAway && !second.isTakenAway)
-      this.#conflict ??= `${sentence}: leave one of them out (--driver NAME=none for our own)`;
+      this.#conflict ??= `${sentence}: remove one of them (--driver NAME=none disables a built-in one)`;
   }
 
   #heard(hosted: Hosted, news: DriverPluginNews): void {
@@ -279,7 +279,7 @@ export class AgentDrivers {
     this.#changed();
   }
 
-  /** AD2. After the actor has taken its new state. */
+  /** AD2. Deferred until the actor has entered its new state. */
   #changed(): void {
     if (this.#isChanging) return;
     this.#isChanging = true;

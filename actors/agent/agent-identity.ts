@@ -1,4 +1,4 @@
-/** The identity of a node on its disk: read once, and from then on durable before it is in force (C2). */
+/** The identity of a node on its disk: read once, and later durable before it is in use (C2). */
 import { AgentIdentity } from "../../proto/gen/messages.ts";
 import { assert } from "../../runtime/assert.ts";
 import { isInForce, type CertificateDescription } from "../../runtime/pki/index.ts";
@@ -7,7 +7,7 @@ import type { AgentPorts, TlsMaterial } from "./agent-ports.ts";
 const record = "identity";
 const hourMs = 3_600_000;
 
-/** Who this node is: a certificate, its key, and what it trusts. */
+/** This node's identity: a certificate, its key, and the trusted root. */
 export interface Identity extends TlsMaterial {
   readonly facts: CertificateDescription;
 }
@@ -15,7 +15,7 @@ export interface Identity extends TlsMaterial {
 export type LoadedIdentity =
   | { readonly kind: "held"; readonly identity: Identity }
   | { readonly kind: "absent" }
-  /** `reason`: a sentence for the operator, with what to do. */
+  /** `reason`: a sentence for the operator, including what to do. */
   | { readonly kind: "unusable"; readonly reason: string };
 
 const encode = (text: string): Uint8Array => new TextEncoder().encode(text);
@@ -24,19 +24,19 @@ const decode = (bytes: Uint8Array): string => new TextDecoder().decode(bytes);
 export class KeptIdentity {
   readonly #ports: Pick<AgentPorts, "certificates" | "clock" | "disk">;
   #current: Identity | null = null;
-  /** Writes go one after the other, each built on the one before. */
+  /** Writes run one after the other, each based on the one before. */
   #writing: Promise<void> = Promise.resolve();
 
   constructor(ports: Pick<AgentPorts, "certificates" | "clock" | "disk">) {
     this.#ports = ports;
   }
 
-  /** Null before there is one. */
+  /** Null before the first. */
   get current(): Identity | null {
     return this.#current;
   }
 
-  /** What the disk holds, which is in force if it can be used. */
+  /** The saved identity, which is then in use if it is usable. */
   async load(): Promise<LoadedIdentity> {
     const { certificates, clock, disk } = this.#ports;
     const saved = await disk.load(record);
@@ -47,7 +47,7 @@ export class KeptIdentity {
     if (facts.kind === "malformed")
       return {
         kind: "unusable",
-        reason: `the node's saved certificate cannot be read (${facts.reason}): empty the data directory and join again`,
+        reason: `cannot read the node's saved certificate (${facts.reason}): empty the data directory and join again`,
       };
     const at = clock.now();
     if (facts.notAfterMs < at) {
@@ -60,13 +60,13 @@ export class KeptIdentity {
     return { kind: "held", identity: this.#current };
   }
 
-  /** Whether the certificate that is held leads to that root, whatever this machine's clock shows: it is not offered again soon. */
+  /** Whether the current certificate chains to that root, ignoring this machine's clock: the root is not offered again soon. */
   vouchesFor(rootPem: string): boolean {
     const facts = this.#current?.facts;
     return facts !== undefined && isInForce(facts, rootPem, Math.min(this.#ports.clock.now(), facts.notAfterMs));
   }
 
-  /** Makes what `next` makes of the one that is held durable, then current; null changes nothing. Rejects as the disk does. C2 */
+  /** Makes `next` of the current identity durable, then current; null changes nothing. Rejects as the disk does. C2 */
   write(next: (held: Identity | null) => TlsMaterial | null): Promise<void> {
     const writing = this.#writing.then(async () => {
       const material = next(this.#current);

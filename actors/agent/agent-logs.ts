@@ -1,10 +1,10 @@
 /**
- * What the node's tasks have written, for whoever subscribed: one PublishLogs stream for each subscription, fed by a reader
- * for each task that it selects. Bytes: beside the statecharts.
+ * Output of the node's tasks for log subscriptions: one PublishLogs stream per subscription, fed by a reader for each selected
+ * task. Data bypasses the statecharts.
  *
- * AL1: nothing is read that the manager has not the room to take: a stream holds `sendBytesMax` and one message more.
- * AL2: a follower's subscription that comes again after the session was lost goes on where it stood, within `resumeMs`.
- * AL3: a task is read once for a subscription, also when it is assigned while that is on.
+ * AL1: no more is read than the manager has space to accept: a stream holds `sendBytesMax` and one more message.
+ * AL2: a follower's subscription that returns after a lost session resumes where it was, within `resumeMs`.
+ * AL3: a task is read once per subscription, also when it is assigned meanwhile.
  */
 import { isSelected } from "../../machines/logs/log-selection.ts";
 import { timeMs, timestampOf } from "../../proto/time.ts";
@@ -22,20 +22,22 @@ import {
 import type { RpcChannel, SendingCall } from "../../runtime/rpc.ts";
 import type { AgentPorts, OutputLine, OutputPosition, OutputReader, OutputRequest } from "./agent-ports.ts";
 
-/** What may wait to be sent, in bytes, for one subscription: twice a reader's helping. */
+/** Maximum unsent bytes of one subscription: twice a reader's chunk. */
 const sendBytesMax = 128 * 1024;
-/** Between two looks whether the manager has taken what waits, in milliseconds. */
+/** Interval of checking whether the manager has read the data, in milliseconds. */
 const roomLookMs = 5;
-/** How long a follower's place is kept after its session was lost: longer than a session takes to be rebuilt. */
+/**
+ * How long a follower's position is kept after its session was lost, in milliseconds: longer than rebuilding a session takes.
+ */
 const resumeMs = 60_000;
-/** After the manager's close what is there is still sent, but not for longer, in milliseconds. */
+/** How long remaining output is still sent after the manager's close, in milliseconds. */
 const closingMs = 3_000;
 
-/** One task as far as its output goes. */
+/** The output of one task. */
 export interface LogSource {
   readonly taskId: string;
   readonly serviceId: string;
-  /** Null when the task's driver has no output to show. */
+  /** Null when the task's driver provides no output. */
   read(request: Omit<OutputRequest, "isOver">): OutputReader | null;
 }
 
@@ -46,7 +48,7 @@ interface Live {
   readonly stream: SendingCall<PublishLogsMessage, PublishLogsResponse>;
   readonly readers: Map<string, OutputReader | null>;
   readonly places: ReadonlyMap<string, OutputPosition>;
-  /** Readers under way. */
+  /** Number of active readers. */
   reading: number;
   follow: boolean;
   isClosing: boolean;
@@ -72,7 +74,7 @@ export class AgentLogs {
     this.#node = node;
   }
 
-  /** A message of the manager's stream of subscriptions. */
+  /** To be called with each message of the manager's stream of subscriptions. */
   hear(channel: RpcChannel, message: SubscriptionMessage): void {
     const known = this.#live.get(message.id);
     if (message.close) {
@@ -80,7 +82,7 @@ export class AgentLogs {
       return;
     }
     if (known?.isClosing === false) return;
-    // Asked anew before the end of what it was asked before.
+    // Requested again before the earlier request has ended.
     if (known !== undefined) this.#end(known);
     const options = message.options ?? LogSubscriptionOptions.create({});
     const live: Live = {
@@ -100,12 +102,12 @@ export class AgentLogs {
     this.#endIfDone(live);
   }
 
-  /** A task that was assigned just now. AL3 */
+  /** To be called for a newly assigned task. AL3 */
   add(source: LogSource): void {
     for (const live of this.#live.values()) if (live.follow) this.#read(live, source);
   }
 
-  /** The session is over, and every stream with it. AL2 */
+  /** To be called when the session ends: every stream ends with it. AL2 */
   detach(): void {
     const { clock } = this.#ports;
     const lostAt = clock.monotonic();
@@ -149,9 +151,7 @@ export class AgentLogs {
     live.reading += 1;
     const context = LogContext.create({ taskId, serviceId, nodeId });
     this.#publish(live, reader, context)
-      .catch((error: unknown) =>
-        this.#ports.telemetry.log.warn({ error, task: taskId }, "a task's output cannot be read"),
-      )
+      .catch((error: unknown) => this.#ports.telemetry.log.warn({ error, task: taskId }, "cannot read a task's output"))
       .finally(() => {
         reader.close();
         live.reading -= 1;
@@ -194,7 +194,7 @@ export class AgentLogs {
     live.stream
       .finish()
       .catch((error: unknown) =>
-        this.#ports.telemetry.log.debug({ error, subscription: live.id }, "the end of a log subscription was refused"),
+        this.#ports.telemetry.log.debug({ error, subscription: live.id }, "cannot send the end of a log subscription"),
       );
   }
 }

@@ -1,4 +1,4 @@
-/** The managers that an agent knows: what `machines/agent/agent-managers.ts` decides about them, kept in memory and on the disk. */
+/** The managers that an agent knows, in memory and on disk; `machines/agent/agent-managers.ts` decides about them. */
 import {
   chooseManager,
   namesSameManagers,
@@ -25,7 +25,7 @@ export class ManagerList {
     this.#log = log;
   }
 
-  /** Reads the disk. `address` is known besides: where the node joins, or an operator says that the managers are now. */
+  /** Reads the disk. `address` is added: where the node joins, or where an operator says that the managers are now. */
   async load(address: string | null): Promise<void> {
     const saved = await this.#disk.load(record);
     if (saved !== null) {
@@ -58,7 +58,7 @@ export class ManagerList {
     this.#managers = noteUnreached(this.#managers, manager);
   }
 
-  /** Takes over what a session message lists; the disk is written when other managers are named than before. */
+  /** Replaces the list with that of a session message; writes the disk when the managers differ. */
   replace(listed: readonly WeightedPeer[]): void {
     const peers = listed.flatMap(({ peer, weight }) =>
       peer === null ? [] : [{ nodeId: peer.nodeId, addr: peer.addr, weight }],
@@ -66,7 +66,7 @@ export class ManagerList {
     const before = this.#managers;
     this.#managers = replaceManagers(before, peers);
     if (namesSameManagers(before, this.#managers)) return;
-    // Losing this write costs a longer search for a manager after the next start, no more.
+    // Losing this write only costs a longer search for a manager after the next start.
     this.#save().catch((error: unknown) => this.#log.error({ error }, "cannot save the list of managers"));
   }
 

@@ -1,14 +1,14 @@
 /**
- * Tells the manager how the tasks are: one task a call, each task's states in their order, several tasks at once.
+ * Reports the tasks' states to the manager: one task per call, each task's states in order, several tasks at once.
  *
- * R1: at most one call for a task is under way, so its states arrive in order.
- * R2: after a session was rebuilt each known task's newest status is told again, and only that.
- * R3: memory is bounded by the tasks: a task has at most as many states waiting as there are states.
+ * R1: at most one call per task is pending, so its states arrive in order.
+ * R2: after a session was rebuilt, each known task's newest status is reported again, and only that.
+ * R3: memory is bounded by the tasks: a task has at most one waiting report per state.
  */
 import type { TaskStatus } from "../../proto/gen/messages.ts";
 import { RpcError, Status } from "../../runtime/rpc.ts";
 
-/** Makes one call; rejects as the channel does. `traceparent` is empty for a task that nobody traces here. */
+/** Makes one call; rejects as the channel does. `traceparent` is empty for an untraced task. */
 export type SendStatus = (taskId: string, status: TaskStatus, traceparent: string) => Promise<unknown>;
 
 interface Line {
@@ -18,25 +18,25 @@ interface Line {
   traceparent: string;
 }
 
-/** Calls under way at once. SwarmKit's agent makes one at a time; a few more hide the round trip and load no manager. */
+/** Maximum pending calls. SwarmKit's agent makes one at a time; a few more hide the round trip without loading the manager. */
 const statusCallsMax = 4;
 
 export class StatusReports {
   readonly #lines = new Map<string, Line>();
-  /** Tasks with something to tell, each at most once. */
+  /** Tasks with reports to send, each once. */
   readonly #ready = new Set<string>();
   readonly #onFailure: (error: unknown) => void;
   readonly #callsMax: number;
   #send: SendStatus | null = null;
   #calls = 0;
 
-  /** `onFailure`: a call failed in a way that ends the session. */
+  /** `onFailure`: called when a call fails in a way that ends the session. */
   constructor(onFailure: (error: unknown) => void, callsMax: number = statusCallsMax) {
     this.#onFailure = onFailure;
     this.#callsMax = callsMax;
   }
 
-  /** A session is up: tells everything that is known over it. R2 */
+  /** To be called when a session is established: reports everything over it. R2 */
   attach(send: SendStatus): void {
     this.#send = send;
     this.#calls = 0;
@@ -49,12 +49,12 @@ export class StatusReports {
     this.#pump();
   }
 
-  /** The session is over. Answers to its calls no longer count. */
+  /** To be called when the session ends. Answers to its calls no longer count. */
   detach(): void {
     this.#send = null;
   }
 
-  /** What was known before this life of the agent: told at the next `attach`. */
+  /** Adds a status recorded by an earlier agent process: reported at the next `attach`. */
   know(taskId: string, status: TaskStatus): void {
     this.#lines.set(taskId, { newest: status, waiting: [], isSending: false, traceparent: "" });
   }
@@ -98,7 +98,7 @@ export class StatusReports {
     try {
       await send(taskId, status, line.traceparent);
     } catch (error) {
-      // The manager does not want to hear of this task (worker protocol §0.13).
+      // The manager does not have this task any more (worker protocol §0.13).
       if (!(error instanceof RpcError && error.code === Status.NOT_FOUND)) failure = error;
     }
     if (this.#send !== send) return;

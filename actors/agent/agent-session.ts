@@ -40,7 +40,7 @@ import { sentence } from "../sentence.ts";
 
 /** Deadline of a heartbeat (worker protocol §2.1). */
 const heartbeatTimeoutMs = 5_000;
-/** In milliseconds; the manager answers once the log has it. */
+/** Timeout in milliseconds; the manager answers once the log has it. */
 const volumeReportTimeoutMs = 20_000;
 
 export interface SessionOptions {
@@ -51,7 +51,7 @@ export interface SessionOptions {
   readonly logs: AgentLogs;
   /** Null: this node has no dataplane. */
   readonly policy: PolicyFollower | null;
-  /** Null: this node makes no networks for tasks. */
+  /** Null: this node creates no networks for tasks. */
   readonly networks: NetworkFollower | null;
   readonly calls: AgentCalls;
   /** The newest certificate, key and root. */
@@ -62,7 +62,7 @@ export interface SessionOptions {
   readonly onNews: (news: SessionNews) => void;
 }
 
-/** One try with one manager, from dialling to its end. Nothing that a closed one still hears matters. */
+/** One attempt with one manager, from dialling to its end. Events of a closed one are ignored. */
 interface Link {
   readonly manager: KnownManager;
   readonly streams: { cancel(): void }[];
@@ -104,12 +104,12 @@ export class SessionActor {
     this.#send({ type: "session.wanted" });
   }
 
-  /** The certificate or root is another one than before. */
+  /** To be called when the certificate or root has changed. */
   identityChanged(): void {
     this.#send({ type: "identity.changed" });
   }
 
-  /** Ends the session from this side for a reason found elsewhere; it is then rebuilt. */
+  /** Ends the session for a reason found elsewhere; it is then rebuilt. */
   fail(reason: string): void {
     this.#send({ type: "session.failed", reason });
   }
@@ -136,7 +136,7 @@ export class SessionActor {
         },
         openStreams: ({ sessionId }: { sessionId: string }) => this.#openStreams(sessionId),
         sendHeartbeat: ({ sessionId }: { sessionId: string }) => this.#heartbeat(sessionId),
-        // Not from within this transition: it starts actors, which XState warns of inside an action.
+        // Deferred out of this transition: it starts actors, which XState warns about inside an action.
         applyAssignments: ({ message }: { message: AssignmentsMessage }) =>
           this.#ports.clock.soon(() => onAssignments(message)),
         compareDescription: () => this.#compareDescription(),
@@ -150,7 +150,7 @@ export class SessionActor {
     const { managers, identity } = this.#options;
     const manager = managers.choose();
     if (manager === null) {
-      this.fail("no manager is known");
+      this.fail("no manager address is known");
       return;
     }
     const link: Link = { manager, streams: [], channel: null, isClosed: false };
@@ -200,7 +200,7 @@ export class SessionActor {
           if (!link.isClosed) this.#options.logs.hear(channel, message);
         },
         onEnd: (error) => {
-          // A manager without a log broker: the session goes on without logs (worker protocol §2.3).
+          // A manager without a log broker: the session continues without logs (worker protocol §2.3).
           if (error?.code !== Status.UNIMPLEMENTED) this.#fail(link, ended("log subscriptions", error));
         },
       },
@@ -211,7 +211,7 @@ export class SessionActor {
         if (!link.isClosed) this.#options.calls.hear(channel, question);
       },
       onEnd: (error) => {
-        // SwarmKit's managers do not know it.
+        // SwarmKit's managers do not have this service.
         if (error?.code !== Status.UNIMPLEMENTED) this.#fail(link, ended("questions", error));
       },
     });
@@ -253,7 +253,7 @@ export class SessionActor {
     link.streams.push(stream);
   }
 
-  /** What managers before `Assignments` offer: the full list of tasks each time. */
+  /** The stream of managers without `Assignments`: the full list of tasks each time. */
   #followTasks(link: Link, channel: RpcChannel, sessionId: string): void {
     if (link.isClosed) return;
     const stream = channel.serverStream(DispatcherService.methods.Tasks, TasksRequest.create({ sessionId }), {

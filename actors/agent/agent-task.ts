@@ -20,18 +20,18 @@ import type { NodeVolumes } from "./node-volumes.ts";
 import { sentence } from "../sentence.ts";
 import { endSpan, startSpan } from "../tracing.ts";
 
-/** Prefix of the records of tasks; the id follows. */
+/** Prefix of the records of tasks; the task's id follows. */
 export const taskRecords = "task.";
 
 export interface TaskOptions {
   readonly reports: StatusReports;
   readonly drivers: AgentDrivers;
   readonly nodeHostname: string;
-  /** What is assigned to this node now. */
+  /** Secrets currently assigned to this node. */
   readonly secrets: ReadonlyMap<string, Secret>;
   readonly configs: ReadonlyMap<string, Config>;
   readonly volumes: NodeVolumes;
-  /** Nothing of the task is left on this node. */
+  /** Called when nothing of the task is left on this node. */
   readonly onForgotten: (taskId: string) => void;
 }
 
@@ -56,15 +56,15 @@ export class TaskActor {
   #status: TaskStatus;
   #health: HealthCheckActor | null = null;
   #volumes: readonly TaskVolume[] = [];
-  /** The record's writes: one at a time, the newest status wins. */
+  /** Writes of the record: one at a time, the newest status wins. */
   #saving: Promise<void> | null = null;
   #isDirty = false;
   #isStopped = false;
   #isForgotten = false;
-  /** Context of the start, where somebody records it: the reports that follow continue it. */
+  /** Trace context of the start, if recorded: later reports continue it. */
   #traceparent = "";
 
-  /** `task` carries the newest status that is known: from the disk, else as it was assigned. */
+  /** `task` has the newest known status: from the disk, else as assigned. */
   constructor(ports: AgentPorts, options: TaskOptions, task: Task) {
     this.#ports = ports;
     this.#options = options;
@@ -78,7 +78,7 @@ export class TaskActor {
       before: state,
       desired: task.desiredState,
       isChecked: healthOf(task.spec) !== null,
-      // What else is said of a task that has not ended is said of its way here.
+      // In earlier states, the error concerns the task's way to this node.
       flaw: state === TaskState.STARTING || state === TaskState.RUNNING ? err : "",
     };
     this.#actor = machine.start(ports.host, `agent-task/${task.id}`, input, this.#owner());
@@ -88,7 +88,7 @@ export class TaskActor {
     return this.#status.state;
   }
 
-  /** What can be read of its output. */
+  /** Its output. */
   get source(): LogSource {
     const { id, serviceId } = this.#task;
     return {
@@ -100,17 +100,17 @@ export class TaskActor {
     };
   }
 
-  /** Where its driver is asked to do something with it. */
+  /** The target of calls to its driver. */
   get callable(): CallTarget {
     const driver = this.#options.drivers.pluginOf(this.#task);
-    if (driver === null) return { reason: "the task does not run on a driver plugin: nothing can be asked of it" };
+    if (driver === null) return { reason: "calls are not supported: the task does not run on a driver plugin" };
     const running = driver.running(this.#task.id);
-    if (running === null) return { reason: `task ${this.#task.id} does not run` };
-    if (running.client === null) return { reason: `driver ${driver.kind} does not run just now` };
+    if (running === null) return { reason: `task ${this.#task.id} is not running` };
+    if (running.client === null) return { reason: `driver ${driver.kind} is not running at the moment` };
     return { client: running.client, driverTaskId: running.taskId };
   }
 
-  /** Its driver can be asked to stop it. */
+  /** Whether its driver is available to stop it. */
   get isReachable(): boolean {
     return this.#options.drivers.pluginOf(this.#task)?.isServing ?? true;
   }
@@ -128,7 +128,7 @@ export class TaskActor {
     this.#send({ type: "removal.wanted" });
   }
 
-  /** Ends the watching; the task itself goes on. */
+  /** Stops the actor; the task itself keeps running. */
   stop(): void {
     this.#isStopped = true;
     this.#endCheck();
@@ -156,7 +156,7 @@ export class TaskActor {
     };
   }
 
-  /** A driver that throws is no reason for the agent to fall: the task is refused with what it threw. */
+  /** An exception of a driver must not end the agent: the task is refused with its message. */
   #answer(outcome: Promise<AgentTaskEvent>): void {
     outcome.then(
       (event) => this.#send(event),
@@ -165,7 +165,7 @@ export class TaskActor {
   }
 
   async #look(): Promise<AgentTaskEvent> {
-    // A plugin that has just been started says its name later.
+    // A plugin that was just started reports its name later.
     if (this.#driver === null) await this.#options.drivers.settled();
     const found = await this.#runtime().find(this.#task.id);
     switch (found.kind) {
@@ -184,16 +184,16 @@ export class TaskActor {
     } catch (error) {
       return { type: "run.refused", reason: `cannot record the task on this node: ${sentence(error)}` };
     }
-    // One that is over by now was released already, and would wait for its volumes, or keep them, for ever.
+    // A task that is over was already released, and would wait for its volumes, or keep them, forever.
     if (this.#status.state > TaskState.RUNNING || this.#isForgotten)
-      return { type: "run.refused", reason: "it is over" };
+      return { type: "run.refused", reason: "the task is already over" };
     this.#volumes = await this.#options.volumes.whenReady(this.#task);
     const outcome = await this.#runtime().prepare(this.#describe(""));
     return outcome.kind === "done" ? { type: "run.prepared" } : { type: "run.refused", reason: outcome.reason };
   }
 
   async #start(): Promise<AgentTaskEvent> {
-    // Only a task that came with a trace is traced: a root span for every task of a big service would tell nobody anything.
+    // Only a task with a trace is traced: a root span for every task of a big service would be useless.
     const parent = this.#task.annotations?.labels[traceparentLabel] ?? "";
     const span = parent === "" ? null : startSpan(this.#ports, "task start", parent);
     const traceparent = span === null ? "" : traceparentOf(span);
@@ -224,7 +224,7 @@ export class TaskActor {
       return {
         type: "run.exited",
         pid,
-        exit: { code: -1, signal: "", reason: `lost sight of the process: ${sentence(error)}`, lastOutput: "" },
+        exit: { code: -1, signal: "", reason: `lost track of the process: ${sentence(error)}`, lastOutput: "" },
       };
     }
   }
@@ -249,13 +249,13 @@ export class TaskActor {
   }
 
   async #stop(): Promise<void> {
-    // Why it is stopped is on the disk before how it ended could be. K6
+    // The reason for the stop must be on disk before the exit. K6
     if (this.#status.err !== "") await this.#saving?.catch(() => {});
     try {
       const exit = (await this.#driver?.stop(this.#task.id)) ?? null;
       this.#send({ type: "run.stopped", code: exit?.code ?? 0 });
     } catch (error) {
-      // Whether something still runs is not known, so nothing is claimed: the task stays where it is, visibly.
+      // It is unknown whether something still runs, so the task stays in its state, visibly.
       this.#ports.telemetry.log.error({ error, task: this.#task.id }, "cannot stop a task");
     }
   }
@@ -272,8 +272,8 @@ export class TaskActor {
       await this.#saving?.catch(() => {});
       await disk.remove(taskRecords + id);
     } catch (error) {
-      // What stays behind is found at the next start and then removed, since the manager no longer assigns it.
-      telemetry.log.error({ error, task: id }, "cannot remove what a task left on this node");
+      // Remains are found at the next start and removed then, since the manager no longer assigns the task.
+      telemetry.log.error({ error, task: id }, "cannot remove the remains of a task from this node");
     }
     this.#send({ type: "run.forgotten" });
     this.stop();
@@ -285,7 +285,7 @@ export class TaskActor {
     const { id } = this.#task;
     const { exitCode, pid } = report;
     const containerId = this.#options.drivers.pluginOf(this.#task)?.containerOf(id) ?? "";
-    // That something ran is told by the container alone, which a driver without processes tells nothing of.
+    // Only the container status shows that something ran; it is empty for a driver without processes.
     const wasUp = [report.state, this.#status.state].includes(TaskState.RUNNING);
     const hasRun = wasUp || pid !== 0 || exitCode !== 0 || containerId !== "";
     this.#status = TaskStatus.create({
@@ -350,7 +350,7 @@ export class TaskActor {
       ...(container === null ? {} : { container }),
       secrets: contents(this.#options.secrets, ids, id),
       configs: contents(this.#options.configs, ids, id),
-      // Networks of the node alone are a container's driver's.
+      // A container's driver handles networks of the node alone.
       network: container === null || areOfCluster(container.networks) ? networkOf(this.#task) : { kind: "none" },
       volumes: this.#volumes,
       traceparent,
@@ -376,7 +376,7 @@ function healthEvent(news: HealthNews): AgentTaskEvent {
   }
 }
 
-/** Null for a task that is none. */
+/** Null for a task without a container. */
 function containerOf({ endpoint, logDriver, networks, spec }: Task): TaskContainer | null {
   if (spec?.container == null) return null;
   return {
@@ -388,7 +388,9 @@ function containerOf({ endpoint, logDriver, networks, spec }: Task): TaskContain
   };
 }
 
-/** Only what the task references; a secret made for this one task has the task's id behind its own (worker protocol §4.6). */
+/**
+ * Only those that the task references; a secret for this one task has the task's id appended to its own (worker protocol §4.6).
+ */
 function contents(
   assigned: ReadonlyMap<string, Secret | Config>,
   ids: ReadonlySet<string>,

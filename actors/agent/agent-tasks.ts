@@ -1,14 +1,13 @@
 /**
- * The tasks of one node: makes an actor for each that is assigned, finds those of the agent's earlier life again, and
- * carries changes to them.
+ * The tasks of one node: creates an actor for each assigned task, finds those of an earlier agent process, and passes changes
+ * on.
  *
- * L1: a task that was finished or running in an earlier life is looked for before a manager is heard, so that nothing
- *     that runs is ever without an actor.
- * L2: of a task that this life has an actor for, its own status counts, not the manager's; of the rest, the desired state alone
- *     can still change, and only upwards.
- * L3: a task that was not started in an earlier life, as far as the disk says, waits for what its manager says is assigned:
- *     secrets and configs are not on the disk, and the disk may be an older one, as after a restored snapshot. A task that the
- *     manager knows to be farther is taken up there, so one that was started is not started again (K3 of its chart).
+ * L1: a task that was finished or running in an earlier process is looked up before the first session, so that every running
+ *     task has an actor.
+ * L2: for a task with an actor, its own status counts, not the manager's; only its desired state can change, and only upwards.
+ * L3: a task that was not started according to the disk waits for the manager's first message: secrets and configs are not on
+ *     the disk, and the disk may be an older one, for example after a restored snapshot. If the manager has a later state of
+ *     the task, the task continues from that state, so a started one is not started again (K3 of its chart).
  */
 import { planAssignments } from "../../machines/agent/agent-assignments.ts";
 import {
@@ -29,18 +28,18 @@ import type { StatusReports } from "./agent-reports.ts";
 import { NodeVolumes } from "./node-volumes.ts";
 
 /**
- * An agent that is to stop everything waits so long, in milliseconds, while every task that is left has a driver that cannot be
- * asked: longer than one that hangs takes to be found out and started anew.
+ * How long an agent that stops everything waits while all remaining tasks have an unreachable driver, in milliseconds: longer
+ * than it takes to detect and restart a hanging one.
  */
 export const unreachableMsMax = 120_000;
-/** Between two looks whether that is so, in milliseconds. */
+/** Interval of checking that, in milliseconds. */
 const lookMs = 1_000;
 
 export class AgentTasks {
   readonly volumes: NodeVolumes;
   readonly #ports: AgentPorts;
   readonly #actors = new Map<string, TaskActor>();
-  /** Being removed: the actor ends what still runs. A task that is assigned anew meanwhile waits for that. */
+  /** Tasks being removed: the actor stops what still runs. A task that is assigned again meanwhile waits for that. */
   readonly #leaving = new Map<string, { readonly actor: TaskActor; successor: Task | null }>();
   /** L3 */
   readonly #waiting = new Map<string, Task>();
@@ -56,9 +55,9 @@ export class AgentTasks {
       readonly drivers: AgentDrivers;
       readonly reports: StatusReports;
       readonly nodeHostname: string;
-      /** What the node's description has to say of storage plugins has changed. */
+      /** Called when the storage plugins in the node's description have changed. */
       readonly onPlugins: () => void;
-      /** A task that this agent did not have before. */
+      /** Called for each newly assigned task. */
       readonly onAssigned: (source: LogSource) => void;
     },
   ) {
@@ -87,7 +86,10 @@ export class AgentTasks {
         const task = Task.decode(saved);
         tasks.set(task.id, task);
       } catch (error) {
-        telemetry.log.error({ error, record: name }, "a task's record cannot be read; the manager will assign it anew");
+        telemetry.log.error(
+          { error, record: name },
+          "cannot read a task's record; the manager will assign the task again",
+        );
       }
     }
     const mayRun = ({ status }: Task): boolean => (status?.state ?? TaskState.NEW) <= TaskState.RUNNING;
@@ -121,7 +123,7 @@ export class AgentTasks {
     for (const id of plan.removedSecrets) this.#secrets.delete(id);
     for (const id of plan.removedConfigs) this.#configs.delete(id);
     this.#ports.telemetry.metrics
-      .gauge("muster_agent_tasks", "Tasks assigned to the node, those that have ended included.")
+      .gauge("muster_agent_tasks", "Tasks assigned to the node, including ended ones.")
       .set(this.#actors.size);
   }
 
@@ -131,21 +133,21 @@ export class AgentTasks {
     return [...[...this.#actors].map(([id, { state }]) => ({ id, state })), ...waiting];
   }
 
-  /** What can be read of the output of each task, those that are being removed included. */
+  /** The output of each task, including those being removed. */
   sources(): readonly LogSource[] {
     const leaving = [...this.#leaving.values()].map(({ actor }) => actor);
     return [...this.#actors.values(), ...leaving].map(({ source }) => source);
   }
 
-  /** Where a task's driver is asked to do something with it. */
+  /** The target of calls to a task's driver. */
   callable(taskId: string): CallTarget {
     const actor = this.#actors.get(taskId);
     return actor === undefined ? { reason: `this node does not have task ${taskId}` } : actor.callable;
   }
 
   /**
-   * Stops and forgets every task; resolves when nothing of any is left. What has a driver that does not serve for
-   * `unreachableMsMax` is left as it is: its record stays, so a later agent finds it.
+   * Stops and forgets every task; resolves when nothing of any is left. A task whose driver is unreachable for
+   * `unreachableMsMax` is left running: its record stays, so a later agent finds it.
    */
   async clear(): Promise<void> {
     this.#resume([]);
@@ -169,7 +171,7 @@ export class AgentTasks {
       else {
         telemetry.log.error(
           { tasks: [...this.#leaving.keys()] },
-          "tasks whose drivers do not serve are left as they are",
+          "leaving tasks running whose drivers are unreachable",
         );
         giveUp();
       }
@@ -177,7 +179,7 @@ export class AgentTasks {
     clock.setTimeout(look, lookMs);
   }
 
-  /** Ends the watching; what runs goes on and is found again. */
+  /** Stops the actors; running tasks keep running and are found again. */
   stop(): void {
     for (const actor of this.#actors.values()) actor.stop();
     for (const { actor } of this.#leaving.values()) actor.stop();
@@ -187,7 +189,7 @@ export class AgentTasks {
     this.#waiting.clear();
   }
 
-  /** L3: the first message is a whole one, so what is needed has come, or never will. */
+  /** L3: the first message is complete: contents that are missing now never come. */
   #resume(assigned: readonly Task[]): void {
     if (this.#waiting.size === 0) return;
     const told = new Map(assigned.map(({ id, status }) => [id, status]));
@@ -195,7 +197,7 @@ export class AgentTasks {
       const status = farther(task.status, told.get(id) ?? null);
       if (status !== null && status !== task.status) {
         const fields = { task: id, here: task.status?.state ?? TaskState.NEW, there: status.state };
-        this.#ports.telemetry.log.warn(fields, "the manager knows a later state of a task than this node's disk");
+        this.#ports.telemetry.log.warn(fields, "the manager has a later state of a task than this node's disk");
         this.#options.reports.know(id, status);
       }
       this.#actors.set(id, new TaskActor(this.#ports, this.#options, Task.patch(task, { status })));
@@ -215,9 +217,9 @@ export class AgentTasks {
       leaving.successor = task;
       return;
     }
-    // The id becomes a name on the disk.
+    // The id becomes a file name.
     if (!isSubjectToken(task.id)) {
-      this.#ports.telemetry.log.error({ task: task.id }, "a task with an unusable id was assigned; ignored");
+      this.#ports.telemetry.log.error({ task: task.id }, "ignored an assigned task with an invalid id");
       return;
     }
     if (task.status !== null && task.status.state >= TaskState.ACCEPTED)
@@ -250,7 +252,7 @@ function isUnstarted({ status }: Task): boolean {
   return (status?.state ?? TaskState.NEW) < TaskState.STARTING;
 }
 
-/** The status of the two that is farther; the node's own where neither is. */
+/** The status with the later state; the node's own if equal. */
 function farther(own: TaskStatus | null, told: TaskStatus | null): TaskStatus | null {
   return (told?.state ?? TaskState.NEW) > (own?.state ?? TaskState.NEW) ? told : own;
 }

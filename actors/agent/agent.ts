@@ -1,10 +1,10 @@
 /**
- * A node agent: joins a cluster, keeps a session with one of its managers, and runs what it is assigned. This file wires
- * its actors: the certificate, the session and one for each task.
+ * A node agent: joins a cluster, keeps a session with one of its managers, and runs its assigned tasks. This file wires its
+ * actors: the certificate, the session and one per task.
  *
- * N1: the agent speaks only to the managers that its disk or its join address name.
- * N2: a certificate that changes reaches the session as a changed description, so the manager learns of it.
- * N3: after `shutdown(true)` nothing that the agent started runs; after `shutdown(false)`, or a crash, all of it does and
+ * N1: the agent connects only to the managers named by its disk or its join address.
+ * N2: a new certificate reaches the session as a changed description, so the manager learns of it.
+ * N3: after `shutdown(true)` nothing that the agent started is running; after `shutdown(false)` or a crash, all of it is, and
  *     is found again.
  */
 import { overlayDriver } from "../../machines/allocation/network.ts";
@@ -41,31 +41,33 @@ import { Tunnel } from "./tunnel.ts";
 import { sentence } from "../sentence.ts";
 
 export interface AgentOptions {
-  /** Where and with what to join; null: only with the certificate that the disk holds. Ignored when it holds one, but
-   *  for the address, which is then one more place to look for a manager. */
+  /**
+   * Manager address and token to join with; null: use only the saved certificate. Ignored when there is one, except that the
+   * address is one more place to look for a manager.
+   */
   readonly join: { readonly address: string; readonly token: string } | null;
   readonly hostname: string;
-  /** The engine's labels, as `node.labels`' counterpart `engine.labels` in constraints. */
+  /** The engine's labels (`engine.labels` in constraints). */
   readonly labels: Readonly<Record<string, string>>;
-  /** What else of it can be used up, as its operator counts or names it; absent: nothing. */
+  /** Generic resources that its operator counts or names; absent: none. */
   readonly genericResources?: readonly GenericResource[];
-  /** Beside those of its plugins: a simulation's; none by default. */
+  /** Drivers besides those of its plugins, for simulations; none by default. */
   readonly drivers?: readonly TaskDriver[];
-  /** What programs this node's network by policies; absent: nothing does. */
+  /** Programs the node's network policy; absent: nothing does. */
   readonly dataplane?: NodeDataplane;
-  /** Where other nodes' packets for its tasks reach it; absent: where managers see it. */
+  /** Address for other nodes' packets to its tasks; absent: the address that managers see. */
   readonly dataPathAddress?: string;
-  /** Tells this agent's actors from those of others on one host (`[A-Za-z0-9_-]+`); absent: made from the host name. */
+  /** Distinguishes this agent's actors from others on one host (`[A-Za-z0-9_-]+`); absent: derived from the host name. */
   readonly name?: string;
 }
 
 export type AgentState =
   | { readonly kind: "starting" }
   | { readonly kind: "joining" }
-  /** Has a certificate, but no session; `reason` says why the last try failed. */
+  /** Has a certificate but no session; `reason`: why the last attempt failed. */
   | { readonly kind: "connecting"; readonly reason: string }
   | { readonly kind: "serving"; readonly manager: string; readonly sessionId: string }
-  /** Needs a person; `reason` is one sentence for them. */
+  /** Needs an operator; `reason` is one sentence for them. */
   | { readonly kind: "failed"; readonly reason: string }
   | { readonly kind: "stopped" };
 
@@ -73,14 +75,14 @@ export interface Agent extends Running {
   /** Null until the node has joined. */
   nodeId(): string | null;
   state(): AgentState;
-  /** Tells each change of `state()`; the result ends that. */
+  /** Calls the listener on each change of `state()`; the result unsubscribes. */
   onState(listener: (state: AgentState) => void): () => void;
   tasks(): readonly { readonly id: string; readonly state: TaskState }[];
-  /** Ends the session; with `stopTasks`, also every task, and resolves when nothing of any is left. */
+  /** Ends the session; with `stopTasks` also stops every task, and resolves when nothing of any is left. */
   shutdown(stopTasks: boolean): Promise<void>;
 }
 
-/** Starts an agent; what becomes of it is told by `state()`. */
+/** Starts an agent; `state()` reports its progress. */
 export function startAgent(options: AgentPorts & AgentOptions): Agent {
   const agent = new NodeAgent(options);
   agent.start();
@@ -102,9 +104,9 @@ class NodeAgent implements Agent {
   readonly #session: SessionActor;
   readonly #listeners = new Set<(state: AgentState) => void>();
   #state: AgentState = { kind: "starting" };
-  /** What the last session message said of the certificate and the role: a renewal is wanted when either changes. */
+  /** Desired role of the last session message. */
   #desiredRole: NodeRole | null = null;
-  /** Reads what an earlier life has left, and starts what goes on; null before `start`. */
+  /** Reads the state of an earlier process and starts the actors; null before `start`. */
   #reading: Promise<void> | null = null;
   #ending: Promise<void> | null = null;
 
@@ -219,12 +221,12 @@ class NodeAgent implements Agent {
   }
 
   async #end(stopTasks: boolean): Promise<void> {
-    // Whatever stops from here on is this side's doing; a manager hears nothing of it (worker protocol §0.15).
+    // Tasks that stop from here on stop because of the shutdown; the manager gets no reports of them (worker protocol §0.15).
     this.#session.stop();
     this.#policy?.stop();
     this.#networks?.stop();
     this.#certificate.stop();
-    // It starts plugins and takes up tasks: what came of it later would be nobody's. Whether it failed, `start` says. N3
+    // It starts plugins and restores tasks, which nobody would own later. `start` reports its failure. N3
     await this.#reading?.catch(() => {});
     if (stopTasks) await this.#tasks.clear();
     await this.#tunnel?.stop(stopTasks);
@@ -254,7 +256,7 @@ class NodeAgent implements Agent {
     if (this.#state.kind === "stopped") return;
     this.#state = state;
     this.#options.telemetry.metrics
-      .gauge("muster_agent_serving", "1 while the node has its session.")
+      .gauge("muster_agent_serving", "1 while the node has a session.")
       .set(state.kind === "serving" ? 1 : 0);
     for (const listener of this.#listeners) listener(state);
   }
@@ -263,14 +265,14 @@ class NodeAgent implements Agent {
   #identityChanged(): void {
     if (this.#ending !== null) return;
     if (this.#managers.size === 0) {
-      this.#enter({ kind: "failed", reason: "no manager is known: say where one is with its address" });
+      this.#enter({ kind: "failed", reason: "no manager address is known: specify the address of one" });
       return;
     }
     if (this.#state.kind === "joining") this.#session.start();
     else this.#session.identityChanged();
   }
 
-  /** Only a new session tells it. */
+  /** Only a new session sends the new description. */
   #descriptionChanged(): void {
     if (this.#ending === null && this.#state.kind === "serving") this.#session.identityChanged();
   }
@@ -284,7 +286,7 @@ class NodeAgent implements Agent {
         this.#enter({ kind: "connecting", reason: news.reason });
         return;
       case "serving":
-        log.info({ manager: news.manager, session: news.sessionId }, "the node has a session");
+        log.info({ manager: news.manager, session: news.sessionId }, "the node established a session");
         this.#enter(news);
         return;
       case "backing-off":
@@ -293,10 +295,13 @@ class NodeAgent implements Agent {
     }
   }
 
-  /** What of a session message is not the session's own: the certificate, the role and the root (worker protocol §5.3). */
+  /**
+   * Handles the parts of a session message that do not concern the session: the certificate, the role and the root (worker
+   * protocol §5.3).
+   */
   #sessionMessage({ node, RootCA }: SessionMessage): void {
     if (node !== null) {
-      // In each message, as engines do: that an earlier demand was met may have been said over a connection that broke.
+      // Checked in each message, as engines do: the answer to an earlier request may have been lost with a connection.
       if (node.certificate?.status?.state === IssuanceState.ROTATE) this.#certificate.forceRenewal();
       const desiredRole = node.spec?.desiredRole ?? NodeRole.WORKER;
       if (desiredRole !== this.#desiredRole) this.#certificate.wantRole(desiredRole);
@@ -321,7 +326,7 @@ class NodeAgent implements Agent {
       }),
       engine: EngineDescription.create({
         engineVersion: facts.engineVersion,
-        // What somebody has given the engine counts for more than what a driver says.
+        // The operator's labels take precedence over a driver's.
         labels: {
           ...drivers.labels,
           ...(networks === undefined ? {} : networkLabels(networks.problem, dataPathAddress)),

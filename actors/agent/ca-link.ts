@@ -1,4 +1,4 @@
-/** The connections on which a node asks for its certificate: to where it joins, or to a manager of the cluster that it is in. */
+/** The connections on which a node requests its certificate: to the join address, or to a manager of its cluster. */
 import type { KnownManager } from "../../machines/agent/agent-managers.ts";
 import { CAService, GetRootCACertificateRequest } from "../../proto/gen/messages.ts";
 import { assert } from "../../runtime/assert.ts";
@@ -27,7 +27,7 @@ export class CaLink {
     this.#options = options;
   }
 
-  /** The root that whoever answers at `address` shows: to be believed only after a check. */
+  /** The root that the server at `address` presents: to be trusted only after a check. */
   async rootOf(address: string): Promise<Uint8Array> {
     const channel = await this.#options.dialer.dial(address, "bootstrap-unverified", nothing);
     try {
@@ -39,12 +39,12 @@ export class CaLink {
     }
   }
 
-  /** The one that is there; null before `dial` and after `hangUp`. */
+  /** The current connection; null before `dial` and after `hangUp`. */
   get channel(): RpcChannel | null {
     return this.#channel;
   }
 
-  /** A new connection instead of the one that is there. `joinRoot`: trusted where the node has no identity yet. */
+  /** Replaces the connection by a new one. `joinRoot`: the trusted root while the node has no identity. */
   async dial(identity: TlsMaterial | null, joinRoot: string): Promise<RpcChannel> {
     this.hangUp();
     const { dialer, join, managers } = this.#options;
@@ -53,7 +53,7 @@ export class CaLink {
       return this.#keep(await dialer.dial(join.address, "bootstrap", { ...nothing, rootPem: joinRoot }));
     }
     const manager = managers.choose();
-    if (manager === null) throw new RpcError(Status.UNAVAILABLE, "no manager is known");
+    if (manager === null) throw new RpcError(Status.UNAVAILABLE, "no manager address is known");
     this.#manager = manager;
     const channel = await dialer.dial(manager.addr, "node", identity).catch((error: unknown) => {
       managers.unreached(manager);
@@ -62,7 +62,7 @@ export class CaLink {
     return this.#keep(channel);
   }
 
-  /** How the manager that was dialled last has served; a second word of it does nothing. */
+  /** Records how the last dialled manager served; only the first call counts. */
   observe(weight: number): void {
     if (this.#manager !== null) this.#options.managers.observe(this.#manager, weight);
     this.#manager = null;
@@ -73,7 +73,7 @@ export class CaLink {
     this.#channel = null;
   }
 
-  /** Hangs up, also on whoever is being dialled. */
+  /** Hangs up, and cancels a pending dial. */
   stop(): void {
     this.#isStopped = true;
     this.hangUp();

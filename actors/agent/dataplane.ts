@@ -1,8 +1,8 @@
 /**
- * Hosts the dataplane driver of a node: hands it what a calculation of policy hands over, and keeps what it reports.
+ * Hosts the dataplane driver of a node: passes it the results of the policy calculation, and keeps its reports.
  *
  * A1: while a driver does not read, changes are merged in the outbox, and nothing is queued.
- * A2: a report that lacks its id or its status is left out: it ends Felix, and not us.
+ * A2: a report without its id or status is ignored: it crashes Felix, but not us.
  */
 import {
   dataplaneDriverMachine,
@@ -27,22 +27,22 @@ export interface DataplanePorts {
 }
 
 export interface DataplaneOptions {
-  /** The driver's, for people and for the actor's id. */
+  /** The driver's name, for people and for the actor's id. */
   readonly name: string;
   readonly generation: Generation;
   /** Raw settings, as Felix names them (docs/reference/felix-dataplane-protocol.md §9.3). */
   readonly settings: Readonly<Record<string, string>>;
   readonly onNews?: (news: DataplaneDriverNews) => void;
-  /** A driver said for the first time since when it runs. */
+  /** Called when a driver first reports its start time. */
   readonly onSince?: () => void;
-  /** An endpoint's status; null: the driver has forgotten it. `key`: as `keyOf` writes it. */
+  /** Called with an endpoint's status; null: the driver has removed it. `key`: as written by `keyOf`. */
   readonly onStatus?: (key: string, status: string | null) => void;
 }
 
-/** Felix's: a driver that does not end by itself has so long, milliseconds. */
+/** Felix's grace period for a driver to exit by itself, in milliseconds. */
 const endGraceMs = 4_000;
 
-/** Messages in one turn: a large resync must not hold up what else this process does. */
+/** Maximum messages per turn: a large resync must not block other work of this process. */
 const messagesPerTurn = 500;
 
 const machine = hosted(dataplaneDriverMachine, ["launch", "endDriver", "forgetDriver", "announce"], ["backoff"]);
@@ -60,7 +60,7 @@ export class DataplaneActor {
   #process: DataplaneProcess | null = null;
   #isFull = false;
   #isTelling = false;
-  /** Milliseconds since the Unix epoch at which its process began, by its own word; null: it has not said. */
+  /** Reported start of its process, in milliseconds since the Unix epoch; null: not reported. */
   #since: number | null = null;
 
   constructor(ports: DataplanePorts, options: DataplaneOptions) {
@@ -70,7 +70,7 @@ export class DataplaneActor {
     this.#outbox = new Outbox(options.generation);
     this.#waiting = ports.telemetry.metrics.gauge(
       "muster_dataplane_waiting",
-      "Messages that the dataplane driver has not taken yet.",
+      "Messages that the dataplane driver has not read yet.",
     );
     this.#actor = machine.start(ports.host, `dataplane-driver/${options.name}`, { name: options.name }, this.#owner());
   }
@@ -79,33 +79,33 @@ export class DataplaneActor {
     return this.#news;
   }
 
-  /** Endpoints' statuses by key, as the driver last told them: `up`, `down`, `error`, or a word of its own. */
+  /** Endpoints' statuses by key, as last reported by the driver: `up`, `down`, `error` or another of its own. */
   get statuses(): ReadonlyMap<string, string> {
     return this.#statuses;
   }
 
-  /** Since when its process runs, by its own word, in milliseconds since the Unix epoch; null: it has not said. */
+  /** Reported start of its process, in milliseconds since the Unix epoch; null: not reported. */
   get since(): number | null {
     return this.#since;
   }
 
-  /** How many messages the driver has not taken. */
+  /** Number of messages that the driver has not read. */
   get waiting(): number {
     return this.#outbox.size;
   }
 
-  /** Changes what the driver is to know; before `ready`, it is gathered. */
+  /** Changes the driver's state; before `ready`, changes are collected. */
   apply(delta: DataplaneDelta): void {
     this.#outbox.apply(delta);
     this.#tellSoon();
   }
 
-  /** All that the node needs was applied: a driver may begin. */
+  /** To be called when the node's whole state has been applied: the driver may start. */
   ready(): void {
     this.#actor.actor.send({ type: "state.ready" });
   }
 
-  /** The driver is started anew when they are others than before. */
+  /** Restarts the driver if the settings have changed. */
   configure(settings: Readonly<Record<string, string>>): void {
     const names = Object.keys(settings);
     const isSame =
@@ -116,7 +116,7 @@ export class DataplaneActor {
     this.#actor.actor.send({ type: "settings.changed" });
   }
 
-  /** Ends the driver; the rules stay in the kernel. Resolves when it is gone. */
+  /** Ends the driver; its rules stay in the kernel. Resolves when it has exited. */
   end(): Promise<void> {
     return new Promise((resolve) => {
       if (this.#news.state === "stopped") {
@@ -177,7 +177,7 @@ export class DataplaneActor {
   #forget(): void {
     this.#process = null;
     this.#since = null;
-    // What it said holds for nobody now.
+    // Its reports are no longer valid.
     const keys = [...this.#statuses.keys()];
     this.#statuses.clear();
     for (const key of keys) this.#options.onStatus?.(key, null);
@@ -210,7 +210,7 @@ export class DataplaneActor {
     if (!wasInSync && this.#outbox.isInSync) this.#actor.actor.send({ type: "resync.sent" });
   }
 
-  /** Not to one that is being ended. */
+  /** False while the driver is being ended. */
   #mayTell(): boolean {
     const snapshot = this.#actor.actor.getSnapshot();
     return snapshot.matches("resync") || snapshot.hasTag("following");
@@ -240,11 +240,11 @@ export class DataplaneActor {
     this.#options.onStatus?.(key, update === null ? null : status);
   }
 
-  /** A2. A later generation's messages end here too. */
+  /** A2. Also ignores messages of later generations. */
   #leaveOut({ sequenceNumber }: FromDataplane): void {
     this.#ports.telemetry.log.debug(
       { driver: this.#options.name, sequenceNumber },
-      "a dataplane driver said something that is not understood",
+      "ignored an unknown message of a dataplane driver",
     );
   }
 }

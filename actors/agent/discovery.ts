@@ -1,10 +1,11 @@
 /**
- * Names and virtual addresses of services for the tasks of a node: answers their questions, and keeps the kernel leading
- * connections to virtual addresses to tasks. What is answered, and what is programmed, is decided in machines/discovery/.
+ * Names and virtual addresses of services for the tasks of a node: answers their queries, and has the kernel route connections
+ * to virtual addresses to tasks. machines/discovery/ decides on answers and rules.
  *
- * DI1: it works from what a manager told last, so that neither ends when no manager is reached.
- * DI2: what it makes on the node is on the disk before, and is gone with the last network of a task, in this life or a later one.
- * DI3: a task that has just got its network is not told that a name is unknown before its network is known here.
+ * DI1: it works from the last state that a manager sent, so both continue while no manager is reachable.
+ * DI2: objects that it creates on the node are recorded on disk first, and are removed with the last network of a task, in this
+ *      process or a later one.
+ * DI3: a task that has just got its network gets no "unknown name" before its network is known here.
  */
 import { answerTo, type Asker } from "../../machines/discovery/answer.ts";
 import { programmingMachine, type ProgrammingEvent } from "../../machines/networks/programming.ts";
@@ -31,9 +32,9 @@ import type { TaskNetwork } from "./task-networks.ts";
 
 const record = "discovery";
 const dnsPort = 53;
-/** DI3: a manager tells of a task's network as soon as the task is given to the node; milliseconds. */
+/** DI3: timeout of waiting for a task's network, in milliseconds; a manager sends it as soon as the task is assigned. */
 const tellMsMax = 5_000;
-/** Of questions that wait for that. */
+/** Maximum queries waiting for that. */
 const waitingMax = 1_000;
 
 const nameServer = hosted(nameServerMachine, ["open", "close"], ["backoff"]);
@@ -50,21 +51,21 @@ export interface DiscoveryPorts {
 }
 
 export interface DiscoveryOptions {
-  /** The agent's, for the actors' ids. */
+  /** The agent's name, for the actors' ids. */
   readonly name: string;
   readonly networks: NodeNetworks;
-  /** Empty while the node has none. */
+  /** Empty while the node has no id. */
   readonly nodeId: () => string;
 }
 
-/** A task that may ask. */
+/** A task that may query names. */
 interface Own extends TaskNetwork {
-  /** When it was first seen here. */
+  /** When it was first known here. */
   readonly since: number;
 }
 
 export class Discovery {
-  /** That tasks of this node ask, where it can listen there. */
+  /** Addresses that tasks of this node query, if it can listen there. */
   readonly addresses: NameServerAddresses;
   readonly #ports: DiscoveryPorts;
   readonly #options: DiscoveryOptions;
@@ -72,20 +73,20 @@ export class Discovery {
   readonly #programming: HostedActor<typeof programmingMachine>;
   readonly #random: Random;
   readonly #forget: () => void;
-  /** By task, and by each of a task's addresses. */
+  /** By task, and by each of its addresses. */
   #own = new Map<string, Own>();
   #askers = new Map<string, Own>();
-  /** By network; made when somebody asks. */
+  /** By network; created on the first query. */
   #names = new Map<string, NetworkNames>();
-  /** By family. A node without IPv6 has one alone. */
+  /** By family. A node without IPv6 has only one. */
   readonly #open = new Map<4 | 6, OpenNameServer>();
-  /** Of the server that is wanted now; what an earlier one says counts no more. */
+  /** Number of the current server; events of earlier ones are ignored. */
   #life = 0;
   #programmed: VirtualPlan | null = null;
-  /** What is made on the node is made one after the other. */
+  /** Changes to the node run one after the other. */
   #turn: Promise<unknown> = Promise.resolve();
   readonly #waiting = new Set<() => void>();
-  /** When there last came a first network. */
+  /** When the first network was last added. */
   #since = 0;
   #isStopped = false;
 
@@ -107,19 +108,19 @@ export class Discovery {
     this.#forget = options.networks.onChange(() => this.#told());
   }
 
-  /** Why tasks are not answered; empty: they are, or there are none. */
+  /** Why tasks get no answers; empty: they do, or there are none. */
   get problem(): string {
     return this.#server.actor.getSnapshot().context.reason;
   }
 
-  /** Takes away what an earlier life has left, if this one has no task with a network. DI2 */
+  /** Removes remains of an earlier process if no task has a network. DI2 */
   async load(networks: readonly TaskNetwork[]): Promise<void> {
     const isLeft = (await this.#ports.disk.load(record)) !== null;
     this.networksAre(networks);
     if (isLeft && networks.length === 0) this.#tellServer({ type: "names.left" });
   }
 
-  /** Those of all tasks of this node. */
+  /** Sets the networks of all tasks of this node. */
   networksAre(networks: readonly TaskNetwork[]): void {
     if (this.#isStopped) return;
     const now = this.#ports.clock.monotonic();
@@ -138,7 +139,7 @@ export class Discovery {
     if (isWanted) this.#tellProgramming({ type: "facts.changed" });
   }
 
-  /** What is made stays. */
+  /** Stops; created objects stay. */
   async stop(): Promise<void> {
     if (this.#isStopped) return;
     this.#isStopped = true;
@@ -151,7 +152,7 @@ export class Discovery {
     await this.#close();
   }
 
-  /** That a task can ask; null: there is none. Once that is known, in bounded time. */
+  /** Resolves with the address that a task can query, once known, in bounded time; null: none. */
   async addressFor({ links }: NetworkPlan): Promise<string | null> {
     if (!(await this.settled())) return null;
     const family = links.some(({ addresses }) => addresses.some((each) => each.family === 4)) ? 4 : 6;
@@ -159,8 +160,8 @@ export class Discovery {
   }
 
   /**
-   * Resolves once it is known whether tasks can ask here, and what they reach by virtual addresses is programmed; whether they
-   * can. A manager that tells nothing of networks is waited for once, and not by each task.
+   * Resolves once names can be queried here and virtual addresses are programmed, or with false if they cannot. A manager that
+   * sends no networks is awaited once, not for each task.
    */
   async settled(): Promise<boolean> {
     const { clock } = this.#ports;
@@ -189,7 +190,7 @@ export class Discovery {
     for (const wake of this.#waiting) wake();
   }
 
-  /** Resolves when something has changed, or it is time. */
+  /** Resolves on a change, or at the deadline. */
   #news(until: number): Promise<void> {
     const { clock } = this.#ports;
     return new Promise((resolve) => {
@@ -219,7 +220,7 @@ export class Discovery {
     return this.#isStopped ? { kind: "failed" } : this.#answer(question);
   }
 
-  /** And whether it stays so once more is known. */
+  /** The reply, and whether it is final. */
   #reply(question: NameQuestion, { nameservers, plan }: Own): readonly [NameReply, boolean] {
     const { state } = this.#options.networks;
     const networks = plan.links.flatMap(({ addresses }) => this.#namesOf(addresses[0]?.subnet ?? "", state) ?? []);
@@ -238,7 +239,7 @@ export class Discovery {
     }
   }
 
-  /** Subnets tell networks apart; undefined: nobody has told of this one. */
+  /** Networks are identified by their subnets; undefined: no manager has sent this one. */
   #namesOf(subnet: string, state: NetworksState | null): NetworkNames | undefined {
     if (state === null) return undefined;
     const known = this.#names.get(subnet);
@@ -252,7 +253,7 @@ export class Discovery {
     return undefined;
   }
 
-  /** Most take the first. */
+  /** Random order, since most clients use the first address. */
   #shuffled(addresses: readonly string[]): readonly string[] {
     const order = [...addresses];
     for (let at = order.length - 1; at > 0; at -= 1) {
@@ -264,7 +265,7 @@ export class Discovery {
 
   #counted(reply: NameReply): NameReply {
     this.#ports.telemetry.metrics
-      .counter("muster_names_asked_total", "Questions of tasks for names, by how they were answered.")
+      .counter("muster_names_asked_total", "Name queries of tasks, by answer.")
       .add(1, { answer: reply.kind });
     return reply;
   }
@@ -277,7 +278,7 @@ export class Discovery {
         await this.#ports.disk.save(record, new Uint8Array(0)); // DI2
         await this.#openAt(4, life);
         await this.#openAt(6, life).catch((error: unknown) =>
-          this.#ports.telemetry.log.debug({ reason: sentence(error) }, "tasks cannot ask for names over IPv6"),
+          this.#ports.telemetry.log.debug({ reason: sentence(error) }, "tasks cannot query names over IPv6"),
         );
         if (life !== this.#life) await this.#close();
         else this.#tellServer({ type: "server.opened" });
@@ -303,10 +304,10 @@ export class Discovery {
   }
 
   #lost(reason: string): void {
-    // What is left of it would be in the next one's way.
+    // Its remains would conflict with the next one.
     this.#life += 1;
     this.#inTurn(() => this.#close());
-    this.#ports.telemetry.log.warn({ address: this.addresses[4], reason }, "tasks cannot ask for names here");
+    this.#ports.telemetry.log.warn({ address: this.addresses[4], reason }, "tasks cannot query names here");
     this.#tellServer({ type: "server.lost", reason });
   }
 
@@ -314,7 +315,7 @@ export class Discovery {
     const life = (this.#life += 1);
     this.#inTurn(async () => {
       await this.#close();
-      // Unless there is a task with a network again.
+      // Unless a task has a network again.
       if (life !== this.#life) return;
       const isGone = await this.#unmake();
       if (life === this.#life) this.#tellServer({ type: isGone ? "server.cleared" : "server.kept" });
@@ -337,7 +338,7 @@ export class Discovery {
       await disk.remove(record);
       return true;
     } catch (error) {
-      telemetry.log.error({ error: sentence(error) }, "cannot take away what names of services have left");
+      telemetry.log.error({ error: sentence(error) }, "cannot remove the remains of service discovery");
       return false;
     }
   }
@@ -346,7 +347,7 @@ export class Discovery {
     this.#inTurn(async () => {
       const { networks, nodeId } = this.#options;
       const { tools } = this.#ports;
-      // What an earlier life has programmed stays until something is known. DI1
+      // Rules of an earlier process stay until a manager has sent the networks. DI1
       if (this.#isStopped) return;
       if (networks.state !== null && this.#own.size > 0) {
         const links = [...this.#own.values()].flatMap(({ plan }) => plan.links);

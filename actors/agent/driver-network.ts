@@ -1,9 +1,9 @@
 /**
- * A driver's part in the networks of its tasks (nomad-driver-protocol.md §5.4, CreateNetwork): most are handed a namespace that
- * the agent has made; some make one themselves, into which the agent lays the task's links.
+ * A driver's part in the networks of its tasks (nomad-driver-protocol.md §5.4, CreateNetwork): most get a namespace that the
+ * agent has created; some create one themselves, to which the agent adds the task's links.
  *
- * DW1: what a driver may have made is taken away by it, as often as that has to be asked for: until then the task's network is not
- *      forgotten, in this life of the agent or a later one.
+ * DW1: a network that a driver may have created is destroyed by the driver, retried until it succeeds: until then the task's
+ *      network stays recorded, in this agent process or a later one.
  */
 import { taskResolver } from "../../machines/discovery/resolver.ts";
 import type { NetworkPlan } from "../../machines/driver/task-network/plan.ts";
@@ -24,14 +24,14 @@ import type { DriverDescription, DriverPluginActor } from "./driver-plugin.ts";
 import { retryMs, type TaskNetworks } from "./task-networks.ts";
 import { sentence } from "../sentence.ts";
 
-/** A plugin that dies whenever it is asked for something: then it is a failure like another. */
+/** Attempts for a plugin that dies on each call; then it is an ordinary failure. */
 const triesMax = 5;
-/** Of a host's name. */
+/** Maximum length of a host name. */
 const hostnameMax = 63;
 
 export interface DriverNetworksOptions {
   readonly plugin: DriverPluginActor;
-  /** Null: this node makes none. */
+  /** Null: this node creates none. */
   readonly networks: TaskNetworks | null;
   readonly log: Logger;
   readonly clock: Clock;
@@ -39,14 +39,14 @@ export interface DriverNetworksOptions {
 
 export class DriverNetworks {
   readonly #options: DriverNetworksOptions;
-  /** Of what is to be tried again. */
+  /** Timers of retries. */
   readonly #timers = new Set<TimerHandle>();
 
   constructor(options: DriverNetworksOptions) {
     this.#options = options;
   }
 
-  /** What the task is to be started in. `name`: as its host is to call itself. Rejects with why there is none; nothing is left then. */
+  /** Creates the network in which to start the task. `name`: its host name. Rejects with the reason; nothing is left then. */
   async make(
     plan: NetworkPlan,
     name: string,
@@ -55,9 +55,9 @@ export class DriverNetworks {
   ): Promise<NetworkIsolationSpec> {
     const { networks } = this.#options;
     if (networks === null || networks.problem !== null)
-      throw new Error(`this node makes no networks for tasks: ${networks?.problem ?? "it has no tools for it"}`);
+      throw new Error(`this node creates no networks for tasks: ${networks?.problem ?? "it lacks the tools"}`);
     const modes = capabilities?.networkIsolationModes ?? [];
-    if (!modes.includes(Isolation.GROUP)) throw new Error("the driver runs its tasks in the node's own network only");
+    if (!modes.includes(Isolation.GROUP)) throw new Error("the driver runs its tasks only in the node's own network");
     const hostname = name.slice(0, hostnameMax);
     try {
       const isOfDriver = capabilities?.mustCreateNetwork === true;
@@ -65,31 +65,31 @@ export class DriverNetworks {
       const ofDriver = isOfDriver ? await this.#create(plan.taskId, hostname) : null;
       const network = await networks.make(plan, ofDriver, nameservers);
       return NetworkIsolationSpec.patch(ofDriver ?? NetworkIsolationSpec.create({ mode: Isolation.GROUP }), {
-        // A plugin of an agent's earlier life may not see what this one mounts.
+        // A plugin started by an earlier agent process may not see this one's mounts.
         path: await networks.pathFor(network, this.#options.plugin.pid),
         hostsConfig: HostsConfig.create({ hostname, address: this.address(plan.taskId) ?? "" }),
       });
     } catch (error) {
       const removed = this.remove(plan.taskId);
-      // Of a plugin that dies all the time nobody knows when.
+      // Not awaited for a plugin that keeps dying.
       if (!isPluginGone(error)) await removed;
       throw error;
     }
   }
 
-  /** What a task with a network of its own is to ask for names, where this node answers; else as it was asked for. */
+  /** The name servers of a task with its own network: this node's if it answers, else as requested. */
   async resolver(plan: NetworkPlan, asked: DNSConfig | null): Promise<DNSConfig | null> {
     const address = (await this.#options.networks?.discovery?.addressFor(plan)) ?? null;
     return address === null ? asked : DNSConfig.create(taskResolver(asked ?? DNSConfig.create(), address));
   }
 
-  /** The first that the task has in a network of its own; null: it has none. */
+  /** The task's first address in its own network; null: it has none. */
   address(taskId: string): string | null {
     const [first] = this.#options.networks?.of(taskId)?.plan.links.flatMap(({ addresses }) => addresses) ?? [];
     return first?.address ?? null;
   }
 
-  /** Takes away what there is; also for a task that has none. Never rejects. */
+  /** Removes the task's network, if any. Never rejects. */
   async remove(taskId: string): Promise<void> {
     const { networks } = this.#options;
     const network = networks?.of(taskId) ?? null;
@@ -98,7 +98,7 @@ export class DriverNetworks {
     await networks.remove(taskId);
   }
 
-  /** Tries nothing again from now on. */
+  /** Cancels all retries. */
   close(): void {
     for (const timer of this.#timers) this.#options.clock.clearTimeout(timer);
   }
@@ -114,7 +114,7 @@ export class DriverNetworks {
         await this.#asking((driver) => driver.destroyNetwork(request));
         return;
       } catch (error) {
-        log.error({ error: sentence(error), task: taskId }, "a driver does not take a network away");
+        log.error({ error: sentence(error), task: taskId }, "a driver cannot destroy a network");
       }
       await new Promise<void>((resolve) => {
         const timer = clock.setTimeout(() => {
@@ -128,18 +128,18 @@ export class DriverNetworks {
 
   async #create(allocId: string, hostname: string): Promise<NetworkIsolationSpec> {
     try {
-      // One that dies under it may have made it: it is asked again, and says once more what it made.
+      // A driver that dies during the call may have created it: it is called again, and returns it again.
       const isolationSpec = await this.#asking((driver) => createdBy(driver, allocId, hostname));
       if (isolationSpec !== null && isolationSpec.path !== "") return isolationSpec;
     } catch (error) {
-      // A driver that refuses has made nothing.
+      // A driver that refuses has created nothing.
       if (!isPluginGone(error)) await this.#options.networks?.remove(allocId);
       throw error;
     }
-    throw new Error("the driver made a network without a namespace");
+    throw new Error("the driver created a network without a namespace");
   }
 
-  /** What a driver that was asked for it has made; null: nothing. It says it when it is asked once more. */
+  /** The network that a driver created after a call without an answer; null: none. A repeated call returns it. */
   async #made(allocId: string): Promise<NetworkIsolationSpec | null> {
     try {
       return await this.#asking((driver) => createdBy(driver, allocId, ""));
@@ -149,7 +149,7 @@ export class DriverNetworks {
     }
   }
 
-  /** Again where the plugin dies under it. */
+  /** Retries if the plugin dies during the call. */
   async #asking<Result>(ask: (driver: DriverClient) => Promise<Result>): Promise<Result> {
     for (let count = 1; ; count += 1) {
       try {
@@ -160,7 +160,7 @@ export class DriverNetworks {
     }
   }
 
-  /** As soon as there is one. */
+  /** Waits for the driver. */
   async #driver(): Promise<DriverClient> {
     const { plugin } = this.#options;
     while (plugin.client === null) await new Promise<void>((resolve) => plugin.whenServing(resolve));
@@ -176,7 +176,7 @@ async function createdBy(
   return (await driver.createNetwork(CreateNetworkRequest.create({ allocId, hostname }))).isolationSpec;
 }
 
-/** A task's configuration with what its driver has to know of its network. */
+/** A task's configuration with its network's settings. */
 export function inNetwork(
   config: TaskConfig,
   { ports }: NetworkPlan,

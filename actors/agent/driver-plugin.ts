@@ -1,6 +1,6 @@
 /**
- * Hosts the chart of one driver plugin: starts it, tells it its configuration, listens to it, and hands its client to the
- * actors of its tasks.
+ * Hosts the chart of one driver plugin: starts and configures it, follows its streams, and provides its client to the actors of
+ * its tasks.
  */
 import {
   driverPluginMachine,
@@ -33,13 +33,13 @@ import type { AgentDisk } from "./agent-ports.ts";
 import { hosted, type Owner } from "../hosted.ts";
 import { sentence } from "../sentence.ts";
 
-/** The only version of the interface that drivers have (reference §2). */
+/** The only version of the driver interface (reference §2). */
 const apiVersion = "v0.1.0";
-/** Milliseconds that a plugin has to end when it is asked: Nomad's. */
+/** How long a plugin may take to exit on request, in milliseconds (Nomad's value). */
 const stopGraceMs = 2_000;
-/** Before a stream of events that ended is opened again. */
+/** Delay before an ended stream of events is reopened, in milliseconds. */
 const eventsRetryMs = 5_000;
-/** Prefix of the records of where plugins run; the name follows. */
+/** Prefix of the records of plugins' addresses; the name follows. */
 const pluginRecords = "driver-plugin.";
 
 export interface DriverPluginPorts {
@@ -53,22 +53,22 @@ export interface DriverPluginPorts {
 
 export interface DriverPluginOptions {
   readonly binary: PluginBinary;
-  /** As somebody wrote it; null: nothing. */
+  /** As written by the operator; null: none. */
   readonly config: ConfigInput;
-  /** What every driver of this node is told: its ports and its processors. */
+  /** Facts on the node for every driver: its ports and its processors. */
   readonly agent: NomadDriverConfig;
   readonly onNews: (news: DriverPluginNews) => void;
   readonly onFingerprint: (fingerprint: FingerprintResponse) => void;
   readonly onTaskEvent: (event: DriverTaskEvent) => void;
 }
 
-/** What a plugin said of itself. */
+/** A plugin's description of itself. */
 export interface DriverDescription {
-  /** As services name it. */
+  /** Its name in services. */
   readonly name: string;
   readonly version: string;
   readonly capabilities: DriverCapabilities | null;
-  /** Of its tasks' configuration; null: they have none. */
+  /** Schema of its tasks' configuration; null: they have none. */
   readonly taskSchema: Spec | null;
 }
 
@@ -101,18 +101,18 @@ export class DriverPluginActor {
   readonly #actor: HostedActor<typeof driverPluginMachine>;
   readonly #ready: (() => void)[] = [];
   readonly #ended: (() => void)[] = [];
-  /** Where an earlier agent's plugin runs. */
+  /** Address of an earlier agent's plugin. */
   #known: PluginAddress | null;
   #launching: Promise<RunningPlugin | null> | null = null;
   #plugin: RunningPlugin | null = null;
   #description: DriverDescription | null = null;
   #streams: ReceivingCall[] = [];
   #eventsTimer: TimerHandle | null = null;
-  /** The disk's writes, one after the other. */
+  /** Writes to the disk, one after the other. */
   #writes: Promise<void> = Promise.resolve();
   #isReleased = false;
 
-  /** Starts the plugin at once, or finds it again. `known`: what `knownPlugin` found on the disk. */
+  /** Starts the plugin at once, or reattaches to it. `known`: what `knownPlugin` found on the disk. */
   constructor(ports: DriverPluginPorts, options: DriverPluginOptions, known: PluginAddress | null) {
     this.#ports = ports;
     this.#options = options;
@@ -123,33 +123,33 @@ export class DriverPluginActor {
     this.#send({ type: "plugin.wanted" });
   }
 
-  /** Of its process; null while it does not serve. */
+  /** Its process id; null while it is not serving. */
   get pid(): number | null {
     return this.#serves() ? (this.#plugin?.pid ?? null) : null;
   }
 
-  /** Null while it does not serve. */
+  /** Null while it is not serving. */
   get client(): DriverClient | null {
     return this.#serves() ? (this.#plugin?.driver ?? null) : null;
   }
 
-  /** What it said of itself the last time; null until it first did. */
+  /** Its last description; null until the first. */
   get description(): DriverDescription | null {
     return this.#description;
   }
 
-  /** New tasks may be started on it. */
+  /** Whether new tasks may be started on it. */
   get isHealthy(): boolean {
     return this.#actor.actor.getSnapshot().hasTag("healthy");
   }
 
-  /** Calls back once, as soon as it serves: at the end of this turn if it does. */
+  /** Calls back once, as soon as it is serving: at the end of this turn if it already is. */
   whenServing(listener: () => void): void {
     this.#ready.push(listener);
     if (this.#serves()) this.#ports.clock.soon(() => this.#tellReady());
   }
 
-  /** Ends it; its tasks go on. Resolves when it is gone. */
+  /** Ends it; its tasks keep running. Resolves when it has exited. */
   end(): Promise<void> {
     return new Promise((resolve) => {
       if (this.#actor.actor.getSnapshot().matches("stopped")) {
@@ -161,7 +161,7 @@ export class DriverPluginActor {
     });
   }
 
-  /** Lets go of it: it goes on, and a later agent finds it again. */
+  /** Detaches from it: it keeps running, and a later agent reattaches to it. */
   release(): void {
     if (this.#isReleased) return;
     this.#isReleased = true;
@@ -200,7 +200,7 @@ export class DriverPluginActor {
         endProcess: () => void this.#endProcess(),
         announce: (news: DriverPluginNews) => this.#announce(news),
       },
-      // Never sooner than half of it: a draw near zero would be no wait at all.
+      // At least half of the bound: a draw near zero would be no delay at all.
       draw: (boundMs) => boundMs / 2 + this.#ports.random.below(Math.max(1, Math.floor(boundMs / 2))),
     };
   }
@@ -217,7 +217,7 @@ export class DriverPluginActor {
     const known = this.#known;
     this.#known = null;
     if (known === null) {
-      this.#send({ type: "launch.failed", reason: "nothing is known of it" });
+      this.#send({ type: "launch.failed", reason: "its address was not recorded" });
       return;
     }
     this.#follow(this.#ports.launcher.reattach(this.name, known), false);
@@ -231,7 +231,7 @@ export class DriverPluginActor {
     );
   }
 
-  /** `isNew`: nothing on the disk says where it runs. */
+  /** `isNew`: its address is not on the disk yet. */
   #follow(outcome: ReturnType<PluginLauncher["reattach"]>, isNew: boolean): void {
     this.#launching = outcome.then((launched) => {
       this.#launching = null;
@@ -258,8 +258,8 @@ export class DriverPluginActor {
   }
 
   /**
-   * Keeps, or forgets, where the plugin runs. A new one that cannot be recorded, as on a full disk, ends: the next agent would
-   * start a second one beside it.
+   * Saves or deletes the plugin's address. A new plugin that cannot be recorded, for example on a full disk, is ended: the next
+   * agent would start a second one beside it.
    */
   #record(address: PluginAddress | null, isNew = false): void {
     const { disk, telemetry } = this.#ports;
@@ -271,7 +271,7 @@ export class DriverPluginActor {
       .catch((error: unknown) => {
         telemetry.log.warn(
           { error, plugin: this.name },
-          "cannot record where a plugin runs: it will not be found again",
+          "cannot record a plugin's address: a later agent will not find it",
         );
         if (isNew && this.#plugin?.address === address) void this.#plugin?.stop(0);
       });
@@ -279,7 +279,7 @@ export class DriverPluginActor {
 
   #configure(isKnown: boolean): void {
     const plugin = this.#plugin;
-    if (plugin === null) return; // its exit is on its way
+    if (plugin === null) return; // its exit event follows
     this.#told(plugin.driver, isKnown).then(
       (description) => {
         if (this.#plugin !== plugin) return;
@@ -294,13 +294,13 @@ export class DriverPluginActor {
 
   async #told(driver: DriverClient, isKnown: boolean): Promise<DriverDescription> {
     const info = await driver.pluginInfo();
-    if (info.type !== PluginType.DRIVER) throw new Error(`it is no task driver, but a plugin of type ${info.type}`);
-    if (info.name === "") throw new Error("it does not say its name");
+    if (info.type !== PluginType.DRIVER) throw new Error(`not a task driver, but a plugin of type ${info.type}`);
+    if (info.name === "") throw new Error("the plugin reports no name");
     if (!info.pluginApiVersions.some((version) => version.replace(/^v/, "") === apiVersion.slice(1)))
       throw new Error(
-        `it speaks ${info.pluginApiVersions.join(", ") || "no version"} of the driver interface, not ${apiVersion}`,
+        `the plugin supports ${info.pluginApiVersions.join(", ") || "no version"} of the driver interface, not ${apiVersion}`,
       );
-    // One that was found again has it already, and a second one would be a change behind its tasks' back.
+    // A reattached plugin is already configured, and a second configuration would be a change behind its tasks' back.
     if (!isKnown) await driver.setConfig(await this.#config(driver));
     await driver.init();
     const taskSchema = await driver.taskConfigSchema();
@@ -312,12 +312,12 @@ export class DriverPluginActor {
     const { config, agent } = this.#options;
     const spec = await driver.configSchema();
     let msgpackConfig: Uint8Array = new Uint8Array(0);
-    if (spec === null && config !== null) throw new Error("it takes no configuration, and one is given");
+    if (spec === null && config !== null) throw new Error("the plugin accepts no configuration, but one is given");
     if (spec !== null) {
       const encoded = encodeConfig(spec, config ?? {});
       if (encoded.kind === "bad-schema") throw new Error(encoded.reason);
       if (encoded.kind === "invalid")
-        throw new Error(`its configuration is wrong: ${encoded.problems.map(problemText).join("; ")}`);
+        throw new Error(`invalid plugin configuration: ${encoded.problems.map(problemText).join("; ")}`);
       msgpackConfig = encoded.bytes;
     }
     return SetConfigRequest.create({
@@ -333,7 +333,7 @@ export class DriverPluginActor {
     const call = plugin.driver.fingerprint({
       onMessage: (fingerprint) => {
         const { health, healthDescription, err } = fingerprint;
-        // A health of a later version is none that tasks should be started on.
+        // An unknown health value of a later version counts as unhealthy.
         const known = healthOf[health] ?? "unhealthy";
         this.#options.onFingerprint(fingerprint);
         this.#send(
@@ -370,7 +370,7 @@ export class DriverPluginActor {
 
   #checkHealth(timeoutMs: number): void {
     const plugin = this.#plugin;
-    if (plugin === null) return; // its exit is on its way
+    if (plugin === null) return; // its exit event follows
     void plugin.isAnswering(timeoutMs).then((isAnswering) => {
       if (this.#plugin === plugin) this.#send({ type: isAnswering ? "health.answered" : "health.missed" });
     });
@@ -383,10 +383,10 @@ export class DriverPluginActor {
   }
 
   async #endProcess(): Promise<void> {
-    // A launch under way cannot be called back; what comes of it is ended.
+    // A pending launch cannot be cancelled; its result is ended.
     const plugin = (await this.#launching) ?? this.#plugin;
     if (plugin !== null) {
-      // Its exit is wanted, and told by `process.ended` alone.
+      // The exit is intended, and only `process.ended` reports it.
       this.#plugin = null;
       await plugin.driver.shutdown().catch(() => {});
       await plugin.stop(stopGraceMs);
@@ -397,7 +397,7 @@ export class DriverPluginActor {
   }
 }
 
-/** Where an earlier agent's plugin runs, as far as the disk knows; null for anything that is not a record. */
+/** Address of an earlier agent's plugin on the disk; null for anything that is not a record. */
 export async function knownPlugin(disk: AgentDisk, name: string): Promise<PluginAddress | null> {
   const bytes = await disk.load(pluginRecords + name);
   if (bytes === null) return null;

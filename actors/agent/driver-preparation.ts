@@ -1,4 +1,4 @@
-/** Makes a task ready for its start by a driver plugin: its directories, its configuration, its mounts and its network. */
+/** Prepares a task for its start by a driver plugin: directories, configuration, mounts and network. */
 import { planMounts } from "../../machines/driver/driver-mounts.ts";
 import { DriverCapabilities_MountConfigs as MountConfigs, type TaskConfig } from "../../proto/gen/nomad.ts";
 import { sentence } from "../sentence.ts";
@@ -39,13 +39,13 @@ export class DriverPreparation {
     this.#options = options;
   }
 
-  /** Waits until the driver can be asked. What is made for a task that is refused is taken away again. */
+  /** Waits until the driver is available. Removes everything again if the task is refused. */
   async prepare(task: DriverTask): Promise<Preparation> {
     const wants = wantsOf(task);
     if (wants.kind === "refused") return refused(wants.reason);
     const description = await this.#description();
     if ((wants.spec.health?.command ?? []).length > 0 && description.capabilities?.exec === false)
-      return refused("the driver runs no commands in its tasks, as the health check asks");
+      return refused("the driver runs no commands in its tasks, which the health check requires");
     const isolation = isolationOf(description);
     const { agent, cgroups, homes } = this.#options.plugins;
     const name = taskNameOf(task);
@@ -67,10 +67,10 @@ export class DriverPreparation {
     const planned = planMounts(wants.spec.mounts, task.volumes ?? []);
     if (planned.length > 0 && description.capabilities?.mountConfigs === MountConfigs.NO_MOUNTS) {
       await homes.end(task.id);
-      return refused("the driver mounts nothing for its tasks");
+      return refused("the driver does not support mounts");
     }
     const { facts } = this.#options;
-    // A task is started once in its life (PD1), so its id is its start's.
+    // A task is started only once (PD1), so its id identifies its start.
     const id = `${task.id}/${name}/00000001`;
     try {
       const mounts = [
@@ -88,14 +88,14 @@ export class DriverPreparation {
     }
   }
 
-  /** What it said of itself, as soon as it did. */
+  /** Waits for the driver's description. */
   async #description(): Promise<DriverDescription> {
     const { plugin } = this.#options;
     if (plugin.description === null) await new Promise<void>((resolve) => plugin.whenServing(resolve));
     return plugin.description as DriverDescription;
   }
 
-  /** Rejects with why it cannot have one. */
+  /** Rejects with the reason if it cannot have a network. */
   async #withNetwork(
     task: DriverTask,
     config: TaskConfig,

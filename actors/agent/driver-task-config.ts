@@ -1,4 +1,7 @@
-/** From a task of a service to what a driver plugin is asked to start (nomad-driver-protocol.md §6.2), and back from how it ended. */
+/**
+ * Converts a service's task to a driver plugin's start request (nomad-driver-protocol.md §6.2), and the driver's exit result
+ * back.
+ */
 import type { DriverTaskExit } from "../../machines/driver/driver-task.ts";
 import {
   containerPlan,
@@ -41,19 +44,19 @@ import type { DriverDescription } from "./driver-plugin.ts";
 import { sentence } from "../sentence.ts";
 
 const mebibyte = 1024 * 1024;
-/** Of a task that reserves nothing: Nomad's, in MHz. */
+/** CPU shares of a task that reserves nothing, in MHz (Nomad's value). */
 const cpuSharesDefault = 100;
-/** SwarmKit's (worker protocol §5.6). */
+/** SwarmKit's default (worker protocol §5.6). */
 const stopGraceMsDefault = 10_000;
 
 type Refused = { readonly kind: "refused"; readonly reason: string };
 
-/** What a task asks of its driver. */
+/** A task's requirements on its driver. */
 export interface DriverWants {
   readonly kind: "wants";
   readonly spec: DriverSpec;
   readonly config: ConfigInput;
-  /** Of a container service. */
+  /** For a container service. */
   readonly container: ContainerPlan | null;
   readonly stopSignal: string;
   readonly stopGraceMs: number;
@@ -71,33 +74,33 @@ function containerWants(task: DriverTask, container: TaskContainer): DriverWants
 function driverWants({ payload }: DriverTask): DriverWants | Refused {
   const isExec = isExecSpec(payload?.type_url ?? "");
   if (payload === null || !(isExec || isDriverSpec(payload.type_url)))
-    return refused(`the task's payload is not a ${driverSpecType} but '${payload?.type_url ?? ""}'`);
+    return refused(`invalid task payload: expected a ${driverSpecType}, not "${payload?.type_url ?? ""}"`);
   let spec: DriverSpec;
   try {
     spec = isExec ? execAsDriver(ExecSpec.decode(payload.value)) : DriverSpec.decode(payload.value);
   } catch {
-    return refused(`the task's payload is not a well-formed ${isExec ? execSpecType : driverSpecType}`);
+    return refused(`invalid task payload: malformed ${isExec ? execSpecType : driverSpecType}`);
   }
   let config: ConfigInput;
   try {
     config = spec.config === "" ? {} : (JSON.parse(spec.config) as ConfigInput);
   } catch (error) {
-    return refused(`the driver's configuration is no JSON: ${sentence(error)}`);
+    return refused(`the driver's configuration is not valid JSON: ${sentence(error)}`);
   }
   return wants(spec, config, null);
 }
 
 function wants(spec: DriverSpec, config: ConfigInput, container: ContainerPlan | null): DriverWants | Refused {
   const { stopGracePeriod: grace, stopSignal } = spec;
-  if (stopSignal !== "" && !isSignal(stopSignal)) return refused(`'${stopSignal}' is not a signal`);
+  if (stopSignal !== "" && !isSignal(stopSignal)) return refused(`invalid stop signal "${stopSignal}"`);
   const stopGraceMs = Math.max(0, durationMs(grace, stopGraceMsDefault));
   return { kind: "wants", spec, config, container, stopSignal, stopGraceMs };
 }
 
-/** Nomad's name of the task, which is also a directory's: the service's, as far as its signs allow. */
+/** Nomad's name of the task, which is also a directory's name: the service's name, with allowed characters only. */
 export function taskNameOf({ serviceName }: DriverTask): string {
   const name = serviceName.replaceAll(/[^A-Za-z0-9_-]/g, "-").slice(0, 64);
-  // What the directory of every allocation holds beside the task's.
+  // Names that every allocation's directory contains besides the task's.
   return name === "" || name === "alloc" || name === "output" ? "task" : name;
 }
 
@@ -105,7 +108,7 @@ export function isolationOf({ capabilities }: DriverDescription): FileIsolation 
   switch (capabilities?.fsIsolation ?? FsIsolation.NONE) {
     case FsIsolation.IMAGE:
       return "image";
-    // An unveiling driver is told paths of the node, and shows its task no others.
+    // An unveiling driver gets paths of the node, and shows its task no others.
     case FsIsolation.NONE:
     case FsIsolation.UNVEIL:
       return "none";
@@ -114,7 +117,7 @@ export function isolationOf({ capabilities }: DriverDescription): FileIsolation 
   }
 }
 
-/** The driver's part, encoded by its schema. `variables`: what `${…}` in it may name. */
+/** Encodes the driver's configuration by its schema. `variables`: values of `${…}` in it. */
 export function encodedConfig(
   config: ConfigInput,
   { taskSchema }: DriverDescription,
@@ -129,9 +132,9 @@ function worded(outcome: EncodeOutcome): { readonly kind: "encoded"; readonly by
     case "encoded":
       return outcome;
     case "invalid":
-      return refused(`the driver's configuration is wrong: ${outcome.problems.map(problemText).join("; ")}`);
+      return refused(`invalid driver configuration: ${outcome.problems.map(problemText).join("; ")}`);
     case "bad-schema":
-      return refused(`the driver's own schema cannot be read: ${outcome.reason}`);
+      return refused(`cannot read the driver's schema: ${outcome.reason}`);
   }
 }
 
@@ -145,7 +148,7 @@ export function taskConfigOf(
     readonly driverConfig: Uint8Array;
     readonly agent: NomadDriverConfig;
     readonly facts: NodeFacts;
-    /** As Nomad's client made it; empty: none. */
+    /** As created by Nomad's client; empty: none. */
     readonly cgroup: string;
   },
 ): TaskConfig {
@@ -177,14 +180,14 @@ export function taskConfigOf(
   });
 }
 
-/** Null where nothing is asked for. */
+/** Null when nothing is requested. */
 export function dnsOf({ dns }: DriverSpec): DNSConfig | null {
   if (dns === null || dns.nameservers.length + dns.search.length + dns.options.length === 0) return null;
   const { nameservers: servers, options, search: searches } = dns;
   return DNSConfig.create({ servers, searches, options });
 }
 
-/** `paths`: of each on the node. */
+/** `paths`: path of each on the node. */
 export function mountsOf(
   planned: readonly PlannedMount[],
   paths: readonly string[],
@@ -192,7 +195,7 @@ export function mountsOf(
 ): readonly Mount[] {
   return planned.map(({ isReadOnly, propagation, target }, at) =>
     Mount.create({
-      // Without files of its own, a task finds them where MUSTER_VOLUMES says.
+      // A task without file isolation finds them where MUSTER_VOLUMES says.
       taskPath: isolation === "none" ? `volumes/${target.replace(/^\/+/, "")}` : target,
       hostPath: paths[at] as string,
       readonly: isReadOnly,
@@ -201,14 +204,14 @@ export function mountsOf(
   );
 }
 
-/** What a container has at paths of its own of the task's files. */
+/** Mounts of the task's files at a container's own paths. */
 export function fileMountsOf({ allocDir }: TaskHome, name: string, files: readonly ContainerFile[]): readonly Mount[] {
   return files.map(({ kind, path, target }) =>
     Mount.create({ taskPath: target, hostPath: `${allocDir}/${name}/${kind}/${path}`, readonly: true }),
   );
 }
 
-/** What a task in a chroot shares with its allocation, and its secrets. */
+/** Mounts that a task in a chroot shares with its allocation, and its secrets. */
 export function chrootMountsOf(
   mounts: readonly { readonly source: string; readonly target: string }[],
 ): readonly Mount[] {
@@ -217,18 +220,18 @@ export function chrootMountsOf(
   );
 }
 
-/** In microseconds: the kernel's own. */
+/** The kernel's default period, in microseconds. */
 const cpuPeriodUs = 100_000;
-/** The least that the kernel takes, in microseconds a period. */
+/** The kernel's minimum quota, in microseconds per period. */
 const cpuQuotaUsMin = 1_000;
 
-/** What keeps a task below so many cores; 0: nothing does. */
+/** Limits a task to this many cores; 0: no limit. */
 function quotaOf(nanoCpus: number): Partial<LinuxResources> {
   if (nanoCpus === 0) return {};
   return { cpuPeriod: cpuPeriodUs, cpuQuota: Math.max(cpuQuotaUsMin, Math.round((nanoCpus / 1e9) * cpuPeriodUs)) };
 }
 
-/** As an engine limits a container: what nobody has said is not limited, and no weight is given to any. */
+/** Limits as an engine sets them for a container: unset values are unlimited, and no weights are set. */
 function containerResources({ memoryBytes, memoryReservedBytes, nanoCpus, oomScoreAdj }: ContainerLimits): Resources {
   const reservedMb = Math.floor(memoryReservedBytes / mebibyte);
   return Resources.create({
@@ -244,7 +247,7 @@ function containerResources({ memoryBytes, memoryReservedBytes, nanoCpus, oomSco
   });
 }
 
-/** Always both parts: drivers take either for granted. */
+/** Always sets both parts: drivers expect both. */
 function resourcesOf(
   { resources }: DriverTask,
   agent: NomadDriverConfig,
@@ -255,7 +258,7 @@ function resourcesOf(
   const cores = Math.max(1, facts.nanoCpus / 1e9);
   const nanoCpus = resources?.nanoCpus ?? 0;
   const cpuShares = nanoCpus === 0 ? cpuSharesDefault : Math.max(1, Math.round((nanoCpus / 1e9) * mhz));
-  // Drivers take 0 for a limit of nothing: who says none may use the node's.
+  // Drivers read 0 as a limit of 0 bytes: a task without a limit may use the node's memory.
   const limit = resources?.memoryLimitBytes || facts.memoryBytes;
   const reserved = resources?.memoryBytes || limit;
   return Resources.create({
@@ -276,13 +279,13 @@ function resourcesOf(
   });
 }
 
-/** Linux's, by their numbers from 1; the same on the processors that agents run on. */
+/** Linux's signals by number from 1; the same on all supported processors. */
 const signalNames =
   "HUP INT QUIT ILL TRAP ABRT BUS FPE KILL USR1 SEGV USR2 PIPE ALRM TERM STKFLT CHLD CONT STOP TSTP TTIN TTOU URG XCPU XFSZ VTALRM PROF WINCH IO PWR SYS".split(
     " ",
   );
 
-/** As `SIGTERM`, `TERM` or `15`; those of real time only by their numbers. */
+/** As `SIGTERM`, `TERM` or `15`; real-time signals only by number. */
 function isSignal(text: string): boolean {
   if (/^\d+$/.test(text)) return Number(text) >= 1 && Number(text) <= 64;
   return signalNames.includes(text.toUpperCase().replace(/^SIG/, ""));
@@ -292,7 +295,7 @@ export function exitOf({ code, err, oomKilled, signal }: DriverTaskExit, lastOut
   const name = signalNames[signal - 1];
   const reason = [oomKilled ? "out of memory" : "", err].filter((part) => part !== "").join(": ");
   return {
-    // As a shell gives it, where the driver tells the signal alone.
+    // As a shell reports it, when the driver reports only the signal.
     code: code === 0 && signal > 0 ? 128 + signal : code,
     signal: name === undefined ? (signal > 0 ? `signal ${signal}` : "") : `SIG${name}`,
     reason,

@@ -14,21 +14,21 @@ import type { DriverPluginActor, DriverPluginPorts } from "./driver-plugin.ts";
 import { hosted, type Owner } from "../hosted.ts";
 import { sentence } from "../sentence.ts";
 
-/** Prefix of the records of tasks on drivers; the task's id, made fit for a name, follows. */
+/** Prefix of the records of tasks on drivers; the task's id, encoded as a name, follows. */
 export const driverTaskRecords = "driver-task.";
 
 export interface DriverTaskOptions {
   readonly config: TaskConfig;
   readonly plugin: DriverPluginActor;
-  /** What an earlier agent left; null for a new task. */
+  /** Record of an earlier agent; null for a new task. */
   readonly record: DriverTaskRecord | null;
   readonly onNews: (news: DriverTaskNews) => void;
 }
 
-/** A task that a plugin was asked to start; with the handle once it is running. */
+/** A task whose start was requested; with a handle once it is running. */
 export interface DriverTaskRecord {
   readonly handle: Uint8Array | null;
-  /** The task's own, as its driver said; empty: none. */
+  /** The task's own address, as reported by its driver; empty: none. */
   readonly address: string;
 }
 
@@ -42,10 +42,13 @@ const machine = hosted(driverTaskMachine, [
   "announce",
 ]);
 
-/** What a record begins with: there is no handle; only a handle follows; the length of an address in bytes, it, and a handle. */
+/**
+ * First byte of a record: `starting`: no handle; `started`: a handle follows; `startedAt`: the length of an address in bytes,
+ * the address, and a handle.
+ */
 const recordKinds = { starting: 0, started: 1, startedAt: 2 } as const;
 const startingRecord = Uint8Array.of(recordKinds.starting);
-/** Of an address' text: more than any has. */
+/** Maximum length of an address's text. */
 const addressBytesMax = 255;
 
 function startedRecord(handle: Uint8Array, address: string): Uint8Array {
@@ -79,7 +82,7 @@ export async function driverTaskRecord(
   return bytes === null ? null : recordOf(bytes);
 }
 
-/** Names of records hold letters, digits and a few signs; a task's id has slashes. */
+/** Names of records have letters, digits and a few other characters; a task's id has slashes. */
 function recordName(taskId: string): string {
   return driverTaskRecords + taskId.replaceAll(/[^A-Za-z0-9-]/g, (sign) => `_${sign.codePointAt(0)?.toString(16)}_`);
 }
@@ -107,17 +110,17 @@ export class DriverTaskActor {
     return this.#options.config.id;
   }
 
-  /** The plugin that runs it now; null while there is none. */
+  /** The client of its plugin; null while there is none. */
   get client(): DriverClient | null {
     return this.#options.plugin.client;
   }
 
-  /** Its own, as its driver said when it started it; empty: none. */
+  /** Its own address, as reported by its driver on start; empty: none. */
   get address(): string {
     return this.#address;
   }
 
-  /** What the driver tells people of the running task: the container's id, the process's. */
+  /** The driver's attributes of the running task, for people: the container's id, the process's. */
   get attributes(): Readonly<Record<string, string>> {
     return this.#attributes;
   }
@@ -132,14 +135,14 @@ export class DriverTaskActor {
     this.#send({ type: "destroy.wanted" });
   }
 
-  /** Ends the watching; the task itself goes on. */
+  /** Stops the actor; the task itself keeps running. */
   stop(): void {
     this.#isStopped = true;
     this.#actor.stop();
   }
 
   #send(event: DriverTaskEvent): void {
-    // An answer may come after the task was destroyed.
+    // An answer may arrive after the task was destroyed.
     if (!this.#isStopped && this.#actor.actor.getSnapshot().status === "active") this.#actor.actor.send(event);
   }
 
@@ -180,13 +183,13 @@ export class DriverTaskActor {
   async #start(): Promise<DriverTaskEvent> {
     const { disk } = this.#ports;
     const driver = this.#driver();
-    // Before it is asked: an agent that dies in between has to know that it may run.
+    // Before the call: an agent that dies in between must know that the task may run.
     await disk.save(recordName(this.taskId), startingRecord);
     const { handle, networkOverride } = await driver.startTask(this.#options.config);
-    // T5: nobody waits for it any more, and it was destroyed before it was there.
+    // T5: the start was abandoned, and the task was destroyed before it existed.
     if (!this.#isStopped && !this.#actor.actor.getSnapshot().matches("starting")) {
       await driver.destroyTask(this.taskId, true);
-      return { type: "start.refused", reason: "it was stopped", isRecoverable: false };
+      return { type: "start.refused", reason: "the task was stopped", isRecoverable: false };
     }
     this.#handle = handle;
     this.#address = networkOverride?.addr ?? "";
@@ -195,20 +198,20 @@ export class DriverTaskActor {
     return { type: "task.started" };
   }
 
-  /** Asks the driver for its attributes; resolves whatever it says. */
+  /** Reads the driver's attributes; resolves in any case. */
   async inspect(): Promise<void> {
     const { client } = this.#options.plugin;
     if (client !== null) await this.#inspect(client);
   }
 
-  /** What it does not tell, people do without. */
+  /** Missing attributes are ignored. */
   async #inspect(driver: DriverClient): Promise<void> {
     try {
       this.#attributes = (await driver.inspectTask(this.taskId)).driver?.attributes ?? {};
     } catch (error) {
       this.#ports.telemetry.log.debug(
         { error: sentence(error), task: this.taskId },
-        "a driver does not tell of a task",
+        "a driver did not describe a task",
       );
     }
   }
@@ -219,7 +222,7 @@ export class DriverTaskActor {
   }
 
   async #recover(): Promise<DriverTaskEvent> {
-    if (this.#handle === null) throw new Error("its handle is not kept");
+    if (this.#handle === null) throw new Error("its handle was not recorded");
     const driver = this.#driver();
     await driver.recoverTask(this.#handle);
     await this.#inspect(driver);
@@ -228,7 +231,7 @@ export class DriverTaskActor {
 
   async #wait(): Promise<DriverTaskEvent> {
     const { result, err } = await this.#driver().waitTask(this.taskId);
-    if (result === null) return unseen(err || "the driver does not say how it ended");
+    if (result === null) return unseen(err || "the driver did not report how the task ended");
     const { exitCode: code, signal, oomKilled } = result;
     return { type: "task.exited", exit: { code, signal, oomKilled, err } };
   }
@@ -252,7 +255,7 @@ export class DriverTaskActor {
     if (news.kind !== "destroyed") return;
     const { disk, telemetry } = this.#ports;
     disk.remove(recordName(this.taskId)).catch((error: unknown) => {
-      // A later agent finds it, and destroys the task once more, which does no harm.
+      // A later agent finds it and destroys the task again, which is harmless.
       telemetry.log.warn({ error, task: this.taskId }, "cannot remove a task's record");
     });
   }

@@ -1,4 +1,4 @@
-/** Hosts the chart of one task's health check: asks the task's driver, or looks at the task from outside. */
+/** Hosts the chart of one task's health check: runs a command through the task's driver, or probes the task from outside. */
 import { healthCheckMachine, type HealthCheckEvent, type HealthNews } from "../../machines/driver/health-check.ts";
 import { healthSaid, healthTimes } from "../../machines/driver/health-spec.ts";
 import type { HealthCheck } from "../../proto/gen/messages.ts";
@@ -12,7 +12,7 @@ import { hosted } from "../hosted.ts";
 import { sentence } from "../sentence.ts";
 import type { CallTarget } from "./agent-calls.ts";
 
-/** Where a task without an address of its own listens. */
+/** Address of a task without its own. */
 const loopback = "127.0.0.1";
 
 export interface HealthCheckPorts {
@@ -24,11 +24,11 @@ export interface HealthCheckPorts {
 export interface HealthCheckOptions {
   readonly taskId: string;
   readonly check: HealthCheck;
-  /** A check has passed in an earlier life of the agent. */
+  /** Whether a check passed in an earlier agent process. */
   readonly wasHealthy: boolean;
-  /** Where its driver runs a command in it. */
+  /** The target for running a command in the task. */
   readonly target: () => CallTarget;
-  /** Its own address; null: it has its node's. */
+  /** The task's own address; null: its node's. */
   readonly address: () => string | null;
   readonly onNews: (news: HealthNews) => void;
 }
@@ -39,22 +39,22 @@ export class HealthCheckActor {
   readonly #probes: Probes;
   readonly #options: HealthCheckOptions;
   #actor: HostedActor<typeof healthCheckMachine> | null = null;
-  /** Of the check whose answer is awaited; null between two. */
+  /** Controller of the pending check; null between two. */
   #current: AbortController | null = null;
-  /** A command that was given up and that its driver has not ended: no other is begun, so that they do not pile up. */
+  /** Whether an abandoned command has not ended yet: no other is started, so that they do not pile up. */
   #isCommandLeft = false;
   #isStopped = false;
 
   constructor(ports: HealthCheckPorts, options: HealthCheckOptions) {
     this.#probes = ports.probes;
     this.#options = options;
-    // It is asked for by an action of the task's own chart, within which no other chart can be begun.
+    // It is requested by an action of the task's own chart, in which no other chart can be started.
     ports.clock.soon(() => {
       if (!this.#isStopped) this.#actor = this.#begin(ports.host);
     });
   }
 
-  /** Nothing is told from now on. */
+  /** Stops: no more news. */
   stop(): void {
     this.#isStopped = true;
     this.#cancel();
@@ -110,9 +110,9 @@ export class HealthCheckActor {
   }
 
   async #run(command: readonly string[]): Promise<HealthCheckEvent> {
-    if (this.#isCommandLeft) return { type: "check.failed", reason: "the command before it has not ended" };
+    if (this.#isCommandLeft) return { type: "check.failed", reason: "the previous command has not ended" };
     const target = this.#options.target();
-    // Its driver is not there just now, or another task's end is not told yet: neither says how the task is.
+    // The driver is unavailable, or the task's end has not been reported yet: neither shows the task's health.
     if ("reason" in target) return { type: "check.skipped" };
     const { timeoutMs } = healthTimes(this.#options.check);
     this.#isCommandLeft = true;
@@ -136,7 +136,7 @@ export class HealthCheckActor {
   }
 }
 
-/** What is looked at of each stream of a command's output: drivers keep its last 4 KiB, and need not. */
+/** Maximum bytes evaluated of each stream of a command's output: drivers keep its last 4 KiB, but need not. */
 const outputBytesMax = 4_096;
 
 function textOf(bytes: Uint8Array): string {

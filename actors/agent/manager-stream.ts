@@ -1,4 +1,4 @@
-/** Hosts the chart of a stream of what a manager calculates for this node, over sessions with one manager after another. */
+/** Hosts the chart of a stream of a manager's calculations for this node, across sessions with different managers. */
 import { managerStreamMachine, type ManagerStreamEvent } from "../../machines/agent/manager-stream.ts";
 import type { Host, HostedActor } from "../../runtime/host.ts";
 import type { Random } from "../../runtime/ports.ts";
@@ -17,20 +17,20 @@ interface Receiver<Piece> {
   onEnd(error: RpcError | null): void;
 }
 
-/** What is followed. */
+/** The followed state. */
 export interface Followed<Piece> {
-  /** Asks for a whole state. */
+  /** Opens a stream that starts with a complete state. */
   open(channel: RpcChannel, on: Receiver<Piece>): ReceivingCall;
-  /** Whether what this node knows is whole again, or another. */
+  /** Applies a piece; returns whether the state is complete again or has changed. */
   take(piece: Piece): boolean;
-  /** The stream broke: what was on its way is nothing. */
+  /** To be called when the stream broke: incomplete pieces are dropped. */
   interrupted(): void;
 }
 
-/** A session with a manager that can be asked. */
+/** A session with a manager. */
 interface Attached {
   readonly channel: RpcChannel;
-  /** Ends it, for want of an answer. */
+  /** Ends the session for lack of an answer. */
   readonly leave: (reason: string) => void;
 }
 
@@ -44,7 +44,7 @@ export class ManagerStream<Piece> {
   #attached: Attached | null = null;
   #call: Call | null = null;
 
-  /** `id`: of the actor. */
+  /** `id`: the actor's id. */
   constructor({ host, random }: ManagerStreamPorts, id: string, followed: Followed<Piece>) {
     this.#followed = followed;
     this.#actor = machine.start(host, id, undefined, {
@@ -57,12 +57,15 @@ export class ManagerStream<Piece> {
     });
   }
 
-  /** Of the session that there is. */
+  /** The current session's channel. */
   get channel(): RpcChannel | null {
     return this.#attached?.channel ?? null;
   }
 
-  /** A session with another manager, or a new one with the same. `leave`: it brings nothing, and another is to be found. */
+  /**
+   * To be called for a new session with the same or another manager. `leave`: ends a useless session, so that another manager
+   * is tried.
+   */
   attach(channel: RpcChannel, leave: (reason: string) => void): { cancel(): void } {
     if (this.#attached !== null) this.#tell({ type: "session.closed" });
     const attached = { channel, leave };
@@ -96,7 +99,7 @@ export class ManagerStream<Piece> {
   #ask(): void {
     if (this.#attached === null) return;
     this.#followed.interrupted();
-    // What it hears may come before the handle has been returned.
+    // Messages may arrive before the handle is returned.
     const call: Call = { handle: null };
     this.#call = call;
     call.handle = this.#followed.open(this.#attached.channel, {
@@ -106,9 +109,10 @@ export class ManagerStream<Piece> {
       onEnd: (error) => {
         if (this.#call !== call) return;
         this.#call = null;
-        // A manager of another make does not know it.
+        // A manager of another implementation lacks this service.
         if (error?.code === Status.UNIMPLEMENTED) this.#tell({ type: "stream.unsupported" });
-        else this.#tell({ type: "stream.ended", reason: error === null ? "the manager ended it" : error.message });
+        else
+          this.#tell({ type: "stream.ended", reason: error === null ? "the manager ended the stream" : error.message });
       },
     });
   }

@@ -1,8 +1,8 @@
 /**
- * The agent's side of the Networks service: who is in the networks of this node's tasks, kept through sessions with one manager
- * after another.
+ * The agent's side of the Networks service: the members of the networks of this node's tasks, kept across sessions with
+ * different managers.
  *
- * NF1: while no manager is reached, what was told last stays in force.
+ * NF1: while no manager is reachable, the last received state stays in use.
  */
 import { FollowedNetworks, type NetworksState, type NodeNetworks } from "../../machines/networks/networks-state.ts";
 import { NetworksFollowRequest, NetworksService, type NetworksUpdate } from "../../proto/gen/messages.ts";
@@ -14,7 +14,7 @@ export class NetworkFollower implements NodeNetworks {
   readonly #stream: ManagerStream<NetworksUpdate>;
   readonly #listeners = new Set<(state: NetworksState) => void>();
 
-  /** `name`: the agent's, for the actor's id. */
+  /** `name`: the agent's name, for the actor's id. */
   constructor(ports: ManagerStreamPorts, name: string) {
     const followed = this.#followed;
     this.#stream = new ManagerStream(ports, `networks-stream/${name}`, {

@@ -1,15 +1,15 @@
-/** A node's dataplane: hands what its policies come to on to the driver, and tells how the driver and its endpoints do. */
+/** A node's dataplane: passes the node's policies to the driver, and reports the state of the driver and its endpoints. */
 import { endpointOfKey, deltasOf } from "../../machines/policy/felix.ts";
 import { DataplaneEndpointReport, DataplaneReport, type DataplaneUpdate } from "../../proto/gen/messages.ts";
 import { DataplaneActor, type DataplaneOptions, type DataplanePorts } from "./dataplane.ts";
 import type { NodeDataplane } from "./policy-follower.ts";
 
 export interface DrivenDataplane extends NodeDataplane {
-  /** Ends the driver; the rules stay in the kernel. Resolves when it is gone. */
+  /** Ends the driver; its rules stay in the kernel. Resolves when it has exited. */
   end(): Promise<void>;
 }
 
-/** `settings`: over what the cluster says. */
+/** `settings`: take precedence over the cluster's. */
 export function driveDataplane(
   ports: DataplanePorts,
   { generation, name, settings }: Pick<DataplaneOptions, "generation" | "name" | "settings">,
@@ -50,7 +50,7 @@ export function driveDataplane(
     });
   }
 
-  /** Once for all that happens together: a driver that begins reports each endpoint by itself. */
+  /** Once for simultaneous changes: a starting driver reports each endpoint separately. */
   function tell(): void {
     if (isTelling) return;
     isTelling = true;

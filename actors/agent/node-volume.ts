@@ -1,4 +1,4 @@
-/** Hosts one cluster volume on this node: has the plugin mount and unmount it, and tells the manager when it is gone. */
+/** Hosts one cluster volume on this node: has the plugin mount and unmount it, and reports its removal to the manager. */
 import {
   nodePublishRequest,
   nodeUnpublishRequest,
@@ -24,7 +24,7 @@ export interface NodeVolumeParts {
   readonly plugins: CsiPlugins;
   readonly places: NodeVolumePlaces;
   secretData(id: string): Uint8Array | undefined;
-  /** Tells the manager that the node has given the volume up; rejects while nobody can be told. */
+  /** Reports to the manager that the node has released the volume; rejects without a session. */
   tell(volumeId: string): Promise<void>;
   readonly onReady: (volumeId: string) => void;
   /** Uniform in [0, 1). */
@@ -74,7 +74,7 @@ export class NodeVolumeActor {
               await parts.places.remove(assignment.id);
             }),
           tell: () => void this.#tell(),
-          // Tasks look at the state that this effect belongs to, which begins once it has returned.
+          // Deferred: tasks check the state to which this effect belongs, which is entered once it has returned.
           announce: () => void Promise.resolve().then(() => this.isReady && parts.onReady(assignment.id)),
         },
         draw: (boundMs) => boundMs / 2 + parts.chance() * (boundMs / 2),
@@ -137,7 +137,7 @@ export class NodeVolumeActor {
     if (failure !== null && !this.#stopped)
       this.#ports.telemetry.log.warn(
         { volume: this.#assignment.id, reason: failure.reason },
-        "a step of a cluster volume failed; it is tried again",
+        "a step of a cluster volume failed; retrying",
       );
     this.#send(failure ?? { type: "call.answered" });
   }

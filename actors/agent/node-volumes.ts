@@ -1,4 +1,4 @@
-/** The cluster volumes of one node: an actor for each that the manager has named, and which tasks use them. */
+/** The cluster volumes of one node: one actor for each assigned volume, and the tasks that use them. */
 import type { VolumePlaces } from "../../machines/volumes/csi/node-requests.ts";
 import type { Secret, Task, VolumeAssignment } from "../../proto/gen/messages.ts";
 import { RpcError, Status } from "../../runtime/rpc.ts";
@@ -12,13 +12,13 @@ import { NodeVolumeActor, type NodeVolumeParts } from "./node-volume.ts";
 export type SendUnpublished = (volumeId: string) => Promise<unknown>;
 
 export interface NodeVolumesOptions {
-  /** What is assigned to this node now. */
+  /** Secrets currently assigned to this node. */
   readonly secrets: ReadonlyMap<string, Secret>;
-  /** What the node's description has to say of plugins has changed. */
+  /** Called when the plugins in the node's description have changed. */
   readonly onPlugins: () => void;
 }
 
-/** Without plugins nothing gets as far as a place. */
+/** Without plugins, no volume is ever mounted. */
 const noPlaces: NodeVolumePlaces = {
   make: () => Promise.reject(new RpcError(Status.UNAVAILABLE, "this node has no storage plugins")),
   remove: () => Promise.resolve(),
@@ -33,7 +33,7 @@ export class NodeVolumes implements Running {
   readonly #ports: AgentPorts;
   readonly #parts: NodeVolumeParts;
   readonly #actors = new Map<string, NodeVolumeActor>();
-  /** By volume: tasks that have it and have not ended. */
+  /** Tasks by volume: those that have it and have not ended. */
   readonly #users = new Map<string, Set<string>>();
   readonly #waiting = new Map<string, Waiting>();
   #send: SendUnpublished | null = null;
@@ -66,7 +66,7 @@ export class NodeVolumes implements Running {
     return this.#parts.plugins;
   }
 
-  /** A session is up. */
+  /** To be called when a session is established. */
   attach(send: SendUnpublished): void {
     this.#send = send;
     this.#wayOpened();
@@ -82,14 +82,14 @@ export class NodeVolumes implements Running {
     else this.#start(assignment, true);
   }
 
-  /** Also for one that this life of the agent has not heard of: an earlier one may have mounted it. */
+  /** Also for a volume unknown to this agent process: an earlier one may have mounted it. */
   remove(assignment: VolumeAssignment): void {
     const known = this.#live(assignment.id);
     if (known !== undefined) known.unwant();
     else this.#start(assignment, false);
   }
 
-  /** The task uses its volumes, or may, until `release`: it was given them in an earlier life of the agent, or now. */
+  /** The task uses, or may use, its volumes until `release`: they were assigned now or in an earlier agent process. */
   hold(task: Task): void {
     for (const { id } of task.volumes) {
       const users = this.#users.get(id) ?? new Set<string>();
@@ -107,7 +107,7 @@ export class NodeVolumes implements Running {
     }
   }
 
-  /** Resolves when all volumes of the task are there; never, when it is released before. M1 */
+  /** Resolves when all volumes of the task are mounted; never if it is released before. M1 */
   async whenReady(task: Task): Promise<readonly TaskVolume[]> {
     if (task.volumes.length === 0) return [];
     const { promise, resolve } = Promise.withResolvers<readonly TaskVolume[]>();
@@ -116,7 +116,7 @@ export class NodeVolumes implements Running {
     return promise;
   }
 
-  /** Where the task's volumes are. */
+  /** The task's volumes with their paths. */
   volumesOf(task: Task, places: ReadonlyMap<string, VolumePlaces>): readonly TaskVolume[] {
     return task.volumes.map(({ id, source, target }) => ({ source, target, path: places.get(id)?.target ?? "" }));
   }
@@ -162,7 +162,7 @@ export class NodeVolumes implements Running {
 
   async #tell(volumeId: string): Promise<void> {
     const send = this.#send;
-    if (send === null) throw new RpcError(Status.UNAVAILABLE, "there is no session with a manager");
+    if (send === null) throw new RpcError(Status.UNAVAILABLE, "no session with a manager");
     await send(volumeId);
   }
 }

@@ -1,11 +1,11 @@
 /**
- * Runs a node's tasks on one driver plugin: for the agent's tasks a driver like any other (`TaskDriver`), with an actor for
- * each task that speaks to the plugin.
+ * Runs a node's tasks on one driver plugin: for the agent's tasks a driver like any other (`TaskDriver`), with an actor per
+ * task that calls the plugin.
  *
- * PD1: a task is started at most once, whoever dies: what became of a start is asked of the driver-task actor's record, and a
- *      run that is not known to have ended is looked for, never begun again.
- * PD2: how a run ended is on the disk before the plugin is told to forget it, so a later life of the agent knows it too.
- * PD3: a task that ended is destroyed at once; its directories, output and record stay until the manager forgets it.
+ * PD1: a task is started at most once, whatever crashes: the driver-task actor's record decides on the outcome of a start, and
+ *      a run that is not known to have ended is looked up, never started again.
+ * PD2: how a run ended is on disk before the plugin is told to forget it, so a later agent process knows it too.
+ * PD3: an ended task is destroyed at once; its directories, output and record stay until the manager forgets it.
  */
 import type { DriverTaskNews } from "../../machines/driver/driver-task.ts";
 import { TaskConfig } from "../../proto/gen/nomad.ts";
@@ -31,7 +31,7 @@ import { RunRecords, type RunRecord } from "./run-records.ts";
 import type { TaskNetworks } from "./task-networks.ts";
 import { sentence } from "../sentence.ts";
 
-/** Between two looks at whether a task has been well. */
+/** Interval of checking whether a task has become healthy, in milliseconds. */
 const healthLookMs = 500;
 
 type RunState =
@@ -40,25 +40,25 @@ type RunState =
   | { readonly kind: "refused"; readonly reason: string }
   | { readonly kind: "ended"; readonly exit: TaskExit };
 
-/** A task that the plugin was asked to start, in this life or an earlier one. */
+/** A task whose start was requested from the plugin, in this agent process or an earlier one. */
 interface Run {
   readonly taskId: string;
   record: RunRecord;
   readonly actor: DriverTaskActor;
   state: RunState;
-  /** Tells when `state` is no longer `starting`, and when it is the last one. */
+  /** Resolve when `state` leaves `starting`, and when it is final. */
   readonly settled: PromiseWithResolvers<void>;
   readonly ended: PromiseWithResolvers<TaskExit>;
   readonly destroyed: PromiseWithResolvers<void>;
 }
 
 export interface PluginDriverOptions {
-  /** As services name it: the plugin's own name. */
+  /** Its name in services: the plugin's own name. */
   readonly kind: string;
   readonly plugin: DriverPluginActor;
   readonly plugins: AgentPlugins;
   readonly facts: NodeFacts;
-  /** Null: this node makes none. */
+  /** Null: this node creates none. */
   readonly networks: TaskNetworks | null;
 }
 
@@ -82,12 +82,12 @@ export class PluginDriver implements TaskDriver {
     this.#records = new RunRecords(ports.disk);
   }
 
-  /** Somebody can be asked to start or stop something. */
+  /** Whether tasks can be started and stopped now. */
   get isServing(): boolean {
     return this.#options.plugin.client !== null;
   }
 
-  /** What of a task that runs others may ask the plugin for; null when it does not. */
+  /** The actor of a running task, for calls by others; null when it is not running. */
   running(taskId: string): DriverTaskActor | null {
     const run = this.#runs.get(taskId);
     return run?.state.kind === "running" ? run.actor : null;
@@ -106,7 +106,7 @@ export class PluginDriver implements TaskDriver {
       await this.#options.plugins.homes.end(task.id);
       return { kind: "refused", reason: run.state.reason };
     }
-    // It failed before it was well: it never counted as running.
+    // It failed before it was healthy: it never counted as running.
     if (run.state.kind === "ended" && healthOf(run) === "starting" && hasFailed(run.state.exit))
       return { kind: "refused", reason: `${this.kind}: ${endOf(run.state.exit)}` };
     return { kind: "started", pid: pidOf(run) };
@@ -114,14 +114,14 @@ export class PluginDriver implements TaskDriver {
 
   async wait(taskId: string): Promise<TaskExit> {
     const run = this.#runs.get(taskId);
-    if (run === undefined) return { code: -1, signal: "", reason: "nothing runs of this task", lastOutput: "" };
+    if (run === undefined) return { code: -1, signal: "", reason: "the task is not running", lastOutput: "" };
     return run.ended.promise;
   }
 
   async find(taskId: string): Promise<FoundTask> {
     const found = await this.#inTurn(taskId, () => this.#known(taskId));
     if (found === null || "code" in found) {
-      // What an earlier life made for it and did not start it in, or could not take away when it had ended.
+      // Network of an earlier process for a task that it did not start, or that it could not remove after the task's end.
       void this.#inTurn(taskId, () => this.#networks.remove(taskId));
       return found === null ? { kind: "absent" } : { kind: "exited", pid: 0, exit: found };
     }
@@ -188,14 +188,14 @@ export class PluginDriver implements TaskDriver {
     return turn;
   }
 
-  /** The engine's name of a task's container; empty where there is none. */
+  /** The engine's id of a task's container; empty when there is none. */
   containerOf(taskId: string): string {
     return this.#runs.get(taskId)?.actor.attributes["container_id"] ?? "";
   }
 
   /**
-   * Where the driver itself finds out how a task is, as an engine does for containers, the task counts as running once it has
-   * been well; one that is not is ended by the driver.
+   * If the driver checks a task's health itself, as an engine does for containers, the task counts as running once it is
+   * healthy; the driver ends an unhealthy one.
    */
   async #proven(run: Run): Promise<void> {
     while (run.state.kind === "running" && healthOf(run) === "starting") {
@@ -214,10 +214,10 @@ export class PluginDriver implements TaskDriver {
     return { kind: "done" };
   }
 
-  /** The run, or why there is none. */
+  /** The run, or the reason why there is none. */
   async #start(task: DriverTask): Promise<Run | string> {
-    if (this.#runs.has(task.id)) return `${this.kind}: the task was started already`;
-    // Prepared by an earlier life, when there is nothing of it here.
+    if (this.#runs.has(task.id)) return `${this.kind}: the task was already started`;
+    // It was prepared by an earlier process if there is nothing of it here.
     if (!this.#prepared.has(task.id)) {
       const outcome = await this.#prepare(task);
       if (outcome.kind === "refused") return outcome.reason;
@@ -245,7 +245,7 @@ export class PluginDriver implements TaskDriver {
     const { plugin } = this.#options;
     const heard: DriverTaskNews[] = [];
     let run: Run | null = null;
-    // The actor may speak before there is a run to speak of.
+    // The actor may report before there is a run.
     const onNews = (news: DriverTaskNews): void => {
       if (run === null) heard.push(news);
       else this.#hear(run, news);
@@ -265,7 +265,7 @@ export class PluginDriver implements TaskDriver {
     return run;
   }
 
-  /** The run of this life or an earlier one; how it ended, where that is all there is; null when it was never begun. PD1 */
+  /** The run of this or an earlier process; its exit if only that is known; null when it was never started. PD1 */
   async #known(taskId: string): Promise<Run | TaskExit | null> {
     const run = this.#runs.get(taskId);
     if (run !== undefined) return run;
@@ -273,10 +273,10 @@ export class PluginDriver implements TaskDriver {
     if (record === null) return null;
     const before = await driverTaskRecord(this.#ports.disk, record.id);
     if (record.exit !== null && before === null) return record.exit;
-    if (before === null) return null; // recorded, and the driver was never asked
+    if (before === null) return null; // recorded, but its start was never requested
     const found = this.#begin(taskId, record, TaskConfig.create({ id: record.id }), before);
     if (record.exit !== null) {
-      // It had ended, and the driver was not yet told to forget it: how it ended this time is no news. PD2
+      // It had ended, and the driver had not been told to forget it yet: its exit is already known. PD2
       found.state = { kind: "ended", exit: record.exit };
       found.settled.resolve();
       found.ended.resolve(record.exit);
@@ -286,7 +286,7 @@ export class PluginDriver implements TaskDriver {
     this.#options.plugins.homes
       .resume(taskId)
       .catch((error: unknown) =>
-        this.#ports.telemetry.log.error({ error, task: taskId }, "the output of a task that goes on is lost"),
+        this.#ports.telemetry.log.error({ error, task: taskId }, "lost the output of a running task"),
       );
     return found;
   }
@@ -299,9 +299,12 @@ export class PluginDriver implements TaskDriver {
         run.settled.resolve();
         return;
       case "waiting":
-        // Every task waits until the driver is asked, which mostly is at once.
+        // Every task waits until the driver is called, which is usually at once.
         if (this.#options.plugin.client !== null) return;
-        this.#ports.telemetry.log.info({ task: run.taskId, driver: this.kind, reason: news.reason }, "a task waits");
+        this.#ports.telemetry.log.info(
+          { task: run.taskId, driver: this.kind, reason: news.reason },
+          "a task waits for its driver",
+        );
         return;
       case "stopping":
         return;
@@ -316,15 +319,18 @@ export class PluginDriver implements TaskDriver {
       }
       case "destroyed":
         if (news.reason !== "")
-          this.#ports.telemetry.log.error({ task: run.taskId, driver: this.kind, reason: news.reason }, "a task");
+          this.#ports.telemetry.log.error(
+            { task: run.taskId, driver: this.kind, reason: news.reason },
+            "cannot destroy a task",
+          );
         void this.#networks.remove(run.taskId).then(() => run.destroyed.resolve());
     }
   }
 
-  /** PD2, PD3. `refusal`: it never ran, for that reason. */
+  /** PD2, PD3. `refusal`: why it never ran. */
   async #finish(run: Run, exitOfRun: () => Promise<TaskExit>, refusal: string | null): Promise<void> {
     if (run.state.kind !== "ended") {
-      // A start that failed may have left processes, and so may a task.
+      // A failed start may have left processes, as may a task.
       const [, name = ""] = run.record.id.split("/");
       await this.#options.plugins.cgroups?.end(run.taskId, name);
       await this.#options.plugins.homes.end(run.taskId);
@@ -342,13 +348,13 @@ export class PluginDriver implements TaskDriver {
     run.actor.destroy();
   }
 
-  /** Of the driver's files: a task that failed tells it. */
+  /** Last output from the driver's files, for the exit of a failed task. */
   async #lastOutput(taskId: string): Promise<string> {
     return this.#options.plugins.homes.lastOutput(taskId).catch(() => "");
   }
 }
 
-/** The driver's word; empty where it has none. */
+/** The health according to the driver; empty when it reports none. */
 function healthOf({ actor }: Run): string {
   return actor.attributes["health"] ?? "";
 }
@@ -358,10 +364,10 @@ function hasFailed({ code, reason }: TaskExit): boolean {
 }
 
 function endOf({ code, reason }: TaskExit): string {
-  return reason === "" ? `it ended with exit code ${code} before it was well` : reason;
+  return reason === "" ? `it exited with code ${code} before it was healthy` : reason;
 }
 
-/** 0 where the driver tells none. */
+/** 0 when the driver reports none. */
 function pidOf({ actor }: Run): number {
   const pid = Number(actor.attributes["pid"] ?? "");
   return Number.isSafeInteger(pid) && pid > 0 ? pid : 0;

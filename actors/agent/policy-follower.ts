@@ -1,9 +1,9 @@
 /**
- * The agent's side of the Policy service: what this node's dataplane is to know, kept through sessions with one manager after
- * another, and what the node has to say of it.
+ * The agent's side of the Policy service: the state of this node's dataplane, kept across sessions with different managers, and
+ * the node's reports on it.
  *
- * PF1: the dataplane is told each change once and in order, beginning with a whole state; while no manager is reached, what was
- *      told last stays in force.
+ * PF1: the dataplane gets each change once and in order, starting with a complete state; while no manager is reachable, the
+ *      last received state stays in use.
  */
 import { FollowedState, type NodeState } from "../../machines/policy/node-state.ts";
 import { isSameMessage } from "../../machines/same-message.ts";
@@ -19,14 +19,14 @@ import { ManagerStream, type ManagerStreamPorts } from "./manager-stream.ts";
 
 /** Deadline of a report, in milliseconds; the manager answers once the log has it. */
 const reportTimeoutMs = 15_000;
-/** Between two reports, in milliseconds: what happens meanwhile is one. */
+/** Minimum interval of reports, in milliseconds: changes in between are merged. */
 const reportPaceMs = 1_000;
 
-/** What programs this node's network; the actor of a dataplane driver is one. */
+/** Programs this node's network; the actor of a dataplane driver is one. */
 export interface NodeDataplane {
-  /** The first one is a whole state (`fresh`), each further one what changed. Must not throw. */
+  /** The first change is a complete state (`fresh`), each further one an update. Must not throw. */
   take(change: DataplaneUpdate): void;
-  /** Called at each change of what it has to say, and once soon; the result ends that. */
+  /** Calls the listener on each change of its report, and once soon; the result unsubscribes. */
   onReport(listener: (report: DataplaneReport) => void): () => void;
 }
 
@@ -41,11 +41,11 @@ export class PolicyFollower {
   readonly #stream: ManagerStream<DataplaneUpdate>;
   #report: DataplaneReport | null = null;
   #reported: DataplaneReport | null = null;
-  /** Where a report is on its way; null: nowhere. */
+  /** Channel of the pending report; null: none. */
   #underWay: RpcChannel | null = null;
   #timer: TimerHandle | null = null;
 
-  /** `name`: the agent's, for the actor's id. */
+  /** `name`: the agent's name, for the actor's id. */
   constructor(ports: PolicyFollowerPorts, name: string, dataplane: NodeDataplane) {
     const followed = this.#followed;
     this.#clock = ports.clock;
@@ -69,14 +69,17 @@ export class PolicyFollower {
     });
   }
 
-  /** What is in force on this node. */
+  /** The state in use on this node. */
   get state(): NodeState {
     return this.#followed.state;
   }
 
-  /** A session with another manager, or a new one with the same. `leave`: it brings nothing, and another is to be found. */
+  /**
+   * To be called for a new session with the same or another manager. `leave`: ends a useless session, so that another manager
+   * is tried.
+   */
   attach(channel: RpcChannel, leave: (reason: string) => void): { cancel(): void } {
-    // Another manager may not have the last one: it is cheap to say again.
+    // Another manager may not have the last report: repeating it is cheap.
     this.#reported = null;
     this.#schedule();
     return this.#stream.attach(channel, leave);
@@ -98,14 +101,14 @@ export class PolicyFollower {
   #send(): void {
     const [channel, report] = [this.#stream.channel, this.#report];
     if (channel === null || report === null || isSameMessage(report, this.#reported)) return;
-    // One at a time: of two that wait for the log the older could be written last.
+    // One at a time: of two reports waiting for the log, the older could be written last.
     if (this.#underWay === channel) return;
     this.#underWay = channel;
     this.#reported = report;
     channel
       .unary(PolicyService.methods.Report, report, { timeoutMs: reportTimeoutMs })
       .catch((error: RpcError) => {
-        // It is tried until somebody has it; who does not know the call never will.
+        // Retried until a manager has it; one that lacks the call never will.
         if (this.#stream.channel === channel && error.code !== Status.UNIMPLEMENTED) this.#reported = null;
       })
       .finally(() => {

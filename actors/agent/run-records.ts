@@ -1,4 +1,4 @@
-/** What a node keeps of each run of a task on a driver plugin, for a later life of its agent. */
+/** Records of each run of a task on a driver plugin, for a later agent process. */
 import type { AgentDisk, TaskExit } from "./agent-ports.ts";
 
 /** Prefix of the records' names on the disk; the task's id follows. */
@@ -9,7 +9,7 @@ export interface RunRecord {
   readonly id: string;
   readonly stopSignal: string;
   readonly stopGraceMs: number;
-  /** Null while it is not known to have ended. */
+  /** Null until its end is known. */
   readonly exit: TaskExit | null;
 }
 
@@ -25,14 +25,14 @@ export class RunRecords {
     return this.#disk.save(prefix + taskId, new TextEncoder().encode(JSON.stringify(record)));
   }
 
-  /** Null when the task was never begun here. */
+  /** Null when the task was never started here. */
   async load(taskId: string): Promise<RunRecord | null> {
     const bytes = await this.#disk.load(prefix + taskId);
     if (bytes === null) return null;
     try {
       return JSON.parse(new TextDecoder().decode(bytes)) as RunRecord;
     } catch {
-      return null; // half a record cannot be: the disk keeps whole ones
+      return null; // a partial record is impossible: the disk keeps whole ones
     }
   }
 

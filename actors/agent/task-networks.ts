@@ -1,12 +1,12 @@
 /**
- * The networks of a node's tasks: makes each before its task is started, and takes it away when the driver has let go of the
- * task. What to make is decided in machines/driver/task-network/.
+ * The networks of a node's tasks: creates each before its task is started, and removes it when the driver has released the
+ * task. machines/driver/task-network/ decides what to create.
  *
- * NW1: a network is on the disk before anything of it is made, by a driver as well, so a later life of the agent knows all that
- *      there may be.
- * NW2: one that is there when the agent starts stays as it is while its task runs; the rest is taken away.
- *      What cannot be taken away is tried again until it is gone.
- * NW3: the packet filter is what the records together ask for; it is there before a task is told that its network is.
+ * NW1: a network is recorded on disk before anything of it is created, by a driver as well, so a later agent process knows of
+ *      all of them.
+ * NW2: a network that exists when the agent starts stays while its task runs; others are removed. Failed removals are retried
+ *      until they succeed.
+ * NW3: the packet filter contains the rules of all records; it is programmed before a task's network is reported.
  */
 import { makeInTask, makeOnNode, settingsFor, unmake } from "../../machines/driver/task-network/commands.ts";
 import { namespaceOf, namespacePrefix, type NetworkPlan } from "../../machines/driver/task-network/plan.ts";
@@ -22,17 +22,20 @@ import { sentence } from "../sentence.ts";
 
 /** Prefix of the records of tasks' networks; the task's id follows. */
 const networkRecords = "driver-network.";
-/** Before what could not be taken away is tried again, in milliseconds. */
+/** Delay before a failed removal is retried, in milliseconds. */
 export const retryMs = 10_000;
-/** In place of the path of a namespace that nobody knows. */
+/** Placeholder for the path of an unknown namespace. */
 const nowhere = "/";
 
-/** A network that was made, or of which some part may have been. */
+/** A network that was created, at least in part. */
 export interface TaskNetwork {
   readonly plan: NetworkPlan;
-  /** What the task's driver made, as it said it; `asked`: it may have, and has not said it; null: the namespace is ours. */
+  /**
+   * The network that the task's driver reported; `asked`: it may have created one, without a report; null: the namespace is
+   * ours.
+   */
   readonly ofDriver: NetworkIsolationSpec | "asked" | null;
-  /** That are asked for the task about the world; empty: the node's. */
+  /** Name servers for the task's other queries; empty: the node's. */
   readonly nameservers: readonly string[];
 }
 
@@ -41,16 +44,16 @@ export interface TaskNetworksPorts {
   readonly disk: AgentDisk;
   readonly telemetry: Telemetry;
   readonly tools: NetworkTools;
-  /** Absent: tasks ask the node's own servers for names. */
+  /** Absent: tasks use the node's own name servers. */
   readonly discovery?: Discovery | null;
 }
 
 export class TaskNetworks {
   readonly #ports: TaskNetworksPorts;
   readonly #networks = new Map<string, TaskNetwork>();
-  /** What is changed of the node's network is changed one after the other. */
+  /** Changes of the node's network run one after the other. */
   #turn: Promise<unknown> = Promise.resolve();
-  /** The packet filter's, as it was last programmed; null: not known. */
+  /** The packet filter's last programmed rules; null: unknown. */
   #rules: string | null = null;
   /** By task. */
   readonly #retries = new Map<string, TimerHandle>();
@@ -60,13 +63,13 @@ export class TaskNetworks {
     this.#ports = ports;
   }
 
-  /** What is there stays. */
+  /** Stops; existing networks stay. */
   stop(): void {
     this.#isStopped = true;
     for (const timer of this.#retries.values()) this.#ports.clock.clearTimeout(timer);
   }
 
-  /** Null: networks can be made here. */
+  /** Null when networks can be created here. */
   get problem(): string | null {
     return this.#ports.tools.problem;
   }
@@ -75,22 +78,22 @@ export class TaskNetworks {
     return this.#ports.discovery ?? null;
   }
 
-  /** Of a task that has one, in this life or an earlier one. */
+  /** The task's network, of this process or an earlier one. */
   of(taskId: string): TaskNetwork | null {
     return this.#networks.get(taskId) ?? null;
   }
 
-  /** Where the kernel has a task's namespace. */
+  /** Path of a task's namespace. */
   pathOf({ ofDriver, plan }: TaskNetwork): string {
     const { tools } = this.#ports;
     if (ofDriver === "asked") return nowhere;
     return ofDriver === null ? tools.pathOf(namespaceOf(tools.tag, plan.taskId)) : ofDriver.path;
   }
 
-  /** The same, as the process `pid`, which is to join it, finds it. */
+  /** The same, as seen by the process `pid`, which will join it. */
   async pathFor(network: TaskNetwork, pid: number | null): Promise<string> {
     const path = this.pathOf(network);
-    // What a driver has made is where it says.
+    // A driver reports the path of its own namespace.
     return pid === null || network.ofDriver !== null ? path : this.#ports.tools.pathFor(path, pid);
   }
 
@@ -102,7 +105,7 @@ export class TaskNetworks {
       const network = parse(await disk.load(name));
       const taskId = name.slice(networkRecords.length);
       if (network !== null) this.#networks.set(taskId, network);
-      // What a driver has made is its task's to give back.
+      // The task's removal releases a driver's network.
       if (network === null || (network.ofDriver === null && !isKept(taskId))) await this.remove(taskId);
     }
     if (tools.problem !== null) return;
@@ -110,30 +113,30 @@ export class TaskNetworks {
       const prefix = namespacePrefix(tools.tag);
       const ours = (await tools.namespaces()).filter((name) => name.startsWith(prefix));
       const orphans = ours.filter((name) => !this.#networks.has(name.slice(prefix.length)));
-      for (const name of orphans) telemetry.log.warn({ namespace: name }, "a namespace of no task is removed");
+      for (const name of orphans) telemetry.log.warn({ namespace: name }, "removing a namespace without a task");
       if (orphans.length > 0)
         await tools.ip(
           orphans.flatMap((name) => unmake([], name)),
           { goesOn: true },
         );
-      // A node whose tasks never had a network is left as it is.
+      // A node whose tasks never had a network is not changed.
       if (records.length > 0) await this.#inTurn(() => this.#filter());
       await this.#ports.discovery?.load([...this.#networks.values()]);
     } catch (error) {
-      telemetry.log.error({ error: sentence(error) }, "cannot look after the networks of earlier tasks");
+      telemetry.log.error({ error: sentence(error) }, "cannot restore the networks of earlier tasks");
     }
   }
 
-  /** Before the task's driver is asked to make it. NW1 */
+  /** To be called before the task's driver creates it. NW1 */
   async ask(plan: NetworkPlan): Promise<void> {
     const network: TaskNetwork = { plan, ofDriver: "asked", nameservers: [] };
-    // What an earlier life was told of it still holds.
+    // A driver's report to an earlier process is still valid.
     if (this.#networks.has(plan.taskId)) return;
     this.#networks.set(plan.taskId, network);
     await this.#ports.disk.save(networkRecords + plan.taskId, textOf(network));
   }
 
-  /** Makes the network, in the namespace that the task's driver made or one of ours; rejects with a reason. NW1, NW3 */
+  /** Creates the network, in the namespace of the task's driver or one of ours; rejects with a reason. NW1, NW3 */
   make(
     plan: NetworkPlan,
     ofDriver: NetworkIsolationSpec | null,
@@ -147,7 +150,7 @@ export class TaskNetworks {
       this.#networks.set(plan.taskId, network);
       await disk.save(networkRecords + plan.taskId, textOf(network));
       const namespace = this.#namespaceOf(network);
-      // An earlier life may have died in the middle of it; a driver gives what it made then once more.
+      // An earlier process may have died in between; a driver then returns its network again.
       if (isLeft) await tools.ip(unmake(plan.links, namespace), { goesOn: true });
       await tools.set(settingsFor(plan));
       await tools.ip(makeOnNode(plan, namespace, tools.mtu - tunnelOverhead));
@@ -158,7 +161,7 @@ export class TaskNetworks {
     });
   }
 
-  /** Takes away what there is of it, and forgets it. Never rejects: what cannot be removed is tried again. NW2 */
+  /** Removes the network and its record. Never rejects: failed removals are retried. NW2 */
   remove(taskId: string): Promise<void> {
     return this.#inTurn(async () => {
       const { disk, telemetry, tools } = this.#ports;
@@ -173,7 +176,7 @@ export class TaskNetworks {
         this.#tellDiscovery();
         await disk.remove(networkRecords + taskId);
       } catch (error) {
-        telemetry.log.error({ error: sentence(error), task: taskId }, "cannot remove what is left of a task's network");
+        telemetry.log.error({ error: sentence(error), task: taskId }, "cannot remove the remains of a task's network");
         this.#removeLater(taskId, network);
       }
     });
@@ -184,7 +187,7 @@ export class TaskNetworks {
     if (this.#isStopped || this.#retries.has(taskId)) return;
     const again = (): void => {
       this.#retries.delete(taskId);
-      // Unless it was made anew meanwhile.
+      // Unless it was created again meanwhile.
       if (this.#networks.get(taskId) === network || !this.#networks.has(taskId)) void this.remove(taskId);
     };
     this.#retries.set(taskId, clock.setTimeout(again, retryMs));
@@ -194,7 +197,7 @@ export class TaskNetworks {
     this.#ports.discovery?.networksAre([...this.#networks.values()]);
   }
 
-  /** As `ip` takes it: a name, or the path of another's. */
+  /** Argument for `ip`: a name, or the path of a driver's namespace. */
   #namespaceOf(network: TaskNetwork): string {
     return network.ofDriver === null ? namespaceOf(this.#ports.tools.tag, network.plan.taskId) : this.pathOf(network);
   }
@@ -222,7 +225,7 @@ function textOf({ nameservers, ofDriver, plan }: TaskNetwork): Uint8Array {
   return new TextEncoder().encode(JSON.stringify({ plan, ofDriver: spec, nameservers }));
 }
 
-/** Null for what this agent cannot have written. */
+/** Null for records that no agent has written. */
 function parse(bytes: Uint8Array | null): TaskNetwork | null {
   if (bytes === null) return null;
   try {
@@ -233,7 +236,7 @@ function parse(bytes: Uint8Array | null): TaskNetwork | null {
     } = JSON.parse(new TextDecoder().decode(bytes)) as {
       readonly plan: NetworkPlan;
       readonly ofDriver: readonly number[] | "asked" | null;
-      /** Absent in records of before there were any. */
+      /** Absent in old records. */
       readonly nameservers?: readonly string[];
     };
     return {

@@ -1,11 +1,11 @@
 /**
- * A node's end of the tunnel to other nodes: keeps the kernel at what leads to their tasks. What is programmed is decided in
- * machines/networks/.
+ * A node's end of the tunnel to other nodes: keeps the kernel's routes to their tasks. machines/networks/ decides what to
+ * program.
  *
- * TR1: nothing is taken away before a manager has told a whole state in this life of the agent, and nothing when the agent ends:
+ * TR1: nothing is removed before a manager has sent a complete state to this agent process, and nothing when the agent stops:
  *      connections between tasks outlive it.
- * TR2: what an earlier life has left is found in the kernel, and what of it is not wanted any more goes.
- * TR3: the packet filter knows who may send before anybody is led there, and is there before the device is.
+ * TR2: remains of an earlier process are found in the kernel, and removed when no longer wanted.
+ * TR3: the packet filter is programmed before the device is created, and lists a sender before routes to it exist.
  */
 import { programmingMachine, type ProgrammingEvent } from "../../machines/networks/programming.ts";
 import type { NodeNetworks } from "../../machines/networks/networks-state.ts";
@@ -36,14 +36,14 @@ export interface TunnelPorts {
 }
 
 export interface TunnelOptions {
-  /** The agent's, for the actor's id. */
+  /** The agent's name, for the actor's id. */
   readonly name: string;
   readonly networks: NodeNetworks;
-  /** Empty while the node has none. */
+  /** Empty while the node has no id. */
   readonly nodeId: () => string;
 }
 
-/** What the kernel has: as this life has left it, or nobody knows. */
+/** The kernel's state: as programmed by this process, or unknown. */
 type Programmed =
   | { readonly kind: "unknown" }
   | { readonly kind: "none" }
@@ -58,7 +58,7 @@ export class Tunnel {
   readonly #table: string;
   #programmed: Programmed = { kind: "unknown" };
   #work: Promise<void> = Promise.resolve();
-  /** Why there are tasks that cannot be reached; said when it changes. */
+  /** Why some tasks are unreachable; logged when it changes. */
   #reason = "";
   #isStopped = false;
 
@@ -79,7 +79,7 @@ export class Tunnel {
     this.#forget = options.networks.onChange(() => this.#tell({ type: "facts.changed" }));
   }
 
-  /** Resolves when nothing more is done. With `isOver` no task is left, and what there is goes; else it stays. TR1 */
+  /** Resolves when all work is done. With `isOver`, no task is left and the tunnel is removed; else it stays. TR1 */
   async stop(isOver: boolean): Promise<void> {
     if (this.#isStopped) return;
     this.#isStopped = true;
@@ -88,7 +88,7 @@ export class Tunnel {
     await this.#work;
     if (!isOver) return;
     await this.#remove().catch((error: unknown) =>
-      this.#ports.telemetry.log.error({ error: sentence(error) }, "cannot take the tunnel to other nodes away"),
+      this.#ports.telemetry.log.error({ error: sentence(error) }, "cannot remove the tunnel to other nodes"),
     );
   }
 
@@ -103,7 +103,7 @@ export class Tunnel {
     if (networks.state !== null) {
       const decision = tunnelOf(networks.state, nodeId());
       const reason = decision.kind === "impossible" ? decision.reason : "";
-      if (reason !== "" && reason !== this.#reason) log.error({ reason }, "tasks of other nodes cannot be reached");
+      if (reason !== "" && reason !== this.#reason) log.error({ reason }, "cannot reach tasks of other nodes");
       this.#reason = reason;
       const plan = decision.kind === "plan" ? decision.plan : null;
       try {
@@ -115,7 +115,7 @@ export class Tunnel {
         return;
       }
       metrics
-        .gauge("muster_tunnel_routes", "Addresses of other nodes' tasks that this node leads to.")
+        .gauge("muster_tunnel_routes", "Addresses of other nodes' tasks to which this node has routes.")
         .set(plan?.routes.size ?? 0);
     }
     this.#tell({ type: "kernel.programmed" });
@@ -144,7 +144,7 @@ export class Tunnel {
     this.#programmed = { kind: "plan", plan };
   }
 
-  /** The device, behind its filter; resolves with what leads by way of it already. TR2, TR3 */
+  /** Creates the device behind its filter; resolves with the routes that already use it. TR2, TR3 */
   async #make({ device, ...plan }: TunnelPlan): Promise<TunnelRoutes> {
     const { tools } = this.#ports;
     const mtu = tools.mtu - tunnelOverhead;

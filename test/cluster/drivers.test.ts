@@ -108,7 +108,7 @@ test.serial("two plugins with the same name prevent the agent from starting, and
   await until("the agent to exit", () => !agent.isRunning);
   t.regex(
     agent.output,
-    /two driver plugins call themselves mock: (first|second) \(.*\) and (first|second) \(.*\): leave/,
+    /two driver plugins have the name mock: (first|second) \(.*\) and (first|second) \(.*\): remove/,
   );
   t.deepEqual(processesOf(dataDir), [], "no plugin remains");
 });

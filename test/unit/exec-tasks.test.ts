@@ -158,7 +158,7 @@ test("an invalid process is reported under its driver's name, and nothing of it 
     [{}, /^exec: .*command/],
     [{ command: "true", dir: "/no/such" }, /the directory \/no\/such does not exist/],
     [{ command: "true", user: "nobody-of-that-name" }, /there is no user/],
-    [{ command: "true", stopSignal: "SIGNONE" }, /^exec: 'SIGNONE' is not a signal/],
+    [{ command: "true", stopSignal: "SIGNONE" }, /^exec: invalid stop signal "SIGNONE"/],
     [{ command: "true", env: ["A={{.Task.Colour}}"] }, /^exec: the template of A cannot be expanded: .*Colour/],
     [{ command: "true", env: ["A"] }, /expected NAME=value/],
   ];

@@ -230,7 +230,7 @@ test("commands that a driver does not end do not pile up", async (t) => {
   t.deepEqual(bench.looks, [10], "asked once");
   t.like(bench.news.at(-1), {
     kind: "unhealthy",
-    reason: "3 checks failed in a row, the last: the command before it has not ended",
+    reason: "3 checks failed in a row, the last: the previous command has not ended",
   });
 });
 
@@ -363,7 +363,7 @@ test("a driver that cannot run commands in its tasks gets no task with a command
   const payload = Any.create({ type_url: "muster.v1.DriverSpec", value: DriverSpec.encode(spec) });
   t.deepEqual(await driver.prepare({ id: "t1", payload } as unknown as DriverTask), {
     kind: "refused",
-    reason: "plain: the driver runs no commands in its tasks, as the health check asks",
+    reason: "plain: the driver runs no commands in its tasks, which the health check requires",
   });
 });
 
