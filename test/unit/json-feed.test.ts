@@ -13,7 +13,7 @@ import { workerNode } from "../support/control.ts";
 
 const fits = /^[a-z][a-z0-9]*(-[a-z0-9]*[a-z][a-z0-9]*)*$/;
 
-test("E2: a name that fits stays, and any other becomes one that does", (t) => {
+test("E2: a valid name is kept, and any other is converted into one", (t) => {
   for (const name of ["web", "my-app", "a1-b2"]) t.is(applicationName(name), name);
   for (const name of ["web-1", "Web", "my_app", "my.app", "1st", "_", "ÄÖÜ", "a--b", "web-"]) {
     t.regex(applicationName(name), fits, name);
@@ -21,12 +21,12 @@ test("E2: a name that fits stays, and any other becomes one that does", (t) => {
   }
 });
 
-test("E1: names that would become one stay two", (t) => {
+test("E1: names that would map to the same one stay distinct", (t) => {
   const names = ["a_b", "a.b", "a-b", "a b", "a__b", "a-1", "a-n1", "A-1x"];
   t.is(new Set(names.map(applicationName)).size, names.length);
 });
 
-test("machines are numbers below 2^48, always the same, and no two of ten thousand meet", (t) => {
+test("machines are numbers below 2^48, stable, and distinct among ten thousand", (t) => {
   const numbers = new Set<string>();
   for (let at = 0; at < 10_000; at += 1) numbers.add(machineId(`node${at}`));
   t.is(numbers.size, 10_000);
@@ -37,12 +37,12 @@ test("machines are numbers below 2^48, always the same, and no two of ten thousa
   t.is(machineId("node7"), machineId("node7"));
 });
 
-test("a unit is found again by its tag", (t) => {
+test("a unit is found by its tag", (t) => {
   for (const unit of ["web/0", "my-app-n1-hx/17"]) t.is(unitOfTag(unitTag(unit)), unit);
   t.is(unitOfTag("machine-0"), null);
 });
 
-test("patterns match as names of files do", (t) => {
+test("patterns match like file name patterns", (t) => {
   t.true(globMatches("web*", "web/0"));
   t.true(globMatches("*/1?", "web/12"));
   t.true(globMatches("a*b*c", "aXbYbZc"));
@@ -58,7 +58,7 @@ const ids = (answer: string): string[] =>
     ([, action, entity]) => `${action} ${entity["instance-id"]}`,
   );
 
-test("F1: what changed ten thousand times between two answers is told once", (t) => {
+test("F1: ten thousand changes between two answers are sent once", (t) => {
   const entities = new Entities(model);
   entities.put(view("a"), "a");
   const cursor = entities.revision;
@@ -67,14 +67,14 @@ test("F1: what changed ten thousand times between two answers is told once", (t)
   t.is(entities.size, 1);
 });
 
-test("what looks the same is no change", (t) => {
+test("a change that is not visible is not sent", (t) => {
   const entities = new Entities(model);
   t.true(entities.put(view("a"), "a"));
   t.false(entities.put(view("a"), "a"));
   t.is(entities.revision, 1);
 });
 
-test("F2: what came and went between two answers is not told, what went is", (t) => {
+test("F2: what came and went between two answers is not sent, and a removal is", (t) => {
   const entities = new Entities(model);
   entities.put(view("a"), "a");
   const cursor = entities.revision;
@@ -87,17 +87,17 @@ test("F2: what came and went between two answers is not told, what went is", (t)
   t.deepEqual(ids(entities.answer(cursor, "V1", true).result.text), ["remove a"]);
 });
 
-test("what was removed and made again is told as a change", (t) => {
+test("an object that was removed and created again is sent as a change", (t) => {
   const entities = new Entities(model);
   entities.put(view("a"), "a");
   const cursor = entities.revision;
   entities.remove("machine", view("a").id, "a");
   entities.put(view("a", "new"), "a2");
   t.deepEqual(ids(entities.answer(cursor, "V1", true).result.text), ["change a"]);
-  t.false(entities.remove("machine", view("a").id, "a"), "it is another's by now");
+  t.false(entities.remove("machine", view("a").id, "a"), "it belongs to another by now");
 });
 
-test("F3: what is gone is kept for those that knew it, and for nobody else", (t) => {
+test("F3: removals are retained only for watchers that knew the object", (t) => {
   const entities = new Entities(model);
   for (let at = 0; at < 100; at += 1) entities.put(view(`known${at}`), "x");
   const slow = entities.revision;
@@ -111,7 +111,7 @@ test("F3: what is gone is kept for those that knew it, and for nobody else", (t)
   t.is(ids(entities.answer(slow, "V1", true).result.text).length, 100);
 });
 
-test("the first answer tells models, machines, applications and units in this order", (t) => {
+test("the first answer lists models, machines, applications and units in this order", (t) => {
   const entities = new Entities(model);
   entities.put(view("a"), "a");
   entities.put({ kind: "model", id: "m", name: "m", controllerUuid: "c", labels: {} }, "m");
@@ -133,7 +133,7 @@ test("the old shape has no models, and its own keys", (t) => {
   t.deepEqual([Deltas[0]?.[0], Deltas[0]?.[2].InstanceId], ["machine", "a"]);
 });
 
-test("one who waits is woken at once after a quiet time, and many only as often as they can be answered", async (t) => {
+test("a waiting watcher is woken at once after a quiet time, and many only as often as they can be answered", async (t) => {
   const { clock, wakers, seen } = costlyWakers(0.1);
   for (let at = 0; at < 1_000; at += 1) wakers.wait("x", seen.wake);
   await changing(clock, wakers, 1_000);
@@ -143,7 +143,7 @@ test("one who waits is woken at once after a quiet time, and many only as often 
   wakers.stop();
 });
 
-test("however long a clock says that it took, the pause is a second at most", async (t) => {
+test("the pause is at most a second, whatever duration a clock reports", async (t) => {
   const { clock, wakers, seen } = costlyWakers(3_600_000);
   wakers.wait("x", seen.wake);
   await changing(clock, wakers, 2_500);
@@ -151,7 +151,7 @@ test("however long a clock says that it took, the pause is a second at most", as
   wakers.stop();
 });
 
-/** Each who is woken costs so many milliseconds. */
+/** The cost of each wake-up in milliseconds. */
 function costlyWakers(costMs: number) {
   const clock = new SimClock();
   const seen = { gathered: 0, woken: 0, wake: () => void (seen.woken += 1) };
@@ -177,7 +177,7 @@ async function changing(clock: SimClock, wakers: Wakers, forMs: number): Promise
   }
 }
 
-test("what changes while others are being woken is gathered after them", async (t) => {
+test("changes during a wake-up round are gathered after it", async (t) => {
   const clock = new SimClock();
   let news = 1;
   const wakers = new Wakers(clock, () => (news > 0 ? ["x"] : []));
@@ -193,7 +193,7 @@ test("what changes while others are being woken is gathered after them", async (
   wakers.stop();
 });
 
-test("who begins to wait while nobody did does not sit out the long pause", async (t) => {
+test("a watcher that starts to wait alone does not wait through the long pause", async (t) => {
   const clock = new SimClock();
   const wakers = new Wakers(clock, () => ["x"]);
   wakers.schedule();
@@ -206,7 +206,7 @@ test("who begins to wait while nobody did does not sit out the long pause", asyn
   wakers.stop();
 });
 
-test("F4: a large cluster is looked at a little at a time; who asks waits, or takes what there is", async (t) => {
+test("F4: a large cluster is processed in slices; a request waits, or takes what there is", async (t) => {
   const manager = testManager();
   const tasks = Array.from({ length: 5_000 }, (_, slot) =>
     Task.create({
@@ -221,7 +221,7 @@ test("F4: a large cluster is looked at a little at a time; who asks waits, or ta
   const feed = new Feed(manager);
   feed.start();
   const before = feed.view().units.length;
-  t.true(before > 0 && before < 1_000, `${before} in one go`);
+  t.true(before > 0 && before < 1_000, `${before} in one slice`);
   let isReady = false;
   const ready = feed.ready()?.then(() => (isReady = true));
   await manager.clock.run({ untilMs: manager.clock.now() + 30 });
@@ -231,7 +231,7 @@ test("F4: a large cluster is looked at a little at a time; who asks waits, or ta
   await ready;
   t.is(feed.ready(), null);
   t.is(feed.view().units.length, 5_000);
-  // Changed while it was not looked at, and without having waited.
+  // Changed between slices, and without having waited.
   manager.seed("task", ...tasks.map((task) => Task.patch(task, { desiredState: TaskState.SHUTDOWN })));
   const lives = (): Set<string> => new Set(feed.view().units.map(({ life }) => life));
   t.true(lives().has("alive"));

@@ -1,4 +1,4 @@
-// Who asked for what through the JSON API stands in the log with the change.
+// The log records each change through the JSON API with who requested it.
 import test from "ava";
 import { machineId } from "../../edges/juju/entities/names.ts";
 import { processLabel } from "../../machines/manager/manager-role.ts";
@@ -37,7 +37,7 @@ const asked: readonly (readonly [request: string, params: object, told?: string]
   ["Signal", { unit: "web/0", signal: "HUP" }, "Muster.Signal SIGHUP"],
 ];
 
-test("each request of the Muster facade that does something is written down in the name of who asked", async (t) => {
+test("each acting request of the Muster facade is recorded under its caller's name", async (t) => {
   const { connect, control, facades, manager, store } = await jsonWorld(t);
   const engine = EngineDescription.create({ labels: { [processLabel]: "manager" } });
   const desiredRole = NodeRole.MANAGER;
@@ -74,10 +74,10 @@ test("each request of the Muster facade that does something is written down in t
     if (request === "Rollback") await update("bb:3");
     const before = manager.proposals.length;
     const answer = ask({ type: "Muster", version: 1, request, params });
-    // A signal's answer is its node's, and there is none here.
+    // A signal is answered by its node, and there is none here.
     if (request === "Signal") answer.catch(() => undefined);
     else await answer;
-    const proposal = await until(`what ${request} has written`, () =>
+    const proposal = await until(`the record of ${request}`, () =>
       manager.proposals.slice(before).find(({ caller }) => caller !== undefined),
     );
     t.like(proposal.caller, { user: "user-ada", address: "192.0.2.9", method: told }, request);

@@ -1,4 +1,4 @@
-// What a client of the JSON API may send before it has logged in, and after: bytes, time, places.
+// What a client of the JSON API may send before and after login: bytes, time, connections.
 import { once } from "node:events";
 import { connect as connectTls, type TLSSocket } from "node:tls";
 import test, { type ExecutionContext } from "ava";
@@ -6,10 +6,10 @@ import { loginMessageBytesMax } from "../../edges/juju/wire/limits.ts";
 import { until } from "../fixtures/until.ts";
 import { jsonWorld } from "../support/json-api.ts";
 
-/** A login message of so many bytes that is none. */
+/** An invalid login message of this many bytes. */
 const large = (bytes: number): string => JSON.stringify({ "request-id": 1, type: "Admin", params: "x".repeat(bytes) });
 
-/** An open WebSocket below which a test writes its own bytes. */
+/** An open WebSocket into which a test writes raw bytes. */
 async function bare(t: ExecutionContext, port: number): Promise<TLSSocket> {
   const socket = connectTls({ host: "127.0.0.1", port, rejectUnauthorized: false });
   t.teardown(() => socket.destroy());
@@ -24,7 +24,7 @@ async function bare(t: ExecutionContext, port: number): Promise<TLSSocket> {
   return socket;
 }
 
-/** The beginning of a frame of text of so many bytes, masked with zeros. */
+/** The beginning of a text frame of this many bytes, masked with zeros. */
 function begins(bytes: number): Buffer {
   const header = Buffer.alloc(14);
   header[0] = 0x81;
@@ -33,22 +33,22 @@ function begins(bytes: number): Buffer {
   return header;
 }
 
-test("I1: a message before login is small, and after login as large as any", async (t) => {
+test("I1: a message before login must be small, and after login may have full size", async (t) => {
   const { addUser, connect } = await jsonWorld(t);
   await addUser("ada");
   const stranger = await connect();
   let code = 0;
   void stranger.closed.then((told) => (code = told));
   stranger.socket.send(large(loginMessageBytesMax));
-  t.is(await until("the stranger's end", () => code || null), 1009);
+  t.is(await until("the stranger to be disconnected", () => code || null), 1009);
   const known = await connect();
   t.is((await known.login())["error"], undefined);
   known.socket.send(large(4 * loginMessageBytesMax));
   t.like(await known.next(), { "request-id": 1 });
 });
 
-test("I1: all who have not logged in have one budget, and who holds the most goes; users are not among them", async (t) => {
-  // Each byte of theirs counts for eight.
+test("I1: clients that are not logged in share one budget, and the largest is closed; users are exempt", async (t) => {
+  // Each of their bytes counts for eight.
   const { addUser, connect, listener, port } = await jsonWorld(t, { limits: { anonymousBytesMax: 8 * 100_000 } });
   await addUser("ada");
   const known = await connect();
@@ -56,7 +56,7 @@ test("I1: all who have not logged in have one budget, and who holds the most goe
   const [small, larger] = [await bare(t, port), await bare(t, port)];
   small.write(Buffer.concat([begins(60_000), Buffer.alloc(45_000)]));
   larger.write(Buffer.concat([begins(60_000), Buffer.alloc(58_000)]));
-  await until("the end of one", () => listener.connections === 2);
+  await until("one of them to be closed", () => listener.connections === 2);
   await until("its end", () => larger.closed);
   t.false(small.closed);
   t.like(await known.ask({ "request-id": 2, type: "Pinger", version: 1, request: "Ping", params: {} }), {
@@ -64,7 +64,7 @@ test("I1: all who have not logged in have one budget, and who holds the most goe
   });
 });
 
-test("I2: a message that is not completed ends its connection, also a user's, and pongs do not count as one", async (t) => {
+test("I2: an incomplete message ends its connection, also a user's, and pongs do not complete it", async (t) => {
   const { addUser, connect, listener, port } = await jsonWorld(t, { limits: { knownSweepMs: 300 } });
   await addUser("ada");
   const known = await connect();
@@ -79,7 +79,7 @@ test("I2: a message that is not completed ends its connection, also a user's, an
   });
 });
 
-test("L3: strangers displace each other, and whoever has logged in stays", async (t) => {
+test("L3: strangers displace each other, and logged-in clients stay", async (t) => {
   const { addUser, connect, listener, port } = await jsonWorld(t, {
     limits: { anonymousMax: 4, anonymousPerAddressMax: 3 },
   });
@@ -88,7 +88,7 @@ test("L3: strangers displace each other, and whoever has logged in stays", async
   for (const user of users) await user.login();
   const strangers: TLSSocket[] = [];
   for (let n = 0; n < 8; n += 1) strangers.push(await bare(t, port));
-  await until("five of them to go", () => strangers.filter(({ closed }) => closed).length === 5);
+  await until("five of them to be closed", () => strangers.filter(({ closed }) => closed).length === 5);
   t.deepEqual(
     strangers.map(({ closed }) => closed),
     Array.from({ length: 8 }, (_, n) => n < 5),

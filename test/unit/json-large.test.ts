@@ -1,4 +1,4 @@
-// What the JSON API does with a cluster that is larger than one go of work or one answer.
+// How the JSON API handles a cluster that is larger than one slice of work or one answer.
 import test from "ava";
 import {
   Annotations,
@@ -16,7 +16,7 @@ import { statusText } from "../../edges/juju/entities/status-text.ts";
 import type { Shape } from "../../edges/juju/facade.ts";
 import { failureOf, jsonWorld, type Reply } from "../support/json-world.ts";
 
-/** What stock clients of Python take of one message, in bytes. */
+/** Maximum message size of stock Python clients, in bytes. */
 const clientsMax = 4 * 1_024 * 1_024;
 
 function task(slot: number, state: TaskState = TaskState.RUNNING): Task {
@@ -34,7 +34,7 @@ function task(slot: number, state: TaskState = TaskState.RUNNING): Task {
 const tasks = (count: number): Task[] => Array.from({ length: count }, (_, at) => task(at + 1));
 
 for (const shape of ["V0", "V1"] satisfies Shape[]) {
-  test(`the units of a large cluster come on several pages that clients take, and what changes meanwhile too: ${shape}`, async (t) => {
+  test(`the units of a large cluster come on several pages that clients accept, and so do changes meanwhile: ${shape}`, async (t) => {
     const { seed, drop, connect, settle } = await jsonWorld(t);
     seed("task", ...tasks(6_000));
     const { ask } = connect(shape);
@@ -72,7 +72,7 @@ for (const shape of ["V0", "V1"] satisfies Shape[]) {
     t.not(units.get("web/2"), "error");
   });
 
-  test(`a full status of many units leaves others their turn, and is what is there: ${shape}`, async (t) => {
+  test(`a full status of many units yields to other work, and equals the cluster's state: ${shape}`, async (t) => {
     const { seed, connect, feed, settle } = await jsonWorld(t);
     const spec = ServiceSpec.create({ annotations: Annotations.create({ name: "web" }) });
     seed("service", Service.create({ id: "s", spec }));
@@ -94,7 +94,7 @@ for (const shape of ["V0", "V1"] satisfies Shape[]) {
   });
 }
 
-test("more patterns than anybody needs are refused", async (t) => {
+test("an excessive number of patterns is rejected", async (t) => {
   const { connect } = await jsonWorld(t);
   const { ask } = connect("V1");
   const patterns = Array.from({ length: 101 }, () => "*a*a*a*b");

@@ -24,7 +24,7 @@ interface Subscription {
   notice(text: string): void;
 }
 
-/** A service `web`, and whatever is subscribed to of its output: the test is the nodes. */
+/** A service `web`, and the subscriptions to its output: the test plays the nodes. */
 async function logWorld(t: ExecutionContext) {
   const subscriptions: Subscription[] = [];
   const logs: FacadeSources["logs"] = {
@@ -68,7 +68,7 @@ async function logWorld(t: ExecutionContext) {
 const textsOf = (reply: Reply): readonly string[] =>
   (reply["lines"] as readonly { readonly text: string }[]).map(({ text }) => text);
 
-test("output is followed by a watcher: what has come is one answer, and Next waits for what comes later", async (t) => {
+test("a watcher follows output: pending lines are one answer, and Next waits for later ones", async (t) => {
   const { watch, serviceId } = await logWorld(t);
   const { next, source } = await watch({ applications: ["web"], tail: 3 });
   t.like(source.request, { selector: { serviceIds: [serviceId] }, options: { follow: true, tail: -4 } });
@@ -92,7 +92,7 @@ test("output is followed by a watcher: what has come is one answer, and Next wai
   t.like(await next(), { lines: [], warnings: ["node n2 does not answer"] });
 });
 
-test("FO1: while nobody asks so much is kept and no more; who sends is told to wait, and to go on when it was read", async (t) => {
+test("FO1: without a Next the amount retained is limited; the sender is paused, and resumed after a read", async (t) => {
   const { watch } = await logWorld(t);
   const { next, source } = await watch();
   const line = "x".repeat(60 * 1024);
@@ -102,23 +102,23 @@ test("FO1: while nobody asks so much is kept and no more; who sends is told to w
     sent += 1;
   }
   t.true(sent * line.length < keptBytesMax + 2 * line.length);
-  t.true(source.sink.bufferedBytes() > 2 ** 40, "whatever its own bound, the sender's is reached");
+  t.true(source.sink.bufferedBytes() > 2 ** 40, "whatever its own limit, the sender's is reached");
   t.is(textsOf(await next()).length, sent);
   t.is(source.sink.bufferedBytes(), 0);
 });
 
-test("FO2: what one answer has no room for is the next one's, at once, in order", async (t) => {
+test("FO2: what does not fit into one answer comes in the next, at once, in order", async (t) => {
   const { watch } = await logWorld(t);
   const { next, source } = await watch();
   const texts = Array.from({ length: 40 }, (_, at) => `${at} ${"\u0001".repeat(10_000)}`);
   const [first, second] = [next(), next()];
   source.say(...texts);
   const [one, two, three] = [textsOf(await first), textsOf(await second), textsOf(await next())];
-  t.true(one.length > 0 && one.length < texts.length, "a character of six in JSON is counted as six");
+  t.true(one.length > 0 && one.length < texts.length, "a character that takes six in JSON counts as six");
   t.deepEqual([...one, ...two, ...three], texts);
 });
 
-test("when the output has ended, what is left is told, and then every Next that it has; also why it ended early", async (t) => {
+test("at the end of the output the rest is sent, then the end to every Next, with the reason if it ended early", async (t) => {
   const { watch, resources } = await logWorld(t);
   const { next, source, stop } = await watch();
   source.say("last words");
@@ -135,7 +135,7 @@ test("when the output has ended, what is left is told, and then every Next that 
   resources.stopAll();
 });
 
-test("Stop ends the subscription and the Next that waits; so does the end of the connection", async (t) => {
+test("Stop ends the subscription and the waiting Next; so does the end of the connection", async (t) => {
   const { watch, resources, env } = await logWorld(t);
   const [one, two] = [await watch(), await watch()];
   const waiting = failureOf(one.next);
@@ -155,7 +155,7 @@ test("Stop ends the subscription and the Next that waits; so does the end of the
   );
 });
 
-test("so many are followed on one connection and no more; what is not there, and agents, are refused", async (t) => {
+test("the number of followers per connection is limited; unknown targets and agents are rejected", async (t) => {
   const { watch, connect, subscriptions } = await logWorld(t);
   const code = async (params: object) => (await failureOf(() => watch(params)))?.code;
   t.is(await code({}), "bad request");

@@ -27,7 +27,7 @@ const refused = {
 const ping = { "request-id": 2, type: "Pinger", version: 1, request: "Ping" };
 const denied = { "request-id": 2, error: "permission denied", "error-code": "unauthorized access", response: {} };
 
-/** What only operators may do, and what agents may. */
+/** Requests for operators only, and for agents. */
 const probe: Facade = {
   type: "Probe",
   versions: [1],
@@ -42,7 +42,7 @@ const agents: Facade = {
   methods: { Look: { needs: "admin", run: () => ({}) } },
 };
 
-test("a user of 3.x logs in and is told who and what", async (t) => {
+test("a user of 3.x logs in and gets their identity and access", async (t) => {
   const { connect, addUser, store } = await jsonWorld(t, { facades: [pinger, probe, agents] });
   await addUser("ada", UserRole.USER_ROLE_OPERATOR);
   const id = [...store.all("cluster")][0]?.id ?? "";
@@ -75,7 +75,7 @@ test("the server's major version is the client's", async (t) => {
     const params = { "auth-tag": "user-ada", credentials: password, "client-version": sent };
     const reply = await client.ask({ "request-id": 1, type: "Admin", version: 3, request: "Login", params });
     t.like(reply["response"], { "server-version": told });
-    t.false("model-tag" in (reply["response"] as object), "a controller's connection has no model");
+    t.false("model-tag" in (reply["response"] as object), "a controller connection has no model");
   }
 });
 
@@ -100,7 +100,7 @@ test("users of 1.x log in by each version of Admin and by each name of the param
   });
 });
 
-test("what is newer than 1.x is refused so that 1.24 steps down, and old logins in the new shape as 3.x does", async (t) => {
+test("newer versions are rejected for 1.x so that 1.24 falls back, and old logins in the new shape as 3.x does", async (t) => {
   const { connect } = await jsonWorld(t);
   const client = await connect();
   t.like(await client.ask({ RequestId: 1, Type: "Admin", Version: 3, Request: "Login", Params: {} }), {
@@ -115,7 +115,7 @@ test("what is newer than 1.x is refused so that 1.24 steps down, and old logins 
   });
 });
 
-test("JA1: an unknown user, a wrong password and a tag that is none are refused alike", async (t) => {
+test("JA1: an unknown user, a wrong password and an invalid tag get the same error", async (t) => {
   const { connect, addUser } = await jsonWorld(t);
   await addUser("ada");
   for (const tag of ["user-ada", "user-bob", "user-jujuanonymous", "machine-7", "unit-web-0", "nonsense", "user-"]) {
@@ -133,7 +133,7 @@ test("JA1: an unknown user, a wrong password and a tag that is none are refused 
   });
 });
 
-test("JC1: before login everything but Admin is denied, also what comes right behind a login", async (t) => {
+test("JC1: before login everything but Admin is denied, also requests right behind a login", async (t) => {
   const { connect, addUser } = await jsonWorld(t, { facades: [pinger] });
   await addUser("ada");
   const client = await connect();
@@ -152,7 +152,7 @@ test("JC1: before login everything but Admin is denied, also what comes right be
   t.deepEqual(await client.ask(ping), { "request-id": 2, response: {} });
 });
 
-test("a version that is sent ahead counts for what comes behind it, and a wrong one changes nothing", async (t) => {
+test("a version sent ahead applies to later requests, and a wrong one changes nothing", async (t) => {
   const seen: number[] = [];
   const versioned = (versions: readonly number[]): Facade => ({
     ...probe,
@@ -181,7 +181,7 @@ test("a version that is sent ahead counts for what comes behind it, and a wrong 
   t.deepEqual(seen, [0, 1, 0]);
 });
 
-test("a model that is not there is told so to each request; other paths are not WebSockets", async (t) => {
+test("an unknown model is reported to each request; other paths are not WebSockets", async (t) => {
   const { connect, addUser } = await jsonWorld(t, { facades: [pinger] });
   await addUser("ada");
   const client = await connect("/model/00000000-0000-0000-0000-000000000000/api");
@@ -196,7 +196,7 @@ test("a model that is not there is told so to each request; other paths are not 
   await t.throwsAsync(connect("/nowhere"), { message: /404/ });
 });
 
-test("logins are sent on to where they are taken", async (t) => {
+test("logins are redirected to where they are accepted", async (t) => {
   const { connect, addUser, rootPem } = await jsonWorld(t, { redirect: [{ host: "example.net", port: 443 }] });
   await addUser("ada");
   const client = await connect();
@@ -211,7 +211,7 @@ test("logins are sent on to where they are taken", async (t) => {
   t.deepEqual((await client.ask(asked))["response"], { servers, "ca-cert": rootPem });
 });
 
-test("a role may do what it may, at once when it changes, and agents are kept from users' types and users from theirs", async (t) => {
+test("a role's rights apply at once when it changes, and agents and users cannot call each other's types", async (t) => {
   const { connect, addUser, users, manager, passwords, store } = await jsonWorld(t, { facades: [probe, agents] });
   await addUser("ada", UserRole.USER_ROLE_READ_ONLY);
   manager.seed("node", workerNode("n1"));
@@ -232,7 +232,7 @@ test("a role may do what it may, at once when it changes, and agents are kept fr
   t.is(store.count("user"), 2);
 });
 
-test("JA2: who is removed is hung up on, and so is the agent of a node that is removed", async (t) => {
+test("JA2: a removed user is disconnected, and so is the agent of a removed node", async (t) => {
   const { connect, addUser, users, manager, passwords } = await jsonWorld(t);
   await addUser("ada");
   manager.seed("node", workerNode("n1"));
@@ -268,7 +268,7 @@ async function certified(world: Awaited<ReturnType<typeof jsonWorld>>) {
   return { cert, key };
 }
 
-/** Another root is the cluster's, and nothing leads from the former one to it. */
+/** Replaces the cluster's root; no chain leads to it from the former one. */
 async function replaceRoot({ manager, store }: Awaited<ReturnType<typeof jsonWorld>>) {
   const root = await pki.createRoot({ nowMs: Date.now() });
   const [cluster] = [...store.all("cluster")];
@@ -282,7 +282,7 @@ async function replaceRoot({ manager, store }: Awaited<ReturnType<typeof jsonWor
   return root;
 }
 
-test("a node's agent logs in by its certificate alone, and as that node alone", async (t) => {
+test("a node's agent logs in by its certificate alone, and only as that node", async (t) => {
   const world = await jsonWorld(t, { facades: [pinger] });
   const { connect, port } = world;
   const { cert, key } = await certified(world);
@@ -291,12 +291,12 @@ test("a node's agent logs in by its certificate alone, and as that node alone", 
   t.like(await client.login(`machine-${machineId("n1")}`, ""), {
     response: { "user-info": { identity: `machine-${machineId("n1")}` } },
   });
-  // The other port does not ask, and so hears of none.
+  // The other port requests no certificate, and so sees none.
   const elsewhere = await connect("/", { cert, key, to: port });
   t.like(await elsewhere.login(`machine-${machineId("n1")}`, ""), { error: "no credentials provided" });
 });
 
-test("the port that browsers use asks nobody for a certificate; that of agents does", async (t) => {
+test("the browsers' port requests no certificate; the agents' port does", async (t) => {
   const { port, listener } = await jsonWorld(t);
   const asked = (to: number): Promise<boolean> =>
     new Promise((resolve, reject) => {
@@ -309,7 +309,7 @@ test("the port that browsers use asks nobody for a certificate; that of agents d
   t.deepEqual([await asked(port), await asked(listener.agentPort ?? 0)], [false, true]);
 });
 
-test("pages of other origins are refused before anything is said; programs, the own origin and the list are not", async (t) => {
+test("pages of other origins are rejected at the handshake; programs, the own origin and listed ones are not", async (t) => {
   const { connect, port } = await jsonWorld(t, {
     facades: [pinger],
     origins: ["https://dashboard.example.com", "http://localhost", "null"],
@@ -347,11 +347,11 @@ test("JA3: a login by certificate ends when that expires, and one by password do
   clock.advance(leftMs + 1);
   t.is(await agent.closed, 1008);
   t.deepEqual(await user.ask(ping), { "request-id": 2, response: {} });
-  // Whoever has connected before, and logs in only now.
+  // A client that connected before, and logs in only now.
   t.like(await late.login(`machine-${machineId("n1")}`, ""), { "request-id": 1, error: "no credentials provided" });
 });
 
-test("JA3: a login by certificate ends when its root is trusted no more, and one by password does not", async (t) => {
+test("JA3: a login by certificate ends when its root is no longer trusted, and one by password does not", async (t) => {
   const world = await jsonWorld(t, { facades: [pinger] });
   const { addUser, connect } = world;
   await addUser("ada");
@@ -364,7 +364,7 @@ test("JA3: a login by certificate ends when its root is trusted no more, and one
   t.deepEqual(await user.ask(ping), { "request-id": 2, response: {} });
 });
 
-test("whoever guesses has to connect anew, and then to wait; others of that address too, but not for long", async (t) => {
+test("a client that guesses passwords must reconnect, then wait; so must others of its address, but only briefly", async (t) => {
   const { connect, addUser, manager } = await jsonWorld(t);
   await addUser("ada");
   let tries = 0;
@@ -379,7 +379,7 @@ test("whoever guesses has to connect anew, and then to wait; others of that addr
   t.like(await client.login(), { "request-id": 1, response: { facades: [] } });
 });
 
-test("the certificate has the names that clients look for, and the authority comes with it; plain text is not heard", async (t) => {
+test("the certificate has the names that clients check, and includes its authority; plain text is not accepted", async (t) => {
   const { port, rootPem, listener, connect } = await jsonWorld(t);
   for (const servername of ["juju-apiserver", "localhost"]) {
     const socket = connectTls({ host: "127.0.0.1", port, ca: rootPem, servername });
@@ -401,7 +401,7 @@ test("the certificate has the names that clients look for, and the authority com
   t.is(before.socket.readyState, before.socket.OPEN);
 });
 
-test("another certificate is shown from then on, and who is connected stays so", async (t) => {
+test("a new certificate is served from then on, and existing connections stay", async (t) => {
   const world = await jsonWorld(t, { facades: [pinger] });
   const { connect, addUser, port, rootPem } = world;
   await addUser("ada");
@@ -420,7 +420,7 @@ test("another certificate is shown from then on, and who is connected stays so",
   t.deepEqual(await client.ask(ping), { "request-id": 2, response: {} });
 });
 
-test("where only an external CA has the root's key there is no certificate for the port, until there is one", async (t) => {
+test("where only an external CA has the root's key, the port has no certificate until one is configured", async (t) => {
   const { manager, store } = await jsonWorld(t);
   const [cluster] = [...store.all("cluster")];
   const { caKey } = cluster?.rootCa ?? RootCA.create({});
@@ -430,7 +430,7 @@ test("where only an external CA has the root's key there is no certificate for t
     });
   manager.seed("cluster", withKey(new Uint8Array()));
   const events: string[] = [];
-  // Of another process: one keeps one certificate.
+  // From another process: one process keeps one certificate.
   const host = testManager().env.host;
   const keeper = startJsonCertificate({ ...manager.env, host }, pki, {
     hosts: [],
@@ -455,7 +455,7 @@ test("where only an external CA has the root's key there is no certificate for t
   t.deepEqual(events, ["failed", "certificate"]);
 });
 
-test("the port's certificate is made anew when the clock is set: it may not be valid yet, or have expired", async (t) => {
+test("the port's certificate is renewed when the clock is set: it may not be valid yet, or have expired", async (t) => {
   const { manager } = await jsonWorld(t);
   const made: string[] = [];
   const jumped: (() => void)[] = [];
@@ -473,11 +473,11 @@ test("the port's certificate is made anew when the clock is set: it may not be v
   t.not(made[0], made[1]);
 });
 
-test("of connections there are so many and no more: the next is told 503, and has its place when one has gone", async (t) => {
+test("the number of connections is limited: the next one gets 503, and is accepted when another has closed", async (t) => {
   const { addUser, connect, listener } = await jsonWorld(t, { connectionsMax: 2 });
   await addUser("ada");
   const [first, second] = [await connect(), await connect()];
-  // Who has not logged in makes room, and who has does not.
+  // A client that is not logged in is displaced, and one that is stays.
   await first.login();
   const third = await connect();
   await second.closed;

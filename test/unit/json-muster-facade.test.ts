@@ -58,7 +58,7 @@ async function musterWorld(t: ExecutionContext, options: JsonWorldOptions = {}) 
   );
   const service = () => {
     const found = store.get("service", id);
-    if (found === undefined) throw new Error("the service is gone");
+    if (found === undefined) throw new Error("the service does not exist");
     return found;
   };
   const asker = (identity?: Identity) => {
@@ -68,7 +68,7 @@ async function musterWorld(t: ExecutionContext, options: JsonWorldOptions = {}) 
   return { ...made, id, service, asker };
 }
 
-test("admins demote managers and promote them again, and are told when nothing changes; nobody else may", async (t) => {
+test("admins demote and promote managers, and learn when nothing changes; nobody else may", async (t) => {
   const { asker, manager, store } = await musterWorld(t);
   const engine = EngineDescription.create({ labels: { [processLabel]: "manager" } });
   manager.seed(
@@ -98,7 +98,7 @@ test("admins demote managers and promote them again, and are told when nothing c
   t.is(desired(), NodeRole.MANAGER);
 });
 
-test("an agent's machine is not promoted, nor one that is not there", async (t) => {
+test("an agent's machine cannot be promoted, nor an unknown one", async (t) => {
   const { asker } = await musterWorld(t);
   const code = async (params: object) => (await failureOf(() => asker()("Promote", params)))?.code;
   t.is(await code({ machine: machineId("n1") }), "operation is blocked");
@@ -106,7 +106,7 @@ test("an agent's machine is not promoted, nor one that is not there", async (t) 
   t.is(await code({}), "bad request");
 });
 
-test("a service is rolled back to the spec before, in either style, and refused where there is none", async (t) => {
+test("a service is rolled back to the previous spec, in either style, and rejected without one", async (t) => {
   const { asker, connect, control, service } = await musterWorld(t);
   const ask = asker(operator);
   t.is((await failureOf(() => ask("Rollback", { application: "web" })))?.code, "operation is blocked");
@@ -126,7 +126,7 @@ test("a service is rolled back to the spec before, in either style, and refused 
   t.is((await failureOf(() => ask("Rollback", { application: "nobody" })))?.code, "not found");
 });
 
-test("a rollout is shown to everybody, and held up, let go on and taken back by operators", async (t) => {
+test("everybody can see a rollout, and operators can pause, resume and roll it back", async (t) => {
   const { asker, control, manager, service } = await musterWorld(t);
   const ask = asker(operator);
   const application = "web";
@@ -153,7 +153,7 @@ test("a rollout is shown to everybody, and held up, let go on and taken back by 
   }
 });
 
-test("plans are asked of the leader with the spec that the write would make, and nothing is written", async (t) => {
+test("a plan uses the spec that the write would create, is computed by the leader, and writes nothing", async (t) => {
   const asked: Partial<LeaderQuestion>[] = [];
   const { asker, id, service } = await musterWorld(t, {
     leader: (question) => {
@@ -180,7 +180,7 @@ test("plans are asked of the leader with the spec that the write would make, and
   t.is(service(), before);
 });
 
-test("the moves of rebalancing are shown, for all or by name; switching it on is an annotation", async (t) => {
+test("the moves of rebalancing are shown, for all or by name; an annotation switches it on", async (t) => {
   const asked: Partial<LeaderQuestion>[] = [];
   const { asker, connect, id, service } = await musterWorld(t, {
     leader: (question) => {
@@ -202,7 +202,7 @@ test("the moves of rebalancing are shown, for all or by name; switching it on is
   t.is(service().spec?.annotations?.labels["muster.rebalance"], "on");
 });
 
-test("without a leader a plan is to be asked for again", async (t) => {
+test("without a leader a plan must be requested again", async (t) => {
   const { asker } = await musterWorld(t);
   t.is((await failureOf(() => asker()("PlanRebalance", {})))?.code, "try again");
 });
@@ -215,7 +215,7 @@ function line(data: string, taskId = "t1"): LogMessage {
   return LogMessage.create({ context, timestamp, stream: LogStream.LOG_STREAM_STDERR, data: bytes(data) });
 }
 
-/** Nodes that have these lines of whatever is asked for. */
+/** Nodes with these lines of any requested output. */
 function outputs(write: (send: (messages: readonly LogMessage[]) => void, sink: Sink<LogLines>) => void) {
   const asked: SubscribeLogsRequest[] = [];
   const given: CallSignal[] = [];
@@ -275,7 +275,7 @@ test("output beyond the limit is dropped, and no more of it is read", async (t) 
   t.true(given[0]?.aborted);
 });
 
-test("output that does not come in time, of nobody or of too many is refused", async (t) => {
+test("output that does not arrive in time, of nothing or of too many tasks is rejected", async (t) => {
   const { logs, given } = outputs(() => {});
   const { asker, settle } = await musterWorld(t, { logs });
   const ask = asker();
@@ -293,7 +293,7 @@ test("output that does not come in time, of nobody or of too many is refused", a
   t.is(await code({ units: Array.from({ length: 101 }, () => "web/0") }), "quota limit exceeded");
 });
 
-/** A driver that tells one sample after the other until nobody listens. */
+/** A driver that sends samples until nobody listens. */
 function driver() {
   const asked: TaskCallRequest[] = [];
   const given: CallSignal[] = [];
@@ -315,13 +315,13 @@ function driver() {
       sink.write(TaskAnswer.create({ number: 2, stats }));
     },
     Send: () => {
-      throw new Error("nothing is typed");
+      throw new Error("no input expected");
     },
   };
   return { taskAccess, asked, given };
 }
 
-test("one sample of what a unit uses is an answer, and the driver is not asked for more", async (t) => {
+test("one sample of a unit's resource usage is an answer, and the driver is asked for no more", async (t) => {
   const { taskAccess, asked, given } = driver();
   const { asker } = await musterWorld(t, { taskAccess });
   t.deepEqual(await asker(reader)("Stats", { unit: "web/0" }), {
@@ -335,7 +335,7 @@ test("one sample of what a unit uses is an answer, and the driver is not asked f
   t.true(given[0]?.aborted);
 });
 
-test("operators send a unit's task a signal, by either name of it", async (t) => {
+test("operators signal a unit's task, by either name of the signal", async (t) => {
   const { taskAccess, asked } = driver();
   const { asker } = await musterWorld(t, { taskAccess });
   const ask = asker(operator);
@@ -351,7 +351,7 @@ test("operators send a unit's task a signal, by either name of it", async (t) =>
   t.is((await failureOf(() => asker(reader)("Signal", { unit: "web/0", signal: "HUP" })))?.code, "unauthorized access");
 });
 
-test("the older shape has it too, with its version, and agents have it not", async (t) => {
+test("the older shape has it too, with its version, and agents do not have it", async (t) => {
   const { connect } = await musterWorld(t);
   const ask = { type: "Muster", version: 1, request: "Rollout", params: { Application: "web" } };
   t.like(await connect("V0", reader).ask(ask), { Name: "web", Phase: "none" });

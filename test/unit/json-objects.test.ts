@@ -65,7 +65,7 @@ function seeded({ seed }: TestManager): void {
   seed("task", task("t1", "web", 1, "n1"), task("t2", "web", 2, "n2"), task("t3", "db", 1, "n1"));
 }
 
-test("an agent gets its own machine, waits for a change of it with what the seed calls a NotifyWatcher, and stops", async (t) => {
+test("an agent gets its own machine, watches it with a NotifyWatcher as the seed calls it, and stops", async (t) => {
   const { connect, manager, settle } = await jsonWorld(t);
   seeded(manager);
   const { ask } = connect("V0", agent);
@@ -76,7 +76,7 @@ test("an agent gets its own machine, waits for a change of it with what the seed
   const next = ask({ type: "NotifyWatcher", id, request: "Next" });
   manager.seed("node", workerNode("n2", { role: NodeRole.MANAGER }));
   await settle();
-  t.is(await Promise.race([next, Promise.resolve("waiting")]), "waiting", "another machine is none of its business");
+  t.is(await Promise.race([next, Promise.resolve("waiting")]), "waiting", "another machine does not concern it");
   manager.seed("node", workerNode("n1", { role: NodeRole.MANAGER }));
   await settle();
   t.deepEqual(await next, {});
@@ -89,7 +89,7 @@ test("an agent gets its own machine, waits for a change of it with what the seed
   t.deepEqual(wrong, { message: "unknown watcher id", code: "not found" });
 });
 
-test("two changes are one answer, and a change before anybody asks is not lost", async (t) => {
+test("two changes are one answer, and a change before the first Next is not lost", async (t) => {
   const { connect, manager, settle } = await jsonWorld(t);
   seeded(manager);
   const { ask } = connect("V0", agent);
@@ -104,7 +104,7 @@ test("two changes are one answer, and a change before anybody asks is not lost",
   t.deepEqual(await ask({ type: "NotifyWatcher", id, request: "Next" }), {});
 });
 
-test("the units of a machine are told at once, and then those that come, go or end", async (t) => {
+test("the units of a machine are listed at once, and then those that are added, removed or end", async (t) => {
   const { connect, manager, settle } = await jsonWorld(t);
   seeded(manager);
   const { ask } = connect("V0", agent);
@@ -121,7 +121,7 @@ test("the units of a machine are told at once, and then those that come, go or e
   t.deepEqual(await second, { Changes: ["web/2"] });
 });
 
-test("a manager's agent sees all machines and is told when one comes or goes", async (t) => {
+test("a manager's agent sees all machines and is notified when one is added or removed", async (t) => {
   const { connect, manager, settle } = await jsonWorld(t);
   seeded(manager);
   const { ask } = connect("V0", boss);
@@ -136,7 +136,7 @@ test("a manager's agent sees all machines and is told when one comes or goes", a
   t.deepEqual(await failureOf(() => connect("V0", agent).ask({ type: "State", request: "AllMachines" })), denied);
 });
 
-test("a unit's options are told again when they are others", async (t) => {
+test("a unit's options are sent again when they change", async (t) => {
   const { connect, manager, settle } = await jsonWorld(t);
   seeded(manager);
   const { ask } = connect("V0", { kind: "unit", taskId: "t1" });
@@ -165,7 +165,7 @@ test("units on one network are in each other's scope", async (t) => {
   t.deepEqual(relations["Changes"], ["back:network"]);
 });
 
-test("an agent says how its machine is, and nobody else says it", async (t) => {
+test("only an agent reports its machine's status", async (t) => {
   const { connect, manager, store } = await jsonWorld(t);
   seeded(manager);
   const status = { type: "Machine", id: own, request: "SetStatus", params: { Status: "started", Info: "all is well" } };
@@ -178,7 +178,7 @@ test("an agent says how its machine is, and nobody else says it", async (t) => {
   t.deepEqual(await failureOf(() => connect("V0", boss).ask(status)), denied);
 });
 
-test("a pinger is there to be stopped, once, and by whoever has it", async (t) => {
+test("a pinger exists only to be stopped, once, and by its owner", async (t) => {
   const { connect, manager } = await jsonWorld(t);
   seeded(manager);
   const { ask } = connect("V0", agent);
@@ -191,29 +191,29 @@ test("a pinger is there to be stopped, once, and by whoever has it", async (t) =
 for (const [what, identity, asked, wanted] of [
   ["another's machine", agent, { type: "Machine", id: other, request: "Get" }, denied],
   [
-    "a machine that is not there",
+    "an unknown machine",
     agent,
     { type: "Machine", id: "99", request: "Get" },
     { message: "machine 99 not found", code: "not found" },
   ],
   ["a unit on another machine", agent, { type: "Unit", id: "web/1", request: "Get" }, denied],
   ["another unit", { kind: "unit", taskId: "t1" } as const, { type: "Unit", id: "db/0", request: "Get" }, denied],
-  ["what is people's", agent, { type: "Client", request: "FullStatus" }, denied],
+  ["a users' type", agent, { type: "Client", request: "FullStatus" }, denied],
   [
-    "an agent's thing, as a user",
+    "an agents' type, as a user",
     { kind: "user", name: "a", role: "admin" } as const,
     { type: "Machine", id: own, request: "Get" },
     denied,
   ],
   ["a machine's removal", agent, { type: "Machine", id: own, request: "Remove" }, denied],
   [
-    "a single thing by an id",
+    "a singleton by an id",
     boss,
     { type: "State", id: "1", request: "AllMachines" },
     { message: "id not found", code: "not found" },
   ],
 ] as const) {
-  test(`asking for ${what} is refused`, async (t) => {
+  test(`requesting ${what} is rejected`, async (t) => {
     const { connect, manager } = await jsonWorld(t);
     seeded(manager);
     t.deepEqual(await failureOf(() => connect("V0", identity).ask(asked)), wanted);

@@ -1,4 +1,4 @@
-// Big answers of the JSON API go out piece by piece.
+// Large answers of the JSON API are sent piece by piece.
 import { Duplex } from "node:stream";
 import test from "ava";
 import { writeInPieces } from "../../edges/juju/pieces.ts";
@@ -8,7 +8,7 @@ interface Taken {
   readonly done: (error?: Error | null) => void;
 }
 
-/** A socket that takes nothing until it is told to. */
+/** A socket that accepts nothing until it is told to. */
 function socketOf() {
   const taking: Taken[] = [];
   const socket = new Duplex({
@@ -19,7 +19,7 @@ function socketOf() {
   return { socket, taking, pieces: writeInPieces(socket) };
 }
 
-test("a large write is many small ones, each after the one before was taken, with all of its bytes", async (t) => {
+test("a large write becomes many small ones, each after the one before was accepted, with all of its bytes", async (t) => {
   const { socket, taking, pieces } = socketOf();
   const text = `${"x".repeat(16_319)}😀${"x".repeat(63_000)}é`;
   let written = 0;
@@ -37,14 +37,14 @@ test("a large write is many small ones, each after the one before was taken, wit
     done();
   }
   t.deepEqual(Buffer.concat(got), Buffer.concat([Buffer.from([129, 126]), Buffer.from(text)]));
-  t.is(got[0]?.length, 4_000, "what is small goes with what is behind it");
+  t.is(got[0]?.length, 4_000, "small writes go together with what follows them");
   t.is(got.length, 6);
   t.is(pieces.takenBytes, 0);
   await new Promise((resolve) => setImmediate(resolve));
   t.is(written, 1);
 });
 
-test("ten thousand pieces that are taken at once do not grow the stack", async (t) => {
+test("ten thousand pieces accepted at once do not grow the stack", async (t) => {
   let taken = 0;
   const socket = new Duplex({
     read: () => undefined,
@@ -58,7 +58,7 @@ test("ten thousand pieces that are taken at once do not grow the stack", async (
   t.is(taken, 10_000 * 8_192);
 });
 
-test("a write that fails in the middle fails, and nothing of the rest is tried", async (t) => {
+test("a write that fails halfway fails, and its rest is not attempted", async (t) => {
   const { socket, taking } = socketOf();
   const failed = new Promise<Error>((resolve) => socket.once("error", resolve));
   socket.write(Buffer.alloc(100_000));

@@ -1,4 +1,4 @@
-// A user of the role `read-only` sees what there is, and no value that may be a password.
+// A user with the role `read-only` sees every object, and no value that may be a password.
 import test from "ava";
 import type { Identity, Shape } from "../../edges/juju/facade.ts";
 import { DriverSpec, ExecSpec } from "../../proto/gen/messages.ts";
@@ -10,11 +10,13 @@ const [reader, operator] = (["read-only", "operator"] as const).map((role): Iden
   role,
 })) as [Identity, Identity];
 
-/** Found in whatever encoding an answer has it in. */
+/** Found in whatever encoding an answer contains it. */
 const canary = "tell-nobody";
 const encodings = [canary, ...[0, 1, 2].map((at) => base64Core(canary, at))];
 
-/** Middle of the base64 of a text that begins `shift` bytes into a group of three: the ends depend on what is beside it. */
+/**
+ * Middle of the base64 of a text that begins `shift` bytes into a group of three: the ends depend on the neighbouring bytes.
+ */
 function base64Core(text: string, shift: number): string {
   const padded = Buffer.from("x".repeat(shift) + text).toString("base64");
   return padded.slice(4, padded.length - 4);
@@ -108,7 +110,7 @@ const reads: readonly (readonly [string, Asked, Shape])[] = [
 ];
 
 for (const [what, asked, shape] of reads) {
-  test(`${what} shows values to an operator and names alone to a reader`, async (t) => {
+  test(`${what} shows values to an operator and only names to a reader`, async (t) => {
     const { ask, store } = await scene(t);
     const named = JSON.parse(
       JSON.stringify(asked).replace(
@@ -124,7 +126,7 @@ for (const [what, asked, shape] of reads) {
 }
 
 for (const method of ["ListServices", "ListTasks"]) {
-  test(`${method} shows a reader no value of any kind of task, and keeps what else there is`, async (t) => {
+  test(`${method} shows a reader no value of any kind of task, and everything else`, async (t) => {
     const { ask, store } = await scene(t);
     const shown = await ask(reader, control(method, {}));
     t.true(holdsCanary(await ask(operator, control(method, {}))) || method === "ListTasks");
@@ -144,7 +146,7 @@ for (const method of ["ListServices", "ListTasks"]) {
 }
 
 for (const shape of ["V0", "V1"] as const) {
-  test(`a reader's all-watcher is told names alone (${shape})`, async (t) => {
+  test(`a reader's all-watcher gets only names (${shape})`, async (t) => {
     const { connect } = await scene(t);
     const told = async (identity: Identity) => {
       const connection = connect(shape, identity);

@@ -1,4 +1,4 @@
-// `juju add-user` and `juju register`: a user without a password chooses one over HTTP, once, by proving a secret key.
+// `juju add-user` and `juju register`: a user without a password sets one over HTTP, once, by proving a secret key.
 import test, { type ExecutionContext } from "ava";
 import nacl from "tweetnacl";
 import { startJsonApi } from "../../actors/json/json-api.ts";
@@ -70,7 +70,7 @@ const refused = {
   },
 };
 
-test("an admin adds a user without a password, and the user chooses one with the key that the admin was given", async (t) => {
+test("an admin adds a user without a password, and the user sets one with the key that the admin received", async (t) => {
   const { connect, register, rootPem, store, logsIn } = await world(t);
   const admin = await connect();
   await admin.login();
@@ -126,15 +126,15 @@ test("the answer's cookie logs its user in for two minutes, and nobody else", as
   t.like(await login(await connect(), "user-ben"), { response: { "discharge-required": { location: "juju" } } });
 });
 
-test("the answer's cookie is as good where the password is asked for: its user is not asked a third time", async (t) => {
-  // Juju's command keeps it for the address, and looks for the macaroons of a login under the controller's UUID.
+test("the answer's cookie also works at the password form: its user is not prompted a third time", async (t) => {
+  // Juju's command stores it for the address, and looks for a login's macaroons under the controller's UUID.
   const { clock, connect, env, passwords, port, rootPem, register, reset, secretKey, users } = await world(t);
   const login = async (tag: string, macaroons: object[][] = []): Promise<Record<string, unknown>> => {
     const params = { "auth-tag": tag, credentials: "", "bakery-version": 3, "client-version": "3.6.11", macaroons };
     const asked = { "request-id": 1, type: "Admin", version: 3, request: "Login", params };
     return (await (await connect()).ask(asked))["response"] as Record<string, unknown>;
   };
-  /** What the client does that is sent there; the status, and the macaroon or null. */
+  /** What a redirected client does; returns the status, and the macaroon or null. */
   const discharge = async (tag: string, cookie: string) => {
     const required = (await login(tag))["discharge-required"] as { caveats: { cid: string }[] };
     const query = new URLSearchParams({ id: required.caveats[0]?.cid ?? "" });
@@ -152,12 +152,12 @@ test("the answer's cookie is as good where the password is asked for: its user i
   const disable = (disabled: boolean) =>
     users.DisableUser(DisableUserRequest.create({ name: "ben", disabled }), call());
   await disable(true);
-  t.is((await discharge("user-ben", cookie)).status, 407, "a user who is disabled");
+  t.is((await discharge("user-ben", cookie)).status, 407, "a disabled user");
   t.like(await login("user-ben", macaroons), { "discharge-required": { location: "juju" } });
   await disable(false);
 
   const second = (await register(request(await reset("ben")))).cookie;
-  t.is((await discharge("user-ben", cookie)).status, 407, "the cookie of the registration before");
+  t.is((await discharge("user-ben", cookie)).status, 407, "the cookie of an earlier registration");
   const renewed = await discharge("user-ben", second);
   t.is(renewed.status, 200);
   clock.advance(registeredTicketMs);
@@ -169,7 +169,7 @@ test("the answer's cookie is as good where the password is asked for: its user i
   t.is((await discharge("user-ben", third)).status, 407, "another password");
 });
 
-test("RE1: whoever has not the key is refused alike, changes nothing, and costs no derivation", async (t) => {
+test("RE1: all callers without the key get the same rejection, change nothing, and cost no derivation", async (t) => {
   const { add, ben, derived, register, secretKey, store } = await world(t);
   const others = await add("cy");
   const before = [store.version, derived.passwords];
@@ -183,7 +183,7 @@ test("RE1: whoever has not the key is refused alike, changes nothing, and costs 
     ["another key", request(nacl.randomBytes(32))],
     ["an empty key", request(new Uint8Array(32))],
     ["another user's key", request(others)],
-    ["the key at another user's name", request(secretKey, { user: "user-cy" })],
+    ["the key with another user's name", request(secretKey, { user: "user-cy" })],
     ["a user who has a password", request(secretKey, { user: "user-ada" })],
     ["nobody", request(secretKey, { user: "user-nobody" })],
     ["an agent", request(secretKey, { user: "machine-0" })],
@@ -198,7 +198,7 @@ test("RE1: whoever has not the key is refused alike, changes nothing, and costs 
   t.is((await register(JSON.stringify(good))).status, 200);
 });
 
-test("what is no registration is told so, and pages of other origins are refused", async (t) => {
+test("an invalid registration is reported, and pages of other origins are rejected", async (t) => {
   const { ben, register, secretKey, store, port, rootPem } = await world(t);
   const good = request(secretKey);
   const before = store.version;
@@ -217,7 +217,7 @@ test("what is no registration is told so, and pages of other origins are refused
   t.not(ben()?.registration, null);
 });
 
-test("RG1: a key works once, also when it comes twice at the same moment", async (t) => {
+test("RG1: a key works once, also when it is sent twice at the same moment", async (t) => {
   const { add, logsIn, register, secretKey } = await world(t);
   const body = request(secretKey);
   t.is((await register(body)).status, 200);
@@ -238,7 +238,7 @@ test("RG1: a key works once, also when it comes twice at the same moment", async
   t.false(await logsIn("cy", passwords[statuses.indexOf(401)] ?? ""));
 });
 
-test("RG2: a key ends after a day, while its user is disabled, and with its user", async (t) => {
+test("RG2: a key expires after a day, is invalid while its user is disabled, and goes with its user", async (t) => {
   const { add, clock, register, reset, secretKey, users } = await world(t);
   const late = await add("cy");
   clock.advance(registrationMs - 1_000);
@@ -260,7 +260,7 @@ test("RG2: a key ends after a day, while its user is disabled, and with its user
   t.like(await register(request(gone, { user: "user-cy" })), refused);
 });
 
-test("RG1: another registration and another password end the one before", async (t) => {
+test("RG1: a new registration or password invalidates the previous one", async (t) => {
   const { env, logsIn, passwords, register, reset, secretKey } = await world(t);
   const second = await reset("ben");
   t.like(await register(request(secretKey)), refused);
@@ -269,27 +269,27 @@ test("RG1: another registration and another password end the one before", async 
   t.true(await logsIn("ben", "set by an admin"));
 });
 
-test("a password that cannot be taken is told to whoever has the key, and the key stays good", async (t) => {
+test("only the holder of the key learns that a password is invalid, and the key stays valid", async (t) => {
   const { register, secretKey } = await world(t);
   for (const payload of ['{"password":"short"}', "{}", "not JSON", "null", '{"password":3}'])
     t.is((await register(request(secretKey, { payload }))).status, 400, payload);
   t.is((await register(request(secretKey))).status, 200);
 });
 
-test("a flood of guesses is put off before anything of it is looked at, and the key works after it", async (t) => {
+test("a flood of guesses is delayed before it is checked, and the key works after it", async (t) => {
   const { clock, derived, register, secretKey, store } = await world(t);
   const before = [store.version, derived.passwords];
   for (let tries = 0; tries < refusalsPerMinute; tries += 1)
     t.is((await register(request(nacl.randomBytes(32)))).status, 401);
   const answers = await Promise.all(Array.from({ length: 50 }, () => register(request(nacl.randomBytes(32)))));
   t.true(answers.every(({ status, body }) => status === 503 && JSON.stringify(body).includes("try again")));
-  t.is((await register(request(secretKey))).status, 503, "who guesses holds up whoever comes from the same address");
+  t.is((await register(request(secretKey))).status, 503, "guesses delay every caller from the same address");
   t.deepEqual([store.version, derived.passwords], before);
   clock.advance(60_000);
   t.is((await register(request(secretKey))).status, 200);
 });
 
-test("a registration is not lost with the manager that gave it, and waits while nobody leads", async (t) => {
+test("a registration survives the manager that issued it, and waits while there is no leader", async (t) => {
   const { ben, env, manager, passwords, register, secretKey } = await world(t);
   manager.leaderless = true;
   t.is((await register(request(secretKey))).status, 503);
@@ -307,7 +307,7 @@ test("a registration is not lost with the manager that gave it, and waits while 
   t.like(await register(request(secretKey)), refused);
 });
 
-test("RG3: so many users may have yet to register and no more; who can no longer register does not count", async (t) => {
+test("RG3: the number of pending registrations is limited; expired ones do not count", async (t) => {
   const { add, clock, manager, reset, store, users } = await world(t);
   const waiting = newRegistration(new Uint8Array(32).fill(1), clock.now() + 1_000);
   const rest = registrationsMax - 1;

@@ -1,5 +1,5 @@
-// The samples of the reference (docs/reference/juju-api-protocol.md §9), each sent as it stands there, byte for byte but for names
-// and passwords, and answered on the wire as it stands there.
+// The samples of the reference (docs/reference/juju-api-protocol.md §9), each sent byte for byte except for names and
+// passwords, and answered on the wire as documented.
 import { readFileSync } from "node:fs";
 import test from "ava";
 import { machineId } from "../../edges/juju/entities/names.ts";
@@ -13,20 +13,20 @@ import { call } from "../support/manager.ts";
 const page = readFileSync(new URL("../../docs/reference/juju-api-protocol.md", import.meta.url), "utf8");
 const section = page.slice(page.indexOf("## 9. Samples"), page.indexOf("## 10."));
 
-/** What stands in backticks in the row of that name, in order. */
+/** The texts in backticks in the row of that name, in order. */
 function sample(name: string): readonly string[] {
   const row = section.split("\n").find((line) => line.startsWith(`| ${name} |`));
-  if (row === undefined) throw new Error(`the reference has no sample called ${name}`);
+  if (row === undefined) throw new Error(`the reference has no sample ${name}`);
   return [...row.matchAll(/`([^`]+)`/g)].map(([, bytes = ""]) => bytes);
 }
 
-/** Sends it as it is and answers the bytes that come back. */
+/** Sends it unchanged and returns the bytes of the answer. */
 async function exchange(client: TestClient, text: string): Promise<string> {
   const came = new Promise<string>((resolve) =>
     client.socket.once("message", (data: Buffer) => resolve(data.toString("utf8"))),
   );
   client.send(text);
-  // What the client has kept of it is not asked for.
+  // A frame that the client has already received is returned first.
   await client.next();
   return came;
 }
@@ -49,7 +49,7 @@ test("V0 login", async (t) => {
   );
 });
 
-test("V1 login, refused, watch all, next and stop while one waits", async (t) => {
+test("V1 login, rejected, watch all, next and stop while one waits", async (t) => {
   const { addUser, connect, clock } = await jsonWorld(t, { facades: "all" });
   await addUser("admin");
   const client = await connect();
@@ -86,12 +86,12 @@ test("Seed watch", async (t) => {
   const answer = JSON.parse(await exchange(client, asked.replace('"99"', JSON.stringify(number)))) as {
     Response: Record<string, unknown>;
   };
-  // Named as it was before too: clients pass over what they do not know.
+  // Also under its earlier name: clients skip keys that they do not know.
   t.is(answer.Response["EntityWatcherId"], "1");
   delete answer.Response["EntityWatcherId"];
   t.is(JSON.stringify(answer), wanted);
 
-  // Its Next waits for a change that comes later.
+  // Its Next waits for a later change.
   client.send({ RequestId: 1001, Type: "NotifyWatcher", Id: "1", Request: "Next" });
   seed("node", workerNode("n99", { role: 1 }));
   const told = client.next();
@@ -102,7 +102,7 @@ test("Seed watch", async (t) => {
   t.deepEqual(await told, { RequestId: 1001, Response: {} });
 });
 
-test("every sample of the reference is one of these", (t) => {
+test("every sample of the reference is tested here", (t) => {
   const rows = section.split("\n").flatMap((line) => /^\| ([^|`]+) \| `/.exec(line)?.[1] ?? []);
   const replayed = [
     "V0 login",

@@ -1,4 +1,4 @@
-// The shapes that clients were written against: every key of the reference's lists (§6.1, §7) is there and of its type, and the
+// The shapes that clients were written against: every key of the reference's lists (§6.1, §7) exists with its type, and the
 // reference's samples (§9) are answered to the letter.
 import test from "ava";
 import {
@@ -54,14 +54,14 @@ function isOf(type: Type, value: unknown): boolean {
   }
 }
 
-/** What is missing or of another type, as paths. */
+/** Paths that are missing or have another type. */
 function problems(value: unknown, wanted: Shape, path = ""): readonly string[] {
   return Object.entries(wanted).flatMap(([name, type]) => {
     const at = `${path}.${name}`;
     const found = (value as Reply)[name];
     if (found === undefined) return [`${at} is missing`];
     if (typeof type === "object")
-      return isOf("object", found) ? problems(found, type.shape, at) : [`${at} is no object`];
+      return isOf("object", found) ? problems(found, type.shape, at) : [`${at} is not an object`];
     return isOf(type, found) ? [] : [`${at} is no ${type}`];
   });
 }
@@ -236,13 +236,13 @@ function seeded({ seed }: TestManager): void {
 
 const values = (of: unknown): readonly unknown[] => Object.values(of as object);
 
-/** Keys with these names and the value null make a client of 2.x or 3.x fall over (reference §1.2). */
+/** Keys with these names and the value null crash a client of 2.x or 3.x (reference §1.2). */
 function nullErrors(value: unknown): readonly string[] {
   if (typeof value !== "object" || value === null) return [];
   return Object.entries(value).flatMap(([key, each]) => (key === "error" && each === null ? [key] : nullErrors(each)));
 }
 
-test("the full status of 2.x and 3.x has every key that clients read, of its type", async (t) => {
+test("the full status of 2.x and 3.x has every key that clients read, with its type", async (t) => {
   const { connect, manager } = await jsonWorld(t);
   seeded(manager);
   const status = await connect("V1").ask({ type: "Client", version: 6, request: "FullStatus" });
@@ -268,7 +268,7 @@ test("the full status of 2.x and 3.x has every key that clients read, of its typ
   t.is(applications.length, 2);
 });
 
-test("the full status of 1.x has every key that clients read, of its type", async (t) => {
+test("the full status of 1.x has every key that clients read, with its type", async (t) => {
   const { connect, manager } = await jsonWorld(t);
   seeded(manager);
   const status = await connect("V0").ask({ type: "Client", request: "FullStatus" });
@@ -297,7 +297,7 @@ for (const [name, version, watcher, next, shapes] of [
   ["V1", 6, "watcher-id", "deltas", newDeltas],
   ["V0", 0, "AllWatcherId", "Deltas", oldDeltas],
 ] as const) {
-  test(`every kind of delta of ${name} has every key that clients read, of its type`, async (t) => {
+  test(`every kind of delta of ${name} has every key that clients read, with its type`, async (t) => {
     const { connect, manager } = await jsonWorld(t);
     seeded(manager);
     const { ask } = connect(name);

@@ -1,5 +1,5 @@
-// What many watchers are told is made once: the same text and the same bytes for all that stand at one place, whoever they
-// belong to; and for each what it would be told alone.
+// Watchers at one position share an answer, created once: the same text and the same bytes, whoever owns them; and each gets
+// what it would get alone.
 import test from "ava";
 import fc from "fast-check";
 import { machineView } from "../../edges/juju/entities/views.ts";
@@ -31,7 +31,7 @@ function told(entities: Entities, watching: Watching): Page["result"] | null {
 const put = (entities: Entities, id: string, hostname: string): boolean =>
   entities.put({ ...machineView(workerNode(id)), hostname }, id);
 
-test("F7: those at one place are told one and the same, those of another shape or place have their own", (t) => {
+test("F7: watchers at one position share an answer, and those of another shape or position have their own", (t) => {
   const entities = new Entities(model);
   put(entities, "a", "first");
   const atStart = entities.answer(0, "V1", true);
@@ -47,7 +47,7 @@ test("F7: those at one place are told one and the same, those of another shape o
   t.is((JSON.parse(abreast.text) as { deltas: unknown[] }).deltas.length, 1);
 });
 
-test("F7: over random histories each watcher is told what it would be told alone", (t) => {
+test("F7: over random histories each watcher gets what it would get alone", (t) => {
   const watchers = 5;
   const step = fc.oneof(
     { weight: 3, arbitrary: fc.record({ at: fc.nat(4), name: fc.nat(3) }) },
@@ -82,7 +82,7 @@ test("F7: over random histories each watcher is told what it would be told alone
   );
 });
 
-test("watchers at many different places do not keep an answer each", (t) => {
+test("watchers at many different positions do not retain an answer each", (t) => {
   const entities = new Entities(model);
   // Some 2.5 million characters each time, of which a page is half.
   for (let at = 0; at < 40; at += 1) put(entities, `node${at}`, "x".repeat(500_000));
@@ -95,7 +95,7 @@ test("watchers at many different places do not keep an answer each", (t) => {
   t.is(again.text, first.text);
 });
 
-test("a message is one frame, however long, whose end all share", (t) => {
+test("a message of any length is one frame, and all receivers share its end", (t) => {
   const beginning = '{"request-id":17,"response":';
   for (const bytes of [1, 96, 97, 98, 65_506, 65_507, 65_508, 200_000]) {
     const text = `"${"é".repeat(bytes / 2)}${"x".repeat(bytes % 2)}"`;
@@ -122,7 +122,7 @@ async function watch(client: TestClient): Promise<() => Promise<Told>> {
   };
 }
 
-test("users of every role are told the same, agents nothing, and nobody who may not any more", async (t) => {
+test("users of every role get the same, agents nothing, and users without access any more nothing", async (t) => {
   const { connect, addUser, seed, users, manager, passwords, clock } = await jsonWorld(t, { facades: "all" });
   seed("node", workerNode("n1"));
   await addUser("ada");

@@ -1,4 +1,4 @@
-// Logins of Juju's command: it shows no password to the WebSocket, but proves itself over HTTP and comes back with a macaroon.
+// Logins of Juju's command: it sends no password over the WebSocket, but authenticates over HTTP and returns with a macaroon.
 import test from "ava";
 import { setPassword } from "../../actors/json/users.ts";
 import { identifiersInCookies, ticketMs } from "../../edges/juju/tickets.ts";
@@ -20,7 +20,7 @@ const login = (client: TestClient, params: object) =>
     params: { "auth-tag": "user-ada", credentials: "", "bakery-version": 3, "client-version": "3.6.11", ...params },
   });
 
-/** What a client does that asks its user for the password; the macaroon with which it comes back. */
+/** As a client that prompts its user for the password; returns the macaroon with which it comes back. */
 async function discharged(world: World, user = "ada"): Promise<Record<string, unknown>> {
   const { body } = await post(world, "/auth/form", form(user));
   const { value } = body["token"] as { value: string };
@@ -30,7 +30,7 @@ async function discharged(world: World, user = "ada"): Promise<Record<string, un
   return given.body["Macaroon"] as Record<string, unknown>;
 }
 
-test("a login without a password is sent to a form, and its macaroon logs in until the password is another", async (t) => {
+test("a login without a password is sent to a form, whose macaroon logs in until the password changes", async (t) => {
   const world = await jsonWorld(t);
   const { connect, addUser, port, env, manager, passwords } = world;
   await addUser("ada");
@@ -47,7 +47,7 @@ test("a login without a password is sent to a form, and its macaroon logs in unt
   const macaroon = await discharged(world);
   const macaroons = [[{ identifier: "login" }, macaroon]];
   t.like(await login(await connect(), { macaroons }), { response: { "user-info": { identity: "user-ada" } } });
-  // Not for another user, and not without what makes it one.
+  // Not for another user, and not without its defining part.
   t.like(await login(await connect(), { macaroons, "auth-tag": "user-ben" }), {
     response: { "discharge-required-error": "a password is required" },
   });
@@ -71,7 +71,7 @@ test("a login without a password is sent to a form, and its macaroon logs in unt
   });
 });
 
-test("who is disabled has no ticket; clients that cannot come back are told that a password is missing", async (t) => {
+test("a disabled user gets no ticket; clients that cannot come back learn that a password is missing", async (t) => {
   const world = await jsonWorld(t);
   const { connect, addUser, users } = world;
   await addUser("ada");
@@ -82,7 +82,7 @@ test("who is disabled has no ticket; clients that cannot come back are told that
   t.like(await login(await connect(), { "auth-tag": "" }), { "error-code": "no credentials provided" });
 });
 
-test("the form refuses wrong passwords, other pages, other methods, and what is no form or too long", async (t) => {
+test("the form rejects wrong passwords, other pages, other methods, and invalid or oversized forms", async (t) => {
   const world = await jsonWorld(t);
   await world.addUser("ada");
   t.like(await post(world, "/auth/form", form("ada", "guess")), { status: 401, body: { Code: "unauthorized access" } });
@@ -95,7 +95,7 @@ test("the form refuses wrong passwords, other pages, other methods, and what is 
   t.like(await post(world, "/auth", ""), { status: 426 });
 });
 
-test("macaroons are found in cookies, and what is none is passed over", (t) => {
+test("macaroons are found in cookies, and invalid ones are skipped", (t) => {
   const cookie = (value: unknown): string => Buffer.from(JSON.stringify(value)).toString("base64");
   const header = `a=b; macaroon-1=${cookie([{ identifier: "x" }, { i: "y" }, 3])}; macaroon-2=!; macaroon-3=${cookie(null)}`;
   t.deepEqual(identifiersInCookies(header), ["x", "y"]);

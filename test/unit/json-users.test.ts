@@ -1,4 +1,4 @@
-// Users as clients of the JSON API see and keep them, and when they were last there.
+// How clients of the JSON API list and manage users, with their last logins.
 import test from "ava";
 import { timeMs } from "../../proto/time.ts";
 import { DisableUserRequest, UserRole } from "../../proto/gen/messages.ts";
@@ -11,7 +11,7 @@ import { until } from "../fixtures/until.ts";
 const ben: Identity = { kind: "user", name: "ben", role: "read-only" };
 const results = (reply: Reply): Reply[] => reply["results"] as Reply[];
 
-test("an admin adds, sees, disables, enables and removes users, with one result for each", async (t) => {
+test("an admin adds, lists, disables, enables and removes users, with one result for each", async (t) => {
   const { connect, store } = await jsonWorld(t);
   const { ask } = connect("V1");
   const manage = (request: string, params: object) => ask({ type: "UserManager", version: 3, request, params });
@@ -26,7 +26,7 @@ test("an admin adds, sees, disables, enables and removes users, with one result 
   t.deepEqual(
     results(added).map((result) => "secret-key" in result),
     [false, false, true],
-    "who has no password is to register",
+    "a user without a password has yet to register",
   );
   t.is(store.get("user", "user-ben")?.role, UserRole.USER_ROLE_READ_ONLY);
   const entities = [{ tag: "user-ben" }, { tag: "user-nobody" }];
@@ -36,7 +36,7 @@ test("an admin adds, sees, disables, enables and removes users, with one result 
   t.like(info[1], { error: { code: "user not found" } });
   t.deepEqual(results(await manage("DisableUser", { entities: [{ tag: "user-ben@local" }] })), [{}]);
   t.true(store.get("user", "user-ben")?.disabled);
-  t.is(results(await manage("UserInfo", {})).length, 1, "who is disabled is shown when asked for");
+  t.is(results(await manage("UserInfo", {})).length, 1, "a disabled user is shown on request");
   const all = results(await manage("UserInfo", { "include-disabled": true }));
   t.like(all, [{ result: { username: "ben", disabled: true } }, { result: { username: "cy", disabled: false } }]);
   await manage("EnableUser", { entities: [{ tag: "user-ben" }] });
@@ -59,7 +59,7 @@ test("1.24's version of it has the same keys, and no RemoveUser", async (t) => {
     results: [{ tag: "user-ben" }],
   });
   const without = await ask({ type: "UserManager", request: "AddUser", params: { Users: [{ username: "cy" }] } });
-  t.like(results(without), [{ error: { code: "not supported" } }], "its clients know no registration");
+  t.like(results(without), [{ error: { code: "not supported" } }], "its clients have no registration");
   const Entities = [{ Tag: "user-ben" }];
   const info = await ask({ type: "UserManager", request: "UserInfo", params: { Entities } });
   t.like(results(info), [{ result: { username: "ben", "created-by": "admin" } }]);
@@ -67,7 +67,7 @@ test("1.24's version of it has the same keys, and no RemoveUser", async (t) => {
   t.like(await removed, { code: "not implemented" });
 });
 
-test("who is no admin reaches herself alone, and learns of no other name", async (t) => {
+test("a user who is not an admin can access only their own account, and learns no other name", async (t) => {
   const { connect, store, passwords } = await jsonWorld(t);
   const admin = connect("V1");
   const users = ["ben", "ada"].map((username) => ({ username, password }));
@@ -109,7 +109,7 @@ test("access to the model is a role: it is granted and revoked step by step", as
     return (result?.["error"] as { code: string } | undefined)?.code ?? store.get("user", "user-ben")?.role;
   };
   t.is(await modify("grant", "write"), UserRole.USER_ROLE_OPERATOR);
-  t.is(await modify("grant", "read"), UserRole.USER_ROLE_OPERATOR, "what she has stays");
+  t.is(await modify("grant", "read"), UserRole.USER_ROLE_OPERATOR, "her existing role stays");
   t.is(await modify("grant", "admin"), UserRole.USER_ROLE_ADMIN);
   t.is(await modify("revoke", "admin"), UserRole.USER_ROLE_OPERATOR);
   t.is(await modify("revoke", "write"), UserRole.USER_ROLE_READ_ONLY);
@@ -120,14 +120,14 @@ test("access to the model is a role: it is granted and revoked step by step", as
   t.is(await modify("grant", "write", "user-ben", "model-x"), "not found");
 });
 
-test("who is disabled is hung up on and refused as with a wrong password; the last login is written once a minute and told", async (t) => {
+test("a disabled user is disconnected and rejected as with a wrong password; the last login is written once a minute and shown", async (t) => {
   const { addUser, connect, store, clock, users } = await listening(t);
   await addUser("ada");
   const first = await connect();
   const login = await first.login();
   t.false("last-connection" in ((login["response"] as Reply)["user-info"] as object));
   const lastLogin = (): number => timeMs(store.get("user", "user-ada")?.lastLogin ?? null);
-  await until("the login is written", () => lastLogin() > 0);
+  await until("the login to be written", () => lastLogin() > 0);
   const at = lastLogin();
   clock.advance(30_000);
   const again = await (await connect()).login();
@@ -136,7 +136,7 @@ test("who is disabled is hung up on and refused as with a wrong password; the la
   t.is(lastLogin(), at, "no minute has passed");
   clock.advance(31_000);
   await (await connect()).login();
-  await until("the later login is written", () => lastLogin() > at);
+  await until("the later login to be written", () => lastLogin() > at);
   await users.DisableUser(DisableUserRequest.create({ name: "ada", disabled: true }), call());
   t.is(await first.closed, 1008);
   const refused = await (await connect()).login();
@@ -147,7 +147,7 @@ test("who is disabled is hung up on and refused as with a wrong password; the la
   t.is((await (await connect()).login())["error"], undefined);
 });
 
-test("more than a thousand in one request are refused before one of them is done", async (t) => {
+test("more than a thousand entries in one request are rejected before one of them is processed", async (t) => {
   const { connect, store } = await jsonWorld(t);
   const users = Array.from({ length: 1_001 }, (_, at) => ({ username: `u${at}`, password }));
   const adding = failureOf(() =>

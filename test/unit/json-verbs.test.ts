@@ -1,4 +1,4 @@
-// Everything that the muster command reads or changes is reachable over the JSON API, or its page says why it is not.
+// Everything that the muster command reads or changes is available over the JSON API, or its page says why not.
 import { readFileSync } from "node:fs";
 import test from "ava";
 import { verbs, type Verb } from "../../cli/verbs.ts";
@@ -28,7 +28,7 @@ test("the page's table lists each command that needs the cluster exactly once, a
   const all: string[] = [];
   for (const noun of nouns) {
     const verb = await verbs[noun]?.load();
-    if (verb?.kind !== "noun") throw new Error(`${noun} is no noun`);
+    if (verb?.kind !== "noun") throw new Error(`${noun} is not a noun`);
     all.push(...namesOf(noun, verb.commands));
   }
   t.deepEqual(rows.flatMap((row) => row.verbs).toSorted(), all.toSorted());

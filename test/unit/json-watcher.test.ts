@@ -20,7 +20,7 @@ function after(...events: readonly JsonWatcherEvent[]) {
 
 const asked = (ask: number, hasNews = false): JsonWatcherEvent => ({ type: "next.asked", ask, hasNews });
 
-test("JW1: an ask is answered at once where something has changed, and waits where nothing has", (t) => {
+test("JW1: a Next is answered at once if something has changed, and waits otherwise", (t) => {
   t.deepEqual(after(asked(1, true)).effects, [["answer", { type: "next.asked", ask: 1, hasNews: true }]]);
   const waiting = after(asked(1));
   t.is(waiting.state, "waiting");
@@ -30,7 +30,7 @@ test("JW1: an ask is answered at once where something has changed, and waits whe
   );
 });
 
-test("JW2: of two asks the older gets the first change, and the other the next", (t) => {
+test("JW2: of two Nexts the older gets the first change, and the other the next", (t) => {
   const first = after(asked(1), asked(2), { type: "news.found" });
   t.deepEqual(first.effects, [["answer", { ask: 1 }]]);
   t.deepEqual([first.state, first.asks], ["waiting", [2]]);
@@ -42,7 +42,7 @@ test("JW2: of two asks the older gets the first change, and the other the next",
   t.is(second.state, "idle");
 });
 
-test("an ask too many is refused, and the ones before it still wait", (t) => {
+test("one Next too many is rejected, and the ones before it still wait", (t) => {
   const asks = Array.from({ length: asksMax + 1 }, (_, at) => asked(at));
   const crowded = after(...asks);
   t.deepEqual(crowded.effects, [["refuse", { asks: [asksMax], reason: "crowded" }]]);
@@ -53,7 +53,7 @@ for (const [event, reason] of [
   ["stop.asked", "asked"],
   ["connection.closed", "closed"],
 ] as const) {
-  test(`JW3: at ${event} everything that waits is refused`, (t) => {
+  test(`JW3: at ${event} every waiting Next is rejected`, (t) => {
     const stopped = after(asked(1), asked(2), { type: event });
     t.is(stopped.state, "stopped");
     t.deepEqual(
@@ -67,11 +67,11 @@ for (const [event, reason] of [
   });
 }
 
-test("whoever was woken and answered meanwhile does nothing", (t) => {
+test("a watcher that was woken and answered meanwhile does nothing", (t) => {
   t.deepEqual(after({ type: "news.found" }).effects, []);
 });
 
-test("JW3: when what is watched is over, whoever waits is told so, and so is everybody who asks later", (t) => {
+test("JW3: when the watched object ends, every waiting and every later Next is notified", (t) => {
   const ended = after(asked(1), asked(2), { type: "news.ended" });
   t.deepEqual([ended.state, ended.asks], ["over", []]);
   t.deepEqual(ended.effects, [
@@ -84,7 +84,7 @@ test("JW3: when what is watched is over, whoever waits is told so, and so is eve
   t.deepEqual(stopped.effects.at(-1), ["release", null]);
 });
 
-/** Those that wait now; whoever waits again meanwhile does so for the next time. */
+/** The current waiters; one that waits again meanwhile does so for the next time. */
 function wakeAll(waiters: ReadonlySet<() => void>): void {
   const now = Array.from(waiters);
   for (const wake of now) wake();
@@ -106,7 +106,7 @@ function counted() {
   return { counter, news };
 }
 
-test("a watcher answers what is new, coalesced, and nobody is woken while nobody asks", async (t) => {
+test("a watcher answers with coalesced changes, and nobody is woken without a waiting Next", async (t) => {
   const { env } = testManager();
   const { counter, news } = counted();
   const watcher = createJsonWatchers(env).start(news);
@@ -121,7 +121,7 @@ test("a watcher answers what is new, coalesced, and nobody is woken while nobody
   t.is(counter.waiters.size, 0);
 });
 
-test("woken without news it goes on waiting, and when it is stopped it leaves nothing behind", async (t) => {
+test("woken without a change it continues waiting, and once stopped it leaves nothing behind", async (t) => {
   const { env } = testManager();
   const { counter, news } = counted();
   const watcher = createJsonWatchers(env).start(news);
@@ -136,7 +136,7 @@ test("woken without news it goes on waiting, and when it is stopped it leaves no
   t.is(counter.waiters.size, 0);
 });
 
-test("what waits when the connection ends is told so", async (t) => {
+test("waiting requests are notified when the connection ends", async (t) => {
   const { env } = testManager();
   const { news } = counted();
   const watcher = createJsonWatchers(env).start(news);

@@ -10,7 +10,7 @@ const requestOf = (message: unknown) => {
   return decoded.kind === "request" ? decoded.request : decoded;
 };
 
-test("the shape is told by the id's key, whatever its case, and both may be on one connection", (t) => {
+test("the shape follows from the id's key, in any case, and one connection may use both", (t) => {
   t.like(requestOf({ "request-id": 1, type: "Client", version: 6, request: "FullStatus", params: null }), {
     shape: "V1",
     requestId: 1,
@@ -44,13 +44,13 @@ for (const [what, message] of [
   ["a number", "7"],
   ["null", "null"],
   ["an object without an id", "{}"],
-  ["an id that is a text", '{"request-id":"1"}'],
+  ["an id that is a string", '{"request-id":"1"}'],
   ["an id that is a fraction", '{"RequestId":1.5}'],
   ["an id below 0", '{"RequestId":-1}'],
   ["an id of 2^53", `{"request-id":${2 ** 53}}`],
   ["an id of 0 in the newer shape", '{"request-id":0}'],
   ["a null id", '{"request-id":null}'],
-  ["too deep an object", `{"RequestId":1,"Params":${"[".repeat(depthMax)}${"]".repeat(depthMax)}}`],
+  ["an object nested too deeply", `{"RequestId":1,"Params":${"[".repeat(depthMax)}${"]".repeat(depthMax)}}`],
   ["a megabyte of brackets", "[".repeat(1_000_000)],
 ] as const) {
   test(`${what} cannot be answered`, (t) => t.is(decode(message).kind, "broken"));
@@ -63,14 +63,14 @@ for (const [what, fields] of [
   ["a version", { Version: "1" }],
   ["a version below 0", { Version: -1 }],
   ["params that are a list", { Params: [] }],
-  ["params that are a text", { Params: "x" }],
+  ["params that are a string", { Params: "x" }],
 ] as const) {
   test(`${what} of the wrong kind is answered under its id`, (t) => {
     t.like(decode(JSON.stringify({ RequestId: 8, ...fields })), { kind: "malformed", requestId: 8, shape: "V0" });
   });
 }
 
-test("the largest id is 2^53 - 1, and goes back as a number", (t) => {
+test("the largest id is 2^53 - 1, and is returned as a number", (t) => {
   const requestId = 2 ** 53 - 1;
   t.like(requestOf({ "request-id": requestId, type: "A" }), { requestId });
   t.is(encodeResult("V1", requestId, {}), `{"request-id":${requestId},"response":{}}`);
@@ -96,13 +96,13 @@ test("a success has no error key, a failure has a response, each in its own shap
   t.is(encodeError("V0", 1, new RequestError("x", "")), '{"RequestId":1,"Error":"x","Response":{}}');
 });
 
-test("names of somebody's objects do no harm as keys", (t) => {
+test("property names of built-in objects are harmless as keys", (t) => {
   const message = '{"RequestId":1,"Type":"A","__proto__":{"x":1},"Params":{"__proto__":{"polluted":true}}}';
   t.is(decode(message).kind, "request");
   t.is(({} as Record<string, unknown>)["polluted"], undefined);
 });
 
-test("fuzz: whatever text comes, it is decoded or refused, and never throws", (t) => {
+test("fuzz: any text is decoded or rejected, and never throws", (t) => {
   const key = fc.constantFrom(
     "request-id",
     "RequestId",

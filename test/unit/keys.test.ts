@@ -1,4 +1,4 @@
-// The keys of managers: the lock of their key files, how they come by data keys, and when a new one is written under.
+// The keys of managers: the lock of their key files, how they obtain data keys, and when they start to write under a new one.
 import test, { type ExecutionContext } from "ava";
 import { bootstrapCluster } from "../../actors/manager/bootstrap.ts";
 import { createCa } from "../../actors/certificates/ca.ts";
@@ -54,7 +54,7 @@ function emptyVault(disk: KeyFileDisk = memoryDisk()): Vault {
   return found.vault;
 }
 
-test("an unlock key is written as SwarmKit writes it, and read back only as it was written", (t) => {
+test("an unlock key is written as SwarmKit writes it, and only that form is read back", (t) => {
   const key = random.bytes(unlockKeyBytes);
   const text = formatUnlockKey(key);
   t.regex(text, /^SWMKEY-1-[A-Za-z0-9+/]{43}$/);
@@ -71,7 +71,7 @@ test("an unlock key is written as SwarmKit writes it, and read back only as it w
   t.is(parseUnlockKey(`SWMKEY-1-${"A".repeat(42)}B`), null, "spare bits are zero");
 });
 
-/** Control over a founded cluster, and what it has as an unlock key. */
+/** Control over a created cluster, and its unlock key. */
 async function founded() {
   const { env, control, seed } = world();
   await bootstrapCluster(env, pki, { advertise: "192.0.2.1:2377" });
@@ -93,18 +93,18 @@ async function founded() {
   return { env, control, seed, stored, update };
 }
 
-test("autolock has an unlock key while it is on, another one when that is asked for, and Control shows none", async (t) => {
+test("autolock has an unlock key while it is on, a new one on request, and Control never shows it", async (t) => {
   const { env, control, stored, update } = await founded();
   const ca = createCa(env, pki);
   t.teardown(() => ca.stop());
   const asked = async (): Promise<Uint8Array> =>
     (await ca.ca.GetUnlockKey(GetUnlockKeyRequest.create({}), call())).unlockKey;
   t.is((await asked()).length, 0);
-  t.is(await update(false, true), null, "a rotation without autolock is passed over");
+  t.is(await update(false, true), null, "a rotation without autolock is ignored");
   const first = await update(true);
   t.is(first?.length, unlockKeyBytes);
   t.deepEqual(new Uint8Array(await asked()), new Uint8Array(first ?? []));
-  t.deepEqual(await update(true), first, "an update of something else keeps it");
+  t.deepEqual(await update(true), first, "another update keeps it");
   const second = await update(true, true);
   t.notDeepEqual(second, first);
   const shown = [
@@ -124,7 +124,7 @@ function locking(t: ExecutionContext, disk = memoryDisk()) {
   return { lock, unlock };
 }
 
-test("a locked manager says so, refuses wrong keys and texts, and opens with the right one", async (t) => {
+test("a locked manager reports it, rejects wrong and invalid keys, and opens with the right one", async (t) => {
   const disk = memoryDisk();
   const key = random.bytes(unlockKeyBytes);
   const vault = emptyVault(disk);
@@ -147,7 +147,7 @@ test("a locked manager says so, refuses wrong keys and texts, and opens with the
   t.like(await unlock(formatUnlockKey(key)), { code: Status.FAILED_PRECONDITION });
 });
 
-test("a damaged key file is said to be one, and is left as it is", async (t) => {
+test("a damaged key file is reported as damaged, and left unchanged", async (t) => {
   const disk = memoryDisk();
   disk.data = Uint8Array.of(255, 255, 255);
   const { lock } = locking(t, disk);
@@ -155,7 +155,7 @@ test("a damaged key file is said to be one, and is left as it is", async (t) => 
   t.deepEqual(disk.data, Uint8Array.of(255, 255, 255));
 });
 
-test("the key file is locked, locked anew and opened as the cluster says, also where the disk did not take it at first", async (t) => {
+test("the key file is locked, relocked and opened as the cluster requires, also after a failed write", async (t) => {
   const { env, seed, update, stored } = await founded();
   const disk = memoryDisk();
   const { env: own, clock } = testManager();
@@ -169,10 +169,10 @@ test("the key file is locked, locked anew and opened as the cluster says, also w
   const handOut = (key: Uint8Array) => seed("manager", Manager.create({ id: "m2", handedLock: fingerprint(key) }));
   const first = (await update(true)) as Uint8Array;
   await run(10_000);
-  t.is(vault.lock, "", "nobody has been given the key yet");
+  t.is(vault.lock, "", "nobody has received the key yet");
   handOut(first);
   await run(500);
-  t.is(vault.lock, "", "and the answer may be on its way still");
+  t.is(vault.lock, "", "and the answer may still be on its way");
   await run(1_000);
   t.is(vault.lock, fingerprint(first));
   t.false(Buffer.from(disk.data as Uint8Array).includes("canary"));
@@ -189,7 +189,7 @@ test("the key file is locked, locked anew and opened as the cluster says, also w
   handOut(third);
   await update(true, true);
   await run(5_000);
-  t.is(vault.lock, fingerprint(second), "replaced before the file was locked by it");
+  t.is(vault.lock, fingerprint(second), "replaced before the file was locked with it");
   await update(false);
   await run(2_000);
   t.is(vault.lock, "");
@@ -207,11 +207,11 @@ const situation: KeySituation = {
   ],
 };
 
-test("a key is made when the lock has changed, spread, and used when every living manager has it", (t) => {
+test("a data key is created when the lock has changed, distributed, and used once every living manager has it", (t) => {
   t.deepEqual(keyStep(situation), { kind: "rest" });
   t.deepEqual(keyStep({ ...situation, newest: null, currentId: "" }), { kind: "rest" });
   const locked = { ...situation, clusterLock: "A", ownLock: "A" };
-  t.deepEqual(keyStep({ ...locked, ownLock: "" }), { kind: "rest" }, "not before the own file is locked");
+  t.deepEqual(keyStep({ ...locked, ownLock: "" }), { kind: "rest" }, "not before its own file is locked");
   t.deepEqual(keyStep(locked), { kind: "make" });
   const made = { ...locked, newest: { id: "k2", generation: 2, lock: "A" } };
   t.deepEqual(keyStep(made), { kind: "spread", keyId: "k2", waitingFor: ["m1", "m2"] });
@@ -220,7 +220,7 @@ test("a key is made when the lock has changed, spread, and used when every livin
   const all = { ...made, managers: made.managers.map(({ id }) => ({ id, keyIds: ["k1", "k2"] })) };
   t.deepEqual(keyStep(all), { kind: "use", keyId: "k2" });
   t.deepEqual(keyStep({ ...all, currentId: "k2" }), { kind: "rest" });
-  t.deepEqual(keyStep({ ...all, clusterLock: "B", ownLock: "B" }), { kind: "make" }, "a rotation makes another");
+  t.deepEqual(keyStep({ ...all, clusterLock: "B", ownLock: "B" }), { kind: "make" }, "a rotation creates another");
   const off = { ...all, currentId: "k2", clusterLock: "", ownLock: "" };
   t.deepEqual(keyStep(off), { kind: "rest" }, "without autolock the key stays");
 });
@@ -235,7 +235,7 @@ function keyWorld(fetchKeys: DataKeyParts["fetchKeys"], seeds: readonly string[]
   return { ...manager, vault, keyring, parts, run, disk };
 }
 
-test("a manager gives its keys to whoever may ask, and says when it has not the one that is asked for", async (t) => {
+test("a manager gives its keys to permitted callers, and reports when it lacks the requested one", async (t) => {
   const { keyring, parts } = keyWorld(() => Promise.reject(new Error("unused")));
   const handlers = createDataKeys(parts);
   const ask = (keyId: string) => handlers.GetDataKeys(GetDataKeysRequest.create({ keyId }), call());
@@ -250,7 +250,7 @@ test("a manager gives its keys to whoever may ask, and says when it has not the 
   t.like(await refusalOf(() => ask("other")), { code: Status.NOT_FOUND });
 });
 
-test("what is lacking is asked of those who told of it first, then of all, again and again, and the answer is saved", async (t) => {
+test("missing keys are requested from those who announced them, then repeatedly from all, and the answer is saved", async (t) => {
   const asked: string[] = [];
   let isUp = false;
   const source = keyWorld(() => Promise.reject(new Error("unused")));
@@ -268,7 +268,7 @@ test("what is lacking is asked of those who told of it first, then of all, again
   t.teardown(() => fetching.stop());
   seed("manager", Manager.create({ id: "m2", addr: "m2:2377", alive: true }));
   await run(100);
-  t.deepEqual(asked, [], "nothing is lacking");
+  t.deepEqual(asked, [], "nothing is missing");
   t.deepEqual(vault.fields.peers, ["m2:2377"]);
   seed("manager", Manager.create({ id: "m3", addr: "m3:2377", alive: true, heldKeys: source.keyring.held }));
   await run(100);
@@ -282,7 +282,7 @@ test("what is lacking is asked of those who told of it first, then of all, again
   t.is(asked.length, length, "and nobody is asked any more");
 });
 
-test("a log that is sealed under a key which nobody gives is a trouble that names the key and what to do, until it is read on", async (t) => {
+test("a log sealed under an unavailable key is a trouble that names the key and what to do, until reading continues", async (t) => {
   const world = keyWorld(() => Promise.reject(new RpcError(Status.UNAVAILABLE, "nobody there")), ["seed:2377"]);
   const { env, keyring, seed, run, parts, clock, telemetry } = { ...world, ...world.env };
   const troubles = createTroubles({ clock, telemetry });
@@ -307,7 +307,7 @@ test("a log that is sealed under a key which nobody gives is a trouble that name
   t.is(troubles.cause(), null);
 });
 
-test("a key whose name was damaged on its way is no trouble once the record was read again, though nothing follows it", async (t) => {
+test("a key whose name was damaged in transit causes no trouble once the record was reread, even if nothing follows it", async (t) => {
   const world = keyWorld(() => Promise.reject(new RpcError(Status.NOT_FOUND, "not here")), ["seed:2377"]);
   const { env, keyring, run, parts } = world;
   const troubles = createTroubles(env);
@@ -323,7 +323,7 @@ test("a key whose name was damaged on its way is no trouble once the record was 
   }
 });
 
-test("Y1: who is refused again and again gives up; a manager that lags for a while does not make him", async (t) => {
+test("Y1: a manager that is rejected repeatedly gives up, but not because another lags for a while", async (t) => {
   const { id } = keyWorld(() => Promise.reject(new Error("unused"))).keyring.forAppend(0);
   const denied = new RpcError(Status.PERMISSION_DENIED, "not part of OUs: [swarm-manager]");
   let answers: () => RpcError = () => denied;
@@ -339,12 +339,12 @@ test("Y1: who is refused again and again gives up; a manager that lags for a whi
   await run(1_000);
   answers = () => denied;
   await run(8_500);
-  t.deepEqual(reasons, [], "it begins anew");
+  t.deepEqual(reasons, [], "it starts over");
   await run(3_000);
   t.regex(reasons[0] ?? "", /other:2377: PERMISSION_DENIED: not part of OUs/);
 });
 
-test("after the lock has changed the leader makes a key, waits for the others and then writes under it", async (t) => {
+test("after a change of the lock the leader creates a key, waits for the others and then writes under it", async (t) => {
   const { env, keyring, vault, seed, parts, store } = keyWorld(() => Promise.reject(new Error("unused")));
   const first = keyring.forAppend(0);
   const { stored, update } = await founded();
@@ -355,7 +355,7 @@ test("after the lock has changed the leader makes a key, waits for the others an
   t.teardown(() => rotation.stop());
   const unlockKey = (await update(true)) as Uint8Array;
   seed("cluster", stored());
-  t.is(keyring.keys.length, 1, "not while the own file is not locked");
+  t.is(keyring.keys.length, 1, "not before its own file is locked");
   vault.relock(unlockKey);
   t.is(keyring.keys.length, 2);
   const made = keyring.keys[1];

@@ -1,4 +1,4 @@
-// Two managers on one simulated NATS: what only the leader knows is told by either.
+// Two managers on one simulated NATS: either answers for what only the leader knows.
 import test from "ava";
 import { answerQuestions, askLeader, askTimeoutMs, demandAnswer, type Asked } from "../../actors/leader-questions.ts";
 import {
@@ -48,7 +48,7 @@ function pair(isAnswering = true) {
   return { simulation, run, ask, roles };
 }
 
-test("a follower tells what the leader knows of a task and of a service", async (t) => {
+test("a follower returns the leader's knowledge of a task and of a service", async (t) => {
   const { ask, roles } = pair();
   const { leader, follower } = await roles();
   t.like(await ask(follower, { why: WhyRequest.create({ subject: "task/t1" }) }), {
@@ -62,7 +62,7 @@ test("a follower tells what the leader knows of a task and of a service", async 
   t.like(demandAnswer(planned, "planService"), { name: "planned", created: 3 });
 });
 
-test("what the leader refuses reaches the follower's caller with its status", async (t) => {
+test("the leader's errors reach the follower's caller with their status", async (t) => {
   const { ask, roles } = pair();
   const { follower } = await roles();
   const asked = await ask(follower, { planRebalance: PlanRebalanceRequest.create() });
@@ -76,7 +76,7 @@ test("what the leader refuses reaches the follower's caller with its status", as
 test("without a leader the answer says so", async (t) => {
   const { ask, roles, run } = pair();
   const { leader, follower } = await roles();
-  // What happens between the end of a leader and the lease's end.
+  // Between a leader's death and the lease's expiry.
   leader.process.crash();
   await run(500);
   const before = await ask(follower, { why: WhyRequest.create({ subject: "task/t1" }) });
@@ -95,7 +95,7 @@ test("a leader that has not begun its duties is named", async (t) => {
   t.like(asked, { kind: "unanswered", reason: `leader ${leader.env.managerId} has not started its duties yet` });
 });
 
-test("a leader that is silent is waited for no longer than said", async (t) => {
+test("a silent leader is awaited no longer than the timeout", async (t) => {
   const { ask, roles, simulation } = pair();
   const { leader, follower } = await roles();
   const startedAt = simulation.clock.now();

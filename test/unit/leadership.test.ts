@@ -1,4 +1,4 @@
-// Managers on one simulated NATS: who leads, what is written, and what every replica then holds.
+// Managers on one simulated NATS: who leads, what is written, and the resulting state of every replica.
 import test from "ava";
 import { ProposeRequest_Mode } from "../../proto/gen/messages.ts";
 import { Simulation } from "../../runtime/sim/simulation.ts";
@@ -14,7 +14,7 @@ function world(seed: number, names: readonly string[], parts: Parameters<typeof 
     (await clock.run({ until: condition, untilMs: clock.now() + ms })) === "until";
   const leaders = () => managers.filter(({ process, leadership }) => process.isRunning && leadership.isLeading());
   const [first, second] = managers as [TestManager, TestManager];
-  /** The one leader, and somebody else. */
+  /** The one leader, and another manager. */
   const roles = async () => {
     await runUntil(() => leaders().length === 1);
     return leaders()[0] === first ? { leader: first, other: second } : { leader: second, other: first };
@@ -22,7 +22,7 @@ function world(seed: number, names: readonly string[], parts: Parameters<typeof 
   return { simulation, clock, managers, run, runUntil, leaders, roles };
 }
 
-/** Cuts both ways between a manager and NATS; returns what mends it. */
+/** Cuts both directions between a manager and NATS; returns a function that heals them. */
 function cutOff(simulation: Simulation, name: string): () => void {
   const ways = [
     ["nats", name],
@@ -34,7 +34,7 @@ function cutOff(simulation: Simulation, name: string): () => void {
   };
 }
 
-/** The value of a promise that virtual time has to settle. */
+/** The value of a promise that virtual time must settle. */
 async function value<Value>(
   runUntil: (condition: () => boolean) => Promise<boolean>,
   promise: Promise<Value>,
@@ -65,7 +65,7 @@ test("a leader with a healthy bus keeps its lease", async (t) => {
   t.is(other.story.length, 0);
 });
 
-test("what either manager proposes is in both replicas, the proposer's before it is answered", async (t) => {
+test("proposals of either manager reach both replicas, and the proposer's before it is answered", async (t) => {
   const { run, runUntil, roles } = world(3, ["m1", "m2"]);
   const { leader, other } = await roles();
   for (const [at, manager] of [leader, other].entries()) {
@@ -85,7 +85,7 @@ test("what either manager proposes is in both replicas, the proposer's before it
   t.is(other.replica.count("service"), 2);
 });
 
-test("a refusal comes back with its code and changes nothing", async (t) => {
+test("a rejection returns its code and changes nothing", async (t) => {
   const { runUntil, roles } = world(4, ["m1", "m2"]);
   const { other } = await roles();
   await value(runUntil, other.leadership.proposer.propose(proposal([create({ service: service("s1", "web") })])));
@@ -103,7 +103,7 @@ test("a refusal comes back with its code and changes nothing", async (t) => {
   t.is(other.replica.count("service"), 1);
 });
 
-test("proposals made together go into one record, those that do not fit into the next", async (t) => {
+test("concurrent proposals share one record, and those that do not fit go into the next", async (t) => {
   const { run, roles, runUntil } = world(5, ["m1", "m2"], { batchLimits: { changesMax: 10 } });
   const { leader } = await roles();
   await run(1_000);
@@ -119,7 +119,7 @@ test("proposals made together go into one record, those that do not fit into the
   t.is(leader.replica.version, before + 3);
 });
 
-test("a large proposal of mode EACH is split, a large atomic one is refused", async (t) => {
+test("a large proposal of mode EACH is split, and a large atomic one is rejected", async (t) => {
   const { roles, runUntil } = world(6, ["m1", "m2"], { batchLimits: { bytesMax: 4_000 } });
   const { leader, other } = await roles();
   const operations = Array.from({ length: 200 }, (_, at) => create({ task: task(`t${at}`.padEnd(25, "_")) }));
@@ -133,7 +133,7 @@ test("a large proposal of mode EACH is split, a large atomic one is refused", as
   t.is(leader.replica.count("task"), 200);
 });
 
-test("a killed leader is followed by the other within six seconds, and nothing acknowledged is lost", async (t) => {
+test("a killed leader is succeeded within six seconds, and no acknowledged write is lost", async (t) => {
   const { roles, runUntil, clock, leaders } = world(7, ["m1", "m2"]);
   const { leader, other } = await roles();
   await value(runUntil, leader.leadership.proposer.propose(proposal([create({ service: service("s1", "before") })])));
@@ -154,7 +154,7 @@ test("a killed leader is followed by the other within six seconds, and nothing a
   t.is(leaders().length, 1);
 });
 
-test("a manager that restarts takes up the lease of its earlier life at once", async (t) => {
+test("a restarted manager resumes the lease of its earlier life at once", async (t) => {
   const { roles, runUntil, clock } = world(8, ["m1"]);
   await runUntil(() => false, 3_000);
   const { leader } = await roles();
@@ -164,7 +164,7 @@ test("a manager that restarts takes up the lease of its earlier life at once", a
   t.true(clock.now() - from < testTtlMs / 3, `${clock.now() - from} ms`);
 });
 
-test("a released lease is taken by another without waiting for its end", async (t) => {
+test("a released lease is taken by another without waiting for its expiry", async (t) => {
   const { roles, runUntil, clock } = world(9, ["m1", "m2"]);
   const { leader, other } = await roles();
   const from = clock.now();
@@ -202,7 +202,7 @@ test("a leader that steps down ends its duties and leads again, or another does,
   t.deepEqual(leader.story, [`duties ${epoch}`, `ended ${epoch}`, `duties ${leader.replica.epoch}`]);
 });
 
-test("a leader cut off stops its duties before another begins, and cannot write when it returns", async (t) => {
+test("a leader that is cut off stops its duties before another starts, and cannot write when it returns", async (t) => {
   const { simulation, roles, runUntil, run, clock } = world(10, ["m1", "m2"]);
   const { leader, other } = await roles();
   const mend = cutOff(simulation, leader.process.name);
@@ -223,7 +223,7 @@ test("a leader cut off stops its duties before another begins, and cannot write 
   t.truthy(leader.replica.byName("service", "kept"));
 });
 
-test("a leader that was paused past its lease gives way as soon as it runs again", async (t) => {
+test("a leader that was paused past its lease yields as soon as it runs again", async (t) => {
   const { roles, run, runUntil } = world(11, ["m1", "m2"]);
   const { leader, other } = await roles();
   leader.process.pause(10_000);
@@ -248,7 +248,7 @@ test("a proposal without any leader is unavailable and known not to have happene
   t.like(outcome, { kind: "unavailable", maybe: false });
 });
 
-test("the log of a server that comes and goes loses no answered write and doubles none", async (t) => {
+test("the log of a server that comes and goes loses no acknowledged write and duplicates none", async (t) => {
   const { simulation, managers, run, runUntil } = world(13, ["m1", "m2"]);
   const outcomes: Promise<{ kind: string }>[] = [];
   for (let at = 0; at < 60; at += 1) {
@@ -261,7 +261,7 @@ test("the log of a server that comes and goes loses no answered write and double
     if (at % 20 === 15) simulation.nats.start();
     await run(317);
   }
-  // Each create is accepted exactly once: a second time it would have been refused with `exists`.
+  // Each create is accepted exactly once: a second time it would have been rejected with `exists`.
   t.true(
     (await value((condition) => runUntil(condition, 90_000), Promise.all(outcomes))).every(
       ({ kind }) => kind === "committed",
@@ -272,7 +272,7 @@ test("the log of a server that comes and goes loses no answered write and double
   t.is(managers[0]?.replica.stateHash(), managers[1]?.replica.stateHash());
 });
 
-test("snapshots are written as records come, the newest two stay, and the log is purged behind them", async (t) => {
+test("snapshots are written as records arrive, the newest two stay, and the log is purged behind them", async (t) => {
   const { simulation, roles, runUntil, run } = world(14, ["m1", "m2"], {
     snapshots: { everyRecords: 10, historyRecordsKept: 10 },
   });
@@ -317,7 +317,7 @@ test("a manager cut off until the log was purged catches up by snapshot, and its
   t.is(other.replica.stateHash(), leader.replica.stateHash());
 });
 
-/** A bucket in which another holds the key for good. */
+/** A bucket in which another manager holds the key permanently. */
 function neverFree() {
   return {
     ttlMs: testTtlMs,

@@ -5,7 +5,7 @@ import { leaseMachine } from "../../machines/ledger/lease.ts";
 
 const ttlMs = 3_600;
 
-/** The chart with a bucket that answers as told: nothing by itself. */
+/** The chart with a scripted bucket, which does nothing by itself. */
 function lease(fields: { managerId?: string; instance?: string } = {}) {
   const clock = new SimulatedClock();
   const effects: string[] = [];
@@ -56,7 +56,7 @@ function leading() {
   return it;
 }
 
-test("an absent key is taken against its absence, and its revision announced", (t) => {
+test("an absent key is created on condition of its absence, and its revision announced", (t) => {
   const it = lease();
   t.deepEqual(it.seen(), ["look"]);
   it.absent();
@@ -66,7 +66,7 @@ test("an absent key is taken against its absence, and its revision announced", (
   t.true(it.isLeading());
 });
 
-test("a key that another holds is looked at six times in its life", (t) => {
+test("a key held by another is read six times in its lifetime", (t) => {
   const it = lease();
   it.seen();
   for (let look = 0; look < 6; look += 1) {
@@ -78,7 +78,7 @@ test("a key that another holds is looked at six times in its life", (t) => {
   }
 });
 
-test("the key of an earlier life of this manager is taken over at the first look, and only then", (t) => {
+test("the key of an earlier life of this manager is taken over at the first read, and only then", (t) => {
   const first = lease();
   first.held("m1", "life1", 5);
   t.deepEqual(first.seen(), ["look", "write 5"]);
@@ -90,7 +90,7 @@ test("the key of an earlier life of this manager is taken over at the first look
   t.is(later.state(), "waiting:resting");
 });
 
-test("a write whose outcome is unknown is found out by looking", (t) => {
+test("a write with an unknown outcome is resolved by reading", (t) => {
   const it = lease();
   it.absent();
   it.unknown();
@@ -102,7 +102,7 @@ test("a write whose outcome is unknown is found out by looking", (t) => {
   t.true(it.isLeading());
 });
 
-test("the lease is renewed every third of its life against the revision last written", (t) => {
+test("the lease is renewed every third of its lifetime against the revision last written", (t) => {
   const it = leading();
   for (let revision = 7; revision < 12; revision += 1) {
     it.clock.increment(ttlMs / 3);
@@ -112,7 +112,7 @@ test("the lease is renewed every third of its life against the revision last wri
   t.true(it.isLeading());
 });
 
-test("a leader that cannot renew stops after two thirds of the key's life", (t) => {
+test("a leader that cannot renew stops after two thirds of the key's lifetime", (t) => {
   const it = leading();
   it.clock.increment((ttlMs * 2) / 3 - 1);
   t.true(it.isLeading());
@@ -121,7 +121,7 @@ test("a leader that cannot renew stops after two thirds of the key's life", (t) 
   t.is(it.seen().at(-1), "announceEnded");
 });
 
-test("time is counted from when the write was sent, not from when its answer came", (t) => {
+test("time counts from when the write was sent, not from its answer", (t) => {
   const it = leading();
   it.clock.increment(ttlMs / 3);
   it.clock.increment(200);
@@ -132,8 +132,8 @@ test("time is counted from when the write was sent, not from when its answer cam
   t.false(it.isLeading());
 });
 
-test("an answer that comes too late to lead on it is not led on", (t) => {
-  // Timers do not end the wait first when the whole process was stopped.
+test("a manager does not lead on an answer that comes too late", (t) => {
+  // If the whole process was stopped, timers do not fire before the answer.
   const answered = (it: ReturnType<typeof lease>, tookMs: number): void =>
     it.actor.send({ type: "lease.written", attempt: it.attempt(), revision: 7, sentAt: 50_000, at: 50_000 + tookMs });
   const it = lease();
@@ -148,7 +148,7 @@ test("an answer that comes too late to lead on it is not led on", (t) => {
   t.true(inTime.isLeading());
 });
 
-test("a renewal that is answered too late does not prolong the lead", (t) => {
+test("a renewal answered too late does not prolong the leadership", (t) => {
   const it = leading();
   it.clock.increment(ttlMs / 3);
   it.seen();
@@ -158,7 +158,7 @@ test("a renewal that is answered too late does not prolong the lead", (t) => {
   t.false(it.isLeading());
 });
 
-test("a renewal that another's key stands against ends the lead", (t) => {
+test("a renewal rejected because of another's key ends the leadership", (t) => {
   const it = leading();
   it.clock.increment(ttlMs / 3);
   it.conflict();
@@ -168,7 +168,7 @@ test("a renewal that another's key stands against ends the lead", (t) => {
   t.is(it.seen().at(-1), "announceEnded");
 });
 
-test("a renewal whose answer got lost goes on from the revision that the key has", (t) => {
+test("a renewal whose answer was lost continues from the key's revision", (t) => {
   const it = leading();
   it.clock.increment(ttlMs / 3);
   it.seen();
@@ -191,7 +191,7 @@ test("a stale answer is reported and changes nothing", (t) => {
   t.true(it.isLeading());
 });
 
-test("a release ends the lead first, then removes the key, then is told", (t) => {
+test("a release ends the leadership first, then removes the key, then reports", (t) => {
   const it = leading();
   it.actor.send({ type: "release.requested" });
   t.deepEqual(it.seen(), ["announceEnded", "remove 7"]);
@@ -201,13 +201,13 @@ test("a release ends the lead first, then removes the key, then is told", (t) =>
   t.deepEqual(it.seen(), []);
 });
 
-test("a release of what is not held is told at once", (t) => {
+test("releasing a lease that is not held is reported at once", (t) => {
   const it = lease();
   it.actor.send({ type: "release.requested" });
   t.is(it.seen().at(-1), "announceReleased");
 });
 
-test("a leader that the log has deposed looks again only after a while", (t) => {
+test("a leader that the log has deposed reads the key again only after a while", (t) => {
   const it = leading();
   it.actor.send({ type: "leader.deposed" });
   t.deepEqual(it.seen(), ["announceEnded"]);

@@ -1,4 +1,4 @@
-// The ledger: its chart, and what its proposers are told when the log's answers get lost, come late or say no.
+// The ledger: its chart, and its proposers' outcomes when the log's answers are lost, late or negative.
 import test from "ava";
 import { initialTransition, transition, type SnapshotFrom } from "xstate";
 import { startLeadership } from "../../actors/ledger/leadership.ts";
@@ -44,7 +44,7 @@ const appended = (attempt: number, sequence = 1): LedgerEvent => ({ type: "appen
 const leads = [taken, reached(1, 3), appended(2)] as const;
 const appends = [...leads, { type: "work.arrived" }] as const satisfies LedgerEvent[];
 
-test("it leads after its barrier is in the log, with the lease's revision as epoch", (t) => {
+test("it leads once its barrier is in the log, with the lease's revision as epoch", (t) => {
   t.is(play(taken).at, "taking");
   t.is(play(taken, reached(1, 3)).at, "barrier");
   const { at, snapshot, effects } = play(...leads);
@@ -53,11 +53,11 @@ test("it leads after its barrier is in the log, with the lease's revision as epo
   t.deepEqual(effects, ["applyAppended", "announceLeading", "lookForWork"]);
 });
 
-test("a lease whose revision the log has outgrown leads with the log's next epoch", (t) => {
+test("a lease whose revision is below the log's epoch leads with the log's next epoch", (t) => {
   t.is(play(taken, reached(1, 40), appended(2)).snapshot.context.epoch, 41);
 });
 
-test("a barrier that met another record is tried again behind it, unless that is of an equal or newer epoch", (t) => {
+test("a barrier that conflicts with another record is retried after it, unless that has an equal or newer epoch", (t) => {
   const met = [taken, reached(1, 3), { type: "append.conflict", attempt: 2 }] as const satisfies LedgerEvent[];
   t.is(play(...met).at, "rejoining");
   t.is(play(...met, reached(3, 6)).at, "barrier");
@@ -66,13 +66,13 @@ test("a barrier that met another record is tried again behind it, unless that is
   t.deepEqual(outbid.effects, ["announceDeposed"]);
 });
 
-test("a barrier that turns out to be in the log begins the lead", (t) => {
+test("a barrier that turns out to be in the log starts the leadership", (t) => {
   const { at, effects } = play(taken, reached(1, 3), { type: "append.conflict", attempt: 2 }, reached(3, 7, true));
   t.is(at, "leading:idle");
   t.deepEqual(effects, ["announceLeading", "lookForWork"]);
 });
 
-test("an append's outcome decides what becomes of the batch", (t) => {
+test("an append's outcome determines the batch's outcome", (t) => {
   const after = (event: LedgerEvent) => {
     const { at, effects } = play(...appends, event);
     return [at, ...effects];
@@ -93,7 +93,7 @@ test("an answer to an earlier append changes nothing", (t) => {
   t.deepEqual(effects, ["reportUnexpected"]);
 });
 
-test("a doubt is settled by whatever is found in the batch's place", (t) => {
+test("a doubt is resolved by whichever record is in the batch's place", (t) => {
   const doubts = [...appends, { type: "append.unknown", attempt: 3 }] as const satisfies LedgerEvent[];
   t.deepEqual(play(...doubts, appended(4, 2)).effects, ["applyAppended", "settleDoubt", "lookForWork"]);
   t.is(play(...doubts, { type: "append.unknown", attempt: 4 }).at, "leading:doubting:waiting");
@@ -103,7 +103,7 @@ test("a doubt is settled by whatever is found in the batch's place", (t) => {
   t.is(play(...reads, reached(5, 8)).at, "following");
 });
 
-test("a newer epoch in the log ends the lead from every state of it", (t) => {
+test("a newer epoch in the log ends the leadership in every state", (t) => {
   for (const before of [leads, appends, [...appends, { type: "append.unknown", attempt: 3 } as const]]) {
     const { at, effects } = play(...before, { type: "log.advanced", epoch: 8 });
     t.is(at, "following");
@@ -112,13 +112,13 @@ test("a newer epoch in the log ends the lead from every state of it", (t) => {
   t.is(play(...leads, { type: "log.advanced", epoch: 7 }).at, "leading:idle");
 });
 
-test("the lease's end ends whatever was begun with it", (t) => {
+test("the lease's end ends everything that was begun with it", (t) => {
   for (const before of [[taken], [taken, reached(1, 3)], leads, appends]) {
     t.is(play(...before, { type: "lease.ended" }).at, "following");
   }
 });
 
-// With a log whose answers go wrong.
+// With a log whose answers fail.
 
 type Fault = "stored, answer lost" | "dropped, answer lost" | "stored late, answer lost" | "refused";
 
@@ -147,7 +147,7 @@ function world(seed: number) {
         return { kind: "refused", reason: fault };
     }
   };
-  /** Stands in for the log's bounds while it is set. */
+  /** Replaces the log's bounds while it is set. */
   const told: { bounds?: Awaited<ReturnType<Log["bounds"]>> } = {};
   const faulty: Log = {
     recordBytesMax: log.recordBytesMax,
@@ -203,7 +203,7 @@ for (const fault of ["stored, answer lost", "dropped, answer lost", "stored late
   });
 }
 
-test("many answers lost in a row change nothing about what is true in the end", async (t) => {
+test("many lost answers in a row do not affect the final state", async (t) => {
   const { simulation, replica, faults, settle, lead, propose } = world(23);
   await lead();
   const kinds = ["stored, answer lost", "dropped, answer lost", "stored late, answer lost"] as const;
@@ -218,7 +218,7 @@ test("many answers lost in a row change nothing about what is true in the end", 
   t.is(replica.count("service"), 20);
 });
 
-test("the same proposal over the bus again gets the first answer", async (t) => {
+test("a proposal repeated over the bus gets the first answer", async (t) => {
   const { bus, settle, lead, replica } = world(24);
   await lead();
   const request = ProposeRequest.encode(
@@ -235,7 +235,7 @@ test("the same proposal over the bus again gets the first answer", async (t) => 
   t.deepEqual(third, first);
 });
 
-test("D1: a proposal says in the leader's time until when it may happen, and the leader tells its time", async (t) => {
+test("D1: a proposal has a deadline in the leader's time, and the leader announces its time", async (t) => {
   const { bus, settle, lead, replica } = world(31);
   await lead();
   const ask = async (id: string, deadline: number, deadlineEpoch: number) => {
@@ -255,7 +255,7 @@ test("D1: a proposal says in the leader's time until when it may happen, and the
   t.is(replica.count("service"), 1);
 });
 
-test("what was decided in another epoch than the leader's is refused", async (t) => {
+test("a decision made in another epoch than the leader's is rejected", async (t) => {
   const { bus, settle, lead, replica } = world(32);
   await lead();
   const ask = async (id: string, epoch: number) => {
@@ -273,7 +273,7 @@ test("what was decided in another epoch than the leader's is refused", async (t)
   t.is(replica.count("service"), 2);
 });
 
-test("a proposal that needs no change is answered only once the log confirms that it has not moved on", async (t) => {
+test("a proposal that needs no change is answered only once the log confirms its position", async (t) => {
   const { told, settle, lead, leadership, clock } = world(33);
   await lead();
   const operations = [update({ service: service("s1", "web", 5) })];
@@ -305,7 +305,7 @@ test("a proposal that changed nothing also keeps its first answer", async (t) =>
   t.deepEqual(await settle(ask()), first);
 });
 
-test("what cannot be decoded, or has no id, is answered as malformed", async (t) => {
+test("a proposal that cannot be decoded, or has no id, is malformed", async (t) => {
   const { bus, settle, lead } = world(26);
   await lead();
   for (const data of [Uint8Array.of(255, 255), ProposeRequest.encode(ProposeRequest.create({}))]) {
@@ -314,7 +314,7 @@ test("what cannot be decoded, or has no id, is answered as malformed", async (t)
   }
 });
 
-test("a record carries the trace of what caused it, and the proposals that it completes", async (t) => {
+test("a record carries the trace of its cause, and the proposals that it completes", async (t) => {
   const { simulation, settle, lead, leadership, replica } = world(27);
   await lead();
   const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";

@@ -1,4 +1,4 @@
-/** proto/list-writer.ts: lists that are written message by message are what the message that has them would encode. */
+/** proto/list-writer.ts: lists written message by message equal the encoding of the message that contains them. */
 import test from "ava";
 import { Change, TaskPatch, Transaction } from "../../proto/gen/messages.ts";
 import { ListWriter } from "../../proto/list-writer.ts";
@@ -6,19 +6,19 @@ import { ListWriter } from "../../proto/list-writer.ts";
 /** Transaction.changes. */
 const changesField = 6;
 
-/** Bodies of 0 to some thousand bytes: lengths of one, two and three bytes, and more than the writer begins with. */
+/** Bodies of 0 to some thousand bytes: lengths of one, two and three bytes, and more than the writer's initial buffer. */
 const changes = [0, 1, 60, 127, 128, 129, 5_000, 20_000, 3].map((length) =>
   Change.create({ task: TaskPatch.create({ id: "i".repeat(length) }) }),
 );
 
-test("a list written message by message is as the message that has it encodes it", (t) => {
+test("a list written message by message equals the encoding of the whole message", (t) => {
   const list = new ListWriter(Change, changesField);
   for (const change of changes) t.is(list.add(change), Change.encode(change).length);
   t.is(list.length, changes.length);
   t.deepEqual(list.encoded(), Transaction.encode(Transaction.create({ changes })));
 });
 
-test("what was added since a mark is forgotten, whatever it was", (t) => {
+test("everything added since a mark is discarded", (t) => {
   const list = new ListWriter(Change, changesField);
   list.add(changes[2] as Change);
   const mark = list.mark();
@@ -30,7 +30,7 @@ test("what was added since a mark is forgotten, whatever it was", (t) => {
   t.deepEqual(list.encoded(), Transaction.encode(Transaction.create({ changes: kept })));
 });
 
-test("what was encoded stays as it is when the list goes on", (t) => {
+test("encoded data stays unchanged when the list continues", (t) => {
   const list = new ListWriter(Change, changesField);
   t.is(list.encoded().length, 0);
   list.add(changes[1] as Change);

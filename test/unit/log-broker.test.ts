@@ -1,4 +1,4 @@
-// What a worker needs of the LogBroker, and what the Health service says.
+// What a worker needs of the LogBroker, and the answers of the Health service.
 import test from "ava";
 import { createHealth } from "../../actors/manager/health.ts";
 import { createLogBroker } from "../../actors/logs/log-broker.ts";
@@ -34,7 +34,7 @@ test("the stream of subscriptions stays open until the broker stops", (t) => {
   t.is(sink.ended?.code, Status.UNAVAILABLE);
 });
 
-test("output for a subscription that nobody made is refused", async (t) => {
+test("output for an unknown subscription is rejected", async (t) => {
   const { PublishLogs } = createLogBroker(testManager().env).handlers;
   t.deepEqual(await refusalOf(() => PublishLogs(stream(PublishLogsMessage.create()), worker)), {
     code: Status.INVALID_ARGUMENT,
@@ -46,7 +46,7 @@ test("output for a subscription that nobody made is refused", async (t) => {
   });
 });
 
-test("a node publishes for one subscription a stream, and of itself only", (t) => {
+test("a node publishes for one subscription per stream, and only as itself", (t) => {
   const message = (subscriptionId: string, nodeId: string) =>
     PublishLogsMessage.create({
       subscriptionId,
@@ -60,7 +60,7 @@ test("a node publishes for one subscription a stream, and of itself only", (t) =
   t.is(check("a", "n2", "a"), "foreign");
 });
 
-test("health is whether the manager gets anything done", async (t) => {
+test("health means that the manager makes progress", async (t) => {
   let healthy = true;
   const { Check } = createHealth(testManager().env, () => healthy).handlers;
   const ask = async (service: string) => (await Check(HealthCheckRequest.create({ service }), worker)).status;

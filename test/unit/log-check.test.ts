@@ -1,4 +1,4 @@
-// What is found of a log that is broken, and what is left once it is mended.
+// What a check finds in a broken log, and what remains after the repair.
 import test from "ava";
 import { startFollowing } from "../../runtime/store/follow.ts";
 import { checkLog, repairLog } from "../../runtime/store/log-check.ts";
@@ -33,7 +33,7 @@ const damage = (record: Uint8Array | undefined): void => {
   if (record !== undefined) record[20] = (record[20] ?? 0) ^ 1;
 };
 
-test("a log that is whole is said to be, with what others published in it", async (t) => {
+test("an intact log is reported as such, including others' messages in it", async (t) => {
   const { parts, settle, writer } = worldOf(3, [2]);
   writer.records.push(Uint8Array.of(1, 2, 3) as Uint8Array<ArrayBuffer>);
   writer.write([put({ service: service("s5", "s5") })]);
@@ -51,7 +51,7 @@ test("a log that is whole is said to be, with what others published in it", asyn
   t.is(replica?.count("service"), 4);
 });
 
-test("a damaged record is named, and a snapshot from behind it leads to the end", async (t) => {
+test("a damaged record is named, and a later snapshot leads to the end", async (t) => {
   const { parts, settle, writer } = worldOf(8, [2, 6]);
   damage(writer.records[3]);
   const { report } = await settle(checkLog(parts));
@@ -59,7 +59,7 @@ test("a damaged record is named, and a snapshot from behind it leads to the end"
   t.regex(report.broken?.what ?? "", /record 4 cannot be read/);
 });
 
-test("C2: a mended log keeps the state that can be reached, no number is used again, and managers follow it", async (t) => {
+test("C2: a repaired log keeps the reachable state, no number is reused, and managers follow it", async (t) => {
   const { clock, env, kept, parts, settle, writer } = worldOf(8, [2]);
   damage(writer.records[5]);
   kept.stored.set(snapshotName(7), Uint8Array.of(9));

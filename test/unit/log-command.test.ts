@@ -1,4 +1,4 @@
-// The keys with which `muster log` opens a log: also those of a manager that autolock has locked.
+// The keys with which `muster log` opens a log, also of a manager that autolock has locked.
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -34,7 +34,7 @@ function lockedFolder(t: ExecutionContext) {
   return { dataDir, id, unlockKey };
 }
 
-test("keys that are locked are opened by the unlock key; without it the error says where it comes from", (t) => {
+test("locked keys are opened with the unlock key; without it the error says where to get it", (t) => {
   const { dataDir, id, unlockKey } = lockedFolder(t);
   const failure = (text: string | undefined): string =>
     t.throws(() => keysOf(dataDir, random, text), { instanceOf: UserError })?.message ?? "";
@@ -45,7 +45,7 @@ test("keys that are locked are opened by the unlock key; without it the error sa
   t.is(openVault(keyFileDisk(dataDir), random).kind, "locked", "it stays locked on the disk");
 });
 
-test("a log under a key that the data dir has not is refused with the key's id and what to do", async (t) => {
+test("a log under a key that the data dir lacks is rejected with the key's id and what to do", async (t) => {
   const { clock } = testManager();
   const keys = () => {
     const found = openVault({ read: () => null, write: () => {} }, random);

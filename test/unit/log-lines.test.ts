@@ -37,7 +37,7 @@ const published = (messages: readonly LogMessage[], subscriptionId = "s", close 
 
 const json = (lines: Uint8Array) => SubscribeLogsMessage.toJson(SubscribeLogsMessage.decode(lines));
 
-test("what a node publishes reaches a subscriber line for line, and says whose and when it is", (t) => {
+test("a node's output reaches a subscriber line by line, with its source and time", (t) => {
   fc.assert(
     fc.property(fc.array(message, { maxLength: 20 }), text, fc.boolean(), (messages, id, close) => {
       const bytes = published(messages, id, close);
@@ -69,7 +69,7 @@ test("what a node publishes reaches a subscriber line for line, and says whose a
   );
 });
 
-test("bytes that are no message are refused; what is taken, every subscriber can read", (t) => {
+test("invalid messages are rejected; every subscriber can read the accepted ones", (t) => {
   fc.assert(
     fc.property(
       fc.array(message, { maxLength: 4 }),
@@ -92,19 +92,19 @@ test("bytes that are no message are refused; what is taken, every subscriber can
   );
 });
 
-test("a line with a second context, by which it would pass as another node's, is refused", (t) => {
+test("a line with a second context, by which it would pass as another node's, is rejected", (t) => {
   const [own, other] = ["n1", "n2"].map((nodeId) =>
     LogMessage.encode(LogMessage.create({ context: LogContext.create({ nodeId }) })),
   ) as [Uint8Array, Uint8Array];
   const line = [...own, ...other];
   const bytes = Uint8Array.from([0x0a, 1, 0x73, 0x12, line.length, ...line]);
-  t.is(PublishLogsMessage.decode(bytes).messages[0]?.context?.nodeId, "n2", "what a reader makes of it");
+  t.is(PublishLogsMessage.decode(bytes).messages[0]?.context?.nodeId, "n2", "a reader's view of it");
   t.throws(() => publishedLines.decode(bytes), { instanceOf: RangeError, message: /two contexts/ });
   const lines = publishedLines.decode(published([LogMessage.create({ context: LogContext.create({ nodeId: "n2" }) })]));
   t.is(checkPublish(lines, { nodeId: "n1", subscriptionId: null }, () => true).kind, "foreign");
 });
 
-test("lines are cut into parts between lines, and a line that is too long in itself, without a byte lost", (t) => {
+test("output is split between lines, and a line that is too long within, without losing a byte", (t) => {
   fc.assert(
     fc.property(fc.array(message, { maxLength: 20 }), fc.integer({ min: 400, max: 3_000 }), (messages, bytesMax) => {
       const long = LogMessage.create({

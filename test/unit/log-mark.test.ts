@@ -1,4 +1,4 @@
-// A manager's mark of what it has seen of the log: when it is written, and that a cut-off write leaves the one before.
+// A manager's mark of what it has seen of the log: when it is written, and that an interrupted write leaves the previous one.
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -20,7 +20,7 @@ function keeping(disk: MemoryMark) {
   return { clock, keeper, replica, troubles, write };
 }
 
-test("K1: an answer waits until the mark is on the disk, and answers that come meanwhile wait for one write", async (t) => {
+test("K1: an answer waits until the mark is on the disk, and answers that come meanwhile share one write", async (t) => {
   let finish: () => void = () => {};
   const disk = memoryMark(null, () => new Promise((resolve) => (finish = resolve)));
   const { clock, keeper, replica, write } = keeping(disk);
@@ -42,10 +42,10 @@ test("K1: an answer waits until the mark is on the disk, and answers that come m
   t.deepEqual(answered, ["first", "of 2", "of 3"]);
   t.deepEqual([disk.stored()?.sequence, disk.stored()?.checksum, disk.writes()], [3, replica.checksum, 2]);
   await keeper.holds(3);
-  t.is(disk.writes(), 2, "it is there already");
+  t.is(disk.writes(), 2, "it is already there");
 });
 
-test("K2: without anybody who waits the mark follows within a second, however much is written", async (t) => {
+test("K2: if nobody waits the mark follows within a second, however much is written", async (t) => {
   const disk = memoryMark(null);
   const { clock, keeper, write } = keeping(disk);
   for (let at = 1; at <= 50; at += 1) write(`s${at}`);
@@ -56,7 +56,7 @@ test("K2: without anybody who waits the mark follows within a second, however mu
   keeper.stop();
 });
 
-test("K3: a manager that reads the log anew leaves the mark where it was until it is past it", async (t) => {
+test("K3: a manager that rereads the log leaves the mark unchanged until it is past it", async (t) => {
   const before = testManager();
   for (let at = 1; at <= 5; at += 1) before.seed("service", service(`s${at}`, `s${at}`));
   const disk = memoryMark(before.store);
@@ -72,17 +72,17 @@ test("K3: a manager that reads the log anew leaves the mark where it was until i
   const acceptedMs = timeMs(keeper.lossAccepted);
   const storedMs = (): number => timeMs(disk.stored()?.lossAccepted ?? null);
   t.true(acceptedMs > 0);
-  t.is(storedMs(), acceptedMs, "the mark says since when");
+  t.is(storedMs(), acceptedMs, "the mark records when the loss was accepted");
   keeper.stop();
   const later = keeping(disk);
-  t.is(timeMs(later.keeper.lossAccepted), acceptedMs, "and goes on saying so");
+  t.is(timeMs(later.keeper.lossAccepted), acceptedMs, "and keeps recording it");
   for (const id of ["s1", "s2", "s3"]) later.write(id);
   await later.clock.run({ untilMs: later.clock.now() + 2_000 });
   t.deepEqual([disk.stored()?.sequence, storedMs()], [3, acceptedMs]);
   later.keeper.stop();
 });
 
-test("a disk that does not take the mark holds up no answer, and is told of until it takes one again", async (t) => {
+test("a disk that rejects the mark delays no answer, and is reported until it accepts one again", async (t) => {
   let isFull = true;
   const disk = memoryMark(null, () => (isFull ? Promise.reject(new Error("EIO: i/o error")) : Promise.resolve()));
   const { clock, keeper, troubles, write } = keeping(disk);
@@ -97,7 +97,7 @@ test("a disk that does not take the mark holds up no answer, and is told of unti
   keeper.stop();
 });
 
-test("M1: whichever write of a mark is cut off, the one before is read", async (t) => {
+test("M1: whichever write of a mark is interrupted, the previous one is read", async (t) => {
   const directory = mkdtempSync(join(tmpdir(), "muster-mark-"));
   t.teardown(() => rmSync(directory, { recursive: true, force: true }));
   const path = join(directory, "mark");
@@ -119,7 +119,7 @@ test("M1: whichever write of a mark is cut off, the one before is read", async (
     const after = readFileSync(path);
     t.is(text(new MarkFile(path)), next);
     const changed = [...after.keys()].filter((at) => after[at] !== before[at]);
-    // The disk has the first so many of the bytes that the second write changed.
+    // The disk has only the first bytes that the second write changed.
     for (let count = 0; count < changed.length; count += 1) {
       const torn = Buffer.from(before);
       for (const at of changed.slice(0, count)) torn[at] = after[at] as number;

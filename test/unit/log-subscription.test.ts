@@ -1,4 +1,4 @@
-// The life of a log subscription as its chart tells it, and which nodes are asked.
+// The life of a log subscription according to its chart, and which nodes are asked.
 import test from "ava";
 import { initialTransition, transition, type SnapshotFrom } from "xstate";
 import { logSubscriptionMachine, type LogSubscriptionEvent } from "../../machines/logs/log-subscription.ts";
@@ -67,7 +67,7 @@ const ended = (nodeId: string, error = "", attempt = 1): LogSubscriptionEvent =>
   error,
 });
 
-test("LS1: without following, it ends once every node has sent what it had", (t) => {
+test("LS1: without following, it ends once every node has sent its output", (t) => {
   const run = life(false);
   run.send(selected(["n1", "n2"]));
   t.is(run.state(), "gathering");
@@ -79,13 +79,13 @@ test("LS1: without following, it ends once every node has sent what it had", (t)
   t.deepEqual(run.finish(), { kind: "complete" });
 });
 
-test("LS1: nothing selected is nothing to wait for", (t) => {
+test("LS1: an empty selection waits for nothing", (t) => {
   const run = life(false);
   run.send(selected([]));
   t.deepEqual(run.finish(), { kind: "complete" });
 });
 
-test("LS2: what is missing is said at the end, in SwarmKit's words", (t) => {
+test("LS2: missing output is reported at the end, in SwarmKit's words", (t) => {
   const run = life(false);
   run.send(selected(["down1", "n2", "n3"], ["t9"]));
   run.send({ type: "nodes.held", holder: "m1", held: [{ nodeId: "n2", attempt: 1 }] });
@@ -113,7 +113,7 @@ test("a node whose manager falls silent is lost", (t) => {
   t.regex((run.finish() as { warning: string }).warning, /node n1 disconnected unexpectedly$/);
 });
 
-test("LN2: a follower is told of a lost node at once, and asks for it again", (t) => {
+test("LN2: a follower is notified of a lost node at once, and asks for it again", (t) => {
   const run = life(true);
   run.send(selected(["n1", "n2"]));
   t.is(run.state(), "following");
@@ -121,7 +121,7 @@ test("LN2: a follower is told of a lost node at once, and asks for it again", (t
   run.send(ended("n1", "node n1 disconnected unexpectedly"));
   t.deepEqual(run.told(), ["node n1 disconnected unexpectedly"]);
   t.deepEqual(run.nodes()["n1"], { phase: "asked", attempt: 2, silentTicks: 0, holder: "" });
-  // LN1: what the first attempt still says does not count.
+  // LN1: later messages of the first attempt do not count.
   run.send(ended("n1", "node n1 disconnected unexpectedly"));
   run.send({ type: "nodes.held", holder: "m1", held: [{ nodeId: "n1", attempt: 1 }] });
   t.deepEqual(run.nodes()["n1"], { phase: "asked", attempt: 2, silentTicks: 0, holder: "" });
@@ -136,7 +136,7 @@ test("LN2: a follower is told of a lost node at once, and asks for it again", (t
   t.is(run.finish(), undefined);
 });
 
-test("LN3: what another life of a manager holds is not what was held: its nodes are lost, and asked for again", (t) => {
+test("LN3: another life of a manager does not continue the earlier one's streams: its nodes are lost, and asked again", (t) => {
   const run = life(true);
   run.send(selected(["n1"]));
   run.send({ type: "nodes.held", holder: "m1", held: [{ nodeId: "n1", attempt: 1 }] });
@@ -149,7 +149,7 @@ test("LN3: what another life of a manager holds is not what was held: its nodes 
   t.is(run.nodes()["n1"]?.holder, "m1 again");
 });
 
-test("new nodes of what is followed are asked", (t) => {
+test("new nodes of a followed selection are asked", (t) => {
   const run = life(true);
   run.send(selected(["n1"]));
   const effects = run.send(selected(["n1", "n2"]));
@@ -195,7 +195,7 @@ function store(): Replica {
   return manager.store;
 }
 
-test("a selector names services, nodes and tasks; what does not run yet is left out unless followed", (t) => {
+test("a selector names services, nodes and tasks; tasks that do not run yet are omitted unless followed", (t) => {
   const replica = store();
   const bySelector = (fields: Partial<LogSelector>, follow: boolean) =>
     selectLogs(LogSelector.create(fields), replica, follow);

@@ -1,4 +1,4 @@
-// What the link to a NATS of several servers says of them, as sentences for the operator.
+// The operator's sentences about the servers of a NATS link.
 import test from "ava";
 import { createTroubles } from "../../actors/manager/troubles.ts";
 import { reportLogTroubles } from "../../cli/processes/log-troubles.ts";

@@ -1,4 +1,4 @@
-// Subscriptions to task output across managers: who is asked, how output travels, and what a slow follower does.
+// Subscriptions to task output across managers: which nodes are asked, how output travels, and the effect of a slow follower.
 import test, { type ExecutionContext } from "ava";
 import { createLogBroker, stalledStreamsMax, type LogBroker } from "../../actors/logs/log-broker.ts";
 import { followerBytesMax, followerStalledMsMax, noticeAttribute } from "../../actors/logs/log-home.ts";
@@ -28,7 +28,7 @@ import { Status, type Sink } from "../../runtime/rpc.ts";
 import { call, collectedStream, refusalOf, testManager, type CollectedStream } from "../support/manager.ts";
 import { sharedBus } from "../support/shared-bus.ts";
 
-/** Two managers that know the same: service s1 with task t1 on n1 and t2 on n2; n1's session is with the first. */
+/** Two managers with the same state: service s1 with task t1 on n1 and t2 on n2; n1's session is with the first. */
 function cluster(t: ExecutionContext) {
   const bus = sharedBus();
   const managers = ["m1", "m2"].map((id) => testManager(id));
@@ -51,7 +51,7 @@ function cluster(t: ExecutionContext) {
   return { bus, managers, brokers: brokers as [LogBroker, LogBroker], pass };
 }
 
-/** A node's side: what it is asked, and one stream that it publishes on. */
+/** A node's side: its requests, and one stream on which it publishes. */
 function node(broker: LogBroker, nodeId: string) {
   const aborts = new AbortController();
   const context = call({ identity: { nodeId, role: "swarm-worker", organization: "c" }, local: false }, aborts.signal);
@@ -124,7 +124,7 @@ function subscribe(broker: LogBroker, options: Partial<LogSubscriptionOptions> =
 
 const idOf = ({ asked }: { asked: CollectedStream<SubscriptionMessage> }): string => asked.messages.at(-1)?.id ?? "";
 
-test("a subscription taken at one manager reaches the nodes of all, and ends when all have sent", async (t) => {
+test("a subscription at one manager reaches the nodes of all, and ends when all have sent", async (t) => {
   const { brokers, pass } = cluster(t);
   const [n1, n2] = [node(brokers[0], "n1"), node(brokers[1], "n2")];
   const reader = subscribe(brokers[0], { tail: -3 });
@@ -153,7 +153,7 @@ test("a subscription taken at one manager reaches the nodes of all, and ends whe
   t.is(await second.done, null);
 });
 
-test("LO1: requests and answers that are lost neither lose nor repeat a line", async (t) => {
+test("LO1: lost requests and answers neither lose nor repeat a line", async (t) => {
   const { brokers, bus, pass } = cluster(t);
   node(brokers[0], "n1").publish("none").close();
   const n2 = node(brokers[1], "n2");
@@ -173,7 +173,7 @@ test("LO1: requests and answers that are lost neither lose nor repeat a line", a
   );
 });
 
-test("LB1: what a follower does not read stops the node, not the manager's memory; and is passed on when it reads", async (t) => {
+test("LB1: output that a follower does not read stops the node, does not fill the manager's memory, and continues once it reads", async (t) => {
   const { brokers, pass } = cluster(t);
   node(brokers[0], "n1");
   const n2 = node(brokers[1], "n2");
@@ -190,7 +190,7 @@ test("LB1: what a follower does not read stops the node, not the manager's memor
   t.is(reader.text().length, 2_000);
 });
 
-test("LS3: a follower that goes on not reading is cut with RESOURCE_EXHAUSTED and the limit", async (t) => {
+test("LS3: a follower that still does not read is cut with RESOURCE_EXHAUSTED and the limit", async (t) => {
   const { brokers, pass } = cluster(t);
   const n2 = node(brokers[1], "n2");
   const reader = subscribe(brokers[0], { follow: true });
@@ -203,13 +203,13 @@ test("LS3: a follower that goes on not reading is cut with RESOURCE_EXHAUSTED an
   await pass(5_000);
   t.is(reader.sink.ended?.code, Status.RESOURCE_EXHAUSTED);
   t.is(reader.sink.ended?.message, "the follower reads too slowly: it has not read for 120 s");
-  t.true(n2.asked.messages.at(-1)?.close, "the node is told");
+  t.true(n2.asked.messages.at(-1)?.close, "the node is notified");
   stream.line("y");
   await pass(1_000);
   t.is(await stream.done, null);
 });
 
-test("LB2: of a node's streams only so many stand still: the one that has for longest is given up", async (t) => {
+test("LB2: only a limited number of a node's streams may be blocked: the one blocked longest is closed", async (t) => {
   const { brokers, pass } = cluster(t);
   const n1 = node(brokers[0], "n1");
   const readers = Array.from({ length: stalledStreamsMax + 1 }, () => subscribe(brokers[0], { follow: true }));
@@ -228,7 +228,7 @@ test("LB2: of a node's streams only so many stand still: the one that has for lo
   );
 });
 
-test("a node that leaves with something unsent is named at the end; a follower hears of it at once", async (t) => {
+test("a node that leaves with unsent output is named at the end; a follower learns it at once", async (t) => {
   const { brokers, pass } = cluster(t);
   const [n1, n2] = [node(brokers[0], "n1"), node(brokers[1], "n2")];
   const reader = subscribe(brokers[0]);
@@ -251,7 +251,7 @@ test("a node that leaves with something unsent is named at the end; a follower h
   t.is(follower.sink.ended, undefined);
 });
 
-test("LH2: a node that comes back is asked for what is new, and what it repeats is not passed on", async (t) => {
+test("LH2: a node that comes back is asked for new output, and repeated lines are not passed on", async (t) => {
   const { brokers, pass } = cluster(t);
   node(brokers[0], "n1");
   const before = node(brokers[1], "n2");
@@ -276,11 +276,11 @@ test("LH2: a node that comes back is asked for what is new, and what it repeats 
   t.deepEqual(
     reader.text().filter((line) => line.startsWith("b")),
     ["b1", "b2", "b3", "b4"],
-    "of two new lines of one time, too",
+    "also with two new lines of one time",
   );
 });
 
-test("LH2: of two streams in which a node answers the same ask, each line is passed on once and in order", async (t) => {
+test("LH2: if a node answers one request in two streams, each line is passed on once and in order", async (t) => {
   const { brokers, pass } = cluster(t);
   node(brokers[0], "n1");
   const n2 = node(brokers[1], "n2");
@@ -299,7 +299,7 @@ test("LH2: of two streams in which a node answers the same ask, each line is pas
   t.deepEqual(reader.text(), ["b1", "b2", "b3", "b4"]);
 });
 
-test("LN3: a manager that is started anew under its nodes leaves no gap and repeats no line unsaid", async (t) => {
+test("LN3: a manager restarted under its nodes leaves no gap and repeats no line silently", async (t) => {
   const { brokers, bus, managers, pass } = cluster(t);
   node(brokers[0], "n1");
   const before = node(brokers[1], "n2");
@@ -307,7 +307,7 @@ test("LN3: a manager that is started anew under its nodes leaves no gap and repe
   await pass(100);
   before.publish(idOf(before)).line("b1", 1);
   await pass(100);
-  // A crash: nobody says anything, and the node is back before anybody has noticed.
+  // A crash: nobody reports anything, and the node is back before anybody has noticed.
   bus.loses = () => true;
   brokers[1].stop();
   before.leave();
@@ -348,7 +348,7 @@ test("new tasks of a followed service join, and following ends with the service"
   for (const { asked } of [n1, n3]) t.true(asked.messages.at(-1)?.close);
 });
 
-test("a manager that has heard nothing of a home for a while forgets its subscriptions, and tells its nodes", async (t) => {
+test("a manager that has not heard from a home for a while drops its subscriptions, and notifies its nodes", async (t) => {
   const { brokers, bus, pass } = cluster(t);
   const n2 = node(brokers[1], "n2");
   subscribe(brokers[0], { follow: true });
@@ -364,7 +364,7 @@ test("a manager that has heard nothing of a home for a while forgets its subscri
   t.is(await stream.done, null, "its stream ends");
 });
 
-test("a node publishes only of itself, for what it was asked, and one subscription a stream", async (t) => {
+test("a node publishes only as itself, only requested output, and for one subscription per stream", async (t) => {
   const { brokers, pass } = cluster(t);
   const n1 = node(brokers[0], "n1");
   subscribe(brokers[0], { follow: true });
@@ -377,7 +377,7 @@ test("a node publishes only of itself, for what it was asked, and one subscripti
   t.is((await unknown.done)?.code, Status.NOT_FOUND);
 });
 
-test("a selector that selects nothing, and a tail that engines refuse, are refused", async (t) => {
+test("a selector that selects nothing, and a tail that engines reject, are rejected", async (t) => {
   const { brokers } = cluster(t);
   const refused = (fields: Partial<SubscribeLogsRequest>) =>
     refusalOf(() => brokers[0].logs.SubscribeLogs(SubscribeLogsRequest.create(fields), collectedStream(), call()));
@@ -393,7 +393,7 @@ test("a selector that selects nothing, and a tail that engines refuse, are refus
   );
 });
 
-test("a broker that stops tells its followers", async (t) => {
+test("a stopping broker notifies its followers", async (t) => {
   const { brokers, pass } = cluster(t);
   const reader = subscribe(brokers[0], { follow: true });
   await pass(100);

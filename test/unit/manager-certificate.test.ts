@@ -1,4 +1,4 @@
-// A manager's own certificate while roots are replaced.
+// A manager's own certificate during root rotation.
 import test from "ava";
 import { initialTransition, transition } from "xstate";
 import { startManagerCertificate } from "../../actors/certificates/manager-certificate.ts";
@@ -15,7 +15,7 @@ import type { Clock } from "../../runtime/ports.ts";
 import * as pki from "../../runtime/pki/index.ts";
 import { bytes, ensureManagerCertificate, facts, rootWorld, text, worker } from "../support/roots.ts";
 
-test("during a rotation a manager shows a chain that both roots vouch for, and takes certificates of both", async (t) => {
+test("during a rotation a manager presents a chain that both roots authenticate, and accepts certificates of both", async (t) => {
   const { cluster, env, held, hold, update } = await rootWorld(t);
   const oldRoot = text.decode(cluster().rootCa?.caCert);
   const newRoot = text.decode((await update({ forceRotate: 1 })).rootCa?.rootRotation?.caCert);
@@ -29,14 +29,14 @@ test("during a rotation a manager shows a chain that both roots vouch for, and t
   t.false((await ensureManagerCertificate(env, pki, held(), facts)).isNew);
 });
 
-test("who slept through the end of a rotation still trusts managers in the next one", async (t) => {
+test("a manager that was away at the end of a rotation still trusts managers in the next one", async (t) => {
   const { cluster, env, held, hold, rotation, run, seed, update } = await rootWorld(t);
   const rootNow = (): string => text.decode(cluster().rootCa?.caCert);
   const first = rootNow();
   rotation();
   const second = text.decode((await update({ forceRotate: 1 })).rootCa?.rootRotation?.caCert);
   hold(await ensureManagerCertificate(env, pki, held(), facts));
-  // It has a certificate of the second root, and has not heard that this one is to be trusted.
+  // It has a certificate of the second root, but does not know yet that this one is trusted.
   const sleeper = worker("sleeper", second);
   const tlsInfo = NodeTLSInfo.patch(sleeper.description?.tlsInfo as NodeTLSInfo, { trustRoot: bytes.encode(first) });
   seed("node", Node.patch(sleeper, { description: NodeDescription.create({ tlsInfo }) }));
@@ -46,7 +46,7 @@ test("who slept through the end of a rotation still trusts managers in the next 
   hold(await ensureManagerCertificate(env, pki, held(), facts));
   const read = pki.describeCertificate(held().certificatePem, first);
   for (const root of [first, second, third]) t.true(read.kind === "certificate" && read.verify(root, Date.now()));
-  // Once it has heard, what led to the first root goes with the next certificate.
+  // Once it knows, the chain to the first root is dropped with the next certificate.
   seed("node", worker("sleeper", second));
   const node = env.store.get("node", "manager1") as Node;
   const status = IssuanceStatus.create({ state: IssuanceStatus_State.ROTATE });
@@ -57,7 +57,7 @@ test("who slept through the end of a rotation still trusts managers in the next 
   t.false(later.kind === "certificate" && later.verify(first, Date.now()));
 });
 
-test("a manager gets another certificate by itself when another root signs, and when its node is told to renew", async (t) => {
+test("a manager renews its certificate by itself when another root signs, and when its node is told to renew", async (t) => {
   const { cluster, env, run, seed, store, held, hold, update } = await rootWorld(t);
   const seen: string[] = [];
   const keeper = startManagerCertificate(env, pki, {
@@ -82,7 +82,7 @@ test("a manager gets another certificate by itself when another root signs, and 
   t.is(store.get("node", "manager1")?.certificate?.status?.state, IssuanceStatus_State.ISSUED);
 });
 
-test("a manager shows a certificate before its node says so: a rotation ends, and others are trusted no more, once all say so", async (t) => {
+test("a manager presents a certificate before its node reports it: a rotation ends, and old roots are distrusted, once all report it", async (t) => {
   const { clock, env, run, store, held, hold, update } = await rootWorld(t);
   const issuerTold = () => Buffer.from(store.get("node", "manager1")?.description?.tlsInfo?.certIssuerPublicKey ?? []);
   const shown: { readonly told: Buffer; readonly own: Buffer }[] = [];
@@ -103,7 +103,7 @@ test("a manager shows a certificate before its node says so: a rotation ends, an
   });
   t.teardown(() => keeper.stop());
   await run(() => shown.length === 1);
-  // The first of its life was told before anybody could be shown it.
+  // The first certificate of its life was reported before it could be presented.
   t.deepEqual(shown[0]?.told, shown[0]?.own);
   isBroken = true;
   await update({ forceRotate: 1 });
@@ -118,7 +118,7 @@ test("a manager shows a certificate before its node says so: a rotation ends, an
   t.deepEqual(issuerTold(), shown[1]?.own);
 });
 
-test("M4: a manager that starts while a rotation ends is accepted by whoever has not heard of the new root yet", async (t) => {
+test("M4: a manager that starts while a rotation ends is accepted by managers that do not know the new root yet", async (t) => {
   const { cluster, env, held, hold, rotation, run, seed, update } = await rootWorld(t);
   const rootNow = (): string => text.decode(cluster().rootCa?.caCert);
   const first = rootNow();
@@ -127,7 +127,7 @@ test("M4: a manager that starts while a rotation ends is accepted by whoever has
   const unaware = worker("unaware", second);
   const tlsInfo = NodeTLSInfo.patch(unaware.description?.tlsInfo as NodeTLSInfo, { trustRoot: bytes.encode(first) });
   seed("node", Node.patch(unaware, { description: NodeDescription.create({ tlsInfo }) }));
-  // Its node says that it has renewed, which ends the rotation, and it hears the answer to that only afterwards.
+  // Its node reports its renewal, which ends the rotation, and it receives the answer only afterwards.
   const proposer: typeof env.proposer = {
     propose: async (request) => {
       const outcome = await env.proposer.propose(request);
@@ -150,7 +150,7 @@ test("M4: a manager that starts while a rotation ends is accepted by whoever has
   for (const root of [first, second]) t.true(read.kind === "certificate" && read.verify(root, Date.now()));
 });
 
-test("M6: a manager gets another certificate at once when its clock was set to before or after the one it has", async (t) => {
+test("M6: a manager renews its certificate at once when its clock was set outside its validity", async (t) => {
   const { clock, env, run, held, hold } = await rootWorld(t);
   let offMs = 0;
   const set: Clock = {
@@ -184,7 +184,7 @@ test("M6: a manager gets another certificate at once when its clock was set to b
   }
 });
 
-test("what changes while a certificate cannot be got is looked at right after, too", (t) => {
+test("changes during a failed renewal are handled right after it, too", (t) => {
   const [obtaining] = initialTransition(managerCertificateMachine);
   const [doubted] = transition(managerCertificateMachine, obtaining, { type: "certificate.doubted" });
   const [again, asked] = transition(managerCertificateMachine, doubted, { type: "certificate.failed", reason: "old" });

@@ -26,11 +26,11 @@ function setUp(t: ExecutionContext, leaderless = false) {
   return { ...manager, manager, env, bus, run, membership, reading, loss };
 }
 
-test("a manager beats and keeps its record in the log as it should be", async (t) => {
+test("a manager beats and keeps its record in the log correct", async (t) => {
   const world = setUp(t, true);
   const { seed, run, store, bus } = world;
   await run(10_500);
-  t.is(bus.published.length, 11, "whether or not the log takes anything");
+  t.is(bus.published.length, 11, "whether or not the log accepts anything");
   t.is(ManagerBeat.decode(bus.published[0]?.data ?? new Uint8Array()).addr, "192.0.2.1:2377");
   t.is(store.get("manager", "m1"), undefined);
   world.manager.leaderless = false;
@@ -39,7 +39,7 @@ test("a manager beats and keeps its record in the log as it should be", async (t
   t.like(store.get("manager", "m1"), { addr: "192.0.2.1:2377", alive: true, addresses });
   seed("manager", Manager.create({ id: "m1", addr: "192.0.2.1:2377", alive: true }));
   await run(20);
-  t.like(store.get("manager", "m1"), { addresses }, "what its name stands for now is written again");
+  t.like(store.get("manager", "m1"), { addresses }, "its name's current addresses are written again");
   seed("manager", Manager.create({ id: "m1", addr: "192.0.2.1:2377", alive: false }));
   await run(20);
   t.true(store.get("manager", "m1")?.alive, "reports of its death are corrected");
@@ -48,7 +48,7 @@ test("a manager beats and keeps its record in the log as it should be", async (t
   t.is(world.proposals.length, written);
 });
 
-test("that a loss of records was accepted is in the log, and stays there when the manager's disk forgets it", async (t) => {
+test("an accepted loss of records is in the log, and stays there when the manager's disk forgets it", async (t) => {
   const { loss, membership, run, store } = setUp(t);
   await run(20);
   t.is(store.get("manager", "m1")?.lossAccepted, null);
@@ -69,7 +69,7 @@ test("that a loss of records was accepted is in the log, and stays there when th
   }
 });
 
-test("who still reads the past announces nothing, and who reads there that he was demoted never does", async (t) => {
+test("a manager that still reads the past announces nothing, and one that reads there that it was demoted never does", async (t) => {
   const { membership, proposals, reading, run, seed, store } = setUp(t);
   reading.isCurrent = false;
   await run(2_000);
@@ -88,7 +88,7 @@ test("who still reads the past announces nothing, and who reads there that he wa
   t.true(store.get("manager", "m1")?.alive);
 });
 
-test("replicas that differ at one version are reported, those that agree or lag are not", async (t) => {
+test("replicas that differ at one version are reported, and those that agree or lag are not", async (t) => {
   const world = setUp(t);
   const { store, bus } = world;
   await world.run(100);

@@ -1,10 +1,10 @@
-// What a process shows of itself, and only where somebody can see it.
+// What a process exports about itself, and only where somebody can read it.
 import type { AddressInfo } from "node:net";
 import test from "ava";
 import { serveMetrics } from "../../cli/processes/metrics-server.ts";
 import { createMetrics } from "../../runtime/telemetry/metrics.ts";
 
-test("the process watches itself only where its metrics are served", async (t) => {
+test("the process monitors itself only where its metrics are served", async (t) => {
   const metrics = createMetrics();
   metrics.counter("muster_calls_total", "Calls.").add(2, { method: "x" });
   const { text } = await metrics.expose();

@@ -1,4 +1,4 @@
-// Which tasks are better placed elsewhere, on the scheduler's own bookkeeping.
+// Which tasks are better placed elsewhere, by the scheduler's own accounting.
 import test from "ava";
 import fc from "fast-check";
 import { planRound, planRounds, type Candidate } from "../../machines/orchestration/rebalancing/round.ts";
@@ -80,7 +80,7 @@ function whatIf({ nodes, candidates }: Laid): WhatIf {
   return new WhatIf(set, 1_000);
 }
 
-/** All tasks are there to stay. */
+/** All tasks may be moved. */
 function steady({ candidates }: Laid): Map<string, number> {
   const loads = new Map<string, number>();
   for (const { nodeId } of candidates.flatMap(({ tasks }) => tasks)) loads.set(nodeId, (loads.get(nodeId) ?? 0) + 1);
@@ -94,7 +94,7 @@ function shown(laid: Laid, movesMax = 100): readonly string[] {
 
 const nodes = (...ids: readonly string[]): readonly Node[] => ids.map((id) => readyNode(id));
 
-test("a difference of one is none", (t) => {
+test("a difference of one is balanced", (t) => {
   t.deepEqual(shown(laid(nodes("a", "b"), { web: ["a", "a", "b"] })), []);
   t.deepEqual(shown(laid(nodes("a", "b"), { web: ["a"] })), []);
 });
@@ -118,7 +118,7 @@ test("branches of a placement preference are levelled before nodes", (t) => {
       "web.4 b1 node.labels.zone=a has 3 tasks of the service, node.labels.zone=b has 1",
     ],
   );
-  // As many in each zone: that b1 has twice as many as a1 and a2 is as it should be.
+  // Equal counts in each zone: that b1 has twice as many as a1 and a2 is correct.
   t.deepEqual(shown(laid(zoned, { web: ["a1", "a2", "b1", "b1"] }, { placement: byZone })), []);
 });
 
@@ -131,7 +131,7 @@ test("nodes within a branch are levelled too", (t) => {
   t.deepEqual(shown(laid(zoned, { web: ["a1", "a1", "a1", "b1", "b1", "b1"] }, { placement: byZone })), ["1 web.6 b2"]);
 });
 
-test("nothing goes to a node that would not take it", (t) => {
+test("nothing goes to a node that would reject it", (t) => {
   const small = [readyNode("a", { cpus: 8 }), readyNode("b", { cpus: 1 })];
   const resources = ResourceRequirements.create({ reservations: Resources.create({ nanoCpus: 1e9 }) });
   t.deepEqual(shown(laid(small, { web: ["a", "a", "a", "a"] }, { resources })), ["1 web.4 b"]);
@@ -139,7 +139,7 @@ test("nothing goes to a node that would not take it", (t) => {
   t.deepEqual(shown(laid(nodes("a", "b"), { web: ["a", "a", "a"] }, { placement: picky })), []);
 });
 
-test("no more tasks go to a node than it has units of what they want by name", (t) => {
+test("a node gets no more tasks than it has units of their named resources", (t) => {
   const gpu = (value: string): GenericResource =>
     GenericResource.create({ namedResourceSpec: NamedGenericResource.create({ kind: "gpu", value }) });
   const one = GenericResource.create({
@@ -174,14 +174,14 @@ test("where a service is level, nodes are levelled by all their tasks", (t) => {
   );
 });
 
-test("tasks that come and go draw no others after them", (t) => {
+test("short-lived tasks cause no moves of others", (t) => {
   const alone = Object.fromEntries(["s1", "s2", "s3", "s4", "s5"].map((id) => [id, ["a"]]));
   const busy = laid(nodes("a", "b"), alone);
-  // Four of the five on `a` are of services that fail all the time.
+  // Four of the five on `a` belong to services that fail all the time.
   t.deepEqual(planRound(busy.candidates, 9, whatIf(busy), new Map([["a", 1]])), []);
 });
 
-/** What the scheduler's order makes of a cluster: by level, the sum of squares over branches, then nodes, then all tasks. */
+/** A cluster's score in the scheduler's order: by level, the sum of squares over branches, then nodes, then all tasks. */
 function potential(candidates: readonly Candidate[], nodeIds: readonly string[], zones: readonly string[]): number[] {
   const squares = (values: readonly string[]): number => {
     const counts = new Map<string, number>();
@@ -197,7 +197,7 @@ function potential(candidates: readonly Candidate[], nodeIds: readonly string[],
   ];
 }
 
-test("whatever the cluster, moves level it step by step and come to an end that lasts", (t) => {
+test("in any cluster, moves level it step by step and reach a stable end", (t) => {
   const nodeIds = ["a", "b", "c", "d", "e"];
   const services = fc.array(fc.array(fc.constantFrom(...nodeIds), { minLength: 1, maxLength: 9 }), {
     minLength: 1,

@@ -1,4 +1,4 @@
-// The list of breakages for `npm run mutants`, which itself takes too long for every run of the tests.
+// The list of `npm run mutants`, which itself takes too long for every test run.
 import { existsSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import test from "ava";
@@ -8,7 +8,7 @@ import { meetsGoal, type Found } from "../mutants/verdict.ts";
 
 const top = fileURLToPath(new URL("../../", import.meta.url));
 
-test("every breakage still applies to the tree, and its tests are there", (t) => {
+test("every mutant still applies to the tree, and its tests exist", (t) => {
   const problems: string[] = [];
   for (const mutant of mutants) {
     try {
@@ -20,17 +20,17 @@ test("every breakage still applies to the tree, and its tests are there", (t) =>
     if (mutant.tests.length === 0) problems.push(`${mutant.name} names no tests`);
     for (const file of mutant.tests)
       if (!existsSync(`${top}test/${file}.test.ts`))
-        problems.push(`${mutant.name} names test/${file}.test.ts, which is not there`);
+        problems.push(`${mutant.name} names test/${file}.test.ts, which does not exist`);
   }
   t.deepEqual(problems, []);
 });
 
-test("there are at least 60 breakages, each with a name of its own", (t) => {
+test("there are at least 60 mutants, each with a unique name", (t) => {
   t.true(mutants.length >= 60);
   t.is(new Set(mutants.map(({ name }) => name)).size, mutants.length);
 });
 
-test("CI's sample is of the list", (t) => {
+test("CI's sample is part of the list", (t) => {
   const names = new Set(mutants.map(({ name }) => name));
   t.deepEqual(
     sample.filter((name) => !names.has(name)),
@@ -48,7 +48,7 @@ const mutant: Mutant = {
   tests: ["unit/mutants"],
 };
 
-test("a breakage replaces its line, and says so when the line is gone or stands twice", (t) => {
+test("a mutant replaces its line, and fails if the line is missing or not unique", (t) => {
   t.is(broken(mutant, "return a + b;"), "return a - b;");
   t.throws(() => broken(mutant, "return a;"), { message: /does not contain the original text/ });
   t.throws(() => broken(mutant, "a + b; a + b;"), { message: /more than once/ });
@@ -60,7 +60,7 @@ const found = (kind: Mutant["kind"], byTests: boolean, bySeeds: boolean): Found 
   seeds: bySeeds ? "found" : "missed",
 });
 
-test("the goal is missed when a breakage survives both, or seeds find fewer than two thirds of what is theirs", (t) => {
+test("the goal is missed when a mutant survives both, or seeds find fewer than two thirds of theirs", (t) => {
   const timed = "time-fault-order";
   t.true(meetsGoal([found("logic", true, false), found(timed, false, true), found(timed, false, true)]));
   t.false(meetsGoal([found("logic", false, false)]));

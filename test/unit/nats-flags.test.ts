@@ -3,7 +3,7 @@ import { UsageError } from "../../cli/command.ts";
 import { replicasOn, sharedNatsOf } from "../../cli/processes/nats-flags.ts";
 import { UserError } from "../../cli/user-error.ts";
 
-test("servers are named once for each, or with commas; one that is named twice is one", (t) => {
+test("servers are given by repeated flags, or with commas; duplicates count once", (t) => {
   t.is(sharedNatsOf({}), null);
   const of = (...nats: readonly string[]): readonly string[] => sharedNatsOf({ nats })?.servers ?? [];
   t.deepEqual(of("nats://a", "nats://b:1"), ["nats://a", "nats://b:1"]);
@@ -24,7 +24,7 @@ test("three servers have three copies, fewer have one", (t) => {
   t.is(replicas("a,a:4222,nats://a"), 1);
 });
 
-test("files for TLS belong to servers, and to each other, and are looked at before anything is started", (t) => {
+test("TLS files require servers, and each other, and are checked before anything starts", (t) => {
   const usage = (values: Parameters<typeof sharedNatsOf>[0], sentence: RegExp): void => {
     t.regex(t.throws(() => sharedNatsOf(values), { instanceOf: UsageError })?.message ?? "", sentence);
   };

@@ -11,7 +11,7 @@ import type { Link } from "../../runtime/nats/link.ts";
 import { streamSequence } from "../../runtime/nats/log-reading.ts";
 import { nanos } from "../../runtime/nats/streams.ts";
 
-test("an address is read as NATS's own tools read it", (t) => {
+test("an address is parsed as NATS's own tools parse it", (t) => {
   t.deepEqual(parseAddress("nats://user:p%40ss@host:4333"), {
     host: "host",
     port: 4333,
@@ -27,7 +27,7 @@ test("an address is read as NATS's own tools read it", (t) => {
   }
 });
 
-test("what greets otherwise than a nats-server is taken for none", (t) => {
+test("a greeting that is not a nats-server's is rejected", (t) => {
   const greeted = parseGreeting(
     'INFO {"server_id":"N","server_name":"n1","version":"2.9.10","max_payload":1048576,"jetstream":true} ',
   );
@@ -49,7 +49,7 @@ test("what greets otherwise than a nats-server is taken for none", (t) => {
     t.is(parseGreeting(line).kind, "silent", line);
 });
 
-test("a nats-server beyond loopback that has no TLS or lets everybody in is refused, and the sentence says what to do", (t) => {
+test("a nats-server beyond loopback without TLS or authentication is rejected, and the sentence says what to do", (t) => {
   const greeted = (line: string) => {
     const outcome = parseGreeting(`INFO {"version":"2.9.10","max_payload":1,${line}}`);
     if (outcome.kind !== "greeted") throw new Error(line);
@@ -85,7 +85,7 @@ test("a delivered record's sequence is found in both forms of the reply subject"
     t.is(streamSequence(reply), null);
 });
 
-test("the operator is told what the server cannot promise, and nothing when it can all", (t) => {
+test("the operator is told which guarantees the server lacks, and nothing if it has them all", (t) => {
   const good = { version: "2.12.1", replicas: 3, flushesEveryWrite: true } as const;
   t.deepEqual(abilities(good), []);
   t.regex(abilities({ ...good, version: "2.9.10" }).join(), /power failure/);
@@ -99,17 +99,17 @@ test("the operator is told what the server cannot promise, and nothing when it c
   t.deepEqual(["2.9.0", "v2.10.3", "3.0.0-beta"].map(isSupported), [true, true, true]);
 });
 
-test("B1: a follower is unheard when it is out of date and the log's leader has not heard it for 10 s, or ever", (t) => {
+test("B1: a follower is unheard if it is outdated and the log's leader has not heard from it for 10 s, or ever", (t) => {
   const info = (...replicas: object[]) => ({ config: { num_replicas: 3 }, cluster: { leader: "n0", replicas } });
   const follower = (name: string, current: boolean, activeMs: number) => ({ name, current, active: nanos(activeMs) });
   t.deepEqual(unheardFollowers(info(follower("n1", true, 400), follower("n2", true, 60_000))), []);
   t.deepEqual(unheardFollowers(info(follower("n1", false, 400), follower("n2", false, 9_900))), [], "they catch up");
   t.deepEqual(unheardFollowers(info(follower("n1", false, 10_000), follower("n2", false, 0))), ["n1", "n2"]);
   t.deepEqual(unheardFollowers({ ...info(follower("n1", false, 0)), cluster: { replicas: [] } }), [], "nobody leads");
-  t.deepEqual(unheardFollowers({ config: { num_replicas: 1 } }), [], "a server that is alone");
+  t.deepEqual(unheardFollowers({ config: { num_replicas: 1 } }), [], "a single server");
 });
 
-test("B1: the time of a laggard runs from the first of the looks at which it was unheard without a break", (t) => {
+test("B1: a laggard's time counts from the first of its consecutive unheard checks", (t) => {
   const first = laggingSince(new Map(), { at: 5_000, unheard: ["n1"] });
   const second = laggingSince(first, { at: 10_000, unheard: ["n2", "n1"] });
   t.deepEqual(
@@ -130,7 +130,7 @@ function answering(body: object): Link {
   return { request: () => Promise.resolve({ kind: "reply", message }), serving } as unknown as Link;
 }
 
-test("a write that met another is a conflict, by both of NATS's codes, and no other error is", async (t) => {
+test("a conflicting write is a conflict, by both of NATS's codes, and no other error is", async (t) => {
   const write = (body: object) =>
     store(answering(body), "muster.v1.log", new Uint8Array(1), { header: expectLastSequence, sequence: 3 }, 1_000);
   const failing = (code: number, errCode: number) =>
@@ -142,7 +142,7 @@ test("a write that met another is a conflict, by both of NATS's codes, and no ot
   t.is((await failing(503, 10_023)).kind, "full");
 });
 
-test("a lease in whose place another tool left a marker is absent", async (t) => {
+test("a lease replaced by another tool's marker is absent", async (t) => {
   const get = (headers: string | null) => {
     const hdrs = headers === null ? {} : { hdrs: Buffer.from(`NATS/1.0\r\n${headers}\r\n\r\n`).toString("base64") };
     const message = { seq: 7, data: Buffer.from("m1").toString("base64"), ...hdrs };

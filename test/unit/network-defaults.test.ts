@@ -1,4 +1,4 @@
-// What a cluster is founded with for its networks.
+// The network settings of a new cluster.
 import test from "ava";
 import { bootstrapCluster } from "../../actors/manager/bootstrap.ts";
 import { startKeyManager } from "../../actors/keys/key-manager.ts";
@@ -46,7 +46,7 @@ test(
   "invalid data path port 80: expected a number from 1024 to 49151",
 );
 
-test("a founded cluster has its pools, its port, whole rings of keys, an ingress network and the nodes' own networks", async (t) => {
+test("a new cluster has its pools, its port, whole rings of keys, an ingress network and the nodes' own networks", async (t) => {
   const { env, store } = testManager();
   const networks = { addressPools: ["10.20.0.0/16"], subnetLength: 26, dataPathPort: 7789 };
   await bootstrapCluster(env, pki, { advertise: "manager:2377", networks });
@@ -74,7 +74,7 @@ test("a founded cluster has its pools, its port, whole rings of keys, an ingress
   t.is(store.version, version, "the next leader finds it all");
 });
 
-test("a rotation drops the oldest key of each subsystem, and keys that lack are made at once by the next leader", async (t) => {
+test("a rotation drops the oldest key of each subsystem, and the next leader creates missing keys at once", async (t) => {
   let drawn = 0;
   const key = (): Uint8Array => new Uint8Array([(drawn += 1)]);
   const whole = withRotatedKeys(Cluster.create({}), key);
@@ -91,5 +91,5 @@ test("a rotation drops the oldest key of each subsystem, and keys that lack are 
   await settle();
   const cluster = store.get("cluster", "c");
   t.true(cluster !== undefined && areKeysWhole(cluster));
-  t.is(cluster?.networkBootstrapKeys[0]?.lamportTime, 4, "what is in use stays");
+  t.is(cluster?.networkBootstrapKeys[0]?.lamportTime, 4, "keys in use stay");
 });

@@ -159,7 +159,7 @@ const step = fc.oneof(
   }),
 );
 
-test("NG2: what a node is told in steps is what it is to know, whatever came in whatever order", (t) => {
+test("NG2: incremental updates leave a node with its complete state, in any order of changes", (t) => {
   fc.assert(
     fc.property(fc.array(fc.tuple(step, fc.boolean()), { maxLength: 60 }), fc.nat(40), (history, followsAt) => {
       const cluster: Cluster = { node: new Map(), service: new Map(), task: new Map() };
@@ -227,7 +227,7 @@ function told(...tasks: readonly Task[]): NetworksState {
   return followed.state as NetworksState;
 }
 
-test("NG1: a node is told of the networks of its own tasks, and of who is in them", (t) => {
+test("NG1: a node gets the networks of its own tasks, and their members", (t) => {
   const state = told(
     taskOf("t1", { node: "n1", networks: ["a"] }),
     taskOf("t2", { node: "n2", networks: ["a", "b"], address: 2 }),
@@ -241,12 +241,12 @@ test("NG1: a node is told of the networks of its own tasks, and of who is in the
   t.deepEqual([task?.addresses, task?.name, task?.nodeId, task?.ready], [["10.0.0.2"], "web.1.t2", "n2", true]);
   const service = state.services.get("web/a");
   t.deepEqual([service?.virtualAddress, service?.aliases, service?.name], ["10.0.9.1", ["front"], "web"]);
-  t.deepEqual(task?.aliases, [], "those of a service stand for all of its tasks");
+  t.deepEqual(task?.aliases, [], "the service's aliases apply to all of its tasks");
   const node = state.nodes.get("n2");
   t.deepEqual([node?.address, node?.hasTunnel, node?.name, node?.port], ["192.0.2.2", true, "host-n2", 4789]);
 });
 
-test("a task that has ended is nowhere; one that is to end, or has not begun, is there and not ready", (t) => {
+test("an ended task is in no network; one that is to end, or has not started, is present and not ready", (t) => {
   const of = (id: string, state: TaskState, desired: TaskState = TaskState.RUNNING): Task =>
     taskOf(id, { node: "n1", networks: ["a"], state, desired });
   const state = told(
@@ -263,7 +263,7 @@ test("a task that has ended is nowhere; one that is to end, or has not begun, is
   ]);
 });
 
-test("a node has a tunnel while it says so and does not count as lost", (t) => {
+test("a node has a tunnel while it reports one and does not count as lost", (t) => {
   const graph = new NetworkGraph();
   const feed = new NetworkFeed(graph, find);
   feed.taskChanged(null, taskOf("t1", { node: "n1", networks: ["a"] }));
@@ -290,7 +290,7 @@ test("a node has a tunnel while it says so and does not count as lost", (t) => {
   t.deepEqual(after(up, null), [undefined, undefined]);
 });
 
-test("a big update goes in pieces, and counts once all have come", (t) => {
+test("a large update is sent in pieces, and applies once all have arrived", (t) => {
   const tasks = Array.from({ length: 1_200 }, (_, at) => taskOf(`t${at}`, { node: "n1", networks: ["a"] }));
   const graph = new NetworkGraph();
   feedOf(graph, { node: new Map(), service: new Map(), task: new Map(tasks.map((task) => [task.id, task])) });
@@ -304,7 +304,7 @@ test("a big update goes in pieces, and counts once all have come", (t) => {
   t.is(followed.version, 7);
 });
 
-test("NS1, NF1: an agent keeps what it was told when the stream breaks, until another whole state has come", (t) => {
+test("NS1, NF1: an agent keeps its state when the stream breaks, until another complete one has arrived", (t) => {
   const manager = testManager();
   manager.seed("node", nodeOf("n1", "192.0.2.1"), nodeOf("n2", "192.0.2.2"));
   manager.seed("network", networkOf("a"));

@@ -1,4 +1,4 @@
-// What every new task has of its service, and of the cluster.
+// What every new task gets from its service and from the cluster.
 import test from "ava";
 import { newTask, taskTemplate } from "../../machines/orchestration/new-task.ts";
 import {
@@ -13,7 +13,7 @@ import {
   Timestamp,
 } from "../../proto/gen/messages.ts";
 
-test("a new task logs as its service says, else as the cluster does by default", (t) => {
+test("a new task logs as its service says, or by the cluster's default", (t) => {
   const driver = (name: string) => Driver.create({ name });
   const cluster = (logDriver: Driver | null) =>
     Cluster.create({ spec: ClusterSpec.create({ taskDefaults: TaskDefaults.create({ logDriver }) }) });

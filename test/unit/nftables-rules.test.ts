@@ -1,5 +1,5 @@
-// How a rule of a policy becomes rules of nft, without a kernel: the spelling of each criterion, and what is left out, or
-// closed, where something is not known or not understood.
+// How a rule of a policy becomes rules of nft, without a kernel: the notation of each criterion, and what is omitted, or
+// closed, for unknown or unsupported parts.
 import test from "ava";
 import { HTTPMatch, IcmpTypeAndCode, IPVersion, PortRange, Protocol, Rule } from "../../proto/gen/felix.ts";
 import { netText, outermost, parseNet } from "../../drivers/nftables/addresses.ts";
@@ -25,7 +25,7 @@ const tcp = Protocol.create({ name: "tcp" });
 const accept = "meta mark set meta mark or 0x1000000 return";
 const range = (first: number, last: number): PortRange => PortRange.create({ first, last });
 
-test("actions: nothing means allow, both words for passing on, a log goes on, an unknown one closes and is a problem", (t) => {
+test("actions: empty means allow, both words mean pass, log continues, and an unknown one closes and is a problem", (t) => {
   t.deepEqual(lines({}), [accept]);
   t.deepEqual(lines({ action: "allow" }), [accept]);
   t.deepEqual(render({}, true).lines, [`notrack ${accept}`]);
@@ -38,7 +38,7 @@ test("actions: nothing means allow, both words for passing on, a log goes on, an
   t.is(unknown.problem, 'invalid action "explode"');
 });
 
-test("addresses are matched in the family that they have, ports after their protocol", (t) => {
+test("addresses are matched in their family, ports after their protocol", (t) => {
   t.deepEqual(
     lines({
       protocol: tcp,
@@ -81,7 +81,7 @@ test("sets are all required, named ports are alternatives to numbers", (t) => {
   );
 });
 
-test("C1: with a set that is not known, what opens is left out, and what closes does so without it", (t) => {
+test("C1: with an unknown set, rules that open are omitted, and rules that close apply without it", (t) => {
   const unknown = { ipVersion: IPVersion.IPV4, protocol: tcp } as const;
   for (const criterion of [
     { srcIpSetIds: ["s:x"] },
@@ -100,7 +100,7 @@ test("C1: with a set that is not known, what opens is left out, and what closes 
   }
 });
 
-test("C1: what is not understood opens nothing and closes everything", (t) => {
+test("C1: an unsupported rule opens nothing and closes everything", (t) => {
   const wrong: readonly Partial<Rule>[] = [
     { srcNet: ["10.0.0.0/33"] },
     { dstNet: ["10.0.0.1; accept"] },
@@ -125,7 +125,7 @@ test("C1: what is not understood opens nothing and closes everything", (t) => {
   t.deepEqual(lines({ httpMatch: HTTPMatch.create({ methods: ["GET"] }) }), []);
 });
 
-test("a drop that refuses ports also holds for packets that have none, an allowance does not", (t) => {
+test("a drop with negated ports also applies to packets without ports, an allow does not", (t) => {
   t.deepEqual(lines({ notDstPorts: [range(22, 22)] }), [
     `meta l4proto { 6, 17, 33, 132, 136 } th dport != 22 ${accept}`,
   ]);
@@ -135,7 +135,7 @@ test("a drop that refuses ports also holds for packets that have none, an allowa
   ]);
 });
 
-test("N1: no name or text ends the word it stands in, and no two objects share a name", (t) => {
+test("N1: no name or text escapes its token, and no two objects share a name", (t) => {
   t.regex(nameOf("pi", 'a/b"; drop}\n$(x)'), /^pi-[A-Za-z0-9_]*-[0-9a-f]{16}$/);
   t.not(nameOf("pi", "a/b"), nameOf("pi", "a_b"));
   t.true(nameOf("pi", "x".repeat(500)).length < 127);
@@ -145,7 +145,7 @@ test("N1: no name or text ends the word it stands in, and no two objects share a
   for (const name of ["eth0", "cali123.4", "vlan@7", "a-b_c"]) t.true(isInterfaceName(name), name);
 });
 
-test("addresses have one spelling, whatever they were written like", (t) => {
+test("addresses have one notation, however they were written", (t) => {
   const spelled = (text: string): string | null => {
     const net = parseNet(text);
     return net === null ? null : netText(net);
@@ -172,7 +172,7 @@ test("addresses have one spelling, whatever they were written like", (t) => {
   t.deepEqual(outermost(nets).map(netText).toSorted(), ["10.0.0.0/8", "11.0.0.0/8", "fd00:0:0:0:0:0:0:0/8"]);
 });
 
-test("M1: a kernel set is told what changed since it was told last, and nothing twice", (t) => {
+test("M1: a kernel set gets only the changes since the last update, and none twice", (t) => {
   const set = new IpSet("x", IpSetType.IP);
   const change = (family: 4 | 6) => {
     const { added, removed } = set.takeChange(family);
@@ -193,7 +193,7 @@ test("M1: a kernel set is told what changed since it was told last, and nothing 
   t.true(set.isUsable);
 });
 
-test("X1: of networks that contain each other the outermost are seen, in any order of coming and going", (t) => {
+test("X1: of nested networks the outermost are visible, in any order of adding and removing", (t) => {
   const texts = [
     "10.0.0.0/8",
     "10.1.0.0/16",
@@ -227,7 +227,7 @@ test("X1: of networks that contain each other the outermost are seen, in any ord
   }
 });
 
-test("settings are read as Felix writes them, and what is not understood is reported and not used", (t) => {
+test("settings are parsed as Felix writes them, and unsupported ones are reported and ignored", (t) => {
   const read = readSettings({
     InterfacePrefix: "tap,veth",
     defaultendpointtohostaction: "return",

@@ -1,4 +1,4 @@
-// What a node's picture comes to as transactions, without a kernel: what grows with endpoints and what does not.
+// A node's state as transactions, without a kernel: what grows with endpoints and what does not.
 import test from "ava";
 import { readSettings } from "../../drivers/nftables/config.ts";
 import { Desired } from "../../drivers/nftables/desired.ts";
@@ -9,7 +9,7 @@ import { allow, body, tier, type Body } from "../fixtures/dataplane-main.ts";
 function node() {
   const desired = new Desired(readSettings({}).settings);
   const ruleset = new Ruleset(desired);
-  /** The lines of the transaction that they come to. */
+  /** The lines of the resulting transaction. */
   const take = (...bodies: readonly Body[]): readonly string[] => {
     for (const each of bodies) desired.take(ToDataplane.create(each));
     return (ruleset.next(null)?.script ?? "").split("\n").filter((line) => line !== "");
@@ -36,12 +36,12 @@ const many = (count: number): readonly Body[] => [
 ];
 const withWord = (lines: readonly string[], word: RegExp): readonly string[] => lines.filter((line) => word.test(line));
 
-test("R2: chains, rules and sets of a node are as many with a thousand endpoints as with ten, and so is a change", (t) => {
+test("R2: chains, rules and sets of a node do not grow with its endpoints, and neither does a change", (t) => {
   const [few, lots] = [node(), node()];
   const isStructure = /^add (table|chain|map|set|rule) /;
   const structure = withWord(few.take(...many(10)), isStructure);
   t.deepEqual(withWord(lots.take(...many(1_000)), isStructure).toSorted(), structure.toSorted());
-  // No set of a single rule either, the elements of which nft would read before each change.
+  // Nor does any set of a single rule, whose elements nft would read before each change.
   t.false(structure.some((line) => /[sd]addr (!= )?\{/.test(line)));
   for (const change of [
     endpoint(2_000),
@@ -56,7 +56,7 @@ test("R2: chains, rules and sets of a node are as many with a thousand endpoints
   }
 });
 
-test("what endpoints decide by comes with the first that has it, and goes with the last", (t) => {
+test("policies and profiles appear with their first endpoint, and go with the last", (t) => {
   const { take } = node();
   take(...many(3));
   const tiers = [tier("default", "p0", "p1")];
@@ -66,7 +66,7 @@ test("what endpoints decide by comes with the first that has it, and goes with t
   t.is(withWord(take(removal(11)), /^delete chain /).length, 2);
 });
 
-test("an endpoint that has what no other has gets chains of its own: networks, a MAC; one that is closed none", (t) => {
+test("an endpoint with unusual networks or a MAC gets chains of its own; a closed one gets none", (t) => {
   const { take } = node();
   take(...many(3));
   t.is(withWord(take(endpoint(10, { mac: "02:00:00:00:00:01" })), /^add chain /).length, 1);
@@ -76,7 +76,7 @@ test("an endpoint that has what no other has gets chains of its own: networks, a
   t.is(withWord(closed, /^add (chain|rule) /).length, 0);
 });
 
-test("hooks that no host endpoint asks for are not there, come with one that does, and go with it", (t) => {
+test("hooks exist only while a host endpoint needs them", (t) => {
   const { ruleset, take } = node();
   const hooks = (lines: readonly string[]): readonly string[] =>
     withWord(lines, /^add chain .* hook /).map((line) => line.split(" ")[4] ?? "");
@@ -92,7 +92,7 @@ test("hooks that no host endpoint asks for are not there, come with one that doe
   t.deepEqual(gone.toSorted(), ["base-mangle-prerouting", "base-output"]);
 });
 
-test("R4: what is written anew is written into what is there; what is not wanted goes, whoever made it", (t) => {
+test("R4: a rewrite reuses existing objects; unwanted ones are removed, whoever created them", (t) => {
   const { ruleset, take } = node();
   const first = take(...many(2));
   t.deepEqual(first.slice(0, 3), [
@@ -129,7 +129,7 @@ test("R4: what is written anew is written into what is there; what is not wanted
       "delete map inet muster-policy old-map",
       "delete set inet muster-policy old-set",
     ],
-    "what nobody wants, and a chain with another hook",
+    "unwanted objects, and a chain with another hook",
   );
   t.is(withWord(lines, /^flush chain /).length, found.chains.size);
   t.is(withWord(lines, /^flush (set|map) /).length, found.sets.size);

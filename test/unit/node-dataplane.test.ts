@@ -54,7 +54,7 @@ const state = calculateNode(
   "n1",
 );
 
-test("what a node is to know is said in a driver's words", (t) => {
+test("a node's state is expressed in a driver's messages", (t) => {
   const put = deltasOf(wholeState(state)).map((delta) => (delta.kind === "put" ? delta.object : null));
   const policy = put.find((each) => each?.kind === "policy");
   const [allow, ping, gre] = policy?.policy.inboundRules ?? [];
@@ -65,7 +65,7 @@ test("what a node is to know is said in a driver's words", (t) => {
   );
   t.is(allow?.srcIpSetIds.length, 1);
   t.is(allow?.dstNamedPortIpSetIds.length, 1);
-  // Type 0 is one.
+  // Type 0 is valid.
   t.like(ping, { action: "deny", icmpType: 0, icmpTypeCode: null });
   t.like(gre, { action: "pass", protocol: { number: 47 } });
   t.like(
@@ -89,7 +89,7 @@ test("what a node is to know is said in a driver's words", (t) => {
   t.is(endpointOfKey("workload k8s d net"), null);
 });
 
-test("a driver is started when the state is whole, is told the cluster's settings first, and what it says is reported", async (t) => {
+test("a driver starts when the state is complete, gets the cluster's settings first, and its reports are forwarded", async (t) => {
   const { env, clock } = testManager();
   const sent: Partial<ToDataplane>[] = [];
   const listeners: DataplaneListener[] = [];

@@ -1,4 +1,4 @@
-// A hostname that several nodes have is shown with the id wherever it stands for a node.
+// A hostname that several nodes have is shown with the id wherever it denotes a node.
 import test from "ava";
 import { nodeNames } from "../../machines/node-names.ts";
 import { NodeSet } from "../../machines/scheduling/node-set.ts";
@@ -29,7 +29,7 @@ import { pendingTask, readyNode as roomyNode } from "../support/scheduling.ts";
 
 const twins = (): readonly Node[] => [readyNode("n1", "alpha"), readyNode("n2", "alpha")];
 
-test("a hostname that several nodes have is followed by the id, and a node without one is called by its id", (t) => {
+test("a hostname that several nodes have is followed by the id, and a node without one is shown by its id", (t) => {
   const nameOf = nodeNames([
     readyNode("n1", "alpha"),
     readyNode("n2", "beta"),
@@ -39,13 +39,13 @@ test("a hostname that several nodes have is followed by the id, and a node witho
   t.deepEqual(["n1", "n2", "n3", "n4", "n5"].map(nameOf), ["alpha (n1)", "beta", "alpha (n3)", "n4", "n5"]);
 });
 
-test("a manager beside an agent of its machine takes no name from it, but where nodes of both roles are listed", (t) => {
+test("a manager and an agent on one machine share its hostname, except where nodes of both roles are listed", (t) => {
   const nodes = [Node.patch(readyNode("m1", "alpha"), { role: NodeRole.MANAGER }), readyNode("n1", "alpha")];
   t.deepEqual(["m1", "n1"].map(nodeNames(nodes)), ["alpha", "alpha"]);
   t.deepEqual(["m1", "n1"].map(nodeNames(nodes, "all")), ["alpha (m1)", "alpha (n1)"]);
 });
 
-test("task ls tells two nodes of one hostname apart, and the hostname alone is refused", async (t) => {
+test("task ls distinguishes two nodes of one hostname, and the hostname alone is rejected", async (t) => {
   const { muster, manager } = await served(t);
   manager.seed("node", readyNode("n1", "alpha"), readyNode("n2", "alpha"));
   const service = Service.create({ id: "web" });
@@ -59,7 +59,7 @@ test("task ls tells two nodes of one hostname apart, and the hostname alone is r
   t.deepEqual(refused.remarks, ["muster: node alpha is ambiguous (2 matches found)"]);
 });
 
-test("what each node says to a waiting task tells nodes of one hostname apart", (t) => {
+test("each node's answer to a waiting task distinguishes nodes of one hostname", (t) => {
   const set = new NodeSet();
   for (const node of twins()) set.put(node);
   const waiting = (spec: TaskSpec, nodeId = "") => {
@@ -71,7 +71,7 @@ test("what each node says to a waiting task tells nodes of one hostname apart", 
     "node alpha (n1): does not meet node.labels.zone==eu",
     "node alpha (n2): does not meet node.labels.zone==eu",
   ]);
-  // A name that is free again stands alone again.
+  // A hostname that is unique again is shown alone again.
   set.remove("n1");
   t.deepEqual(waiting(zoned), ["node alpha: does not meet node.labels.zone==eu"]);
   set.put(readyNode("n3", "beta"));
@@ -79,7 +79,7 @@ test("what each node says to a waiting task tells nodes of one hostname apart", 
   t.deepEqual(waiting(zoned, "n3"), ["node alpha (n3): does not meet node.labels.zone==eu"]);
 });
 
-test("memory that a waiting task wants and nodes have is told in units", (t) => {
+test("a waiting task's requested memory and nodes' memory are shown in units", (t) => {
   const set = new NodeSet();
   set.put(roomyNode("n1"));
   const wanting = (memoryBytes: number): readonly string[] => {
@@ -90,7 +90,7 @@ test("memory that a waiting task wants and nodes have is told in units", (t) => 
   t.regex(wanting(900 * 1_024 ** 3)[0] ?? "", /: 900GiB of memory requested, [\d.]+[KMGT]?i?B free$/);
 });
 
-test("service plan and service rebalance tell nodes of one hostname apart", async (t) => {
+test("service plan and service rebalance distinguish nodes of one hostname", async (t) => {
   const { muster, manager } = await served(t);
   manager.seed("node", ...twins());
   const made = await muster("service", "create", "-d", "--name", "web", "--replicas", "4", "nginx");
@@ -113,7 +113,7 @@ test("service plan and service rebalance tell nodes of one hostname apart", asyn
   );
 });
 
-test("policy status and a rotation of the root tell nodes of one hostname apart", async (t) => {
+test("policy status and a rotation of the root distinguish nodes of one hostname", async (t) => {
   const { muster, manager } = await served(t);
   manager.seed("node", ...twins());
   const status = (await muster("policy", "status")).lines;
@@ -130,14 +130,14 @@ test("policy status and a rotation of the root tell nodes of one hostname apart"
   t.regex(lines.join("\n"), /waits for .*alpha \(n1\), alpha \(n2\)/);
 });
 
-test("a connection between nodes of one hostname is not explained by that name", async (t) => {
+test("explain rejects an ambiguous hostname", async (t) => {
   const { muster, manager } = await served(t);
   manager.seed("node", ...twins());
   const { remarks } = await muster("policy", "explain", "alpha", "192.0.2.9", "tcp/80");
   t.deepEqual(remarks, ["muster: node alpha is ambiguous (2 matches found)"]);
 });
 
-test("what a volume waits for tells nodes of one hostname apart", (t) => {
+test("a waiting volume distinguishes nodes of one hostname", (t) => {
   const nodes = twins();
   const volume = Volume.create({
     id: "v1",

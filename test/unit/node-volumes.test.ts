@@ -60,7 +60,7 @@ function user(id: string, ...names: readonly string[]): Task {
   return inState(pendingTask(id, { nodeId: "here", volumes }), TaskState.ASSIGNED);
 }
 
-test("a task gets its volumes once all are mounted, and where they are", async (t) => {
+test("a task gets its volumes and their paths once all are mounted", async (t) => {
   const { make, settle, start } = world(t);
   const volumes = start();
   const [one, two] = [await make("one"), await make("two")];
@@ -81,7 +81,7 @@ test("a task without volumes waits for nothing", async (t) => {
   t.deepEqual(await world(t).start().whenReady(user("a")), []);
 });
 
-test("a volume that a task has is given up only after it, and then the manager is told", async (t) => {
+test("a volume in use is released only after its task, and then the manager is notified", async (t) => {
   const { make, mounted, settle, start, storage } = world(t);
   const volumes = start();
   const told: string[] = [];
@@ -101,7 +101,7 @@ test("a volume that a task has is given up only after it, and then the manager i
   t.deepEqual(told, ["one"]);
 });
 
-test("a task that still waits for a volume does not keep the node from giving it up", async (t) => {
+test("a task that still waits for a volume does not keep the node from releasing it", async (t) => {
   const { make, settle, sockets, start } = world(t);
   sockets.isDown = true;
   const volumes = start();
@@ -117,7 +117,7 @@ test("a task that still waits for a volume does not keep the node from giving it
   t.deepEqual(told, ["one"]);
 });
 
-test("a task that is over before it was written down keeps no volume", async (t) => {
+test("a task that ends before it is recorded keeps no volume", async (t) => {
   const { env, make, settle, start } = world(t);
   const volumes = start();
   const told: string[] = [];
@@ -154,7 +154,7 @@ test("a task that is over before it was written down keeps no volume", async (t)
   t.deepEqual(told, ["one"]);
 });
 
-test("what an earlier life of the agent may have mounted is given up when the manager says so", async (t) => {
+test("volumes that an earlier life of the agent may have mounted are released when the manager says so", async (t) => {
   const { make, mounted, settle, start } = world(t);
   const one = await make("one");
   const first = start();
@@ -171,7 +171,7 @@ test("what an earlier life of the agent may have mounted is given up when the ma
   t.deepEqual(told, ["one"]);
 });
 
-test("the manager is told until it has answered, also over another session", async (t) => {
+test("the release is reported until the manager has answered, also in another session", async (t) => {
   const { make, settle, start } = world(t);
   const volumes = start();
   const one = await make("one");
@@ -192,7 +192,7 @@ test("the manager is told until it has answered, also over another session", asy
   t.deepEqual(told, ["one"]);
 });
 
-test("the node's description says what its plugins said, also while they cannot be reached, until they are named no more", async (t) => {
+test("the node's description has its plugins' answers, also while they are unreachable, until they are no longer listed", async (t) => {
   const { described, settle, sockets, start } = world(t);
   const volumes = start();
   t.deepEqual(csiInfoOf(volumes.plugins.facts()), []);

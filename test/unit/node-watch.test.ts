@@ -1,4 +1,4 @@
-// What the leader does about nodes that no session watches over, and about managers that fall silent.
+// What the leader does about nodes without a session, and about managers that fall silent.
 import test, { type ExecutionContext } from "ava";
 import type { Verdict } from "../../actors/dispatcher/session.ts";
 import { startNodeWatch } from "../../actors/dispatcher/node-watch.ts";
@@ -63,7 +63,7 @@ function setUp(t: ExecutionContext) {
   };
 }
 
-test("nodes of a manager that is gone are UNKNOWN at once, and those of others are left alone", async (t) => {
+test("nodes of a vanished manager are UNKNOWN at once, and those of others are left alone", async (t) => {
   const world = setUp(t);
   const { seed, run, stateOf, nodeOf } = world;
   seed("manager", Manager.create({ id: "m2", addr: "b", alive: true }));
@@ -83,7 +83,7 @@ test("nodes of a manager that is gone are UNKNOWN at once, and those of others a
   t.is(world.store.get("session", "n1")?.sessionId, "s1", "so that it can resume it elsewhere");
 });
 
-test("so are nodes of a manager that was demoted, once its record is gone; of one that is about to be listed they are not", async (t) => {
+test("so are nodes of a demoted manager, once its record is removed; those of one about to be listed are not", async (t) => {
   const world = setUp(t);
   const { drop, seed, run, stateOf } = world;
   const as = (desiredRole: NodeRole) => ({ spec: NodeSpec.create({ desiredRole }) });
@@ -148,7 +148,7 @@ test("an UNKNOWN node is declared DOWN once the log can be written again", async
   t.is(world.stateOf("n1"), State.DOWN);
 });
 
-test("the tasks of a node that is DOWN for a day become ORPHANED, those that ended do not", async (t) => {
+test("the tasks of a node that is DOWN for a day become ORPHANED, and those that ended do not", async (t) => {
   const world = setUp(t);
   const { seed, run, store } = world;
   seed("node", node("n1", State.DOWN));
@@ -163,7 +163,7 @@ test("the tasks of a node that is DOWN for a day become ORPHANED, those that end
   t.deepEqual(after, [TaskState.ORPHANED, TaskState.ORPHANED, TaskState.FAILED]);
 });
 
-test("a new leader waits on where the last one stopped, and a node that comes back keeps its tasks", async (t) => {
+test("a new leader continues its predecessor's waits, and a node that comes back keeps its tasks", async (t) => {
   const world = setUp(t);
   const { seed, run, store } = world;
   seed("node", node("n1", State.DOWN), node("n2", State.DOWN));
@@ -180,7 +180,7 @@ test("a new leader waits on where the last one stopped, and a node that comes ba
   t.is(store.get("task", "t-n2")?.status?.state, TaskState.RUNNING);
 });
 
-test("a manager whose beats stop for four seconds is dead, with or without a record; its word brings it back", async (t) => {
+test("a manager whose beats stop for four seconds is dead, with or without a record; its next beat revives it", async (t) => {
   const world = setUp(t);
   const { seed, run, store, beats, stateOf } = world;
   seed("manager", Manager.create({ id: "m2", addr: "b", alive: true }));
@@ -200,7 +200,7 @@ test("a manager whose beats stop for four seconds is dead, with or without a rec
   t.is(stateOf("n1"), State.UNKNOWN);
 });
 
-test("a leader whose own link is down takes nobody for dead, nor in the first seconds after", async (t) => {
+test("a leader whose own link is down presumes nobody dead, nor in the first seconds after", async (t) => {
   const world = setUp(t);
   const { seed, run, store, bus } = world;
   seed("manager", Manager.create({ id: "m2", addr: "b", alive: true }));

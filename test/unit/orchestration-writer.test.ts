@@ -1,4 +1,4 @@
-// Large decisions on their way to the ledger: in parts, with what belongs together in one of them.
+// Large decisions on their way to the ledger: in parts, with related changes in one part.
 import test from "ava";
 import { desire, Writer } from "../../actors/orchestration/orchestration-part.ts";
 import type { Environment } from "../../actors/environment.ts";
@@ -37,19 +37,19 @@ function setUp() {
   return { writer: new Writer(env), turns, proposals, made, operationOf, settle };
 }
 
-/** Each slot's task ends and is followed by another: pairs that belong together. */
+/** Each slot's task ends and gets a successor: pairs that belong together. */
 const replacements: readonly Step[] = Array.from({ length: 1_500 }, (_, slot) => [
   { kind: "desire" as const, slot },
   { kind: "create" as const, slot },
 ]).flat();
 
-test("W2: a large decision is made a part at a time, and no part ends between a task's end and what follows it", async (t) => {
+test("W2: a large decision is computed part by part, and no part separates a task's end from its successor", async (t) => {
   const { writer, turns, proposals, made, operationOf, settle } = setUp();
-  // One that stands alone shifts the pairs to where a plain cut would part them.
+  // A single change shifts the pairs to where a plain cut would separate them.
   const steps: readonly Step[] = [{ kind: "desire", slot: 9_999 }, ...replacements];
   let settled = 0;
   writer.writeSteps(steps, operationOf, () => (settled += 1));
-  t.true(made.length <= 1_000, "others have their turn before the rest is made");
+  t.true(made.length <= 1_000, "others have their turn before the rest is computed");
   while (turns.length > 0 || proposals.flat().length < steps.length) {
     turns.shift()?.();
     t.is(settled, 0);
@@ -64,11 +64,11 @@ test("W2: a large decision is made a part at a time, and no part ends between a 
   );
   for (const operations of proposals) {
     t.true(operations.length <= 1_000);
-    t.is(operations[0]?.create, null, "a part begins with an end, not with what follows one");
+    t.is(operations[0]?.create, null, "a part begins with an end, not with a successor");
   }
 });
 
-test("a writer that is stopped makes no more of a decision", (t) => {
+test("a stopped writer computes no more of a decision", (t) => {
   const { writer, turns, made, operationOf } = setUp();
   writer.writeSteps(replacements, operationOf, () => t.fail());
   const before = made.length;

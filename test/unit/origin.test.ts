@@ -23,7 +23,7 @@ import { create, node, proposal } from "./store-kit.ts";
 const limits = { bytesMax: 1_000_000, changesMax: 10_000, changeFramingBytes };
 const traced = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
-/** What the replica tells of a transaction that these proposals make. */
+/** The replica's report of a transaction made of these proposals. */
 function committed(proposals: readonly ProposeRequest[]): { readonly commit: Commit; readonly bytes: number } {
   const replica = new Replica();
   const waiting = proposals.map((request) => ({ request, from: 0, skipped: 0 }));
@@ -50,7 +50,7 @@ const asking = fc.record({
   changes: fc.nat(3),
 });
 
-test("each change of a transaction is told with who asked for it, whatever shares the transaction", (t) => {
+test("each change of a transaction is reported with who requested it, whatever shares the transaction", (t) => {
   let next = 0;
   const proposalOf = (one: { caller: Caller | null; origin: Origin; traceparent: string; changes: number }) => {
     const operations: Operation[] = Array.from({ length: one.changes }, () =>
@@ -82,7 +82,7 @@ test("each change of a transaction is told with who asked for it, whatever share
   );
 });
 
-test("who asked costs a few bytes, and has its place in a record however many ask at once", (t) => {
+test("recording the requester costs a few bytes, and fits into a record however many there are", (t) => {
   const size = (fields: Partial<ProposeRequest>): number =>
     committed([ProposeRequest.create({ id: "p", operations: [create({ node: node("n") })], ...fields })]).bytes;
   const bare = size({});
@@ -110,7 +110,7 @@ test("who asked costs a few bytes, and has its place in a record however many as
   t.true(bytes - without.bytes < headerBytesMax - recordOverheadBytes - 128, `${bytes - without.bytes}`);
 });
 
-test("a caller is named by its certificate or, on the control socket, by what it says", (t) => {
+test("a caller is named by its certificate or, on the control socket, by its own statement", (t) => {
   const method = "/docker.swarmkit.v1.Control/UpdateService";
   const peer: Peer = {
     identity: { nodeId: "n1", role: "swarm-manager", organization: "o" },
@@ -130,7 +130,7 @@ test("a caller is named by its certificate or, on the control socket, by what it
   t.is(callerOf({}), null);
 });
 
-test("a part writes under its own name", async (t) => {
+test("a component writes under its own name", async (t) => {
   const seen: Proposal[] = [];
   const proposer = {
     propose: (one: Proposal) => {
@@ -142,7 +142,7 @@ test("a part writes under its own name", async (t) => {
   t.is(seen[0]?.origin, Origin.ORIGIN_KEYS);
 });
 
-test("what a local process says of itself is read back, and any other text says nothing", (t) => {
+test("a local process's statement about itself is parsed, and any other text means nothing", (t) => {
   const numbers = fc.integer({ min: 0, max: 0xffffffff });
   fc.assert(
     fc.property(numbers, numbers, fc.stringMatching(/^[\w.@+-]{0,32}$/), (uid, pid, user) => {
@@ -153,7 +153,7 @@ test("what a local process says of itself is read back, and any other text says 
     fc.property(fc.string(), numbers, (text, uid) => {
       const parsed = parseCaller(text);
       const odd = callerText({ uid, pid: 1, user: text });
-      // A header holds no control characters, whatever a login name has.
+      // A header has no control characters, whatever a login name has.
       return (
         (parsed === undefined || parsed.user.length <= 32) &&
         /^[\x20-\x7e]*$/.test(odd) &&

@@ -1,4 +1,4 @@
-// Reading what tasks have written, from the files that the kernel writes.
+// Reading tasks' output from the files that the kernel writes.
 import { appendFile, constants, copyFile, rename, stat, truncate } from "node:fs/promises";
 import { appendFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -24,7 +24,7 @@ const everything: OutputRequest = {
   isOver: () => false,
 };
 
-/** As the process that keeps output writes its files, with marks at times of the test's choosing. O2 */
+/** Writes files as the process that keeps output does, with marks at times of the test's choosing. O2 */
 async function beginMarks(directory: string, nowMs: number): Promise<void> {
   for (const name of outputNames) await appendFile(join(directory, `${name}.marks`), `${nowMs} 0\n`, { mode: 0o600 });
 }
@@ -51,7 +51,7 @@ async function rotate(
     if (size <= bytesMax) continue;
     await copyFile(path, `${path}.1`, constants.COPYFILE_FICLONE);
     await truncate(path);
-    // Last: a reader that finds new marks finds the rest of what it was reading behind the old ones.
+    // Last: a reader that finds new marks finds the rest of its file behind the old ones.
     await rename(`${path}.marks`, `${path}.1.marks`);
     await appendFile(`${path}.marks`, `${nowMs} 0\n`, { mode: 0o600 });
     marked[name] = 0;
@@ -86,7 +86,7 @@ async function all(reader: OutputReader): Promise<string> {
   }
 }
 
-/** Reads on in the background. */
+/** Keeps reading in the background. */
 function reading(t: ExecutionContext, reader: OutputReader) {
   const got = { text: "", isOver: false };
   t.teardown(() => reader.close());
@@ -104,7 +104,7 @@ function reading(t: ExecutionContext, reader: OutputReader) {
 const numbered = (from: number, to: number): string =>
   Array.from({ length: to - from + 1 }, (_, at) => `line ${from + at}\n`).join("");
 
-test("everything is read, what was rotated away first", async (t) => {
+test("everything is read, rotated files first", async (t) => {
   const { begin, read, rotate: turn, write } = task(t);
   await begin(1_000);
   write(numbered(1, 50));
@@ -113,7 +113,7 @@ test("everything is read, what was rotated away first", async (t) => {
   t.is(await all(read()), numbered(1, 90));
 });
 
-test("the tail is that of both outputs together, and reaches into what was rotated away", async (t) => {
+test("the tail covers both outputs together, and reaches into rotated files", async (t) => {
   const { begin, read, rotate: turn, write } = task(t);
   await begin(Date.now() - 1_000);
   write(numbered(1, 20_000));
@@ -137,18 +137,18 @@ test("a follower gets each line once and whole, through a rotation, and the rest
   await until("the tail", () => got.text === numbered(9, 10));
   write("line 1");
   write("1\nline 12");
-  await until("the line that was completed", () => got.text === numbered(9, 11));
+  await until("the completed line", () => got.text === numbered(9, 11));
   write("\n");
   await turn(10);
   write(numbered(13, 20));
-  await until("what came after the rotation", () => got.text === numbered(9, 20));
+  await until("the output after the rotation", () => got.text === numbered(9, 20));
   write("no end");
   isOver = true;
   await until("the end", () => got.isOver);
   t.is(got.text, `${numbered(9, 20)}no end`);
 });
 
-test("a follower of a task that has not begun waits for it, and one whose task is removed gets what was written", async (t) => {
+test("a follower waits for a task that has not started, and gets the written output of a removed one", async (t) => {
   const { begin, home, read, write } = task(t);
   let isOver = false;
   const got = reading(t, read({ follow: true, isOver: () => isOver }));
@@ -162,7 +162,7 @@ test("a follower of a task that has not begun waits for it, and one whose task i
   t.is(got.text, "first\nlast\n");
 });
 
-test("a reader goes on where another stood", async (t) => {
+test("a reader continues where another stopped", async (t) => {
   const { begin, read, rotate: turn, write } = task(t);
   await begin(1_000);
   write(numbered(1, 5));
@@ -174,7 +174,7 @@ test("a reader goes on where another stood", async (t) => {
   t.is(await all(read({ from: first.position(), tail: 1 })), numbered(6, 10));
 });
 
-test("lines before the time are left out, as near as marks tell", async (t) => {
+test("lines before the given time are omitted, as precisely as marks allow", async (t) => {
   const { begin, home, read, write } = task(t);
   await begin(1_000);
   write("a\nb\n");
@@ -193,7 +193,7 @@ test("lines before the time are left out, as near as marks tell", async (t) => {
   t.regex(readFileSync(join(home, "stdout.marks"), "utf8"), /^1000 0\n/);
 });
 
-test("a line that never ends is handed out in pieces of bounded size", async (t) => {
+test("an endless line is delivered in pieces of bounded size", async (t) => {
   const { begin, read, write } = task(t);
   await begin(1_000);
   write("x".repeat(300_000));
@@ -210,7 +210,7 @@ test("a line that never ends is handed out in pieces of bounded size", async (t)
   t.is(bytes, 300_000);
 });
 
-test("times of marks grow with the size, whatever the marks say", (t) => {
+test("times of marks increase with the size, whatever the marks contain", (t) => {
   const mark = fc.tuple(fc.nat(10_000), fc.nat(10_000));
   fc.assert(
     fc.property(fc.array(mark), fc.nat(10_000), (marks, endSize) => {

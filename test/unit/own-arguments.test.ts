@@ -13,7 +13,7 @@ import { until } from "../fixtures/until.ts";
 const token = "SWMTKN-1-2c0abc-tellnobody";
 const muster = new URL("../../bin/muster", import.meta.url).pathname;
 
-test("secrets in arguments are found in each way of writing them, and nothing else is touched", (t) => {
+test("secrets in arguments are found in each notation, and nothing else is changed", (t) => {
   const of = (...args: readonly string[]) => withoutSecrets(args)?.join(" ") ?? null;
   t.is(of("agent", "--token", token, "--data-dir", "/d"), "agent --token *** --data-dir /d");
   t.is(of("agent", `--token=${token}`), "agent --token=***");
@@ -26,10 +26,10 @@ test("secrets in arguments are found in each way of writing them, and nothing el
   t.is(of("service", "create", "--name", token), null);
 });
 
-test("nobody reads a token in the arguments of a running process", async (t) => {
+test("nobody can read a token in the arguments of a running process", async (t) => {
   const folder = mkdtempSync(join(tmpdir(), "own-arguments-"));
   t.teardown(() => rmSync(folder, { recursive: true, force: true }));
-  // A manager of this address never answers: the agent goes on trying.
+  // A manager at this address never answers: the agent keeps trying.
   const args = ["agent", "--join", "127.0.0.1:9", "--token", token, "--data-dir", folder, "--log-level", "info"];
   const child = spawn(muster, args, { stdio: ["ignore", "ignore", "pipe"] });
   const ended = new Promise((resolve) => child.once("exit", resolve));
@@ -39,7 +39,7 @@ test("nobody reads a token in the arguments of a running process", async (t) => 
   });
   let output = "";
   child.stderr.on("data", (chunk: Buffer) => (output += chunk.toString()));
-  await until("the agent at work", () => output !== "");
+  await until("the agent to start trying", () => output !== "");
   const shown = readFileSync(`/proc/${child.pid}/cmdline`, "utf8");
   t.false(shown.includes("tellnobody"), shown);
   t.true(shown.startsWith(`muster agent --join 127.0.0.1:9 --token *** --data-dir ${folder}`), shown);

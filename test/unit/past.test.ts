@@ -20,7 +20,7 @@ function world() {
   const parts = { log: retained.log, blobs: retained.blobs, clock, telemetry };
   const turns = new Turns();
   const pasts = new Pasts(parts, turns);
-  /** Moves the clock until it is settled. */
+  /** Advances the clock until it is settled. */
   const settled = async <Value>(promise: Promise<Value>): Promise<Value | RpcError> => {
     let outcome: { value: Value | RpcError } | null = null;
     promise.then(
@@ -58,7 +58,7 @@ const steps: fc.Arbitrary<readonly Step[]> = fc.array(
   { minLength: 1, maxLength: 40 },
 );
 
-test("the state rebuilt at any version is the state that was there then, wherever snapshots and the purge are", async (t) => {
+test("the state rebuilt at any version equals the state at that time, wherever snapshots and the purge are", async (t) => {
   const asked = fc.array(fc.nat(60), { minLength: 1, maxLength: 12 });
   await fc.assert(
     fc.asyncProperty(steps, asked, fc.nat(5), async (changes, versions, purgedTo) => {
@@ -81,7 +81,7 @@ test("the state rebuilt at any version is the state that was there then, whereve
         }
         hashes.set(manager.store.version, manager.store.stateHash());
       }
-      // As the writer of snapshots does it: everything before some kept one goes.
+      // As the writer of snapshots does it: everything before some retained one is purged.
       const base = snapshots[purgedTo];
       if (base !== undefined) {
         retained.first = base + 1;
@@ -90,7 +90,7 @@ test("the state rebuilt at any version is the state that was there then, whereve
       for (const version of versions) {
         const found = await at(version);
         if (version > manager.store.version || version < (base ?? 0)) {
-          // What is still to come is refused before it gets here; nobody waits for it for ever.
+          // A future version is rejected earlier; nobody waits for it forever.
           t.true(found instanceof RpcError, `version ${version}`);
         } else {
           t.false(found instanceof RpcError, `version ${version}: ${found instanceof RpcError ? found.message : ""}`);
@@ -105,7 +105,7 @@ test("the state rebuilt at any version is the state that was there then, whereve
   );
 });
 
-test("a snapshot that is damaged gives way to the one before it", async (t) => {
+test("a damaged snapshot is skipped in favour of the previous one", async (t) => {
   const { manager, retained, at } = world();
   const hashes: string[] = [""];
   for (let version = 1; version <= 30; version += 1) {
@@ -118,7 +118,7 @@ test("a snapshot that is damaged gives way to the one before it", async (t) => {
   t.is(((await at(25)) as Replica).stateHash(), hashes[25] ?? "");
 });
 
-test("states are kept for a while, are taken further rather than made anew, and then forgotten", async (t) => {
+test("states are cached for a while, advanced rather than rebuilt, and then dropped", async (t) => {
   const { manager, retained, at, pasts } = world();
   for (let version = 1; version <= 40; version += 1) manager.seed("task", Task.create({ id: "t", slot: version }));
   const reads: number[] = [];
@@ -139,7 +139,7 @@ test("states are kept for a while, are taken further rather than made anew, and 
   t.is(pasts.size, 0);
 });
 
-test("one at a time looks back; beyond a number that waits, the next is turned away", async (t) => {
+test("one read of the past runs at a time; beyond a number of waiting ones, the next is rejected", async (t) => {
   const { manager, settled, pasts, turns } = world();
   for (let version = 1; version <= 40; version += 1) manager.seed("task", Task.create({ id: "t", slot: version }));
   const gone = new AbortController();
@@ -155,7 +155,7 @@ test("one at a time looks back; beyond a number that waits, the next is turned a
   t.is(turns.size, 0);
 });
 
-test("a log that does not answer keeps nobody waiting for ever", async (t) => {
+test("a log that does not answer makes nobody wait forever", async (t) => {
   const { manager, retained, at } = world();
   manager.seed("task", Task.create({ id: "t" }));
   retained.isUp = false;
@@ -164,7 +164,7 @@ test("a log that does not answer keeps nobody waiting for ever", async (t) => {
 
 const now = Date.UTC(2026, 0, 1, 12);
 
-test("any text is a moment, or refused as a mistake of the command line", (t) => {
+test("any text is a moment, or rejected as a usage error", (t) => {
   const alphabet = fc.constantFrom(...Array.from("0123456789-:.TZ+ hmsnµu eE/\0é"));
   const texts = fc.oneof(
     fc.string(),
@@ -190,7 +190,7 @@ test("any text is a moment, or refused as a mistake of the command line", (t) =>
   t.pass();
 });
 
-test("every time is read as it was written, to the nanosecond", (t) => {
+test("every time is parsed exactly, to the nanosecond", (t) => {
   const times = fc.record({
     ms: fc.integer({ min: 0, max: 4e12 }),
     nanos: fc.nat(999_999_999),
@@ -223,7 +223,7 @@ test("every time is read as it was written, to the nanosecond", (t) => {
   t.like(parseMoment("2026-01-01 11:00Z", now), { time: { seconds: now / 1_000 - 3_600 } });
 });
 
-test("a log that hands over everything at once is applied in slices, and what waits is bounded", async (t) => {
+test("a log that delivers everything at once is applied in slices, and the backlog is bounded", async (t) => {
   const { manager, settled } = world();
   const message = "x".repeat(100_000);
   for (let at = 1; at <= 150; at += 1) {
@@ -241,7 +241,7 @@ test("a log that hands over everything at once is applied in slices, and what wa
       reads += 1;
       let isOpen = true;
       manager.clock.setTimeout(() => {
-        // As a link that has much to read does it, within one turn.
+        // As a link with much to read does it, within one turn.
         for (let next = from; isOpen && next <= manager.records.length; next += 1) {
           reader.onRecord(next, manager.records[next - 1] as Uint8Array);
         }
@@ -254,7 +254,7 @@ test("a log that hands over everything at once is applied in slices, and what wa
     manager.clock.setTimeout(other, 0.1);
   };
   other();
-  // Reading on ends with the turn; until then what comes is passed over.
+  // Reading ends with the turn; until then further records are skipped.
   t.is(await settled(replayTo({ log, clock: manager.clock }, replica, 150)), "reached");
   t.is(replica.stateHash(), manager.store.stateHash());
   t.true(reads >= 3, `${reads} reads`);

@@ -1,4 +1,4 @@
-// The program that holds a network: run as it is on this machine, and as instructions for the one that is not.
+// The program that holds a network: run on this machine, and decoded as instructions for the other one.
 import { execFileSync, spawn } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { once } from "node:events";
@@ -29,7 +29,7 @@ for (const signal of ["SIGTERM", "SIGINT"] as const)
     t.teardown(() => child.kill("SIGKILL"));
     const pid = child.pid as number;
     await until("it to sleep", () => readFileSync(`/proc/${pid}/comm`, "utf8") === "pause\n" && isAsleep(pid));
-    // A stop interrupts what waits for a signal.
+    // A stop interrupts the wait for a signal.
     child.kill("SIGSTOP");
     await until("the stop", () => /^State:\tT/m.test(readFileSync(`/proc/${pid}/status`, "utf8")));
     child.kill("SIGCONT");
@@ -38,21 +38,18 @@ for (const signal of ["SIGTERM", "SIGINT"] as const)
     t.deepEqual(await once(child, "exit"), [0, null]);
   });
 
-asRoot(
-  "PS1, PS2: as the first process of a namespace it ends as it is asked to, and reaps what is left to it",
-  async (t) => {
-    const child = spawn("unshare", ["--pid", "--fork", "--kill-child", program(t)], { stdio: "ignore" });
-    t.teardown(() => child.kill("SIGKILL"));
-    const children = (): string => readFileSync(`/proc/${child.pid}/task/${child.pid}/children`, "utf8").trim();
-    await until("it to sleep", () => children() !== "" && isAsleep(Number(children())));
-    const pid = Number(children());
-    // The inner shell ends at once, and what it began is left to the first process, which never asks for its end.
-    execFileSync("nsenter", [`--pid=/proc/${pid}/ns/pid`, "--", "sh", "-c", "(sleep 0.1 &) "]);
-    await until("nothing to be left", () => readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").trim() === "");
-    process.kill(pid, "SIGTERM");
-    t.deepEqual(await once(child, "exit"), [0, null]);
-  },
-);
+asRoot("PS1, PS2: as the first process of a namespace it exits on request, and reaps orphans", async (t) => {
+  const child = spawn("unshare", ["--pid", "--fork", "--kill-child", program(t)], { stdio: "ignore" });
+  t.teardown(() => child.kill("SIGKILL"));
+  const children = (): string => readFileSync(`/proc/${child.pid}/task/${child.pid}/children`, "utf8").trim();
+  await until("it to sleep", () => children() !== "" && isAsleep(Number(children())));
+  const pid = Number(children());
+  // The inner shell exits at once, and its child is left to the first process, which never waited for it.
+  execFileSync("nsenter", [`--pid=/proc/${pid}/ns/pid`, "--", "sh", "-c", "(sleep 0.1 &) "]);
+  await until("all processes to exit", () => readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").trim() === "");
+  process.kill(pid, "SIGTERM");
+  t.deepEqual(await once(child, "exit"), [0, null]);
+});
 
 test("on arm64 it makes the same calls", (t) => {
   const file = pauseProgram("arm64") as Buffer;

@@ -65,7 +65,7 @@ test("a worker's certificate names its cluster, role and node, for both ends of 
   t.true(certificate.verify(new X509Certificate(root.certificatePem).publicKey));
 });
 
-test("a manager's certificate also answers to swarm-ca", async (t) => {
+test("a manager's certificate also has the name swarm-ca", async (t) => {
   const { pem } = await issued("swarm-manager");
   t.is(new X509Certificate(pem).subjectAltName, "DNS:swarm-manager, DNS:n1, DNS:swarm-ca");
 });
@@ -78,7 +78,7 @@ test("a certificate starts an hour early and lasts the whole validity from now, 
 });
 
 test("P2: the issuer in a certificate is the root's subject byte for byte, also in another string type", async (t) => {
-  // A root of somebody else, whose name is a UTF8String where ours would be a PrintableString.
+  // A foreign root, whose name is a UTF8String where ours would be a PrintableString.
   const own = await createRoot({ nowMs });
   const der = Buffer.from(pemBlocks(own.certificatePem, "CERTIFICATE")[0] as Buffer);
   const name = certificateParts(der).subjectDer;
@@ -114,7 +114,7 @@ test("an RSA root and a P-384 root sign certificates that verify", async (t) => 
       const { raw } = fields.read();
       parts.push(Buffer.from(raw).equals(spki) ? pair.publicKey.export({ format: "der", type: "spki" }) : raw);
     }
-    // Its own signature is wrong, which signing with it does not care about.
+    // Its own signature is wrong, which does not matter for signing with it.
     const rest = new DerReader(der).enter();
     rest.read();
     const rootPem = toPem(
@@ -137,7 +137,7 @@ test("an RSA root and a P-384 root sign certificates that verify", async (t) => 
   }
 });
 
-test("a root whose key is another's cannot sign", async (t) => {
+test("a root with another root's key cannot sign", async (t) => {
   const [root, other] = [await createRoot({ nowMs }), await createRoot({ nowMs })];
   const { csrPem } = await createKeyAndCsr();
   const request = { csrPem, nodeId: "n1", role: "swarm-worker", organization, validitySeconds: 3_600, nowMs } as const;
@@ -146,7 +146,7 @@ test("a root whose key is another's cannot sign", async (t) => {
   });
 });
 
-test("a request has the size and shape of an engine's, and carries its key", async (t) => {
+test("a request has the size and form of an engine's, and carries its key", async (t) => {
   const { keyPem, csrPem } = await createKeyAndCsr();
   t.true(csrPem.length >= 322 && csrPem.length <= 330, `${csrPem.length} bytes`);
   const outcome = readCsr(Buffer.from(csrPem));
@@ -156,7 +156,7 @@ test("a request has the size and shape of an engine's, and carries its key", asy
   return undefined;
 });
 
-test("requests that are read in turn give each its own key, as text and as bytes", async (t) => {
+test("requests parsed in turn each yield their own key, as text and as bytes", async (t) => {
   const [one, other] = [await createKeyAndCsr(), await createKeyAndCsr()];
   const keyOf = (pem: Uint8Array | string): string => {
     const outcome = readCsr(pem);
@@ -173,7 +173,7 @@ test("requests that are read in turn give each its own key, as text and as bytes
   ]);
 });
 
-test("what is no request is refused with a reason", async (t) => {
+test("an invalid request is rejected with a reason", async (t) => {
   const { csrPem } = await createKeyAndCsr();
   const { certificatePem } = await createRoot({ nowMs });
   const der = pemBlocks(csrPem, "CERTIFICATE REQUEST")[0] as Buffer;
@@ -190,7 +190,7 @@ test("what is no request is refused with a reason", async (t) => {
   t.is(readCsr(toPem(ed25519, "CERTIFICATE REQUEST")).kind, "refused");
 });
 
-test("P1: a request changed anywhere is refused", async (t) => {
+test("P1: a request changed anywhere is rejected", async (t) => {
   const { csrPem } = await createKeyAndCsr();
   const der = pemBlocks(csrPem, "CERTIFICATE REQUEST")[0] as Buffer;
   for (let at = 0; at < der.length; at += 1) {
@@ -200,7 +200,7 @@ test("P1: a request changed anywhere is refused", async (t) => {
   }
 });
 
-test("a description says who, when and by whom, and whether a root vouches for it now", async (t) => {
+test("a description has a certificate's subject, validity and issuer, and whether a root authenticates it now", async (t) => {
   const { pem, root } = await issued("swarm-worker", "n9");
   const other = await createRoot({ nowMs });
   const about = described(pem, root.certificatePem);
@@ -217,7 +217,7 @@ test("a description says who, when and by whom, and whether a root vouches for i
   t.false(about.verify(root.certificatePem, nowMs + 7_776_000_000));
 });
 
-test("a certificate that a node signed with its own is vouched for by nobody", async (t) => {
+test("no root authenticates a certificate that a node signed with its own", async (t) => {
   const { root, keyPem, pem } = await issued("swarm-manager");
   const { csrPem } = await createKeyAndCsr();
   const forged = await issue({
@@ -237,12 +237,12 @@ test("a certificate that a node signed with its own is vouched for by nobody", a
   t.is(about.issuerPublicKeyDer, null);
 });
 
-test("text that is no certificate is described as malformed", (t) => {
+test("text that is not a certificate is described as malformed", (t) => {
   t.is(describeCertificate("").kind, "malformed");
   t.is(describeCertificate(toPem(Buffer.from("hello"), "CERTIFICATE")).kind, "malformed");
 });
 
-test("a node renews at a whole minute from half to four fifths of its validity", (t) => {
+test("a node renews at a whole minute between half and four fifths of its validity", (t) => {
   const validity = { notBeforeMs: 0, notAfterMs: 10 * 60_000 };
   t.is(renewalInstant(validity, 0), 5 * 60_000);
   t.is(renewalInstant(validity, 0.34), 6 * 60_000);
@@ -261,7 +261,7 @@ test("identifiers and integers are written in their shortest form", (t) => {
   t.deepEqual(unsignedInteger(Uint8Array.of(0)), Uint8Array.of(2, 1, 0));
 });
 
-test("D1: what the writer writes the reader reads, at every length", (t) => {
+test("D1: the reader reads what the writer writes, at every length", (t) => {
   for (const length of [0, 1, 0x7f, 0x80, 0xff, 0x100, 0xffff, 0x10000]) {
     const contents = new Uint8Array(length).fill(5);
     const reader = new DerReader(element(Tag.octetString, contents));

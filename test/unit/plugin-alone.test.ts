@@ -1,4 +1,4 @@
-// A driver's process that has lost its host: it stays while somebody could miss it, and ends by itself otherwise (V4).
+// A driver process that has lost its host: it stays while somebody could need it, and exits by itself otherwise (V4).
 import { spawn } from "node:child_process";
 import { mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { connect } from "node:net";
@@ -22,7 +22,7 @@ import { until } from "../fixtures/until.ts";
 const silent = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} };
 const call = {} as CallContext;
 
-/** The mock driver, started as a host does that then does nothing more; and where it listens. */
+/** The mock driver, started as by a host that then does nothing more; and its address. */
 async function abandoned(t: ExecutionContext, aloneMs: number) {
   const folder = mkdtempSync(join(tmpdir(), "ma"));
   const child = spawn(mockDriver, [`--alone-ms=${aloneMs}`], {
@@ -39,25 +39,25 @@ async function abandoned(t: ExecutionContext, aloneMs: number) {
   return { child, folder, address: handshake.address };
 }
 
-test("a driver that no host has found ends by itself, and leaves no socket", async (t) => {
+test("a driver that no host has connected to exits by itself, and leaves no socket", async (t) => {
   const { child, folder } = await abandoned(t, 200);
   t.is(await until("its end", () => child.exitCode), 0);
   t.deepEqual(readdirSync(folder), []);
 });
 
-test("a driver that somebody is connected to stays, and ends when it has been alone for its time", async (t) => {
+test("a driver with a connection stays, and exits when it has been alone for its time", async (t) => {
   const { address, child } = await abandoned(t, 2_500);
   const socket = connect(address);
   t.teardown(() => socket.destroy());
   await new Promise<void>((resolve) => socket.once("connect", resolve));
-  // Not a wait for something: that nothing happens is what is tested.
+  // Not a wait: the test is that nothing happens.
   await new Promise((resolve) => setTimeout(resolve, 4_000));
   t.is(child.exitCode, null);
   socket.destroy();
   t.is(await until("its end", () => child.exitCode), 0);
 });
 
-test("a driver is spare when it runs nothing; one that cannot recover what has ended stays until it is destroyed", async (t) => {
+test("a driver without tasks may exit; one that cannot recover ended tasks stays until they are destroyed", async (t) => {
   for (const recovers of [true, false]) {
     let end = (_exit: TaskExit): void => {};
     const run = () => ({

@@ -1,4 +1,4 @@
-// The host of driver plugins over real processes: what well-behaved ones do, and what the others get.
+// The host of driver plugins over real processes: what well-behaved ones do, and how others are handled.
 import { once } from "node:events";
 import { readdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
@@ -24,7 +24,7 @@ async function mockTask(plugin: RunningPlugin, id: string, config: Record<string
   return taskConfig(id, packed(await plugin.driver.taskConfigSchema(), config));
 }
 
-test("a handshake line is read, and one that is none is refused with what is wrong", (t) => {
+test("a handshake line is parsed, and an invalid one is rejected with the reason", (t) => {
   const good = parseHandshake("1|2|unix|/tmp/plugin2975624763|grpc|");
   t.like(good, {
     kind: "handshake",
@@ -53,7 +53,7 @@ test("a handshake line is read, and one that is none is refused with what is wro
   }
 });
 
-test("a plugin's log lines keep their level and fields, and anything else is a line too", (t) => {
+test("a plugin's log lines keep their level and fields, and any other output is a line too", (t) => {
   const json = '{"@level":"WARN","@message":"low","@module":"m","@timestamp":"x","free":3,"level":"sneaky"}';
   t.deepEqual(parseLogLine(json), {
     level: "warn",
@@ -132,21 +132,21 @@ const bad: Readonly<Record<string, readonly [string, RegExp]>> = {
   "prints nothing": ["exec sleep 60", /no handshake within 700 ms/],
   "speaks another version": ["echo '1|7|unix|/nowhere|grpc|'; exec sleep 60", /speaks version "7"/],
   "listens nowhere": ["echo '1|2|unix|/nowhere/at/all|grpc|'; exec sleep 60", /cannot connect to it/],
-  "ends after its handshake": ["echo '1|2|unix|/nowhere/at/all|grpc|'", /cannot connect to it/],
+  "exits after its handshake": ["echo '1|2|unix|/nowhere/at/all|grpc|'", /cannot connect to it/],
 };
 
 for (const [what, [script, reason]] of Object.entries(bad)) {
-  test(`a plugin that ${what} is refused, and nothing of it is left`, async (t) => {
+  test(`a plugin that ${what} is rejected, and nothing of it is left`, async (t) => {
     const lab = pluginLab(t, { startTimeoutMs: what === "prints nothing" ? 700 : 60_000 });
     const outcome = await lab.launch({ name: "bad", path: lab.script(script) });
     t.is(outcome.kind, "failed");
     if (outcome.kind === "failed") t.regex(outcome.reason, reason);
-    await until("the end of its processes", () => processesOf(lab.folder).length === 0);
+    await until("its processes to exit", () => processesOf(lab.folder).length === 0);
     t.deepEqual(readdirSync(join(lab.folder, "s")), []);
   });
 }
 
-test("the reason of a plugin that does not start begins with its error, whatever it writes around it", async (t) => {
+test("the error of a plugin that does not start comes first in its reason, whatever else it prints", async (t) => {
   const lab = pluginLab(t);
   const reasonOf = async (path: string): Promise<string> => {
     const outcome = await lab.launch({ name: "bad", path });
@@ -157,7 +157,7 @@ test("the reason of a plugin that does not start begins with its error, whatever
     writeFileSync(path, `#!${process.execPath}\n${text}`, { mode: 0o755 });
     return path;
   };
-  // What an author sees whose driver was copied out of this tree.
+  // The output that an author sees when copying a driver out of this tree.
   const missing = await reasonOf(program("missing.mjs", 'import "../../edges/plugin/server/index.ts";'));
   t.regex(
     missing,
@@ -176,19 +176,19 @@ test("the reason of a plugin that does not start begins with its error, whatever
   t.regex(json, /its output: no licence \| bye$/);
 });
 
-test("a file that is no executable is refused", async (t) => {
+test("a file that is not executable is rejected", async (t) => {
   const lab = pluginLab(t);
   t.like(await lab.launch({ path: "/etc/hostname" }), { kind: "failed" });
   t.like(await lab.launch({ path: "/nowhere" }), { kind: "failed" });
 });
 
-test("a plugin that shows no certificate where one was asked for is refused", async (t) => {
+test("a plugin that presents no certificate when one was requested is rejected", async (t) => {
   const outcome = await pluginLab(t).launch({ ...rogue("no-tls"), autoMtls: true });
   t.is(outcome.kind, "failed");
   if (outcome.kind === "failed") t.regex(outcome.reason, /TLS was requested, but it shows no certificate/);
 });
 
-test("a plugin that dies in the middle of StartTask fails the call as gone, and its exit is told", async (t) => {
+test("a plugin that dies during StartTask fails the call as gone, and its exit is reported", async (t) => {
   const lab = pluginLab(t);
   const plugin = await lab.running({});
   await configured(plugin);
@@ -200,7 +200,7 @@ test("a plugin that dies in the middle of StartTask fails the call as gone, and 
   t.false(plugin.isConnected);
 });
 
-test("whether a start may be tried again is read from the status's details, and from the old result too", async (t) => {
+test("whether a start may be retried is read from the status's details, and from the old result too", async (t) => {
   const lab = pluginLab(t);
   const plugin = await lab.running({});
   await configured(plugin);
@@ -223,18 +223,18 @@ test("whether a start may be tried again is read from the status's details, and 
   }
 });
 
-test("an event of 64 MB ends its stream and nothing else, and is not taken in", async (t) => {
+test("an event of 64 MB ends only its stream, and is not read", async (t) => {
   const plugin = await pluginLab(t).running(rogue("event"));
   const before = process.memoryUsage().rss;
   const error = await new Promise<RpcError | null>((resolve) => {
-    plugin.driver.taskEvents({ onMessage: () => t.fail("it was taken in"), onEnd: resolve });
+    plugin.driver.taskEvents({ onMessage: () => t.fail("it was read"), onEnd: resolve });
   });
   t.is(error?.code, Status.RESOURCE_EXHAUSTED);
   t.true(process.memoryUsage().rss - before < 48 * 1024 * 1024);
   t.like(await plugin.driver.pluginInfo(), { name: "rogue" });
 });
 
-test("statistics that come faster than they are wanted wait in the plugin", async (t) => {
+test("statistics that come faster than requested wait in the plugin", async (t) => {
   const plugin = await pluginLab(t).running(rogue("flood"));
   const heard: TaskStats[] = [];
   const before = process.memoryUsage().rss;
@@ -247,7 +247,7 @@ test("statistics that come faster than they are wanted wait in the plugin", asyn
   t.like(await plugin.driver.pluginInfo(), { name: "rogue" });
 });
 
-test("a plugin that floods its log is heard in part, and serves", async (t) => {
+test("a plugin that floods its log is logged in part, and serves", async (t) => {
   const lab = pluginLab(t);
   const plugin = await lab.running(rogue("chatty"));
   await until("some of its log", () => lab.lines.length > 0);
@@ -256,7 +256,7 @@ test("a plugin that floods its log is heard in part, and serves", async (t) => {
   t.like(await plugin.driver.pluginInfo(), { name: "rogue" });
 });
 
-test("a plugin that was let go is found again, with its tasks, and not under another process's pid", async (t) => {
+test("a released plugin is found again with its tasks, and not under another process's pid", async (t) => {
   const lab = pluginLab(t);
   const first = await lab.running({});
   await configured(first);
@@ -281,7 +281,7 @@ test("a plugin that was let go is found again, with its tasks, and not under ano
   t.deepEqual(readdirSync(join(lab.folder, "s")), []);
 });
 
-test("a plugin that hangs is killed when its grace is over", async (t) => {
+test("a plugin that hangs is killed after its grace period", async (t) => {
   const lab = pluginLab(t);
   const plugin = await lab.running({});
   const how = new Promise<string>((resolve) => plugin.onExit(resolve));
@@ -293,7 +293,7 @@ test("a plugin that hangs is killed when its grace is over", async (t) => {
   t.is(await how, "signal SIGKILL");
 });
 
-test("what a plugin's children listen on outlives the plugin, and is removed once nobody listens", async (t) => {
+test("sockets of a plugin's children outlive the plugin, and are removed once nobody listens", async (t) => {
   const lab = pluginLab(t);
   const plugin = await lab.running({});
   const variable = readFileSync(`/proc/${plugin.pid}/environ`, "utf8")

@@ -66,7 +66,7 @@ function at(facts: ClusterFacts, packet: Packet, direction: Direction = "ingress
   return evaluateEndpoint(state, found, direction, packet);
 }
 
-test("without policies everything is allowed by the built-in profile, and a service's own profiles count instead", (t) => {
+test("without policies the built-in profile allows everything, and a service's own profiles replace it", (t) => {
   const facts = factsWith();
   t.deepEqual(at(facts, tcp(80)), { allowed: true, by: { kind: "profile", name: "muster.allow", rule: 0 } });
   t.deepEqual(at(facts, tcp(80), "ingress", "s/net"), {
@@ -81,7 +81,7 @@ test("without policies everything is allowed by the built-in profile, and a serv
   t.false(at(factsWith(own), tcp(80), "egress").allowed);
 });
 
-test("who is chosen in a direction refuses there what no rule allows, and only there", (t) => {
+test("an endpoint selected in a direction drops there what no rule allows, and only there", (t) => {
   const facts = factsWith(
     policy({ ingress: [allow({ protocol: "tcp", destination: PolicyPeer.create({ ports: [port(80)] }) })] }),
   );
@@ -91,7 +91,7 @@ test("who is chosen in a direction refuses there what no rule allows, and only t
   t.true(at(facts, tcp(81), "ingress", "s/net").by.kind === "missing");
 });
 
-test("a selector that matches nothing changes nothing, one that matches everything closes tasks and host endpoints alike", (t) => {
+test("a selector that matches nothing changes nothing, and one that matches everything closes tasks and host endpoints alike", (t) => {
   const host: PolicyObject = {
     kind: "HostEndpoint",
     object: HostEndpoint.create({ name: "h", node: "n1", interface: "eth0" }),
@@ -116,7 +116,7 @@ test("a selector that matches nothing changes nothing, one that matches everythi
   }
 });
 
-test("policies are asked in their order, and a tier passes on what it says to", (t) => {
+test("policies apply in order, and a tier passes on where it says so", (t) => {
   const first = policy({ name: "late", ingress: [deny()] });
   const second = policy({
     name: "early",
@@ -156,7 +156,12 @@ const criteria: readonly (readonly [string, Partial<PolicyRule>, Packet, boolean
     tcp(80),
     true,
   ],
-  ["where a service is", { destination: PolicyPeer.create({ services: chosen("service == 'db'") }) }, tcp(5_432), true],
+  [
+    "a service's location",
+    { destination: PolicyPeer.create({ services: chosen("service == 'db'") }) },
+    tcp(5_432),
+    true,
+  ],
   ["not its port", { destination: PolicyPeer.create({ services: chosen("service == 'db'") }) }, tcp(80), false],
   [
     "its own address",
@@ -193,7 +198,7 @@ const criteria: readonly (readonly [string, Partial<PolicyRule>, Packet, boolean
   ],
 ];
 
-test("each criterion of a rule means what it says", (t) => {
+test("each criterion of a rule has its documented meaning", (t) => {
   for (const [name, fields, packet, expected] of criteria) {
     const object = policy({ ingress: [allow(fields)] });
     t.is(checkPolicyObject(object), null, name);
@@ -201,7 +206,7 @@ test("each criterion of a rule means what it says", (t) => {
   }
 });
 
-test("a host endpoint refuses what nothing allows, but for failsafe ports, and has its stages", (t) => {
+test("a host endpoint drops what nothing allows, except failsafe ports, and has its stages", (t) => {
   const host: PolicyObject = {
     kind: "HostEndpoint",
     object: HostEndpoint.create({ name: "h", node: "n1", interface: "eth0" }),
@@ -234,12 +239,12 @@ test("a host endpoint refuses what nothing allows, but for failsafe ports, and h
   t.false(ask("pre-dnat", "sctp", 1).allowed);
   t.true(ask("pre-dnat", "sctp", 1, "egress").allowed);
   t.true(ask("normal", "udp", 53, "egress").allowed);
-  // Tasks know no stages but the normal one.
+  // Tasks have only the normal stage.
   t.deepEqual(state.endpoints.get("d/net")?.tiers, []);
   return undefined;
 });
 
-test("C1: what was stored and cannot be right denies whom it chooses, and chooses nobody when it cannot", (t) => {
+test("C1: an invalid stored policy denies for the endpoints it selects, and selects none if its selector is invalid", (t) => {
   const wrong = NetworkPolicy.create({
     name: "x",
     selector: "service == 'db'",
@@ -251,13 +256,13 @@ test("C1: what was stored and cannot be right denies whom it chooses, and choose
   t.is(compilePolicy(NetworkPolicy.patch(wrong, { selector: "service = " })), null);
 });
 
-test("nets are written in one way", (t) => {
+test("nets have one notation", (t) => {
   t.is(netText("10.1.2.3/8"), "10.0.0.0/8");
   t.is(netText("10.1.2.3"), "10.1.2.3/32");
   t.is(netText("FD00:0::1"), "fd00::1/128");
 });
 
-test("alike rules have ids of their own, and a rule keeps its id when another one comes before it", (t) => {
+test("equal rules have distinct ids, and a rule keeps its id when another one is inserted before it", (t) => {
   const ids = (...rules: PolicyRule[]): (string | undefined)[] =>
     compilePolicy(NetworkPolicy.create({ name: "x", appliesIngress: true, ingress: rules }))?.message.ingress.map(
       ({ id }) => id,

@@ -34,7 +34,7 @@ function expectedOf(cluster: Cluster, nodeId: string): NodeState {
   return calculateNode(facts, nodeId);
 }
 
-/** Everything in an order that does not depend on how it came. */
+/** Everything in an order that does not depend on arrival. */
 function plain(state: NodeState): unknown {
   const sorted = <Of>(map: ReadonlyMap<string, Of>, show: (of: Of) => unknown) =>
     [...map].toSorted(([a], [b]) => (a < b ? -1 : 1)).map(([key, of]) => [key, show(of)]);
@@ -50,7 +50,7 @@ function plain(state: NodeState): unknown {
   };
 }
 
-/** As a driver would object: what is used has to be there, and deltas are exact. */
+/** Objects as a driver would: used objects must exist, and deltas must be exact. */
 function follow(state: NodeState, update: DataplaneUpdate): string[] {
   const objections: string[] = [];
   for (const { id, added, removed } of update.setDeltas) {
@@ -72,7 +72,7 @@ function follow(state: NodeState, update: DataplaneUpdate): string[] {
   return objections;
 }
 
-test("G1: what is told in steps amounts to what is calculated from nothing, whatever came in whatever order", (t) => {
+test("G1: incremental updates equal the state computed from scratch, in any order of changes", (t) => {
   fc.assert(
     fc.property(fc.array(fc.tuple(steps, fc.boolean()), { maxLength: 60 }), fc.nat(40), (history, followsAt) => {
       const cluster = emptyCluster();
@@ -103,7 +103,7 @@ test("G1: what is told in steps amounts to what is calculated from nothing, what
         if (at % 20 === 0) check();
       }
       check();
-      // Who leaves takes along what nobody else uses.
+      // Removing the last user removes the used object.
       for (const { view } of followers) graph.unfollow(view);
       t.is(graph.sets.size, 0);
     }),
@@ -155,7 +155,7 @@ const fromWeb = NetworkPolicy.create({
   ],
 });
 
-test("V2: a node is told only of what its own endpoints use", (t) => {
+test("V2: a node gets only what its own endpoints use", (t) => {
   const { graph, step } = small();
   const db = graph.follow("n1", () => undefined);
   const web = graph.follow("n2", () => undefined);
@@ -170,7 +170,7 @@ test("V2: a node is told only of what its own endpoints use", (t) => {
   );
   t.is(update?.policies.length, 1);
   t.deepEqual(update?.endpoints[0]?.tiers[0]?.ingress, ["db"]);
-  // The last one of the service goes: with it the policy and its sets.
+  // The service's last task is removed: with it the policy and its sets.
   step({ table: "task", id: "d1", object: taskOf("d1", "db", "n1", ["10.0.0.1/24"], TaskState.FAILED) });
   const gone = db.take(3);
   t.is(gone?.removedSets.length, 2);
@@ -178,7 +178,7 @@ test("V2: a node is told only of what its own endpoints use", (t) => {
   t.is(gone?.removedEndpoints.length, 1);
 });
 
-test("a follower that does not read is told the sum: nothing where members came and went", (t) => {
+test("a follower that does not read gets the sum: nothing where members came and went", (t) => {
   const { graph, step } = small();
   step({ table: "resource", id: "p", object: resourceOf({ kind: "NetworkPolicy", object: fromWeb }) });
   let calls = 0;
@@ -207,7 +207,7 @@ test("an address that one task hands to the next never leaves the set", (t) => {
   t.deepEqual(view.take(2)?.setDeltas, []);
 });
 
-test("news of a task's state cost nothing", (t) => {
+test("changes of a task's state cost nothing", (t) => {
   const { graph, step } = small();
   step({ table: "resource", id: "p", object: resourceOf({ kind: "NetworkPolicy", object: fromWeb }) });
   let calls = 0;
@@ -219,7 +219,7 @@ test("news of a task's state cost nothing", (t) => {
   t.is(graph.asked, asked);
 });
 
-test("D2: a follower keeps what is in force until a fresh state is whole, and then tells the difference", (t) => {
+test("D2: a follower keeps the state in force until a fresh one is complete, and then sends the difference", (t) => {
   const { graph, step } = small();
   step({ table: "resource", id: "p", object: resourceOf({ kind: "NetworkPolicy", object: fromWeb }) });
   const followed = new FollowedState();

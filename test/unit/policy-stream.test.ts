@@ -38,11 +38,11 @@ function lab() {
   return { manager, link, policy };
 }
 
-/** A channel of node n1 to the manager, and what ends it. */
+/** A channel of node n1 to the manager, and a function that ends it. */
 function channelTo({ policy, link }: ReturnType<typeof lab>): {
   readonly channel: RpcChannel;
   readonly written: DataplaneUpdate[];
-  /** The stream that was opened last ends, and the channel does not. */
+  /** Ends the last opened stream, but not the channel. */
   breakOff(): void;
 } {
   let abort = new AbortController();
@@ -76,7 +76,7 @@ function channelTo({ policy, link }: ReturnType<typeof lab>): {
           callOf(),
         );
       } catch (error) {
-        // What a method throws is how its call ends.
+        // An exception of a method is its call's outcome.
         on.onEnd(error as RpcError);
       }
       const own = abort;
@@ -115,7 +115,7 @@ async function run({ clock }: TestManager, ms: number): Promise<void> {
   for (let turn = 0; turn < 10; turn++) await Promise.resolve();
 }
 
-test("PF1: a node is told a whole state, then what changes, and after a new session only the difference", async (t) => {
+test("PF1: a node gets the whole state, then changes, and after a new session only the difference", async (t) => {
   const world = lab();
   const { manager } = world;
   const own = dataplane();
@@ -142,7 +142,7 @@ test("PF1: a node is told a whole state, then what changes, and after a new sess
   world.policy.stop();
 });
 
-test("the port of a manager that listens elsewhere becomes a failsafe one, while there is such a manager", async (t) => {
+test("a manager's non-standard port is a failsafe port while such a manager exists", async (t) => {
   const world = lab();
   const { manager } = world;
   const own = dataplane();
@@ -153,7 +153,7 @@ test("the port of a manager that listens elsewhere becomes a failsafe one, while
   t.is(inbound(), "tcp:22,tcp:2377,tcp:4222,tcp:6222,udp:68,udp:4789");
   manager.seed("manager", Manager.create({ id: "m1", addr: "m1.example:2377", alive: true }));
   await run(manager, 50);
-  t.is(own.changes.length, 1, "what is the same is not told");
+  t.is(own.changes.length, 1, "unchanged state is not sent");
   manager.seed("manager", Manager.create({ id: "m2", addr: "[2001:db8::2]:4000", alive: true }));
   await run(manager, 50);
   t.is(inbound(), "tcp:22,tcp:2377,tcp:4222,tcp:6222,udp:68,udp:4789,tcp:4000");
@@ -164,7 +164,7 @@ test("the port of a manager that listens elsewhere becomes a failsafe one, while
   world.policy.stop();
 });
 
-test("PL1: a manager that has read less than the node was told says nothing until it has caught up", async (t) => {
+test("PL1: a manager that is behind what the node has already seen sends nothing until it has caught up", async (t) => {
   const world = lab();
   const { manager, link } = world;
   link.isCurrent = false;
@@ -195,7 +195,7 @@ test("PL1: a manager that has read less than the node was told says nothing unti
   late.policy.stop();
 });
 
-test("PL2: what a node does not read is merged, and told once when it reads again", async (t) => {
+test("PL2: updates that a node does not read are merged, and sent once when it reads again", async (t) => {
   const world = lab();
   const { manager, link } = world;
   const own = dataplane();
@@ -217,7 +217,7 @@ test("PL2: what a node does not read is merged, and told once when it reads agai
   world.policy.stop();
 });
 
-test("MS3: a stream that ends is asked for again on the same session; a manager that brings nothing is left", async (t) => {
+test("MS3: a stream that ends is reopened in the same session; a manager that delivers nothing is left", async (t) => {
   const world = lab();
   const { manager } = world;
   const own = dataplane();
@@ -242,7 +242,7 @@ test("MS3: a stream that ends is asked for again on the same session; a manager 
   follower.stop();
 });
 
-test("a manager of another make is not asked twice, and the session goes on", async (t) => {
+test("a manager without this service is not asked twice, and the session continues", async (t) => {
   const { manager } = lab();
   const own = dataplane();
   const reasons: string[] = [];
@@ -262,7 +262,7 @@ test("a manager of another make is not asked twice, and the session goes on", as
   follower.stop();
 });
 
-test("who left is forgotten, and hears nothing more", async (t) => {
+test("a follower that left is forgotten, and gets nothing more", async (t) => {
   const world = lab();
   const { manager } = world;
   const own = dataplane();
@@ -279,7 +279,7 @@ test("who left is forgotten, and hears nothing more", async (t) => {
   follower.stop();
 });
 
-test("what a node says of its dataplane is kept, and written only when it is news", async (t) => {
+test("a node's dataplane report is kept, and written only when it changes", async (t) => {
   const world = lab();
   const { manager } = world;
   const own = dataplane();
@@ -304,7 +304,7 @@ test("what a node says of its dataplane is kept, and written only when it is new
   world.policy.stop();
 });
 
-test("an update in pieces is the same update, and no piece is big", (t) => {
+test("an update in pieces is the same update, and no piece is large", (t) => {
   const many = Array.from({ length: 23_000 }, (_, at) => `10.${at >> 16}.${(at >> 8) & 255}.${at & 255}`);
   const update = DataplaneUpdate.create({
     fresh: true,
@@ -328,7 +328,7 @@ test("an update in pieces is the same update, and no piece is big", (t) => {
   t.deepEqual(DataplaneUpdate.toJson(again), DataplaneUpdate.toJson(update));
 });
 
-test("a report that is too large is refused, and what comes too thick waits", async (t) => {
+test("a report that is too large is rejected, and one that comes too soon waits", async (t) => {
   const { manager, policy } = lab();
   const said = (at: number, bytes: number): DataplaneReport =>
     DataplaneReport.create({ state: `${at}`.padEnd(bytes, "x"), restarts: at });

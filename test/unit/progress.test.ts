@@ -32,7 +32,7 @@ function start(): {
   return { actor, clock, reports, probes: () => probes };
 }
 
-test("a manager is healthy from the first probe that comes back, and not before", (t) => {
+test("a manager is healthy from the first successful probe on, and not before", (t) => {
   const { actor } = start();
   t.false(actor.getSnapshot().hasTag("healthy"));
   actor.send({ type: "probe.failed", at: 5, reason: "no leader" });
@@ -42,7 +42,7 @@ test("a manager is healthy from the first probe that comes back, and not before"
   t.is(actor.getSnapshot().context.answeredAt, 10);
 });
 
-test("a healthy manager asks again each interval, and is stuck once probes have failed for the stale time (P1)", async (t) => {
+test("a healthy manager probes each interval, and is stuck once probes have failed for the stale time (P1)", async (t) => {
   const { actor, clock, reports, probes } = start();
   actor.send({ type: "probe.answered", at: 0 });
   const from = clock.now();

@@ -1,4 +1,4 @@
-// What the ledger makes of operations, and how it puts them together.
+// How the ledger applies operations, and how it batches them.
 import test from "ava";
 import { assemble, type BatchLimits } from "../../machines/ledger/batch.ts";
 import { decide, type Decision } from "../../machines/ledger/proposals.ts";
@@ -65,9 +65,9 @@ test(
   create({ service: service("s2", "api") }),
 );
 test("an id is created once", decides, "exists", [web], create({ service: service("s1", "api") }));
-test("a name is taken whatever its case", decides, "nameTaken", [web], create({ service: service("s2", "wEb") }));
+test("a name is in use whatever its case", decides, "nameTaken", [web], create({ service: service("s2", "wEb") }));
 test(
-  "a name taken in one table is free in another",
+  "a name in use in one table is free in another",
   decides,
   "change",
   [web],
@@ -92,7 +92,7 @@ test("an operation without content is malformed", decides, "malformed", [], Oper
 test("a create without an object is malformed", decides, "malformed", [], create({}));
 
 test(
-  "an update of the stored version is taken",
+  "an update of the stored version is accepted",
   decides,
   "change",
   [web],
@@ -107,18 +107,24 @@ test(
 );
 const rename = (...basis: readonly Basis[]) => Operation.patch(update({ service: service("s1", "Api", 1) }), { basis });
 const readyAt = (version: number) => Basis.create({ kind: Kind.KIND_NODE, id: "n1", version });
-test("P8: an update is made while what it rests on is as it was", decides, "change", [web, ready], rename(readyAt(1)));
+test("P8: an update is accepted while its preconditions hold", decides, "change", [web, ready], rename(readyAt(1)));
 test(
-  "P8: an update is refused once what it rests on has another version",
+  "P8: an update is rejected once a precondition has another version",
   decides,
   "outOfSequence",
   [web, ready],
   rename(readyAt(2)),
 );
-test("P8: or is gone", decides, "outOfSequence", [web], rename(readyAt(1)));
-test("an update of nothing is refused", decides, "notFound", [], update({ service: service("s1", "Web", 1) }));
+test("P8: or is removed", decides, "outOfSequence", [web], rename(readyAt(1)));
 test(
-  "a rename to a taken name is refused",
+  "an update of a missing object is rejected",
+  decides,
+  "notFound",
+  [],
+  update({ service: service("s1", "Web", 1) }),
+);
+test(
+  "a rename to a name in use is rejected",
   decides,
   "nameTaken",
   [web, put({ service: service("s2", "api") })],
@@ -134,8 +140,8 @@ test(
 
 const removal = (kind: Kind, id: string, fields: Partial<Operation> = {}) =>
   Operation.create({ remove: Removal.create({ kind, id }), ...fields });
-test("what exists is removed", decides, "change", [web], removal(Kind.KIND_SERVICE, "s1"));
-test("what does not exist is not", decides, "notFound", [web], removal(Kind.KIND_SERVICE, "s2"));
+test("an existing object is removed", decides, "change", [web], removal(Kind.KIND_SERVICE, "s1"));
+test("a missing object is not removed", decides, "notFound", [web], removal(Kind.KIND_SERVICE, "s2"));
 test(
   "a removal with another version is out of sequence",
   decides,
@@ -144,7 +150,7 @@ test(
   removal(Kind.KIND_SERVICE, "s1", { version: 7 }),
 );
 test(
-  "a removal with the stored version is taken",
+  "a removal with the stored version is accepted",
   decides,
   "change",
   [web],
@@ -160,29 +166,29 @@ test("a node is patched by its current session", decides, "change", [ready, sess
 test("a node is not patched by an older session", decides, "sessionChanged", [ready, session], nodePatch(down, "w"));
 test("a node without a session is not patched by one", decides, "sessionChanged", [ready], nodePatch(down, "x"));
 test(
-  "a node patch that says nothing new is skipped",
+  "a node patch without a change is skipped",
   decides,
   "skipped",
   [ready],
   nodePatch({ status: NodeStatus.create({ state: NodeStatus_State.READY }) }),
 );
-test("a patch of a node that is gone is skipped", decides, "skipped", [], nodePatch(down));
+test("a patch of a removed node is skipped", decides, "skipped", [], nodePatch(down));
 test(
-  "a session is removed by itself only",
+  "a session is removed only by itself",
   decides,
   "sessionChanged",
   [session],
   removal(Kind.KIND_SESSION, "n1", { sessionId: "w" }),
 );
 test(
-  "a session's own removal is taken",
+  "a session's own removal is accepted",
   decides,
   "change",
   [session],
   removal(Kind.KIND_SESSION, "n1", { sessionId: "x" }),
 );
 test(
-  "a put replaces whatever is stored",
+  "a put replaces any stored object",
   decides,
   "change",
   [session],
@@ -199,13 +205,7 @@ test(
   [pending({ nodeId: "n0", status: status(TaskState.ASSIGNED) }), ready],
   assign(),
 );
-test(
-  "a task that is not allocated yet is not assigned",
-  decides,
-  "skipped",
-  [put({ task: task("t1") }), ready],
-  assign(),
-);
+test("an unallocated task is not assigned", decides, "skipped", [put({ task: task("t1") }), ready], assign());
 test(
   "a task that is to stop is not assigned",
   decides,
@@ -220,7 +220,7 @@ test(
   [pending({ desiredState: TaskState.COMPLETE }), ready],
   assign(),
 );
-test("nothing is assigned to a node that is gone", decides, "skipped", [pending()], assign());
+test("nothing is assigned to a removed node", decides, "skipped", [pending()], assign());
 test(
   "nothing is assigned to a node that is not ready",
   decides,
@@ -236,7 +236,7 @@ test(
   assign(),
 );
 test(
-  "a task made for its node joins it while that is paused",
+  "a task created for its node is assigned to it while it is paused",
   decides,
   "change",
   [
@@ -246,7 +246,7 @@ test(
   assign(),
 );
 test(
-  "a task made for one node does not go to another",
+  "a task created for one node does not go to another",
   decides,
   "skipped",
   [pending({ nodeId: "n0" }), ready],
@@ -255,7 +255,7 @@ test(
 
 const running = put({ task: task("t1", { nodeId: "n1", status: status(TaskState.RUNNING, "started") }) });
 test(
-  "a report of a later state is taken",
+  "a report of a later state is accepted",
   decides,
   "change",
   [running],
@@ -269,42 +269,42 @@ test(
   patchOperation({ id: "t1", status: status(TaskState.STARTING) }, "n1"),
 );
 test(
-  "a report of the same state with news is taken",
+  "a report of the same state with changes is accepted",
   decides,
   "change",
   [running],
   patchOperation({ id: "t1", status: status(TaskState.RUNNING, "healthy") }, "n1"),
 );
 test(
-  "the same report again is skipped",
+  "a repeated report is skipped",
   decides,
   "skipped",
   [running],
   patchOperation({ id: "t1", status: status(TaskState.RUNNING, "started") }, "n1"),
 );
 test(
-  "a report by another node is refused",
+  "a report by another node is rejected",
   decides,
   "foreignTask",
   [running],
   patchOperation({ id: "t1", status: status(TaskState.FAILED) }, "n2"),
 );
 test(
-  "a report for a task that is gone is skipped",
+  "a report for a removed task is skipped",
   decides,
   "skipped",
   [],
   patchOperation({ id: "t1", status: status(TaskState.FAILED) }, "n2"),
 );
 test(
-  "a desired state only grows",
+  "a desired state only increases",
   decides,
   "skipped",
   [running],
   patchOperation({ id: "t1", desiredState: TaskState.READY }),
 );
 
-test("of a patch only the part that may be taken is written", (t) => {
+test("only the permitted part of a patch is written", (t) => {
   const decision = decide(
     stateOf(running),
     patchOperation({ id: "t1", status: status(TaskState.STARTING), desiredState: TaskState.SHUTDOWN }),
@@ -315,7 +315,7 @@ test("of a patch only the part that may be taken is written", (t) => {
   t.is(decision.change.task?.desiredState, TaskState.SHUTDOWN);
 });
 
-test("the texts of taken names are SwarmKit's", (t) => {
+test("errors about names in use have SwarmKit's texts", (t) => {
   const taken = decide(stateOf(web), create({ service: service("s2", "web") }));
   t.like(taken, { message: "name conflicts with an existing object: service web already exists" });
 });
@@ -350,7 +350,7 @@ test("operations of one batch see each other", (t) => {
   );
 });
 
-test("an atomic proposal that fails leaves nothing, not even its names", (t) => {
+test("a failed atomic proposal leaves nothing, including its names", (t) => {
   const batch = assemble(
     stateOf(web),
     [
@@ -375,7 +375,7 @@ test("a proposal of mode EACH does what it can and counts the rest", (t) => {
   t.is(batch.changes.length, 1);
 });
 
-test("states only grow within one batch too", (t) => {
+test("states only increase within one batch too", (t) => {
   const report = (state: TaskState) => patchOperation({ id: "t1", status: status(state) }, "n1");
   const batch = assemble(
     stateOf(running),
@@ -385,7 +385,7 @@ test("states only grow within one batch too", (t) => {
   t.deepEqual(batch.settlements, [{ kind: "done", skipped: 1 }]);
 });
 
-test("a name that a removal in the same batch frees may be taken", (t) => {
+test("a name freed by a removal in the same batch may be used", (t) => {
   const batch = assemble(
     stateOf(web),
     [request("p1", [removal(Kind.KIND_SERVICE, "s1"), create({ service: service("s2", "web") })])],
@@ -394,7 +394,7 @@ test("a name that a removal in the same batch frees may be taken", (t) => {
   t.deepEqual(batch.settlements, [{ kind: "done", skipped: 0 }]);
 });
 
-test("what a refused proposal did to a task leaves what an earlier one had done to it", (t) => {
+test("a rejected proposal's changes to a task do not undo those of an earlier one", (t) => {
   const stop = patchOperation({ id: "t1", desiredState: TaskState.SHUTDOWN });
   const batch = assemble(
     stateOf(running),
@@ -431,7 +431,7 @@ test("tasks created together carry their spec once, whether it is one object or 
   t.is(replicaOf(writer).get("task", "c")?.spec?.container?.image, "nginx");
 });
 
-test("a spec that came with a refused proposal is carried again for the next", (t) => {
+test("a spec that came with a rejected proposal is carried again for the next", (t) => {
   const batch = assemble(
     stateOf(web),
     [
@@ -447,7 +447,7 @@ test("a spec that came with a refused proposal is carried again for the next", (
   );
 });
 
-test("what does not fit waits for the next batch, in order", (t) => {
+test("proposals that do not fit wait for the next batch, in order", (t) => {
   const big = (id: string) => request(id, [create({ service: service(id, id.repeat(300)) })]);
   const batch = assemble(stateOf(), [big("a"), big("b"), big("c")], { ...limits, bytesMax: 800 });
   t.is(batch.settlements.length, 2);
@@ -457,7 +457,7 @@ test("what does not fit waits for the next batch, in order", (t) => {
   );
 });
 
-test("a batch keeps within its bytes, whatever its proposals are", (t) => {
+test("a batch stays within its bytes, whatever its proposals are", (t) => {
   const waiting = Array.from({ length: 50 }, (_, at) =>
     request(
       `p${at}`,
@@ -472,7 +472,7 @@ test("a batch keeps within its bytes, whatever its proposals are", (t) => {
   t.true(record.length > 1_500, `${record.length}`);
 });
 
-test("a long proposal of mode EACH goes on where the last batch ended", (t) => {
+test("a long proposal of mode EACH continues where the last batch ended", (t) => {
   const operations = Array.from({ length: 7 }, (_, at) => create({ task: task(`t${at}`) }));
   let progress = request("p1", operations, ProposeRequest_Mode.EACH);
   const sizes: number[] = [];
@@ -487,7 +487,7 @@ test("a long proposal of mode EACH goes on where the last batch ended", (t) => {
   t.deepEqual(sizes, [3, 3, 1]);
 });
 
-test("an atomic proposal too large for any transaction is refused, one operation of mode EACH skipped", (t) => {
+test("an atomic proposal too large for any transaction is rejected, and one operation of mode EACH skipped", (t) => {
   const operation = create({ service: service("s1", "x".repeat(5_000)) });
   const small = { ...limits, bytesMax: 1_000 };
   const atomic = assemble(stateOf(), [request("p1", [operation])], small);
@@ -496,7 +496,7 @@ test("an atomic proposal too large for any transaction is refused, one operation
   t.deepEqual(each.settlements, [{ kind: "done", skipped: 1 }]);
 });
 
-test("an atomic proposal that is alone in its transaction has the room of the causes that others would need", (t) => {
+test("an atomic proposal alone in its transaction may use the space reserved for others' causes", (t) => {
   const large = create({ service: service("s1", "x".repeat(1_000)) });
   const few = { ...limits, bytesMax: 1_000, aloneBytesMax: 1_500 };
   const small = request("p0", [create({ service: service("s0", "") })]);
@@ -508,7 +508,7 @@ test("an atomic proposal that is alone in its transaction has the room of the ca
   t.like(assemble(stateOf(), [request("p1", [larger])], few).settlements[0], { kind: "refused", code: "tooLarge" });
 });
 
-test("the tasks of a service are those stored and those of the same append, each as the append leaves it", (t) => {
+test("the tasks of a service include those stored and those of the same append, each in its final state", (t) => {
   const staging = stateOf(put({ task: task("t1") }), put({ task: task("t2") }));
   const found = () => [...staging.tasksOf("web")].map(({ desiredState, id }) => `${id} ${desiredState}`);
   staging.stage(put({ task: task("t3") }));

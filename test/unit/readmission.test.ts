@@ -1,4 +1,4 @@
-// Nodes that a lost part of the log has forgotten: who comes back by itself, and who does not.
+// Nodes that a lost part of the log has forgotten: which ones come back by themselves, and which do not.
 import test, { type ExecutionContext } from "ava";
 import { readmission } from "../../machines/dispatcher/readmission.ts";
 import {
@@ -44,7 +44,7 @@ function session(world: ReturnType<typeof setUp>, context: CallContext) {
   return stream;
 }
 
-test("a node that an accepted loss has forgotten is made anew, registers, and is told of no tasks", async (t) => {
+test("a node forgotten by an accepted loss is created anew, registers, and gets no tasks", async (t) => {
   for (const role of ["swarm-worker", "swarm-manager"] as const) {
     const world = accepting(t);
     const stream = session(world, holder(acceptedMs, role));
@@ -57,20 +57,20 @@ test("a node that an accepted loss has forgotten is made anew, registers, and is
       [NodeRole.WORKER, NodeRole.WORKER, NodeSpec_Membership.ACCEPTED, NodeSpec_Availability.ACTIVE],
       "never as a manager",
     );
-    t.is(node?.certificate?.status?.state, IssuanceStatus_State.ROTATE, "so that the log knows its certificate again");
+    t.is(node?.certificate?.status?.state, IssuanceStatus_State.ROTATE, "so that the log has its certificate again");
     t.is(stream.ended, undefined);
     const sessionId = stream.messages.at(-1)?.sessionId ?? "";
     t.not(sessionId, "");
     const creation = world.proposals.find(({ operations }) => operations[0]?.create?.node !== undefined);
-    t.is(creation?.caller?.nodeId, "lost", "history says who it was");
+    t.is(creation?.caller?.nodeId, "lost", "history shows its identity");
     const tasks = collectedStream<AssignmentsMessage>();
     world.dispatcher.handlers.Assignments(AssignmentsRequest.create({ sessionId }), tasks, from("lost"));
     await world.run(500);
-    t.deepEqual(tasks.messages[0]?.changes, [], "a complete set without tasks: what it runs has to stop");
+    t.deepEqual(tasks.messages[0]?.changes, [], "a complete set without tasks: everything that it runs must stop");
   }
 });
 
-test("two streams of a forgotten node at once make it once, and the newest is served", async (t) => {
+test("two concurrent streams of a forgotten node create it once, and the newest is served", async (t) => {
   const world = accepting(t);
   const first = session(world, holder(acceptedMs));
   const second = session(world, holder(acceptedMs));
@@ -80,7 +80,7 @@ test("two streams of a forgotten node at once make it once, and the newest is se
   t.is(first.ended?.message, "session invalid");
 });
 
-test("nobody else is made anew: no loss accepted, a younger certificate, one of unknown age, a node that was removed", async (t) => {
+test("no other node is created: without an accepted loss, with a younger certificate or one of unknown age, or after removal", async (t) => {
   const unknown = { code: Status.UNKNOWN, message: "node not found" };
   const untouched = setUp(t);
   t.deepEqual(await refusalOf(() => session(untouched, holder(0))), unknown);
@@ -93,10 +93,10 @@ test("nobody else is made anew: no loss accepted, a younger certificate, one of 
   t.deepEqual(await refusalOf(() => session(world, holder(acceptedMs))), unknown);
   world.seed("cluster", Cluster.patch(cluster as Cluster, { blacklistedCertificates: {} }));
   world.seed("manager", Manager.create({ id: "lost", alive: false }));
-  t.deepEqual(await refusalOf(() => session(world, holder(acceptedMs))), unknown, "a manager is no worker");
+  t.deepEqual(await refusalOf(() => session(world, holder(acceptedMs))), unknown, "a manager is not a worker");
 });
 
-test("the decision rests on the cluster as it was: a node that is removed meanwhile stays away", async (t) => {
+test("the decision rests on the cluster's state at the time: a node removed meanwhile stays away", async (t) => {
   const world = accepting(t);
   const [cluster] = [...world.store.all("cluster")];
   const node = { id: "lost", certifiedFromMs: acceptedMs };

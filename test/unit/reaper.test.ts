@@ -1,4 +1,4 @@
-// Which tasks are forgotten, and which never are.
+// Which tasks are deleted, and which never are.
 import test from "ava";
 import { isAbandoned, reapable, type SlotFacts } from "../../machines/orchestration/reaper.ts";
 import { spentAttempts } from "../../machines/orchestration/restart.ts";
@@ -38,19 +38,19 @@ function reaped(tasks: readonly Task[], facts: Partial<SlotFacts> = {}): readonl
   return reapable({ tasks, historyLimit: 3, hasService: true, hasNode: () => true, ...facts }).map(({ id }) => id);
 }
 
-test("of a slot the newest tasks stay, the running one among them", (t) => {
+test("a slot keeps its newest tasks, including the running one", (t) => {
   t.deepEqual(reaped([failed("a"), failed("b"), running]), []);
   t.deepEqual(reaped([failed("a"), failed("b"), failed("c"), failed("d"), running]), ["a", "b"]);
   t.deepEqual(reaped([failed("a"), failed("b"), failed("c"), failed("d"), running], { historyLimit: -1 }), []);
   t.deepEqual(reaped([failed("a"), running], { historyLimit: 0 }), ["a"]);
 });
 
-test("what may still run is never deleted to save space", (t) => {
+test("a task that may still run is never deleted to save space", (t) => {
   const stopping = task("stopping", TaskState.RUNNING, TaskState.SHUTDOWN);
   t.deepEqual(reaped([stopping, failed("a"), running], { historyLimit: 1 }), ["a"]);
 });
 
-test("what a waiting successor follows stays until the successor runs", (t) => {
+test("the predecessor of a waiting successor stays until the successor runs", (t) => {
   const waiting = task("waiting", TaskState.READY, TaskState.READY);
   t.deepEqual(reaped([failed("a"), failed("b"), waiting], { historyLimit: 0 }), ["a"]);
   t.deepEqual(reaped([failed("a"), failed("b"), running], { historyLimit: 0 }), ["a", "b"]);
@@ -62,7 +62,7 @@ test("enough tasks stay to count the attempts that the policy allows", (t) => {
   t.deepEqual(reaped(tasks), ["a"]);
 });
 
-test("of attempts with a window those stay that still count, and when they were over", (t) => {
+test("attempts within the window stay while they count, with their end times", (t) => {
   const spec = TaskSpec.create({
     restart: RestartPolicy.create({ maxAttempts: 100_000, window: Duration.create({ seconds: 60 }) }),
   });
@@ -84,7 +84,7 @@ test("of attempts with a window those stay that still count, and when they were 
   t.is(spentAttempts(newest, left), spentAttempts(newest, tasks));
 });
 
-test("what was lost takes the place of no attempt", (t) => {
+test("a lost task does not displace an attempt", (t) => {
   const spec = TaskSpec.create({ restart: RestartPolicy.create({ maxAttempts: 2 }) });
   const lost = (id: string): Task => task(id, TaskState.ORPHANED, TaskState.SHUTDOWN, { spec });
   const tried = (id: string): Task => Task.patch(failed(id), { spec });
@@ -92,7 +92,7 @@ test("what was lost takes the place of no attempt", (t) => {
   t.deepEqual(reaped(tasks, { historyLimit: 2 }), ["a", "c", "e"]);
 });
 
-test("what fills its slot stays, whatever the limit, and nothing of what is not wanted besides", (t) => {
+test("the task that fills its slot stays, whatever the limit, and no unwanted task besides", (t) => {
   const onFailure = TaskSpec.create({
     restart: RestartPolicy.create({ condition: RestartPolicy_RestartCondition.ON_FAILURE }),
   });
@@ -102,7 +102,7 @@ test("what fills its slot stays, whatever the limit, and nothing of what is not 
   t.deepEqual(reaped([failed("a"), failed("b")], { historyLimit: 0 }), ["a", "b"], "nothing says that it is filled");
 });
 
-test("with no history at all what is done is not done again, neither by an update nor by the next leader", async (t) => {
+test("even without history, completed work is not repeated, neither by an update nor by the next leader", async (t) => {
   const cluster = await testCluster(["n1"]);
   const orchestration = OrchestrationConfig.create({ taskHistoryRetentionLimit: 0 });
   cluster.seed("cluster", Cluster.create({ id: "c", spec: ClusterSpec.create({ orchestration }) }));
@@ -122,7 +122,7 @@ test("with no history at all what is done is not done again, neither by an updat
   t.deepEqual(cluster.picture(), rest);
 });
 
-test("a drain in between gives no attempts back", async (t) => {
+test("a drain in between returns no attempts", async (t) => {
   const cluster = await testCluster(["n1", "n2"]);
   const failures = new Set<string>();
   cluster.store.watch(({ changes }) => {
@@ -141,23 +141,23 @@ test("a drain in between gives no attempts back", async (t) => {
   await cluster.changeNode(running.nodeId, { spec: NodeSpec.create({ availability: NodeSpec_Availability.DRAIN }) });
   await cluster.run(60_000);
   t.is(failures.size, 7);
-  t.deepEqual(cluster.picture(), [], "and then it is given up");
+  t.deepEqual(cluster.picture(), [], "and then the slot is abandoned");
 });
 
-test("a task that is to be removed goes when nothing of it can run", (t) => {
+test("a task that is to be removed is deleted when nothing of it can run", (t) => {
   const remove = TaskState.REMOVE;
   t.deepEqual(reaped([task("a", TaskState.PENDING, remove), task("b", TaskState.SHUTDOWN, remove)]), ["a", "b"]);
   t.deepEqual(reaped([task("a", TaskState.RUNNING, remove)]), []);
   t.deepEqual(reaped([task("a", TaskState.RUNNING, remove)], { hasNode: () => false }), ["a"]);
 });
 
-test("an orphan of a service that is gone is forgotten", (t) => {
+test("an orphan of a removed service is deleted", (t) => {
   const orphan = task("a", TaskState.ORPHANED, TaskState.SHUTDOWN);
   t.deepEqual(reaped([orphan]), []);
   t.deepEqual(reaped([orphan], { hasService: false }), ["a"]);
 });
 
-test("only what never had a node is ended here", (t) => {
+test("only tasks that never had a node are ended here", (t) => {
   t.true(isAbandoned(task("a", TaskState.PENDING, TaskState.SHUTDOWN)));
   t.true(isAbandoned(task("a", TaskState.NEW, TaskState.SHUTDOWN)));
   t.false(isAbandoned(task("a", TaskState.ASSIGNED, TaskState.SHUTDOWN)));

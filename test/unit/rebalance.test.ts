@@ -1,4 +1,4 @@
-// Rebalancing over a whole orchestration: when it moves, how far, and when it does not.
+// Rebalancing over a whole orchestration: when it moves, how much, and when it does not.
 import test from "ava";
 import { movedFrom } from "../../machines/orchestration/rebalancing/moves.ts";
 import {
@@ -86,15 +86,15 @@ test("when a node has joined and settled, tasks move to it one at a time until i
   t.is(moved(cluster).length, 3);
   t.is(await phase(cluster), "watching");
   await cluster.run(120 * minute);
-  t.is(moved(cluster).length, 3, "what is balanced stays where it is");
+  t.is(moved(cluster).length, 3, "balanced tasks stay where they are");
 });
 
-test("a task that has just begun to run stays where it is, though its nodes have long settled", async (t) => {
+test("a task that has just started stays where it is, although its nodes have long settled", async (t) => {
   const cluster = await testCluster(["n1", "n2"]);
   cluster.seed("cluster", on());
   const resources = (cpus: number) =>
     ResourceRequirements.create({ reservations: Resources.create({ nanoCpus: cpus * 1e9 }) });
-  // Fills the second node, so that all tasks of the service begin on the first one.
+  // Fills the second node, so that all tasks of the service start on the first one.
   const placement = Placement.create({ constraints: ["node.id == n2"] });
   await cluster.addService("full", 1, { placement, resources: resources(4) });
   await cluster.run(10 * minute);
@@ -107,7 +107,7 @@ test("a task that has just begun to run stays where it is, though its nodes have
   t.deepEqual(counts(cluster), { n1: 2, n2: 2 });
 });
 
-test("a service's own label outranks the cluster's", async (t) => {
+test("a service's own label overrides the cluster's", async (t) => {
   const off = { annotations: Annotations.create({ name: "web", labels: { "muster.rebalance": "off" } }) };
   const left = await lopsided(off);
   await left.run(20 * minute);
@@ -118,7 +118,7 @@ test("a service's own label outranks the cluster's", async (t) => {
   t.deepEqual(counts(chosen), { n1: 3, n2: 3 });
 });
 
-test("as many tasks move at once as the update config lets change, and the next ones after its delay", async (t) => {
+test("as many tasks move at once as the update config allows, and the next ones after its delay", async (t) => {
   const cluster = await lopsided(update({ parallelism: 2, delay: Duration.create({ seconds: 120 }) }));
   await cluster.run(75_000);
   t.deepEqual(counts(cluster), { n1: 4, n2: 2 });
@@ -141,7 +141,7 @@ test("no round and no window has more moves than its budget", async (t) => {
   await cluster.run(20 * minute);
   t.is(moved(cluster).length, 3);
   t.regex(cluster.orchestration.explainService("web").at(-1)?.waitingFor ?? "", /budget of 3 moves is used up/);
-  // A new leader knows of them by their tasks.
+  // A new leader derives them from their tasks.
   cluster.changeLeader();
   await cluster.run(5 * minute);
   t.is(moved(cluster).length, 3);
@@ -149,7 +149,7 @@ test("no round and no window has more moves than its budget", async (t) => {
   t.is(moved(cluster).length, 6);
 });
 
-test("a round without moves says so, and not that the budget is spent", async (t) => {
+test("a round without moves says so, and does not blame the budget", async (t) => {
   const cluster = await testCluster(["n1"]);
   cluster.seed("cluster", on({ "muster.rebalance.round": "0" }));
   await cluster.addService("web", 4);
@@ -176,7 +176,7 @@ test("nothing moves while a node is missing, nor for a while afterwards", async 
   t.deepEqual(counts(cluster), { n1: 2, n2: 2, n3: 2 });
 });
 
-test("a node that is down for long is no incident any more", async (t) => {
+test("a node that is down for long no longer counts as an incident", async (t) => {
   const cluster = await testCluster(["n1", "dead"]);
   cluster.seed("cluster", on());
   await cluster.killNode("dead");
@@ -199,11 +199,11 @@ test("a service with failing tasks stays where it is until they have run for a w
   t.true(Math.abs(n1 - n2) <= 1);
 });
 
-test("a moved task that does not run holds up everything, and its failure ends the moves of its service", async (t) => {
+test("a moved task that does not run blocks all moves, and its failure ends the moves of its service", async (t) => {
   const cluster = await lopsided();
   cluster.outcome = (task) => (movedFrom(task) === "" ? undefined : TaskState.FAILED);
   await cluster.run(3 * minute);
-  t.is(moved(cluster).length, 1, "one was tried");
+  t.is(moved(cluster).length, 1, "one was attempted");
   t.is(running(cluster).length, 6, "and its slot got another task");
   t.regex(cluster.orchestration.explainService("web").at(-1)?.waitingFor ?? "", /failed a short time ago/);
 });
@@ -227,7 +227,7 @@ test("a dry run shows the moves and why, and changes nothing", async (t) => {
   t.deepEqual(cluster.orchestration.planRebalance(PlanRebalanceRequest.create()).moves, []);
 });
 
-test("what a dry run shows is what then happens", async (t) => {
+test("a dry run shows the moves that then happen", async (t) => {
   const cluster = await testCluster(["n1", "n2"]);
   await cluster.addService("web", 7);
   await cluster.addService("api", 3);
@@ -254,7 +254,7 @@ test("what a dry run shows is what then happens", async (t) => {
   t.deepEqual(found, wanted);
 });
 
-test("single tasks of many services move for the sake of the nodes' own loads", async (t) => {
+test("single tasks of many services move to level the nodes' loads", async (t) => {
   const cluster = await testCluster(["n1"]);
   cluster.seed("cluster", on());
   for (const id of ["a", "b", "c", "d"]) await cluster.addService(id, 1);
@@ -265,7 +265,7 @@ test("single tasks of many services move for the sake of the nodes' own loads", 
   t.deepEqual(all.toSorted(), ["n1", "n1", "n2", "n2"]);
 });
 
-test("what other services have put on a node weighs once it has stayed there, though nobody tells when", async (t) => {
+test("other services' tasks count once they have stayed on a node, even without a notification", async (t) => {
   const cluster = await testCluster(["n1", "n2"]);
   cluster.seed("cluster", on());
   for (const id of ["a", "b", "c", "d"]) await cluster.addService(id, 1);
@@ -281,7 +281,7 @@ test("what other services have put on a node weighs once it has stayed there, th
   );
 });
 
-test("a move and a scaling in the same moment leave each slot one task", async (t) => {
+test("a concurrent move and scaling leave one task in each slot", async (t) => {
   const cluster = await lopsided();
   await cluster.run(61_900);
   await cluster.updateService("web", (spec) =>
@@ -292,7 +292,7 @@ test("a move and a scaling in the same moment leave each slot one task", async (
   t.is(cluster.tasks().filter(({ desiredState }) => desiredState <= TaskState.RUNNING).length, 3);
 });
 
-test("a new leader in the middle of a round goes on with it", async (t) => {
+test("a new leader continues a round in progress", async (t) => {
   const cluster = await lopsided(update({ parallelism: 1, delay: Duration.create({ seconds: 30 }) }));
   await cluster.run(63_000);
   t.is(moved(cluster).length, 1);
@@ -305,7 +305,7 @@ test("a new leader in the middle of a round goes on with it", async (t) => {
   t.deepEqual(counts(cluster), { n1: 3, n2: 3 });
 });
 
-test("with start-first a task runs elsewhere before the one that it follows is stopped", async (t) => {
+test("with start-first a task runs elsewhere before its predecessor is stopped", async (t) => {
   const cluster = await lopsided(update({ order: UpdateConfig_UpdateOrder.START_FIRST, parallelism: 1 }));
   let least = 6;
   const watch = cluster.store.watch(() => {

@@ -1,4 +1,4 @@
-// Starts that are refused one after another are tried ever more seldom, and visibly so.
+// Starts that are rejected repeatedly are retried ever less often, and visibly so.
 import test from "ava";
 import fc from "fast-check";
 import { evictionStatus } from "../../machines/orchestration/enforcer.ts";
@@ -83,7 +83,7 @@ function task(shape: Shape): Task {
   });
 }
 
-/** Milliseconds that the successor of these waits, made the moment the last of them ended. */
+/** Milliseconds that the successor of these waits, if created the moment the last of them ended. */
 function waitAfter(slot: readonly Task[], successor: Task = task({})): number {
   const release = releaseOf(successor, [...slot, successor], 0, nodeOf);
   return release.kind === "wait" ? release.untilMs : 0;
@@ -92,7 +92,7 @@ function waitAfter(slot: readonly Task[], successor: Task = task({})): number {
 const refused = (n: number, shape: Shape = {}): Task[] =>
   Array.from({ length: n }, () => task({ end: "refused", ...shape }));
 
-test("a start counts as refused when nothing of the task ran and its node was asked", (t) => {
+test("a start counts as rejected if nothing of the task ran and its node was asked", (t) => {
   t.true(wasRefused(task({ end: "refused" })));
   t.true(wasRefused(task({ end: "rejected" })), "its node could not prepare it");
   t.false(wasRefused(task({ end: "rejected", isContainer: true })), "an engine's missing image waits as in SwarmKit");
@@ -101,7 +101,7 @@ test("a start counts as refused when nothing of the task ran and its node was as
   t.false(wasRefused(Task.patch(task({ end: "refused" }), { nodeId: "" })));
 });
 
-test("RS1, RS2: each refused start waits longer than the one before it, up to five minutes", (t) => {
+test("RS1, RS2: each rejected start waits longer than the one before it, up to five minutes", (t) => {
   for (const delayMs of [0, 500, 5_000, 60_000, 600_000]) {
     for (let n = 2; n <= 14; n += 1) {
       const full = Math.min(backOffMsMax, Math.max(1_000, delayMs) * 2 ** (n - 1));
@@ -113,24 +113,24 @@ test("RS1, RS2: each refused start waits longer than the one before it, up to fi
   }
 });
 
-test("RS1: slots that are refused together do not all try again together", (t) => {
+test("RS1: slots rejected together do not all retry together", (t) => {
   const waits = Array.from({ length: 40 }, () => waitAfter(refused(5)));
   t.true(new Set(waits).size > 30, waits.join(" "));
 });
 
-test("RS3: the first refused start waits as any failure does", (t) => {
+test("RS3: the first rejected start waits as after any failure", (t) => {
   t.is(waitAfter(refused(1)), 5_000);
   t.is(waitAfter([...refused(4), task({ end: "exited" })]), 5_000, "it ran, and failed");
   t.is(waitAfter([...refused(4), task({ end: "exited" }), ...refused(1)]), 5_000, "after one that ran");
-  t.is(waitAfter([...refused(4), task({ end: "completed" }), ...refused(1)]), 5_000, "after one that was done");
+  t.is(waitAfter([...refused(4), task({ end: "completed" }), ...refused(1)]), 5_000, "after one that completed");
   t.is(waitAfter([...refused(4), ...refused(1, { version: 2 })], task({ version: 2 })), 5_000, "after an update");
 });
 
-test("RS3: an update is tried after the plain delay, however often the earlier spec was refused", (t) => {
+test("RS3: an update is attempted after the plain delay, however often the earlier spec was rejected", (t) => {
   t.is(waitAfter(refused(6), task({ version: 2 })), 5_000);
 });
 
-test("a task that was stopped or evicted before it could start says nothing of the start", (t) => {
+test("a task that was stopped or evicted before it could start does not count as a rejected start", (t) => {
   const slot = [...refused(2), task({ end: "stopped" }), task({ end: "evicted" }), ...refused(1)];
   t.is(refusedInARow(slot.at(-1)!, slot).length, 3);
 });
@@ -148,7 +148,7 @@ test("RS4: a limit on attempts within a window is reached", (t) => {
       let nowMs = 0;
       for (let tries = 0; tries <= maxAttempts; tries += 1) {
         const one = task({ end: "refused", delayMs, policy, madeMs: nowMs, endedMs: nowMs });
-        // As the orchestrator makes it: with the end of the one before it, and started when its wait is over.
+        // As the orchestrator creates it: at the end of the one before it, and started when its wait is over.
         const before = slot.at(-1);
         if (before !== undefined) {
           const successor = Task.patch(one, { desiredState: TaskState.READY });
@@ -179,7 +179,7 @@ test("Q5: whatever the reaper deletes, the next wait is the same", (t) => {
   );
 });
 
-test("a service that its driver refuses is tried ever more seldom, and `why` says when it is tried again", async (t) => {
+test("a service that its driver rejects is retried ever less often, and `why` shows the next attempt", async (t) => {
   const cluster = await testCluster(["n1"]);
   const tries: number[] = [];
   const seen = new Set<string>();
@@ -209,5 +209,5 @@ test("a service that its driver refuses is tried ever more seldom, and `why` say
   await cluster.updateService("web", (spec) =>
     ServiceSpec.patch(spec, { task: TaskSpec.patch(spec.task!, { forceUpdate: 1 }) }),
   );
-  t.deepEqual(cluster.picture(), ["1:RUNNING@n1"], "an update is tried at once");
+  t.deepEqual(cluster.picture(), ["1:RUNNING@n1"], "an update is attempted at once");
 });

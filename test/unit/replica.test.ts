@@ -1,4 +1,4 @@
-// The replica: what applying records makes of the state, and which records it refuses.
+// The replica: the state that results from applying records, and which records it rejects.
 import test from "ava";
 import {
   Change,
@@ -38,7 +38,7 @@ test("a created object gets the record's sequence as version and the record's ti
   t.is(meta?.updatedAt?.seconds, 1_001);
 });
 
-test("a patch moves version and update time, and keeps the time of creation", (t) => {
+test("a patch changes version and update time, and keeps the creation time", (t) => {
   const writer = new Writer();
   writer.write([put({ task: task("t1") }), put({ task: task("t2") })]);
   writer.write([put({ task: task("t3") })]);
@@ -83,7 +83,7 @@ test("tasks of one transaction share the spec that it carries once", (t) => {
   t.is(replica.get("task", "t3")?.spec, replica.get("task", "t1")?.spec);
 });
 
-test("tasks are found by service, slot, node and what they mention, through every change", (t) => {
+test("tasks are found by service, slot, node and their references, through every change", (t) => {
   const writer = new Writer();
   writer.write([
     put({ task: task("a1") }),
@@ -157,7 +157,7 @@ test("watchers get each transaction once, with old and new objects, after the st
   t.is(commits[0]?.changes[0]?.old, null);
 });
 
-test("an object that somebody holds never changes", (t) => {
+test("an object once returned never changes", (t) => {
   const writer = new Writer();
   writer.write([put({ task: task("t1") })]);
   const replica = replicaOf(writer);
@@ -168,7 +168,7 @@ test("an object that somebody holds never changes", (t) => {
   t.is(held?.meta?.version?.index, 1);
 });
 
-test("a receipt tells what became of a proposal, and the oldest is forgotten first", (t) => {
+test("a receipt records a proposal's outcome, and the oldest is dropped first", (t) => {
   const writer = new Writer();
   const replica = new Replica({ receiptsMax: 2 });
   for (let at = 1; at <= 3; at += 1) {
@@ -190,9 +190,9 @@ const refuses = test.macro((t, check: RegExp, broken: (writer: Writer) => [numbe
   t.is(replica.version, 1);
 });
 
-test("a record out of sequence is refused", refuses, /S1/, (writer) => [3, writer.write([])]);
+test("a record out of sequence is rejected", refuses, /S1/, (writer) => [3, writer.write([])]);
 
-test("S6: messages that are no records are passed over when the next record follows the one before them", (t) => {
+test("S6: messages that are not records are skipped when the next record follows the one before them", (t) => {
   const writer = new Writer();
   writer.write([put({ service: service("s1", "web") })]);
   const replica = replicaOf(writer);
@@ -204,7 +204,7 @@ test("S6: messages that are no records are passed over when the next record foll
   forged[forged.length - 1] = (forged.at(-1) ?? 0) ^ 1;
   t.true(replica.apply(3, forged).isForeign);
   t.deepEqual([replica.version, replica.recordSequence, replica.foreignMessages], [3, 1, 2]);
-  t.deepEqual(replica.checksum, checksum, "what the next record names");
+  t.deepEqual(replica.checksum, checksum, "the predecessor of the next record");
   const loaded = new Replica();
   loaded.load(replica.snapshot());
   t.deepEqual([loaded.version, loaded.recordSequence], [3, 1]);
@@ -216,21 +216,21 @@ test("S6: messages that are no records are passed over when the next record foll
   t.deepEqual(told, [2, 3, 4]);
 });
 
-test("S6: a record of ours that was damaged is told from a message of others by the record that follows it", (t) => {
+test("S6: the next record distinguishes a damaged record of ours from a stranger's message", (t) => {
   const writer = new Writer();
   writer.write([put({ service: service("s1", "web") })]);
   const replica = replicaOf(writer);
   const damaged = writer.write([put({ service: service("s2", "api") })]);
   const next = writer.write([put({ service: service("s3", "db") })]);
   damaged[20] = (damaged[20] ?? 0) ^ 1;
-  t.true(replica.apply(2, damaged).isForeign, "nothing tells them apart yet");
+  t.true(replica.apply(2, damaged).isForeign, "nothing distinguishes them yet");
   const error = t.throws(() => replica.apply(3, next), { instanceOf: LogBreak });
   t.is(error?.sequence, 2);
   t.regex(error?.check ?? "", /record 2 cannot be read, and record 3 names the original/);
   t.is(replica.version, 2);
 });
 
-test("S7: a transaction with a change of an unknown kind is not applied in part, and its writer is named", (t) => {
+test("S7: a transaction with an unknown kind of change is not applied in part, and its writer is named", (t) => {
   const writer = new Writer();
   const engine = EngineDescription.create({ engineVersion: "9.9.9" });
   writer.write([put({ node: node("m1", { description: NodeDescription.create({ hostname: "alpha", engine }) }) })]);
@@ -246,25 +246,22 @@ test("S7: a transaction with a change of an unknown kind is not applied in part,
   }
 });
 
-test("a record that names another predecessor is refused", refuses, /R2/, (writer) => [
+test("a record that names another predecessor is rejected", refuses, /R2/, (writer) => [
   2,
   writer.encode([], { previous: new Uint8Array(32) }),
 ]);
-test("a record of an older epoch is refused", refuses, /S3/, (writer) => [2, writer.encode([], { epoch: 4 })]);
-test("a patch of what does not exist is refused", refuses, /S4/, (writer) => [
-  2,
-  writer.encode([patch({ id: "gone" })]),
-]);
-test("a removal of what does not exist is refused", refuses, /S4/, (writer) => [
+test("a record of an older epoch is rejected", refuses, /S3/, (writer) => [2, writer.encode([], { epoch: 4 })]);
+test("a patch of a missing object is rejected", refuses, /S4/, (writer) => [2, writer.encode([patch({ id: "gone" })])]);
+test("a removal of a missing object is rejected", refuses, /S4/, (writer) => [
   2,
   writer.encode([Change.create({ remove: Removal.create({ kind: Kind.KIND_NODE, id: "gone" }) })]),
 ]);
-test("a task that names a spec which is not there is refused", refuses, /S4/, (writer) => [
+test("a task that names a missing spec is rejected", refuses, /S4/, (writer) => [
   2,
   writer.encode([put({ task: task("t2", { spec: null }) }, 1)]),
 ]);
 
-test("replicas of the same records have one hash, of different states different ones", (t) => {
+test("replicas of the same records have the same hash, and those of different states different ones", (t) => {
   const writer = new Writer();
   writer.write([put({ task: task("t1") }), put({ node: node("n1") })]);
   const [one, two] = [replicaOf(writer), replicaOf(writer)];
@@ -280,7 +277,7 @@ test("replicas of the same records have one hash, of different states different 
   t.not(one.stateHash(), two.stateHash());
 });
 
-test("nodes of one kind keep one description of their engine, and one copy of a network that they are in", (t) => {
+test("nodes of one kind share one description of their engine, and one copy of a network that they are in", (t) => {
   const description = (hostname: string) =>
     NodeDescription.create({
       hostname,
@@ -311,7 +308,7 @@ test("nodes of one kind keep one description of their engine, and one copy of a 
   }
 });
 
-test("what the replica keeps does not keep the record's bytes alive", (t) => {
+test("the replica's objects do not keep the record's bytes alive", (t) => {
   const writer = new Writer();
   const filler = put({ service: service("s1", "x".repeat(100_000)) });
   writer.write([

@@ -51,7 +51,7 @@ test("a service's tasks run, spread over the nodes, and share its spec", async (
   t.is(first?.serviceAnnotations?.name, "web");
 });
 
-test("all the tasks of a service take one proposal for each step", async (t) => {
+test("all the tasks of a service share one proposal for each step", async (t) => {
   const cluster = await testCluster(["n1"]);
   const before = cluster.proposals.length;
   cluster.alive.clear();
@@ -65,7 +65,7 @@ test("scaling up again fills the lowest free slot", async (t) => {
   const second = cluster.tasks().find((task) => task.slot === 2);
   await cluster.updateService("web", scaled(2));
   t.deepEqual(cluster.picture(), ["1:RUNNING@n1", "2:RUNNING@n2"], "slot 3 is the second copy on n1");
-  t.is(cluster.tasks().length, 2, "the tasks of the slot that went are deleted once they have stopped");
+  t.is(cluster.tasks().length, 2, "the tasks of the removed slot are deleted once they have stopped");
   await cluster.propose(Operation.create({ remove: Removal.create({ kind: Kind.KIND_TASK, id: second?.id ?? "" }) }));
   await cluster.updateService("web", scaled(3));
   t.deepEqual(
@@ -74,7 +74,7 @@ test("scaling up again fills the lowest free slot", async (t) => {
   );
 });
 
-test("a task that fails is followed by one that waits for the restart delay, and is ready by then", async (t) => {
+test("a failed task's successor waits for the restart delay, and is ready by then", async (t) => {
   const cluster = await testCluster(["n1"]);
   await cluster.addService("web", 1);
   const [task] = cluster.tasks();
@@ -90,7 +90,7 @@ test("a task that fails is followed by one that waits for the restart delay, and
   t.is(cluster.tasks().length, 2);
 });
 
-test("the restart delay goes on under another leader", async (t) => {
+test("the restart delay continues under another leader", async (t) => {
   const cluster = await testCluster(["n1"]);
   await cluster.addService("web", 1);
   await cluster.report(cluster.tasks()[0]!, TaskState.FAILED);
@@ -102,7 +102,7 @@ test("the restart delay goes on under another leader", async (t) => {
   t.deepEqual(cluster.picture(), ["1:RUNNING@n1"]);
 });
 
-test("a new leader finishes what the last one had not begun", async (t) => {
+test("a new leader finishes what its predecessor had not begun", async (t) => {
   const cluster = await testCluster(["n1"]);
   cluster.orchestration.stop();
   await cluster.addService("web", 2);
@@ -112,7 +112,7 @@ test("a new leader finishes what the last one had not begun", async (t) => {
   t.deepEqual(cluster.picture(), ["1:RUNNING@n1", "2:RUNNING@n1"]);
 });
 
-test("with two attempts a task that always fails is made three times, and a new spec starts over", async (t) => {
+test("with two attempts an always failing task is created three times, and a new spec starts over", async (t) => {
   const cluster = await testCluster(["n1"]);
   cluster.outcome = () => TaskState.FAILED;
   const restart = RestartPolicy.create({
@@ -131,7 +131,7 @@ test("with two attempts a task that always fails is made three times, and a new 
   t.is(cluster.tasks().filter((task) => task.spec?.forceUpdate === 1).length, 3);
 });
 
-test("a task that finished is not done again when its policy says so, but an update does it again", async (t) => {
+test("a completed task is not repeated if its policy says so, but an update repeats it", async (t) => {
   const cluster = await testCluster(["n1"]);
   const restart = RestartPolicy.create({ condition: RestartPolicy_RestartCondition.NONE });
   await cluster.addService("web", 1, { restart });
@@ -179,7 +179,7 @@ test("a drained node's tasks start elsewhere once they have stopped, without a r
   t.deepEqual(cluster.picture(), ["1:RUNNING@n2", "2:RUNNING@n2"]);
 });
 
-test("a predecessor that does not stop is waited for no longer than a minute", async (t) => {
+test("a predecessor that does not stop is awaited for a minute at most", async (t) => {
   const cluster = await testCluster(["n1", "n2"]);
   await cluster.addService("web", 1);
   cluster.stops = () => false;
@@ -198,7 +198,7 @@ test("a paused node keeps its tasks", async (t) => {
   t.deepEqual(cluster.picture(), ["1:RUNNING@n1", "2:RUNNING@n2"]);
 });
 
-test("what fits nowhere says why, and is placed when a node comes that takes it", async (t) => {
+test("a task that fits nowhere says why, and is placed when a suitable node joins", async (t) => {
   const cluster = await testCluster(["n1"]);
   const placement = Placement.create({ constraints: ["node.labels.disk==ssd"] });
   await cluster.addService("web", 1, { placement });
@@ -267,7 +267,7 @@ test("an update with parallelism 0 replaces all at once, and one with a delay pa
   }
 });
 
-test("a new spec that does not run goes no further than its first slot, and the next update gets through", async (t) => {
+test("a new spec that does not run goes no further than its first slot, and the next update succeeds", async (t) => {
   const cluster = await testCluster(["n1"]);
   await cluster.addService("web", 3);
   cluster.outcome = (task) => (task.spec?.forceUpdate === 1 ? TaskState.FAILED : undefined);
@@ -283,7 +283,7 @@ test("a new spec that does not run goes no further than its first slot, and the 
   );
 });
 
-test("scaling and a change of placement that the nodes meet replace nothing", async (t) => {
+test("scaling, and a placement change that the nodes meet, replace nothing", async (t) => {
   const cluster = await testCluster(["n1", "n2"]);
   await cluster.addService("web", 2);
   const before = cluster.tasks().map(({ id }) => id);
@@ -302,7 +302,7 @@ test("scaling and a change of placement that the nodes meet replace nothing", as
   t.deepEqual(cluster.picture(), ["1:RUNNING@n2", "2:RUNNING@n2", "3:RUNNING@n2"]);
 });
 
-test("scaling down to less while tasks pend takes those first", async (t) => {
+test("scaling down removes pending tasks first", async (t) => {
   const cluster = await testCluster(["n1"]);
   const resources = ResourceRequirements.create({ reservations: Resources.create({ memoryBytes: 3e9 }) });
   await cluster.addService("web", 4, { resources });
@@ -312,7 +312,7 @@ test("scaling down to less while tasks pend takes those first", async (t) => {
   t.is(cluster.tasks().length, 2);
 });
 
-test("the highest copy on the fullest node goes first", async (t) => {
+test("the highest copy on the fullest node is removed first", async (t) => {
   const cluster = await testCluster(["n1"]);
   await cluster.addService("web", 2);
   await cluster.addNode("n2");
@@ -322,7 +322,7 @@ test("the highest copy on the fullest node goes first", async (t) => {
   t.deepEqual(cluster.picture(), ["1:RUNNING@n1", "3:RUNNING@n2"]);
 });
 
-test("a removed service leaves nothing, not even tasks that no leader saw go", async (t) => {
+test("a removed service leaves nothing, including tasks whose removal no leader saw", async (t) => {
   const cluster = await testCluster(["n1"]);
   const placement = Placement.create({ constraints: ["node.id==nowhere"] });
   await cluster.addService("web", 3);
@@ -375,7 +375,7 @@ test("two wanted tasks in one slot become one", async (t) => {
   t.is(
     cluster.store.get("task", "twin")?.status?.state,
     TaskState.SHUTDOWN,
-    "it never had a node, and says that it is over",
+    "it never had a node, and reports that it is over",
   );
 });
 

@@ -1,4 +1,4 @@
-// What a task's resolv.conf says, and where it lies in a root of the task's own.
+// The content of a task's resolv.conf, and its path in a root of the task's own.
 import { mkdirSync, mkdtempSync, rmSync, symlinkSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -10,7 +10,7 @@ import { DNSConfig } from "../../proto/gen/nomad.ts";
 const node = { servers: ["192.0.2.1"], searches: ["node.test"], options: ["rotate"] };
 const asked = (of: Parameters<typeof DNSConfig.create>[0]): DNSConfig => DNSConfig.create(of);
 
-test("each part that is asked for takes the place of the node's, and the others stay", (t) => {
+test("each given part replaces the node's, and the others stay", (t) => {
   t.is(resolvConf(asked({}), node), "nameserver 192.0.2.1\nsearch node.test\noptions rotate\n");
   t.is(
     resolvConf(asked({ servers: ["2001:db8::1", "192.0.2.9"], options: ["ndots:1", "edns0"] }), node),
@@ -21,12 +21,12 @@ test("each part that is asked for takes the place of the node's, and the others 
   t.is(askedDns(null), null);
 });
 
-test("nothing that is asked for becomes a line of another kind", (t) => {
+test("no value becomes a line of another kind", (t) => {
   for (const word of ["1.1.1.1\nnameserver 2.2.2.2", "a b", "", "a#b"])
     t.throws(() => resolvConf(asked({ servers: [word] }), node), { message: /for resolv.conf/ }, word);
 });
 
-test("the node's own resolver is read as resolvers read it, without what a network of a task's own cannot reach", (t) => {
+test("the node's own resolv.conf is parsed as resolvers do, without servers that a task's own network cannot reach", (t) => {
   const files: Readonly<Record<string, string>> = {
     "/etc/resolv.conf":
       "# made by hand\nnameserver 127.0.0.53\ndomain a.test\nsearch b.test c.test ; later counts\noptions edns0\n\nnonsense\n",

@@ -53,7 +53,7 @@ async function setUp(...networks: Network[]) {
   return { cluster, handlers, attach, detach };
 }
 
-test("a container gets an address, after its node has one in that network, and gives it back", async (t) => {
+test("a container gets an address after its node has one in that network, and releases it", async (t) => {
   const { cluster, attach, detach } = await setUp(network("net", "10.3.0.0/24"));
   const order: string[] = [];
   cluster.store.watch(({ changes }) => {
@@ -93,7 +93,7 @@ test("a specific address can be requested; one in use is refused with the reason
   t.is(cluster.store.get("task", await attach("net", "10.3.0.77", other))?.nodeId, "n2");
 });
 
-test("a node that attaches all the time is refused beyond its budget, others are not", async (t) => {
+test("a node that attaches constantly is rejected beyond its budget, and others are not", async (t) => {
   const { attach, detach, cluster } = await setUp(network("net", "10.0.0.0/8"));
   const addresses = Array.from({ length: 2_000 }, () => "10.0.0.0");
   const large = NetworkAttachmentConfig.create({ target: "net", addresses });
@@ -110,7 +110,7 @@ test("a node that attaches all the time is refused beyond its budget, others are
   await detach(await attach("net", "", other), other);
 });
 
-test("what cannot be attached to is told as SwarmKit does", async (t) => {
+test("a network that cannot be attached to is rejected as by SwarmKit", async (t) => {
   const { attach, detach, handlers } = await setUp(network("closed", "10.3.0.0/24", false));
   t.deepEqual(await refusalOf(() => attach("nowhere")), {
     code: Status.NOT_FOUND,

@@ -1,4 +1,4 @@
-// K1, P10: whatever is written, one after the other or at once, each resource is of a kind that is registered.
+// K1, P10: after any sequential or concurrent writes, each resource is of a registered kind.
 import test from "ava";
 import fc from "fast-check";
 import {

@@ -1,4 +1,4 @@
-// Whether and when a task that is over is followed by another.
+// Whether and when a finished task gets a successor.
 import test from "ava";
 import { initialTransition, transition } from "xstate";
 import {
@@ -84,7 +84,7 @@ test("the restart condition decides, and without a policy it is any", (t) => {
   t.true(shouldRestart(plain, [plain]));
 });
 
-test("attempts are counted since the spec last changed, and a lost node spends none", (t) => {
+test("attempts are counted since the spec last changed, and a lost node uses none", (t) => {
   const policy = { maxAttempts: 2 };
   const older = task({ ...over, state: TaskState.FAILED, version: 1, policy });
   const first = task({ ...over, state: TaskState.FAILED, version: 2, policy });
@@ -108,7 +108,7 @@ test("with a window only restarts within it count", (t) => {
   t.false(shouldRestart(early, [first, early]));
 });
 
-test("a task is at fault when it ended, or its node is gone, down or drained", (t) => {
+test("a task counts as over when it ended, or its node is removed, down or drained", (t) => {
   t.is(faultOf(task(), nodeOf), null);
   t.is(faultOf(task({ node: "" }), nodeOf), null);
   t.is(faultOf(task({ state: TaskState.COMPLETE }), nodeOf), "ended");
@@ -117,7 +117,7 @@ test("a task is at fault when it ended, or its node is gone, down or drained", (
   t.is(faultOf(task({ node: "drained" }), nodeOf), "drained");
 });
 
-test("the delay follows a failure only, and is five seconds unless the policy says otherwise", (t) => {
+test("the delay follows only a failure, and is five seconds unless the policy says otherwise", (t) => {
   const delayOf = (shape: Shape): number => {
     const one = task(shape);
     return delayAfterMs(one, [one], nodeOf);
@@ -143,7 +143,7 @@ test("a clock that was ahead makes nobody wait longer than the delay", (t) => {
   t.like(releaseOf(next, [failed, next], 1_000, nodeOf), { kind: "wait", untilMs: 6_000 });
 });
 
-test("without a delay nobody waits for a clock that was ahead, not even for no time again and again", (t) => {
+test("without a delay nobody waits for a clock that was ahead, not even repeatedly for no time", (t) => {
   const lost = task({ ...over, node: "down" });
   const next = task({ desired: TaskState.READY, madeMs: 100_000 });
   t.deepEqual(releaseOf(next, [lost, next], 1_000, nodeOf), { kind: "release" });
@@ -160,13 +160,13 @@ test("a successor waits for a predecessor that still runs, unless its node is lo
   t.is(releaseOf(next, [unplaced, next], 0, nodeOf).kind, "release");
 });
 
-test("a task with a long grace is given it before another may run beside it", (t) => {
+test("a task with a long grace period gets all of it before another may run beside it", (t) => {
   t.is(stopWaitMs(task()), 60_000);
   const slow = task({ container: ContainerSpec.create({ stopGracePeriod: Duration.create({ seconds: 300 }) }) });
   t.is(stopWaitMs(slow), 310_000);
 });
 
-test("the supervisor looks again at the nearest deadline", (t) => {
+test("the supervisor checks again at the nearest deadline", (t) => {
   let [state] = initialTransition(restartMachine);
   [state] = transition(restartMachine, state, { type: "slots.touched" });
   t.is(state.value, "gathering");

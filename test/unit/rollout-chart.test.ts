@@ -1,4 +1,4 @@
-// The phases of a rollout as the chart has them: which event leads where, and what is then asked of the host.
+// The phases of a rollout in the chart: which event leads where, and the resulting requests to the host.
 import test from "ava";
 import { initialTransition, transition } from "xstate";
 import { rolloutMachine, type RolloutEvent } from "../../machines/orchestration/rollout.ts";
@@ -66,7 +66,7 @@ for (const [name, state] of moving) {
 const failed: RolloutEvent = { type: "look.failed", wantsRollback: true };
 test(leads, [phase("updating"), round, failed, { type: "rollback.rejected" }], "pausing", "pause");
 
-test("what the store says is followed from every phase", (t) => {
+test("the store's state is followed from every phase", (t) => {
   const phases = [...moving, ["paused", "paused"], ["rollback paused", "rollbackPaused"]] as const;
   for (const [from] of phases) {
     for (const [to, state] of phases) t.true(after(phase(from), phase(to)).state.startsWith(state), `${from} ▶ ${to}`);
@@ -79,7 +79,7 @@ test("a rejected rollback has no effect on a later phase", (t) => {
     t.is(after(phase(name), { type: "rollback.rejected" }).state, `${state}:gathering`);
 });
 
-test("while it is paused nothing is looked at", (t) => {
+test("while it is paused nothing is checked", (t) => {
   for (const name of ["paused", "rollback paused"] as const) {
     t.deepEqual(after(phase(name), { type: "slots.touched" }).effects, []);
     t.deepEqual(after(phase(name), round).effects, []);
