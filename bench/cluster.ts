@@ -101,7 +101,7 @@ export class Cluster {
     this.#undo.push(async () => {
       await spawned.end("SIGTERM");
       // A killed process leaves its nats-server or tasks behind.
-      await until(`the end of what runs in ${dir}`, () => {
+      await until(`the exit of all processes in ${dir}`, () => {
         const left = pidsOf(dir);
         for (const pid of left) kill(pid);
         return left.length === 0;

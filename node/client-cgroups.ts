@@ -45,7 +45,7 @@ export async function clientCgroups(options: ClientCgroupsOptions): Promise<Task
   } catch (error) {
     log.warn(
       { reason: (error as Error).message },
-      "cannot make the control groups of Nomad's client: drivers such as raw_exec cannot start tasks here",
+      "cannot create the control groups of Nomad's client: drivers such as raw_exec cannot start tasks here",
     );
     return null;
   }

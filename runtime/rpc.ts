@@ -100,7 +100,7 @@ export interface Sink<Message> {
    * at most one more message.
    */
   end(error?: RpcError, queued?: "send" | "drop"): void;
-  /** Bytes written but not yet taken by the peer's flow control. */
+  /** Bytes written but not yet accepted by the peer's flow control. */
   bufferedBytes(): number;
 }
 
@@ -152,7 +152,7 @@ export interface SendingCall<Request, Response> {
   write(message: Request): void;
   finish(): Promise<Response>;
   cancel(): void;
-  /** Bytes written but not yet taken by the peer's flow control. */
+  /** Bytes written but not yet accepted by the peer's flow control. */
   bufferedBytes(): number;
 }
 
@@ -188,7 +188,7 @@ export interface DuplexCall<Request> extends ReceivingCall {
   write(message: Request): void;
   /** Half-closes the call: no more writes follow. */
   finish(): void;
-  /** Bytes written but not yet taken by the peer's flow control. */
+  /** Bytes written but not yet accepted by the peer's flow control. */
   bufferedBytes(): number;
 }
 

@@ -108,7 +108,7 @@ export class TaskHomeDirectories implements TaskHomes {
     } catch (error) {
       await this.#removeFiles(task.id);
       await this.#unmount(task.id);
-      return { kind: "refused", reason: `cannot make the task's directories: ${(error as Error).message}` };
+      return { kind: "refused", reason: `cannot create the task's directories: ${(error as Error).message}` };
     }
   }
 

@@ -54,7 +54,7 @@ export class PipeMaker {
       await this.#mkfifo(requests.flatMap(({ paths }) => paths));
       for (const { resolve } of requests) resolve();
     } catch (error) {
-      // The others have theirs.
+      // Some of the pipes may have been created.
       for (const { paths, reject, resolve } of requests) {
         const exists = await Promise.all(paths.map(isPipe));
         if (exists.every(Boolean)) resolve();

@@ -69,7 +69,7 @@ export class DiskWatch {
       const kind = roomKind(effective, this.#limits, this.#room.kind);
       this.#room = { kind, freeBytes: Math.max(0, effective), writableBytes, limits: this.#limits };
       telemetry.metrics
-        .gauge("muster_log_disk_free_bytes", "Free on the disk under our own nats-server, without the reserve.")
+        .gauge("muster_log_disk_free_bytes", "Free bytes on the disk under our own nats-server, without the reserve.")
         .set(this.#room.freeBytes);
     } catch (error) {
       telemetry.log.warn({ folder, reason: textOf(error) }, "cannot read the free space of the disk under the log");

@@ -348,7 +348,7 @@ export class Link {
     if (silence === null) this.#leaveAfterMs = unservedMsMin;
     else if (Math.min(silence.ms, now - this.#connectedAt) >= this.#leaveAfterMs) {
       this.#leaveAfterMs = Math.min(unservedMsMax, 2 * this.#leaveAfterMs);
-      this.#lost(connection, `the log is not served there: ${silence.reason}`);
+      this.#lost(connection, `the server does not serve the log: ${silence.reason}`);
     }
   }
 
@@ -374,7 +374,7 @@ export class Link {
             "link to NATS is back",
           );
           this.#options.telemetry.metrics
-            .counter("muster_nats_reconnects_total", "New connections after one was lost.")
+            .counter("muster_nats_reconnects_total", "Reconnects of the link to NATS.")
             .add();
         },
         (error: unknown) => {

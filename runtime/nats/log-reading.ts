@@ -203,10 +203,7 @@ export class LogReading implements Subscription {
     const found = await callJetStream(link, `STREAM.MSG.GET.${logStream}`, { seq: this.#next }, callTimeoutMs);
     if (!this.#isCurrent(attachment)) return;
     if (found.kind !== "refused" || found.errCode !== JetStreamError.noMessageFound) return this.#retry(attachment);
-    telemetry.log.error(
-      { missing: this.#next, next: arrived },
-      "the log has a hole: a record was lost by the NATS server",
-    );
+    telemetry.log.error({ missing: this.#next, next: arrived }, "the log has a gap: the NATS server lost a record");
     this.#stopAtGap(arrived);
   }
 

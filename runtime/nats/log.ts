@@ -44,7 +44,7 @@ export class NatsLog implements Log {
     this.recordBytesMax = options.messageBytesMax - headerBytesMax;
     this.#appendSeconds = options.telemetry.metrics.histogram(
       "muster_log_append_seconds",
-      "From an append to its acknowledgement.",
+      "Time from an append to its acknowledgement.",
     );
   }
 

@@ -134,7 +134,7 @@ export class DerReader {
     const start = this.#at;
     const tag = bytes[start];
     const first = bytes[start + 1];
-    if (tag === undefined || first === undefined) throw new DerError("element cut short");
+    if (tag === undefined || first === undefined) throw new DerError("truncated element");
     if ((tag & 0x1f) === 0x1f) throw new DerError("tag number too large");
     if (expectedTag !== undefined && tag !== expectedTag)
       throw new DerError(`expected tag ${expectedTag}, found ${tag}`);
@@ -143,19 +143,19 @@ export class DerReader {
     if (first >= 0x80) {
       const digits = first & 0x7f;
       // Four digits allow 4 GiB, far more than any input; zero digits would be BER's indefinite form (D1).
-      if (digits === 0 || digits > 4) throw new DerError("length form not allowed");
+      if (digits === 0 || digits > 4) throw new DerError("unsupported length form");
       length = 0;
       for (let digit = 0; digit < digits; digit += 1) {
         const value = bytes[contentsAt + digit];
-        if (value === undefined) throw new DerError("element cut short");
+        if (value === undefined) throw new DerError("truncated element");
         length = length * 256 + value;
       }
       if (length < 0x80 || (digits > 1 && bytes[contentsAt] === 0))
-        throw new DerError("length not in its shortest form");
+        throw new DerError("length is not in its shortest form");
       contentsAt += digits;
     }
     const end = contentsAt + length;
-    if (end > bytes.length) throw new DerError("element cut short");
+    if (end > bytes.length) throw new DerError("truncated element");
     this.#at = end;
     return { tag, raw: bytes.subarray(start, end), contents: bytes.subarray(contentsAt, end) };
   }
@@ -167,6 +167,6 @@ export class DerReader {
 
   /** Throws unless everything was read: trailing bytes are never ignored. */
   finish(): void {
-    if (!this.isAtEnd) throw new DerError("bytes after the end");
+    if (!this.isAtEnd) throw new DerError("unexpected trailing bytes");
   }
 }

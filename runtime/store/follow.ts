@@ -71,7 +71,7 @@ export function startFollowing(parts: FollowerParts): Follower {
   const applied = telemetry.metrics.gauge("muster_store_version", "Last log sequence that the replica has applied.");
   const foreign = telemetry.metrics.counter(
     "muster_log_foreign_total",
-    "Messages in the log that are not this cluster's, passed over.",
+    "Messages in the log that are not this cluster's, skipped.",
   );
   let isStopped = false;
   let isCaughtUp = false;
@@ -240,7 +240,7 @@ export function startFollowing(parts: FollowerParts): Follower {
         const bounds = await boundsOfLog();
         if (bounds === null) return;
         if (hole === replica.version + 1 && bounds.first <= hole) {
-          breakOff(new LogBreak(hole, "NATS has lost it, and has later ones"));
+          breakOff(new LogBreak(hole, "NATS has lost it, but has later records"));
           return;
         }
         if (replica.version + 1 >= bounds.first) {

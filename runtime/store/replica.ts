@@ -209,7 +209,7 @@ export class Replica implements Store {
       );
     }
     if (transaction.epoch < this.#epoch) {
-      throw new LogBreak(sequence, `epoch falls from ${this.#epoch} to ${transaction.epoch} (S3)`);
+      throw new LogBreak(sequence, `epoch decreases from ${this.#epoch} to ${transaction.epoch} (S3)`);
     }
     const changes = this.#applyChanges(sequence, transaction);
     for (const { proposalId, skipped } of transaction.receipts)
