@@ -1,4 +1,4 @@
-// Rollouts that people meddle with: pause, resume, step, abort and rollback by hand, other updates, scaling and removal.
+// Rollouts with manual intervention: pause, resume, step, abort and rollback, other updates, scaling and removal.
 import test from "ava";
 import { controlRollout } from "../../actors/orchestration/rollout-control.ts";
 import {
@@ -26,7 +26,7 @@ import {
   rollBackByHand,
 } from "../support/rollout-cluster.ts";
 
-test("pause lets what is under way finish, and resume goes on", async (t) => {
+test("pause lets tasks in progress finish, and resume continues", async (t) => {
   const cluster = await started({ update: { parallelism: 1, delay: Duration.create({ seconds: 10 }) } });
   await cluster.updateService("web", forced(1));
   await act(cluster, PAUSE);
@@ -44,7 +44,7 @@ test("pause lets what is under way finish, and resume goes on", async (t) => {
   t.is(status(cluster), "COMPLETED: update completed");
 });
 
-test("a step lets exactly one more batch through, under any leader", async (t) => {
+test("a step allows exactly one more batch, under any leader", async (t) => {
   const cluster = await started({ replicas: 7, update: { parallelism: 2, delay: Duration.create({ seconds: 30 }) } });
   await cluster.updateService("web", forced(1));
   await act(cluster, PAUSE);
@@ -72,7 +72,7 @@ test("a step lets exactly one more batch through, under any leader", async (t) =
   t.is(status(cluster), "COMPLETED: update completed", "nothing was left to pause before");
 });
 
-test("a step while it updates pauses after one more batch", async (t) => {
+test("a step during an update pauses after one more batch", async (t) => {
   const cluster = await started({ replicas: 5, update: { parallelism: 1, delay: Duration.create({ seconds: 10 }) } });
   await cluster.updateService("web", forced(1));
   t.is(versions(cluster), "1 0 0 0 0");
@@ -82,7 +82,7 @@ test("a step while it updates pauses after one more batch", async (t) => {
   t.is(status(cluster), "PAUSED: update paused after one step");
 });
 
-test("abort rolls back from updating and from paused, and stops a rollback where it is", async (t) => {
+test("abort rolls back an updating or paused rollout, and stops a rollback where it is", async (t) => {
   const delay = Duration.create({ seconds: 10 });
   const cluster = await started({ update: { parallelism: 1, delay }, rollback: { parallelism: 1, delay } });
   await cluster.updateService("web", forced(1));
@@ -102,7 +102,7 @@ test("abort rolls back from updating and from paused, and stops a rollback where
   t.is(status(cluster), "ROLLBACK_COMPLETED: rollback completed");
 });
 
-test("abort takes an update that is paused back", async (t) => {
+test("abort rolls back a paused update", async (t) => {
   const cluster = await started();
   cluster.bad.add(1);
   await cluster.updateService("web", forced(1));
@@ -130,7 +130,7 @@ test("a rollback can be paused and resumed", async (t) => {
   t.is(versions(cluster), "0 0 0 0");
 });
 
-test("a rollback by hand done twice leads back to the newer spec", async (t) => {
+test("a manual rollback done twice leads back to the newer spec", async (t) => {
   const cluster = await started();
   await cluster.updateService("web", forced(1));
   await cluster.run(6_000);
@@ -143,7 +143,7 @@ test("a rollback by hand done twice leads back to the newer spec", async (t) => 
   t.is(versions(cluster), "1 1 1 1");
 });
 
-test("what is asked of a rollout that is not there is refused", async (t) => {
+test("requests for a missing rollout are rejected", async (t) => {
   const cluster = await started();
   for (const action of [PAUSE, RESUME, STEP, ABORT]) {
     t.like(await refusalOf(() => act(cluster, action)), {
@@ -159,7 +159,7 @@ test("what is asked of a rollout that is not there is refused", async (t) => {
   });
 });
 
-test("another update in the middle takes over, with a budget of its own", async (t) => {
+test("another update during one takes over, with a budget of its own", async (t) => {
   const cluster = await started({ update: { parallelism: 1 } });
   cluster.bad.add(1);
   await cluster.updateService("web", forced(1));
@@ -171,7 +171,7 @@ test("another update in the middle takes over, with a budget of its own", async 
   t.is(status(cluster), "COMPLETED: update completed");
 });
 
-test("an update that also scales takes only the slots that stay, and what is added does not count", async (t) => {
+test("an update that also scales updates only the remaining slots, and added ones do not count", async (t) => {
   const cluster = await started({ replicas: 4, update: { parallelism: 1 } });
   await cluster.updateService("web", (spec) =>
     ServiceSpec.patch(forced(1)(spec), { replicated: ReplicatedService.create({ replicas: 2 }) }),
@@ -187,7 +187,7 @@ test("an update that also scales takes only the slots that stay, and what is add
   t.is(status(cluster), "COMPLETED: update completed");
 });
 
-test("a service that is removed takes the record of its rollout along", async (t) => {
+test("removing a service removes the record of its rollout", async (t) => {
   const cluster = await started();
   await cluster.updateService("web", forced(1));
   t.is(cluster.store.count("rollout"), 1);
@@ -214,7 +214,7 @@ test("scaling while an update is paused resumes it, and a rollback restores the 
   t.is(versions(cluster), "0 0 0");
 });
 
-test("a rollback by itself keeps the scale that was asked for while the update went on", async (t) => {
+test("an automatic rollback keeps a scale that was set during the update", async (t) => {
   const delay = Duration.create({ seconds: 20 });
   const cluster = await started({ update: { parallelism: 1, failureAction: ROLLBACK, delay } });
   cluster.outcome = (task) => (task.spec?.forceUpdate === 1 && task.slot === 4 ? TaskState.FAILED : undefined);
@@ -227,7 +227,7 @@ test("a rollback by itself keeps the scale that was asked for while the update w
   t.is(versions(cluster), "0 0 0 0 0 0");
 });
 
-test("a step watches its batch: one whose task ends early fails as the update would", async (t) => {
+test("a step monitors its batch: a task that ends early fails it as it would fail the update", async (t) => {
   const monitor = Duration.create({ seconds: 20 });
   const update = { parallelism: 1, monitor, delay: Duration.create({ seconds: 60 }), failureAction: ROLLBACK };
   const cluster = await started({ update });
@@ -236,7 +236,7 @@ test("a step watches its batch: one whose task ends early fails as the update wo
   await act(cluster, STEP);
   await cluster.run(1_000);
   t.is(versions(cluster), "1 1 0 0");
-  t.is(status(cluster), "UPDATING: update in progress (one step)", "it is being watched");
+  t.is(status(cluster), "UPDATING: update in progress (one step)", "it is being monitored");
   const canary = wanted(cluster).find(({ slot }) => slot === 2)!;
   await fail(cluster, canary, "no such table");
   t.regex(status(cluster), /^ROLLBACK_STARTED: update rolled back due to .* of task T: no such table$/);

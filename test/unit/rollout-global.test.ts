@@ -53,7 +53,7 @@ test("a global service is rolled out node by node, and pauses when a node's task
   t.is(status(cluster), "ROLLBACK_COMPLETED: rollback completed; update rolled back: an operator aborted it");
 });
 
-test("a paused node's task of a global service waits for the node, and not the rollout for it", async (t) => {
+test("a global service's task on a paused node waits for the node, and the rollout does not wait for it", async (t) => {
   const cluster = await startedGlobal({ parallelism: 1 });
   const availability = (value: NodeSpec_Availability) =>
     cluster.changeNode("n2", { spec: NodeSpec.create({ annotations: Annotations.create({}), availability: value }) });

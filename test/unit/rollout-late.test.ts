@@ -1,4 +1,4 @@
-// Rollouts that nobody asked for: a change of the nodes leaves tasks of an earlier spec behind, long after the update.
+// Rollouts that nobody requested: a change of the nodes leaves tasks of an earlier spec behind, long after the update.
 import test from "ava";
 import {
   Annotations,
@@ -40,7 +40,7 @@ function constraints(cluster: TestCluster): readonly string[] {
   return cluster.store.get("service", "web")?.spec?.task?.placement?.constraints ?? [];
 }
 
-test("a label that a node loses long after an update takes the constraint from no service", async (t) => {
+test("a label that a node loses long after an update removes the constraint from no service", async (t) => {
   const cluster = await unlabelled();
   await cluster.run(1_000);
   t.is((await act(cluster, LOOK)).rollout?.late, true);
@@ -53,10 +53,10 @@ test("a label that a node loses long after an update takes the constraint from n
   await cluster.run(700_000);
   t.regex(status(cluster), /^PAUSED/, "resumed it is still nobody's update");
   await act(cluster, ABORT);
-  t.deepEqual(constraints(cluster), [], "an operator may turn it back");
+  t.deepEqual(constraints(cluster), [], "an operator may roll it back");
 });
 
-test("scaling in the middle of what nobody asked for makes the spec from before it no one to go back to", async (t) => {
+test("scaling during an unrequested rollout does not make the earlier spec a rollback target", async (t) => {
   const cluster = await unlabelled();
   await cluster.updateService("web", (spec) =>
     ServiceSpec.patch(spec, { replicated: ReplicatedService.create({ replicas: 2 }) }),
@@ -68,7 +68,7 @@ test("scaling in the middle of what nobody asked for makes the spec from before 
   for (const one of [spec, previousSpec]) t.deepEqual(one?.task?.placement?.constraints, ["node.labels.disk==ssd"]);
 });
 
-test("a node that comes back a day after an update of a global service and fails turns no other node back", async (t) => {
+test("a node that returns and fails a day after an update of a global service rolls no other node back", async (t) => {
   const cluster = await testCluster(["n1", "n2"]);
   await cluster.addService(
     "web",

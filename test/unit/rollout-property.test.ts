@@ -1,4 +1,4 @@
-// Random rollouts: any configuration, any sequence of good and bad updates, of what an operator does and of changes of leader.
+// Random rollouts: any configuration, any sequence of good and bad updates, operators' actions and changes of leader.
 import test from "ava";
 import fc from "fast-check";
 import { controlRollout } from "../../actors/orchestration/rollout-control.ts";
@@ -79,12 +79,12 @@ const scenarios = fc.constantFrom(Order.STOP_FIRST, Order.START_FIRST).chain((or
     update: config(order),
     rollback: config(order),
     replicas: fc.integer({ min: 1, max: 5 }),
-    // What follows each step, in milliseconds: so short that some meet a rollout in its middle.
+    // Delay after each step, in milliseconds: so short that some steps hit a rollout in progress.
     steps: fc.array(fc.tuple(steps, fc.constantFrom(0, 3, 500, 2_000, 9_000)), { minLength: 1, maxLength: 8 }),
   }),
 );
 
-/** Slots of which two tasks run. */
+/** Slots with two running tasks. */
 function doubled(cluster: TestCluster): readonly number[] {
   const running = cluster.tasks().filter(({ status }) => status?.state === TaskState.RUNNING);
   const slots = running.map(({ slot }) => slot);
@@ -117,7 +117,7 @@ async function take(cluster: TestCluster, bad: Set<number>, step: Step): Promise
       try {
         await controlRollout(cluster.env, request, call());
       } catch (error) {
-        // Not everything can be done in every phase.
+        // Some actions are impossible in some phases.
         if (!(error instanceof RpcError)) throw error;
       }
       return;
@@ -129,7 +129,7 @@ async function take(cluster: TestCluster, bad: Set<number>, step: Step): Promise
   }
 }
 
-test("a rollout of any kind keeps its order and its parallelism, ends, and a rollback leads to the spec before", async (t) => {
+test("any rollout keeps its order and its parallelism and ends, and a rollback restores the previous spec", async (t) => {
   t.timeout(120_000);
   const { ROLLBACK_COMPLETED, ROLLBACK_STARTED } = UpdateStatus_UpdateState;
   await fc.assert(
@@ -148,11 +148,11 @@ test("a rollout of any kind keeps its order and its parallelism, ends, and a rol
         for (const change of commit.changes) {
           if (change.table !== "service" || change.action !== "update") continue;
           const [before, now] = [change.old?.updateStatus?.state, change.object.updateStatus?.state];
-          // A rollback may be rolled back, too.
+          // A rollback may be rolled back too.
           const isBegun = now === ROLLBACK_STARTED && !isSameMessage(change.object.spec, change.old?.spec ?? null);
           if (isBegun) wanted = change.old?.previousSpec ?? null;
           if (now === ROLLBACK_COMPLETED && before !== now && !isSameMessage(change.object.spec, wanted))
-            wrong.push("a rollback did not end at the spec before");
+            wrong.push("a rollback did not end at the previous spec");
         }
       });
       const restart = RestartPolicy.create({

@@ -1,4 +1,4 @@
-// Rollouts that go on by themselves: their order, their failures and what comes of those, their deadlines.
+// Rollouts that proceed by themselves: their order, their failures and the consequences, their deadlines.
 import test from "ava";
 import { deadlineLabel, progressDeadlineLabel } from "../../machines/orchestration/rollout/settings.ts";
 import { ingressNetwork } from "../../machines/allocation/new-networks.ts";
@@ -44,7 +44,7 @@ import {
   fail,
 } from "../support/rollout-cluster.ts";
 
-test("an update says that it is in progress, and after the monitor time that it is completed, and when", async (t) => {
+test("an update reports that it is in progress, and after the monitor time that it is completed, and when", async (t) => {
   const cluster = await started();
   t.is(cluster.store.get("service", "web")?.updateStatus, null, "a new service has no rollout");
   await cluster.updateService("web", forced(1));
@@ -60,7 +60,7 @@ test("an update says that it is in progress, and after the monitor time that it 
   );
 });
 
-test("scaling and labels are no rollout", async (t) => {
+test("scaling and labels cause no rollout", async (t) => {
   const cluster = await started();
   await cluster.updateService("web", (spec) =>
     ServiceSpec.patch(spec, { replicated: ReplicatedService.create({ replicas: 6 }) }),
@@ -73,7 +73,7 @@ test("scaling and labels are no rollout", async (t) => {
   t.is(cluster.store.count("rollout"), 0);
 });
 
-test("a task that fails pauses the update, which names it and its reason, and leaves the other slots alone", async (t) => {
+test("a failing task pauses the update, which names it and its reason, and leaves the other slots alone", async (t) => {
   const cluster = await started();
   cluster.alive.clear();
   await cluster.updateService("web", forced(1));
@@ -82,7 +82,7 @@ test("a task that fails pauses the update, which names it and its reason, and le
     TaskState.SHUTDOWN,
   );
   const task = wanted(cluster).find(({ spec }) => spec?.forceUpdate === 1)!;
-  t.is(task.slot, 1, "slots are taken in ascending order");
+  t.is(task.slot, 1, "slots are updated in ascending order");
   await fail(cluster, task, "No such image: nowhere/none:1");
   t.is(
     status(cluster),
@@ -91,11 +91,11 @@ test("a task that fails pauses the update, which names it and its reason, and le
   t.true(cluster.store.get("service", "web")?.updateStatus?.message.includes(task.id));
   cluster.alive.add("n1");
   await cluster.run(30_000);
-  t.is(versions(cluster), "1 0 0 0", "the restart supervisor goes on with the slot that had its turn");
+  t.is(versions(cluster), "1 0 0 0", "the restart supervisor continues with the slot that had its turn");
   t.regex(status(cluster), /^PAUSED/);
 });
 
-test("while an update is paused, an old replica that crashes comes back as it was", async (t) => {
+test("during a paused update, an old replica that crashes restarts unchanged", async (t) => {
   const cluster = await started();
   cluster.bad.add(1);
   await cluster.updateService("web", forced(1));
@@ -113,7 +113,7 @@ test("while an update is paused, an old replica that crashes comes back as it wa
   t.regex(status(cluster), /^PAUSED/);
 });
 
-test("while an update goes on, an old replica that crashes before its slot's turn comes back as it was", async (t) => {
+test("during an update, an old replica that crashes before its slot's turn restarts unchanged", async (t) => {
   const cluster = await started({ update: { parallelism: 1, delay: Duration.create({ seconds: 60 }) } });
   await cluster.updateService("web", forced(1));
   t.is(versions(cluster), "1 0 0 0");
@@ -125,7 +125,7 @@ test("while an update goes on, an old replica that crashes before its slot's tur
   t.is(versions(cluster), "1 0 0 0");
 });
 
-test("with the action rollback the service and its tasks go back to the previous spec", async (t) => {
+test("with the action rollback the service and its tasks return to the previous spec", async (t) => {
   const cluster = await started({ update: { parallelism: 2, failureAction: ROLLBACK } });
   cluster.bad.add(1);
   const before = cluster.store.get("service", "web")!;
@@ -144,7 +144,7 @@ test("with the action rollback the service and its tasks go back to the previous
   t.is(after.previousSpec, null);
 });
 
-test("a rollback that fails ends as rollback paused, and stays so", async (t) => {
+test("a rollback that fails ends permanently as rollback paused", async (t) => {
   const cluster = await started({
     update: { parallelism: 1, failureAction: ROLLBACK },
     rollback: { parallelism: 1, failureAction: ROLLBACK },
@@ -162,7 +162,7 @@ test("a rollback that fails ends as rollback paused, and stays so", async (t) =>
   t.regex(status(cluster), /^ROLLBACK_COMPLETED/);
 });
 
-test("without a previous spec an update that fails pauses and says so", async (t) => {
+test("without a previous spec a failing update pauses and says so", async (t) => {
   const cluster = await started({ update: { parallelism: 1, failureAction: ROLLBACK } });
   cluster.bad.add(1);
   const stored = cluster.store.get("service", "web")!;
@@ -209,7 +209,7 @@ test("a rollback that is rejected pauses the update with the reason; it succeeds
   t.is(versions(cluster), "0 0");
 });
 
-test("with the action continue it goes through all slots and tells how many failed", async (t) => {
+test("with the action continue it goes through all slots and reports how many failed", async (t) => {
   const cluster = await started({
     replicas: 3,
     update: { parallelism: 1, failureAction: CONTINUE },
@@ -221,7 +221,7 @@ test("with the action continue it goes through all slots and tells how many fail
   t.is(status(cluster), "COMPLETED: update completed; 3 tasks failed");
 });
 
-test("as many may fail as the ratio says", async (t) => {
+test("as many may fail as the ratio allows", async (t) => {
   const update = { parallelism: 1, maxFailureRatio: 0.5 };
   const restart = RestartPolicy.create({ condition: RestartPolicy_RestartCondition.NONE });
   const cluster = await started({ update, task: { restart } });
@@ -237,7 +237,7 @@ test("as many may fail as the ratio says", async (t) => {
   t.regex(status(cluster), /^PAUSED/);
 });
 
-test("tasks that the restart supervisor makes in place of failed ones count, and their slot is one failed slot", async (t) => {
+test("the restart supervisor's replacements of failed tasks count, and their slot is one failed slot", async (t) => {
   const update = { parallelism: 1, maxFailureRatio: 0.25, delay: Duration.create({ seconds: 10 }) };
   const restart = RestartPolicy.create({
     condition: RestartPolicy_RestartCondition.ANY,
@@ -264,7 +264,7 @@ test("tasks that the restart supervisor makes in place of failed ones count, and
   t.like((await act(cluster, LOOK)).rollout, { failures: 0, failedSlots: 0 });
 });
 
-test("the failures counted so far stay counted under another leader", async (t) => {
+test("failures counted so far stay counted under another leader", async (t) => {
   const update = { parallelism: 1, maxFailureRatio: 0.25, delay: Duration.create({ seconds: 10 }) };
   const restart = RestartPolicy.create({ condition: RestartPolicy_RestartCondition.NONE });
   const cluster = await started({ update, task: { restart } });
@@ -274,7 +274,7 @@ test("the failures counted so far stay counted under another leader", async (t) 
   t.is(versions(cluster), "1 0 0", "slot 1 has failed, slot 2 runs, and the delay after it has begun");
   cluster.changeLeader();
   await cluster.run(8_000);
-  t.is(versions(cluster), "1 0 0", "the delay goes on where it was");
+  t.is(versions(cluster), "1 0 0", "the delay continues where it was");
   t.regex(status(cluster), /^UPDATING/, "one of four may fail");
   await cluster.run(2_000);
   t.regex(status(cluster), /^PAUSED/, "the second is one too many");
@@ -300,7 +300,7 @@ test("a failure that no leader saw is counted by the next", async (t) => {
   t.is(status(cluster), "PAUSED: update paused due to failure or early termination of task T: no such file");
 });
 
-test("a task that ran for long enough before it crashed is no failure to the next leader either", async (t) => {
+test("a task that ran for long enough before it crashed is no failure for the next leader either", async (t) => {
   const delay = Duration.create({ seconds: 60 });
   const cluster = await started({ update: { parallelism: 1, delay, failureAction: ROLLBACK } });
   await cluster.updateService("web", forced(1));
@@ -318,7 +318,7 @@ test("a task that ran for long enough before it crashed is no failure to the nex
   t.is(status(cluster), "UPDATING: update in progress");
 });
 
-test("a task that ends within the monitor time is a failure, one that ends later is not", async (t) => {
+test("a task that ends within the monitor time is a failure, and one that ends later is not", async (t) => {
   const update = { parallelism: 1, monitor: Duration.create({ seconds: 20 }) };
   const cluster = await started({ update, replicas: 1 });
   await cluster.updateService("web", forced(1));
@@ -335,7 +335,7 @@ test("a task that ends within the monitor time is a failure, one that ends later
   t.regex(status(cluster), /^COMPLETED/);
 });
 
-test("a task that may finish and does is no failure", async (t) => {
+test("a task that may complete and does is no failure", async (t) => {
   const restart = RestartPolicy.create({ condition: RestartPolicy_RestartCondition.NONE });
   const cluster = await started({ replicas: 2, task: { restart } });
   cluster.outcome = (task) => (task.spec?.forceUpdate === 1 ? TaskState.COMPLETE : undefined);
@@ -344,7 +344,7 @@ test("a task that may finish and does is no failure", async (t) => {
   t.is(status(cluster), "COMPLETED: update completed");
 });
 
-test("no more slots than the parallelism are on their way, and they are taken in ascending order", async (t) => {
+test("no more slots than the parallelism are in progress, in ascending order", async (t) => {
   const cluster = await started({ replicas: 12, update: { parallelism: 3 } });
   const order: number[] = [];
   let most = 0;
@@ -365,7 +365,7 @@ test("no more slots than the parallelism are on their way, and they are taken in
   );
 });
 
-test("a slot that is down is repaired before one that runs is taken", async (t) => {
+test("a slot that is down is repaired before a running one is updated", async (t) => {
   const cluster = await started({ replicas: 2 });
   cluster.outcome = (task) => (task.spec?.forceUpdate === 1 && task.slot === 2 ? TaskState.FAILED : undefined);
   await cluster.updateService("web", forced(1));
@@ -383,7 +383,7 @@ test("a slot that is down is repaired before one that runs is taken", async (t) 
   t.is(fewest, 1);
 });
 
-test("a rollback begins with the slot that the update broke", async (t) => {
+test("a rollback starts with the slot that the update broke", async (t) => {
   const monitor = Duration.create({ seconds: 1 });
   const delay = Duration.create({ seconds: 30 });
   const cluster = await started({
@@ -397,7 +397,7 @@ test("a rollback begins with the slot that the update broke", async (t) => {
   t.is(versions(cluster), "1 1 1 0");
 });
 
-test("start-first never has fewer tasks running, and stops the old one when the new one runs", async (t) => {
+test("start-first never has fewer running tasks, and stops the old one when the new one runs", async (t) => {
   const cluster = await started({ update: { parallelism: 2, order: START_FIRST } });
   let fewest = 4;
   let most = 0;
@@ -415,7 +415,7 @@ test("start-first never has fewer tasks running, and stops the old one when the 
   t.regex(status(cluster), /^COMPLETED/);
 });
 
-test("a start-first update that fails keeps the old tasks, and is not tried again while it is paused", async (t) => {
+test("a start-first update that fails keeps the old tasks, and is not retried while it is paused", async (t) => {
   const cluster = await started({ update: { parallelism: 1, order: START_FIRST } });
   cluster.bad.add(1);
   await cluster.updateService("web", forced(1));
@@ -430,7 +430,7 @@ test("a start-first update that fails keeps the old tasks, and is not tried agai
   t.regex(status(cluster), /^COMPLETED/);
 });
 
-test("a rollback that waits goes on saying why it was begun", async (t) => {
+test("a waiting rollback keeps stating why it was started", async (t) => {
   const cluster = await started({ update: { parallelism: 2, failureAction: ROLLBACK } });
   cluster.bad.add(1);
   const { outcome } = cluster;
@@ -453,7 +453,7 @@ test("a rollback that waits goes on saying why it was begun", async (t) => {
   );
 });
 
-test("a start-first task that never runs holds nothing but its slot, and its old task survives a change of leader", async (t) => {
+test("a start-first task that never runs blocks only its slot, and its old task survives a change of leader", async (t) => {
   const cluster = await started({ update: { parallelism: 1, order: START_FIRST } });
   cluster.outcome = (task) => (task.spec?.forceUpdate === 1 ? TaskState.STARTING : undefined);
   await cluster.updateService("web", forced(1));
@@ -464,7 +464,7 @@ test("a start-first task that never runs holds nothing but its slot, and its old
   t.is(wanted(cluster).length, 5);
 });
 
-test("a task without a node is named while it holds the update up, and counts as failed after its deadline", async (t) => {
+test("a task without a node is named while it delays the update, and counts as failed after its deadline", async (t) => {
   const cluster = await started({ labels: { [progressDeadlineLabel]: "2m" } });
   const placement = Placement.create({ constraints: ["node.labels.disk==ssd"] });
   await cluster.updateService("web", (spec) =>
@@ -490,7 +490,7 @@ test("a task without a node is named while it holds the update up, and counts as
   t.is(versions(cluster), "0 0 0");
 });
 
-test("what an update waits for is told anew while it waits, and an old task that does not stop is named", async (t) => {
+test("the reason for a waiting update is kept current, and an old task that does not stop is named", async (t) => {
   const cluster = await started({ replicas: 2 });
   const available = (availability: NodeSpec_Availability) =>
     cluster.changeNode("n1", { spec: NodeSpec.create({ annotations: Annotations.create({}), availability }) });
@@ -511,7 +511,7 @@ test("what an update waits for is told anew while it waits, and an old task that
   t.true(status(cluster).startsWith(`${waits}, PREPARING`));
 });
 
-test("the progress deadline goes on under another leader", async (t) => {
+test("the progress deadline continues under another leader", async (t) => {
   const cluster = await started({ labels: { [progressDeadlineLabel]: "60s" } });
   cluster.outcome = (task) => (task.spec?.forceUpdate === 1 ? TaskState.STARTING : undefined);
   await cluster.updateService("web", forced(1));
@@ -523,7 +523,7 @@ test("the progress deadline goes on under another leader", async (t) => {
   t.regex(status(cluster), /^PAUSED/);
 });
 
-test("the deadline of the whole rollout pauses it, or takes it back", async (t) => {
+test("the deadline of the whole rollout pauses it, or rolls it back", async (t) => {
   const labels = { [deadlineLabel]: "1m30s" };
   const delay = Duration.create({ seconds: 60 });
   const cluster = await started({ labels, update: { parallelism: 1, delay } });
@@ -537,7 +537,7 @@ test("the deadline of the whole rollout pauses it, or takes it back", async (t) 
   t.is(versions(other), "0 0 0 0");
 });
 
-test("tasks that stop slowly, within their grace, are no reason for the deadline to turn a rollout back", async (t) => {
+test("tasks that stop slowly, within their grace period, do not make the deadline roll a rollout back", async (t) => {
   const container = ContainerSpec.create({ image: "x", stopGracePeriod: Duration.create({ seconds: 3_600 }) });
   const update = { parallelism: 1, failureAction: ROLLBACK };
   const cluster = await started({ replicas: 3, update, task: { generic: null, container } });
@@ -559,7 +559,7 @@ test("tasks that stop slowly, within their grace, are no reason for the deadline
   t.is(status(cluster), "COMPLETED: update completed");
 });
 
-test("a slot that fails for long keeps its last task of the earlier spec, so that a new leader knows its part", async (t) => {
+test("a slot that fails for long keeps its last task of the earlier spec, so that a new leader recognises its state", async (t) => {
   const restart = RestartPolicy.create({
     condition: RestartPolicy_RestartCondition.ANY,
     delay: Duration.create({ seconds: 1 }),
@@ -575,7 +575,7 @@ test("a slot that fails for long keeps its last task of the earlier spec, so tha
   t.is(first[0]?.spec?.forceUpdate, 0);
 });
 
-test("a rollout of many slots looks only at those that change", async (t) => {
+test("a rollout of many slots examines only those that change", async (t) => {
   const cluster = await started({ replicas: 200, update: { parallelism: 1 }, nodes: ["n1", "n2"] });
   let looked = 0;
   const real = cluster.store.tasksByService.bind(cluster.store);
@@ -586,5 +586,5 @@ test("a rollout of many slots looks only at those that change", async (t) => {
   await cluster.updateService("web", forced(1));
   await cluster.run(10_000);
   t.is(status(cluster), "COMPLETED: update completed");
-  t.true(looked < 10, `all tasks were looked at ${looked} times`);
+  t.true(looked < 10, `all tasks were examined ${looked} times`);
 });

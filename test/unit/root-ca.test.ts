@@ -1,4 +1,4 @@
-// Replacing the cluster's root: what UpdateCluster takes and refuses.
+// Root rotation: what UpdateCluster accepts and rejects.
 import test from "ava";
 import { Duration } from "../../proto/gen/messages.ts";
 import type { CAConfig } from "../../proto/gen/messages.ts";
@@ -7,7 +7,7 @@ import { Status } from "../../runtime/rpc.ts";
 import { call, refusalOf } from "../support/manager.ts";
 import { bytes, rootWorld, text, wanted } from "../support/roots.ts";
 
-test("counting up what forces a rotation makes a root that the present one vouches for", async (t) => {
+test("increasing the counter that forces a rotation creates a root that the current one authenticates", async (t) => {
   const { cluster, control, update } = await rootWorld(t);
   const before = cluster();
   const after = await update({ forceRotate: 1 });
@@ -18,19 +18,19 @@ test("counting up what forces a rotation makes a root that the present one vouch
   const oldRoot = text.decode(before.rootCa?.caCert);
   const cross = pki.describeCertificate(text.decode(rootRotation?.crossSignedCaCert), oldRoot);
   t.true(cross.kind === "certificate" && cross.verify(oldRoot, Date.now()));
-  // Asking again for what is under way begins nothing new, and shows nobody a key.
+  // Repeating a request in progress starts nothing new, and reveals no key.
   const again = await update({});
   t.deepEqual(again.rootCa?.rootRotation, rootRotation);
   const { clusters } = await control.ListClusters({ filters: null } as never, call());
   t.is(clusters[0]?.rootCa?.rootRotation?.caKey.length, 0);
   t.is(clusters[0]?.rootCa?.caKey.length, 0);
-  // Once more: another root takes the place of the one that was to follow.
+  // Once more: another root replaces the one that was to follow.
   const replaced = await update({ forceRotate: 2 });
   t.notDeepEqual(replaced.rootCa?.rootRotation?.caCert, rootRotation?.caCert);
   t.deepEqual(replaced.rootCa?.caCert, before.rootCa?.caCert);
 });
 
-test("a root of one's own is taken, called off with the present one, and its key is nowhere to be seen", async (t) => {
+test("a custom root is accepted and cancelled with the current one, and its key is never shown", async (t) => {
   const { cluster, update } = await rootWorld(t);
   const present = {
     certificatePem: text.decode(cluster().rootCa?.caCert),
@@ -46,7 +46,7 @@ test("a root of one's own is taken, called off with the present one, and its key
   t.is(text.decode(off.rootCa?.caCert), present.certificatePem);
 });
 
-test("what cannot be a root is refused with SwarmKit's code and text, and nothing is changed", async (t) => {
+test("an invalid root is rejected with SwarmKit's code and text, and nothing is changed", async (t) => {
   const { cluster, store, update } = await rootWorld(t);
   const nowMs = Date.now();
   const [root, other] = [await pki.createRoot({ nowMs }), await pki.createRoot({ nowMs })];
@@ -94,7 +94,7 @@ test("what cannot be a root is refused with SwarmKit's code and text, and nothin
       { signingCaCert: bytes.encode(root.certificatePem) },
       /^there must be at least one valid, reachable external CA corresponding to the desired CA certificate$/,
     ],
-    // Another certificate for the present key would make a chain that nobody verifies.
+    // Another certificate for the current key would form a chain that nobody verifies.
     [
       wanted({ certificatePem: pki.crossSign(presentPem, presentPem, presentKey), keyPem: presentKey }),
       /^Cannot update to a cert with an identical key$/,

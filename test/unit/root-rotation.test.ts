@@ -1,4 +1,4 @@
-// What the leader makes of another root that is wanted, until nodes trust it.
+// How the leader rotates to a wanted root, until nodes trust it.
 import test from "ava";
 import { initialTransition, transition } from "xstate";
 import { rootRotationLimits, rootRotationMachine } from "../../machines/certificates/root-rotation.ts";
@@ -8,7 +8,7 @@ import { IssuanceStatus_State, Node } from "../../proto/gen/messages.ts";
 import * as pki from "../../runtime/pki/index.ts";
 import { rootWorld, text, wanted, worker } from "../support/roots.ts";
 
-test("nodes are told in batches, and the root is switched once the last of them has renewed", async (t) => {
+test("nodes are notified in batches, and the root is switched once the last of them has renewed", async (t) => {
   const { clock, cluster, drop, run, rotation, seed, store, update } = await rootWorld(t);
   const oldRoot = text.decode(cluster().rootCa?.caCert);
   const tokens = cluster().rootCa?.joinTokens;
@@ -24,10 +24,10 @@ test("nodes are told in batches, and the root is switched once the last of them 
   t.is(store.get("node", "asking")?.certificate?.status?.state, IssuanceStatus_State.RENEW);
   clock.advance(rootRotationLimits.pauseMs);
   await run(() => told() > rootRotationLimits.batchMax);
-  // The manager's own node among them.
+  // Including the manager's own node.
   t.is(told(), ids.length + 1);
 
-  // One that is down holds everything up, until it is removed.
+  // A node that is down blocks everything until it is removed.
   drop("node", "manager1");
   drop("node", "asking");
   seed("node", ...ids.slice(1).map((id) => worker(id, newRoot)));
@@ -48,7 +48,7 @@ test("nodes are told in batches, and the root is switched once the last of them 
   }
 });
 
-test("who died while joining holds a rotation up for a minute and no longer", async (t) => {
+test("a node that died while joining blocks a rotation for a minute at most", async (t) => {
   const { clock, cluster, drop, run, rotation, seed, update } = await rootWorld(t);
   drop("node", "manager1");
   seed("node", Node.patch(worker("half", ""), { description: null }));
@@ -66,7 +66,7 @@ test("who died while joining holds a rotation up for a minute and no longer", as
   t.is(cluster().rootCa?.rootRotation, null);
 });
 
-test("U2: a node that never registered holds a rotation up for a minute, although a clock that was ahead wrote it", async (t) => {
+test("U2: a node that never registered blocks a rotation for a minute, even if a clock that was ahead wrote it", async (t) => {
   const { clock, cluster, drop, env, run, seed, update } = await rootWorld(t);
   drop("node", "manager1");
   seed("node", Node.patch(worker("half", ""), { description: null }));
@@ -87,7 +87,7 @@ test("U2: a node that never registered holds a rotation up for a minute, althoug
   t.is(cluster().rootCa?.rootRotation, null);
 });
 
-test("a new leader goes on where the old one was", async (t) => {
+test("a new leader continues where the old one stopped", async (t) => {
   const { cluster, drop, run, rotation, seed, store, update } = await rootWorld(t);
   drop("node", "manager1");
   seed("node", worker("node1", text.decode(cluster().rootCa?.caCert)));
@@ -96,7 +96,7 @@ test("a new leader goes on where the old one was", async (t) => {
   const state = () => store.get("node", "node1")?.certificate?.status?.state;
   await run(() => state() === IssuanceStatus_State.ROTATE);
   first.stop();
-  // It renews while nobody leads.
+  // It renews while there is no leader.
   seed("node", worker("node1", newRoot));
   await run(() => false, 10);
   t.not(cluster().rootCa?.rootRotation, null);
@@ -105,7 +105,7 @@ test("a new leader goes on where the old one was", async (t) => {
   t.is(text.decode(cluster().rootCa?.caCert), newRoot);
 });
 
-test("a rotation that is called off is left alone", async (t) => {
+test("a cancelled rotation is left alone", async (t) => {
   const { clock, cluster, drop, run, rotation, seed, update } = await rootWorld(t);
   const present = {
     certificatePem: text.decode(cluster().rootCa?.caCert),
@@ -122,7 +122,7 @@ test("a rotation that is called off is left alone", async (t) => {
   t.is(text.decode(cluster().rootCa?.caCert), present.certificatePem);
 });
 
-test("the chart of a rotation begins where the store stands, pauses after a failed write and ends when it is called off", (t) => {
+test("the chart of a rotation starts at the store's state, pauses after a failed write and ends when cancelled", (t) => {
   const [idle] = initialTransition(rootRotationMachine, { isWanted: false });
   t.is(idle.value, "idle");
   const [notifying, effects] = initialTransition(rootRotationMachine, { isWanted: true });
@@ -134,7 +134,7 @@ test("the chart of a rotation begins where the store stands, pauses after a fail
   const [switching, asked] = transition(rootRotationMachine, pausing, { type: "nodes.renewed" });
   t.is(switching.value, "switching");
   t.true(asked.some(({ type }) => type === "switchRoot"));
-  // Another root is wanted in the very moment of the switch.
+  // Another root is requested at the moment of the switch.
   const [again] = transition(rootRotationMachine, switching, { type: "rotation.wanted" });
   t.is(again.value, "notifying");
   t.is(transition(rootRotationMachine, again, { type: "rotation.over" })[0].value, "idle");

@@ -1,4 +1,4 @@
-// Jobs that run on a schedule: expressions and clock changes, what is due, and runs that are started exactly once.
+// Jobs on a schedule: expressions and clock changes, due times, and runs that start exactly once.
 import test from "ava";
 import { startOrchestration } from "../../actors/orchestration/orchestration.ts";
 import { readCron } from "../../machines/orchestration/jobs/cron.ts";
@@ -60,7 +60,7 @@ test("a time of day that summer time skips is due at the first moment after the 
   ]);
 });
 
-test("a time of day that occurs twice is due the first time only (D1)", (t) => {
+test("a time of day that occurs twice is due only the first time (D1)", (t) => {
   // On 25 October 2026 03:00 in Stockholm became 02:00, that is 01:00 UTC.
   t.deepEqual(dueAfter("30 2 * * *", "Europe/Stockholm", "2026-10-24T12:00:00Z", 2), [
     "2026-10-25T00:30:00Z",
@@ -68,7 +68,7 @@ test("a time of day that occurs twice is due the first time only (D1)", (t) => {
   ]);
 });
 
-test("an expression of many times is due at those that exist, in both passes of an overlap (D2)", (t) => {
+test("an expression with many times is due at those that exist, in both passes of an overlap (D2)", (t) => {
   t.deepEqual(dueAfter("*/30 * * * *", "Europe/Stockholm", "2026-03-29T00:15:00Z", 3), [
     "2026-03-29T00:30:00Z",
     "2026-03-29T01:00:00Z",
@@ -89,7 +89,7 @@ test("an expression of many times is due at those that exist, in both passes of 
   ]);
 });
 
-test("a shift of half an hour, and a change at midnight, are like any other", (t) => {
+test("a shift of half an hour, and a change at midnight, are handled like any other", (t) => {
   t.deepEqual(dueAfter("15 2 * * *", "Australia/Lord_Howe", "2026-10-02T20:00:00Z", 2), [
     "2026-10-03T15:30:00Z",
     "2026-10-04T15:15:00Z",
@@ -100,7 +100,7 @@ test("a shift of half an hour, and a change at midnight, are like any other", (t
   ]);
 });
 
-test("expressions with seconds, names, nicknames and last days are read", (t) => {
+test("expressions with seconds, names, nicknames and last days are parsed", (t) => {
   t.deepEqual(dueAfter("*/20 * * * * *", "UTC", "2026-02-02T02:40:00Z", 2), [
     "2026-02-02T02:40:20Z",
     "2026-02-02T02:40:40Z",
@@ -117,7 +117,7 @@ test("expressions with seconds, names, nicknames and last days are read", (t) =>
 const withSchedule = (labels: Readonly<Record<string, string>>) =>
   withLabels({ [jobLabel.cron]: "*/10 * * * * *", ...labels })(ServiceSpec.patch(jobSpec(), one));
 
-/** With work that the checks before those of the labels let through. */
+/** With valid values in the fields that are checked before the labels. */
 function asContainer(spec: ServiceSpec): ServiceSpec {
   return ServiceSpec.patch(spec, { task: TaskSpec.create({ container: ContainerSpec.create({ image: "busybox" }) }) });
 }
@@ -134,9 +134,9 @@ function publishing(
 for (const [what, spec, message] of [
   ["too few fields", withSchedule({ [jobLabel.cron]: "* * * *" }), /five fields, six with seconds/],
   ["a field out of range", withSchedule({ [jobLabel.cron]: "61 * * * *" }), /Invalid value for minute: 61/],
-  ["the present time as a field", withSchedule({ [jobLabel.cron]: "? * * * *" }), /invalid field '\?'/],
+  ["the current time as a field", withSchedule({ [jobLabel.cron]: "? * * * *" }), /invalid field '\?'/],
   ["a date", withSchedule({ [jobLabel.cron]: "2026-10-02T22:45:00Z" }), /invalid cron expression/],
-  ["a day that never comes", withSchedule({ [jobLabel.cron]: "0 0 30 2 *" }), /is never due/],
+  ["a day that never occurs", withSchedule({ [jobLabel.cron]: "0 0 30 2 *" }), /is never due/],
   ["an unknown time zone", withSchedule({ [jobLabel.timeZone]: "Mars/Base" }), /invalid time zone 'Mars\/Base'/],
   ["an offset for a time zone", withSchedule({ [jobLabel.timeZone]: "+02:00" }), /invalid time zone/],
   [
@@ -146,11 +146,11 @@ for (const [what, spec, message] of [
   ],
   ["a window without a unit", withSchedule({ [jobLabel.missedRunWindow]: "90" }), /expected a duration/],
   [
-    "a window that is always over",
+    "a window within which no run starts",
     withSchedule({ [jobLabel.missedRunWindow]: "0" }),
     /invalid value '0' .*, at least 1s$/,
   ],
-  ["a time to live that no run survives", withSchedule({ [jobLabel.ttl]: "0" }), /cannot be 0 for a schedule/],
+  ["a time to live shorter than any run", withSchedule({ [jobLabel.ttl]: "0" }), /cannot be 0 for a schedule/],
   ["a negative history", withSchedule({ [jobLabel.history]: "-1" }), /expected a number up to 1000/],
   ["a misspelt label", withSchedule({ "muster.schedule.crom": "x" }), /unknown label muster.schedule.crom/],
   [
@@ -159,7 +159,7 @@ for (const [what, spec, message] of [
     /requires label muster.schedule.cron/,
   ],
   [
-    "a schedule on what is no job",
+    "a schedule on a service that is not a job",
     ServiceSpec.patch(withSchedule({}), { replicatedJob: null, replicated: ReplicatedService.create({ replicas: 1 }) }),
     /applies only to replicated-job and global-job services/,
   ],
@@ -170,19 +170,19 @@ for (const [what, spec, message] of [
   ],
   ["an unknown state", withSchedule({ [jobLabel.state]: "asleep" }), /expected one of running, paused, stopped/],
 ] as const) {
-  test(`${what} is refused, with what is wrong`, (t) => {
+  test(`${what} is rejected with the reason`, (t) => {
     const refusal = checkServiceSpec(asContainer(spec));
     t.is(refusal?.kind, "invalid-argument");
     t.regex(refusal?.message ?? "", message);
   });
 }
 
-test("a port of the run's own node, or one that the cluster numbers, is not refused", (t) => {
+test("a port of the run's own node, or one that the cluster assigns, is accepted", (t) => {
   t.is(checkServiceSpec(asContainer(publishing(withSchedule({}), 8080, PortConfig_PublishMode.HOST))), null);
   t.is(checkServiceSpec(asContainer(publishing(withSchedule({}), 0))), null);
 });
 
-test("a schedule that can be is not refused", (t) => {
+test("a valid schedule is accepted", (t) => {
   t.is(
     checkServiceSpec(
       asContainer(
@@ -200,7 +200,7 @@ test("a schedule that can be is not refused", (t) => {
   );
 });
 
-test("the same due time has the same id and name, another has others", (t) => {
+test("the same due time has the same id and name, and another has others", (t) => {
   const service = Service.create({ id: "0123456789abcdefghijklmno", spec: jobSpec("x".repeat(60)) });
   const at = Date.parse("2026-03-29T01:30:00Z");
   t.is(runId(service.id, at), runId(service.id, at));
@@ -213,7 +213,7 @@ test("the same due time has the same id and name, another has others", (t) => {
   }
 });
 
-/** What became of each due time, by seconds after the first: `10:SUCCEEDED`. */
+/** The outcome of each due time, by seconds after the first: `10:SUCCEEDED`. */
 function history(cluster: TestCluster): readonly string[] {
   const names = new Map<number, string>(Object.entries(ScheduledRun_Outcome).map(([name, number]) => [number, name]));
   return records(cluster).map((run) => {
@@ -236,7 +236,7 @@ function runsOf(cluster: TestCluster): readonly Service[] {
   return [...cluster.store.all("service")].filter((service) => scheduleOf(service) === "job");
 }
 
-/** A cluster whose clock stands just after a whole minute, with a job that is due every ten seconds. */
+/** A cluster whose clock is just after a whole minute, with a job that is due every ten seconds. */
 async function scheduled(labels: Readonly<Record<string, string>> = {}): Promise<TestCluster> {
   const cluster = await testCluster(["n1"]);
   await cluster.run(60_000 - (cluster.clock.now() % 60_000) + 1);
@@ -246,29 +246,26 @@ async function scheduled(labels: Readonly<Record<string, string>> = {}): Promise
   return cluster;
 }
 
-test.serial(
-  "each due time starts one run, which is a job of its own, and the record says what became of it",
-  async (t) => {
-    const cluster = await scheduled({ own: "label", [jobLabel.ttl]: "1h" });
-    t.is(cluster.tasks("job").length, 0, "the schedule itself does nothing");
-    const [waiting] = cluster.orchestration.explainService("job");
-    t.regex(waiting?.waitingFor ?? "", /its next run, due at .* \(\*\/10 \* \* \* \* \* in UTC\)/);
-    t.is(timeMs(waiting?.deadline ?? null), epochMs + 10_000);
-    await cluster.run(25_000);
-    t.deepEqual(history(cluster), ["10:SUCCEEDED", "20:SUCCEEDED"]);
-    const [run] = runsOf(cluster);
-    t.is(run?.id, runId("job", epochMs + 10_000));
-    t.is(run?.spec?.annotations?.name, runName(cluster.store.get("service", "job") as Service, epochMs + 10_000));
-    t.deepEqual(run?.spec?.annotations?.labels, {
-      own: "label",
-      [jobLabel.ttl]: "1h",
-      [jobLabel.schedule]: "job",
-      [jobLabel.due]: isoOf(epochMs + 10_000),
-    });
-    t.is(cluster.tasks(run?.id).length, 1);
-    t.regex(cluster.orchestration.explainService("job")[0]?.tried.join() ?? "", /succeeded/);
-  },
-);
+test.serial("each due time starts one run as a job of its own, and the record has its outcome", async (t) => {
+  const cluster = await scheduled({ own: "label", [jobLabel.ttl]: "1h" });
+  t.is(cluster.tasks("job").length, 0, "the schedule itself does nothing");
+  const [waiting] = cluster.orchestration.explainService("job");
+  t.regex(waiting?.waitingFor ?? "", /its next run, due at .* \(\*\/10 \* \* \* \* \* in UTC\)/);
+  t.is(timeMs(waiting?.deadline ?? null), epochMs + 10_000);
+  await cluster.run(25_000);
+  t.deepEqual(history(cluster), ["10:SUCCEEDED", "20:SUCCEEDED"]);
+  const [run] = runsOf(cluster);
+  t.is(run?.id, runId("job", epochMs + 10_000));
+  t.is(run?.spec?.annotations?.name, runName(cluster.store.get("service", "job") as Service, epochMs + 10_000));
+  t.deepEqual(run?.spec?.annotations?.labels, {
+    own: "label",
+    [jobLabel.ttl]: "1h",
+    [jobLabel.schedule]: "job",
+    [jobLabel.due]: isoOf(epochMs + 10_000),
+  });
+  t.is(cluster.tasks(run?.id).length, 1);
+  t.regex(cluster.orchestration.explainService("job")[0]?.tried.join() ?? "", /succeeded/);
+});
 
 test.serial("a change of leader neither repeats nor forgets a due time", async (t) => {
   const cluster = await scheduled();
@@ -284,7 +281,7 @@ test.serial("a change of leader neither repeats nor forgets a due time", async (
 
 test.serial("two leaders at once start each run once", async (t) => {
   const cluster = await scheduled({ [jobLabel.history]: "100" });
-  // The old one does not know yet that it leads no more.
+  // The old one does not know yet that it is no longer the leader.
   const { clock, telemetry } = cluster.env;
   const host = new Host({ clock, telemetry, onCrash: (_, error) => t.fail(String(error)) });
   const old = startOrchestration({ ...cluster.env, host });
@@ -295,7 +292,7 @@ test.serial("two leaders at once start each run once", async (t) => {
 });
 
 test.serial(
-  "after a time without a leader the newest run is started late, and those before it are recorded as missed",
+  "after a time without a leader the newest run starts late, and those before it are recorded as missed",
   async (t) => {
     const cluster = await scheduled();
     await cluster.run(12_000);
@@ -340,29 +337,26 @@ test.serial("forbid skips a due time while a run has not finished, and says why"
   t.deepEqual(history(cluster), ["10:SUCCEEDED", "20:SKIPPED", "30:SKIPPED", "40:SUCCEEDED"]);
 });
 
-test.serial(
-  "a node that is gone for good holds up no later run, neither of a global job nor of one that was stopped",
-  async (t) => {
-    const global = await scheduled();
-    await global.addNode("n2");
-    await updateJob(global, (spec) => ServiceSpec.patch(spec, { replicatedJob: null, globalJob: GlobalJob.create() }));
-    global.outcome = ({ nodeId }) => (nodeId === "n2" ? undefined : TaskState.COMPLETE);
-    await global.run(12_000);
-    await global.killNode("n2");
-    await global.run(80_000);
-    t.deepEqual(history(global).slice(0, 2), ["10:SUCCEEDED", "20:SKIPPED"]);
-    t.is(history(global).at(-1), "90:SUCCEEDED");
+test.serial("a permanently lost node blocks no later run, neither of a global job nor of a stopped one", async (t) => {
+  const global = await scheduled();
+  await global.addNode("n2");
+  await updateJob(global, (spec) => ServiceSpec.patch(spec, { replicatedJob: null, globalJob: GlobalJob.create() }));
+  global.outcome = ({ nodeId }) => (nodeId === "n2" ? undefined : TaskState.COMPLETE);
+  await global.run(12_000);
+  await global.killNode("n2");
+  await global.run(80_000);
+  t.deepEqual(history(global).slice(0, 2), ["10:SUCCEEDED", "20:SKIPPED"]);
+  t.is(history(global).at(-1), "90:SUCCEEDED");
 
-    const stopped = await scheduled();
-    stopped.outcome = () => undefined;
-    await stopped.run(12_000);
-    await stopped.killNode("n1");
-    const [run] = runsOf(stopped);
-    await updateJob(stopped, withLabels({ ...run?.spec?.annotations?.labels, [jobLabel.state]: "stopped" }), run?.id);
-    await stopped.run(10_000);
-    t.deepEqual(history(stopped), ["10:STOPPED", "20:ACTIVE"]);
-  },
-);
+  const stopped = await scheduled();
+  stopped.outcome = () => undefined;
+  await stopped.run(12_000);
+  await stopped.killNode("n1");
+  const [run] = runsOf(stopped);
+  await updateJob(stopped, withLabels({ ...run?.spec?.annotations?.labels, [jobLabel.state]: "stopped" }), run?.id);
+  await stopped.run(10_000);
+  t.deepEqual(history(stopped), ["10:STOPPED", "20:ACTIVE"]);
+});
 
 test.serial("allow runs them side by side, replace stops the earlier one", async (t) => {
   const side = await scheduled({ [jobLabel.overlap]: "allow" });
@@ -378,32 +372,35 @@ test.serial("allow runs them side by side, replace stops the earlier one", async
   t.is(running.length, 1);
 });
 
-test.serial("of finished runs the newest stay, as many succeeded and as many others as asked for", async (t) => {
-  const cluster = await scheduled({ [jobLabel.history]: "2", [jobLabel.failedHistory]: "1" });
-  const fails = (): boolean => Math.floor((cluster.clock.now() - epochMs) / 10_000) % 2 === 0;
-  cluster.outcome = () => (fails() ? TaskState.REJECTED : TaskState.COMPLETE);
-  await updateJob(cluster, (spec) =>
-    ServiceSpec.patch(spec, {
-      task: { ...spec.task!, restart: { condition: 0, delay: null, maxAttempts: 0, window: null } } as never,
-    }),
-  );
-  await cluster.run(65_000);
-  t.deepEqual(history(cluster), [
-    "10:SUCCEEDED",
-    "20:FAILED",
-    "30:SUCCEEDED",
-    "40:FAILED",
-    "50:SUCCEEDED",
-    "60:FAILED",
-  ]);
-  t.deepEqual(
-    runsOf(cluster)
-      .map((run) => run.id)
-      .toSorted(),
-    [30, 50, 60].map((second) => runId("job", epochMs + second * 1_000)),
-  );
-  t.is([...cluster.store.all("task")].length, 3);
-});
+test.serial(
+  "the newest finished runs are retained, up to the configured numbers of successful and other ones",
+  async (t) => {
+    const cluster = await scheduled({ [jobLabel.history]: "2", [jobLabel.failedHistory]: "1" });
+    const fails = (): boolean => Math.floor((cluster.clock.now() - epochMs) / 10_000) % 2 === 0;
+    cluster.outcome = () => (fails() ? TaskState.REJECTED : TaskState.COMPLETE);
+    await updateJob(cluster, (spec) =>
+      ServiceSpec.patch(spec, {
+        task: { ...spec.task!, restart: { condition: 0, delay: null, maxAttempts: 0, window: null } } as never,
+      }),
+    );
+    await cluster.run(65_000);
+    t.deepEqual(history(cluster), [
+      "10:SUCCEEDED",
+      "20:FAILED",
+      "30:SUCCEEDED",
+      "40:FAILED",
+      "50:SUCCEEDED",
+      "60:FAILED",
+    ]);
+    t.deepEqual(
+      runsOf(cluster)
+        .map((run) => run.id)
+        .toSorted(),
+      [30, 50, 60].map((second) => runId("job", epochMs + second * 1_000)),
+    );
+    t.is([...cluster.store.all("task")].length, 3);
+  },
+);
 
 test.serial("nothing is due while it is paused, and nothing is made up for afterwards", async (t) => {
   const cluster = await scheduled();
@@ -416,7 +413,7 @@ test.serial("nothing is due while it is paused, and nothing is made up for after
   t.deepEqual(history(cluster), ["10:SUCCEEDED", "40:SUCCEEDED"]);
 });
 
-test.serial("a schedule that is stopped stops its runs, once, and a paused one lets them go on", async (t) => {
+test.serial("stopping a schedule stops its runs once, and pausing it lets them continue", async (t) => {
   const labels = { [jobLabel.cron]: "*/10 * * * * *" };
   const cluster = await scheduled();
   cluster.outcome = () => undefined;
@@ -432,10 +429,10 @@ test.serial("a schedule that is stopped stops its runs, once, and a paused one l
   t.is(records(cluster)[0]?.reason, "its schedule was stopped");
   await updateJob(cluster, withLabels({ ...run?.spec?.annotations?.labels }), run?.id);
   await cluster.run(10_000);
-  t.deepEqual(jobPicture(cluster, run?.id), ["0:RUNNING@n1"], "resumed by name it goes on");
+  t.deepEqual(jobPicture(cluster, run?.id), ["0:RUNNING@n1"], "a run resumed by name continues");
 });
 
-test.serial("what was due before a change of the expression, and nobody started, is recorded", async (t) => {
+test.serial("unstarted runs due before a change of the expression are recorded", async (t) => {
   const cluster = await scheduled();
   cluster.orchestration.stop();
   await cluster.run(12_000);
@@ -446,7 +443,7 @@ test.serial("what was due before a change of the expression, and nobody started,
   t.is(records(cluster)[0]?.reason, "the schedule was changed before it started");
 });
 
-test.serial("a very long absence is one line, and does not hold up the leader", async (t) => {
+test.serial("a very long absence is one line, and does not delay the leader", async (t) => {
   const cluster = await scheduled();
   await cluster.run(1_000);
   cluster.orchestration.stop();
@@ -457,7 +454,7 @@ test.serial("a very long absence is one line, and does not hold up the leader", 
   t.regex(history(cluster)[0] ?? "", /MISSED\*349$/);
 });
 
-test.serial("a schedule that is removed takes its runs and its record along, also while nobody leads", async (t) => {
+test.serial("removing a schedule removes its runs and its record, also without a leader", async (t) => {
   const cluster = await scheduled();
   await cluster.run(12_000);
   await cluster.removeService("job");
@@ -479,7 +476,7 @@ test.serial("a schedule that is removed takes its runs and its record along, als
   );
 });
 
-test.serial("a job that loses its schedule runs itself, and keeps the runs that it had", async (t) => {
+test.serial("a job that loses its schedule runs itself, and keeps its earlier runs", async (t) => {
   const cluster = await scheduled();
   await cluster.run(12_000);
   await updateJob(cluster, withLabels({}));
@@ -502,7 +499,7 @@ test.serial("a run that somebody removes is recorded as removed, and not started
   t.deepEqual(history(cluster), ["10:REMOVED"]);
 });
 
-test.serial("a run whose name is taken is called after its id", async (t) => {
+test.serial("a run whose name is in use is named by its id", async (t) => {
   const cluster = await scheduled();
   const name = runName(cluster.store.get("service", "job") as Service, epochMs + 10_000);
   await cluster.propose(
@@ -514,24 +511,21 @@ test.serial("a run whose name is taken is called after its id", async (t) => {
   t.is(records(cluster)[0]?.runName, runId("job", epochMs + 10_000));
 });
 
-test.serial(
-  "a run that the log will not take is skipped with what the log says, and the next due time comes",
-  async (t) => {
-    const cluster = await scheduled();
-    cluster.seed("network", Network.create({ id: "ingress", spec: NetworkSpec.create({ ingress: true }) }));
-    // As one that an earlier version let through.
-    await updateJob(cluster, (spec) => publishing(spec, 8080));
-    await cluster.run(12_000);
-    t.deepEqual(history(cluster), ["10:SKIPPED"]);
-    t.regex(records(cluster)[0]?.reason ?? "", /cannot create its run: port '8080' is already in use by service 'job'/);
-    cluster.changeLeader();
-    await updateJob(cluster, (spec) => ServiceSpec.patch(spec, { endpoint: null }));
-    await cluster.run(10_000);
-    t.deepEqual(history(cluster), ["10:SKIPPED", "20:SUCCEEDED"]);
-  },
-);
+test.serial("a run that the log rejects is skipped with the log's reason, and the next due time comes", async (t) => {
+  const cluster = await scheduled();
+  cluster.seed("network", Network.create({ id: "ingress", spec: NetworkSpec.create({ ingress: true }) }));
+  // As accepted by an earlier version.
+  await updateJob(cluster, (spec) => publishing(spec, 8080));
+  await cluster.run(12_000);
+  t.deepEqual(history(cluster), ["10:SKIPPED"]);
+  t.regex(records(cluster)[0]?.reason ?? "", /cannot create its run: port '8080' is already in use by service 'job'/);
+  cluster.changeLeader();
+  await updateJob(cluster, (spec) => ServiceSpec.patch(spec, { endpoint: null }));
+  await cluster.run(10_000);
+  t.deepEqual(history(cluster), ["10:SKIPPED", "20:SUCCEEDED"]);
+});
 
-test.serial("without a log nothing is started twice when it is back", async (t) => {
+test.serial("after an outage of the log nothing is started twice", async (t) => {
   const cluster = await scheduled();
   await cluster.run(8_000);
   cluster.leaderless = true;

@@ -39,7 +39,7 @@ import { containerSpec, inState, pendingTask, pendingTasks, readyNode } from "..
 interface World extends TestManager {
   readonly start: () => Scheduler;
   readonly task: (id: string) => Task;
-  /** Runs what is due within so many milliseconds. */
+  /** Runs what is due within this many milliseconds. */
   readonly settle: (ms?: number) => Promise<void>;
 }
 
@@ -96,7 +96,7 @@ test("a task that becomes PENDING is assigned at the end of that commit", async 
   t.is(proposals.length, 1, "two commits, one round");
 });
 
-test("a task that was made for its node is confirmed there, or told why not", async (t) => {
+test("a task created for its node is confirmed there, or gets the reason why not", async (t) => {
   const { seed, start, settle, task } = world(t);
   seed("node", readyNode("n0"), readyNode("n1", { cpus: 0 }));
   const spec = reserving(1e9);
@@ -109,7 +109,7 @@ test("a task that was made for its node is confirmed there, or told why not", as
   t.is(task("b").status?.message, "pending task scheduling");
 });
 
-test("a task that no node takes says why, and is placed by whatever helps, its reason gone", async (t) => {
+test("a task that no node accepts says why, and is placed by any change that helps, which clears the reason", async (t) => {
   const manager = world(t);
   const { seed, start, settle, task, store, proposals } = manager;
   seed("node", readyNode("n0", { state: NodeStatus_State.DOWN }));
@@ -145,7 +145,7 @@ test("a task that no node takes says why, and is placed by whatever helps, its r
   t.true(proposals.length < 8);
 });
 
-test("the removal of a task frees what it held", async (t) => {
+test("removing a task frees its resources", async (t) => {
   const { seed, start, settle, task, env } = world(t);
   seed("node", readyNode("n0"));
   seed(
@@ -162,7 +162,7 @@ test("the removal of a task frees what it held", async (t) => {
   t.is(task("b").nodeId, "n0");
 });
 
-test("named generic resources are given out once", async (t) => {
+test("named generic resources are assigned once", async (t) => {
   const { seed, start, settle, task } = world(t);
   const named = ["x", "y"].map((value) =>
     GenericResource.create({ namedResourceSpec: NamedGenericResource.create({ kind: "gpu", value }) }),
@@ -186,7 +186,7 @@ test("named generic resources are given out once", async (t) => {
   t.is(task("t002").status?.err, "no suitable node (insufficient resources on 1 node)");
 });
 
-test("what the ledger skips is decided again, on the state that made it skip", async (t) => {
+test("decisions that the ledger skips are made again, on the state that caused the skip", async (t) => {
   const { seed, start, settle, task, env } = world(t);
   seed("node", readyNode("n0"), readyNode("n1"));
   seed("task", pendingTask("a"));
@@ -207,7 +207,7 @@ test("what the ledger skips is decided again, on the state that made it skip", a
   t.is(task("a").nodeId, "n1");
 });
 
-test("without a leader it tries again at a measured pace, and nothing stays charged", async (t) => {
+test("without a leader it retries at a measured pace, and nothing stays charged", async (t) => {
   const manager = world(t);
   const { seed, start, settle, task, proposals } = manager;
   seed("node", readyNode("n0"));
@@ -224,7 +224,7 @@ test("without a leader it tries again at a measured pace, and nothing stays char
   t.is(task("b").status?.err, "no suitable node (insufficient resources on 1 node)");
 });
 
-test("it explains what a task waits for, node by node, and says nothing of others", async (t) => {
+test("it explains what a task waits for, node by node, and says nothing about other tasks", async (t) => {
   const { seed, start, settle, task } = world(t);
   seed("node", readyNode("n0"), readyNode("n1", { state: NodeStatus_State.DOWN }));
   seed(
@@ -277,7 +277,7 @@ test("a node that kept failing a service under an earlier leader is avoided by t
   t.deepEqual([task("t000").nodeId, task("t001").nodeId], ["n1", "n1"]);
 });
 
-test("when a node is removed, what was said of it is taken back, with no other event", async (t) => {
+test("when a node is removed, reasons that mention it are updated, with no other event", async (t) => {
   const { seed, start, settle, task, env } = world(t);
   seed("node", readyNode("n0", { state: NodeStatus_State.DOWN }), readyNode("n1"));
   seed("task", pendingTask("a", { spec: reserving(9e9) }), pendingTask("b", { nodeId: "n0", slot: 0 }));
@@ -293,7 +293,7 @@ test("when a node is removed, what was said of it is taken back, with no other e
   t.is(task("a").status?.err, "no suitable node (insufficient resources on 1 node)");
 });
 
-test("a task gets its cluster volume when that is made, and the volume is published where the task is", async (t) => {
+test("a task gets its cluster volume when that is created, and the volume is published where the task is", async (t) => {
   const { seed, start, settle, task, store } = world(t);
   const csiInfo = [NodeCSIInfo.create({ pluginName: "csi", nodeId: "n0" })];
   const node = readyNode("n0");
@@ -353,13 +353,13 @@ function chart(...events: readonly EventFromLogic<typeof schedulerMachine>[]) {
   return { value: state.value as Record<string, string>, effects: names };
 }
 
-test("one tick is asked for, however many commits bring work", (t) => {
+test("one tick is requested, however many commits bring work", (t) => {
   const { value, effects } = chart({ type: "work.arrived" }, { type: "work.arrived" });
   t.is(value["rounds"], "scheduled");
   t.deepEqual(effects, ["requestTick"]);
 });
 
-test("with as many proposals under way as may be, the next round waits for one to settle", (t) => {
+test("with the maximum number of proposals in progress, the next round waits for one to settle", (t) => {
   const busy = [
     { type: "work.arrived" },
     { type: "tick" },

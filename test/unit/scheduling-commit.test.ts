@@ -1,4 +1,4 @@
-/** What the scheduler decides on its way into the log, and what it does not do twice. */
+/** The scheduler's decisions on their way into the log, and the work that it does not repeat. */
 import test from "ava";
 import { assemble, type BatchLimits } from "../../machines/ledger/batch.ts";
 import { NodeSet } from "../../machines/scheduling/node-set.ts";
@@ -78,7 +78,7 @@ test("assignments of one round carry their status once, and the replica shows it
   t.is(shared.replica.get("task", "t4")?.status?.message, assigned.message);
 });
 
-test("two statuses that take turns are each at their own place", (t) => {
+test("two alternating statuses are each at their own place", (t) => {
   const other = status(TaskState.ASSIGNED, "confirmed");
   const turns = [assigned, assigned, other, other];
   const { changes, replica } = written(
@@ -104,7 +104,7 @@ test("a patch that names a status which the transaction does not have breaks the
   t.regex(error?.message ?? "", /names a status/);
 });
 
-test("a task is not assigned with a volume that is gone or may not be used any more", (t) => {
+test("a task is not assigned with a volume that was removed or may no longer be used", (t) => {
   const spec = { annotations: Annotations.create({ name: "v" }) };
   const volume = Volume.create({
     id: "v",
@@ -131,7 +131,7 @@ test("a task is not assigned with a volume that is gone or may not be used any m
 const roundLimits = { operationsMax: 1_000, replacementsMax: 1_000, judgementsMax: 1_000 };
 const picky = containerSpec({ placement: Placement.create({ constraints: ["node.labels.zone==a"] }) });
 
-test("another task of a group that no node takes is told why, without a node being asked", (t) => {
+test("another task of a group that no node accepts gets the reason without asking a node", (t) => {
   const set = new NodeSet();
   for (let at = 0; at < 3; at += 1) set.put(readyNode(`n${at}`));
   const backlog = new Backlog(set);
@@ -154,15 +154,15 @@ test("a change of a node wakes nobody unless it may help", (t) => {
   backlog.round(0, roundLimits);
   t.false(backlog.isAwake);
   set.put(Node.patch(first, { certificate: null }));
-  t.false(backlog.isAwake, "a certificate is nothing to the scheduler");
+  t.false(backlog.isAwake, "a certificate does not matter to the scheduler");
   set.put(readyNode("n1"));
   t.true(backlog.isAwake);
   backlog.round(0, roundLimits);
   set.remove("n1");
-  t.true(backlog.isAwake, "what it says of that node is wrong now");
+  t.true(backlog.isAwake, "its statement about that node is wrong now");
 });
 
-test("a group that a limit stopped is gone on with, as if nothing had happened", (t) => {
+test("a group interrupted by a limit continues as if nothing had happened", (t) => {
   const place = (operationsMax: number): string[] => {
     const set = new NodeSet();
     for (let at = 0; at < 5; at += 1) set.put(readyNode(`n${at}`));
@@ -181,7 +181,7 @@ test("a group that a limit stopped is gone on with, as if nothing had happened",
   t.deepEqual(place(4), place(1_000));
 });
 
-test("tasks of no service are placed as evenly as those of one, and each by what it asks for", (t) => {
+test("tasks without a service are placed as evenly as those of one, each by its own requirements", (t) => {
   const set = new NodeSet();
   set.put(readyNode("n0"));
   set.put(readyNode("n1", { labels: { zone: "a" } }));
@@ -201,7 +201,7 @@ test("tasks of no service are placed as evenly as those of one, and each by what
   });
 });
 
-test("an index keeps the order of many ids, whatever it keeps them in", (t) => {
+test("an index keeps the order of many ids, whatever its internal structure", (t) => {
   const index = new MultiIndex<string>();
   const many = Array.from({ length: 300 }, (_, at) => `id${at}`);
   for (const [at, id] of many.entries()) {

@@ -1,6 +1,6 @@
 /**
- * The scheduler against a slow one that is easy to believe: it asks every node for every task, and keeps no books but the
- * list of tasks. Both must choose the same nodes and say the same of what they cannot place.
+ * The scheduler against a slow, obviously correct one: it asks every node for every task, and keeps only the list of tasks.
+ * Both must choose the same nodes and give the same reasons for unplaced tasks.
  */
 import { equal, ok } from "node:assert/strict";
 import test from "ava";
@@ -138,7 +138,7 @@ function specOf(plan: Plan): TaskSpec {
   });
 }
 
-/** `isLoose`: of no version, as tasks made by hand are. */
+/** `isLoose`: without a version, as manually created tasks are. */
 function taskOf(id: string, service: number, plan: Plan, spec: TaskSpec, isLoose: boolean): Task {
   return pendingTask(id, {
     serviceId: `s${service}`,
@@ -224,7 +224,7 @@ const filters: readonly ((task: Task, node: Node, held: readonly Held[]) => bool
   },
 ];
 
-/** Tasks that are wanted on the nodes; those that are to stop hold what they have, but count for nothing. */
+/** Tasks wanted on the nodes; those that are to stop hold their resources, but do not count. */
 function countOf(serviceId: string | null, nodes: readonly Node[], held: readonly Held[]): number {
   return held.filter(
     ({ task, nodeId }) =>
@@ -234,7 +234,7 @@ function countOf(serviceId: string | null, nodes: readonly Node[], held: readonl
   ).length;
 }
 
-/** The place of the first filter that says no; -1: none does. */
+/** The index of the first filter that rejects; -1: none does. */
 function failing(task: Task, node: Node, held: readonly Held[]): number {
   return filters.findIndex((filter) => !filter(task, node, held));
 }
@@ -280,8 +280,8 @@ const phrases: readonly RegExp[] = [
 ];
 
 /**
- * Each node is charged to one filter that says no to it, and the parts come in the order of their numbers. (It need not be
- * the first such filter: that a node has become fuller changes nothing of why it was refused.)
+ * Each node is charged to one filter that rejects it, and the parts come in the order of their numbers. (It need not be the
+ * first such filter: a fuller node was still rejected for the same reason.)
  */
 function checkText(task: Task, nodes: readonly Node[], held: readonly Held[]): void {
   const text = task.status?.err ?? "";
@@ -298,7 +298,7 @@ function checkText(task: Task, nodes: readonly Node[], held: readonly Held[]): v
     // SwarmKit's words for this filter give no number.
     const number = count === "" ? refusing : Number(count);
     hasUncounted ||= count === "";
-    ok(number >= 1 && number <= refusing, `${text}: ${refusing} nodes refuse for "${part}"`);
+    ok(number >= 1 && number <= refusing, `${text}: ${refusing} nodes reject for "${part}"`);
     if (count !== "") ok(number <= before, text);
     before = count === "" ? before : number;
     told += number;
@@ -307,7 +307,7 @@ function checkText(task: Task, nodes: readonly Node[], held: readonly Held[]): v
   else equal(told, nodes.length, text);
 }
 
-/** The fast one, round after round as the actor runs them; what it says of tasks is written into them. */
+/** The fast one, round after round as the actor runs them; its reasons are written into the tasks. */
 class World {
   readonly set = new NodeSet();
   readonly backlog = new Backlog(this.set);
@@ -330,11 +330,11 @@ class World {
     this.backlog.follow(task, tracked);
   }
 
-  /** Until there is nothing left to do. */
+  /** Until nothing is left to do. */
   settle(): Assignment[] {
     const made: Assignment[] = [];
     for (let rounds = 0; ; rounds += 1) {
-      if (rounds > 1_000) throw new Error("the rounds have no end");
+      if (rounds > 1_000) throw new Error("the rounds never end");
       const round = this.backlog.round(0, limits);
       made.push(...round.assignments);
       for (const { task, nodeId, generic } of round.assignments) {
@@ -364,7 +364,7 @@ class World {
 
 const runs = { numRuns: 300 };
 
-test("the same nodes are chosen as when every node is asked for every task, in whatever order the nodes came", (t) => {
+test("the same nodes are chosen as when every node is asked for every task, in whatever order the nodes joined", (t) => {
   fc.assert(
     fc.property(anyWorld, fc.boolean(), ({ nodes, tasks }, isReversed) => {
       const world = new World();
@@ -386,7 +386,7 @@ test("the same nodes are chosen as when every node is asked for every task, in w
   t.pass();
 });
 
-test("whatever happens, no task waits that a node could take, and each that waits says of every node why", (t) => {
+test("after any events, no task waits that a node could run, and each waiting one gives every node's reason", (t) => {
   const anyEvent = fc.oneof(
     fc.record({ kind: fc.constant("node" as const), at: fc.nat(8), draw: anyNode }),
     fc.record({ kind: fc.constant("gone" as const), at: fc.nat(8) }),
@@ -410,7 +410,7 @@ test("whatever happens, no task waits that a node could take, and each that wait
         } else if (task !== undefined && task.nodeId !== "") {
           const isEnd = event.kind === "ended";
           const status = isEnd ? TaskStatus.create({ state: TaskState.SHUTDOWN }) : task.status;
-          // One that is to stop holds what it has, but is none of its service's replicas any more.
+          // A task that is to stop holds its resources, but is no longer one of its service's replicas.
           world.store(Task.patch(task, { status, desiredState: TaskState.SHUTDOWN }));
         }
         world.settle();
@@ -428,7 +428,7 @@ test("whatever happens, no task waits that a node could take, and each that wait
   t.pass();
 });
 
-test("named resources are given to one task at a time, as many as it asks for", (t) => {
+test("named resources are assigned to one task at a time, as many as it requests", (t) => {
   fc.assert(
     fc.property(anyWorld, ({ nodes, tasks }) => {
       const world = new World();

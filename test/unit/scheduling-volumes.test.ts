@@ -42,7 +42,7 @@ interface Traits {
   readonly isMade?: boolean;
 }
 
-/** Named as its id; of many nodes and users where nothing else is said. */
+/** Named like its id; with many nodes and users unless stated otherwise. */
 function volume(id: string, traits: Traits = {}): Volume {
   const { group = "", scope = MULTI_NODE, sharing = ALL, topology, published = {}, isMade = true } = traits;
   return Volume.create({
@@ -71,7 +71,7 @@ function storageNode(id: string, zone = "a", maxVolumesPerNode = 0): Node {
   });
 }
 
-/** Mounts each source at a place of its own; `name:ro` read-only. */
+/** Mounts each source at its own target; `name:ro` read-only. */
 function mounting(id: string, sources: readonly string[], fields: Partial<Task> = {}): Task {
   const mounts = sources.map((source, at) =>
     Mount.create({
@@ -93,7 +93,7 @@ function world(nodes: readonly Node[], volumes: readonly Volume[]) {
   for (const each of volumes) set.volumes.put(each);
   for (const node of nodes) set.put(node);
   const backlog = new Backlog(set);
-  /** Task id → node and the ids of what it got. */
+  /** Task id → node and the ids of its volumes. */
   const place = (...tasks: readonly Task[]): Record<string, string> => {
     for (const task of tasks) backlog.follow(task);
     const placed: Record<string, string> = {};
@@ -108,7 +108,7 @@ function world(nodes: readonly Node[], volumes: readonly Volume[]) {
   return { set, backlog, place, verdict };
 }
 
-test("a volume is given by its name, or any of its group, the one that is used least first", (t) => {
+test("a volume is chosen by its name, or from its group, the least used one first", (t) => {
   const { place } = world(
     [storageNode("n0")],
     [volume("v1"), volume("g1", { group: "fast" }), volume("g2", { group: "fast" })],
@@ -120,7 +120,7 @@ test("a volume is given by its name, or any of its group, the one that is used l
   });
 });
 
-test("all mounts of a task must be given, not any of them", (t) => {
+test("all mounts of a task must be satisfied, not any of them", (t) => {
   const { place, backlog } = world([storageNode("n0")], [volume("v1")]);
   t.deepEqual(place(mounting("a", ["v1", "v2"])), {});
   t.is(backlog.size, 1);
@@ -128,12 +128,12 @@ test("all mounts of a task must be given, not any of them", (t) => {
     [storageNode("n0")],
     [volume("g1", { group: "g", sharing: NONE }), volume("g2", { group: "g", sharing: NONE })],
   );
-  // The first mount could take what only the second can use: both are given all the same.
+  // The first mount could use the volume that only the second can: both are satisfied all the same.
   t.deepEqual(second.place(mounting("a", ["group:g", "g1"])), { a: "n0 g2 g1" });
   t.deepEqual(second.place(mounting("b", ["group:g"])), {});
 });
 
-test("only an ACTIVE volume that its plugin has made is given", (t) => {
+test("only an ACTIVE volume that its plugin has created is chosen", (t) => {
   for (const bad of [
     volume("v1", { availability: VolumeSpec_VolumeAvailability.PAUSE }),
     volume("v1", { availability: VolumeSpec_VolumeAvailability.DRAIN }),
@@ -144,7 +144,7 @@ test("only an ACTIVE volume that its plugin has made is given", (t) => {
   t.is(world([readyNode("n0")], [volume("v1")]).verdict(mounting("t", ["v1"])), Verdict.volumes, "no plugin there");
 });
 
-test("how a volume may be shared is kept", (t) => {
+test("a volume's sharing mode is respected", (t) => {
   const cases: readonly (readonly [sharing: VolumeAccessMode_Sharing, first: string, second: string, fits: boolean])[] =
     [
       [NONE, "v", "v", false],
@@ -163,7 +163,7 @@ test("how a volume may be shared is kept", (t) => {
   }
 });
 
-test("a volume of one node draws its users there, and is free for another when they have ended", (t) => {
+test("a volume of one node attracts its users there, and is free for another when they have ended", (t) => {
   const { set, place } = world([storageNode("n0"), storageNode("n1")], [volume("v", { scope: SINGLE_NODE })]);
   t.deepEqual(place(...["a", "b", "c"].map((id) => mounting(id, ["v"]))), { a: "n0 v", b: "n0 v", c: "n0 v" });
   for (const id of ["a", "b", "c"]) set.release(id);
@@ -171,7 +171,7 @@ test("a volume of one node draws its users there, and is free for another when t
   t.deepEqual(place(mounting("d", ["v"])), { d: "n1 v" });
 });
 
-test("a node lies where the volume can be reached, and has room for as many as its plugin says", (t) => {
+test("a node must be able to reach the volume, and hosts no more volumes than its plugin allows", (t) => {
   const { verdict } = world([storageNode("n0"), storageNode("n1", "b")], [volume("v", { topology: { zone: "b" } })]);
   t.is(verdict(mounting("t", ["v"]), "n0"), Verdict.volumes);
   t.is(verdict(mounting("t", ["v"]), "n1"), Verdict.fits);
@@ -196,7 +196,7 @@ test("a task that waits for a volume says so, and is placed as soon as the volum
   t.is(backlog.round(0, limits).assignments.length, 1);
 });
 
-test("a volume is published where the store says that it is used, and given up elsewhere; what is being given up is left alone", (t) => {
+test("a volume is published where the store says that it is used, and released elsewhere; one being released is left alone", (t) => {
   const { PUBLISHED, PENDING_PUBLISH, PENDING_NODE_UNPUBLISH, PENDING_UNPUBLISH } = VolumePublishStatus_State;
   const { set } = world(
     [storageNode("n0"), storageNode("n1")],
@@ -211,7 +211,7 @@ test("a volume is published where the store says that it is used, and given up e
     [
       ["n2", PENDING_NODE_UNPUBLISH],
       ["n3", PENDING_UNPUBLISH],
-      // Never told of it, so it has nothing to give up.
+      // Never notified of it, so it has nothing to release.
       ["n4", PENDING_UNPUBLISH],
     ],
   ]);
@@ -222,7 +222,7 @@ test("a volume is published where the store says that it is used, and given up e
   });
   set.follow(assigned);
   t.deepEqual(republished().at(0)?.at(-1), ["n1", PENDING_PUBLISH], "a plan is no use yet");
-  t.deepEqual(republished(), [], "it is said once");
+  t.deepEqual(republished(), [], "it is published once");
   set.volumes.put(volume("v", { published: { n1: PUBLISHED } }));
   t.deepEqual(republished(), []);
   set.follow(inState(assigned, TaskState.SHUTDOWN));

@@ -1,4 +1,4 @@
-// The programs that `npm run` starts explain themselves, and name what they cannot understand.
+// The programs that `npm run` starts print their usage, and name arguments that they cannot parse.
 import { spawnSync } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import test from "ava";
@@ -15,7 +15,7 @@ for (const program of ["test/sim/main.ts", "test/chaos/main.ts", "test/mutants/m
   });
 }
 
-test("a mistake is one sentence above the usage, without a stack", (t) => {
+test("an error is one sentence above the usage, without a stack", (t) => {
   const { status, stderr } = spawnSync(process.execPath, ["test/chaos/main.ts", "--nothing"], {
     cwd: top,
     encoding: "utf8",
@@ -25,7 +25,7 @@ test("a mistake is one sentence above the usage, without a stack", (t) => {
   t.notRegex(stderr, /^\s+at /m);
 });
 
-test("arguments are read, or refused with the usage", (t) => {
+test("arguments are parsed, or rejected with the usage", (t) => {
   const read = (...args: readonly string[]) =>
     scriptArguments("usage: x", { seeds: { type: "string", default: "20" }, short: { type: "boolean" } }, args);
   t.like(read("--short"), { seeds: "20", short: true });
@@ -37,7 +37,7 @@ test("arguments are read, or refused with the usage", (t) => {
   );
 });
 
-test("numbers are whole and in their range", (t) => {
+test("numbers are integers in their range", (t) => {
   t.is(wholeNumber("--seeds", "7", "usage: x"), 7);
   for (const wrong of ["many", "-1", "1.5", "", "1e3"])
     t.throws(() => wholeNumber("--seeds", wrong, "usage: x"), {

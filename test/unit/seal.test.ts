@@ -1,4 +1,4 @@
-// Sealing, and the log and snapshots behind it: nothing readable goes in, and nothing but what was sealed comes out.
+// Sealing, and the log and snapshots on top of it: nothing readable is stored, and only sealed data is read.
 import test from "ava";
 import fc from "fast-check";
 import { LogRecord, Sealed, Transaction, type DataKey } from "../../proto/gen/messages.ts";
@@ -18,7 +18,7 @@ const here: SealedFor = { purpose: "record", place: "7" };
 const text = (bytes: Uint8Array | null): string | null => (bytes === null ? null : new TextDecoder().decode(bytes));
 const bytes = (value: string): Uint8Array => new TextEncoder().encode(value);
 
-test("what was sealed opens with its key at its place, and nowhere else", (t) => {
+test("sealed data opens with its key at its place, and nowhere else", (t) => {
   const sealed = seal(key, bytes("canary"), random, here);
   t.is(text(open(key.key, sealed, here)), "canary");
   t.is(open(random.bytes(sealKeyBytes), sealed, here), null, "another key");
@@ -27,7 +27,7 @@ test("what was sealed opens with its key at its place, and nowhere else", (t) =>
   t.notDeepEqual(seal(key, bytes("canary"), random, here).ciphertext, sealed.ciphertext, "never twice the same");
 });
 
-test("whatever is changed, cut or made up does not open, and nothing throws", (t) => {
+test("changed, truncated or forged data does not open, and nothing throws", (t) => {
   const sealed = seal(key, bytes("a record of some length"), random, here);
   fc.assert(
     fc.property(fc.nat(sealed.ciphertext.length - 1), fc.integer({ min: 1, max: 255 }), (at, mask) => {
@@ -45,7 +45,7 @@ test("whatever is changed, cut or made up does not open, and nothing throws", (t
     t.is(open(key.key, Sealed.patch(sealed, { ciphertext: sealed.ciphertext.subarray(0, length) }), here), null);
 });
 
-/** A key store that is as good as a disk; `fails` while that is full. */
+/** A key store that behaves like a disk; `fails` while that is full. */
 function keyStore(): KeyStore & { fails: boolean } {
   const store = {
     fails: false,
@@ -113,7 +113,7 @@ function collect(log: Log, from = 1) {
 
 const record = (id: string): Uint8Array => encodeRecord(Transaction.create({ id }));
 
-test("records go in sealed and come out as they were, for whoever holds the keys", async (t) => {
+test("records are stored sealed and read back unchanged by holders of the keys", async (t) => {
   const { below, log, keyring } = setUp();
   t.deepEqual(await log.append(record("canary-1"), 0), { kind: "appended", sequence: 1 });
   t.deepEqual(await log.append(record("canary-2"), 1), { kind: "appended", sequence: 2 });
@@ -124,7 +124,7 @@ test("records go in sealed and come out as they were, for whoever holds the keys
     t.true(stored.length - record("canary-1").length <= sealOverheadBytes);
   }
   t.deepEqual(collect(log).ids(), ["canary-1", "canary-2"]);
-  t.is(keyring.keys.length, 1, "the first key was made by the first append");
+  t.is(keyring.keys.length, 1, "the first append created the first key");
   t.is(log.recordBytesMax, below.recordBytesMax - sealOverheadBytes);
 });
 
@@ -137,17 +137,17 @@ test("a key that cannot be saved seals nothing", async (t) => {
   t.like(await log.append(record("one"), 0), { kind: "appended" });
 });
 
-test("an existing log that is not sealed is read on, and sealed from then on", async (t) => {
+test("reading of an existing unsealed log continues, and it is sealed from then on", async (t) => {
   const { below, log } = setUp();
   below.records.push(record("old-1"), record("old-2"));
   t.like(await log.append(record("new"), 2), { kind: "appended" });
   t.deepEqual(collect(log).ids(), ["old-1", "old-2", "new"]);
-  // Somebody who can write to NATS leaves the seal away.
+  // Somebody who can write to NATS omits the seal.
   below.records.push(record("forged"));
   t.like(collect(log).read[3], { sequence: 4, isBroken: true });
 });
 
-test("a record that was moved, changed or replaced is a broken one", async (t) => {
+test("a record that was moved, changed or replaced is broken", async (t) => {
   const { below, log } = setUp();
   await log.append(record("one"), 0);
   await log.append(record("two"), 1);
@@ -161,7 +161,7 @@ test("a record that was moved, changed or replaced is a broken one", async (t) =
   t.true(collect(log).read[0]?.isBroken);
 });
 
-test("reading stops at a record whose key is lacking, and goes on from there when the key has come", async (t) => {
+test("reading stops at a record whose key is missing, and continues from there when the key has arrived", async (t) => {
   const writer = setUp();
   await writer.log.append(record("one"), 0);
   const reader = new Keyring(keyStore(), random);
@@ -186,7 +186,7 @@ test("reading stops at a record whose key is lacking, and goes on from there whe
   t.is(writer.below.readers.size, 0);
 });
 
-test("reading an old record again does not make its key the current one", async (t) => {
+test("rereading an old record does not make its key the current one", async (t) => {
   const { below, keyring, log, simulated } = setUp();
   await log.append(record("one"), 0);
   const older = keyring.current?.id ?? "";
@@ -200,13 +200,13 @@ test("reading an old record again does not make its key the current one", async 
   let changes = 0;
   reader.onChange(() => (changes += 1));
   t.deepEqual(collect(late).ids(), ["one", "two"]);
-  t.is(changes, 0, "not even while the older record is the last that was read");
+  t.is(changes, 0, "not even while the older record is the last one read");
   t.is(reader.current?.id, next.id);
   reader.met(3, older);
   t.is(reader.current?.id, older, "a further record under it shows that it is in use again");
 });
 
-test("a record whose key's name was damaged on its way is read again, and nothing is lacking then", async (t) => {
+test("a record whose key name was damaged in transit is reread, and then nothing is missing", async (t) => {
   const { below, keyring, log, simulated } = setUp();
   await log.append(record("one"), 0);
   const [stored] = below.records;
@@ -222,7 +222,7 @@ test("a record whose key's name was damaged on its way is read again, and nothin
   t.deepEqual(keyring.lacking, []);
 });
 
-test("Z3: a record that was damaged on its way is read once more, and only one that stays so is refused", async (t) => {
+test("Z3: a record that was damaged in transit is reread once, and rejected only if it stays damaged", async (t) => {
   const { below, log } = setUp();
   await log.append(record("one"), 0);
   await log.append(record("two"), 1);
@@ -248,7 +248,7 @@ test("Z3: a record that was damaged on its way is read once more, and only one t
   );
 });
 
-test("who looks back at old records goes on writing under the newest key", async (t) => {
+test("a reader of old records continues to write under the newest key", async (t) => {
   const { log, keyring } = setUp();
   await log.append(record("one"), 0);
   const [first] = keyring.keys;
@@ -263,7 +263,7 @@ test("who looks back at old records goes on writing under the newest key", async
   t.not(first?.id, second.id);
 });
 
-test("of two keys of one generation all managers take the same for the newer one", (t) => {
+test("of two keys of one generation all managers consider the same one newer", (t) => {
   const keys = [
     { id: "b", generation: 2 },
     { id: "a", generation: 2 },
@@ -301,7 +301,7 @@ test("snapshots are stored sealed, of any length, and open only under their own 
   await t.throwsAsync(done(blobs.get("snapshot-8")), { instanceOf: SnapshotError });
   t.is(await blobs.get("snapshot-1"), null);
 
-  // One from before the first key is taken as it stands; a later one is not.
+  // One from before the first key is accepted unsealed; a later one is not.
   stored.set("snapshot-5", record("old"));
   stored.set("snapshot-6", record("forged"));
   t.deepEqual(await blobs.get("snapshot-5"), record("old"));

@@ -1,5 +1,5 @@
-// The bus between managers against whoever is on NATS without the cluster's keys: he reads nothing, and nothing that he sends,
-// changes or plays back is heard or ends anybody.
+// The bus between managers against an attacker on NATS without the cluster's keys: they read nothing, and nothing that they
+// send, change or replay is delivered or ends anybody.
 import test from "ava";
 import fc from "fast-check";
 import { DataKey, Sealed, SealedMessage } from "../../proto/gen/messages.ts";
@@ -17,7 +17,7 @@ const first = key("k1");
 const answered = (outcome: RequestOutcome): string =>
   outcome.kind === "reply" ? new TextDecoder().decode(outcome.data) : outcome.kind;
 
-/** Two managers that have heard of each other; `heard` is what the second hears on `subject`. */
+/** Two managers that have heard from each other; `heard` has the second one's messages on `subject`. */
 async function twoManagers(subject: string = subjects.taskQuestion("n1")) {
   const world = attackedBus();
   const [one, two] = [world.manager(world.keyring(first)), world.manager(world.keyring(first))];
@@ -37,7 +37,7 @@ async function twoManagers(subject: string = subjects.taskQuestion("n1")) {
 for (const { kind, build } of subjects.busSubjects.filter((each) => each.kind !== "life.prove")) {
   const subject = build("n1");
 
-  test(`${kind}: passes between managers, and nothing of it can be read or is taken from a stranger`, async (t) => {
+  test(`${kind}: passes between managers, is unreadable, and is not accepted from a stranger`, async (t) => {
     const { ask, heard, inject, one, pass, two, wire } = await twoManagers(subject);
     one.bus.publish(subject, bytes("canary: news"));
     t.is(await ask("canary: question"), "to canary: question");
@@ -71,7 +71,7 @@ for (const { kind, build } of subjects.busSubjects.filter((each) => each.kind !=
     t.is(heard.length, 2);
   });
 
-  test(`${kind}: whatever is cut, changed or made up is dropped`, async (t) => {
+  test(`${kind}: truncated, changed or forged messages are dropped`, async (t) => {
     const { ask, heard, inject, last, pass } = await twoManagers(subject);
     await ask("one");
     const sent = last(subject);
@@ -89,7 +89,7 @@ for (const { kind, build } of subjects.busSubjects.filter((each) => each.kind !=
   });
 }
 
-test("SB2: a question or a piece of news that was recorded is not heard again", async (t) => {
+test("SB2: a replayed question or notification is not delivered again", async (t) => {
   const { ask, heard, inject, last, one, pass, subject, two } = await twoManagers();
   t.is(await ask("run this"), "to run this");
   const question = last(subject);
@@ -97,7 +97,7 @@ test("SB2: a question or a piece of news that was recorded is not heard again", 
   await pass(10);
   const news = last(subject);
   for (let again = 0; again < 3; again += 1) for (const each of [question, news]) inject(each);
-  // A question made to look like news, and the other way round.
+  // A question disguised as a notification, and the other way round.
   inject({ ...question, asked: false });
   await pass(10);
   t.deepEqual(heard, ["run this", "news"]);
@@ -105,7 +105,7 @@ test("SB2: a question or a piece of news that was recorded is not heard again", 
   t.is(two.warnings(), 1, "one line of the log for all of them");
 });
 
-test("what was sealed for one subject is not heard on another", async (t) => {
+test("a message sealed for one subject is not delivered on another", async (t) => {
   const { heard, inject, last, one, pass, two } = await twoManagers();
   two.bus.subscribe(subjects.taskQuestion("n2"), hearing(heard));
   void one.bus.request(subjects.taskQuestion("n3"), bytes("for n3"), { timeoutMs: 10 });
@@ -117,7 +117,7 @@ test("what was sealed for one subject is not heard on another", async (t) => {
   t.is(two.refused("task.question", "forged"), 2);
 });
 
-test("SB3: a receiver that starts anew hears nothing that was recorded before, whatever clocks say", async (t) => {
+test("SB3: a restarted receiver accepts nothing that was recorded before, whatever the clocks say", async (t) => {
   const { ask, inject, keyring, last, manager, one, pass, subject, two } = await twoManagers();
   await ask("run this");
   const question = last(subject);
@@ -136,7 +136,7 @@ test("SB3: a receiver that starts anew hears nothing that was recorded before, w
   t.is(reborn.refused("task.question", "replayed"), 1);
 });
 
-test("SB3: an overloaded sender that proves itself late is heard all the same", async (t) => {
+test("SB3: an overloaded sender that proves itself late is still heard", async (t) => {
   const { attack, keyring, manager, pass } = attackedBus();
   const [slow, other] = [manager(keyring(first)), manager(keyring(first))];
   const heard: string[] = [];
@@ -156,7 +156,7 @@ test("SB3: an overloaded sender that proves itself late is heard all the same", 
   t.is(other.refused("leader.beat", "unproven"), 1);
 });
 
-test("SB3: nothing is heard of a sender that has ended", async (t) => {
+test("SB3: nothing is heard from a sender that has ended", async (t) => {
   const { ask, inject, keyring, last, manager, one, pass, subject } = await twoManagers();
   await ask("run this");
   const question = last(subject);
@@ -186,13 +186,13 @@ test("SB3: a question that its receiver never got is not carried out later by an
   t.deepEqual(heard, []);
   t.is(other.refused("task.question", "replayed"), 1);
 
-  // The last thing that a sender said before it died.
+  // The last message of a sender before it died.
   await ask("its last words");
   one.bus.stop();
   await pass(provenMs);
   inject(last(subject));
   await pass(3_000);
-  t.deepEqual(heard, ["its last words"], "heard when it was asked");
+  t.deepEqual(heard, ["its last words"], "delivered when it was asked");
 });
 
 test("a question to a receiver that has just started is held until its sender has proven itself, and answered", async (t) => {
@@ -209,7 +209,7 @@ test("a question to a receiver that has just started is held until its sender ha
   t.is(world.wire.filter(({ subject }) => subject.endsWith(".prove")).length, 1, "asked once for all of them");
 });
 
-test("a proof that gets lost is asked for again", async (t) => {
+test("a lost proof is requested again", async (t) => {
   const world = attackedBus();
   const [one, two] = [world.manager(world.keyring(first)), world.manager(world.keyring(first))];
   const heard: string[] = [];
@@ -221,7 +221,7 @@ test("a proof that gets lost is asked for again", async (t) => {
   t.is(answered(await outcome), "to a");
 });
 
-test("messages that overtake each other are heard: questions that are still waited for, each once", async (t) => {
+test("reordered messages are delivered: questions that are still awaited, each once", async (t) => {
   const world = attackedBus();
   const [one, two] = [world.manager(world.keyring(first)), world.manager(world.keyring(first))];
   const heard: string[] = [];
@@ -241,7 +241,7 @@ test("messages that overtake each other are heard: questions that are still wait
   t.deepEqual(heard, ["fast", "slow"]);
 });
 
-test("SB4: an answer fits its own question alone, and none that was made up", async (t) => {
+test("SB4: an answer fits only its own question, and no forged one", async (t) => {
   const { ask, attack, one, pass, subject } = await twoManagers();
   const answers: Uint8Array[] = [];
   attack.answer = (_, data) => (answers.push(data), data);
@@ -254,14 +254,14 @@ test("SB4: an answer fits its own question alone, and none that was made up", as
     t.is(await ask("third"), "timeout");
   }
   t.true(one.refused("task.question", "forged") >= 1);
-  // To another subject, too.
+  // Also to another subject.
   attack.answer = (_, data) => data;
   const asked = one.bus.request(subject, bytes("fourth"), { timeoutMs: 1_000 });
   await pass(1_000);
   t.is(answered(await asked), "to fourth");
 });
 
-test("while a data key takes over from another, both are heard; then the older one counts no more", async (t) => {
+test("while one data key replaces another, both are accepted; then the older one no longer is", async (t) => {
   const world = attackedBus();
   const second = key("k2", 2);
   const [oneKeys, twoKeys] = [world.keyring(first), world.keyring(first, second)];
@@ -275,9 +275,9 @@ test("while a data key takes over from another, both are heard; then the older o
   };
   twoKeys.met(7, "k1");
   t.is(await ask("before"), "to before");
-  // The second manager has met the first record under the new key, which the first one has not.
+  // The second manager has seen the first record under the new key, which the first one has not.
   twoKeys.met(8, "k2");
-  t.is(await ask("sealed under the older key"), "timeout", "its answer is under a key that is lacking there");
+  t.is(await ask("sealed under the older key"), "timeout", "its answer is under a key that is missing there");
   t.deepEqual(heard, ["before", "sealed under the older key"]);
   oneKeys.take([second], 0);
   oneKeys.met(8, "k2");
@@ -292,7 +292,7 @@ test("while a data key takes over from another, both are heard; then the older o
   t.is(await ask("much later"), "to much later");
 });
 
-test("without a key nothing leaves and nothing is heard", async (t) => {
+test("without a key nothing is sent and nothing is accepted", async (t) => {
   const world = attackedBus();
   const [one, two] = [world.manager(world.keyring()), world.manager(world.keyring(first))];
   const heard: string[] = [];
@@ -305,7 +305,7 @@ test("without a key nothing leaves and nothing is heard", async (t) => {
   t.deepEqual(heard, []);
 });
 
-test("many old messages of dead lives cost a bounded number of questions, and the living are heard", async (t) => {
+test("many old messages of dead lives cause a bounded number of questions, and the living are heard", async (t) => {
   const { ask, heard, inject, keyring, manager, one, pass, subject, wire } = await twoManagers();
   const recorded: Wire[] = [];
   for (let life = 0; life < 400; life += 1) {
@@ -323,7 +323,7 @@ test("many old messages of dead lives cost a bounded number of questions, and th
   t.is(await ask("living", 3_000), "to living");
 });
 
-test("every handler of a subject hears a message once", async (t) => {
+test("every handler of a subject gets a message once", async (t) => {
   const { heard, one, pass, subject, two } = await twoManagers();
   const also: string[] = [];
   const second = two.bus.subscribe(subject, hearing(also));
@@ -341,7 +341,7 @@ test("B2: a subject that is not in the table cannot be subscribed to", (t) => {
   t.throws(() => bus.subscribe("muster.v1.svc.something.new", () => undefined), { message: /B2/ });
 });
 
-test("SB2: of any sequence of messages and proofs no number is taken twice", (t) => {
+test("SB2: in any sequence of messages and proofs no number is accepted twice", (t) => {
   const step = fc.oneof(
     fc.record({ number: fc.integer({ min: 1, max: 3 * windowNumbers }), asked: fc.boolean(), settled: fc.boolean() }),
     fc.record({
@@ -367,7 +367,7 @@ test("SB2: of any sequence of messages and proofs no number is taken twice", (t)
   );
 });
 
-test("SB3: a proof counts for ten seconds, is renewed after five, and not counted by a clock that went backwards", (t) => {
+test("SB3: a proof is valid for ten seconds, is renewed after five, and not by a clock that went backwards", (t) => {
   const sender = new SenderLife();
   t.false(sender.isProven(0));
   sender.prove(7, [], 1_000);

@@ -39,7 +39,7 @@ const selectors = fc.letrec<{ any: Selector }>((tie) => ({
   ),
 })).any;
 
-test("a selector says which labels it means", (t) => {
+test("a selector matches exactly its labels", (t) => {
   const web = { service: "web", zone: "north-1", public: "" };
   const cases: readonly (readonly [string, boolean])[] = [
     ["", true],
@@ -61,7 +61,7 @@ test("a selector says which labels it means", (t) => {
   for (const [text, expected] of cases) t.is(matchesSelector(parsed(text), web), expected, text);
 });
 
-test("a selector that cannot be read is refused with the place of the mistake", (t) => {
+test("a selector that cannot be parsed is rejected with the position of the error", (t) => {
   const cases: readonly (readonly [string, number, RegExp])[] = [
     ["service = 'web'", 9, /expected ==/],
     ["service == web", 12, /in quotes/],
@@ -87,7 +87,7 @@ test("a selector that cannot be read is refused with the place of the mistake", 
   }
 });
 
-test("S1: the canonical text means the same and stays the same", (t) => {
+test("S1: the canonical text has the same meaning and is stable", (t) => {
   fc.assert(
     fc.property(selectors, labels, (selector, some) => {
       const text = selectorText(selector);
@@ -99,7 +99,7 @@ test("S1: the canonical text means the same and stays the same", (t) => {
   );
 });
 
-test("selectors that differ only in how they are written have one id", (t) => {
+test("selectors that differ only in notation have one id", (t) => {
   const ids = ["a=='x'&&b  ==  'y'", "(b == 'y') && a == \"x\"", "a == 'x' && (b == 'y' && a == 'x')"].map((text) =>
     selectorId("s", parsed(text)),
   );
@@ -152,7 +152,7 @@ test("digests are SHA-256", (t) => {
   t.regex(shortDigest("x"), /^[a-z2-7]{24}$/);
 });
 
-test("I1: the index knows what matches whatever came, changed and went, and tells each change once", (t) => {
+test("I1: the index has the current matches through all additions, changes and removals, and reports each change once", (t) => {
   const step = fc.oneof(
     fc.tuple(fc.constant("item" as const), fc.constantFrom("1", "2", "3"), labels),
     fc.tuple(fc.constant("gone" as const), fc.constantFrom("1", "2", "3")),
@@ -199,7 +199,7 @@ test("I1: the index knows what matches whatever came, changed and went, and tell
   );
 });
 
-test("a label that changes asks only the selectors that name it", (t) => {
+test("a changed label evaluates only the selectors that name it", (t) => {
   const index = new SelectorIndex(() => undefined);
   for (let at = 0; at < 1_000; at++) {
     index.addSelector(`s${at}`, parsed(`service == 's${at}' && zone != 'x'`));

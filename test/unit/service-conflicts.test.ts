@@ -1,4 +1,4 @@
-// Writes that could each take what the other takes: whatever their order, at most one is done.
+// Writes that could each use what the other uses: in any order, at most one succeeds.
 import test from "ava";
 import fc from "fast-check";
 import { createControl } from "../../actors/control.ts";
@@ -182,7 +182,7 @@ function cluster() {
         const data = new Uint8Array([1]);
         const secret = SecretSpec.create({ annotations: named("key"), data });
         const config = ConfigSpec.create({ annotations: named("settings"), data });
-        // Either may be there already.
+        // Either may already exist.
         await Promise.allSettled([
           control.CreateSecret(CreateSecretRequest.create({ spec: secret }), call()),
           control.CreateConfig(CreateConfigRequest.create({ spec: config }), call()),
@@ -208,13 +208,13 @@ const expected: ReadonlySet<number> = new Set([
   Status.ABORTED,
 ]);
 
-/** A refusal with a status that tells the caller something; anything else is a fault. */
+/** A rejection with a status that the caller can act on; anything else is a fault. */
 function refusal(error: unknown): RpcError {
   if (error instanceof RpcError && expected.has(error.code) && error.message !== "") return error;
   throw error;
 }
 
-/** What must hold of the store after every write. */
+/** Invariants of the store after every write. */
 function wrongs({ store, services }: ReturnType<typeof cluster>): string[] {
   const found: string[] = [];
   const names = new Set<string>();
@@ -224,27 +224,27 @@ function wrongs({ store, services }: ReturnType<typeof cluster>): string[] {
     const { spec, id } = service;
     if (spec === null) return [`${id} has no spec`];
     const name = (spec.annotations?.name ?? "").toLowerCase();
-    if (names.has(name)) found.push(`two services are called ${name}`);
+    if (names.has(name)) found.push(`two services have the name ${name}`);
     names.add(name);
     const flaw = checkServiceSpec(spec) ?? checkPortConflicts(spec, id, services());
     if (flaw !== null) found.push(flaw.message);
     if (needsIngress(spec) && ingress.length === 0)
-      found.push(`${name} publishes ports, and there is no ingress network`);
+      found.push(`${name} publishes ports, but there is no ingress network`);
     for (const { target: of } of spec.task?.networks ?? []) {
-      if (store.get("network", of) === undefined) found.push(`${name} is on network ${of}, which is gone`);
+      if (store.get("network", of) === undefined) found.push(`${name} is on the removed network ${of}`);
       if (ingress.some(({ id: each }) => each === of)) found.push(`${name} is on the ingress network`);
     }
     for (const { secretId } of spec.task?.container?.secrets ?? []) {
-      if (store.get("secret", secretId) === undefined) found.push(`${name} has secret ${secretId}, which is gone`);
+      if (store.get("secret", secretId) === undefined) found.push(`${name} has the removed secret ${secretId}`);
     }
     for (const { configId } of spec.task?.container?.configs ?? []) {
-      if (store.get("config", configId) === undefined) found.push(`${name} has config ${configId}, which is gone`);
+      if (store.get("config", configId) === undefined) found.push(`${name} has the removed config ${configId}`);
     }
   }
   return found;
 }
 
-/** An ingress network and what the wishes name, so that not everything is refused. */
+/** An ingress network and the objects that requests name, so that not everything is rejected. */
 async function furnished(): Promise<ReturnType<typeof cluster>> {
   const made = cluster();
   await made.run({ kind: "makeIngress", name: "ingress" });
@@ -253,7 +253,7 @@ async function furnished(): Promise<ReturnType<typeof cluster>> {
   return made;
 }
 
-test("whatever is asked, one after the other: the store stays sound, and a refusal changes nothing", async (t) => {
+test("after any requests in sequence the store is consistent, and a rejection changes nothing", async (t) => {
   await fc.assert(
     fc.asyncProperty(fc.array(steps, { maxLength: 25 }), async (script) => {
       const made = await furnished();
@@ -268,7 +268,7 @@ test("whatever is asked, one after the other: the store stays sound, and a refus
   );
 });
 
-test("whatever is asked at once: the store stays sound", async (t) => {
+test("after any concurrent requests the store is consistent", async (t) => {
   await fc.assert(
     fc.asyncProperty(fc.array(fc.array(steps, { minLength: 2, maxLength: 4 }), { maxLength: 8 }), async (rounds) => {
       const made = await furnished();
@@ -293,7 +293,7 @@ const wish: Wish = {
 };
 const ingressPort = { published: 80, mode: PortConfig_PublishMode.INGRESS };
 
-test("of two services that want one port at once, one is made and the other is told whose it is", async (t) => {
+test("of two services that request one port at once, one is created and the other learns the owner", async (t) => {
   const made = await furnished();
   const outcomes = await Promise.all(
     ["a", "b"].map((name) =>
@@ -306,7 +306,7 @@ test("of two services that want one port at once, one is made and the other is t
   t.regex(refused?.message ?? "", /^port '80' is already in use by service '[ab]' \(.+\) as an ingress port$/);
 });
 
-test("a port that the allocator has chosen is taken as well", async (t) => {
+test("a port that the allocator has chosen counts as used too", async (t) => {
   const made = await furnished();
   await made.run({ kind: "create", wish: { ...wish, port: { ...ingressPort, published: 0 } } });
   const [service] = made.services() as [Service];
@@ -318,7 +318,7 @@ test("a port that the allocator has chosen is taken as well", async (t) => {
   t.regex(refused?.message ?? "", /^port '30000' is already in use by service 'a'/);
 });
 
-test("a network that a service joins while it is removed is either kept or not there to join", async (t) => {
+test("a network that a service joins during its removal either stays or cannot be joined", async (t) => {
   const made = await furnished();
   const blue = made.store.byName("network", "blue") as Network;
   await Promise.all([
@@ -328,14 +328,14 @@ test("a network that a service joins while it is removed is either kept or not t
   t.is(made.services().length === 1, made.store.get("network", blue.id) !== undefined);
 });
 
-test("a service on a network that is not there is refused by name", async (t) => {
+test("a service on a missing network is rejected with the network's name", async (t) => {
   const made = await furnished();
   const refused = await made.run({ kind: "create", wish: { ...wish, network: "missing" } }).then(() => null, refusal);
   t.is(refused?.code, Status.INVALID_ARGUMENT);
   t.is(refused?.message, "network no-missing not found");
 });
 
-test("a rollback to a spec whose port has gone to another service is refused", async (t) => {
+test("a rollback to a spec whose port another service uses is rejected", async (t) => {
   const made = await furnished();
   await made.run({ kind: "create", wish: { ...wish, port: ingressPort } });
   await made.run({ kind: "update", target: 0, wish, isStale: false });
@@ -345,7 +345,7 @@ test("a rollback to a spec whose port has gone to another service is refused", a
   t.regex(refused?.message ?? "", /^port '80' is already in use by service 'b'/);
 });
 
-/** The refusals of steps that are asked for at once; null for one that was done. */
+/** The errors of concurrent steps; null for success. */
 function atOnce(made: ReturnType<typeof cluster>, ...asked: readonly Step[]): Promise<(RpcError | null)[]> {
   return Promise.all(asked.map((step) => made.run(step).then(() => null, refusal)));
 }
@@ -353,7 +353,7 @@ function atOnce(made: ReturnType<typeof cluster>, ...asked: readonly Step[]): Pr
 const bare = { kind: "update", target: 0, wish, isStale: false } as const;
 const back = { kind: "rollback", target: 0 } as const;
 
-test("a rollback that is asked for is looked at in its turn: what it leads to may be another's, or gone, by then", async (t) => {
+test("a requested rollback is checked in its turn: its resources may be another's, or removed, by then", async (t) => {
   const whole = { ...wish, port: ingressPort, network: "blue", secret: "key", config: "settings" };
   const rivals: readonly Step[] = [
     { kind: "create", wish: { ...wish, name: "b", port: ingressPort } },
@@ -378,7 +378,7 @@ test("a rollback that is asked for is looked at in its turn: what it leads to ma
   }
 });
 
-test("of two ingress networks that are created at once, one is made and the other is told so", async (t) => {
+test("of two ingress networks created at once, one is created and the other gets an error", async (t) => {
   const made = cluster();
   const [first, second] = await atOnce(
     made,
@@ -390,7 +390,7 @@ test("of two ingress networks that are created at once, one is made and the othe
   t.regex(second?.message ?? "", /^ingress network \(.+\) is already present$/);
 });
 
-test("the ingress network and a service that publishes ports: one of the two stays", async (t) => {
+test("of the ingress network and a service that publishes ports, removed and created at once, one stays", async (t) => {
   const create = { kind: "create", wish: { ...wish, port: ingressPort } } as const;
   const drop = { kind: "dropNetwork", name: "ingress" } as const;
   const first = await furnished();
@@ -403,7 +403,7 @@ test("the ingress network and a service that publishes ports: one of the two sta
   t.regex(kept?.message ?? "", /^ingress network cannot be removed because service .+ depends on it$/);
 });
 
-test("a port that somebody asks for while the allocator chooses it is not chosen", async (t) => {
+test("a port requested while the allocator chooses it is not chosen", async (t) => {
   const made = await furnished();
   await made.run({ kind: "create", wish: { ...wish, port: { ...ingressPort, published: 0 } } });
   const [service] = made.services() as [Service];
@@ -421,7 +421,7 @@ test("a port that somebody asks for while the allocator chooses it is not chosen
   t.is(await commit(made.manager.env, call(), replacement("service", moved)).then(() => null, refusal), null);
 });
 
-test("the ingress network is nobody's to join, by its id or by its name in whatever case", async (t) => {
+test("no service can join the ingress network, by its id or by its name in any case", async (t) => {
   const made = await furnished();
   const { id } = made.store.byName("network", "ingress") as Network;
   for (const target of [id, "ingress", "INGRESS"]) {
@@ -435,7 +435,7 @@ test("the ingress network is nobody's to join, by its id or by its name in whate
   }
 });
 
-/** A service on everything, updated to use none of it, with a task of the spec before. */
+/** A service on everything, updated to use none of it, with a task of the previous spec. */
 async function leaving(state: UpdateStatus_UpdateState | null): Promise<ReturnType<typeof cluster>> {
   const made = await furnished();
   const whole = { ...wish, port: ingressPort, network: "blue", secret: "key", config: "settings" };
@@ -465,9 +465,9 @@ const drops: readonly Step[] = [
   { kind: "dropConfig" },
 ];
 
-test("what an update may be rolled back to is kept until the update is over", async (t) => {
+test("objects needed by an update's rollback are kept until the update is over", async (t) => {
   const { COMPLETED, PAUSED, UPDATING } = UpdateStatus_UpdateState;
-  // Null: the leader has not begun with it yet.
+  // Null: the leader has not started it yet.
   for (const state of [null, UPDATING, PAUSED]) {
     const made = await leaving(state);
     const messages: string[] = [];

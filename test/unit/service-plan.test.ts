@@ -1,4 +1,4 @@
-// What a plan shows, and that it is what then happens.
+// The content of a plan, and that it predicts what happens.
 import { deepStrictEqual, equal } from "node:assert/strict";
 import test from "ava";
 import fc from "fast-check";
@@ -57,7 +57,7 @@ function specOf(
   });
 }
 
-/** Control accepts it, unlike what other tests are content with. */
+/** Control accepts it, unlike the simpler specs of other tests. */
 const payload = Any.create({
   type_url: "type.muster.dev/muster.v1.ExecSpec",
   value: ExecSpec.encode(ExecSpec.create({ command: "true" })),
@@ -146,7 +146,7 @@ test("scaling down shows which tasks would go", async (t) => {
   t.true(plan.steps.every(({ kind, reasons }) => kind === "remove" && reasons[0] === "scaled down from 5 to 3"));
 });
 
-test("what no node takes is shown with what each filter says", async (t) => {
+test("an unplaceable task is shown with each filter's reason", async (t) => {
   const cluster = await testCluster(["n1", "n2"]);
   const plan = planCreate(cluster, specOf("big", 5, cpus(3)));
   t.is(plan.waits.length, 1);
@@ -155,7 +155,7 @@ test("what no node takes is shown with what each filter says", async (t) => {
   t.is(plan.steps.filter(({ nodeId }) => nodeId === "").length, 3);
 });
 
-test("an update that cannot be placed shows how far it would come", async (t) => {
+test("an update that cannot be placed shows how far it would get", async (t) => {
   const cluster = await testCluster(["n1", "n2"]);
   await add(cluster, "web", 3, {}, { update: UpdateConfig.create({ parallelism: 1 }) });
   const plan = planChange(cluster, (spec) => withTask(spec, { ...cpus(100), forceUpdate: 1 }));
@@ -165,7 +165,7 @@ test("an update that cannot be placed shows how far it would come", async (t) =>
   t.regex(plan.notes.join(), /goes no further/);
 });
 
-test("what Control would refuse is refused", async (t) => {
+test("a plan is rejected if Control would reject it", async (t) => {
   const cluster = await testCluster(["n1"]);
   await add(cluster, "web", 1);
   const refusal = (request: PlanServiceRequest) =>
@@ -181,7 +181,7 @@ test("what Control would refuse is refused", async (t) => {
   t.is(refusal(PlanServiceRequest.create({ serviceId: "web", rollback: true })), Status.FAILED_PRECONDITION);
 });
 
-test("a rollback leads to the spec before", async (t) => {
+test("a rollback leads to the previous spec", async (t) => {
   const cluster = await testCluster(["n1", "n2"]);
   await add(cluster, "web", 2);
   await cluster.updateService("web", (spec) => withTask(spec, { forceUpdate: 1 }));
@@ -191,7 +191,7 @@ test("a rollback leads to the spec before", async (t) => {
   t.is(plan.steps[0]?.reasons[0], "changed: forceUpdate");
 });
 
-test("a global service has a task on each node that is open to it", async (t) => {
+test("a global service has a task on each node open to it", async (t) => {
   const cluster = await testCluster(["n1", "n2", "n3"]);
   await cluster.changeNode("n3", { spec: NodeSpec.create({ availability: NodeSpec_Availability.DRAIN }) });
   const plan = planCreate(cluster, specOf("each", 0, {}, { global: GlobalService.create() }));
@@ -262,7 +262,7 @@ const wantsGpu = {
   resources: ResourceRequirements.create({ reservations: Resources.create({ generic: [gpus(1)] }) }),
 };
 
-test("a unit of a generic resource that one planned task is given is not there for the next", async (t) => {
+test("a unit of a generic resource assigned to one planned task is not available to the next", async (t) => {
   const cluster = await testCluster([]);
   await cluster.addNode("n1", { description: described("n1", named("a"), named("b")) });
   const plan = planCreate(cluster, specOf("web", 3, wantsGpu));
@@ -272,7 +272,7 @@ test("a unit of a generic resource that one planned task is given is not there f
   t.deepEqual(laid(cluster, "web"), { n1: 2, "": 1 });
 });
 
-test("a service that publishes ports is in the ingress network, which agents are not: none is planned for", async (t) => {
+test("a service that publishes ports uses the ingress network, which agents lack: none is planned for", async (t) => {
   const cluster = await testCluster([]);
   cluster.seed("network", ingressNetwork("ingress"));
   await cluster.run();
@@ -305,7 +305,7 @@ const taskShapes: readonly Partial<TaskSpec>[] = [
   wantsGpu,
 ];
 
-test("what a plan shows is what then happens", async (t) => {
+test("a plan predicts what happens", async (t) => {
   const shape = fc.constantFrom(...taskShapes);
   const count = fc.integer({ min: 0, max: 7 });
   const order = fc.constantFrom(UpdateConfig_UpdateOrder.STOP_FIRST, UpdateConfig_UpdateOrder.START_FIRST);
@@ -348,10 +348,10 @@ test("what a plan shows is what then happens", async (t) => {
         };
         const plan = planChange(cluster, changed);
         await cluster.updateService("web", changed);
-        // Shorter than a task has before its rollout gives it up.
+        // Shorter than the time after which its rollout gives up on a task.
         await cluster.run(120_000);
         const [found, expected] = [laid(cluster, "web"), foretold(plan)];
-        // Of tasks that change in one moment the nodes decide which is first, and so where those that follow find room.
+        // Of tasks that change at one moment the nodes decide which is first, and so where their successors find capacity.
         if (atOnce === 1 && updateOrder === UpdateConfig_UpdateOrder.STOP_FIRST) deepStrictEqual(found, expected);
         else deepStrictEqual(sums(found), sums(expected));
         const after = wanted(cluster, "web");

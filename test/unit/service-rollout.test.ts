@@ -1,4 +1,4 @@
-// What `muster service rollout` prints, and what it changes.
+// Output of `muster service rollout`, and its changes.
 import test from "ava";
 import {
   Rollout,
@@ -13,7 +13,7 @@ import {
 } from "../../proto/gen/messages.ts";
 import { served } from "../support/served.ts";
 
-test("service rollout shows a rollout with the task that holds it up, and takes what an operator wants", async (t) => {
+test("service rollout shows a rollout with the task that delays it, and accepts an operator's commands", async (t) => {
   const { muster, manager } = await served(t);
   await muster("service", "create", "-d", "--name", "web", "--replicas", "2", "bb:1");
   const [service] = [...manager.store.all("service")] as [Service];
@@ -72,7 +72,7 @@ test("service rollout shows a rollout with the task that holds it up, and takes 
   t.deepEqual((await muster("service", "rollout", "status", "nobody")).remarks, ["muster: service nobody not found"]);
 });
 
-test("a deadline label that is no duration is refused", async (t) => {
+test("a deadline label that is not a duration is rejected", async (t) => {
   const { muster } = await served(t);
   const label = "muster.rollout.deadline=soon";
   const { remarks, status } = await muster("service", "create", "-d", "--name", "web", "--label", label, "bb:1");

@@ -108,7 +108,7 @@ const refusals: readonly (readonly [string, ServiceSpec | null, string])[] = [
     "constraint expected one operator from ==, !=",
   ],
   [
-    "a preference that no scheduler knows",
+    "an unsupported preference",
     withTask({
       placement: Placement.create({
         preferences: [PlacementPreference.create({ spread: SpreadOver.create({ spreadDescriptor: "node.id" }) })],
@@ -138,7 +138,7 @@ const refusals: readonly (readonly [string, ServiceSpec | null, string])[] = [
   ["no payload", generic("qemu", null), "Generic runtime is missing payload"],
   ["an empty payload", generic("qemu", Any.create({ type_url: "x" })), "Generic runtime has an empty payload"],
   [
-    "a name server that is none",
+    "an invalid name server",
     exec({ command: "true", dns: ContainerSpec_DNSConfig.create({ nameservers: ["one"] }) }),
     'Generic runtime: invalid name server "one": expected an IP address',
   ],
@@ -310,23 +310,23 @@ const moreRefusals: typeof refusals = [
       ] as const,
   ),
   [
-    "fewer retries than none",
+    "negative retries",
     withContainer({ healthcheck: HealthConfig.create({ retries: -1 }) }),
     "ContainerSpec: Retries in HealthConfig cannot be negative",
   ],
   [
-    "a template in its environment that nobody can expand",
+    "a template in its environment that cannot be expanded",
     withContainer({ env: ["A={{.Service.Colour}}"] }),
     'expanding env failed: expanding env "A={{.Service.Colour}}": template: expansion:1:10: executing "expansion" at ' +
       "<.Service.Colour>: can't evaluate field Colour in type struct { ID string; Name string; Labels map[string]string }",
   ],
   [
-    "a job of fewer than no completions",
+    "a job with negative completions",
     ServiceSpec.patch(good, { replicated: null, replicatedJob: ReplicatedJob.create({ totalCompletions: -1 }) }),
     "Total completed jobs must not be negative",
   ],
   [
-    "a job of fewer than none at a time",
+    "a job with negative concurrency",
     ServiceSpec.patch(good, { replicated: null, replicatedJob: ReplicatedJob.create({ maxConcurrent: -1 }) }),
     "Maximum concurrent jobs must not be negative",
   ],
@@ -342,7 +342,7 @@ const moreRefusals: typeof refusals = [
       `TaskSpec: ${field}-monitor cannot be negative`,
     ] as const,
     [
-      `a ${field} that may fail by less than nothing`,
+      `a ${field} with a negative failure ratio`,
       ServiceSpec.patch(good, { [field]: UpdateConfig.create({ maxFailureRatio: -0.5 }) }),
       `TaskSpec: ${field}-maxfailureratio cannot be less than 0 or bigger than 1`,
     ] as const,
@@ -355,13 +355,13 @@ const moreRefusals: typeof refusals = [
 ];
 
 for (const [what, spec, message] of [...refusals, ...moreRefusals]) {
-  test(`a service with ${what} is refused`, (t) => {
+  test(`a service with ${what} is rejected`, (t) => {
     const kind = message.startsWith("RuntimeSpec: unimplemented") ? "unimplemented" : "invalid-argument";
     t.deepEqual(checkServiceSpec(spec), { kind, message });
   });
 }
 
-test("a spec that is wrong in every way is told so in SwarmKit's order, one after the other is mended", (t) => {
+test("a spec with every error reports them in SwarmKit's order, as one after the other is fixed", (t) => {
   const reserved = (nanoCpus: number) => ResourceRequirements.create({ limits: Resources.create({ nanoCpus }) });
   const task = TaskSpec.create({
     resources: reserved(1),
@@ -400,7 +400,7 @@ test("a spec that is wrong in every way is told so in SwarmKit's order, one afte
   t.is(checkServiceSpec(spec), null);
 });
 
-test("a plain container service, a process and one port over two protocols pass", (t) => {
+test("a plain container service, a process and one port over two protocols are valid", (t) => {
   t.is(checkServiceSpec(good), null);
   t.is(checkServiceSpec(exec({ command: "/bin/true", env: ["A=b"] })), null);
   const both = ports(
@@ -418,12 +418,12 @@ test("the first failure in SwarmKit's order is the answer", (t) => {
   t.is(checkServiceSpec(bad)?.message, "meta: name must be provided");
 });
 
-test("a long wrong name is refused at once", (t) => {
+test("a long invalid name is rejected at once", (t) => {
   t.is(checkServiceSpec(named(`${"a-".repeat(20_000)}!`))?.kind, "invalid-argument");
   t.is(checkServiceSpec(withContainer({ image: `${"a.".repeat(5_000)}!` }))?.kind, "invalid-argument");
 });
 
-test("ingress ports clash with any other service's, host ports do not clash with each other", (t) => {
+test("ingress ports conflict with any other service's, and host ports do not conflict with each other", (t) => {
   const service = (publishMode: PortConfig_PublishMode): Service =>
     Service.create({
       id: "other",
@@ -444,7 +444,7 @@ test("ingress ports clash with any other service's, host ports do not clash with
   t.is(checkPortConflicts(ours(INGRESS), "other", [service(INGRESS)]), null);
 });
 
-test("constraints are parsed as SwarmKit's scheduler does", (t) => {
+test("constraints are parsed as by SwarmKit's scheduler", (t) => {
   t.is(checkConstraint("node.labels.zone == eu-1"), null);
   t.is(checkConstraint("node.role!=manager"), null);
   t.is(checkConstraint("1node==x")?.message, "key '1node' is invalid");
@@ -466,7 +466,7 @@ test("image references follow the distribution grammar", (t) => {
   }
 });
 
-test("a process may ask for secrets and configs that its nodes are sent, and each must be there when the service is written", (t) => {
+test("a process may request secrets and configs that its nodes receive, and each must exist when the service is written", (t) => {
   const task = (files: Partial<ExecSpec>, sent: readonly (readonly [ResourceType, string])[]) =>
     TaskSpec.create({
       generic: GenericRuntimeSpec.create({
@@ -516,7 +516,7 @@ test("a process may ask for secrets and configs that its nodes are sent, and eac
   );
 });
 
-test("templates that no task could expand are refused", (t) => {
+test("templates that no task could expand are rejected", (t) => {
   const tried = (text: string) => checkTemplates([{ text, failure: () => "expanding hostname failed" }]);
   t.is(tried("x-{{.Task.Slot}}-{{ .Node.Hostname }}"), null);
   t.is(tried('{{index .Service.Labels "a.b"}}'), null);
@@ -530,7 +530,7 @@ test("templates that no task could expand are refused", (t) => {
   t.regex(tried('{{secret "s"}}')?.message ?? "", /function "secret" not defined/);
 });
 
-test("addresses of both families are read, and nothing else", (t) => {
+test("only addresses of both families are parsed", (t) => {
   t.is(parseCidr("10.1.2.3/8")?.value, parseAddress("10.0.0.0")?.value);
   t.is(parseAddress("::ffff:1.2.3.4")?.value, 0xffff01020304n);
   t.is(parseAddress("1::2")?.value, (1n << 112n) + 2n);
@@ -542,7 +542,7 @@ test("addresses of both families are read, and nothing else", (t) => {
   t.true(prefix !== null && inside !== null && containsAddress(prefix, inside));
 });
 
-test("two specs are the same whatever the order of their labels, and whether a default is written out or not", (t) => {
+test("two specs are equal whatever the order of their labels, and whether a default is explicit or not", (t) => {
   const labelled = (labels: Record<string, string>): ServiceSpec =>
     ServiceSpec.patch(good, { annotations: Annotations.create({ name: "web", labels }) });
   t.true(isSameMessage(labelled({ a: "1", b: "2" }), labelled({ b: "2", a: "1" })));
@@ -553,7 +553,7 @@ test("two specs are the same whatever the order of their labels, and whether a d
   t.false(isSameMessage(task, TaskSpec.patch(task, { forceUpdate: 1 })));
 });
 
-test("a process mounts a cluster volume inside of its directory alone", (t) => {
+test("a process mounts a cluster volume only inside its directory", (t) => {
   const refusal = (target: string) => {
     const mount = Mount.create({ type: Mount_Type.CLUSTER, source: "vol", target });
     const payload = Any.create({

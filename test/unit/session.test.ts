@@ -1,4 +1,4 @@
-// The session chart: what it waits for, and what makes it let go of a node.
+// The session chart: what it waits for, and what makes it release a node.
 import test from "ava";
 import { createActor, initialTransition, transition, type ActionFunction } from "xstate";
 import {
@@ -71,18 +71,18 @@ function serving() {
   return session;
 }
 
-test("nothing is sent before the registration is in the log, and then the other managers are told", (t) => {
+test("nothing is sent before the registration is in the log, and then the other managers are notified", (t) => {
   const session = live();
   t.is(session.state(), "registering");
   t.deepEqual(session.take(), ["register"]);
   session.advance(600_000);
-  t.deepEqual(session.take(), [], "an unreachable log is waited for");
+  t.deepEqual(session.take(), [], "an unreachable log is awaited");
   session.send(committed);
   t.deepEqual(session.take(), ["announceRegistration", "sendSessionMessage"]);
   t.is(session.state(), "{serving:connected}");
 });
 
-test("a node that is silent for a whole grace is suspected", (t) => {
+test("a node that is silent for a whole grace period is suspected", (t) => {
   const session = serving();
   session.advance(14_900);
   t.is(session.state(), "{serving:connected}");
@@ -90,7 +90,7 @@ test("a node that is silent for a whole grace is suspected", (t) => {
   t.is(session.state(), "suspect");
 });
 
-test("a broken stream without a word is missed after the reconnect grace, long before the heartbeats", (t) => {
+test("a node with a silently broken stream is missed after the reconnect grace period, long before the heartbeats", (t) => {
   const session = serving();
   session.send({ type: "stream.broken", at: 0, graceMs: 15_000 });
   t.is(session.state(), "{serving:disconnected}");
@@ -103,7 +103,7 @@ test("a broken stream without a word is missed after the reconnect grace, long b
   t.deepEqual(session.take(), ["requestVerdict"]);
 });
 
-test("where heartbeats are rare, a broken stream is missed later as well", (t) => {
+test("if heartbeats are rare, a broken stream is missed later as well", (t) => {
   const session = live({ graceMs: 180_000 });
   session.send({ type: "registration.committed", at: 0, graceMs: 180_000 });
   session.send({ type: "stream.broken", at: 0, graceMs: 180_000 });
@@ -113,7 +113,7 @@ test("where heartbeats are rare, a broken stream is missed later as well", (t) =
   t.is(session.state(), "suspect");
 });
 
-test("the heartbeat grace ends a disconnected session when it is the shorter one", (t) => {
+test("the heartbeat grace period ends a disconnected session when it is the shorter one", (t) => {
   const session = live({ graceMs: 1_500 });
   session.send({ type: "registration.committed", at: 0, graceMs: 1_500 });
   session.send({ type: "stream.broken", at: 0, graceMs: 15_000 });
@@ -121,7 +121,7 @@ test("the heartbeat grace ends a disconnected session when it is the shorter one
   t.is(session.state(), "suspect");
 });
 
-test("an agent that resumes within the reconnect grace is served as before, with no write", (t) => {
+test("an agent that resumes within the reconnect grace period is served as before, with no write", (t) => {
   const session = serving();
   session.send({ type: "stream.broken", at: 0, graceMs: 15_000 });
   session.advance(3_000);
@@ -129,7 +129,7 @@ test("an agent that resumes within the reconnect grace is served as before, with
   t.is(session.state(), "{serving:connected}");
   t.deepEqual(session.take(), ["sendSessionMessage"]);
   session.advance(10_000);
-  t.is(session.state(), "{serving:connected}", "the reconnect grace is over for good");
+  t.is(session.state(), "{serving:connected}", "the reconnect grace period is over permanently");
 });
 
 test("a heartbeat after the stream broke shows that the node lives", (t) => {
@@ -149,7 +149,7 @@ test("a resumed session with another description registers again", (t) => {
   t.is(session.state(), "registering");
 });
 
-test("a registration whose caller gave up is missed like any other node", (t) => {
+test("a node whose registration was cancelled by its caller is missed like any other", (t) => {
   const session = live();
   session.send({ type: "stream.broken", at: 0, graceMs: 15_000 });
   session.send(committed);
@@ -159,7 +159,7 @@ test("a registration whose caller gave up is missed like any other node", (t) =>
   t.is(session.state(), "suspect");
 });
 
-test("a sign of life withdraws the suspicion until the very write of DOWN", (t) => {
+test("a sign of life withdraws the suspicion until DOWN is written", (t) => {
   const session = serving();
   session.advance(15_100);
   t.is(session.state(), "suspect");
@@ -176,7 +176,7 @@ test("a sign of life withdraws the suspicion until the very write of DOWN", (t) 
   t.deepEqual(session.take(), ["confirmReady"]);
 });
 
-test("a verdict that is held is asked for again", (t) => {
+test("a held verdict is requested again", (t) => {
   const session = serving();
   session.advance(15_000 + sessionTimes.verdictDelayMs + 10);
   session.take();
@@ -244,7 +244,7 @@ for (const [what, event, end] of anywhere) {
   });
 }
 
-test("a session whose node is called DOWN by others says READY again while its agent is connected", (t) => {
+test("a session whose node others declared DOWN writes READY again while its agent is connected", (t) => {
   const session = serving();
   session.send({ type: "node.doubted" });
   t.deepEqual(session.take(), ["confirmReady"]);

@@ -1,4 +1,4 @@
-/** Durations are measured by the monotonic clock from when a manager took something in (H6, H7). */
+/** Durations are measured by the monotonic clock from a report's arrival at a manager (H6, H7). */
 import test from "ava";
 import { Sightings, type Intake } from "../../machines/manager/sightings.ts";
 import { Meta, Rollout, Task, TaskState, TaskStatus } from "../../proto/gen/messages.ts";
@@ -26,7 +26,7 @@ function task(madeMs: number, reachedMs = madeMs, appliedBy = "m2"): Task {
   });
 }
 
-test("H6: what is taken in as it happens is as old as the monotonic clock says, however clocks are set", (t) => {
+test("H6: an event reported as it happens has its age by the monotonic clock, however clocks are set", (t) => {
   for (const apartMs of [6 * hourMs, -6 * hourMs]) {
     const { ageOf, clocks, intake, pass, sightings } = machine(100 * hourMs);
     const seen = task(clocks.wall + apartMs);
@@ -42,7 +42,7 @@ test("H6: what is taken in as it happens is as old as the monotonic clock says, 
   }
 });
 
-test("H6: what has the time that it had is a repetition, and a new time is news", (t) => {
+test("H6: an unchanged time is a repetition, and a new time is news", (t) => {
   const { ageOf, clocks, intake, pass, sightings } = machine(100 * hourMs);
   const first = task(clocks.wall);
   sightings.noteTask(first, intake(true));
@@ -56,7 +56,7 @@ test("H6: what has the time that it had is a repetition, and a new time is news"
   t.is(ageOf(sightings.madeMs(next)), 4_000);
 });
 
-test("H7: what was there before is as old as this clock says, and what lies ahead of it begins now", (t) => {
+test("H7: an earlier event's age is by this clock, and one ahead of it begins now", (t) => {
   const { ageOf, clocks, intake, pass, sightings } = machine(100 * hourMs);
   const [earlier, ahead] = [Rollout.create({ id: "r1", countedSince: timestampOf(clocks.wall - 7_000) }), task(0)];
   const later = Task.patch(ahead, { meta: Meta.create({ createdAt: timestampOf(clocks.wall + hourMs) }) });
@@ -68,7 +68,7 @@ test("H7: what was there before is as old as this clock says, and what lies ahea
   t.is(ageOf(sightings.madeMs(later)), 1_000);
 });
 
-test("H7: a record shows how far its writer's clock is off, for what was there before", (t) => {
+test("H7: a record shows its writer's clock offset, for earlier events", (t) => {
   for (const apartMs of [6 * hourMs, -6 * hourMs]) {
     const { ageOf, clocks, intake, pass, sightings } = machine(100 * hourMs);
     const stamped = (agoMs: number) => clocks.wall + apartMs - agoMs;
@@ -89,14 +89,14 @@ test("H7: a record shows how far its writer's clock is off, for what was there b
     t.is(ageOf(sightings.countedMs(counted)), 9_000, "of a snapshot");
     t.is(ageOf(sightings.countedMs(other)), 6_000, "another manager's clock is another");
     t.is(ageOf(sightings.countedMs(ahead)), 1_000, "ahead of its writer's clock as well");
-    // What comes late, after a gap.
+    // A late arrival, after a gap.
     const gap = Rollout.create({ id: "r3", countedSince: timestampOf(clocks.wall + apartMs - 3_000) });
     sightings.noteRollout(gap, intake(false));
     t.is(ageOf(sightings.countedMs(gap)), 3_000);
   }
 });
 
-test("H7: the manager that took a report need not be the one that writes the log", (t) => {
+test("H7: the manager that received a report need not be the one that writes the log", (t) => {
   const { ageOf, clocks, intake, pass, sightings } = machine(100 * hourMs);
   const before = task(clocks.wall, clocks.wall - 6 * hourMs - 2_000, "m3");
   sightings.noteTask(before, intake(false));
@@ -108,7 +108,7 @@ test("H7: the manager that took a report need not be the one that writes the log
   t.is(ageOf(sightings.reachedMs(seen)), 0);
 });
 
-test("what a manager's replica never had, or has no more, has the time that it says", (t) => {
+test("an event that a manager's replica never had, or no longer has, keeps its stated time", (t) => {
   const { clocks, intake, sightings } = machine(100 * hourMs);
   const draft = task(clocks.wall - 2_000);
   t.is(sightings.madeMs(draft), clocks.wall - 2_000);

@@ -68,7 +68,7 @@ test("a cut link is noticed after its keepalive and comes back with its subscrip
   t.deepEqual(seen, ["after"]);
 });
 
-test("the log takes one writer for each sequence and hands every record to its readers once", async (t) => {
+test("the log accepts one writer for each sequence and delivers every record to its readers once", async (t) => {
   const { one, two, clock } = world(4);
   const { seen, reader } = recorder();
   const first = one.log.append(bytes("a"), 0);
@@ -119,7 +119,7 @@ test("a reader misses nothing over stalls, cuts and crashes of the server", asyn
   );
 });
 
-test("a reader that asks for purged records is told the first kept", async (t) => {
+test("a reader that requests purged records gets the first retained one", async (t) => {
   const { one, clock } = world(7);
   for (let sequence = 0; sequence < 5; sequence += 1) {
     void one.log.append(bytes("r"), sequence);
@@ -132,7 +132,7 @@ test("a reader that asks for purged records is told the first kept", async (t) =
   t.deepEqual(seen, ["gap 4"]);
 });
 
-test("a lease vanishes after its time and is guarded by its revision", async (t) => {
+test("a lease expires after its time and is guarded by its revision", async (t) => {
   const { one, two, clock } = world(8);
   const mine = one.leases("leases", 5_000);
   const theirs = two.leases("leases", 5_000);
@@ -152,7 +152,7 @@ test("a lease vanishes after its time and is guarded by its revision", async (t)
   t.is((await late).kind, "conflict");
 });
 
-test("nothing of a crashed process runs, and its next life makes other ids", async (t) => {
+test("nothing of a crashed process runs, and its next life creates other ids", async (t) => {
   const simulation = new Simulation({ seed: 9 });
   const seen: string[] = [];
   const drawn: number[] = [];

@@ -17,7 +17,7 @@ test("timers run in order of deadline, ties by insertion, each at its own time",
   t.is(clock.now() - begin, 100);
 });
 
-test("what is asked for with soon runs before a timer that is due", (t) => {
+test("callbacks of soon run before a due timer", (t) => {
   const clock = new SimClock();
   const seen: string[] = [];
   clock.setTimeout(() => seen.push("timer"), 0);
@@ -69,7 +69,7 @@ test("a process's clock is skewed and drifts, and its timers wait by its own tim
   t.is(firedAt - began, 1_100);
 });
 
-test("a paused process runs what came due when it goes on, and a dead one never", (t) => {
+test("a paused process runs overdue timers when it continues, and a dead one never", (t) => {
   const clock = new SimClock();
   const paused = clock.forProcess();
   const dead = clock.forProcess();
@@ -87,7 +87,7 @@ test("a paused process runs what came due when it goes on, and a dead one never"
   t.deepEqual(seen, ["first", "second"]);
 });
 
-test("a fork does not depend on what was drawn before, and a second fork of one name differs", (t) => {
+test("a fork does not depend on earlier draws, and a second fork of one name differs", (t) => {
   const one = new SimRandom("8471");
   const two = new SimRandom("8471");
   two.next();
@@ -126,7 +126,7 @@ test("a slow process runs one callback at a time, in the order in which they cam
   t.deepEqual(seen, ["a@1", "part of a@1", "of another@5", "b@11", "c@21", "d@31", "later@100"]);
 });
 
-test("a slow process that is paused, or quick again, loses nothing of what waits for its turn (T6)", async (t) => {
+test("a slow process that is paused, or quick again, loses none of its queued callbacks (T6)", async (t) => {
   const clock = new SimClock();
   const slow = clock.forProcess();
   const seen: string[] = [];

@@ -1,4 +1,4 @@
-// The invariants of what managers hear of each other can fail.
+// The invariants of messages between managers can fail.
 import test from "ava";
 import type { BusPassage } from "../../runtime/store/bus-observer.ts";
 import { BusLedger, heardMsMax } from "../sim/invariants-bus.ts";
@@ -19,7 +19,7 @@ function ledger() {
   };
 }
 
-test("what was sent is heard once by each run, and its answer taken", (t) => {
+test("a message is delivered once in each life, and its answer accepted", (t) => {
   const { bus, claims, time } = ledger();
   bus.sent(question);
   time.now = heardMsMax;
@@ -30,7 +30,7 @@ test("what was sent is heard once by each run, and its answer taken", (t) => {
   t.deepEqual(claims, []);
 });
 
-test("N1: what nobody sent, or not there, or not so, is not heard", (t) => {
+test("N1: a message that was never sent, or not there, or not in that form, is not delivered", (t) => {
   const { bus, claims } = ledger();
   bus.sent(question);
   bus.heard("b", { ...question, number: 2 });
@@ -40,7 +40,7 @@ test("N1: what nobody sent, or not there, or not so, is not heard", (t) => {
   for (const claim of claims) t.regex(claim, /^N1: .* was received but never sent$/);
 });
 
-test("N2, N3: nothing is heard twice, or late", (t) => {
+test("N2, N3: nothing is delivered twice, or late", (t) => {
   const { bus, claims, time } = ledger();
   bus.sent(question);
   bus.heard("b", question);
@@ -51,7 +51,7 @@ test("N2, N3: nothing is heard twice, or late", (t) => {
   t.regex(claims[1] ?? "", /^N3: /);
 });
 
-test("N4: an answer that nobody gave to that question is not taken", (t) => {
+test("N4: an answer that nobody gave to that question is not accepted", (t) => {
   const { bus, claims } = ledger();
   const other = { ...question, number: 2 };
   bus.sent(question);

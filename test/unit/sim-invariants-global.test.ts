@@ -1,4 +1,4 @@
-// The invariants of global services and enforcers say so when they are broken.
+// The invariants of global services and enforcers report violations.
 import test from "ava";
 import { evictionStatus } from "../../machines/orchestration/enforcer.ts";
 import { timestampOf } from "../../proto/time.ts";

@@ -1,4 +1,4 @@
-// That the simulation's invariants of rollouts and roots can fail: seeds seldom come to where they do.
+// The simulation's invariants of rollouts and roots can fail: seeds rarely reach the states in which they do.
 import test from "ava";
 import {
   Cluster,
@@ -48,7 +48,7 @@ function service(name: string, state: UpdateStatus_UpdateState, previous: string
   });
 }
 
-/** What R6 says of a service that goes through these. */
+/** R6's finding for a service that goes through these. */
 function told(...lives: readonly Service[]): string | null {
   const { store } = testManager();
   const checks = new RolloutChecks();
@@ -68,11 +68,11 @@ test("R6: a service rolls back by itself only during an update", (t) => {
   const back = service("a", ROLLBACK_STARTED, null);
   t.is(told(service("a", COMPLETED, null), asked, back), null);
   t.regex(told(asked, over, service("b", UPDATING, "a"), back) ?? "", /^R6/);
-  t.is(told(asked, over, service("a", ROLLBACK_STARTED, "b")), null, "somebody asked for it");
+  t.is(told(asked, over, service("a", ROLLBACK_STARTED, "b")), null, "somebody requested it");
   t.is(told(asked, over, service("c", UPDATING, "b"), service("b", ROLLBACK_STARTED, null)), null, "another update");
 });
 
-/** What R8 says when a rollout of `service` ends, one of whose slots has tasks of these specs, the last running for 213 ms. */
+/** R8's finding when a rollout of `service` ends, one of whose slots has tasks of these specs, the last running for 213 ms. */
 function watched(...tasks: readonly { readonly kind: string; readonly version: number }[]): string | null {
   const { store, seed } = testManager();
   const [newest] = tasks.slice(-1);
@@ -98,7 +98,7 @@ function watched(...tasks: readonly { readonly kind: string; readonly version: n
   return new RolloutEnds(true).check(commit(100, { table: "service", action: "update", object, old }), 1, store);
 }
 
-test("R8: what a rollout started is watched; what restarts in a slot that has had its spec all along is not", (t) => {
+test("R8: tasks started by a rollout are monitored; restarts in a slot that has always had its spec are not", (t) => {
   t.regex(watched({ kind: "b", version: 2 }, { kind: "a", version: 3 }) ?? "", /^R8.* had run for 213 ms of 5000/);
   t.is(watched({ kind: "a", version: 1 }, { kind: "a", version: 3 }), null);
   const between = watched({ kind: "a", version: 1 }, { kind: "b", version: 2 }, { kind: "a", version: 3 });
@@ -116,7 +116,7 @@ function cluster(root: string): Cluster {
   return Cluster.create({ id: "c", rootCa: RootCA.create({ caCert: bytes(root), joinTokens }) });
 }
 
-test("S20: the root is switched when each node has said that it has a certificate of the new one, whatever it said later", (t) => {
+test("S20: the root is switched when each node has reported a certificate of the new one, whatever it reported later", (t) => {
   const { store, seed } = testManager();
   const switched = (version: number): Commit =>
     commit(version, { table: "cluster", action: "update", object: cluster("new"), old: cluster("old") });

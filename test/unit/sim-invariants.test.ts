@@ -44,7 +44,7 @@ function change(object: Task, old: Task | null = null): ObjectChange {
   return { table: "task", action: old === null ? "create" : "update", object, old };
 }
 
-test("S1: two assigned tasks in one slot are wrong, and one that has no node yet is none", (t) => {
+test("S1: two assigned tasks in one slot are wrong, and one without a node does not count", (t) => {
   const { store, seed } = testManager();
   const [one, two] = [task("t1"), task("t2")];
   seed("task", one, two);
@@ -62,7 +62,7 @@ test("S1: a task that is to stop, or has stopped, leaves its slot", (t) => {
   t.is(checkSlots(all, store), null);
 });
 
-test("S2 and S5: neither state of a task falls", (t) => {
+test("S2 and S5: neither state of a task decreases", (t) => {
   const old = task("t1");
   t.is(
     checkStatesGrow(commit(2, change(task("t1", { state: TaskState.FAILED, desiredState: TaskState.SHUTDOWN }), old))),
@@ -72,7 +72,7 @@ test("S2 and S5: neither state of a task falls", (t) => {
   t.regex(checkStatesGrow(commit(2, change(task("t1", { desiredState: TaskState.READY }), old))) ?? "", /^S5/);
 });
 
-test("S3: an acknowledged service is missed from the version on that it was acknowledged with", (t) => {
+test("S3: an acknowledged service is missed from the version on with which it was acknowledged", (t) => {
   const { store, seed } = testManager();
   const write = { table: "service" as const, id: "s", version: 2, mayBeGone: false, holds: () => true };
   seed("task", task("t1"));
@@ -96,7 +96,7 @@ test("S4 and S6: one version has one state, and the next is greater", (t) => {
   t.regex(checkVersionGrows(commit(4, change(ahead)), 3) ?? "", /^S6/);
 });
 
-test("a cluster has converged when each service has its replicas on nodes that are READY, and nothing else is left", (t) => {
+test("a cluster has converged when each service has its replicas on READY nodes, and nothing else is left", (t) => {
   const { store, seed } = testManager();
   const spec = ServiceSpec.create({
     annotations: Annotations.create({ name: "s" }),
@@ -117,7 +117,7 @@ test("a cluster has converged when each service has its replicas on nodes that a
   t.regex(findUnconverged(store, () => true) ?? "", /left over/);
 });
 
-test("S70: what was acknowledged without a mark counts once a mark of the same life covers it", (t) => {
+test("S70: a write acknowledged without a mark counts once a mark of the same life covers it", (t) => {
   const failures: string[] = [];
   const memory = new LogMemory((claim) => failures.push(claim));
   const live = () => {
@@ -135,12 +135,12 @@ test("S70: what was acknowledged without a mark counts once a mark of the same l
   memory.acknowledge(2, false);
   const second = live();
   second(2, 9);
-  t.deepEqual(failures, [], "it was said that a loss would go unnoticed");
+  t.deepEqual(failures, [], "an unnoticed loss had been announced");
   second(1, 9);
   t.is(failures.length, 1);
   second(3, 3);
   memory.acknowledge(2, false);
   memory.acknowledge(3);
   live()(2, 8);
-  t.is(failures.length, 2, "the mark behind version 3 covers version 2 as well");
+  t.is(failures.length, 2, "the mark after version 3 covers version 2 as well");
 });

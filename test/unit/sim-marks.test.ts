@@ -23,7 +23,7 @@ test("a known mark that none of CI's seeds reached is a problem, with its name",
   t.deepEqual(notes, []);
 });
 
-test("a mark that is listed with a reason may be missed, and the reason is told", (t) => {
+test("a mark listed with a reason may be missed, and the reason is reported", (t) => {
   const unreached = { "log.tail.lost": "test/sim/log-loss.test.ts tries it" };
   const { notes, problems } = judgeMarks(run({ reached: new Set(["fault.pause"]), unreached }));
   t.deepEqual(problems, []);
@@ -48,12 +48,12 @@ for (const [what, changes] of [
   });
 }
 
-test("CI runs as many seeds as the rule is for, from the first on", (t) => {
+test("CI runs the number of seeds that the rule requires, from the first on", (t) => {
   const script = readFileSync(new URL("../../.ci/run", import.meta.url), "utf8");
   t.regex(script, new RegExp(`sim -- --seeds ${seedsOfCi}$`, "m"));
 });
 
-test("marks are listed once, and only known ones as those that need not be reached", (t) => {
+test("the list of optional marks has only known marks, each once", (t) => {
   t.is(new Set(knownMarks).size, knownMarks.length);
   for (const mark of Object.keys(unreachedMarks)) t.true((knownMarks as readonly string[]).includes(mark), mark);
 });

@@ -63,7 +63,7 @@ function world(seed: number) {
   };
 }
 
-test("a call brings its answer, its handler's error or its deadline", async (t) => {
+test("a call returns its answer, its handler's error or its deadline", async (t) => {
   const { channel, clock } = world(1);
   const call = (sessionId: string) =>
     channel.unary(Heartbeat, HeartbeatRequest.create({ sessionId }), { timeoutMs: 1_000 });
@@ -75,7 +75,7 @@ test("a call brings its answer, its handler's error or its deadline", async (t) 
   t.like(slow, { reason: { code: Status.DEADLINE_EXCEEDED } });
 });
 
-test("a stream carries messages until it is ended, and not after it was cancelled", async (t) => {
+test("a stream carries messages until it ends, and none after it was cancelled", async (t) => {
   const { channel, sinks, aborted, clock } = world(2);
   const seen: string[] = [];
   const receiver = {
@@ -138,7 +138,7 @@ test("a crashed server breaks its connections, and there is no new one until it 
   t.is(await served, "served");
 });
 
-test("with the way to the client cut, the server's words wait until it is mended", async (t) => {
+test("with the direction to the client cut, the server's messages wait until it heals", async (t) => {
   const { simulation, channel, sinks, clock } = world(5);
   const seen: string[] = [];
   channel.serverStream(Assignments, AssignmentsRequest.create(), {

@@ -1,4 +1,4 @@
-// What a decision holds, where the whole cluster would be too much to set up.
+// The size of a decision, where setting up a whole cluster would be too much.
 import test from "ava";
 import { TaskDirty } from "../../machines/orchestration/task-dirty.ts";
 import {
@@ -48,7 +48,7 @@ test("a decision that would create too much is continued by the next", (t) => {
   t.false(decideService(service, new Map(), creationsMax, world()).isPartial);
 });
 
-test("a decision is not cut between the end of a task and what follows it", (t) => {
+test("a decision is not cut between the end of a task and its successor", (t) => {
   const tasks = Array.from({ length: stepsMax }, (_, at) => task(at + 1, "gone"));
   const decision = decideService(service, groupBySlot(tasks), tasks.length, world());
   t.true(decision.isPartial);
@@ -57,7 +57,7 @@ test("a decision is not cut between the end of a task and what follows it", (t) 
   t.like(last, { kind: "create" });
 });
 
-test("what ends a slot's task stands before what follows it", (t) => {
+test("the end of a slot's task comes before its successor", (t) => {
   const { steps } = decideService(service, groupBySlot([task(1, "gone")]), 1, world());
   t.deepEqual(shown(steps), [`desire 1 ${SHUTDOWN}`, `create 1 ${RUNNING}`]);
 });
@@ -67,12 +67,12 @@ test("a free slot whose earlier task still stops gets a task that waits for that
   t.deepEqual(shown(decideService(service, groupBySlot([stopping]), 1, world()).steps), [`create 1 ${READY}`]);
 });
 
-test("a slot that scaling takes away is not restarted first", (t) => {
+test("a slot that scaling removes is not restarted first", (t) => {
   const tasks = [task(1), task(2, "gone")];
   t.deepEqual(shown(decideService(service, groupBySlot(tasks), 1, world()).steps), [`desire 2 ${REMOVE}`]);
 });
 
-test("slots without a settled task go first, then the highest copy on the fullest node, then what does not run", (t) => {
+test("slots without a settled task are removed first, then the highest copy on the fullest node, then tasks that do not run", (t) => {
   const tasks = [
     task(1, "a"),
     task(2, "a"),
@@ -92,7 +92,7 @@ test("slots without a settled task go first, then the highest copy on the fulles
   t.deepEqual(victims(0), [1, 2, 3, 4, 5, 6]);
 });
 
-test("of two wanted tasks the one on a sound node stays, then the one that has come farther", (t) => {
+test("of two wanted tasks the one on a healthy node stays, then the one that is further along", (t) => {
   const one = task(1, "n1", TaskState.STARTING);
   const other = task(1, "n2", RUNNING);
   t.deepEqual(
@@ -110,7 +110,7 @@ test("of two wanted tasks the one on a sound node stays, then the one that has c
   );
 });
 
-test("deciding what is decided already changes nothing", (t) => {
+test("repeating a decision changes nothing", (t) => {
   const tasks = [task(1), task(2, "n2"), task(3, "n1", TaskState.FAILED, SHUTDOWN), task(3, "n3")];
   t.deepEqual(decideService(service, groupBySlot(tasks), 3, world()), {
     steps: [],

@@ -4,11 +4,11 @@ import { writeSmall } from "../../edges/grpc/small-writes.ts";
 
 interface Sent {
   readonly bytes: Buffer;
-  /** The socket has taken it. */
+  /** The socket has accepted it. */
   left(error?: Error): void;
 }
 
-/** A socket that takes a write when told to, with what it was given so far. */
+/** A socket that accepts a write on command, with its content so far. */
 function slowSocket(): { readonly socket: Duplex; readonly sent: Sent[] } {
   const sent: Sent[] = [];
   const socket = new Duplex({
@@ -23,7 +23,7 @@ function numbered(length: number): Buffer {
   return Buffer.from(Array.from({ length }, (_, at) => at % 251));
 }
 
-test("a few kilobytes leave in pieces, each once the one before has left, and are written when the last has", (t) => {
+test("a few kilobytes leave in pieces, each after the one before, and count as written after the last", (t) => {
   const { socket, sent } = slowSocket();
   const bytes = numbered(2_500);
   let isWritten = false;
@@ -39,7 +39,7 @@ test("a few kilobytes leave in pieces, each once the one before has left, and ar
   return new Promise<void>((resolve) => setImmediate(resolve)).then(() => t.true(isWritten));
 });
 
-test("writes that wait for one another leave in their order", (t) => {
+test("queued writes leave in their order", (t) => {
   const { socket, sent } = slowSocket();
   const bytes = numbered(3_300);
   for (const [from, to] of [
@@ -54,7 +54,7 @@ test("writes that wait for one another leave in their order", (t) => {
   t.true(sent.every((piece) => piece.bytes.length <= 1_000));
 });
 
-test("a connection that is once sent much gets its writes whole from then on", (t) => {
+test("a connection that once sent much gets its writes whole from then on", (t) => {
   const { socket, sent } = slowSocket();
   for (const length of [5_000, 2_000]) {
     socket.write(numbered(length));
@@ -66,7 +66,7 @@ test("a connection that is once sent much gets its writes whole from then on", (
   );
 });
 
-test("a connection with many writes that had to be cut gets them whole in the end", (t) => {
+test("a connection with many split writes finally gets them whole", (t) => {
   const { socket, sent } = slowSocket();
   for (let writes = 0; writes < 40; writes += 1) {
     socket.write(numbered(1_500));
@@ -79,7 +79,7 @@ test("a connection with many writes that had to be cut gets them whole in the en
   );
 });
 
-test("a piece that fails ends its write with the error, and no further piece is tried", async (t) => {
+test("a failing piece ends its write with the error, and no further piece is attempted", async (t) => {
   const { socket, sent } = slowSocket();
   const failed = new Promise<Error>((resolve) => socket.once("error", resolve));
   socket.write(numbered(2_500));

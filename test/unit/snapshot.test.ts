@@ -1,4 +1,4 @@
-// Snapshots: the whole state in bytes and back, and what becomes of watchers.
+// Snapshots: the whole state to bytes and back, and their effect on watchers.
 import test from "ava";
 import fc from "fast-check";
 import { Change, Kind, Receipt, Removal, TaskState } from "../../proto/gen/messages.ts";
@@ -26,7 +26,7 @@ function filled() {
   return { writer, replica: replicaOf(writer) };
 }
 
-test("a replica that loads a snapshot is the one that wrote it", (t) => {
+test("a replica that loads a snapshot equals the one that wrote it", (t) => {
   const { replica } = filled();
   const loaded = new Replica();
   loaded.load(replica.snapshot());
@@ -47,7 +47,7 @@ test("a replica that loads a snapshot is the one that wrote it", (t) => {
   t.is(loaded.get("task", "t1")?.spec, loaded.get("task", "t2499")?.spec);
 });
 
-test("it goes on with the records that follow, as the other does", (t) => {
+test("it continues with the following records, as the other does", (t) => {
   const { writer, replica } = filled();
   const loaded = new Replica();
   loaded.load(replica.snapshot());
@@ -68,7 +68,7 @@ test("an empty state has a snapshot too", (t) => {
   t.is(loaded.stateHash(), new Replica().stateHash());
 });
 
-test("a capture keeps what it captured while records go on", (t) => {
+test("a capture stays unchanged while further records are applied", (t) => {
   const { writer, replica } = filled();
   const hash = replica.stateHash();
   const capture = replica.capture();
@@ -78,7 +78,7 @@ test("a capture keeps what it captured while records go on", (t) => {
   t.is(capture.tables.flatMap(({ objects }) => objects).length, 2_503);
 });
 
-test("a snapshot that is cut short or altered is refused and changes nothing", (t) => {
+test("a truncated or altered snapshot is rejected and changes nothing", (t) => {
   const { replica } = filled();
   const bytes = replica.snapshot();
   const loaded = new Replica();
@@ -122,7 +122,7 @@ test("watchers of a replica that jumps to a snapshot see exactly the difference"
   t.deepEqual(seen.sort(), ["5 create service s2", "5 remove task t1", "5 update task t2"]);
 });
 
-test("delimited messages come back as they were, or not at all when cut", (t) => {
+test("delimited messages are read back unchanged, or not at all when cut", (t) => {
   fc.assert(
     fc.property(fc.array(fc.uint8Array({ maxLength: 300 })), (messages) => {
       const joined = joinDelimited(messages);
@@ -136,7 +136,7 @@ test("delimited messages come back as they were, or not at all when cut", (t) =>
   );
 });
 
-test("a snapshot's name tells its sequence, and other blobs are none", (t) => {
+test("a snapshot's name has its sequence, and other blobs are not snapshots", (t) => {
   t.is(parseSnapshotName(snapshotName(1234)), 1234);
   t.is(parseSnapshotName("snapshot-"), null);
   t.is(parseSnapshotName("backup-7"), null);

@@ -37,9 +37,9 @@ test("N3: however often snapshots are written, the whole history can be rebuilt 
           bases.some((base) => base <= wanted),
           "it reaches back far enough",
         );
-        t.true(bases.includes(oldest), "no snapshot is kept that the records do not follow");
+        t.true(bases.includes(oldest), "every retained snapshot is followed by the records");
         t.true(stored.length <= 8, `${stored.length} are kept`);
-        // What a rebuild replays: a step, and what the snapshots themselves were apart.
+        // The length of a replay: a step, plus the distance between snapshots.
         for (const [at, sequence] of stored.entries()) {
           const older = stored[at + 1];
           if (older !== undefined) t.true(sequence - older <= 250 + 400, `${older} and ${sequence}`);
@@ -49,17 +49,17 @@ test("N3: however often snapshots are written, the whole history can be rebuilt 
   );
 });
 
-test("of snapshots that are ahead of the log none is kept, and without any there is none to keep", (t) => {
+test("no snapshot that is ahead of the log is kept, and without any there is none to keep", (t) => {
   t.deepEqual(snapshotsToKeep([9_000, 100, 200], 300, options), [200, 100]);
   t.deepEqual(snapshotsToKeep([], 300, options), []);
 });
 
-test("the newest few stay beside the steps", (t) => {
+test("the newest few are kept besides the steps", (t) => {
   const all = Array.from({ length: 30 }, (_, at) => (at + 1) * 100);
   t.deepEqual(snapshotsToKeep(all, 3_000, options), [3_000, 2_900, 2_600, 2_300, 2_000]);
 });
 
-/** A log of records of 100 bytes, and blobs, of which the writer is told through a clock that stands still. */
+/** A log of records of 100 bytes, and blobs, announced to the writer through a clock that stands still. */
 function stored(sequences: readonly number[], last: number, room: LogRoom) {
   const names = new Set(sequences.map(snapshotName));
   let first = 1;
@@ -83,7 +83,7 @@ function stored(sequences: readonly number[], last: number, room: LogRoom) {
   };
 }
 
-test("N4: history beyond its bytes goes, oldest first, and nothing that no snapshot covers", async (t) => {
+test("N4: history beyond its byte limit is purged, oldest first, and only as far as a snapshot covers it", async (t) => {
   const side = stored([100, 300, 500, 900], 1_000, "ample");
   await side.shed({ historyBytesKept: 100_000 });
   t.deepEqual([side.kept(), side.first()], [[100, 300, 500, 900], 1]);
@@ -93,18 +93,18 @@ test("N4: history beyond its bytes goes, oldest first, and nothing that no snaps
   t.deepEqual([side.kept(), side.first()], [[500, 900], 501], "the newest few stay");
 });
 
-test("N4: where room is short all goes that the newest snapshot covers, and without a snapshot nothing does", async (t) => {
+test("N4: if space is short, everything covered by the newest snapshot is purged, and without a snapshot nothing is", async (t) => {
   for (const room of ["scarce", "full"] as const) {
     const side = stored([100, 300, 900, 2_000], 1_000, room);
     await side.shed();
-    t.deepEqual([side.kept(), side.first()], [[900, 2_000], 901], "one that is ahead of the log is not counted on");
+    t.deepEqual([side.kept(), side.first()], [[900, 2_000], 901], "one that is ahead of the log does not count");
     const bare = stored([], 1_000, room);
     await bare.shed();
     t.is(bare.first(), 1);
   }
 });
 
-test("a snapshot is written after so many records, and not before", async (t) => {
+test("a snapshot is written after this many records, and not before", async (t) => {
   const { env, clock } = testManager();
   const source = new Writer();
   const kept = new TestLog(source.records, env.clock);

@@ -42,7 +42,7 @@ const spreadSpec = (...over: readonly string[]) =>
     }),
   });
 
-test("tasks of a service are laid evenly over the nodes", (t) => {
+test("tasks of a service are spread evenly over the nodes", (t) => {
   t.deepEqual(placed(nodes(3), pendingTasks(7)), { n0: 3, n1: 2, n2: 2 });
 });
 
@@ -53,12 +53,12 @@ test("fewer tasks of the own service come before fewer tasks in total", (t) => {
   t.deepEqual(placed(nodes(2), [pendingTask("t")], others), { n0: 1 });
 });
 
-test("the same state gives the same choice, whatever order the nodes came in", (t) => {
+test("the same state gives the same choice, whatever order the nodes joined in", (t) => {
   t.deepEqual(placed(nodes(5), [pendingTask("t")]), { n0: 1 });
   t.deepEqual(placed([...nodes(5)].reverse(), [pendingTask("t")]), { n0: 1 });
 });
 
-test("a node where the same spec failed five times lately comes last, until they are long ago", (t) => {
+test("a node where the same spec recently failed five times comes last, until the failures are long ago", (t) => {
   const task = pendingTask("t");
   for (const [failures, now, expected] of [
     [failurePenalty.countMin, 1_000, "n1"],
@@ -72,7 +72,7 @@ test("a node where the same spec failed five times lately comes last, until they
   }
 });
 
-test("a preference makes the values of a label equal, however many nodes have each", (t) => {
+test("a preference balances the values of a label, however many nodes have each", (t) => {
   const zones = [
     ...["a1", "a2", "a3"].map((id) => readyNode(id, { labels: { zone: "a" } })),
     readyNode("b1", { labels: { zone: "b" } }),
@@ -87,7 +87,7 @@ test("a preference makes the values of a label equal, however many nodes have ea
   });
 });
 
-test("preferences nest, and what exists counts", (t) => {
+test("preferences nest, and existing tasks count", (t) => {
   const racks = [
     readyNode("a1", { labels: { zone: "a" }, engineLabels: { rack: "1" } }),
     readyNode("a2", { labels: { zone: "a" }, engineLabels: { rack: "2" } }),
@@ -104,7 +104,7 @@ test("preferences nest, and what exists counts", (t) => {
   );
 });
 
-test("a branch that can take no more leaves its share to the others", (t) => {
+test("a full branch leaves its share to the others", (t) => {
   const spec = containerSpec({
     placement: spreadSpec("node.labels.zone").placement,
     resources: ResourceRequirements.create({ reservations: Resources.create({ nanoCpus: 1e9 }) }),
@@ -116,7 +116,7 @@ test("a branch that can take no more leaves its share to the others", (t) => {
   t.deepEqual(placed(zones, pendingTasks(6, { spec })), { a1: 1, b1: 5 });
 });
 
-test("what a round cannot place is explained once, and again only when the reason changes", (t) => {
+test("tasks that a round cannot place are explained once, and again only when the reason changes", (t) => {
   const spec = containerSpec({
     resources: ResourceRequirements.create({ reservations: Resources.create({ nanoCpus: 3e9 }) }),
   });
@@ -167,7 +167,7 @@ test("a round keeps to its limits and says what is left", (t) => {
   t.deepEqual(retold, [2, 1]);
 });
 
-test("a round that has looked at enough nodes leaves the other groups to the next", (t) => {
+test("a round that has examined enough nodes leaves the other groups to the next", (t) => {
   const { backlog } = world(nodes(2));
   for (const serviceId of ["a", "b", "c"]) backlog.follow(pendingTask(serviceId, { serviceId }));
   const first = backlog.round(0, { ...limits, judgementsMax: 3 });
@@ -176,7 +176,7 @@ test("a round that has looked at enough nodes leaves the other groups to the nex
   t.deepEqual([second.assignments.map(({ task }) => task.id), second.hasMore], [["c"], false]);
 });
 
-test("a node that goes away is no longer counted", (t) => {
+test("a removed node is no longer counted", (t) => {
   const { set, backlog } = world(nodes(2));
   backlog.follow(
     pendingTask("t", {
@@ -196,7 +196,7 @@ test("a node that goes away is no longer counted", (t) => {
   t.is(backlog.round(0, limits).explanations[0]?.text, "no suitable node");
 });
 
-test("a task that was made for a node is judged on that one alone", (t) => {
+test("a task created for a node is judged only on that one", (t) => {
   const { set, backlog } = world([readyNode("n0"), readyNode("n1", { labels: { zone: "a" } })]);
   const spec = containerSpec({ placement: Placement.create({ constraints: ["node.labels.zone==a"] }) });
   for (const nodeId of ["n0", "n1"]) backlog.follow(pendingTask(`for-${nodeId}`, { nodeId, spec, slot: 0 }));

@@ -1,4 +1,4 @@
-// What an append sees of its own earlier changes, and what it forgets of those that were refused.
+// An append sees its own earlier changes, and discards those of rejected proposals.
 import test from "ava";
 import { assemble } from "../../machines/ledger/batch.ts";
 import { ProposeRequest, ProposeRequest_Mode, TaskState, type Operation } from "../../proto/gen/messages.ts";
@@ -12,7 +12,7 @@ function proposed(id: string, mode: ProposeRequest_Mode, ...operations: readonly
   return { request: ProposeRequest.create({ id, mode, operations }), from: 0, skipped: 0 };
 }
 
-test("of a refused proposal nothing is left for the next one to meet, nor in the append", (t) => {
+test("a rejected proposal leaves no trace for the next one, nor in the append", (t) => {
   const writer = new Writer();
   writer.write([put({ service: service("web", "web") }), put({ task: task("t1") })]);
   const { ATOMIC, EACH } = ProposeRequest_Mode;
@@ -30,7 +30,7 @@ test("of a refused proposal nothing is left for the next one to meet, nor in the
   t.is(batch.changes.length, 1);
 });
 
-test("a task that was given to a node is that node's, and no longer nobody's", (t) => {
+test("a task assigned to a node is that node's, and no longer unassigned", (t) => {
   const writer = new Writer();
   writer.write([put({ node: node("n1") }), put({ node: node("n2") }), put({ task: task("t1", { nodeId: "n1" }) })]);
   writer.write([put({ task: task("t1", { nodeId: "n2" }) })]);

@@ -1,4 +1,4 @@
-// What nodes are to the cluster, as a manager's replica has it: who is told of a change, and when.
+// Nodes' standing in the cluster by a manager's replica: who is notified of a change, and when.
 import test from "ava";
 import { createUsers } from "../../actors/json/users.ts";
 import { watchStandings } from "../../actors/manager/standings.ts";
@@ -46,7 +46,7 @@ function world() {
   return { remove, removeUser, seed, standings, store, told };
 }
 
-test("a removal is told in the turn in which the replica has it, before anybody who began to watch later hears of it", async (t) => {
+test("a removal is reported in the turn in which the replica has it, before later watchers hear of it", async (t) => {
   const { remove, standings, store, told } = world();
   told.length = 0;
   const order: string[] = [];
@@ -60,7 +60,7 @@ test("a removal is told in the turn in which the replica has it, before anybody 
   t.false(standings.isRemoved("m"));
 });
 
-test("another role is told, and nothing else that becomes of a node", (t) => {
+test("a change of role is reported, and no other change of a node", (t) => {
   const { seed, standings, told } = world();
   told.length = 0;
   const status = NodeStatus.create({ state: NodeStatus_State.READY });
@@ -73,7 +73,7 @@ test("another role is told, and nothing else that becomes of a node", (t) => {
   t.true(standings.isDemoted("unknown"), "a manager that joined in records that the log has lost has no rights");
 });
 
-test("who has stopped is told nothing more", (t) => {
+test("a watcher that has stopped is notified no more", (t) => {
   const { seed, standings, told } = world();
   told.length = 0;
   standings.stop();
@@ -86,7 +86,7 @@ function userOf(fields: Partial<User>): User {
   return User.create({ id: "user-ada", role: UserRole.USER_ROLE_OPERATOR, password, ...fields });
 }
 
-test("what becomes of a user's role, password or being disabled is told, and a login is not", async (t) => {
+test("changes of a user's role, password or disabled state are reported, and a login is not", async (t) => {
   const { removeUser, seed, standings, told } = world();
   const mark = markOfSalt(Buffer.from("salt"));
   const role = (): Role | null => standings.userRole("ada", mark);

@@ -1,4 +1,4 @@
-// What /metrics says of the cluster itself: nodes and tasks by state, objects by kind.
+// /metrics about the cluster itself: nodes and tasks by state, objects by kind.
 import test from "ava";
 import { startStateGauges } from "../../actors/manager/state-gauges.ts";
 import {
@@ -23,7 +23,7 @@ function removed(kind: Kind, id: string): Change {
   return Change.create({ remove: Removal.create({ kind, id }) });
 }
 
-test("nodes and tasks are counted by state, whatever becomes of them, and objects by kind", async (t) => {
+test("nodes and tasks are counted by state through all changes, and objects by kind", async (t) => {
   const metrics = createMetrics();
   const writer = new Writer();
   writer.write([put({ node: node("n1") }), put({ node: node("n2") }), put({ node: node("n3") })]);
@@ -56,7 +56,7 @@ test("nodes and tasks are counted by state, whatever becomes of them, and object
   t.like(await told("muster_tasks"), { new: 1, running: 1, failed: 1 });
   t.like(await told("muster_objects"), { node: 2, service: 1, task: 3 });
 
-  // A manager that was behind takes a snapshot: as right as before.
+  // A manager that was behind loads a snapshot: still correct.
   writer.write([nodeIn("n1", NodeStatus_State.READY), removed(Kind.KIND_TASK, "t1")]);
   replica.load(replicaOf(writer).snapshot());
   t.deepEqual(await told("muster_nodes"), { unknown: 0, down: 0, ready: 1, disconnected: 1 });

@@ -1,4 +1,4 @@
-/** What tests of the store share: objects, records one after the other, and managers in a simulated world. */
+/** Shared code of the store's tests: objects, consecutive records, and managers in a simulated world. */
 import type { Environment } from "../../actors/environment.ts";
 import { startLeadership, type Leadership, type LeadershipParts } from "../../actors/ledger/leadership.ts";
 import {
@@ -90,13 +90,13 @@ export const update = (fields: Partial<StoreObject>): Operation =>
 export const patchOperation = (fields: Partial<TaskPatch>, reporter = ""): Operation =>
   Operation.create({ task: TaskPatch.create(fields), reporter });
 
-/** Encodes records that follow each other, as a ledger would write them. */
+/** Encodes consecutive records, as a ledger would write them. */
 export class Writer {
   readonly records: Uint8Array[] = [];
   #previous: Uint8Array = new Uint8Array(0);
   epoch = 1;
 
-  /** Without applying: for what is to be refused. */
+  /** Without applying: for records that must be rejected. */
   encode(changes: readonly Change[], fields: Partial<Transaction> = {}): Uint8Array {
     const header = Transaction.create({
       id: `t${this.records.length + 1}`,
@@ -125,11 +125,11 @@ export function replicaOf(writer: Writer): Replica {
 
 export interface TestManager {
   readonly process: SimProcess;
-  /** Of the present life. */
+  /** Of the current life. */
   readonly env: Omit<Environment, "proposer">;
   readonly replica: Replica;
   readonly leadership: Leadership;
-  /** What happened to its duties and replica, over all lives. */
+  /** Events of its duties and replica, over all lives. */
   readonly story: string[];
 }
 

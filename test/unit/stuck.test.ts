@@ -7,7 +7,7 @@ interface Looks extends Partial<ServerCheck> {
   readonly cpuEachMs?: number;
 }
 
-/** Looks for so long; returns when it was to be started again, in seconds of this call, and the last judgement. */
+/** Checks for this long; returns the restart times, in seconds of this call, and the last judgement. */
 function looked(
   before: StuckJudgement,
   seconds: number,
@@ -34,15 +34,15 @@ function looked(
 
 const serving = looked(notJudged, 70, { unservedMs: 0 }).last;
 
-test("a server that served and answers no more is started again after ten seconds, not before", (t) => {
+test("a server that served and no longer answers is restarted after ten seconds, not before", (t) => {
   t.deepEqual(looked(serving, 9).restarts, []);
   t.deepEqual(looked(serving, 10).restarts, [10]);
   t.deepEqual(looked(looked(serving, 9).last, 1, { unservedMs: 0 }).restarts, []);
   const interrupted = looked(looked(serving, 9).last, 1, { unservedMs: 0 }).last;
-  t.deepEqual(looked(interrupted, 9).restarts, [], "an answer begins it anew");
+  t.deepEqual(looked(interrupted, 9).restarts, [], "an answer resets the count");
 });
 
-test("X1: a busy server, one that waits for its disk and looks that come late get time, one that is stopped a minute", (t) => {
+test("X1: a busy server, one that waits for its disk and late checks get time, and a stopped one gets a minute", (t) => {
   t.deepEqual(looked(serving, 45, { cpuEachMs: 900 }).restarts, []);
   t.deepEqual(looked(serving, 45, { state: "waiting" }).restarts, []);
   t.deepEqual(looked(serving, 600, { everyMs: 3_000 }).restarts, []);
@@ -50,7 +50,7 @@ test("X1: a busy server, one that waits for its disk and looks that come late ge
   t.deepEqual(looked(serving, 61, { state: "stopped" }).restarts, [60]);
 });
 
-test("X2: one that stays stuck is started again more and more rarely, until it has served for a minute", (t) => {
+test("X2: one that stays stuck is restarted ever less often, until it has served for a minute", (t) => {
   const { restarts, last } = looked(serving, 3_600);
   const pauses = restarts.map((at, index) => at - (restarts[index - 1] ?? 0));
   t.deepEqual(pauses.slice(0, 4), [10, 20, 40, 80]);
@@ -59,15 +59,15 @@ test("X2: one that stays stuck is started again more and more rarely, until it h
   t.deepEqual(looked(looked(last, 70, { unservedMs: 0 }).last, 10).restarts, [10]);
 });
 
-test("a server that has just been started gets twice as long, and none is started while it does not run or has no byte to write", (t) => {
+test("a server that has just started gets twice as long, and none is started while it does not run or has no free byte", (t) => {
   t.deepEqual(looked(notJudged, 21).restarts, [21]);
   t.deepEqual(looked(serving, 600, { isRunning: false }).restarts, []);
   const full = looked(serving, 600, { freeBytes: 0 });
   t.deepEqual(full.restarts, [], "X3");
-  t.deepEqual(looked(full.last, 2).restarts, [1], "as soon as there is room");
+  t.deepEqual(looked(full.last, 2).restarts, [1], "as soon as there is space");
 });
 
-test("J1: one request without an answer is no silence, three are; each kind is looked at by itself", (t) => {
+test("J1: one unanswered request is not silence, three are; each kind is checked by itself", (t) => {
   const served = new Serving();
   served.unanswered("log", 1_000, "a");
   served.unanswered("log", 4_000, "a");

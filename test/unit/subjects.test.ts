@@ -35,14 +35,14 @@ test("a parser answers null for another's subject", (t) => {
   }
 });
 
-test("B1: an id that would change a subject's meaning is refused", (t) => {
+test("B1: an id that would change a subject's meaning is rejected", (t) => {
   for (const id of ["", "a.b", "*", ">", "a b", "é"]) {
     t.throws(() => subjects.managerBeat(id), { instanceOf: InvariantError });
     t.throws(() => subjects.inspect("n1", `session/${id}`), { instanceOf: InvariantError });
   }
 });
 
-test("subjects that are built match the wildcards that receivers subscribe to", (t) => {
+test("built subjects match the wildcards that receivers subscribe to", (t) => {
   const matches = (subject: string, pattern: string): boolean => {
     const [tokens, wanted] = [subject.split("."), pattern.split(".")];
     if (wanted.at(-1) === ">")
@@ -53,7 +53,7 @@ test("subjects that are built match the wildcards that receivers subscribe to", 
   t.true(matches(subjects.inspect("n1", "session/n2"), subjects.inspectAll));
 });
 
-test("every subject has Muster's shape, in lower case and without two the same", (t) => {
+test("every subject has Muster's form, in lower case, and is unique", (t) => {
   const all = [
     subjects.ledgerPropose,
     subjects.leaderAsk,

@@ -1,11 +1,11 @@
-// The machine's randomness: small requests come from a pool (runtime/system/random.ts).
+// The machine's randomness: small requests are served from a pool (runtime/system/random.ts).
 import test from "ava";
 import { SystemRandom } from "../../runtime/system/random.ts";
 
-test("requests of any size get as many bytes, never the same twice, also where the pool is filled anew", (t) => {
+test("requests of any size get as many bytes, never the same twice, also when the pool is refilled", (t) => {
   const random = new SystemRandom();
   const seen = new Set<string>();
-  // 4,096 is no multiple of 17: the pool's end is met in the middle of a request.
+  // 4,096 is not a multiple of 17: the pool's end is reached within a request.
   for (let at = 0; at < 1_000; at += 1) {
     const bytes = random.bytes(17);
     t.is(bytes.length, 17);
@@ -16,7 +16,7 @@ test("requests of any size get as many bytes, never the same twice, also where t
   t.true(random.bytes(5_000).some((byte) => byte !== 0));
 });
 
-test("what was given belongs to its taker: writing to it changes nothing that comes later", (t) => {
+test("returned bytes belong to the caller: writing to them affects nothing later", (t) => {
   const random = new SystemRandom();
   const first = random.bytes(32);
   const kept = Buffer.from(first);

@@ -1,4 +1,4 @@
-// What is asked of a running task: from one manager over another to the node's agent, its driver, and back.
+// Calls to a running task: from one manager over another to the node's agent, its driver, and back.
 import test from "ava";
 import { AgentCalls, type CallTarget } from "../../actors/agent/agent-calls.ts";
 import { createTaskCalls, type TaskCalls } from "../../actors/task-calls.ts";
@@ -37,7 +37,7 @@ import { sharedBus } from "../support/shared-bus.ts";
 
 const worker = { identity: { nodeId: "n1", role: "swarm-worker", organization: "c" }, local: false } as const;
 
-/** A driver whose commands say and do what the test wants. */
+/** A driver whose commands print and do what the test wants. */
 class FakeDriver {
   readonly written: ExecTaskStreamingRequest[] = [];
   readonly signals: string[] = [];
@@ -76,7 +76,7 @@ class FakeDriver {
   }
 }
 
-/** A client stream to a manager, by hand. */
+/** A client stream to a manager, written manually. */
 function answersTo(holder: TaskCalls): SendingCall<TaskAnswer, TaskAnswerResponse> {
   const waiting: TaskAnswer[] = [];
   let isOver = false;
@@ -150,7 +150,7 @@ function world() {
 const textOf = (answers: readonly TaskAnswer[]): string =>
   answers.map(({ stdout }) => new TextDecoder().decode(stdout)).join("");
 
-test("a command is asked for at one manager and run where its node listens, with input, output and exit code", async (t) => {
+test("a command requested at one manager runs where its node is connected, with input, output and exit code", async (t) => {
   const { ask, driver, home, run } = world();
   const size = TaskTerminalSize.create({ height: 31, width: 77 });
   const { answers } = ask({ exec: TaskExec.create({ command: ["cat"], tty: true, size }) });
@@ -179,7 +179,7 @@ test("a command is asked for at one manager and run where its node listens, with
   );
 });
 
-test("TC1, AC1: a caller that does not read stops the driver, and nothing is lost or told twice", async (t) => {
+test("TC1, AC1: a caller that does not read stops the driver, and nothing is lost or repeated", async (t) => {
   const { ask, bus, driver, run } = world();
   const { answers } = ask({ exec: TaskExec.create({ command: ["yes"] }) });
   await run();
@@ -189,7 +189,7 @@ test("TC1, AC1: a caller that does not read stops the driver, and nothing is los
   t.true(driver.isPaused);
   t.is(textOf(answers.messages), "");
   answers.buffered = 0;
-  // An answer of the home gets lost now and then, and the same comes again.
+  // An answer of the home manager is lost now and then, and the same question comes again.
   let requests = 0;
   bus.loses = (subject) => subject.includes(".out.") && (requests += 1) % 3 === 0;
   await run(1_000);
@@ -202,7 +202,7 @@ test("TC1, AC1: a caller that does not read stops the driver, and nothing is los
   t.is(answers.ended, null);
 });
 
-test("C2, AC2: who leaves ends the command; a lost session ends it as well, and whoever waits is told", async (t) => {
+test("C2, AC2: a caller that leaves ends the command; so does a lost session, which waiting callers learn of", async (t) => {
   const first = world();
   const { leave } = first.ask({ exec: TaskExec.create({ command: ["sleep"] }) });
   await first.run();
@@ -221,7 +221,7 @@ test("C2, AC2: who leaves ends the command; a lost session ends it as well, and 
   t.regex(answers.ended?.message ?? "", /was lost/);
 });
 
-test("signals, and what cannot be asked, have an answer in words", async (t) => {
+test("signals, and impossible requests, get an answer in words", async (t) => {
   const { ask, driver, refuse, run } = world();
   const done = ask({ signal: TaskSignal.create({ name: "SIGHUP" }) });
   const wrong = ask({ signal: TaskSignal.create({ name: "SIGNOT" }) });
@@ -243,7 +243,7 @@ test("signals, and what cannot be asked, have an answer in words", async (t) => 
   }
 });
 
-test("TC2: who sends a signal or runs something is written down with the task, without the command; who looks is not", async (t) => {
+test("TC2: senders of signals and commands are recorded with the task, without the command; readers are not", async (t) => {
   const { ask, asked, home, refuse, run } = world();
   const peer = { identity: null, local: false, address: "192.0.2.9", user: "user-ada" };
   const request = TaskCallRequest.create({ taskId: "t1", signal: TaskSignal.create({ name: "SIGHUP" }) });
@@ -267,7 +267,7 @@ test("TC2: who sends a signal or runs something is written down with the task, w
   );
 });
 
-test("what is no question, no answer and no reply ends nobody, and a call goes on", async (t) => {
+test("invalid questions, answers and replies end nobody, and a call continues", async (t) => {
   const { ask, bus, driver, run } = world();
   const { answers } = ask({ exec: TaskExec.create({ command: ["cat"] }) });
   await run();
@@ -297,20 +297,20 @@ test("what is no question, no answer and no reply ends nobody, and a call goes o
   t.is(answers.ended, null);
 });
 
-test("a node answers its own calls alone", async (t) => {
+test("a node answers only its own calls", async (t) => {
   const { ask, bus, driver, holder, run } = world();
   const { answers } = ask({ exec: TaskExec.create({ command: ["cat"] }) });
   await run();
   const { callId } = answers.messages[0] as TaskAnswer;
   const stdout = new TextEncoder().encode("not of this node");
   const foreign = TaskAnswer.create({ callId, number: 1, stdout, end: TaskCallEnd.create({ exitCode: 9 }) });
-  // Another node, which listens at the same manager, and which does not.
+  // Another node, which is connected to the same manager, and one which is not.
   const other = { identity: { nodeId: "n2", role: "swarm-worker", organization: "c" }, local: false } as const;
   const send = () => holder.handlers.Answer(each(foreign), call(other));
   t.is((await refusalOf(send))?.code, Status.NOT_FOUND);
   holder.handlers.Listen(ListenTaskCallsRequest.create(), collectedStream<TaskQuestion>(), call(other));
   t.is((await refusalOf(send))?.code, Status.NOT_FOUND);
-  // And by a manager that says so of it.
+  // And by a manager that claims to be it.
   const delivery = TaskAnswerDelivery.encode(TaskAnswerDelivery.create({ nodeId: "n2", answer: foreign }));
   const outcome = await bus.request(subjects.taskAnswered("m1"), delivery, { timeoutMs: 10 });
   t.is(
@@ -328,7 +328,7 @@ async function* each(answer: TaskAnswer): AsyncGenerator<TaskAnswer> {
   yield answer;
 }
 
-test("a node that listens nowhere is said so at once", async (t) => {
+test("a call to a node without a connection fails at once", async (t) => {
   const { ask, listening, run } = world();
   listening.abort();
   const { answers } = ask({ exec: TaskExec.create({ command: ["true"] }) });
@@ -337,7 +337,7 @@ test("a node that listens nowhere is said so at once", async (t) => {
   t.regex(answers.ended?.message ?? "", /is not connected to any manager/);
 });
 
-test("C1: a call is lost only after several questions that nobody confirmed", (t) => {
+test("C1: a call is lost only after several unconfirmed questions", (t) => {
   let [state] = initialTransition(taskCallMachine, { callId: "c" });
   const send = (type: "node.asked" | "pulse.missed" | "pulse.heard" | "xstate.after.pulse.taskCall.open"): void => {
     [state] = transition(taskCallMachine, state, { type } as never);

@@ -1,4 +1,4 @@
-// What would crash a stock engine is not sent to it.
+// Assignments that would crash a stock engine are not sent to it.
 import test from "ava";
 import {
   Annotations,
@@ -36,7 +36,7 @@ function attached(fields: Partial<Network> | null): Task {
   return Task.patch(good, { networks: [NetworkAttachment.create({ network })] });
 }
 
-test("the smallest task that an engine runs passes", (t) => {
+test("the smallest task that an engine runs is valid", (t) => {
   t.is(taskFlaw(good), null);
   t.is(taskFlaw(attached({})), null);
   t.is(taskFlaw(attached({ ipam: null })), null);
@@ -52,7 +52,7 @@ const flawed: readonly (readonly [string, Task, RegExp])[] = [
   ],
   ["a container without any name", Task.patch(good, { serviceAnnotations: null }), /has a name/],
   ["an attachment without network", attached(null), /no network/],
-  ["a network that is not allocated", attached({ driverState: null }), /net1 has no driver state/],
+  ["an unallocated network", attached({ driverState: null }), /net1 has no driver state/],
   ["IPAM options without driver", attached({ ipam: IPAMOptions.create() }), /without a driver/],
 ];
 for (const [what, task, text] of flawed) {
@@ -74,7 +74,7 @@ function keys(gossip: number, ipsec: number): EncryptionKey[] {
   );
 }
 
-test("network keys go out as three of each subsystem, or not at all", (t) => {
+test("network keys are sent as three of each subsystem, or not at all", (t) => {
   t.is(sendableKeys(keys(3, 3)).length, 6);
   t.deepEqual(sendableKeys(keys(3, 0)), []);
   t.deepEqual(sendableKeys(keys(2, 3)), []);
@@ -82,11 +82,11 @@ test("network keys go out as three of each subsystem, or not at all", (t) => {
   t.deepEqual(
     sendableKeys(keys(3, 3).map((key) => EncryptionKey.patch(key, { lamportTime: 1 }))),
     [],
-    "changes are told by the times alone",
+    "changes are recognised only by the times",
   );
 });
 
-test("a node is sent without an ingress attachment that is not allocated", (t) => {
+test("a node is sent without an unallocated ingress attachment", (t) => {
   const ingress = Network.patch(overlay, { spec: NetworkSpec.create({ ingress: true }) });
   const bad = NetworkAttachment.create({ network: Network.patch(ingress, { driverState: null }) });
   const fine = NetworkAttachment.create({ network: ingress });

@@ -1,4 +1,4 @@
-// The networks of tasks: what is decided for a task, the lines for ip and nft that make it, and what becomes of it through deaths.
+// The networks of tasks: the decisions for a task, the resulting lines for ip and nft, and their state through deaths.
 import test from "ava";
 import { TaskNetworks } from "../../actors/agent/task-networks.ts";
 import { makeInTask, makeOnNode, settingsFor, unmake } from "../../machines/driver/task-network/commands.ts";
@@ -96,7 +96,7 @@ test("a task without networks is in the node's; one with them has a link for eac
   t.not(plan.links[0]?.taskMac, plan.links[1]?.taskMac);
 });
 
-test("a process's port that has a name and no port of the node is no port of the node", (t) => {
+test("a process's named port without a host port is not published on the node", (t) => {
   const named = PortConfig.patch(hostPort, { publishedPort: 0, name: "sql" });
   t.deepEqual(
     planOf("t", [[back, "10.0.2.5/24"]], [named, hostPort]).ports.map(({ name }) => name),
@@ -112,14 +112,18 @@ const refusals: readonly (readonly [what: string, task: Task, reason: RegExp])[]
   ],
   ["a network without addresses", taskOn("t", [[network("host", [])]]), /network net-host has no address/],
   ["an encrypted network", taskOn("t", [[secret, "10.0.3.5/24"]]), /network net-secret is encrypted/],
-  ["an address of no subnet", taskOn("t", [[back, "10.9.9.9/24"]]), /10\.9\.9\.9\/24 in network net-back is in none/],
   [
-    "a port of any number",
+    "an address outside every subnet",
+    taskOn("t", [[back, "10.9.9.9/24"]]),
+    /10\.9\.9\.9\/24 in network net-back is in none/,
+  ],
+  [
+    "a dynamic port",
     taskOn("t", [[back, "10.0.2.5/24"]], [PortConfig.patch(hostPort, { publishedPort: 0, name: "" })]),
     /its port 80 is published/,
   ],
   [
-    "a container's port of any number, with a name",
+    "a container's dynamic port with a name",
     Task.patch(taskOn("t", [[back, "10.0.2.5/24"]], [PortConfig.patch(hostPort, { publishedPort: 0 })]), {
       spec: TaskSpec.create({ container: ContainerSpec.create({ image: "nginx:1" }) }),
     }),
@@ -127,7 +131,7 @@ const refusals: readonly (readonly [what: string, task: Task, reason: RegExp])[]
   ],
 ];
 for (const [what, task, reason] of refusals)
-  test(`TN2: ${what} is refused`, (t) => {
+  test(`TN2: ${what} is rejected`, (t) => {
     const decision = networkOf(task);
     t.is(decision.kind, "refused");
     t.regex(decision.kind === "refused" ? decision.reason : "", reason);
@@ -182,7 +186,7 @@ test("the lines for ip, of two networks and both families", (t) => {
   t.deepEqual(unmake(plan.links, "/proc/1/ns/net"), [`link del ${one}`, `link del ${two}`]);
 });
 
-test("the packet filter, of an internal network and a published port; the same networks make the same text", (t) => {
+test("the packet filter, of an internal network and a published port; the same networks produce the same text", (t) => {
   const udp = PortConfig.patch(hostPort, { protocol: PortConfig_Protocol.UDP, publishedPort: 53, targetPort: 5353 });
   const plans = [
     planOf(
@@ -277,7 +281,7 @@ function machine(failure = 0) {
   return { clock, network, records, boot, settled };
 }
 
-test("NW1, NW2: a network is there until its task lets go of it, and a later life keeps it or takes it away", async (t) => {
+test("NW1, NW2: a network exists until its task releases it, and a later life keeps or removes it", async (t) => {
   const { boot, clock, network: made, records, settled } = machine();
   const first = boot();
   const plans = ["t1", "t2", "t3"].map((id, at) => planOf(id, [[front, `10.0.1.${5 + at}/24`]]));
@@ -287,7 +291,7 @@ test("NW1, NW2: a network is there until its task lets go of it, and a later lif
   await settled(first.networks.remove("t1"));
   t.deepEqual([...made.namespaces.keys()], ["/run/netns/mst-0123abcd-t2", "/run/netns/mst-0123abcd-t3"]);
   first.clock.kill();
-  // Of nobody that the next life knows; and of another agent.
+  // A task unknown to the next life; and one of another agent.
   made.addNamespace("/run/netns/mst-0123abcd-lost");
   made.addNamespace("/run/netns/mst-ffffffff-other");
   const second = boot();
@@ -303,7 +307,7 @@ test("NW1, NW2: a network is there until its task lets go of it, and a later lif
   await clock.run({ untilMs: clock.now() + 1_000 });
 });
 
-test("NW1: whenever the agent dies on the way, the next one makes the network whole or leaves nothing of it", async (t) => {
+test("NW1: whenever the agent dies on the way, the next one completes the network or leaves nothing of it", async (t) => {
   const plan = planOf("t1", [
     [front, "10.0.1.5/24"],
     [back, "10.0.2.5/24"],
@@ -326,10 +330,10 @@ test("NW1: whenever the agent dies on the way, the next one makes the network wh
     t.is(made.namespaces.size + made.links.size, 0, `${afterMs} ms`);
     t.deepEqual([...records.keys()], []);
   }
-  t.true(left.size > 2, `the deaths were at different points: ${[...left].join(", ")}`);
+  t.true(left.size > 2, `the agents died at different points: ${[...left].join(", ")}`);
 });
 
-test("a line that fails leaves a network that can be removed, and says what ip said", async (t) => {
+test("a line that fails leaves a network that can be removed, and reports ip's error", async (t) => {
   const { boot, network: made, settled } = machine(1);
   const { networks } = boot();
   await t.throwsAsync(settled(networks.make(planOf("t1", [[front, "10.0.1.5/24"]]), null)), {

@@ -1,4 +1,4 @@
-// The process that keeps tasks' output, and the directories that tasks of driver plugins live in, on a real disk.
+// The process that keeps tasks' output, and the directories of driver tasks, on a real disk.
 import { execFile, execFileSync } from "node:child_process";
 import {
   existsSync,
@@ -31,7 +31,7 @@ function folderOf(t: ExecutionContext): string {
   const folder = mkdtempSync(join(tmpdir(), "mo"));
   t.teardown(async () => {
     for (const pid of processesOf(folder)) kill(pid);
-    await until("the end of what keeps output", () => processesOf(folder).length === 0);
+    await until("the collector to exit", () => processesOf(folder).length === 0);
     rmSync(folder, { recursive: true, force: true });
   });
   return folder;
@@ -39,7 +39,7 @@ function folderOf(t: ExecutionContext): string {
 
 function collector(folder: string): number {
   const pid = processesOf(folder).find((each) => commandOf(each).includes("node/output/main.ts"));
-  if (pid === undefined) throw new Error("no collector runs");
+  if (pid === undefined) throw new Error("no collector is running");
   return pid;
 }
 
@@ -83,7 +83,7 @@ const all: OutputRequest = {
   isOver: () => true,
 };
 
-test("OC1, OC2: 200 MiB at once costs bounded memory and a bounded disk, and the end of it is kept", async (t) => {
+test("OC1, OC2: 200 MiB at once costs bounded memory and disk space, and its end is kept", async (t) => {
   const folder = folderOf(t);
   const pipes = { stdout: join(folder, "out"), stderr: join(folder, "err") };
   execFileSync("mkfifo", Object.values(pipes));
@@ -99,10 +99,10 @@ test("OC1, OC2: 200 MiB at once costs bounded memory and a bounded disk, and the
   t.true(statSync(join(folder, "stdout.1")).size < 5 * mebibyte);
   t.true(readFileSync(join(folder, "stdout"), "latin1").endsWith("the end\n"));
   const [, kibibytes] = /VmHWM:\s+(\d+)/.exec(readFileSync(`/proc/${collector(folder)}/status`, "utf8")) ?? [];
-  t.true(Number(kibibytes) < 120 * 1024, `${kibibytes} kB at the most`);
+  t.true(Number(kibibytes) < 120 * 1024, `${kibibytes} kB at most`);
 });
 
-test("OC3: a disk that is full loses output and stops no task", async (t) => {
+test("OC3: a full disk loses output and stops no task", async (t) => {
   const folder = folderOf(t);
   const pipes = { stdout: join(folder, "out"), stderr: join(folder, "err") };
   execFileSync("mkfifo", Object.values(pipes));
@@ -115,7 +115,7 @@ test("OC3: a disk that is full loses output and stops no task", async (t) => {
   t.is(readFileSync(join(folder, "stderr"), "utf8"), "fine\n");
 });
 
-test("OC4: what keeps output is found again, and started again with the pipes that were open", async (t) => {
+test("OC4: the collector is found again, and restarted with the pipes that were open", async (t) => {
   const folder = folderOf(t);
   const pipes = { stdout: join(folder, "out"), stderr: join(folder, "err") };
   execFileSync("mkfifo", Object.values(pipes));
@@ -190,7 +190,7 @@ test("TH1, TH2: a task has its directories, its secrets in memory and its variab
   await homes.remove("task2");
 });
 
-test("what is wrong with a task's environment or files refuses it before anything is made", async (t) => {
+test("an invalid environment or file rejects a task before anything is created", async (t) => {
   const folder = folderOf(t);
   const homes = homesIn(t, folder);
   const outcome = await homes.prepare(task, DriverSpec.create({ env: ["A={{.Nope"] }), wants);

@@ -1,4 +1,4 @@
-// The pipes of tasks' output: many at once by few programs, and one that cannot be made is nobody else's trouble.
+// The pipes of tasks' output: many at once by few programs, and one that cannot be created affects no other.
 import { execFile } from "node:child_process";
 import { lstatSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -13,7 +13,7 @@ function folderOf(t: ExecutionContext): string {
   return folder;
 }
 
-test("pipes that are wanted at once are made by few programs", async (t) => {
+test("pipes requested at once are created by few programs", async (t) => {
   const folder = folderOf(t);
   const programs: number[] = [];
   const maker = new PipeMaker(async (paths) => {
@@ -34,7 +34,7 @@ test("pipes that are wanted at once are made by few programs", async (t) => {
   t.true(programs.length < 50, `${programs.length} programs`);
 });
 
-test("pipes that are there stay, and nothing is started for them", async (t) => {
+test("existing pipes stay, and no program is started for them", async (t) => {
   const path = join(folderOf(t), "pipe");
   await new PipeMaker().make([path]);
   const before = lstatSync(path).ino;
@@ -42,7 +42,7 @@ test("pipes that are there stay, and nothing is started for them", async (t) => 
   t.is(lstatSync(path).ino, before);
 });
 
-test("one that cannot be made is told alone, with what is in its way", async (t) => {
+test("only the pipe that cannot be created is reported, with the obstacle", async (t) => {
   const folder = folderOf(t);
   const taken = join(folder, "taken");
   writeFileSync(taken, "");
@@ -54,7 +54,7 @@ test("one that cannot be made is told alone, with what is in its way", async (t)
   ]);
   t.is(first.status, "fulfilled");
   t.is(third.status, "fulfilled");
-  if (second.status !== "rejected") return t.fail("a file is no pipe");
+  if (second.status !== "rejected") return t.fail("a file is not a pipe");
   const { message } = second.reason as Error;
   t.regex(message, /taken/);
   t.notRegex(message, /third/);

@@ -1,4 +1,4 @@
-// What of a node's reports of its tasks goes into the log. Labels are those of machines/dispatcher/task-report.ts.
+// Which of a node's task reports reach the log. Labels are those of machines/dispatcher/task-report.ts.
 import test from "ava";
 import {
   cutText,
@@ -35,7 +35,7 @@ function statusOf(state: number, fields: Partial<TaskStatus> = {}): TaskStatus {
   return TaskStatus.create({ state: state as TaskState, ...fields });
 }
 
-test("W1: from every state a node may set what the task's life has a way to, and say again what it is", (t) => {
+test("W1: from every state a node may make the transitions of a task's life, and repeat its state", (t) => {
   for (const before of states) {
     for (let to = 0; to <= 1_000; to += 1) {
       const examined = examineReport(before, statusOf(to));
@@ -49,7 +49,7 @@ test("W1: from every state a node may set what the task's life has a way to, and
   }
 });
 
-test("W1: what was said before is no fault of the node's; a manager's state, or none, is", (t) => {
+test("W1: a repeated report is no fault of the node's; a manager's state, or an invalid one, is", (t) => {
   const reasonOf = (before: TaskState, to: number): string => {
     const examined = examineReport(before, statusOf(to));
     return examined.kind === "ignored" ? examined.reason : "taken";
@@ -66,7 +66,7 @@ test("W1: what was said before is no fault of the node's; a manager's state, or 
   t.is(reasonOf(TaskState.COMPLETE, TaskState.FAILED), "foreign");
 });
 
-test("W2: texts are cut with a mark that says how long they were, and never within a character", (t) => {
+test("W2: texts are cut with a mark that states their length, and never within a character", (t) => {
   t.is(cutText("short", 100), "short");
   const cut = cutText("x".repeat(10_000), 100);
   t.is(cut.length, 100);
@@ -74,7 +74,7 @@ test("W2: texts are cut with a mark that says how long they were, and never with
   for (let length = 90; length < 110; length += 1) t.true(cutText("😀".repeat(length), 100).isWellFormed());
 });
 
-test("W2: whatever a node says, a status is small enough, and keeps what it has of state, container and ports", (t) => {
+test("W2: any report becomes a small enough status, and keeps its state, container and ports", (t) => {
   const ports = Array.from({ length: 3_000 }, (_, at) =>
     PortConfig.create({ name: "p".repeat(999), targetPort: at + 1 }),
   );
@@ -84,7 +84,7 @@ test("W2: whatever a node says, a status is small enough, and keeps what it has 
     container: ContainerStatus.create({ containerId: "c".repeat(900_000), pid: 7, exitCode: 3 }),
     portStatus: PortStatus.create({ ports }),
   });
-  // A field that nobody knows yet, as a newer node may send it.
+  // An unknown field, as a newer node may send it.
   const unknown = Buffer.concat([
     TaskStatus.encode(huge),
     Buffer.from([0xfa, 0x7f, 0x80, 0x80, 0x04]),
@@ -106,7 +106,7 @@ test("W2: whatever a node says, a status is small enough, and keeps what it has 
   return undefined;
 });
 
-test("W3: a node's budget is its burst and what time gives back, whatever the clock does", (t) => {
+test("W3: a node's budget is its burst plus its refill over time, whatever the clock does", (t) => {
   const budget = new WriteBudget(repeatBudget);
   let taken = 0;
   const drain = (nowMs: number): void => {
@@ -119,7 +119,7 @@ test("W3: a node's budget is its burst and what time gives back, whatever the cl
   drain(0);
   drain(500);
   t.is(taken, bytesMax + bytesPerS, "set back: half a second more");
-  t.true(budget.take("n2", bytesMax, 0), "another node's is its own");
+  t.true(budget.take("n2", bytesMax, 0), "another node has its own");
 });
 
 /** Counters of a manager's telemetry, by name. */
@@ -141,7 +141,7 @@ function reportsOf(...statuses: readonly (readonly [string, TaskStatus])[]): Upd
   }).updates;
 }
 
-test("P4: ORPHANED, REMOVE and numbers that are no states change nothing, and are counted", async (t) => {
+test("P4: ORPHANED, REMOVE and invalid states change nothing, and are counted", async (t) => {
   const manager = testManager("m1");
   const { counts, env } = counting(manager);
   const reports = new TaskReports(env);
@@ -156,7 +156,7 @@ test("P4: ORPHANED, REMOVE and numbers that are no states change nothing, and ar
   t.is(counts.get("muster_task_reports_ignored_total"), 5);
 });
 
-test("P5 of the ledger: what a node may not set the ledger does not take, whoever passed it on", async (t) => {
+test("P5 of the ledger: the ledger rejects a state that a node may not set, whoever forwarded it", async (t) => {
   const { env, seed, store } = testManager("m1");
   seed("task", task("t1", "n1", TaskState.RUNNING));
   const propose = async (state: number, reporter: string): Promise<TaskState | undefined> => {
@@ -190,7 +190,7 @@ test("P4: a report of any size is cut and written, so none is acknowledged and l
   t.is(counts.get("muster_task_reports_cut_total"), 1);
 });
 
-test("P5: a node that goes on saying the same in other words writes no more than its budget, and its last word arrives", async (t) => {
+test("P5: a node that repeats the same in other words writes no more than its budget, and its last report arrives", async (t) => {
   const manager = testManager("m1");
   const reports = new TaskReports(manager.env);
   t.teardown(() => reports.stop());
@@ -224,7 +224,7 @@ test("P5: a node that goes on saying the same in other words writes no more than
   t.true(written().operations < said / 2);
   await manager.clock.run({ untilMs: manager.clock.now() + 60_000 });
   for (const id of ids) t.regex(manager.store.get("task", id)?.status?.message ?? "", /^1199 xxx/);
-  // What advances does not wait.
+  // A transition does not wait.
   await reports.update("n1", reportsOf(["t1", statusOf(TaskState.COMPLETE)]), "");
   await manager.clock.run({ untilMs: manager.clock.now() + 200 });
   t.is(manager.store.get("task", "t1")?.status?.state, TaskState.COMPLETE);

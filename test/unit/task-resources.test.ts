@@ -1,4 +1,4 @@
-// What of a node's resources a task on a driver plugin is given, and is told of: processors and generic resources.
+// The node resources that a driver task gets and learns of: processors and generic resources.
 import test from "ava";
 import { taskConfigOf, wantsOf } from "../../actors/agent/driver-task-config.ts";
 import type { TaskResources } from "../../actors/agent/agent-ports.ts";
@@ -29,7 +29,7 @@ function linuxResources(resources: Partial<TaskResources>) {
   return taskConfigOf(of, config).resources?.linuxResources;
 }
 
-test("a limit of processors is a quota, a reservation a weight, and neither is made of the other's lack", (t) => {
+test("a processor limit is a quota, a reservation a weight, and neither implies the other", (t) => {
   t.like(linuxResources({ nanoCpus: 1e8, nanoCpusLimit: 5e8 }), {
     cpuPeriod: 100_000,
     cpuQuota: 50_000,
@@ -37,7 +37,7 @@ test("a limit of processors is a quota, a reservation a weight, and neither is m
   });
   t.like(linuxResources({ nanoCpus: 2e9 }), { cpuPeriod: 0, cpuQuota: 0, cpuShares: 2_000 });
   t.like(linuxResources({}), { cpuPeriod: 0, cpuQuota: 0, cpuShares: 100 });
-  // The kernel takes no quota below a millisecond.
+  // The kernel accepts no quota below a millisecond.
   t.like(linuxResources({ nanoCpusLimit: 1e6 }), { cpuPeriod: 100_000, cpuQuota: 1_000 });
 });
 
@@ -46,7 +46,7 @@ const counted = (kind: string, value: number): GenericResource =>
 const named = (kind: string, value: string): GenericResource =>
   GenericResource.create({ namedResourceSpec: NamedGenericResource.create({ kind, value }) });
 
-test("a task is told which units it was given, also one that gets nothing else, and whatever its service says", (t) => {
+test("a task learns its assigned units, even without any other variable, and whatever its service says", (t) => {
   const of = driverTask("task1", program, {
     genericResources: [named("gpu", "a1"), counted("ssd", 2), named("gpu", "b2")],
   });

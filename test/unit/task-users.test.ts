@@ -6,7 +6,7 @@ import { uidOf, userNamed } from "../../node/user.ts";
 
 const refused = /runs no task as root.*--user.*--allow-root/;
 
-test("TU1: root is refused by every name that it has, unless the node allows it", (t) => {
+test("TU1: root is rejected under each of its names, unless the node allows it", (t) => {
   for (const name of ["root", "0", "root:nogroup", "0:1000", "00"]) {
     const found = taskUser(name, { fallback: "nobody", allowsRoot: false });
     t.is(found.kind, "refused", name);
@@ -15,7 +15,7 @@ test("TU1: root is refused by every name that it has, unless the node allows it"
   }
 });
 
-test("TU2: root's group, and any group of the machine that the user is not in, is refused unless the node allows root", (t) => {
+test("TU2: root's group, and any group of the machine that the user is not in, is rejected unless the node allows root", (t) => {
   // Gid 2 is a group of every Linux, `bin` or `daemon`; 54321 is a group of none.
   for (const name of ["nobody:0", "nobody:root", "1234:0", "nobody:bin", "1234:2", "54321:root"]) {
     const found = taskUser(name, { fallback: "nobody", allowsRoot: false });
@@ -25,10 +25,10 @@ test("TU2: root's group, and any group of the machine that the user is not in, i
   }
   for (const name of ["nobody", `nobody:${userNamed("nobody")?.gid}`, "1234:54321", "bin:bin", "bin"])
     t.is(taskUser(name, { fallback: "nobody", allowsRoot: false }).kind, "user", name);
-  t.is(taskUser("", { fallback: "nobody:0", allowsRoot: false }).kind, "refused", "the node's choice is no exception");
+  t.is(taskUser("", { fallback: "nobody:0", allowsRoot: false }).kind, "refused", "the node's default is no exception");
 });
 
-test("TU2: who is in root's group by the machine's own files is refused as well", (t) => {
+test("TU2: a user who is in root's group by the machine's own files is rejected too", (t) => {
   const rootGroup = (found: ReturnType<typeof groupRefusal>): boolean => /root's group/.test(found ?? "");
   const user = { uid: 12, gid: 54_321, groups: [], home: "/" };
   t.is(groupRefusal("operator", user), null);
@@ -36,7 +36,7 @@ test("TU2: who is in root's group by the machine's own files is refused as well"
   t.true(rootGroup(groupRefusal("operator", { ...user, groups: [5, 0] })));
 });
 
-test("a task that names no user runs as the node's choice, which may not be root either", (t) => {
+test("a task without a user runs as the node's default, which may not be root either", (t) => {
   t.like(taskUser("", { fallback: "nobody", allowsRoot: false }), { kind: "user", name: "nobody" });
   t.is(taskUser("", { fallback: "root", allowsRoot: false }).kind, "refused");
   t.like(taskUser("1234", { fallback: "nobody", allowsRoot: false }), { kind: "user", name: "1234" });
@@ -46,7 +46,7 @@ test("a task that names no user runs as the node's choice, which may not be root
   });
 });
 
-test("an agent that runs as root has its tasks run as nobody; one that does not, as itself", (t) => {
+test("an agent that runs as root runs its tasks as nobody; one that does not, as itself", (t) => {
   t.deepEqual(taskUsers({}, true), { fallback: "nobody", allowsRoot: false });
   t.deepEqual(taskUsers({}, false), { fallback: "", allowsRoot: false });
   t.deepEqual(taskUsers({ "allow-root": true }, true), { fallback: "nobody", allowsRoot: true });

@@ -1,4 +1,4 @@
-// The life of a task: the chart, the table compiled from it and the table in docs/model.md are one.
+// The life of a task: the chart, the table compiled from it and the table in docs/model.md are equal.
 import { readFileSync } from "node:fs";
 import test from "ava";
 import { initialTransition, transition } from "xstate";
@@ -29,7 +29,7 @@ test("every observed state of SwarmKit is in the chart, and REMOVE, which is onl
   t.is(initialTransition(taskMachine)[0].value, "NEW");
 });
 
-test("the compiled table is the chart", (t) => {
+test("the compiled table equals the chart", (t) => {
   for (const from of observed) {
     const reached = new Set<string>();
     for (const event of events) {
@@ -46,7 +46,7 @@ test("the compiled table is the chart", (t) => {
   }
 });
 
-test("no event leads back, and none leads out of an end", (t) => {
+test("no event leads back, and none leads out of a final state", (t) => {
   for (const from of observed) {
     for (const event of events) {
       const to = lead(from, event);
@@ -79,7 +79,7 @@ test("docs/model.md shows the same owners", (t) => {
   t.deepEqual([...documented].sort(), [...actual].sort());
 });
 
-test("held, ended and spent are what the words say", (t) => {
+test("held, ended and spent match their definitions", (t) => {
   t.deepEqual(
     observed.filter((name) => isHeld(TaskState[name])),
     ["ASSIGNED", "ACCEPTED", "PREPARING", "READY", "STARTING", "RUNNING"],

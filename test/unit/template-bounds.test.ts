@@ -21,11 +21,11 @@ const doubled = (times: number, body: string): string =>
 /** Each took from seconds to hours before values and time were bounded. */
 const hostile: Readonly<Record<string, { readonly text: string; readonly reason: RegExp }>> = {
   "a value that doubles": { text: doubled(40, ""), reason: /value exceeds 1048576 characters/ },
-  "a large value that is read again and again": {
+  "a large value that is read repeatedly": {
     text: doubled(15, `{{range 5000000}}{{$n := len $x}}{{end}}`),
     reason: /exceeds \d+ steps/,
   },
-  "a large value that is escaped again and again": {
+  "a large value that is escaped repeatedly": {
     text: doubled(15, `{{range 5000000}}{{$n := html $x}}{{end}}`),
     reason: /exceeds \d+ steps/,
   },
@@ -37,7 +37,7 @@ const hostile: Readonly<Record<string, { readonly text: string; readonly reason:
     text: `{{$x := "%10000d"}}{{range 10}}{{$x = printf "%s%s" $x $x}}{{end}}{{$y := printf $x 1}}${"{{$z := printf `%10000d` 1}}".repeat(3)}{{$y = printf "${"%10000d".repeat(200)}"${" 1".repeat(200)}}}`,
     reason: /value exceeds 1048576 characters/,
   },
-  "a separator longer than what it joins": {
+  "a separator longer than the joined values": {
     text: doubled(13, `{{$y := join $x${' ""'.repeat(50)}}}`),
     reason: /value exceeds 1048576 characters/,
   },
@@ -46,29 +46,29 @@ const hostile: Readonly<Record<string, { readonly text: string; readonly reason:
     reason: /arguments exceed \d+ characters/,
   },
   "a range over a number": { text: "{{range 4999999}}{{end}}", reason: /exceeds \d+ steps/ },
-  "ranges within ranges": { text: "{{range 5000}}{{range 5000}}x{{end}}{{end}}", reason: /exceeds \d+ steps/ },
-  "texts in a range": {
+  "nested ranges": { text: "{{range 5000}}{{range 5000}}x{{end}}{{end}}", reason: /exceeds \d+ steps/ },
+  "text in a range": {
     text: `{{range 10000}}${"x".repeat(10_000)}{{end}}`,
     reason: /exceeds \d+ (characters|steps)/,
   },
-  "more variables than anybody needs": {
+  "an excessive number of variables": {
     text: Array.from({ length: 20_000 }, (_, at) => `{{$v${at} := 1}}`).join(""),
     reason: /too many variables: the limit is 1000/,
   },
-  "blanks before a trim marker that trims none": {
+  "blanks before a trim marker that does not trim them": {
     text: `{{.Task.ID}}${" ".repeat(3_000_000)}x{{- .Task.ID}}`,
     reason: /exceeds \d+ (characters|steps)/,
   },
 };
 
 for (const [what, { reason, text }] of Object.entries(hostile)) {
-  test(`a manager refuses ${what} within its bounds`, (t) => {
+  test(`a manager rejects ${what} within its bounds`, (t) => {
     const refusal = checkTemplates(triedVariables([`X=${text}`]));
     t.regex(refusal?.message ?? "accepted", reason);
     t.true((refusal?.message.length ?? 0) < 1_000);
   });
 
-  test(`a node refuses ${what} within its bounds`, (t) => {
+  test(`a node rejects ${what} within its bounds`, (t) => {
     const expansion = expand(text, taskContext(task));
     t.is(expansion.kind, "failed");
     if (expansion.kind === "failed") t.regex(expansion.reason, reason);

@@ -13,12 +13,12 @@ function outcome(template: string, data: unknown = goTemplateData): string | nul
 }
 
 for (const [template, printed] of goTemplates) {
-  test(`${JSON.stringify(template)} comes to what Go makes of it`, (t) => {
+  test(`${JSON.stringify(template)} produces Go's result`, (t) => {
     t.is(outcome(template), printed);
   });
 }
 
-test("a mistake is told with its line and column", (t) => {
+test("an error is reported with its line and column", (t) => {
   const told = (template: string) =>
     t.throws(() => parseTemplate(template, dockerFunctions).execute(goTemplateData), { instanceOf: TemplateError })
       .message;
@@ -30,7 +30,7 @@ test("a mistake is told with its line and column", (t) => {
   t.is(told('{{template "x"}}'), "template:1:3: {{template}} is not supported");
 });
 
-test("a key that is missing can be an error, as in SwarmKit's templates", (t) => {
+test("a missing key can be an error, as in SwarmKit's templates", (t) => {
   const data = { Labels: new Map([["a", "b"]]) };
   t.is(parseTemplate("{{.Labels.x}}").execute(data), "<no value>");
   const strict = parseTemplate("{{.Labels.x}}", {}, { missingKey: "error" });
@@ -38,7 +38,7 @@ test("a key that is missing can be an error, as in SwarmKit's templates", (t) =>
   t.is(parseTemplate('{{index .Labels "x"}}', {}, { missingKey: "error" }).execute(data), "");
 });
 
-test("nothing of JavaScript can be reached", (t) => {
+test("nothing of JavaScript is reachable", (t) => {
   for (const name of ["constructor", "__proto__", "toString", "hasOwnProperty"]) {
     t.is(outcome(`{{.${name}}}`), null, name);
     t.is(outcome(`{{.Name.${name}}}`), null, name);
@@ -47,19 +47,19 @@ test("nothing of JavaScript can be reached", (t) => {
   }
 });
 
-test("functions of an object take what stands behind them", (t) => {
+test("functions of an object take the arguments after them", (t) => {
   const data = { Label: (name: unknown) => `<${String(name)}>`, Plain: () => "p" };
   t.is(outcome('{{.Label "a.b"}} {{.Plain}} {{"x" | .Label}}', data), "<a.b> p <x>");
 });
 
-test("a field that JSON leaves out is its type's empty value; a pointer to nothing has no fields", (t) => {
+test("a field that JSON omits has its type's zero value; a nil pointer has no fields", (t) => {
   const data = { None: new EmptyField([]), Text: new EmptyField(""), Count: new EmptyField(0), Nothing: undefined };
   t.is(outcome("<{{.Text}}>{{.Count}}{{.None}}{{len .None}}{{if .Count}}x{{end}}", data), "<>0[]0");
   t.is(outcome("{{json .}}{{json .Count}}{{.Nothing}}{{if .Nothing}}x{{end}}", data), "{}0<nil>");
   t.is(outcome("{{.Nothing.State}}", data), null);
 });
 
-test("each template comes to its end", (t) => {
+test("each template terminates", (t) => {
   const data = { List: Array.from({ length: 1_000 }, (_, at) => at) };
   const nested = "{{range .}}{{range $}}{{range $}}{{end}}{{end}}{{end}}";
   t.throws(() => parseTemplate(nested).execute(data.List), { message: /exceeds 5000000 steps/ });
@@ -120,7 +120,7 @@ const pieces = [
   "{{.Labels.foo}}",
 ];
 
-test("any text at all is read or refused with a place inside of it", (t) => {
+test("any text is parsed or rejected with a position inside of it", (t) => {
   const soup = fc.array(fc.constantFrom(...pieces), { maxLength: 30 }).map((words) => words.join(""));
   fc.assert(
     fc.property(fc.oneof(soup, fc.string()), (text) => {
@@ -138,7 +138,7 @@ test("any text at all is read or refused with a place inside of it", (t) => {
   );
 });
 
-test("text without braces stays as it is", (t) => {
+test("text without braces stays unchanged", (t) => {
   t.notThrows(() =>
     fc.assert(
       fc.property(
@@ -149,7 +149,7 @@ test("text without braces stays as it is", (t) => {
   );
 });
 
-test("printf never fails, whatever it is given", (t) => {
+test("printf never fails, whatever its arguments", (t) => {
   const value = fc.oneof(
     fc.string(),
     fc.integer(),

@@ -1,4 +1,4 @@
-// What a leader's duties propose belongs to their term: nobody writes it later.
+// Proposals of a leader's duties belong to their term: they are never written later.
 import test from "ava";
 import { ErrorCode } from "../../runtime/error-codes.ts";
 import { Simulation } from "../../runtime/sim/simulation.ts";
@@ -13,7 +13,7 @@ function world(seed: number) {
   return { simulation, managers, clock, run, leader };
 }
 
-test("a proposal of the present term is written, and one of another term is refused for good", async (t) => {
+test("a proposal of the current term is written, and one of another term is rejected permanently", async (t) => {
   const { leader, run } = world(1);
   await run(2_000);
   const first = leader();
@@ -31,7 +31,7 @@ test("a proposal of the present term is written, and one of another term is refu
   t.like(await other, { kind: "refused", code: ErrorCode.staleEpoch });
 });
 
-test("what a leader proposed as it was cut off is not written by its successor, and it is told so", async (t) => {
+test("a proposal made as its leader was cut off is not written by its successor, and the proposer learns it", async (t) => {
   const { simulation, leader, run, managers } = world(2);
   await run(2_000);
   const deposed = leader();

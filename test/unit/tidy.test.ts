@@ -1,4 +1,4 @@
-// The layering of docs/design.md, and the tidiness that a linter does not see. Each message says what to do instead.
+// The layering of docs/design.md, and tidiness that a linter does not check. Each message says what to do instead.
 import { readFileSync, readdirSync } from "node:fs";
 import { dirname, join, relative, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -33,14 +33,16 @@ interface Layer {
   readonly folder: string;
   /** As the table names them, such as `grpc/`. */
   readonly parts: readonly string[];
-  /** Whether what begins so may be imported; the longest counts. */
+  /** Whether imports with these prefixes are allowed; the longest match counts. */
   readonly imports: ReadonlyMap<string, boolean>;
 }
 
 const quoted = (text: string): readonly string[] =>
   Array.from(text.matchAll(/`([^`]+)`/g), ([, inside]) => inside as string);
 
-/** The rows of the table in docs/design.md: folders that may import what the row says. Tests, benchmarks and cli import all but tests. */
+/**
+ * The rows of the table in docs/design.md: folders with their allowed imports. Tests, benchmarks and cli import all but tests.
+ */
 const layers: readonly Layer[] = readFileSync(join(top, "docs/design.md"), "utf8")
   .split("\n")
   .filter((line) => /^\| `[a-z]+\/` \| /.test(line))
@@ -53,7 +55,7 @@ const layers: readonly Layer[] = readFileSync(join(top, "docs/design.md"), "utf8
     return { folder: name, parts: quoted(holds), imports: imports.set(name, true) };
   });
 
-/** Packages that only some places may know. */
+/** Packages that only some places may import. */
 const packageHomes: Record<string, readonly string[]> = {
   nats: ["runtime/nats/"],
   "prom-client": ["runtime/telemetry/"],
@@ -78,7 +80,7 @@ test("folders import only what the layering allows", (t) => {
       const prefix = prefixes.find((each) => target.startsWith(each));
       t.true(
         prefix !== undefined && layer.imports.get(prefix),
-        `${source.path} imports ${target}, which docs/design.md §3 does not let a file in ${layer.folder} do: hand the thing in through a port instead`,
+        `${source.path} imports ${target}, which docs/design.md §3 does not allow in ${layer.folder}: pass it in through a port instead`,
       );
     }
   }
@@ -86,12 +88,12 @@ test("folders import only what the layering allows", (t) => {
     t.deepEqual(
       imports.filter((name) => /^(?:test|bench)\//.test(name)),
       [],
-      `${path} imports what only tests may`,
+      `${path} imports a module that only tests may import`,
     );
   }
 });
 
-test("docs/design.md names the folders that there are", (t) => {
+test("docs/design.md lists the existing folders", (t) => {
   t.deepEqual(
     layers.map(({ folder }) => folder),
     folders.map((folder) => `${folder}/`).filter((folder) => folder !== "bench/"),
@@ -112,12 +114,12 @@ test("docs/design.md names the folders that there are", (t) => {
   }
 });
 
-test("each wrapped package is imported in its own folder only", (t) => {
+test("each wrapped package is imported only in its own folder", (t) => {
   for (const source of sources.filter(({ path }) => !path.startsWith("test/") && !path.startsWith("bench/"))) {
     for (const [name, homes] of Object.entries(packageHomes)) {
       t.false(
         source.imports.includes(name) && !homes.some((home) => source.path.startsWith(home)),
-        `${source.path} imports ${name}: only ${homes.join(", ")} may; use what stands there`,
+        `${source.path} imports ${name}, which only ${homes.join(", ")} may import: use that instead`,
       );
     }
   }
@@ -134,13 +136,13 @@ const fileWriters: Record<string, string> = {
   "node/client-cgroups.ts": "files of the kernel",
   "node/task-network/tools.ts": "files of the kernel",
   "edges/plugin/server/log.ts": "standard error",
-  "node/nft.ts": "a file without a name, which nft reads",
+  "node/nft.ts": "an unnamed file, which nft reads",
   "node/output/collector.ts": "rotates what it has appended",
   "node/task-home/memory-files.ts": "new files in memory, in a directory that a task sees once all are whole",
   "proto/generate.ts": "generates code of this tree",
 };
 
-test("files are written by runtime/system/whole-file.ts only", (t) => {
+test("only runtime/system/whole-file.ts writes files", (t) => {
   const calls =
     /\b(?:writeFileSync|writeFile|writeSync|renameSync|rename|appendFileSync|appendFile)\b[^;]*?from "node:fs/;
   const direct = /\bfile\.writeFile\(/;
@@ -150,12 +152,12 @@ test("files are written by runtime/system/whole-file.ts only", (t) => {
     t.is(
       isWriter,
       fileWriters[path] !== undefined,
-      `${path}: replace files with replaceFile and append with appendAllSync, which a full disk cannot cut; or say here why not`,
+      `${path}: replace files with replaceFile and append with appendAllSync, which a full disk cannot truncate; or list the exception here`,
     );
   }
 });
 
-test("subjects are written in runtime/subjects.ts only", (t) => {
+test("only runtime/subjects.ts writes subjects", (t) => {
   for (const { path, text } of sources.filter(({ path }) => !path.startsWith("test/"))) {
     if (path === "runtime/subjects.ts") continue;
     t.false(
@@ -171,33 +173,33 @@ test("every source file is used by another", (t) => {
   const entries =
     /^(cli\/(main|setup|write-charts|write-reference)\.|test\/|bench\/|proto\/generate\.ts|(?:drivers|node)\/[^/]+\/main\.ts|runtime\/sim\/)/;
   for (const { path } of sources) {
-    t.true(imported.has(path) || entries.test(path), `${path} is imported by nobody but tests: delete it or use it`);
+    t.true(imported.has(path) || entries.test(path), `${path} is imported only by tests: delete it or use it`);
   }
 });
 
-test("a label of the simulation means one thing, and its file's head says which", (t) => {
+test("a label of the simulation has one meaning, explained in its file's header", (t) => {
   const simulation = sources.filter(({ path }) => path.startsWith("test/sim/"));
   const explained = new Map<string, string>();
   for (const { path, text } of simulation) {
     for (const [, label] of text.matchAll(/^ \* ([SL]\d+): /gm)) {
       const other = explained.get(label as string);
-      t.is(other, undefined, `${label} is explained in ${path} and in ${other}: take a number that is free`);
+      t.is(other, undefined, `${label} is explained in ${path} and in ${other}: choose an unused number`);
       explained.set(label as string, path);
     }
   }
   for (const { path, text } of simulation) {
     for (const [, label] of text.matchAll(/["`]([SL]\d+): /g)) {
-      t.true(explained.has(label as string), `${path} reports ${label}, which no file's head under test/sim explains`);
+      t.true(explained.has(label as string), `${path} reports ${label}, which no file header under test/sim explains`);
     }
   }
 });
 
-test("nothing unfinished and no focused test is committed", (t) => {
+test("no unfinished code and no focused test is committed", (t) => {
   const words = new RegExp(
     `\\b(${["TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK"].join("|")})\\b|\\btest\\.on` + "ly\\b",
   );
   for (const { path, text } of sources) {
     if (path.startsWith("test/unit/tidy")) continue;
-    t.false(words.test(text), `${path} holds an unfinished mark or a focused test: finish it, or open an issue for it`);
+    t.false(words.test(text), `${path} has an unfinished mark or a focused test: finish it, or open an issue for it`);
   }
 });

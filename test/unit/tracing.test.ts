@@ -1,4 +1,4 @@
-// Trace contexts on their way from a command to a task, and what recording them costs and changes: nothing.
+// Trace contexts on their way from a command to a task, and recording them without cost or side effect.
 import { createServer } from "node:net";
 import { SpanStatusCode, trace, type Attributes, type Tracer } from "@opentelemetry/api";
 import { hostname } from "node:os";
@@ -51,7 +51,7 @@ const spanIdOf = (traceparent: string): string => traceparent.split("-")[2] ?? "
 
 // Contexts.
 
-test("a traceparent is read and written as W3C has it; what is none begins a new trace", (t) => {
+test("a traceparent is parsed and written in W3C's format; an invalid one starts a new trace", (t) => {
   const span = silent.startSpan("any", {}, contextOf(given));
   t.is(traceparentOf(span), given);
   const malformed = ["", "00-xyz", given.toUpperCase(), `${given}-00`, given.replace(/b7ad\w+/, "0".repeat(16))];
@@ -59,7 +59,7 @@ test("a traceparent is read and written as W3C has it; what is none begins a new
   t.is(traceparentOf(silent.startSpan("any", {}, contextOf(""))), "");
 });
 
-test("where nobody collects, spans record nothing and pass the context on", async (t) => {
+test("without a collector, spans record nothing and pass the context on", async (t) => {
   const tracing = await createTracing("test", undefined);
   const span = startSpan(ports(tracing.tracer), "service create", given);
   t.false(span.isRecording());
@@ -67,7 +67,7 @@ test("where nobody collects, spans record nothing and pass the context on", asyn
   await tracing.shutdown();
 });
 
-test("spans say which process of which version on which host recorded them", async (t) => {
+test("spans name the process, version and host that recorded them", async (t) => {
   const collector = await startCollector(t);
   const record = async (): Promise<void> => {
     const tracing = await createTracing("muster-manager", collector.endpoint);
@@ -87,7 +87,7 @@ test("spans say which process of which version on which host recorded them", asy
   t.like(collector.spans[1]?.resource, { "deployment.environment.name": "test", "service.instance.id": "m1" });
 });
 
-test("a collector that does not answer holds up the end for its timeout only", async (t) => {
+test("an unresponsive collector delays the exit only for its timeout", async (t) => {
   const server = createServer();
   t.teardown(() => server.close());
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
@@ -101,7 +101,7 @@ test("a collector that does not answer holds up the end for its timeout only", a
 
 // Handlers.
 
-test("a handler runs in a span whose context takes the place of the caller's, timed by the injected clock", async (t) => {
+test("a handler runs in a span whose context replaces the caller's, timed by the injected clock", async (t) => {
   const recorder = createRecorder();
   const env = ports(recorder.tracer);
   const seen: string[] = [];
@@ -125,7 +125,7 @@ test("a handler runs in a span whose context takes the place of the caller's, ti
   t.deepEqual([...span.duration], [0, 0], "the simulated clock did not move");
 });
 
-test("a fault of the server marks its span; what the caller did wrong does not", async (t) => {
+test("a server fault marks its span as failed; a caller's error does not", async (t) => {
   const recorder = createRecorder();
   const failing = (name: string, error: Error, isSync: boolean) =>
     traced(
@@ -146,13 +146,13 @@ test("a fault of the server marks its span; what the caller did wrong does not",
   t.is(recorder.span("wrong").attributes["rpc.grpc.status_code"], Status.INVALID_ARGUMENT);
 });
 
-test("where nobody records, a handler gets its caller's very call and no attribute is made", (t) => {
+test("without a recorder, a handler gets its caller's original call and no attribute is created", (t) => {
   const context = { ...call(), traceparent: given };
   const handler = traced(
     ports(),
     "service create",
     () => {
-      throw new Error("attributes were asked for");
+      throw new Error("attributes were requested");
     },
     (_: null, inner) => inner,
   );
@@ -161,7 +161,7 @@ test("where nobody records, a handler gets its caller's very call and no attribu
 
 // The log.
 
-test("proposals of several traces in one append: each change of the commit knows its own, and one span links them", async (t) => {
+test("proposals of several traces in one append: each change of the commit has its own trace, and one span links them", async (t) => {
   const recorder = createRecorder();
   const simulation = new Simulation({ seed: 1 });
   const own = simulation.ports("m1");
@@ -272,17 +272,17 @@ test("new tasks carry the trace of their service's last change, each that of its
   t.is(spanIdOf(labels[0] ?? ""), spans[0]?.spanContext().spanId ?? "");
   t.is(spans[0]?.parentSpanContext?.spanId, spanIdOf(given));
   t.is(proposals.at(-1)?.traceparent, labels[0]);
-  t.is(traceparentOfTask(operations[0]?.create?.task as Task), "", "what was proposed is not changed itself");
+  t.is(traceparentOfTask(operations[0]?.create?.task as Task), "", "the proposal itself is unchanged");
 });
 
-test("where nobody records, new tasks carry the context of the request itself", async (t) => {
+test("without a recorder, new tasks carry the context of the request itself", async (t) => {
   const { write, propose, created } = orchestration();
   write([put({ service: service("a", "a") })], { traceparent: given });
   await propose(create({ task: task("t1", { serviceId: "a" }) }));
   t.deepEqual({ ...created()[0]?.annotations?.labels }, { [traceparentLabel]: given });
 });
 
-test("an untraced change, a removed service and the end of the lead leave nothing to carry", async (t) => {
+test("an untraced change, a removed service and the end of leadership leave no trace to carry", async (t) => {
   const { tracing, write, propose, proposals } = orchestration();
   const one = create({ task: task("t1", { serviceId: "a" }) });
   const isUntouched = async (what: string): Promise<void> => {
@@ -298,7 +298,7 @@ test("an untraced change, a removed service and the end of the lead leave nothin
   await isUntouched("an untraced change came later");
   write([put({ service: service("a", "a") })], { traceparent: given });
   write([Change.create({ remove: Removal.create({ kind: Kind.KIND_SERVICE, id: "a" }) })], { traceparent: given });
-  await isUntouched("the service is gone");
+  await isUntouched("the service is removed");
   tracing.stop();
   write([put({ service: service("a", "a") })], { traceparent: given });
   await isUntouched("it is stopped");
@@ -344,7 +344,7 @@ function shell() {
 
 const { ListServices, CreateService, RemoveService } = ControlService.methods;
 
-test("a command makes up one sampled context, and sends it with what changes something only", async (t) => {
+test("a command creates one sampled context, and sends it only with changes", async (t) => {
   const { shell: plain, sent } = shell();
   const command = new CommandTrace("service create", plain.now(), {});
   const channel = await command.shell(plain).at("elsewhere").connect();

@@ -1,4 +1,4 @@
-// Named causes: what a manager says when it gets nothing done.
+// Named causes: a manager's explanation when it makes no progress.
 import test from "ava";
 import { createTroubles } from "../../actors/manager/troubles.ts";
 import { explainTroubles } from "../../machines/explain/explain-troubles.ts";
@@ -33,13 +33,13 @@ test("the cause is the blocking trouble that precedes its consequences, whicheve
   t.is(causeOf(troubles), "no manager leads");
 });
 
-test("a key that is lacking precedes what follows from it (H2)", (t) => {
+test("a missing key precedes its consequences (H2)", (t) => {
   const at = timestampOf(1_000);
   const lacking = { kind: Trouble_Kind.KEY_LACKING, sentence: "a key is lacking", blocking: true };
   t.is(causeOf(raised(raised([], { ...leaderless, at }), { ...lacking, at })), lacking.sentence);
 });
 
-test("a warning is told but is no cause, and nothing waits for its end", (t) => {
+test("a warning is reported but is no cause, and nothing waits for its end", (t) => {
   const troubles = raised([], { ...jumped, at: timestampOf(1_000) });
   t.is(causeOf(troubles), null);
   t.deepEqual(explainTroubles(troubles), []);
@@ -50,7 +50,7 @@ test("a warning is told but is no cause, and nothing waits for its end", (t) => 
   );
 });
 
-test("a trouble that is reported again keeps the time of its beginning and takes the newest sentence (H1)", (t) => {
+test("a trouble that is reported again keeps its start time and gets the newest sentence (H1)", (t) => {
   const first = raised([], { ...noMajority, at: timestampOf(1_000) });
   const second = raised(first, {
     ...noMajority,
@@ -77,7 +77,7 @@ test("the registry shows each trouble as a metric while it lasts", (t) => {
   t.is(telemetry.reading("muster_trouble", { kind: "no-majority" }), 0);
 });
 
-test("a write that nobody takes names the cause", async (t) => {
+test("a write that nobody accepts names the cause", async (t) => {
   const simulation = new Simulation({ seed: 1 });
   const { bus, clock, random, telemetry } = simulation.ports("m1");
   const troubles = createTroubles({ clock, telemetry });
@@ -105,7 +105,7 @@ test("a write that nobody takes names the cause", async (t) => {
   t.is(await write(), noMajority.sentence);
 });
 
-test("a clock that was set is noticed in both directions, one that drifts or a process that was stopped is not", (t) => {
+test("a clock step is noticed in both directions, but not a drift or a stopped process", (t) => {
   const before = { wall: 1_000_000_000, monotonic: 50_000 };
   t.is(jumpBetween(before, { wall: 1_000_001_000 + 3_600_000, monotonic: 51_000 }), 3_600_000);
   t.is(jumpBetween(before, { wall: 1_000_001_000 - 3_600_000, monotonic: 51_000 }), -3_600_000);
@@ -113,12 +113,12 @@ test("a clock that was set is noticed in both directions, one that drifts or a p
   t.is(
     jumpBetween(before, { wall: 1_000_060_000, monotonic: 110_000 }),
     0,
-    "stopped for a minute: both clocks went on",
+    "stopped for a minute: both clocks advanced",
   );
   t.is(jumpSentence(-3_600_000, 0), "this machine's clock was set back by 3600 s, to 1970-01-01T00:00:00Z");
 });
 
-test("what is left of a wait is never more than the whole, and nothing where the time lies further ahead than clocks differ", (t) => {
+test("the rest of a wait is never more than the whole, and zero if its time lies further ahead than clocks differ", (t) => {
   t.is(leftOf(1_000_000, 5_000, 1_002_000), 3_000);
   t.is(leftOf(1_000_000, 5_000, 1_009_000), 0);
   t.is(leftOf(1_030_000, 5_000, 1_000_000), 5_000);
@@ -155,7 +155,7 @@ test("without a leader for longer than a change takes, or with a minority of the
   t.deepEqual(said({ named: 1, answering: 0, isUp: false }), ["the link to NATS is down, no server answers"]);
 });
 
-test("a link on which a write of the lease takes a sixth of it is a warning, and over a third it blocks", (t) => {
+test("a link on which a write of the lease takes a sixth of it causes a warning, and over a third it blocks", (t) => {
   t.is(slowLink(400, 3_000), null);
   t.like(slowLink(700, 3_000), { blocking: false });
   const blocked = slowLink(1_300, 3_000);
@@ -164,10 +164,10 @@ test("a link on which a write of the lease takes a sixth of it is a warning, and
     blocked?.sentence ?? "",
     /takes 1300 ms for a write of the lease, which lasts 3000 ms.*--lease-ttl 6s or more/,
   );
-  t.is(slowLink(1_300, 9_000), null, "what it says to do helps");
+  t.is(slowLink(1_300, 9_000), null, "the recommended change helps");
 });
 
-test("another keeps the lease once one life of it has renewed that, not when it has just taken it", (t) => {
+test("another life keeps the lease once it has renewed it, not when it has just taken it", (t) => {
   t.false(isKept(null, { instance: "a", revision: 7 }));
   t.false(isKept({ instance: "a", revision: 7 }, { instance: "a", revision: 7 }));
   t.false(isKept({ instance: "a", revision: 7 }, { instance: "b", revision: 8 }));
@@ -175,7 +175,7 @@ test("another keeps the lease once one life of it has renewed that, not when it 
   t.true(isKept({ instance: "a", revision: 7 }, { instance: "a", revision: 8 }));
 });
 
-test("leadership that changes hands again and again is a warning for as long as it does", (t) => {
+test("repeated changes of leadership cause a warning for as long as they last", (t) => {
   t.is(flapping(recentChanges([1_000, 30_000, 60_000], 61_000)), null);
   t.regex(flapping(recentChanges([1_000, 30_000, 60_000, 90_000], 91_000)) ?? "", /changed hands 4 times within 120 s/);
   t.is(flapping(recentChanges([1_000, 30_000, 60_000, 90_000], 300_000)), null);

@@ -1,4 +1,4 @@
-// The tunnel between nodes: what is decided of what a node was told, and what the kernel has of it through deaths and failures.
+// The tunnel between nodes: decisions from a node's state, and the kernel's state through deaths and failures.
 import test from "ava";
 import fc from "fast-check";
 import { Tunnel } from "../../actors/agent/tunnel.ts";
@@ -53,7 +53,7 @@ function planOf(state: NetworksState): TunnelPlan {
   return decision.plan;
 }
 
-test("TU1: there is a route to each task elsewhere, by way of its node's address, and to no other", (t) => {
+test("TU1: there is a route to each remote task, via its node's address, and to no other", (t) => {
   const state = told(
     [
       one,
@@ -83,7 +83,7 @@ test("TU1: there is a route to each task elsewhere, by way of its node's address
   t.deepEqual(tunnelOf(state, "n9"), { kind: "none" });
 });
 
-test("a node whose address is this machine's own says so, unless all of them are on it", (t) => {
+test("a node with this machine's own address is reported, unless all of them have it", (t) => {
   const local = nodeOf("n1", "127.0.0.1");
   const elsewhere: readonly Placed[] = [own, ["t2", "n2", "10.0.1.3"]];
   const decision = tunnelOf(told([local, two], elsewhere), "n1");
@@ -93,7 +93,7 @@ test("a node whose address is this machine's own says so, unless all of them are
   t.is(tunnelOf(told([nodeOf("n1", ""), two], elsewhere), "n1").kind, "impossible");
 });
 
-test("TU2: both ends find the same hardware address, and a peer is found again by its next hops", (t) => {
+test("TU2: both ends derive the same hardware address, and a peer is identified by its next hops", (t) => {
   const mine = planOf(told([one, two], [own, ["t2", "n2", "10.0.1.3"]]));
   const theirs = tunnelOf(told([one, two], [own, ["t2", "n2", "10.0.1.3"]]), "n2");
   if (theirs.kind !== "plan") return t.fail();
@@ -107,7 +107,7 @@ test("TU2: both ends find the same hardware address, and a peer is found again b
   return undefined;
 });
 
-test("the lines of a delta are of what changes alone, and routes come after their peer and go before it", (t) => {
+test("a delta has only the lines that change, with routes after their peer's entries when added and before when removed", (t) => {
   const before = planOf(told([one, two], [own, ["t2", "n2", "10.0.1.3"]]));
   const after = planOf(told([one, two], [own, ["t2", "n2", "10.0.1.3"], ["t3", "n2", "10.0.1.4"]]));
   t.deepEqual(tunnelLines(before, after, "vxm0", false), {
@@ -213,7 +213,7 @@ const table = "inet muster-tunnel-0123abcd";
 const sorted = (routes: ReadonlyMap<string, string>): unknown => [...routes].toSorted(([a], [b]) => (a < b ? -1 : 1));
 const routed = (machine: NetworkMachine): unknown => sorted(machine.tunnel.reached());
 
-test("TR1, TR2: what leads to other nodes outlives the agent; a later life takes away what is not wanted any more", async (t) => {
+test("TR1, TR2: routes to other nodes outlive the agent; a later life removes unwanted ones", async (t) => {
   const { boot, machine, run } = lives();
   const first = boot();
   first.tell(told([one, two], [own, ["t2", "n2", "10.0.1.3"], ["t3", "n2", "10.0.1.4", "fd00:1::4"]]));
@@ -226,7 +226,7 @@ test("TR1, TR2: what leads to other nodes outlives the agent; a later life takes
   first.clock.kill();
   const second = boot();
   await run();
-  t.is(machine.tunnel.reached().size, 3, "nothing was told yet");
+  t.is(machine.tunnel.reached().size, 3, "nothing was received yet");
   second.tell(told([one, two, nodeOf("n3", "192.0.2.3")], [own, ["t3", "n2", "10.0.1.4"], ["t4", "n3", "10.0.1.5"]]));
   await run();
   t.deepEqual(routed(machine), [
@@ -242,14 +242,14 @@ test("TR1, TR2: what leads to other nodes outlives the agent; a later life takes
   const third = boot();
   third.tell(told([nodeOf("n1", "198.51.100.1"), nodeOf("n3", "192.0.2.3")], [own, ["t4", "n3", "10.0.1.5"]]));
   await run();
-  t.is(machine.tunnel.find("vxm0123abcd")?.local, "198.51.100.1", "an end at another address is another device");
+  t.is(machine.tunnel.find("vxm0123abcd")?.local, "198.51.100.1", "an endpoint at another address is another device");
   third.tell(told([one], []));
   await run();
   t.is(machine.tunnel.find("vxm0123abcd"), null);
   t.false(machine.tunnel.hasTable(table));
 });
 
-test("an agent that gives up all of its tasks takes the tunnel away", async (t) => {
+test("an agent that releases all of its tasks removes the tunnel", async (t) => {
   const { boot, machine, run } = lives();
   const { tell, tunnel } = boot();
   tell(told([one, two], [own, ["t2", "n2", "10.0.1.3"]]));
@@ -268,7 +268,7 @@ const scene = fc.record({
   tasks: fc.uniqueArray(fc.tuple(address, fc.nat(2)), { selector: ([each]) => each, maxLength: 4 }),
 });
 
-test("TR2: whenever lines fail or the agent dies, what is programmed in the end is what was told last", async (t) => {
+test("TR2: whenever lines fail or the agent dies, the final state is the last one received", async (t) => {
   await fc.assert(
     fc.asyncProperty(
       fc.array(fc.tuple(scene, fc.nat(60), fc.boolean()), { minLength: 1, maxLength: 6 }),

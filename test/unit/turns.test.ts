@@ -1,4 +1,4 @@
-// Turns of the event loop: what goes out, then work, a few milliseconds of it at a time (runtime/system/turns.ts).
+// Turns of the event loop: output first, then work, a few milliseconds of it at a time (runtime/system/turns.ts).
 import { spawn } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { text } from "node:stream/consumers";
@@ -10,31 +10,28 @@ function spin(ms: number): void {
   while (performance.now() < until);
 }
 
-/** Resolves when `seen` has so many. */
+/** Resolves when `seen` has this many. */
 async function full(seen: readonly string[], size: number): Promise<void> {
   while (seen.length < size) await new Promise((resolve) => setImmediate(resolve));
 }
 
-test.serial(
-  "L1: work is done in order, and promises that it settles are dealt with before the next piece",
-  async (t) => {
-    const seen: string[] = [];
-    for (const name of ["a", "b", "c"]) {
-      soon(() => {
-        seen.push(name);
-        void (async () => {
-          await Promise.resolve();
-          await Promise.resolve();
-          seen.push(`${name} settled`);
-        })();
-      });
-    }
-    await full(seen, 6);
-    t.deepEqual(seen, ["a", "a settled", "b", "b settled", "c", "c settled"]);
-  },
-);
+test.serial("L1: work is done in order, and promises that it settles are handled before the next piece", async (t) => {
+  const seen: string[] = [];
+  for (const name of ["a", "b", "c"]) {
+    soon(() => {
+      seen.push(name);
+      void (async () => {
+        await Promise.resolve();
+        await Promise.resolve();
+        seen.push(`${name} settled`);
+      })();
+    });
+  }
+  await full(seen, 6);
+  t.deepEqual(seen, ["a", "a settled", "b", "b settled", "c", "c settled"]);
+});
 
-test.serial("what goes out goes before work that was asked for earlier", async (t) => {
+test.serial("output goes before work that was requested earlier", async (t) => {
   const seen: string[] = [];
   soon(() => seen.push("work"));
   afterPoll(() => seen.push("sent"));
@@ -42,22 +39,19 @@ test.serial("what goes out goes before work that was asked for earlier", async (
   t.deepEqual(seen, ["sent", "work"]);
 });
 
-test.serial(
-  "a piece that takes long leaves the next to another turn, and what is to be sent meanwhile goes first",
-  async (t) => {
-    const seen: string[] = [];
-    soon(() => {
-      seen.push("long");
-      afterPoll(() => seen.push("sent"));
-      spin(8);
-    });
-    soon(() => seen.push("next"));
-    await full(seen, 3);
-    t.deepEqual(seen, ["long", "sent", "next"]);
-  },
-);
+test.serial("a long piece of work leaves the next to another turn, and pending output goes first", async (t) => {
+  const seen: string[] = [];
+  soon(() => {
+    seen.push("long");
+    afterPoll(() => seen.push("sent"));
+    spin(8);
+  });
+  soon(() => seen.push("next"));
+  await full(seen, 3);
+  t.deepEqual(seen, ["long", "sent", "next"]);
+});
 
-test.serial("L2: work asked for by work waits for the next turn, behind what goes out", async (t) => {
+test.serial("L2: work requested by work waits for the next turn, behind output", async (t) => {
   const seen: string[] = [];
   soon(() => {
     seen.push("first");
@@ -68,7 +62,7 @@ test.serial("L2: work asked for by work waits for the next turn, behind what goe
   t.deepEqual(seen, ["first", "sent", "asked for by it"]);
 });
 
-test.serial("L3: a piece that throws takes no other with it", async (t) => {
+test.serial("L3: a piece that throws affects no other", async (t) => {
   const turns = fileURLToPath(new URL("../../runtime/system/turns.ts", import.meta.url));
   const program = `
     import { soon } from ${JSON.stringify(turns)};

@@ -1,4 +1,4 @@
-// Nodes that asked for a certificate and never came with it.
+// Nodes that requested a certificate and never registered.
 import test from "ava";
 import { startUnclaimedRemoval } from "../../actors/certificates/unclaimed-nodes.ts";
 import { unclaimedBatchMax, unclaimedTimes } from "../../machines/certificates/unclaimed.ts";
@@ -20,7 +20,7 @@ function world() {
   return { manager, pass, ids };
 }
 
-test("a node that nobody has come with is removed after its time, and one that registered or is a manager never", async (t) => {
+test("a node that never registered is removed after its time; one that registered or is a manager never is", async (t) => {
   const { ids, manager, pass } = world();
   const { env, seed } = manager;
   const description = NodeDescription.create({});
@@ -38,7 +38,7 @@ test("a node that nobody has come with is removed after its time, and one that r
   t.deepEqual(ids(), ["m2", "slow", "well"]);
 });
 
-test("more than one transaction holds are removed one look after the other, and a log that takes nothing delays it", async (t) => {
+test("more nodes than fit into one transaction are removed in several rounds, and a log that accepts nothing delays it", async (t) => {
   const { ids, manager, pass } = world();
   manager.seed("node", ...Array.from({ length: unclaimedBatchMax + 1 }, (_, at) => Node.create({ id: `dead${at}` })));
   const removing = startUnclaimedRemoval(manager.env);

@@ -1,4 +1,4 @@
-// Who gets a user's certificate, and what it is. Labels are those of actors/json/user-certificates.ts and logins.ts.
+// Who gets a user's certificate, and what it contains. Labels are those of actors/json/user-certificates.ts and logins.ts.
 import { X509Certificate } from "node:crypto";
 import test from "ava";
 import { startJsonApi } from "../../actors/json/json-api.ts";
@@ -76,7 +76,7 @@ const read = ({ certificate }: UserCertificateResponse): X509Certificate => new 
 const markIn = (response: UserCertificateResponse): string =>
   /serialNumber=(.*)/.exec(read(response).subject)?.[1] ?? "";
 
-test("who has the password gets a certificate of the cluster's root, for 12 hours and for clients alone", async (t) => {
+test("a user with the password gets a client certificate of the cluster's root for 12 hours", async (t) => {
   const all = await world();
   const response = await login(all);
   const root = [...all.store.all("cluster")][0];
@@ -101,7 +101,7 @@ test("a lifetime is from a minute to 30 days", async (t) => {
     t.is(await codeOf(login(all, { lifetimeSeconds })), Status.INVALID_ARGUMENT, String(lifetimeSeconds));
 });
 
-test("JA1: a wrong password, an unknown name, an agent and a disabled user are refused in the same words", async (t) => {
+test("JA1: a wrong password, an unknown name, an agent and a disabled user are rejected in the same words", async (t) => {
   const all = await world();
   const messages = new Set<string>();
   const refused = async (fields: Partial<LoginRequest>): Promise<void> => {
@@ -120,14 +120,14 @@ test("JA1: a wrong password, an unknown name, an agent and a disabled user are r
   t.is(await codeOf(issueFor(all, "bob")), Status.NOT_FOUND);
 });
 
-test("UC2: what is no certificate request is told only to who has the password", async (t) => {
+test("UC2: an invalid certificate request is reported only to callers with the password", async (t) => {
   const all = await world();
   const csr = Buffer.from("nonsense");
   t.is(await codeOf(login(all, { csr, password: "something else" })), Status.UNAUTHENTICATED);
   t.is(await codeOf(login(all, { csr })), Status.INVALID_ARGUMENT);
 });
 
-test("UC1: a certificate counts for the password that it was issued under, and for that user alone", async (t) => {
+test("UC1: a certificate is valid only for the password that it was issued under, and only for that user", async (t) => {
   const all = await world();
   const { standings, users } = all;
   const mark = markIn(await login(all));
@@ -135,7 +135,7 @@ test("UC1: a certificate counts for the password that it was issued under, and f
   t.is(standings.userRole("ada", mark), null);
   const second = markIn(await issueFor(all, "ada"));
   t.is(standings.userRole("ada", second), "operator");
-  // One of that name who comes later is somebody else, even with the same password.
+  // A later user with that name is somebody else, even with the same password.
   await users.RemoveUser(RemoveUserRequest.create({ name: "ada" }), call());
   t.is(standings.userRole("ada", second), null);
   await users.AddUser(
@@ -145,7 +145,7 @@ test("UC1: a certificate counts for the password that it was issued under, and f
   t.is(standings.userRole("ada", second), null);
 });
 
-test("UC1: a password that is changed while the old one is looked at opens nothing", async (t) => {
+test("UC1: a password that is changed while the old one is checked grants nothing", async (t) => {
   const all = await world();
   const { certificates, csr, logins, users } = all;
   const slow = createUserCertificates(
@@ -164,7 +164,7 @@ test("UC1: a password that is changed while the old one is looked at opens nothi
   t.is(await codeOf(Promise.resolve(certificates.Login(request, call()))), Status.UNAUTHENTICATED);
 });
 
-test("tries over gRPC and over the JSON API count together, for each address", async (t) => {
+test("attempts over gRPC and over the JSON API count together, for each address", async (t) => {
   const all = await world();
   const api = startJsonApi(all.env, all.logins);
   for (let at = 0; at < refusalsPerMinute; at += 1) await login(all, { password: "something else" }).catch(() => {});
@@ -175,7 +175,7 @@ test("tries over gRPC and over the JSON API count together, for each address", a
   api.stop();
 });
 
-test("LR3: tries from addresses of one IPv6 /64 network count together, those from another apart", async (t) => {
+test("LR3: attempts from addresses of one IPv6 /64 network count together, those from another separately", async (t) => {
   const { logins } = await world();
   const attempt = { name: { kind: "user", name: "ada" }, certifiedNode: null } as const;
   for (let at = 0; at < refusalsPerMinute; at += 1)
@@ -184,7 +184,7 @@ test("LR3: tries from addresses of one IPv6 /64 network count together, those fr
   t.is((await logins.check({ ...attempt, password, address: "2001:db8:0:1::1" })).kind, "accepted");
 });
 
-test("where an external CA alone has the root's key, nobody gets a certificate", async (t) => {
+test("if only an external CA has the root's key, nobody gets a certificate", async (t) => {
   const all = await world();
   const [cluster] = all.store.all("cluster");
   if (cluster?.rootCa == null) return t.fail();

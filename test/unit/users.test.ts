@@ -62,15 +62,15 @@ for (const [what, request, code] of [
   ["a name with a blank", { name: "a b" }, Status.INVALID_ARGUMENT],
   ["a name of 65 letters", { name: "a".repeat(65) }, Status.INVALID_ARGUMENT],
   ["a name that ends in a hyphen", { name: "ada-" }, Status.INVALID_ARGUMENT],
-  ["Juju's name for nobody", { name: "jujuanonymous" }, Status.INVALID_ARGUMENT],
+  ["Juju's reserved name", { name: "jujuanonymous" }, Status.INVALID_ARGUMENT],
   ["no password", { password: "" }, Status.INVALID_ARGUMENT],
   ["a short password", { password: "1234567" }, Status.INVALID_ARGUMENT],
   ["a password of a kilobyte and more", { password: "x".repeat(1_025) }, Status.INVALID_ARGUMENT],
   ["no role", { role: UserRole.USER_ROLE_UNKNOWN }, Status.INVALID_ARGUMENT],
   ["the role of agents", { role: USER_ROLE_AGENT }, Status.INVALID_ARGUMENT],
-  ["a name that is there", { name: "there" }, Status.ALREADY_EXISTS],
+  ["a name in use", { name: "there" }, Status.ALREADY_EXISTS],
 ] as const) {
-  test(`a user with ${what} is refused`, async (t) => {
+  test(`a user with ${what} is rejected`, async (t) => {
     const { users, store } = world();
     const good = { name: "there", role: USER_ROLE_OPERATOR, password };
     await users.AddUser(AddUserRequest.create(good), call());
@@ -82,7 +82,7 @@ for (const [what, request, code] of [
   });
 }
 
-test("who is not there can neither be changed nor removed", async (t) => {
+test("an unknown user can neither be changed nor removed", async (t) => {
   const { users } = world();
   const name = "nobody";
   for (const ask of [
@@ -114,7 +114,7 @@ test("passwords of agents go with their node or task, and users stay", async (t)
   t.deepEqual([...store.all("user")].map(({ id }) => id).toSorted(), ["node-n2", "user-ada"]);
 });
 
-test("P1: a wrong password and a name that does not exist cost the same derivation, P2: a right one only the first time", async (t) => {
+test("P1: a wrong password and an unknown name cost the same derivation, P2: a right one only the first time", async (t) => {
   const asked: unknown[] = [];
   const scrypt = new Scrypt(cheapScrypt, (text, salt, options) => {
     asked.push(options);
@@ -135,7 +135,7 @@ test("P1: a wrong password and a name that does not exist cost the same derivati
   t.is(asked.length, 6);
 });
 
-test("P3: so many passwords wait to be checked and no more", async (t) => {
+test("P3: the number of queued password checks is limited", async (t) => {
   const scrypt = new Scrypt(cheapScrypt);
   const outcomes = await Promise.allSettled(Array.from({ length: 150 }, () => scrypt.verify("guess", null)));
   const busy = outcomes.filter((each) => each.status === "rejected");
@@ -144,7 +144,7 @@ test("P3: so many passwords wait to be checked and no more", async (t) => {
   t.false(await scrypt.verify("guess", null));
 });
 
-test("what a password costs for good is what OWASP asks for", (t) => {
+test("the production cost of a password is OWASP's recommendation", (t) => {
   t.deepEqual(scryptDefaults, { cost: 32_768, blockSize: 8, parallelism: 3 });
 });
 
@@ -179,7 +179,7 @@ test("muster user adds, lists, grants, changes passwords and removes; the passwo
   t.deepEqual(await listing(), []);
 });
 
-test("muster user ls shows who has yet to register, and whose time to do so is over", async (t) => {
+test("muster user ls shows who has yet to register, and whose registration has expired", async (t) => {
   const { muster, manager } = await served(t);
   const registration = newRegistration(new Uint8Array(32).fill(1), manager.clock.now());
   const role = USER_ROLE_READ_ONLY;

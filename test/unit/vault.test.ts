@@ -39,7 +39,7 @@ function opened(disk: KeyFileDisk, unlockKey: Uint8Array | null = null): Vault |
   return unlocked.kind === "open" ? unlocked.vault : null;
 }
 
-test("a key file keeps what it is given, open or locked", (t) => {
+test("a key file keeps its content, open or locked", (t) => {
   const disk = new Disk();
   const vault = opened(disk);
   t.deepEqual(vault?.dataKeys, []);
@@ -56,16 +56,16 @@ test("a key file keeps what it is given, open or locked", (t) => {
   t.like(again?.fields, { nodeKey: "canary key", plainThrough: 3 });
   t.deepEqual(new Uint8Array(again?.dataKeys[0]?.key ?? []), dataKey.key);
   again?.update({ peers: ["192.0.2.1:2377"] });
-  t.deepEqual(opened(disk, first)?.fields.peers, ["192.0.2.1:2377"], "and what is added is locked, too");
+  t.deepEqual(opened(disk, first)?.fields.peers, ["192.0.2.1:2377"], "and additions are locked too");
 
   const { writes } = disk;
   again?.relock(first);
-  t.is(disk.writes, writes, "nothing is written for the key that it has");
+  t.is(disk.writes, writes, "nothing is written for an existing key");
   again?.relock(null);
   t.is(opened(disk)?.fields.nodeKey, "canary key");
 });
 
-test("a wrong key is told from a damaged file, and neither changes anything", (t) => {
+test("a wrong key and a damaged file are distinguished, and neither changes anything", (t) => {
   const disk = new Disk();
   const vault = opened(disk);
   vault?.update(contents);
@@ -83,7 +83,7 @@ test("a wrong key is told from a damaged file, and neither changes anything", (t
   t.is(found.kind === "locked" ? found.vault.unlock(first).kind : null, "broken");
 });
 
-test("whatever stands in the file, opening it does not throw", (t) => {
+test("whatever the file contains, opening it does not throw", (t) => {
   fc.assert(
     fc.property(fc.uint8Array({ maxLength: 200 }), (data) => {
       const found = openVault(new Disk(data), random);
@@ -93,7 +93,7 @@ test("whatever stands in the file, opening it does not throw", (t) => {
   t.is(openVault(new Disk(new Uint8Array()), random).kind, "broken");
 });
 
-test("killed at any write of switching and rotating, it opens with the old or the new key and has lost nothing", (t) => {
+test("killed at any write of a switch or rotation, it opens with the old or the new key and has lost nothing", (t) => {
   const steps: readonly ((vault: Vault) => void)[] = [
     (vault) => vault.relock(first),
     (vault) => vault.update({ dataKeys: [...vault.dataKeys, DataKey.patch(dataKey, { id: "k2", generation: 2 })] }),
@@ -115,13 +115,13 @@ test("killed at any write of switching and rotating, it opens with the old or th
       t.true(ways.length > 0, `write ${at}, ${after ? "after" : "before"}`);
       t.is(ways[0]?.fields.nodeKey, "canary key");
       t.deepEqual(new Uint8Array(ways[0]?.dataKeys[0]?.key ?? []), dataKey.key);
-      // A process that goes on after the disk refused still has what it had.
+      // A process that continues after a failed write still has its earlier state.
       t.is(vault.lock, old === null ? "" : fingerprint(old));
     }
   }
 });
 
-test("a write that fails throws, changes nothing and is remembered until one succeeds", (t) => {
+test("a failed write throws, changes nothing and is remembered until one succeeds", (t) => {
   const disk = new Disk();
   const vault = opened(disk) as Vault;
   vault.update(contents);

@@ -51,7 +51,7 @@ test("a version is found by the time at which it was the last", async (t) => {
   t.pass();
 });
 
-test("a log that does not answer is said to be unavailable", async (t) => {
+test("an unresponsive log is reported as unavailable", async (t) => {
   const { find, retained } = written([1, 1, 1]);
   Object.assign(retained.log, { bounds: () => Promise.resolve(null) });
   t.like(await find(Date.now()), { code: Status.UNAVAILABLE });

@@ -1,4 +1,4 @@
-// Where virtual addresses lead: the plan, the scripts for nft that make it, and that steps come to the same as the whole.
+// Where virtual addresses lead: the plan, its scripts for nft, and that incremental changes equal the whole.
 import test from "ava";
 import fc from "fast-check";
 import {
@@ -14,7 +14,7 @@ import { networkScene } from "../support/network-scene.ts";
 
 const table = virtualTableOf("0123abcd");
 
-test("a virtual address stands for the tasks of its service that are ready and reached, each of its own network", (t) => {
+test("a virtual address stands for the ready, reachable tasks of its service, each of its own network", (t) => {
   const view = networkScene({
     networks: { back: "10.0.1.0/24", front: "10.0.2.0/24" },
     services: [
@@ -46,7 +46,7 @@ test("a virtual address stands for the tasks of its service that are ready and r
   t.deepEqual([plan.own, plan.links], [["10.0.1.4", "10.0.2.4"], ["mst1"]]);
 });
 
-test("what is the same is not programmed, and what goes leaves nothing", (t) => {
+test("unchanged state is not programmed, and removed state leaves nothing", (t) => {
   const plan: VirtualPlan = { services: new Map([["10.0.1.2", ["10.0.1.3"]]]), known: [], own: [], links: [] };
   t.is(changedVirtual(plan, plan, table), null);
   const machine = new NameMachine();
@@ -68,7 +68,7 @@ const plans = fc.record({
   links: fc.uniqueArray(fc.constantFrom("mst1", "mst2", "mst3")).map((all) => all.toSorted()),
 });
 
-test("a way of changes comes to the same as the whole of its end", (t) => {
+test("a series of changes equals its final state as a whole", (t) => {
   fc.assert(
     fc.property(fc.array(plans, { minLength: 2, maxLength: 6 }), (way) => {
       const [first, last] = [way[0] as VirtualPlan, way.at(-1) as VirtualPlan];

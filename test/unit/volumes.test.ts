@@ -1,4 +1,4 @@
-// The leader's care for cluster volumes, against a storage plugin in memory.
+// The leader's handling of cluster volumes, against a storage plugin in memory.
 import test, { type ExecutionContext } from "ava";
 import { startVolumes } from "../../actors/volumes/volumes.ts";
 import {
@@ -52,7 +52,7 @@ function world(t: ExecutionContext, options: StorageOptions = {}) {
 
 const made = VolumeInfo.create({ volumeId: "vol-data" });
 
-test("a volume is made at its plugin and the store says which it is", async (t) => {
+test("a volume is created at its plugin and the store gets its id", async (t) => {
   const { seed, start, settle, stored, storage } = world(t);
   seed("volume", volume("data"));
   start();
@@ -64,7 +64,7 @@ test("a volume is made at its plugin and the store says which it is", async (t) 
   t.is(storage.done.get("CreateVolume"), 1);
 });
 
-test("a volume that comes later is made too", async (t) => {
+test("a later volume is created too", async (t) => {
   const { seed, start, settle, stored } = world(t);
   start();
   await settle();
@@ -73,7 +73,7 @@ test("a volume that comes later is made too", async (t) => {
   t.is(stored("data").volumeInfo?.volumeId, "vol-data");
 });
 
-test("the store says that the plugin was asked before it is", async (t) => {
+test("the store records the request before the plugin gets it", async (t) => {
   const { seed, start, settle, store, storage } = world(t);
   const seen: (string | undefined)[] = [];
   storage.weather = {
@@ -86,7 +86,7 @@ test("the store says that the plugin was asked before it is", async (t) => {
   t.deepEqual(seen, [""]);
 });
 
-test("an answer that was lost, and a call that hangs, are followed by the same call again", async (t) => {
+test("a lost answer, and a call that hangs, are followed by the same call again", async (t) => {
   const { clock, seed, start, settle, stored, storage } = world(t);
   let calls = 0;
   storage.weather = {
@@ -105,7 +105,7 @@ test("an answer that was lost, and a call that hangs, are followed by the same c
   t.is(storage.volumes.size, 1);
 });
 
-test("a plugin that says no for good is asked again more slowly, and why says what it said", async (t) => {
+test("a plugin that rejects permanently is retried more slowly, and why shows its answer", async (t) => {
   const { seed, start, settle, storage, stored } = world(t, { bytesMax: -1 });
   seed("volume", volume("data"));
   const volumes = start();
@@ -129,7 +129,7 @@ test("a volume whose plugin has no socket here waits for it, and why says so", a
   t.is(stored("data").volumeInfo?.volumeId, "vol-data");
 });
 
-test("a plugin that goes away and comes back is dialled again, and waits are cut short", async (t) => {
+test("a plugin that disappears and returns is redialled, and waits are cut short", async (t) => {
   const { seed, start, settle, sockets, stored } = world(t);
   start();
   await settle();
@@ -156,7 +156,7 @@ test("a plugin that is not ready is not used", async (t) => {
   t.is(stored("data").volumeInfo?.volumeId, "vol-data");
 });
 
-test("a volume goes to a node and leaves it: each step is the plugin's before it is the store's", async (t) => {
+test("a volume is attached to a node and detached: each step is done at the plugin before it is in the store", async (t) => {
   const { seed, start, settle, states, stored, publish, storage } = world(t);
   seed("node", storageNode("n1"));
   seed("volume", volume("data"));
@@ -177,7 +177,7 @@ test("a volume goes to a node and leaves it: each step is the plugin's before it
   t.is(storage.byName("data")?.attached.size, 0);
 });
 
-test("a volume for one node goes to a second one only after the first has given it up", async (t) => {
+test("a volume for one node is attached to a second one only after the first has released it", async (t) => {
   const { seed, start, settle, states, publish, storage } = world(t);
   seed("node", storageNode("n1"));
   seed("node", storageNode("n2"));
@@ -200,7 +200,7 @@ test("a volume for one node goes to a second one only after the first has given 
   t.deepEqual(storage.flaws, []);
 });
 
-test("a volume for many nodes goes to them at the same time", async (t) => {
+test("a volume for many nodes is attached to them at the same time", async (t) => {
   const { seed, start, settle, states, publish } = world(t);
   for (const id of ["n1", "n2", "n3"]) seed("node", storageNode(id));
   seed("volume", volume("data", { scope: VolumeAccessMode_Scope.MULTI_NODE }));
@@ -211,7 +211,7 @@ test("a volume for many nodes goes to them at the same time", async (t) => {
   t.deepEqual(states("data"), { n1: PUBLISHED, n2: PUBLISHED, n3: PUBLISHED });
 });
 
-test("a node that cannot have the volume holds up no other, and its entry says why", async (t) => {
+test("a node that cannot get the volume delays no other, and its entry says why", async (t) => {
   const { clock, seed, start, settle, states, stored, publish, storage } = world(t);
   for (const id of ["n1", "n2"]) seed("node", storageNode(id));
   seed("volume", volume("data", { scope: VolumeAccessMode_Scope.MULTI_NODE }));
@@ -233,7 +233,7 @@ test("a node that cannot have the volume holds up no other, and its entry says w
   t.is(stored("data").publishStatus[0]?.message, "storage plugin fast: INTERNAL: stuck");
 });
 
-test("what nobody wants any more while it is being attached is detached again", async (t) => {
+test("a volume no longer wanted while it is being attached is detached again", async (t) => {
   const { clock, seed, start, settle, states, publish, storage } = world(t);
   seed("node", storageNode("n1"));
   seed("volume", volume("data"));
@@ -251,7 +251,7 @@ test("what nobody wants any more while it is being attached is detached again", 
   t.is(storage.byName("data")?.attached.size, 0);
 });
 
-test("a node that was removed gives nothing up any more, so the volume is taken from it", async (t) => {
+test("a removed node cannot release a volume, so it is detached from the node", async (t) => {
   const { drop, seed, start, settle, states, publish, storage } = world(t);
   seed("node", storageNode("n1"));
   seed("volume", volume("data"));
@@ -267,7 +267,7 @@ test("a node that was removed gives nothing up any more, so the volume is taken 
   t.is(storage.byName("data")?.attached.size, 0);
 });
 
-test("a new leader that never knew the removed node has the volume taken from every node, once no other has it", async (t) => {
+test("a new leader that never knew the removed node has the volume detached from every node, once no other has it", async (t) => {
   const { seed, start, settle, states, publish, stored, storage } = world(t);
   seed("node", storageNode("n2"));
   seed("volume", volume("data", { scope: VolumeAccessMode_Scope.MULTI_NODE }));
@@ -296,7 +296,7 @@ test("a new leader that never knew the removed node has the volume taken from ev
   t.is(storage.byName("data")?.attached.size, 0);
 });
 
-test("a volume that nobody has is deleted at its plugin, and then the object goes", async (t) => {
+test("an unused volume is deleted at its plugin, and then the object is removed", async (t) => {
   const { seed, start, settle, stored, storage, store } = world(t);
   seed("volume", volume("data"));
   start();
@@ -313,7 +313,7 @@ test("a volume that nobody has is deleted at its plugin, and then the object goe
   t.is(store.get("volume", "data"), undefined);
 });
 
-test("a volume that was never asked for goes without its plugin", async (t) => {
+test("a volume that was never requested is removed without its plugin", async (t) => {
   const { seed, start, settle, sockets, store } = world(t);
   sockets.list();
   seed("volume", volume("data", { pendingDelete: true }));
@@ -322,7 +322,7 @@ test("a volume that was never asked for goes without its plugin", async (t) => {
   t.is(store.get("volume", "data"), undefined);
 });
 
-test("a volume that may have been made is found by its name and deleted", async (t) => {
+test("a volume that may have been created is found by its name and deleted", async (t) => {
   const { seed, start, settle, storage, store } = world(t);
   seed("volume", volume("data", { pendingDelete: true, volumeInfo: VolumeInfo.create() }));
   start();
@@ -331,7 +331,7 @@ test("a volume that may have been made is found by its name and deleted", async 
   t.is(store.get("volume", "data"), undefined);
 });
 
-test("a volume that its plugin refuses to make can be removed", async (t) => {
+test("a volume that its plugin refuses to create can be removed", async (t) => {
   const { seed, start, settle, store, stored } = world(t, { bytesMax: -1 });
   seed("volume", volume("data"));
   start();
@@ -372,7 +372,7 @@ test("a volume removed by force is left to its plugin", async (t) => {
   t.is(env.store.count("volume"), 0);
 });
 
-test("a plugin gets the volume's secrets, and what it says of them is not passed on", async (t) => {
+test("a plugin gets the volume's secrets, and its errors are redacted of them", async (t) => {
   const key = "pass-6c1f";
   const { seed, start, settle, stored } = world(t, { secrets: { key } });
   const wrong = Secret.create({ id: "s1", spec: SecretSpec.create({ data: new TextEncoder().encode("wrong-9d2a") }) });
@@ -386,7 +386,7 @@ test("a plugin gets the volume's secrets, and what it says of them is not passed
   t.is(stored("data").volumeInfo?.volumeId, "vol-data");
 });
 
-test("why a task waits for its volume is told with it", async (t) => {
+test("a task that waits for its volume gives the volume's reason", async (t) => {
   const { seed, start, settle, sockets, publish, stored } = world(t);
   sockets.list();
   seed("node", storageNode("n1"));

@@ -29,7 +29,7 @@ const held = { type: "recent.held" } as const;
 const behind = { type: "xstate.after.behind.watch.ahead" } as unknown as WatchEvent;
 const stalled = (state: string) => ({ type: `xstate.after.stall.watch.replaying.${state}` }) as unknown as WatchEvent;
 
-test("a watch begins live, replaying from memory or from the log, or ahead of its manager", (t) => {
+test("a watch starts live, replaying from memory or from the log, or ahead of its manager", (t) => {
   t.is(begun(null)[0].value, "live");
   t.deepEqual(names(begun(null)), ["sendGreeting", "joinLive"]);
   t.is(begun(10)[0].value, "live");
@@ -38,7 +38,7 @@ test("a watch begins live, replaying from memory or from the log, or ahead of it
   t.is(begun(11)[0].value, "ahead");
 });
 
-test("W1: the greeting is sent once, before anything that is told, whatever way the stream goes", (t) => {
+test("W1: the greeting is sent once, before any change, whatever path the stream takes", (t) => {
   const ways: readonly (readonly [Step, readonly WatchEvent[]])[] = [
     [begun(null), []],
     [
@@ -80,7 +80,7 @@ test("W1: the greeting is sent once, before anything that is told, whatever way 
   }
 });
 
-test("W2: whoever replays is not live, and whoever is live does not replay", (t) => {
+test("W2: a replaying stream is not live, and a live one does not replay", (t) => {
   const live = after(begun(7), { type: "history.begun" }, { type: "history.reached" });
   t.deepEqual(names(live), ["leaveReplay", "sendRecent"]);
   t.deepEqual(names(after(live, { type: "recent.sent" })), ["joinLive"]);
@@ -103,7 +103,7 @@ const endings: readonly (readonly [WatchEnding | "none", Step])[] = [
   ["none", after(begun(null), { type: "caller.gone" })],
 ];
 
-test("every ending is reached where it belongs, and lets go of everything", (t) => {
+test("every ending is reached where it belongs, and releases everything", (t) => {
   for (const [ending, step] of endings) {
     t.is(endingOf(step), ending);
     t.is(names(step).at(-1), "release");
@@ -113,7 +113,7 @@ test("every ending is reached where it belongs, and lets go of everything", (t) 
   t.is(reached.size, 8);
 });
 
-test("a stream that replays goes on when the replica jumps: what it reads is the log", (t) => {
+test("a replaying stream continues when the replica jumps: it reads the log", (t) => {
   for (const start of [begun(7), begun(7, { isRecent: true }), begun(11)]) {
     const step = after(start, { type: "replica.jumped" });
     t.deepEqual(step[0].value, start[0].value);

@@ -1,4 +1,4 @@
-/** Watch over a real control socket: what is shared between watchers, and what becomes of one that does not read. */
+/** Watch over a real control socket: data shared between watchers, and the fate of one that does not read. */
 import { mkdtempSync, rmSync } from "node:fs";
 import { connect as connectHttp2, type ClientHttp2Stream, type IncomingHttpHeaders } from "node:http2";
 import { connect } from "node:net";
@@ -51,7 +51,7 @@ async function until(isTrue: () => boolean): Promise<void> {
   if (!isTrue()) throw new Error("it did not happen");
 }
 
-/** A watcher that takes nothing until it is resumed. */
+/** A watcher that reads nothing until it is resumed. */
 function deaf(t: ExecutionContext, socket: string): ClientHttp2Stream {
   const session = connectHttp2("http://localhost", { createConnection: () => connect(socket) });
   t.teardown(() => session.destroy());
@@ -66,7 +66,7 @@ function deaf(t: ExecutionContext, socket: string): ClientHttp2Stream {
   return stream;
 }
 
-test("a watcher that does not read is cut off: what waits for it is let go, and it finds the code when it reads", async (t) => {
+test("a watcher that does not read is cut off: its queue is released, and it gets the code when it reads", async (t) => {
   const { socket, watch, seed } = await world(t);
   const stream = deaf(t, socket);
   const reader = await connectUnix(socket);
@@ -93,11 +93,11 @@ test("a watcher that does not read is cut off: what waits for it is let go, and 
   const { "grpc-status": code, "grpc-message": text } = await trailers.promise;
   t.is(Number(code), Status.RESOURCE_EXHAUSTED);
   t.regex(String(text), /reads too slowly/);
-  // One message had begun to leave.
+  // One message was already partly sent.
   t.true(received > 900_000 && received < 2_000_000, `${received} bytes`);
 });
 
-test("watchers of one question, and large and small messages between, each get everything", async (t) => {
+test("watchers of one question, with large and small messages in between, each get everything", async (t) => {
   const { socket, watch, seed } = await world(t);
   const got = await Promise.all(
     Array.from({ length: 20 }, async (_, at) => {
@@ -132,7 +132,7 @@ test("watchers of one question, and large and small messages between, each get e
   }
 });
 
-test("a message that many streams are given in a row is encoded once, and not remembered beyond the turn", async (t) => {
+test("a message for many streams in a row is encoded once, and not kept beyond the turn", async (t) => {
   let encoded = 0;
   const frames = framedOnce((message) => {
     encoded += 1;

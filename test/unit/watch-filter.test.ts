@@ -65,7 +65,7 @@ const taskSpec = TaskSpec.create({
   }),
 });
 
-/** Of each kind an object that everything in `fitting` fits, wherever it applies at all. */
+/** Of each kind an object that everything in `fitting` matches, where it applies at all. */
 const samples: Readonly<Record<string, WatchedObject>> = {
   node: Node.create({
     id: "obj1",
@@ -103,7 +103,7 @@ interface Row {
   readonly others: readonly Partial<SelectBy>[];
 }
 
-/** The semantics: which kinds a selector is for, one that fits the sample, and some that miss it narrowly. */
+/** The semantics: which kinds a selector is for, one that matches the sample, and some that narrowly miss it. */
 const table: { readonly [Sort in SelectorSort]: Row } = {
   id: { kinds: null, fitting: { id: "obj1" }, others: [{ id: "obj" }, { id: "OBJ1" }, { id: "" }] },
   idPrefix: { kinds: null, fitting: { idPrefix: "obj" }, others: [{ idPrefix: "obj12" }, { idPrefix: "bj" }] },
@@ -175,7 +175,7 @@ function changeOf(kind: string, action: WatchActionKind, object: WatchedObject, 
   return { table: kind === customKind ? "resource" : kind, action, object, old } satisfies WatchedChange;
 }
 
-/** By the filter, and by the index: both must say the same. */
+/** By the filter, and by the index: both must agree. */
 function isTold(filter: WatchFilter, change: WatchedChange): boolean {
   const index = new WatchIndex<string>();
   index.add("w", [filter]);
@@ -187,7 +187,7 @@ function isTold(filter: WatchFilter, change: WatchedChange): boolean {
 }
 
 for (const kind of kinds) {
-  test(`every selector with every action on kind ${kind} does what the semantics say`, (t) => {
+  test(`every selector with every action on kind ${kind} follows the semantics`, (t) => {
     const sample = samples[kind] as WatchedObject;
     for (const [sort, row] of Object.entries(table) as [SelectorSort, Row][]) {
       const wireName = sort.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
@@ -217,7 +217,7 @@ for (const kind of kinds) {
             `${wireName} ${JSON.stringify(other)}`,
           );
         }
-        // Both in one entry, of different sorts, must fit; in two entries one will do.
+        // Both in one entry, of different sorts, must match; in two entries one is enough.
         const partner = sort === "idPrefix" ? "id" : "idPrefix";
         const both = filterOf(kind, 7, other, table[partner].fitting);
         t.false(isTold(both, changeOf(kind, update, sample)));
@@ -231,13 +231,13 @@ for (const kind of kinds) {
   });
 }
 
-test("the table knows every selector, and every kind has a sample", (t) => {
+test("the table has every selector, and every kind has a sample", (t) => {
   t.deepEqual(Object.keys(table).toSorted(), Object.keys(selectors).toSorted());
   t.deepEqual(Object.keys(SelectBy.create()).length, 0);
   t.deepEqual(Object.keys(samples).toSorted(), [...kinds].toSorted());
 });
 
-test("an update that leaves a filter, or enters it, is told; one that stays outside is not", (t) => {
+test("an update that leaves or enters a filter is sent; one that stays outside is not", (t) => {
   const at = (nodeId: string) => Task.create({ id: "t1", serviceId: "s", nodeId });
   const filter = filterOf("task", 7, { nodeId: "n1" });
   t.true(isTold(filter, changeOf("task", update, at("n1"), at(""))));
@@ -265,7 +265,7 @@ test("networks are found by spec, by attachment, by the old place of a service's
   t.false(isTold(filter("service"), changeOf("service", create, Service.create({ id: "s" }))));
 });
 
-test("a task without a name of its own is found by what it is called", (t) => {
+test("a task without its own name is found by its computed name", (t) => {
   const task = Task.create({
     id: "t1",
     slot: 2,
@@ -276,14 +276,14 @@ test("a task without a name of its own is found by what it is called", (t) => {
   t.true(isTold(filterOf("task", 7, { namePrefix: "web.2" }), changeOf("task", create, task)));
 });
 
-test("kind resource is every resource, a custom kind only its own", (t) => {
+test("kind resource matches every resource, a custom kind only its own", (t) => {
   const other = Resource.create({ id: "r", kind: "other" });
   t.true(isTold(filterOf("resource", 7), changeOf("resource", create, other)));
   t.false(isTold(filterOf(customKind, 7), changeOf("resource", create, other)));
   t.true(isTold(filterOf(customKind, 7), changeOf("resource", create, samples[customKind] as WatchedObject)));
 });
 
-test("what nothing could fit is refused", (t) => {
+test("a filter that nothing could match is rejected", (t) => {
   t.is(refusalOf("task", 0), "unrecognized action 0");
   t.is(refusalOf("task", 8), "unrecognized action 8");
   t.is(refusalOf("task", 9), "unrecognized action 9");
@@ -343,7 +343,7 @@ const anyChange = fc.oneof(
   fc.constantFrom(...watchedKinds).chain((kind) => pair(kind, fc.constant(samples[kind] as WatchedObject))),
 );
 
-test("any entry, as its bytes say it, is taken or refused in words that name its kind", (t) => {
+test("any entry is accepted or rejected in words that name its kind", (t) => {
   fc.assert(
     fc.property(anyEntry, (wanted) => {
       const outcome = watchFilter(
@@ -359,7 +359,7 @@ test("any entry, as its bytes say it, is taken or refused in words that name its
   t.pass();
 });
 
-test("an index of many watchers finds those whose filters fit, whoever comes and goes", (t) => {
+test("an index of many watchers finds those whose filters match, through all additions and removals", (t) => {
   fc.assert(
     fc.property(
       fc.array(fc.array(anyEntry, { minLength: 1, maxLength: 3 }), { maxLength: 12 }),

@@ -1,6 +1,6 @@
 /**
- * Watchers that lose their manager again and again, and go on at another one from the last version that they got: each
- * must have been told, in the end, what one that was never interrupted was told.
+ * Watchers that lose their manager repeatedly, and resume at another one from their last version: each must finally have
+ * received the same as one that was never interrupted.
  */
 import test from "ava";
 import fc from "fast-check";
@@ -47,7 +47,7 @@ function toldOf(message: WatchMessage): Told {
   return [message.version?.index ?? 0, Buffer.from(WatchMessage.encode(message)).toString("latin1")];
 }
 
-/** A manager that lags behind the log, and whose memory of it is small. */
+/** A manager that lags behind the log, with a small memory of it. */
 class Follower {
   readonly #leader: TestManager;
   readonly #retained: TestLog;
@@ -76,7 +76,7 @@ class Follower {
     return createWatch({ ...env, host, store: this.#store }, this.#retained, { recentBytesMax: 8_000 });
   }
 
-  /** Takes up to so many records; where they are purged, the newest snapshot. */
+  /** Reads up to this many records; where they are purged, the newest snapshot. */
   follow(count: number): void {
     for (let at = 0; at < count && this.version < this.#leader.records.length; at += 1) {
       const next = this.version + 1;
@@ -105,7 +105,7 @@ class Follower {
 class Watcher {
   readonly question: number;
   readonly got: Told[] = [];
-  /** Why it cannot go on; null while it can. */
+  /** Why it cannot continue; null while it can. */
   compactedAt: { readonly position: number; readonly first: number } | null = null;
   #stream: CollectedStream<WatchMessage> | null = null;
   #taken = 0;
@@ -120,7 +120,7 @@ class Watcher {
     return this.got.at(-1)?.[0] ?? 0;
   }
 
-  /** Reads what came; false when it has no stream any more. */
+  /** Reads what arrived; false when its stream has ended. */
   read(): boolean {
     const stream = this.#stream;
     if (stream === null) return false;
@@ -155,7 +155,7 @@ class Watcher {
     follower.open(requestFor(this.question, this.position), this.#stream, this.#gone.signal);
   }
 
-  /** It can be told no more for a while, on this stream and the next. */
+  /** Makes it read nothing for a while, on this stream and the next. */
   clog(bytes: number): void {
     this.#buffered = bytes;
     if (this.#stream !== null) this.#stream.buffered = bytes;
@@ -247,7 +247,7 @@ async function play(steps: readonly Step[]): Promise<void> {
         if (leader.store.version > 0) retained.stored.set(snapshotName(leader.store.version), leader.store.snapshot());
         break;
       case "purge": {
-        // As the snapshot writer does: the two newest stay, and the log behind the older of them.
+        // As the snapshot writer does: keeps the two newest, and the log after the older of them.
         const kept = [...retained.stored.keys()].slice(-2);
         for (const name of retained.stored.keys()) if (!kept.includes(name)) retained.stored.delete(name);
         if (kept[0] !== undefined) retained.first = Math.max(retained.first, Number(kept[0].slice(9)) + 1);
@@ -258,7 +258,7 @@ async function play(steps: readonly Step[]): Promise<void> {
         break;
     }
   }
-  // Everybody catches up, and whoever lost its stream comes again until it has everything.
+  // Everybody catches up, and whoever lost its stream reconnects until it has everything.
   for (const follower of followers) follower.follow(Number.POSITIVE_INFINITY);
   for (const each of watchers) each.clog(0);
   for (let round = 0; round < 12; round += 1) {
@@ -272,7 +272,7 @@ async function play(steps: readonly Step[]): Promise<void> {
     const wanted = (whole[each.question]?.messages.slice(1) ?? []).map(toldOf);
     const { compactedAt, got } = each;
     if (compactedAt !== null && compactedAt.position >= compactedAt.first)
-      throw new Error(`refused at ${compactedAt.position} although ${compactedAt.first} is kept`);
+      throw new Error(`rejected at ${compactedAt.position} although ${compactedAt.first} is retained`);
     const expected = compactedAt === null ? wanted : wanted.slice(0, got.length);
     if (JSON.stringify(got) !== JSON.stringify(expected)) {
       const versions = (list: readonly Told[]): string => list.map(([version]) => version).join(" ");
@@ -282,9 +282,9 @@ async function play(steps: readonly Step[]): Promise<void> {
   for (const each of [...followers, wholeWatch]) each.stop();
 }
 
-test("a watcher that goes on elsewhere from its last version is told each change once and in order", async (t) => {
+test("a watcher that resumes elsewhere from its last version gets each change once and in order", async (t) => {
   t.timeout(60_000);
-  // A manager that jumps by a snapshot to the very next version, whose order of changes the snapshot does not tell.
+  // A manager that jumps by a snapshot to the very next version, whose order of changes the snapshot does not have.
   const jump: Step[] = [
     { kind: "write", task: 12, node: 0, count: 1 },
     { kind: "follow", manager: 0, count: 1 },

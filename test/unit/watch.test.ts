@@ -72,7 +72,7 @@ function bytesOf(stream: CollectedStream<WatchMessage>): readonly string[] {
   return stream.messages.map((message) => Buffer.from(WatchMessage.encode(message)).toString("base64"));
 }
 
-test("a watch begins with an empty message and then tells each transaction with its version", async (t) => {
+test("a watch begins with an empty message and then sends each transaction with its version", async (t) => {
   const { control, env, store, seed, manager } = world();
   const watch = createWatch(env, retainedOf(manager)).handlers;
   const stream = collectedStream<WatchMessage>();
@@ -95,7 +95,7 @@ test("a watch begins with an empty message and then tells each transaction with 
   t.is(stream.messages.length, 3);
 });
 
-test("a watch with selectors hears what fits or fitted, and never a secret's data", async (t) => {
+test("a watch with selectors gets objects that match or matched, and never a secret's data", async (t) => {
   const { control, env, seed, manager } = world();
   const watch = createWatch(env, retainedOf(manager)).handlers;
   const tasks = collectedStream<WatchMessage>();
@@ -127,7 +127,7 @@ test("a watch with selectors hears what fits or fitted, and never a secret's dat
       t.false(Buffer.from(WatchMessage.encode(message)).includes("CANARY"), "a secret's data is in a message");
 });
 
-test("a watch that cannot mean anything is refused", async (t) => {
+test("a meaningless watch is rejected", async (t) => {
   const { open } = watched();
   const refusal = (request: WatchRequest) => refusalOf(() => open(request));
   t.like(await refusal(WatchRequest.create({})), {
@@ -141,7 +141,7 @@ test("a watch that cannot mean anything is refused", async (t) => {
   t.regex((await refusal(many))?.message ?? "", /too many entries: 1001, limit 1000/);
 });
 
-test("kinds that an extension registered are watched by name, all of their resources by 'resource'", async (t) => {
+test("kinds registered by an extension are watched by name, all of their resources by 'resource'", async (t) => {
   const { open, seed, drop } = watched();
   const kind = "backup";
   t.regex((await refusalOf(() => open(watching(kind))))?.message ?? "", /or a kind registered by an extension/);
@@ -161,7 +161,7 @@ test("kinds that an extension registered are watched by name, all of their resou
   t.deepEqual(ids(schedules), ["r2 1"]);
 });
 
-test("records that are Muster's own are nobody's to watch", (t) => {
+test("Muster's own records cannot be watched", (t) => {
   const { open, seed } = watched();
   const entries = ["node", "service", "task", "resource", "cluster"].flatMap((kind) => watching(kind).entries);
   const stream = open(WatchRequest.create({ entries }));
@@ -169,7 +169,7 @@ test("records that are Muster's own are nobody's to watch", (t) => {
   t.is(stream.messages.length, 1);
 });
 
-test("a stopping manager ends its watches, and takes no more", async (t) => {
+test("a stopping manager ends its watches, and accepts no more", async (t) => {
   const { open, watch } = watched();
   const stream = open(watching("node"));
   t.is(watch.size(), 1);
@@ -179,7 +179,7 @@ test("a stopping manager ends its watches, and takes no more", async (t) => {
   t.is((await refusalOf(() => open(watching("node"))))?.code, Status.UNAVAILABLE);
 });
 
-test("a watcher that does not read is cut off, and can go on from its last version", (t) => {
+test("a watcher that does not read is cut off, and can resume from its last version", (t) => {
   const { open, seed, watch, clock } = watched();
   const stream = open(watching("node"));
   seed("node", workerNode("n1"));
@@ -192,10 +192,10 @@ test("a watcher that does not read is cut off, and can go on from its last versi
   t.deepEqual(versions(open(resuming("node", 1))), [undefined, 2, 3]);
 });
 
-test("watchers that are slow together are cut off, the furthest behind first", (t) => {
+test("if many watchers are slow, they are cut off, the furthest behind first", (t) => {
   const { open, seed, clock } = watched();
   const entries = ["node", "task", "service"].flatMap((kind) => watching(kind).entries);
-  // Each asks something else, so none of what waits for them is shared.
+  // Each has another question, so none of their queues is shared.
   const streams = Array.from({ length: 40 }, (_, at) =>
     open(
       WatchRequest.create({
@@ -212,7 +212,7 @@ test("watchers that are slow together are cut off, the furthest behind first", (
   t.true(streams.slice(20).every(({ ended }) => ended === undefined));
 });
 
-test("what waits for many watchers of one question counts once: they queue the same bytes", (t) => {
+test("a message queued for many watchers of one question counts once: they queue the same bytes", (t) => {
   const { open, seed, clock } = watched();
   const streams = Array.from({ length: 100 }, () => open(watching("node")));
   for (const stream of streams) stream.buffered = watchBufferBytesMax - 1;
@@ -221,7 +221,7 @@ test("what waits for many watchers of one question counts once: they queue the s
   t.true(streams.every(({ ended }) => ended === undefined));
 });
 
-test("a resumed watch is told what a live one was, from memory and from the log, with old objects", async (t) => {
+test("a resumed watch gets the same as a live one, from memory and from the log, with old objects", async (t) => {
   for (const recentBytesMax of [undefined, 0]) {
     const { open, seed, runs, store } = watched(recentBytesMax === undefined ? {} : { recentBytesMax });
     const ask = (index: number) =>
@@ -237,7 +237,7 @@ test("a resumed watch is told what a live one was, from memory and from the log,
     await runs(100);
     t.is(live.messages.length, 12);
     t.deepEqual(bytesOf(resumed), bytesOf(live));
-    // And both go on together.
+    // And both continue together.
     seed("task", task("t1", TaskState.RUNNING));
     t.is(resumed.messages.length, 13);
     t.deepEqual(bytesOf(resumed), bytesOf(live));
@@ -262,7 +262,7 @@ test("a resumed watch starts from a snapshot where the log is purged, and names 
   t.regex(tooOld.ended?.message ?? "", /^requested index is unavailable due to compaction.*\(oldest: 8\)/);
 });
 
-test("a watch that resumes ahead of its manager waits for it, and is refused where the log has no such version", async (t) => {
+test("a watch that resumes ahead of its manager waits for it, and is rejected if the log has no such version", async (t) => {
   const { open, seed, store, runs, retained, records } = watched();
   seed("task", task("t1", 1));
   const future = open(resuming("task", 99));
@@ -314,11 +314,11 @@ test("a replay waits for a watcher that reads slowly, and cuts off one that does
   }
 });
 
-test("many that replay at once share what may wait for them, and all come to the end", async (t) => {
+test("many concurrent replays share the queue limit, and all finish", async (t) => {
   const { open, seed, runs, watch } = watched();
   for (let at = 1; at <= 50; at += 1) seed("task", task("t1", at));
   const half = 512 * 1024;
-  // Alone it has room for more.
+  // Alone it has more capacity.
   const alone = open(resuming("task", 1), undefined, half);
   t.is(alone.messages.length, 50);
   const streams = Array.from({ length: 1_000 }, () => open(resuming("task", 1), undefined, 4 * half));
@@ -331,7 +331,7 @@ test("many that replay at once share what may wait for them, and all come to the
   t.is(watch.size(), 1_001);
 });
 
-test("who is live when the replica takes a snapshot in place of records is told that it was", async (t) => {
+test("a live watcher is notified when the replica loads a snapshot in place of records", async (t) => {
   const { open, seed, store, runs, records, retained, clock } = watched();
   seed("task", task("t1", 1));
   const other = testManager();
@@ -340,7 +340,7 @@ test("who is live when the replica takes a snapshot in place of records is told 
   const live = open(watching("task"));
   store.load(other.store.snapshot());
   t.is(live.ended?.code, Status.OUT_OF_RANGE);
-  // The records between are still to be had where the log has them.
+  // The records between are still available where the log has them.
   Object.assign(retained.log, new TestLog([...records, ...other.records], clock).log);
   const again = open(resuming("task", 1));
   await runs(100);
@@ -391,7 +391,7 @@ test("equal questions are answered with one message, and equal answers too", (t)
   t.deepEqual([fanout.size, fanout.audiences], [5, 4]);
 });
 
-test("memory of recent commits is bounded, and says what it no longer covers", (t) => {
+test("memory of recent commits is bounded, and reports what it no longer covers", (t) => {
   const recent = new RecentCommits(10, 5_000);
   const { store, seed } = testManager();
   const commits: Parameters<RecentCommits["push"]>[0][] = [];

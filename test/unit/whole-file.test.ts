@@ -1,4 +1,4 @@
-// Files are replaced whole or not at all, also where the disk takes only a part of them.
+// Files are replaced whole or not at all, also if the disk accepts only a part of them.
 import { execFileSync } from "node:child_process";
 import { closeSync, mkdtempSync, openSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -17,10 +17,10 @@ function folder(t: ExecutionContext): string {
   return directory;
 }
 
-test("a disk that takes only a part of a file is reported, and the old file stays", (t) => {
+test("a disk that accepts only a part of a file is reported, and the old file stays", (t) => {
   const directory = folder(t);
   writeFileSync(join(directory, "keys"), "old");
-  // The kernel takes the first 4,096 bytes (8 blocks of 512) and refuses the rest, as a nearly full disk does.
+  // The kernel accepts the first 4,096 bytes (8 blocks of 512) and rejects the rest, as a nearly full disk does.
   const said = execFileSync("sh", ["-c", 'ulimit -f 8; exec "$@"', "sh", process.execPath, fill, directory, "50000"], {
     encoding: "utf8",
   });
@@ -31,7 +31,7 @@ test("a disk that takes only a part of a file is reported, and the old file stay
 
 asRoot("on a nearly full file system the old file stays, and a write that fits succeeds later", (t) => {
   const directory = folder(t);
-  // A mount namespace of its own, which ends with the shell.
+  // Its own mount namespace, which ends with the shell.
   const script = [
     'set -e; mount -t tmpfs -o size=64k,mode=700 tmpfs "$1"',
     'printf old > "$1/keys"; dd if=/dev/zero of="$1/ballast" bs=4096 count=12 status=none',
@@ -44,7 +44,7 @@ asRoot("on a nearly full file system the old file stays, and a write that fits s
   t.deepEqual(said.trim().split("\n"), ["ENOSPC", "old", "ballast", "keys", "written", "40000"]);
 });
 
-test("what one write call leaves over is written by the next", (t) => {
+test("the rest of a partial write is written by the next call", (t) => {
   const path = join(folder(t), "file");
   const file = openSync(path, "w");
   const { writeSync } = makeShort(3);
@@ -53,13 +53,13 @@ test("what one write call leaves over is written by the next", (t) => {
   t.is(readFileSync(path, "utf8"), "0123456789");
 });
 
-test("a write call that takes nothing ends the writing with an error", (t) => {
+test("a write call that accepts nothing ends the writing with an error", (t) => {
   const file = openSync(join(folder(t), "file"), "w");
   t.teardown(() => closeSync(file));
   t.throws(() => writeAllSync(file, new Uint8Array(5), () => 0), { message: /0 of 5 bytes/ });
 });
 
-test("replacing keeps the mode that was asked for, whatever an unfinished copy had", async (t) => {
+test("replacing keeps the requested mode, whatever an unfinished copy had", async (t) => {
   const directory = folder(t);
   const path = join(directory, "file");
   writeFileSync(`${path}.next`, "half of an earlier life", { mode: 0o644 });
@@ -71,7 +71,7 @@ test("replacing keeps the mode that was asked for, whatever an unfinished copy h
   t.deepEqual(readdirSync(directory), ["file"]);
 });
 
-test("of a record that cannot be saved whole the old one stays, and nothing else", async (t) => {
+test("of a record that cannot be saved whole only the old one remains", async (t) => {
   const directory = folder(t);
   const disk = await FileDisk.open(directory);
   await disk.save("task.t1", new TextEncoder().encode("old"));
@@ -90,7 +90,7 @@ test("of a record that cannot be saved whole the old one stays, and nothing else
   t.is(new TextDecoder().decode((await disk.load("task.t1")) ?? undefined), "old");
 });
 
-/** As the system call, which may take less than it is given. */
+/** Like the system call, which may accept less than it is given. */
 function makeShort(most: number): {
   writeSync: (file: number, data: Uint8Array, at: number, length: number) => number;
 } {

@@ -1,4 +1,4 @@
-// `why SERVICE` gives the reasons that its tasks have: their own errors, the states they are in, and how many have each.
+// `why SERVICE` gives the reasons of its tasks: their own errors, their states, and how many have each.
 import test from "ava";
 import { explainService, type ExplainView } from "../../machines/explain/explain.ts";
 import {
@@ -49,7 +49,7 @@ function why(tasks: readonly Task[]): readonly Reason[] {
   return explainService(service, view);
 }
 
-test("tasks that wait are grouped by their error, with the states they are in", (t) => {
+test("waiting tasks are grouped by their error, with their states", (t) => {
   const [head, ...reasons] = why([
     task(1, TaskState.PENDING, unplaceable),
     task(2, TaskState.PENDING, unplaceable),
@@ -65,7 +65,7 @@ test("tasks that wait are grouped by their error, with the states they are in", 
   );
 });
 
-test("tasks that failed for good tell why, with how many have the reason", (t) => {
+test("permanently failed tasks give their reasons, with their number", (t) => {
   const failed = "task: non-zero exit (1)";
   const [head, ...reasons] = why([
     task(1, TaskState.FAILED, failed),
