@@ -183,7 +183,7 @@ class DispatcherActor implements Dispatcher {
     }
     const state =
       record === undefined
-        ? "the agent to register"
+        ? `the agent to register${whyDown(node)}`
         : `the agent to register elsewhere: its manager ${record.managerId} is dead`;
     return [Reason.create({ waitingFor: state, wokenBy: "a Session call to any manager", since, tried })];
   }
@@ -458,4 +458,10 @@ class DispatcherActor implements Dispatcher {
   #graceMs(periodMs: number): number {
     return periodMs * sessionTimes.graceFactor;
   }
+}
+
+/** The reason for which the node was declared DOWN, as the end of a sentence; empty for any other node. */
+function whyDown({ status }: Node): string {
+  if (status?.state !== NodeStatus_State.DOWN) return "";
+  return status.message === "" ? ": the node is DOWN" : `: the node is DOWN (${status.message})`;
 }

@@ -273,9 +273,9 @@ export class NodeSession {
           "a heartbeat; else the node is suspected to be down",
           heardAt,
           heartbeatBy,
-          "is suspect",
+          "suspected",
         );
-      return reason("nothing: the node is served by this manager", "a heartbeat", heardAt, heartbeatBy, "is suspect");
+      return reason("nothing: the node is served by this manager", "a heartbeat", heardAt, heartbeatBy, "suspected");
     }
     if (state === "suspect" || state === "checking") {
       const held = context.heldBecause === "" ? "" : `; held back because ${context.heldBecause}`;

@@ -16,6 +16,7 @@ test("a node that falls silent is DOWN after three periods, and its stream ends 
   await world.run(6_000);
   t.is(world.stateOf("n1"), NodeStatus_State.DOWN);
   t.is(world.store.get("node", "n1")?.status?.message, "heartbeat failure");
+  t.is(world.dispatcher.explain("n1")[0]?.waitingFor, "the agent to register: the node is DOWN (heartbeat failure)");
   t.is(world.store.get("node", "n1")?.status?.addr, "198.51.100.7");
   t.is(world.store.get("session", "n1"), undefined);
   t.is(stream.ended?.code, Status.NOT_FOUND);
@@ -105,7 +106,7 @@ test("why reports missed heartbeats before the node is suspected", async (t) => 
   await world.run(5_000);
   t.like(why(), {
     waitingFor: "a heartbeat of the node, which has been silent for 10 s: heartbeats are overdue",
-    atDeadline: "is suspect",
+    atDeadline: "suspected",
   });
 });
 
