@@ -28,7 +28,7 @@ export interface NameFile {
   readonly target: string;
 }
 
-/** DNS settings: the container's configuration, otherwise the host's. */
+/** DNS settings: the container's own entries, followed by the host's. */
 export function dnsOf(config: DockerConfig, { dns }: TaskConfig) {
   return {
     servers: [...config.dns_servers, ...(dns?.servers ?? [])],
