@@ -1,17 +1,17 @@
-/** The typed face of protobufjs' generated codecs: what every message constant of `proto/gen/messages.ts` is. */
+/** Typed wrapper of protobufjs' generated codecs: the type of every message constant in `proto/gen/messages.ts`. */
 import protobuf from "protobufjs/minimal.js";
 
-// 64-bit fields are plain numbers here (safe to 2^53): without this the values would be Long objects wherever the
-// package `long` happens to be installed, whatever the types say.
+// 64-bit fields are plain numbers here (safe to 2^53): otherwise the values would be Long objects wherever the package `long`
+// is installed, whatever the types say.
 (protobuf.util as { Long: unknown }).Long = null;
 protobuf.configure();
-// What a newer client says of a service must reach a newer engine through an older manager: fields that are not known here
-// are kept, as Go's codecs keep them.
+// Keep unknown fields, like Go's codecs: what a newer client sets on a service must reach a newer engine through an older
+// manager.
 (protobuf.Reader as unknown as { discardUnknown: boolean }).discardUnknown = false;
 
-// Half a surrogate pair, which JSON can carry, would become bytes that no decoder takes, ours included: a record in the log
-// that stops every manager. It is written as U+FFFD, as Node writes it in texts that are long enough for it to do the work.
-// Most texts are ids, names and digests, which are ASCII and need no look at pairs.
+// A lone surrogate, which JSON can carry, would be encoded as bytes that every decoder rejects, including ours: a record in the
+// log that stops every manager. It is written as U+FFFD, as Node does for long strings. Most strings are ids, names and
+// digests: ASCII, without surrogates.
 const writeText = protobuf.util.utf8.write;
 protobuf.util.utf8.write = (text, buffer, offset) => {
   for (let at = 0; at < text.length; at += 1) {
@@ -22,14 +22,14 @@ protobuf.util.utf8.write = (text, buffer, offset) => {
   return text.length;
 };
 
-/** Shorter texts are put together from their characters without a rope; longer ones protobufjs hands to a decoder. */
+/** Shorter strings are built from characters without a rope; for longer ones protobufjs uses a decoder. */
 const ropeLengthMin = 13;
 const decoderLengthMin = 64;
 const { latin1Slice } = Buffer.prototype as unknown as {
   latin1Slice(this: Uint8Array, start: number, end: number): string;
 };
 
-// protobufjs joins a text's pieces by `+`: a rope, which is copied when it is first looked up by. ASCII is read in one piece.
+// protobufjs joins pieces with `+`, which makes a rope that is copied on its first lookup. ASCII is read in one piece.
 const readText = protobuf.util.utf8.readStrict;
 protobuf.util.utf8.readStrict = (buffer, start, end) => {
   const length = end - start;
@@ -39,20 +39,20 @@ protobuf.util.utf8.readStrict = (buffer, start, end) => {
   return bits > 0x7f ? readText(buffer, start, end) : latin1Slice.call(buffer, start, end);
 };
 
-/** All messages are encoded into this, one after the other, and copied: no buffer is made to grow, and none is too large. */
+/** Buffer that all messages are encoded into, one at a time, and copied from: no buffer has to grow, and none is too large. */
 const scratch = protobuf.Writer.create() as protobuf.Writer & {
   pos: number;
   buf: Uint8Array;
   view: DataView | null;
   states: number[] | null;
 };
-/** Bytes; what a larger message needed is let go. */
+/** Bytes; a larger buffer is released after use. */
 const scratchBytes = 64 * 1024;
 scratch.buf = Buffer.allocUnsafeSlow(scratchBytes);
 
 function encoded(generated: GeneratedType, message: object): Uint8Array<ArrayBuffer> {
   scratch.pos = 0;
-  // Something is left in it when an encoder threw.
+  // An encoder that threw leaves state behind.
   scratch.states = null;
   const bytes = generated.encode(message, scratch).finish() as Uint8Array<ArrayBuffer>;
   if (scratch.buf.length > scratchBytes) {
@@ -62,7 +62,7 @@ function encoded(generated: GeneratedType, message: object): Uint8Array<ArrayBuf
   return bytes;
 }
 
-/** What it takes to carry a message. */
+/** What transports need of a codec. */
 export interface WireCodec<T> {
   /** Full protobuf name, such as `docker.swarmkit.v1.Task`. */
   readonly typeName: string;
@@ -72,19 +72,21 @@ export interface WireCodec<T> {
 }
 
 export interface Codec<T> extends WireCodec<T> {
-  /** A message with the given fields; the others read as their defaults (an absent message as null). Nested messages must
-   *  themselves come from `create` or `decode`. */
+  /**
+   * Creates a message with the given fields; the others have their defaults (an absent message is null). Nested messages must
+   * come from `create` or `decode`.
+   */
   create(fields?: Partial<T>): T;
-  /** Encodes it as the next part of what is being written. */
+  /** Encodes the message at the end of `writer`. */
   write(message: T, writer: protobuf.Writer): void;
-  /** A copy with some fields replaced; shares everything else, fields that this version does not know among it. */
+  /** A copy with some fields replaced; shares everything else, including unknown fields. */
   patch(message: T, fields: Partial<T>): T;
-  /** Plain JSON: enums as names, bytes as base64, field names in camelCase; defaults are left out unless `defaults` is true. */
+  /** Plain JSON: enums as names, bytes as base64, field names in camelCase; defaults are omitted unless `defaults` is true. */
   toJson(message: T, defaults?: boolean): Record<string, unknown>;
   fromJson(json: object): T;
 }
 
-/** Null for bytes that are no such message: what comes from another process may be anything. */
+/** Decodes bytes from another process; null for malformed ones. */
 export function decodedOrNull<T>(codec: Pick<Codec<T>, "decode">, bytes: Uint8Array): T | null {
   try {
     return codec.decode(bytes);
@@ -93,7 +95,7 @@ export function decodedOrNull<T>(codec: Pick<Codec<T>, "decode">, bytes: Uint8Ar
   }
 }
 
-/** What serving a method takes. */
+/** What a server needs of a method. */
 export interface WireMethod<Request, Response> {
   /** HTTP/2 path of the method. */
   readonly path: string;
@@ -108,7 +110,7 @@ export interface MethodDescriptor<Request, Response> extends WireMethod<Request,
   readonly response: Codec<Response>;
 }
 
-/** The part of a generated protobufjs class that codecs stand on. */
+/** The used part of a generated protobufjs class. */
 interface GeneratedType {
   new (properties?: object): object;
   encode(message: object, writer: protobuf.Writer): protobuf.Writer;
@@ -118,8 +120,8 @@ interface GeneratedType {
 }
 
 /**
- * What a newer writer has put into a message stays there when an older one changes something else: decoders keep the bytes of
- * unknown fields under this name, which copying an object's properties leaves behind.
+ * Copies unknown fields, so that a newer writer's fields survive a change by an older one: decoders keep their bytes under this
+ * name, which copying an object's properties does not include.
  */
 function withUnknown<T>(from: T, to: T): T {
   const { $unknowns } = from as { readonly $unknowns?: readonly Uint8Array[] };

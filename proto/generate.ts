@@ -1,8 +1,8 @@
 /**
- * Makes `proto/gen/` from the .proto files. For each group of them: protobufjs' static codecs (`static.js` of the main
- * group, `static-<group>.js` of the others) and the types and codecs that the rest of the code imports (`messages.ts`,
- * `<group>.ts`). The types are our own output because protobufjs' describe every nested
- * field as optional, which its decoder never leaves it: an absent message reads `null`, an absent scalar its default.
+ * Generates `proto/gen/` from the .proto files. Per group: protobufjs' static codecs (`static.js` of the main group,
+ * `static-<group>.js` of the others), and the types and codecs that other code imports (`messages.ts`, `<group>.ts`). The types
+ * are our own because protobufjs declares every nested field as optional, although its decoder always sets it: an absent
+ * message is `null`, an absent scalar its default.
  *
  * Run by `npm run generate`; `--check` exits 1 when the output is stale.
  */
@@ -21,9 +21,9 @@ const protoFiles = readdirSync(here, { recursive: true, encoding: "utf8" })
   .sort();
 
 /**
- * Messages are known by their last name, and foreign protocols have some in common (SwarmKit and Nomad both have a
- * TaskStatus); also, an executable that speaks one protocol should not load them all. So such a protocol has a module of
- * its own, from the folders named here; all others are the main group.
+ * Messages are exported by their last name, which foreign protocols may share (SwarmKit and Nomad both have a TaskStatus), and
+ * an executable should load only the protocol it speaks. So the protocols in these folders have their own modules; all others
+ * are in the main group.
  */
 const ownGroups: Readonly<Record<string, readonly string[]>> = {
   nomad: ["hashicorp", "grpc"],
@@ -39,7 +39,7 @@ const groups: readonly string[] = ["messages", ...Object.keys(ownGroups)];
 
 const staticName = (group: string): string => (group === "messages" ? "static" : `static-${group}`);
 
-/** Fingerprint of everything that the output depends on; kept in its first line. */
+/** Fingerprint of all inputs; the first line of the output. */
 function fingerprint(): string {
   const hash = createHash("sha256");
   for (const file of [...protoFiles, relative(here, fileURLToPath(import.meta.url))]) {
@@ -79,7 +79,7 @@ const scalarTypes: Record<string, string> = {
   bytes: "Uint8Array",
 };
 
-/** Packages whose names others have too, and what theirs begin with. */
+/** Prefixes for packages whose names clash with others. */
 const prefixes: Readonly<Record<string, string>> = { "csi.v1": "Csi" };
 
 function prefixOf(object: protobuf.ReflectionObject): string {
@@ -187,10 +187,10 @@ function typesModule(root: protobuf.Root, group: string): string {
 }
 
 /**
- * Takes two costs out of protobufjs' output that every decoded message pays, and that no message needs:
- * - an array of its own for each empty list: all share the frozen one that their prototypes have;
- * - a `delete` of each other member when a oneof's member is read. Only a second member has a first one to delete.
- * And one that every process pays when it starts: the indentation, which is half of what it has to read.
+ * Removes from protobufjs' output two costs per decoded message:
+ * - a separate array for each empty list: all share the frozen one of their prototypes;
+ * - a `delete` of each other member when a oneof's member is read: only a second member has one to delete.
+ * Also removes the indentation: half of what every process reads when it starts.
  */
 function quickened(source: string): string {
   return source
@@ -215,7 +215,7 @@ async function generateGroup(group: string): Promise<void> {
         "--no-verify",
         "--no-delimited",
         "--no-comments",
-        // A root of its own: what two groups have of one name must not be taken for the same.
+        // A separate root, so that equal names of two groups are not merged.
         "-r",
         group === "messages" ? "default" : group,
         "-p",
@@ -237,7 +237,7 @@ async function generateGroup(group: string): Promise<void> {
   replaceFile(join(genDir, `${group}.ts`), typesModule(root, group));
 }
 
-/** At once: a process that starts meanwhile reads the old text or the new one. */
+/** Atomic: a process that starts meanwhile reads the old or the new text. */
 function replaceFile(file: string, text: string): void {
   writeFileSync(`${file}.new`, text);
   renameSync(`${file}.new`, file);

@@ -1,14 +1,14 @@
 /**
- * A list of messages in the making, as it stands in the message that has it: one behind the other, each with tag and length.
- * Nothing is made for a single message: bytes of its own for each of a thousand small ones cost more than encoding them.
+ * Builds a list of messages in its encoded form within the parent message: each with tag and length. Avoids a buffer per
+ * message, which for a thousand small ones costs more than the encoding.
  */
 import protobuf from "protobufjs/minimal.js";
 import type { Codec } from "./codec.ts";
 
-/** Bytes that a list begins with: some tens of small messages. It grows by doubling. */
+/** Initial capacity, in bytes: a few dozen small messages. It grows by doubling. */
 const bytesMin = 2 * 1024;
 
-/** What stands before `bytes` bytes of a field, in whatever message has it. */
+/** The tag and length before a field of `bytes` bytes, for any parent message. */
 export function lengthDelimited(field: number, bytes: number): Uint8Array {
   return protobuf.Writer.create()
     .uint32((field << 3) | 2)
@@ -16,9 +16,9 @@ export function lengthDelimited(field: number, bytes: number): Uint8Array {
     .finish();
 }
 
-/** Where a list ended once. */
+/** A position to truncate to. */
 export interface ListMark {
-  /** Messages. */
+  /** Number of messages. */
   readonly length: number;
   readonly bytes: number;
 }
@@ -29,7 +29,7 @@ export class ListWriter<T> {
   readonly #writer = protobuf.Writer.create() as protobuf.Writer & { pos: number; buf: Uint8Array };
   #length = 0;
 
-  /** `field`: the list's number in the message that has it. */
+  /** `field`: the list's field number in the parent message. */
   constructor(codec: Codec<T>, field: number) {
     this.#codec = codec;
     // Length-delimited.
@@ -37,12 +37,12 @@ export class ListWriter<T> {
     this.#writer.buf = Buffer.allocUnsafe(bytesMin);
   }
 
-  /** Messages so far. */
+  /** Number of messages so far. */
   get length(): number {
     return this.#length;
   }
 
-  /** Returns the bytes that the message takes, tag and length apart. */
+  /** Returns the message's size in bytes, without tag and length. */
   add(message: T): number {
     const writer = this.#writer;
     writer.uint32(this.#tag).fork();
@@ -58,13 +58,13 @@ export class ListWriter<T> {
     return { length: this.#length, bytes: this.#writer.pos };
   }
 
-  /** Forgets what was added since the mark was made. */
+  /** Removes the messages added since the mark. */
   truncate({ length, bytes }: ListMark): void {
     this.#length = length;
     this.#writer.pos = bytes;
   }
 
-  /** A copy of what there is now. */
+  /** A copy of the current bytes. */
   encoded(): Uint8Array<ArrayBuffer> {
     return this.#writer.finish() as Uint8Array<ArrayBuffer>;
   }

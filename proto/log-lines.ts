@@ -1,10 +1,11 @@
 /**
- * Task output on its way through managers: lines stay the bytes that they came as. A manager looks at where a line begins and
- * ends, whose it is and when it was written; it makes no object of any.
+ * Task output in transit through managers: lines stay encoded. A manager reads only the bounds, source and time of each line,
+ * and creates no object per line.
  *
- * LL1: lines are the encoding of a SubscribeLogsMessage (`docker/swarmkit/v1/logbroker.proto`), so those of several messages
- *      may be put one behind the other, and cut between any two.
- * LL2: what is decoded here is well-formed all through: who subscribed need not fear what a node wrote.
+ * LL1: lines are the encoding of a SubscribeLogsMessage (`docker/swarmkit/v1/logbroker.proto`), so the lines of several
+ * messages can be concatenated, and cut between any two.
+ *
+ * LL2: everything decoded here is well-formed, so a subscriber is safe from malformed output of a node.
  */
 import { isUtf8 } from "node:buffer";
 import type { WireCodec, WireMethod } from "./codec.ts";
@@ -14,7 +15,7 @@ export interface PublishedLines {
   readonly subscriptionId: string;
   readonly close: boolean;
   readonly lines: LogLines;
-  /** Whose the lines are, each once: one node, where nothing is wrong. */
+  /** Nodes of the lines, without duplicates; normally one. */
   readonly nodeIds: readonly string[];
 }
 
@@ -49,7 +50,7 @@ class Reader {
     this.end = end;
   }
 
-  /** Beyond 2^53 it is not exact: no length that fits a message is. */
+  /** Inexact above 2^53, which no valid length reaches. */
   varint(): number {
     const { bytes, end } = this;
     let value = 0;
@@ -61,10 +62,10 @@ class Reader {
       if (byte < 0x80) return value;
       scale *= 0x80;
     }
-    throw new Malformed("a number without an end");
+    throw new Malformed("an unterminated number");
   }
 
-  /** Number and wire type of the next field. Readers take no more than 32 bits in five bytes. */
+  /** Number and wire type of the next field. Like other readers, accepts at most 32 bits in five bytes. */
   tag(): number {
     const start = this.at;
     const tag = this.varint();
@@ -89,7 +90,7 @@ class Reader {
     } else throw new Malformed(`a field of wire type ${wireType}`);
   }
 
-  /** Readers are strict about texts, and so is this. */
+  /** Other readers reject invalid UTF-8, and so does this. */
   text(): string {
     const end = this.length();
     const text = Buffer.from(this.bytes.buffer, this.bytes.byteOffset + this.at, end - this.at);
@@ -99,23 +100,23 @@ class Reader {
   }
 }
 
-/** Goes from line to line; what it tells is of the line that it stands on. */
+/** Iterates over lines; its fields describe the current line. */
 export class LineCursor {
   readonly #reader: Reader;
   #contextAt = 0;
   #contextEnd = 0;
-  /** Lines that follow one another are mostly of one task: its bytes are the same, and are read once. */
+  /** Consecutive lines are mostly of one task: equal bytes are decoded once. */
   #knownAt = 0;
   #knownEnd = -1;
   #known = noContext;
-  /** Where the line begins, its field's header included, and where it ends. */
+  /** Start of the line, including its field's header, and its end. */
   start = 0;
   end = 0;
-  /** Of the LogMessage itself. */
+  /** Start of the LogMessage itself. */
   bodyStart = 0;
-  /** The line's own bytes. */
+  /** Size of the line's text, in bytes. */
   dataBytes = 0;
-  /** A LogStream; 0 where none is said. */
+  /** A LogStream; 0 if unset. */
   stream = 0;
   /** Null seconds: the line has no time. */
   seconds: number | null = null;
@@ -125,7 +126,7 @@ export class LineCursor {
     this.#reader = new Reader(lines);
   }
 
-  /** False behind the last line. Throws RangeError for what is not well-formed. */
+  /** False after the last line. Throws RangeError for malformed bytes. */
   next(): boolean {
     const reader = this.#reader;
     if (reader.at >= reader.bytes.length) return false;
@@ -149,7 +150,7 @@ export class LineCursor {
     const length = this.#contextEnd - this.#contextAt;
     if (this.#knownEnd - this.#knownAt !== length) return false;
     const { bytes } = this.#reader;
-    // From the end: ids differ there as well as anywhere, and the task's comes last.
+    // Compare from the end: the task's id, which differs most, comes last.
     for (let at = length - 1; at >= 0; at -= 1)
       if (bytes[this.#knownAt + at] !== bytes[this.#contextAt + at]) return false;
     return true;
@@ -192,7 +193,7 @@ export class LineCursor {
       }
     }
     reader.end = outer;
-    // Readers would merge them, and take the second one's word for whose the line is.
+    // Other readers would merge them and attribute the line to the second.
     if (contexts > 1) throw new Malformed("a line of two contexts");
   }
 
@@ -224,7 +225,7 @@ function contextIn(bytes: Uint8Array, from: number, to: number): LineContext {
   return found;
 }
 
-/** Key and value are texts. */
+/** Key and value are strings. */
 function skipAttribute(reader: Reader, end: number): void {
   const outer = reader.end;
   reader.end = end;
@@ -250,7 +251,7 @@ export function joinedLines(parts: readonly LogLines[]): LogLines {
   return joined;
 }
 
-/** A SubscribeLogsMessage that is encoded already. */
+/** A SubscribeLogsMessage that is already encoded. */
 const subscribedLines: WireCodec<LogLines> = {
   typeName: "docker.swarmkit.v1.SubscribeLogsMessage",
   encode: (lines) => lines,
@@ -261,7 +262,7 @@ const subscribedLines: WireCodec<LogLines> = {
   },
 };
 
-/** LL2: throws for what is not well-formed; tells whose the lines are. */
+/** LL2: throws for malformed lines; returns the ids of their nodes. */
 function checkLines(lines: LogLines): readonly string[] {
   const cursor = new LineCursor(lines);
   const nodeIds = new Set<string>();
@@ -278,7 +279,7 @@ const subscriptionTag = (1 << 3) | bytesType;
 const publishedTag = (2 << 3) | bytesType;
 const closeTag = 3 << 3;
 
-/** A PublishLogsMessage whose lines are cut out of it. */
+/** A PublishLogsMessage, with its lines extracted. */
 export const publishedLines: WireCodec<PublishedLines> = {
   typeName: "docker.swarmkit.v1.PublishLogsMessage",
   encode: ({ close, lines, subscriptionId }) => {
@@ -315,12 +316,12 @@ export const publishedLines: WireCodec<PublishedLines> = {
   },
 };
 
-/** Copied, since the bytes may be part of a greater buffer or somebody else's; and each line with the tag that it is read with. */
+/** Copies lines, since the bytes may belong to a larger or foreign buffer, each with the tag of the target message. */
 function cutOut(bytes: Uint8Array, starts: readonly number[], ends: readonly number[], total: number): LogLines {
   const lines = new Uint8Array(total);
   let to = 0;
   for (let at = 0; at < starts.length;) {
-    // Lines mostly stand one behind the other.
+    // Lines are mostly adjacent: copy them together.
     let last = at;
     while (last + 1 < starts.length && starts[last + 1] === ends[last]) last += 1;
     const from = starts[at] as number;
@@ -338,7 +339,7 @@ function varintOf(value: number): readonly number[] {
   return [...bytes, rest];
 }
 
-/** SwarmKit's LogBroker, its lines unread. */
+/** SwarmKit's LogBroker, with undecoded lines. */
 export const LogBrokerLines = {
   name: LogBrokerService.name,
   methods: {
@@ -350,7 +351,7 @@ export const LogBrokerLines = {
   },
 } as const;
 
-/** SwarmKit's Logs, its lines unread. */
+/** SwarmKit's Logs, with undecoded lines. */
 export const LogsLines = {
   name: LogsService.name,
   methods: {

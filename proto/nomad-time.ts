@@ -1,4 +1,7 @@
-/** Times and durations of Nomad's messages as milliseconds, and back: a plugin's process does not load the others. */
+/**
+ * Conversion between milliseconds and Nomad's times and durations: separate, so that a plugin's process does not load the other
+ * messages.
+ */
 import { Duration, Timestamp } from "./gen/nomad.ts";
 import { secondsAndNanos } from "./seconds.ts";
 

@@ -1,12 +1,12 @@
-/** Milliseconds as the two numbers that protobuf's times and durations are made of, and back. Needs no generated messages. */
+/** Conversion between milliseconds and the two numbers of protobuf's times and durations. Independent of generated messages. */
 
 export interface SecondsAndNanos {
   readonly seconds: number;
-  /** From 0 to 999,999,999 in a time; those of a negative duration are negative. */
+  /** 0 to 999,999,999 in a time; in a negative duration, negative. */
   readonly nanos: number;
 }
 
-/** Rounded to the nanosecond, as far as a number tells them apart: a time of today is known to 0.2 µs. */
+/** Rounded to the nanosecond, within the precision of a number: 0.2 µs for current times. */
 export function secondsAndNanos(ms: number): SecondsAndNanos {
   const seconds = Math.floor(ms / 1_000);
   return { seconds, nanos: Math.min(999_999_999, Math.round((ms - seconds * 1_000) * 1e6)) };
@@ -17,7 +17,7 @@ export function timeMs(time: SecondsAndNanos | null): number {
   return time === null ? 0 : time.seconds * 1_000 + time.nanos / 1e6;
 }
 
-/** Milliseconds; `absent` when there is none. */
+/** Milliseconds; `absent` if null. */
 export function durationMs(duration: SecondsAndNanos | null, absent: number): number {
   return duration === null ? absent : duration.seconds * 1_000 + duration.nanos / 1e6;
 }

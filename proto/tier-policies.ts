@@ -1,19 +1,19 @@
 /**
- * The entries of a TierInfo's lists, which say which policies a tier of an endpoint has: names until Felix 3.31, PolicyID
- * messages from 3.32 on, in the same fields with the same wire type. They can be told apart: a message begins with the tag of
- * one of PolicyID's fields, a control character, with which no name begins.
+ * Entries of a TierInfo's policy lists: names until Felix 3.31, PolicyID messages from 3.32, in the same fields with the same
+ * wire type. They are distinguishable: a message begins with the tag of one of PolicyID's fields, a control character, which no
+ * name begins with.
  */
 import { PolicyID } from "./gen/felix.ts";
 
 export type TierEntry =
   | { readonly kind: "name"; readonly name: string }
   | { readonly kind: "id"; readonly id: PolicyID }
-  /** Neither: nothing that any Felix up to 3.32 writes. */
+  /** Neither; no Felix up to 3.32 writes this. */
   | { readonly kind: "unreadable" };
 
 const [encoder, decoder] = [new TextEncoder(), new TextDecoder("utf-8", { fatal: true })];
 
-/** The first byte of a text that is not a control character. */
+/** The smallest byte that is not a control character. */
 const textByteMin = 0x20;
 
 export function tierEntries(names: readonly string[]): Uint8Array[] {

@@ -1,4 +1,4 @@
-/** Times and durations of messages as milliseconds, and back. Those of Nomad's messages: nomad-time.ts. */
+/** Conversion between milliseconds and times and durations of messages. For Nomad's messages: nomad-time.ts. */
 import { Duration, Timestamp } from "./gen/messages.ts";
 import { secondsAndNanos } from "./seconds.ts";
 
