@@ -132,8 +132,8 @@ export const dispatcherMutants: readonly Mutant[] = [
   {
     name: "elsewhere-unheard",
     file: "actors/dispatcher/dispatcher.ts",
-    original: "      this.#supersede(held);\n      // While",
-    replacement: "      held.version = version;\n      // While",
+    original: "      this.#supersede(held);\n      // During",
+    replacement: "      held.version = version;\n      // During",
     breaks: "a session continues although the log gave the node to another manager",
     kind: "time-fault-order",
     tests: ["unit/dispatcher", "unit/dispatcher-loss"],
