@@ -33,7 +33,7 @@ export class Params {
     return new Params(fields, path);
   }
 
-  /** The raw value; undefined if absent or null. Of several names, the first that is present. */
+  /** The raw value; undefined if absent or null. If there are several names, the first one present counts. */
   raw(...names: readonly string[]): unknown {
     for (const name of names) {
       const value = this.#fields.get(plain(name));
@@ -56,7 +56,7 @@ export class Params {
     return this.#fields.has(plain(name));
   }
 
-  /** Empty if absent. Of several names, the first that is not empty. */
+  /** Empty if absent. If there are several names, the first non-empty one counts. */
   text(...names: readonly string[]): string {
     for (const name of names) {
       const value = this.raw(name) ?? "";

@@ -61,8 +61,8 @@ export function writeInPieces(socket: Duplex): PieceWriter {
 }
 
 /**
- * Yields the same bytes: small chunks are joined with the next one, and text is encoded when its turn comes. Of a large chunk
- * only the beginning is copied, because thousands of clients may be sent the same bytes.
+ * Yields the same bytes: small chunks are joined with the next one, and text is encoded when its turn comes. Only the
+ * beginning of a large chunk is copied, because thousands of clients may be sent the same bytes.
  */
 function* piecesOf(chunks: readonly Chunk[]): Generator<Uint8Array, undefined> {
   let parts: Uint8Array[] = [];

@@ -75,7 +75,7 @@ function specOf({ condition, labels, pauseS, payload, replicas }: ServiceOptions
 }
 
 class World extends ScriptedWorld {
-  /** The service as the leader has it, or another manager if there is no leader. */
+  /** The service in the leader's replica, or in another manager's if there is no leader. */
   get service(): Service | undefined {
     const managers = [this.leader, ...this.managers.all];
     const store = managers.find((each) => each?.running != null)?.running?.store;

@@ -3,7 +3,7 @@
  * that every answer can be compared with the call's effects.
  *
  * S120: a refused call has no effect: no transaction, before or after the answer, contains one of its changes.
- * S121: an acknowledged call has its effect: a client that is told of a creation finds the object in the log.
+ * S121: an acknowledged call has its effect: an object whose creation was acknowledged is in the log.
  */
 import type { Commit } from "../../runtime/store/store.ts";
 import { RpcError, Status } from "../../runtime/rpc.ts";

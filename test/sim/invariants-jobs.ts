@@ -110,7 +110,7 @@ function checkRecord(old: Resource | null, status: ScheduleStatus): string | nul
   const due = periodMs === null || before.paused ? 0 : Math.floor(to / periodMs) - Math.floor(from / periodMs);
   const most = isChanged ? due + (Math.floor(to / 1_000) - Math.floor(from / 1_000)) : due;
   if (fresh > most || (!isChanged && fresh < due))
-    return `S13: of schedule ${status.serviceId} (${before.cron}) ${due} due times passed from ${from} to ${to}, but ${fresh} are recorded`;
+    return `S13: schedule ${status.serviceId} (${before.cron}) had ${due} due times from ${from} to ${to}, but ${fresh} are recorded`;
   return null;
 }
 
@@ -141,7 +141,7 @@ export function findUnfinished(service: Service, store: Store): string | null {
   return `job ${service.id} has done ${done} of ${total}`;
 }
 
-/** S15: what a removed schedule has left behind, or null. */
+/** S15: leftovers of a removed schedule, or null. */
 export function findLeftovers(store: Store): string | null {
   for (const { id, kind } of store.all("resource"))
     if (kind === scheduleKind && store.get("service", id) === undefined)

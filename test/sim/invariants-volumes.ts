@@ -15,7 +15,7 @@ export function checkStorage(storage: Storage): string | null {
   return flaw === undefined ? null : `S30: ${flaw}`;
 }
 
-/** What remains to be done for the store's volumes; null if nothing. */
+/** Remaining work for the store's volumes; null if there is none. */
 export function findUnpublished(store: Store): string | null {
   for (const volume of store.all("volume")) {
     const name = volume.spec?.annotations?.name ?? volume.id;
@@ -44,7 +44,7 @@ export function findStrayVolumes(
     if (wanted.join() !== attached.join())
       return `L5: volume ${name} is attached to ${attached.join() || "nobody"}, not to ${wanted.join() || "nobody"}`;
     for (const node of stored.mounted.keys())
-      if (!attached.includes(node)) return `L5: volume ${name} is mounted on ${node}, which does not have it`;
+      if (!attached.includes(node)) return `L5: volume ${name} is mounted on ${node} without being attached`;
   }
   for (const { name } of storage.volumes.values()) if (!names.has(name)) return `L5: the storage still has ${name}`;
   return null;

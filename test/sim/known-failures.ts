@@ -7,7 +7,7 @@
 export interface KnownFailure {
   /** Prefix of the violated claim. */
   readonly claim: string;
-  /** What is known of the cause. */
+  /** Findings about the cause. */
   readonly finding: string;
 }
 

@@ -100,7 +100,8 @@ export class SimMachine {
           }
           const kind = task.payload?.value[0];
           if (kind === stuckPayload) await wait(stuckMs);
-          if (kind === stuckPayload || kind === refusedPayload) return { kind: "refused", reason: "of a bad kind" };
+          if (kind === stuckPayload || kind === refusedPayload)
+            return { kind: "refused", reason: "the kind is refused" };
           return { kind: "started", pid: this.#start(task.id, task.payload?.value[0] === jobPayload[0]) };
         }),
       wait: (taskId: string): Promise<TaskExit> =>

@@ -61,7 +61,7 @@ export interface NodeOptions {
   readonly network: NetworkMachine | null;
   /** Address for packets from other nodes to its tasks. */
   readonly address: string;
-  /** What is wrong with a handshake, for either side; null if nothing, or if nobody listens there. */
+  /** The problem of a handshake, for either side; null if there is none, or if nobody listens there. */
   readonly handshake: (address: string, credentials: Credentials, material: TlsMaterial) => string | null;
   /** It could not join, for instance because the token was replaced: an operator must supply another one. */
   readonly onNotJoined: () => void;

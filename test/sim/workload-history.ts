@@ -1,7 +1,7 @@
 /**
  * A client that reads the past during faults: the tasks and services at an earlier version, and the histories of services.
  *
- * S28: a manager shows a version as the replicas had it at that version, whichever manager answers.
+ * S28: the state that a manager shows for a version equals the replicas' state at that version, whichever manager answers.
  * S29: a service's history lists its changes in the order in which they were written, each once, including its creation and
  *      its removal.
  */

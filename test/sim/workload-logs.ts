@@ -2,7 +2,7 @@
  * Clients that read the output of services, at any manager, while nodes and managers fail.
  *
  * O1: the lines of each task arrive in order and at most once, whatever fails.
- * O2: lines are missing only if the reader was told so, or before the first line that it got.
+ * O2: lines are missing only with a report to the reader, or before the first line that it got.
  * O3: a reader that does not follow gets an end: with all lines, with a report of missing lines, or a broken connection.
  */
 import {

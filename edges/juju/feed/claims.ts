@@ -2,7 +2,7 @@
  * Resolves names that several places claim. Tasks of two removed services may still be ending under one name: one of them is
  * shown, independent of the order of arrival, and the next one after it is removed.
  *
- * F6: of the places that claim a name, the last in sort order holds it.
+ * F6: the last place in sort order holds a name that several claim.
  */
 export class Claims<Mark> {
   readonly #byName = new Map<string, Map<string, Mark>>();

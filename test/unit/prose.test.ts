@@ -1,0 +1,113 @@
+// The prose rules of test/support/prose.ts, held against every page, comment and string of the tree. A file that does not
+// follow them yet is listed in test/support/prose-exceptions.txt; `REWRITE=1` removes from the list what follows them by now.
+import { readFileSync, readdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import test from "ava";
+import { breachesIn, passagesOfPage, passagesOfSource, rules, sentencesOf } from "../support/prose.ts";
+
+const top = fileURLToPath(new URL("../..", import.meta.url));
+const read = (path: string): string => readFileSync(join(top, path), "utf8");
+const folders = readdirSync(top, { withFileTypes: true })
+  .filter((entry) => entry.isDirectory() && /^[a-z]/.test(entry.name) && entry.name !== "node_modules")
+  .map(({ name }) => name);
+/** Generated code, and the samples of the rules themselves. */
+const isLeftOut = (path: string): boolean => path.startsWith("proto/gen/") || path === "test/support/prose.ts";
+const files = ["README.md", ...folders.flatMap((folder) => filesOf(folder))].filter((path) => !isLeftOut(path));
+
+function filesOf(folder: string): readonly string[] {
+  return readdirSync(join(top, folder), { recursive: true, encoding: "utf8" })
+    .map((file) => join(folder, file))
+    .filter((path) => /\.(?:md|proto|ts)$/.test(path) && !path.includes("node_modules/"));
+}
+
+const exceptionsFile = "test/support/prose-exceptions.txt";
+const isEntry = (line: string): boolean => line !== "" && !line.startsWith("#");
+
+for (const rule of rules) {
+  test(`the rule "${rule.name}" finds its samples, and nothing in correct sentences`, (t) => {
+    const finds = (text: string): boolean => breachesIn(text).some((breach) => breach.rule === rule);
+    for (const text of rule.found) t.true(finds(text), text);
+    for (const text of rule.ignored) t.false(finds(text), text);
+    t.true(rule.found.length > 0 && rule.ignored.length > 0);
+  });
+}
+
+test("a passage is split into sentences, without labels and list markers", (t) => {
+  t.deepEqual(sentencesOf("S27: A node joins. Then it runs tasks."), ["A node joins.", "Then it runs tasks."]);
+  t.deepEqual(sentencesOf("- the first item, e.g. this one"), ["the first item, e.g. this one"]);
+});
+
+test("comments and strings of a source file are read with their lines", (t) => {
+  const source = [
+    "// A comment",
+    "// of two lines.",
+    'const a = "a string of some words"; // A trailing comment.',
+    "/**",
+    " * A paragraph with `code`.",
+    " *",
+    " * S1: an invariant.",
+    " */",
+    "const b = /[\"'`]/.test(a) ? `a template with ${f({ c: `and another one inside` })} in it` : 'short';",
+    'const c = "a part of " + "of the same message here";',
+    "const d = a / b; // Not a regular expression.",
+  ].join("\n");
+  t.deepEqual(
+    passagesOfSource(source).map(({ line, kind, text }) => `${line} ${kind} ${text}`),
+    [
+      "1 comment A comment of two lines.",
+      "3 string a string of some words",
+      "3 comment A trailing comment.",
+      "5 comment A paragraph with _.",
+      "7 comment S1: an invariant.",
+      "9 string and another one inside",
+      "9 string a template with _ in it",
+      "11 comment Not a regular expression.",
+    ],
+  );
+});
+
+test("paragraphs, items and cells of a page are read with their lines, without headings and code", (t) => {
+  const page = [
+    "# What it is",
+    "",
+    "A paragraph",
+    "of two lines.",
+    "- An item",
+    "- Another [link](page.md)",
+    "```sh",
+    "code is ignored here",
+    "```",
+    "| A | B |",
+    "|---|---|",
+    "| one cell | `code` |",
+  ].join("\n");
+  t.deepEqual(
+    passagesOfPage(page).map(({ line, text }) => `${line} ${text}`),
+    ["3 A paragraph of two lines.", "5 - An item", "6 - Another [link]", "10 A", "10 B", "12 one cell", "12 _"],
+  );
+});
+
+test("pages, comments and strings follow the rules", (t) => {
+  const lines = read(exceptionsFile).split("\n");
+  const excepted = new Set(lines.filter(isEntry));
+  const wrong: string[] = [];
+  const clean = new Set(excepted);
+  for (const path of files) {
+    const text = read(path);
+    const passages = path.endsWith(".md") ? passagesOfPage(text) : passagesOfSource(text);
+    for (const { line, text: passage } of passages) {
+      for (const { rule, sentence } of breachesIn(passage)) {
+        clean.delete(path);
+        if (!excepted.has(path)) wrong.push(`${path}:${line}: ${rule.name} (write ${rule.instead}): ${sentence}`);
+      }
+    }
+  }
+  if (process.env["REWRITE"] === "1") {
+    writeFileSync(join(top, exceptionsFile), lines.filter((line) => !clean.has(line)).join("\n"));
+    clean.clear();
+  }
+  t.deepEqual(wrong, [], "rewrite these sentences");
+  t.deepEqual([...clean], [], `these files follow the rules: remove them from ${exceptionsFile}, as REWRITE=1 does`);
+  t.true(files.length > 1_000, "the files are found");
+});
