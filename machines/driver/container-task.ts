@@ -1,8 +1,9 @@
 /**
- * From a task of a container service to what the docker driver is asked for, as a stock engine would make the container.
+ * Translates a task of a container service into a request to the docker driver, with the container that a stock engine would
+ * create.
  *
- * CT1: what cannot be as it was asked for is refused with a sentence, never left out: but what a client may say of another
- *      system's containers, and defaults that the engine has itself.
+ * CT1: a setting that cannot be honoured is refused with a message, never ignored, except settings that clients may send for
+ *      containers of another platform, and defaults that the engine applies itself.
  */
 import {
   ContainerSpec_Isolation as Isolation,
@@ -28,10 +29,10 @@ import { taskContext, type TemplateContext, type TemplatedTask } from "../../run
 import { nodeLocalDrivers } from "../allocation/network.ts";
 import { literalEntry, literally } from "./driver-spec.ts";
 
-/** The driver that containers run on. */
+/** The driver that runs containers. */
 export const containerDriver = "docker";
 
-/** What a task says of its container, from wherever the task keeps it. */
+/** A task's container settings, wherever the task keeps them. */
 export interface TaskContainer {
   readonly spec: ContainerSpec;
   readonly networks: readonly NetworkAttachment[];
@@ -40,20 +41,20 @@ export interface TaskContainer {
   readonly resources: ResourceRequirements | null;
 }
 
-/** A file of the task's, mounted read-only into its container. */
+/** A file of the task that is mounted read-only into its container. */
 export interface ContainerFile {
   readonly kind: "secrets" | "configs";
-  /** In the directory of its kind; relative. */
+  /** Relative to the directory of its kind. */
   readonly path: string;
   /** Absolute. */
   readonly target: string;
 }
 
-/** Plain JSON, by the docker driver's schema. */
+/** Plain JSON in the docker driver's schema. */
 export type ContainerConfig = { readonly [key: string]: ConfigValue };
 type ConfigValue = string | number | boolean | readonly ConfigValue[] | { readonly [key: string]: ConfigValue };
 
-/** Of the kernel's scheduler and memory, each 0 where nothing was said. */
+/** CPU and memory limits; 0 if unset. */
 export interface ContainerLimits {
   readonly nanoCpus: number;
   readonly memoryBytes: number;
@@ -68,7 +69,7 @@ export interface ContainerPlan {
   readonly config: ContainerConfig;
   readonly files: readonly ContainerFile[];
   readonly limits: ContainerLimits;
-  /** Empty: nobody has said one. */
+  /** Empty if not set. */
   readonly hostname: string;
 }
 
@@ -93,14 +94,14 @@ function planOf(task: TemplatedTask, of: TaskContainer): ContainerPlan {
   return {
     kind: "plan",
     spec: DriverSpec.create({
-      // A name without a value takes a variable of the image away, for which drivers have no word.
+      // A name without a value removes a variable of the image, which drivers cannot express.
       env: spec.env.filter((entry) => entry.includes("=")).map(literalEntry),
       user: spec.user,
       stopSignal: spec.stopSignal,
       stopGracePeriod: spec.stopGracePeriod,
       secrets: spec.secrets,
       configs: spec.configs,
-      // The others are the engine's to make.
+      // The engine creates the others.
       mounts: spec.mounts.filter(isCluster),
       dns: spec.dnsConfig,
     }),
@@ -116,7 +117,7 @@ function planOf(task: TemplatedTask, of: TaskContainer): ContainerPlan {
   };
 }
 
-/** What is null, and what is empty, is left out: it is the engine's or the image's. */
+/** Leaves out null and empty values, which the engine or the image sets. */
 function present(fields: { readonly [key: string]: ConfigValue | null }): ContainerConfig {
   const isSaid = (value: ConfigValue | null): boolean => {
     if (value === null || value === "" || value === 0 || value === false) return false;
@@ -131,12 +132,13 @@ function configOf(
   { logDriver, networks, ports, resources, spec }: TaskContainer,
   hostname: string,
 ): ContainerConfig {
-  if (spec.isolation !== Isolation.ISOLATION_DEFAULT) throw new Refusal("only containers of Windows have an isolation");
+  if (spec.isolation !== Isolation.ISOLATION_DEFAULT)
+    throw new Refusal("isolation is supported for Windows containers only");
   const context = taskContext(task);
   return {
     ...present({
       image: spec.image,
-      // As an engine does: what a tag stands for may have changed, and what is there is used where nobody can tell.
+      // As engines do: a tag may have moved, so it is resolved again; the local image is used if no registry answers.
       refresh: !spec.image.includes("@"),
       registry_auth: spec.pullOptions?.registryAuth ?? "",
       entrypoint: spec.command,
@@ -163,15 +165,15 @@ function configOf(
       healthcheck: healthOf(spec.healthcheck),
       logging: logDriver === null || logDriver.name === "" ? null : logDriverOf(logDriver),
     }),
-    // Said, even where it is false or 0.
+    // Set explicitly, even if false or 0.
     ...(spec.init === null ? {} : { init: spec.init.value }),
     ...(resources?.memorySwappiness == null ? {} : { memory_swappiness: resources.memorySwappiness.value }),
-    // 0: the engine's default, which is as much swap as memory.
+    // 0 means the engine's default: as much swap as memory.
     memory_swap: swapOf(resources),
   };
 }
 
-/** As engines name what they have made for a cluster. */
+/** The labels that engines put on containers of a swarm. */
 function swarmLabels({ id, name, nodeId, serviceId, serviceName }: TemplatedTask): Readonly<Record<string, string>> {
   return {
     "com.docker.swarm.task": "",
@@ -189,7 +191,7 @@ function expanded(text: string, what: string, context: TemplateContext): string 
   throw new Refusal(`the template of the ${what} cannot be expanded: ${expansion.reason}`);
 }
 
-/** `address name…` of a hosts file, as `name:address` each. */
+/** Converts an `address name…` line of a hosts file to `name:address` entries. */
 function hostsOf(line: string): readonly string[] {
   const [address = "", ...names] = line.split(/\s+/).filter((part) => part !== "");
   return names.map((name) => `${name}:${address}`);
@@ -199,19 +201,19 @@ function isOfCluster({ network }: NetworkAttachment): boolean {
   return !nodeLocalDrivers.has(network?.driverState?.name ?? "");
 }
 
-/** Whether its networks are the node's to make, as those of other tasks, rather than the engine's. */
+/** Whether the node creates the networks, as for other tasks, rather than the engine. */
 export function areOfCluster(attachments: readonly NetworkAttachment[]): boolean {
   return attachments.some(isOfCluster);
 }
 
-/** The engine's own network; empty: what the node makes, or what the engine takes when nobody says. */
+/** The engine's network; empty if the node creates it, or the engine uses its default. */
 function networkOf(attachments: readonly NetworkAttachment[]): string {
   const [first, second] = attachments.filter((attachment) => !isOfCluster(attachment));
   if (first === undefined) return "";
   const nameOf = ({ network }: NetworkAttachment): string => network?.spec?.annotations?.name ?? network?.id ?? "";
   if (areOfCluster(attachments))
-    throw new Refusal(`the container cannot be in the network ${nameOf(first)} of its node and in one of the cluster`);
-  if (second !== undefined) throw new Refusal("a container can be in one network of its node only");
+    throw new Refusal(`a container cannot join both the node-local network ${nameOf(first)} and a cluster network`);
+  if (second !== undefined) throw new Refusal("a container can join only one node-local network");
   switch (first.network?.driverState?.name) {
     case "host":
       return "host";
@@ -289,13 +291,13 @@ function mountOf(mount: Mount, context: TemplateContext): ConfigValue {
     }
     case MountType.TMPFS: {
       const { mode = 0, options = "", sizeBytes = 0 } = tmpfsOptions ?? {};
-      if (options !== "") throw new Refusal(`a tmpfs with the options '${options}' cannot be mounted`);
+      if (options !== "") throw new Refusal(`tmpfs options "${options}" are not supported`);
       return present({ type: "tmpfs", target: common.target, tmpfs_options: present({ size: sizeBytes, mode }) });
     }
     case MountType.NPIPE:
-      throw new Refusal("named pipes are mounted on Windows only");
+      throw new Refusal("named pipe mounts are supported on Windows only");
     default:
-      throw new Refusal(`the mount at ${common.target} is of a type that this node does not know`);
+      throw new Refusal(`the mount at ${common.target} has a type that this node does not support`);
   }
 }
 
@@ -303,7 +305,7 @@ function seconds(duration: Duration | null): number {
   return duration === null ? 0 : duration.seconds + duration.nanos / 1e9;
 }
 
-/** Empty: the image's. */
+/** Empty: the image's health check. */
 function healthOf(health: HealthConfig | null): ConfigValue | null {
   if (health === null) return null;
   return present({
@@ -319,7 +321,7 @@ function healthOf(health: HealthConfig | null): ConfigValue | null {
 function securityOf(privileges: Privileges | null): readonly string[] {
   if (privileges === null) return [];
   const { apparmor, credentialSpec, noNewPrivileges, seccomp, selinuxContext } = privileges;
-  if (credentialSpec !== null) throw new Refusal("only containers of Windows have a credential spec");
+  if (credentialSpec !== null) throw new Refusal("credential specs are supported for Windows containers only");
   const options: string[] = [];
   if (selinuxContext?.disable === true) options.push("label=disable");
   for (const part of ["user", "role", "type", "level"] as const) {
@@ -337,7 +339,7 @@ function logDriverOf({ name, options }: Driver): ConfigValue {
   return present({ type: name, config: options });
 }
 
-/** What the engine takes: memory and swap together, -1 without an end, 0 where nothing is said. */
+/** The engine's value: memory plus swap, -1 for unlimited, 0 if unset. */
 function swapOf(resources: ResourceRequirements | null): number {
   const swap = resources?.swapBytes?.value ?? null;
   if (swap === null) return 0;
@@ -357,7 +359,7 @@ function filesOf({ configs, secrets }: ContainerSpec): readonly ContainerFile[] 
   ];
 }
 
-/** Nothing in a container's spec is an expression. */
+/** Escapes template markers: a container's spec contains no expressions. */
 function literal(value: ConfigValue): ConfigValue {
   if (typeof value === "string") return literally(value);
   if (typeof value !== "object") return value;

@@ -1,24 +1,24 @@
 /**
- * What a node tells of its driver plugins, as labels of its engine: the one part of a node's description that has room for
- * it, in a form that constraints can use and that every manager carries, SwarmKit's as well.
+ * What a node reports about its driver plugins, as labels of its engine: the only part of a node's description that has space
+ * for it, that constraints can use, and that every manager stores, including SwarmKit's.
  *
  *   muster.driver.<kind>.health   `healthy`, `unhealthy`, `undetected`, `restarting`, `removed` …
- *   muster.driver.<kind>.reason   why, where there is something to say
+ *   muster.driver.<kind>.reason   the reason for that health, if any
  *   muster.driver.<kind>.version
- *   muster.driver.<kind>.schema   of its tasks' configuration: a hashicorp.nomad.plugins.shared.hclspec.Spec, in base64
- *   muster.network.reason         why it makes no networks for tasks, where it does not
- *   muster.names.reason           why its tasks cannot ask it for names of services, where they cannot
- *   muster.network.tunnel         `auto`, or the address that other nodes' tunnels reach it at, where it has one
- *   <attribute>                   each as the driver calls it, such as `driver.podman.version`
+ *   muster.driver.<kind>.schema   of the task configuration: a hashicorp.nomad.plugins.shared.hclspec.Spec, in base64
+ *   muster.network.reason         why the node creates no networks for tasks, if it does not
+ *   muster.names.reason           why its tasks cannot resolve service names, if they cannot
+ *   muster.network.tunnel         `auto`, or the address at which other nodes reach its tunnel, if it has one
+ *   <attribute>                   under the driver's own name, such as `driver.podman.version`
  */
 import { nodeLocalDrivers } from "../allocation/network.ts";
 
 const prefix = "muster.driver.";
 
-/** A driver may say what it likes; a node's description is one message that every replica keeps. */
+/** A driver may send any attributes, and every replica stores the node's description, a single message. */
 const attributesMax = 100;
 const textMax = 256;
-/** Bytes. Podman's has about 5,000, and it is the largest of the known ones. */
+/** Bytes. The largest known schema, Podman's, has about 5,000. */
 const schemaMax = 24 * 1024;
 
 export interface DriverReport {
@@ -34,7 +34,7 @@ export function driverLabels(kind: string, report: DriverReport): Readonly<Recor
   const { attributes, health, reason, schema, version } = report;
   const labels: Record<string, string> = {};
   for (const [name, value] of attributes.slice(0, attributesMax)) {
-    // Ours are ours alone, whatever a driver calls its own.
+    // Drivers cannot set labels with our prefix.
     if (name !== "" && !name.startsWith(prefix)) labels[name.slice(0, textMax)] = value.slice(0, textMax);
   }
   labels[`${prefix}${kind}.health`] = health;
@@ -44,35 +44,38 @@ export function driverLabels(kind: string, report: DriverReport): Readonly<Recor
   return labels;
 }
 
-/** Why a node makes no networks for its tasks. */
+/** Why the node creates no networks for its tasks. */
 const networkReason = "muster.network.reason";
 
 const networkTunnel = "muster.network.tunnel";
-/** Other nodes reach it where managers do. */
+/** Other nodes reach it at the address that managers see. */
 const tunnelAuto = "auto";
 
-/** `problem`: why it makes none; null: it does. `address`: where its tunnel is; null: at the address that managers see. */
+/**
+ * `problem`: why the node creates no networks; null if it does. `address`: of its tunnel; null: the address that managers
+ * see.
+ */
 export function networkLabels(problem: string | null, address: string | null = null): Readonly<Record<string, string>> {
   return problem === null ? { [networkTunnel]: address ?? tunnelAuto } : { [networkReason]: problem.slice(0, textMax) };
 }
 
-/** `problem`: why tasks cannot ask their node for names of services; empty: they can, or there are none. */
+/** `problem`: why tasks cannot resolve service names on their node; empty if they can, or if there are none. */
 export function namesLabels(problem: string): Readonly<Record<string, string>> {
   return problem === "" ? {} : { "muster.names.reason": problem.slice(0, textMax) };
 }
 
-/** Null: the node has no tunnel; empty: it is where managers see the node. */
+/** Null: the node has no tunnel; empty: the tunnel is at the address that managers see. */
 export function tunnelAddressOf(labels: Readonly<Record<string, string>>): string | null {
   const told = labels[networkTunnel] ?? null;
   return told === tunnelAuto ? "" : told;
 }
 
-/** Empty: it makes them, or says nothing. */
+/** Empty if the node creates networks or reports nothing. */
 export function networkProblemOf(labels: Readonly<Record<string, string>>): string {
   return labels[networkReason] ?? "";
 }
 
-/** What a node says of one of its drivers. */
+/** What a node reports about one of its drivers. */
 export interface NodeDriver {
   readonly kind: string;
   readonly health: string;
@@ -80,7 +83,7 @@ export interface NodeDriver {
   readonly version: string;
 }
 
-/** By kind, in the order of their names. */
+/** By kind, sorted by name. */
 export function driversOf(labels: Readonly<Record<string, string>>): readonly NodeDriver[] {
   const drivers: NodeDriver[] = [];
   for (const name of Object.keys(labels).sort()) {
@@ -92,7 +95,7 @@ export function driversOf(labels: Readonly<Record<string, string>>): readonly No
   return drivers;
 }
 
-/** The schema that a node reports of a driver's tasks, decoded and as it is written; null: it reports none. */
+/** The reported schema of a driver's task configuration, decoded and in its label form; null if none is reported. */
 export function schemaLabel(
   labels: Readonly<Record<string, string>>,
   kind: string,
@@ -102,7 +105,7 @@ export function schemaLabel(
   return bytes === null ? null : { text, bytes };
 }
 
-/** One of an engine's own, which containers can ask for. */
+/** A plugin of an engine that containers can use. */
 export interface EnginePlugin {
   readonly type: "Network" | "Volume" | "Log";
   readonly name: string;
@@ -114,7 +117,7 @@ const engineAttributes = {
   Log: "driver.docker.logs",
 } as const;
 
-/** What the docker driver tells of its engine. The networks of a swarm are not its to give: the engine is in none. */
+/** The plugins of the docker driver's engine. It cannot offer networks of a swarm: its engine is in none. */
 export function enginePlugins(labels: Readonly<Record<string, string>>): readonly EnginePlugin[] {
   const plugins: EnginePlugin[] = [];
   for (const type of ["Network", "Volume", "Log"] as const) {
@@ -124,7 +127,7 @@ export function enginePlugins(labels: Readonly<Record<string, string>>): readonl
   return plugins;
 }
 
-/** Whether a label is one of this file's, which people read in another form. */
+/** Whether a label is one of this file's, which people see in another form. */
 export function isDriverLabel(name: string): boolean {
   return name.startsWith(prefix);
 }
@@ -133,7 +136,7 @@ function base64Of(bytes: Uint8Array): string {
   return btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(""));
 }
 
-/** Null for what is no base64. */
+/** Null if the text is not base64. */
 function bytesOf(text: string): Uint8Array | null {
   try {
     return Uint8Array.from(atob(text), (sign) => sign.charCodeAt(0));

@@ -1,4 +1,4 @@
-/** What a task of a driver has of the node's files and devices: what may be asked for, and what the node has to bring about. */
+/** The files and devices of the node that a driver's task uses: what a task may request, and what the node must provide. */
 import {
   Mount_BindOptions_Propagation as Propagation,
   Mount_Type,
@@ -6,24 +6,24 @@ import {
   type Mount,
 } from "../../proto/gen/messages.ts";
 
-/** Something that has a path on the node, or is given one. */
+/** Something that has a path on the node, or gets one. */
 export type MountSource =
-  /** `isMade`: as a directory, where it is missing. */
+  /** `isMade`: a missing path is created as a directory. */
   | { readonly kind: "path"; readonly path: string; readonly isMade: boolean }
-  /** A directory of the node's by this name, which outlives its tasks; without a name, the task's own. */
+  /** A named directory of the node, which outlives its tasks; without a name, the task's own. */
   | { readonly kind: "volume"; readonly name: string; readonly subpath: string }
-  /** Memory: 0 bytes is the kernel's default, half of all there is. */
+  /** A tmpfs: 0 bytes is the kernel's default, half of all memory. */
   | { readonly kind: "memory"; readonly bytes: number; readonly mode: number };
 
 export interface PlannedMount {
   readonly target: string;
   readonly isReadOnly: boolean;
-  /** In Nomad's words: empty for the driver's choice. */
+  /** Nomad's values; empty for the driver's default. */
   readonly propagation: "" | "private" | "host-to-task" | "bidirectional";
   readonly source: MountSource;
 }
 
-/** A cluster volume, where its storage plugin has put it. */
+/** A cluster volume, where its storage plugin has mounted it. */
 interface GivenVolume {
   readonly source: string;
   readonly target: string;
@@ -39,21 +39,21 @@ const propagations: { readonly [Each in Propagation]: PlannedMount["propagation"
   [Propagation.SLAVE]: "host-to-task",
 };
 
-/** The kernel's default for directories that all may write to. */
+/** The kernel's default for world-writable directories. */
 const memoryMode = 0o1777;
-/** Names directories. */
+/** Volume names are names of directories. */
 const volumePattern = /^[A-Za-z0-9][A-Za-z0-9_.-]*$/;
 
 function isPlain(path: string): boolean {
   return path.split("/").every((part) => part !== "..");
 }
 
-/** What is wrong with them, in a sentence that begins in the middle; null when nothing is. */
+/** What is wrong with the mounts; null if nothing is. */
 export function mountsProblem(mounts: readonly Mount[], devices: readonly DriverDevice[]): string | null {
   const targets = new Set<string>();
   for (const mount of mounts) {
     const target = mount.target.replaceAll(/\/+/g, "/").replace(/\/$/, "");
-    if (target === "" || !isPlain(target)) return `a mount cannot be at "${mount.target}"`;
+    if (target === "" || !isPlain(target)) return `invalid mount target "${mount.target}"`;
     if (targets.has(target)) return `duplicate mount point: ${mount.target}`;
     targets.add(target);
     const problem = sourceProblem(mount);
@@ -61,9 +61,11 @@ export function mountsProblem(mounts: readonly Mount[], devices: readonly Driver
   }
   for (const { hostPath, permissions, taskPath } of devices) {
     if (!hostPath.startsWith("/") || !isPlain(hostPath))
-      return `a device is named by its absolute path, not "${hostPath}"`;
-    if (taskPath !== "" && !taskPath.startsWith("/")) return `a device cannot be at "${taskPath}"`;
-    if (!/^[rwm]*$/.test(permissions)) return `permissions of a device are some of r, w and m, not "${permissions}"`;
+      return `invalid device path "${hostPath}": expected an absolute path`;
+    if (taskPath !== "" && !taskPath.startsWith("/"))
+      return `invalid device path "${taskPath}" in the task: expected an absolute path`;
+    if (!/^[rwm]*$/.test(permissions))
+      return `invalid device permissions "${permissions}": expected a combination of r, w and m`;
   }
   return null;
 }
@@ -71,23 +73,26 @@ export function mountsProblem(mounts: readonly Mount[], devices: readonly Driver
 function sourceProblem({ source, target, type, volumeOptions }: Mount): string | null {
   switch (type) {
     case Mount_Type.BIND:
-      return source.startsWith("/") && isPlain(source) ? null : `a bind mount names an absolute path, not "${source}"`;
+      return source.startsWith("/") && isPlain(source)
+        ? null
+        : `invalid bind mount source "${source}": expected an absolute path`;
     case Mount_Type.TMPFS:
-      return source === "" ? null : `memory at ${target} has no source`;
+      return source === "" ? null : `the tmpfs at ${target} must not have a source`;
     case Mount_Type.CLUSTER:
-      return source === "" ? "a mount names no cluster volume" : null;
+      return source === "" ? "a cluster mount needs the name of a volume" : null;
     case Mount_Type.VOLUME: {
       const driver = volumeOptions?.driverConfig?.name ?? "";
-      if (driver !== "" && driver !== "local") return `a volume of a task of a driver is local, not of ${driver}`;
-      if (!isPlain(volumeOptions?.subpath ?? "")) return `a volume has no part "${volumeOptions?.subpath}"`;
-      return source === "" || volumePattern.test(source) ? null : `a volume cannot be called "${source}"`;
+      if (driver !== "" && driver !== "local")
+        return `unsupported volume driver ${driver}: tasks of drivers support only local volumes`;
+      if (!isPlain(volumeOptions?.subpath ?? "")) return `invalid volume subpath "${volumeOptions?.subpath}"`;
+      return source === "" || volumePattern.test(source) ? null : `invalid volume name "${source}"`;
     }
     case Mount_Type.NPIPE:
-      return "named pipes are of Windows";
+      return "named pipe mounts are supported on Windows only";
   }
 }
 
-/** `given`: the cluster volumes that the task was given, which come first. The mounts are such as `mountsProblem` lets pass. */
+/** `given`: the task's cluster volumes, which come first. The mounts must have passed `mountsProblem`. */
 export function planMounts(mounts: readonly Mount[], given: readonly GivenVolume[]): readonly PlannedMount[] {
   const volumes = given.map(({ path, source, target }): PlannedMount => {
     const asked = mounts.find((mount) => mount.source === source && mount.target === target);

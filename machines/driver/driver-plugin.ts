@@ -5,28 +5,29 @@
  *                   ▲                                                         │
  *                   └───────────── restarting { ending, waiting } ◀───────────┘           stopping ──▶ stopped
  *
- * D1: there is one process at a time: another is started only when the one before is known to be gone.
- * D2: tasks are started on a plugin only while it is healthy; those that run are looked after whenever it is running.
- * D3: what an earlier agent started is found again rather than started a second time, and gets no second configuration.
- * D4: the wait before a restart grows with each failure, and shrinks only after the plugin has held.
+ * D1: at most one process at a time: another is started only when the previous one has exited.
+ * D2: tasks are started on a plugin only while it is healthy; running tasks are managed whenever it is running.
+ * D3: a plugin that an earlier agent process started is found again, not started a second time, and gets no second
+ *     configuration.
+ * D4: the wait before a restart grows with each failure, and shrinks only after the plugin has run for `heldMs`.
  */
 import { assign, setup } from "xstate";
 import { effect } from "../effect.ts";
 
 /** Times in milliseconds. */
 export const driverPluginTimes = {
-  /** As Nomad waits (reference §6.5): the first time, and at most. */
+  /** Nomad's back-off (reference §6.5): first wait and maximum. */
   backoffMsMin: 5_000,
   backoffMsMax: 120_000,
-  /** A plugin that held so long is one that works: the next failure is a first one. */
+  /** A plugin that has run this long is stable: the next failure counts as the first. */
   heldMs: 60_000,
-  /** Four calls of at most half a minute each. */
+  /** Four calls of up to 30 s each. */
   configureTimeoutMs: 120_000,
-  /** Before a fingerprint stream that ended is asked for again: one that keeps ending must not become a busy loop. */
+  /** Wait before an ended fingerprint stream is opened again: a stream that keeps ending must not cause a busy loop. */
   fingerprintRetryMs: 5_000,
-  /** Nomad waits as long for the first word of a driver at boot. */
+  /** Nomad waits this long for a driver's first fingerprint at boot. */
   firstFingerprintMs: 50_000,
-  /** Between two health checks, how long one may take, and how soon one that was missed is asked again. */
+  /** Between two health checks; timeout of one; wait before a missed one is repeated. */
   pulseMs: 30_000,
   pulseTimeoutMs: 10_000,
   pulseRetryMs: 5_000,
@@ -38,37 +39,37 @@ export type DriverPluginEvent =
   | { readonly type: "plugin.wanted" }
   | { readonly type: "plugin.unwanted" }
   | { readonly type: "process.spawned"; readonly pid: number }
-  /** Handshake and connection are done. */
+  /** Handshake and connection are complete. */
   | { readonly type: "plugin.connected"; readonly pid: number }
   | { readonly type: "launch.failed"; readonly reason: string }
   | { readonly type: "configure.done" }
   | { readonly type: "configure.failed"; readonly reason: string }
   | { readonly type: "fingerprint.received"; readonly health: DriverHealth; readonly description: string }
   | { readonly type: "fingerprint.lost"; readonly reason: string }
-  /** Of the health check that every plugin has, which says no more than that it answers. */
+  /** The health check that every plugin has: it only shows that the plugin answers. */
   | { readonly type: "health.answered" }
   | { readonly type: "health.missed" }
-  /** The process is gone without having been asked. */
+  /** The process exited without being asked to. */
   | { readonly type: "process.exited"; readonly how: string }
-  /** The process that was to end is gone. */
+  /** The process that was being stopped has exited. */
   | { readonly type: "process.ended" };
 
-/** What others may know of it. */
+/** The plugin's state as others see it. */
 export interface DriverPluginNews {
   readonly state: "starting" | "awaiting" | DriverHealth | "restarting" | "stopped";
-  /** Of the health, or of the failure; for people. */
+  /** Of the health, or of the failure; for operators. */
   readonly reason: string;
 }
 
 export interface DriverPluginContext {
   readonly name: string;
-  /** An earlier agent left word of where it runs. */
+  /** An earlier agent process recorded where the plugin runs. */
   readonly isKnown: boolean;
-  /** 0 while there is none. */
+  /** 0 if there is no process. */
   readonly pid: number;
-  /** Bound of the next wait. */
+  /** Upper bound of the next wait. */
   readonly backoffMs: number;
-  /** Failures since the plugin last held. */
+  /** Failures since the plugin was last stable. */
   readonly failures: number;
   readonly reason: string;
 }
@@ -85,17 +86,19 @@ export const driverPluginMachine = setup({
     reattach: effect("reattach"),
     /** Answered by `process.spawned`, then `plugin.connected` or `launch.failed`. */
     launch: effect("launch"),
-    /** Asks what the plugin is and, unless it was found again, tells it its configuration; answered by `configure.done` or
-     *  `configure.failed`. */
+    /**
+     * Asks for the plugin's identity and, unless it was found again, sends its configuration; answered by `configure.done` or
+     * `configure.failed`.
+     */
     configure: effect<{ isKnown: boolean }>("configure"),
-    /** Answered by `fingerprint.received`, again and again, and by `fingerprint.lost`. */
+    /** Answered repeatedly by `fingerprint.received`, and by `fingerprint.lost`. */
     watchFingerprint: effect("watchFingerprint"),
-    /** What the driver has to tell of its tasks. */
+    /** Opens the stream of task events. */
     watchEvents: effect("watchEvents"),
     /** Answered by `health.answered` or `health.missed`. */
     checkHealth: effect<{ timeoutMs: number }>("checkHealth"),
     endStreams: effect("endStreams"),
-    /** Ends the process, whatever stage it is in; answered by `process.ended`. */
+    /** Stops the process in any stage; answered by `process.ended`. */
     endProcess: effect("endProcess"),
     announce: effect<DriverPluginNews>("announce"),
     reportUnexpected: effect("reportUnexpected"),
@@ -115,7 +118,7 @@ export const driverPluginMachine = setup({
   },
   guards: {
     isKnown: ({ context }) => context.isKnown,
-    /** Said before: a driver says it again and again. */
+    /** Drivers repeat the same fingerprint. */
     isSame: (
       { context },
       { health, description, now }: { health: DriverHealth; description: string; now: DriverHealth },
@@ -123,7 +126,7 @@ export const driverPluginMachine = setup({
     hasHealth: (_, { is, wanted }: { is: DriverHealth; wanted: DriverHealth }) => is === wanted,
   },
   delays: {
-    /** The host replaces this by a draw from its upper half. */
+    /** The host replaces this with a draw from its upper half. */
     backoff: ({ context }) => context.backoffMs,
     held: driverPluginTimes.heldMs,
     configureTimeout: driverPluginTimes.configureTimeoutMs,
@@ -207,7 +210,7 @@ export const driverPluginMachine = setup({
           target: "restarting.waiting",
           actions: {
             type: "rememberReason",
-            params: ({ event }) => ({ reason: `it ended while it was configured: ${event.how}` }),
+            params: ({ event }) => ({ reason: `it exited during configuration: ${event.how}` }),
           },
         },
         "plugin.unwanted": "stopping",
@@ -376,7 +379,7 @@ export const driverPluginMachine = setup({
           entry: "endProcess",
           on: {
             "process.ended": "waiting",
-            // How it ended, and what was under way before.
+            // The exit report, and answers to operations in progress.
             "process.exited": {},
             "configure.*": {},
             "fingerprint.*": {},
@@ -397,7 +400,7 @@ export const driverPluginMachine = setup({
       initial: "asking",
       on: {
         "process.ended": "stopped",
-        // Answers to what was under way.
+        // Answers to operations in progress.
         "process.*": {},
         "plugin.*": {},
         "launch.*": {},

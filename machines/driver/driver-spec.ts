@@ -1,4 +1,4 @@
-/** The payloads by which a task asks for a driver plugin. */
+/** The payloads with which a task selects a driver plugin. */
 import { DriverSpec, type ExecSpec, type TaskSpec } from "../../proto/gen/messages.ts";
 
 /** Last part of the payload's type URL. */
@@ -8,7 +8,7 @@ export function isDriverSpec(typeUrl: string): boolean {
   return typeUrl === driverSpecType || typeUrl.endsWith(`/${driverSpecType}`);
 }
 
-/** Of processes that are run by the driver `exec`: the short form of its configuration, which `execAsDriver` writes out. */
+/** Processes of the `exec` driver: a short form of its configuration, which `execAsDriver` expands. */
 export const execSpecType = "muster.v1.ExecSpec";
 
 export function isExecSpec(typeUrl: string): boolean {
@@ -16,12 +16,12 @@ export function isExecSpec(typeUrl: string): boolean {
 }
 
 export interface DriverRuntime {
-  /** Of the driver. */
+  /** The driver's name. */
   readonly kind: string;
   readonly spec: DriverSpec;
 }
 
-/** Null for any other task, and for a payload that cannot be read. */
+/** Null for other tasks, and for a payload that cannot be decoded. */
 export function driverRuntimeOf(task: TaskSpec | null): DriverRuntime | null {
   const generic = task?.generic ?? null;
   if (generic?.payload == null || !isDriverSpec(generic.payload.type_url)) return null;
@@ -32,17 +32,17 @@ export function driverRuntimeOf(task: TaskSpec | null): DriverRuntime | null {
   }
 }
 
-/** For a text that is what it is: in a driver's configuration `${` and `%{` begin an expression. */
+/** Escapes text in a driver's configuration, where `${` and `%{` begin an expression. */
 export function literally(text: string): string {
   return text.replaceAll(/[$%](?=\{)/g, (sign) => sign + sign);
 }
 
-/** The same for an entry of the environment, in which `${` alone begins something. */
+/** The same for an environment entry, where only `${` begins an expression. */
 export function literalEntry(entry: string): string {
   return entry.replaceAll("${", () => "$${");
 }
 
-/** What the driver `exec` is asked for. */
+/** The equivalent request to the `exec` driver. */
 export function execAsDriver({ args, command, dir, env, ...common }: ExecSpec): DriverSpec {
   const config = {
     command: literally(command),

@@ -8,39 +8,39 @@
  *                  ▼ the plugin died in the middle
  *              doubtful ──▶ clearing ──▶ failed ──▶ destroying …
  *
- * T1: StartTask is called at most once for a task. When it is not known what became of it, the task is destroyed, whatever
- *     runs, and has failed: another task may follow it, a second start may not.
- * T2: the end of a task is told exactly once.
- * T3: a stop ends: after the task's own time and a slack it becomes a kill, which is repeated until it is answered.
- * T4: a stop that is wanted while nobody can be asked is carried out as soon as somebody can.
- * T5: a start that hangs holds up no stop; if it succeeds after all, whoever made it destroys what it started.
+ * T1: StartTask is called at most once for a task. If its outcome is unknown, the task is destroyed, whatever runs, and has
+ *     failed: a new task may replace it, but it is never started again.
+ * T2: the exit of a task is reported exactly once.
+ * T3: every stop ends: after the task's own timeout and a slack it becomes a kill, which is repeated until it is answered.
+ * T4: a stop that is requested while no plugin serves is performed as soon as one does.
+ * T5: a hanging start delays no stop; if it succeeds after all, its caller destroys what it started.
  */
 import { assign, setup } from "xstate";
 import { effect } from "../effect.ts";
 
 /** Times in milliseconds. */
 const driverTaskTimes = {
-  /** Beyond a stop's own timeout: for the driver's kill, and for what it cleans up. */
+  /** Beyond a stop's own timeout: for the driver's kill and clean-up. */
   stopSlackMs: 10_000,
   /** Between two kills. */
   killRetryMs: 30_000,
-  /** After a stop that the driver says it has done, for WaitTask's answer. */
+  /** After a stop that the driver reports as done, for WaitTask's answer. */
   exitGraceMs: 5_000,
-  /** Between two destroys of which the first was refused. */
+  /** Between two destroy calls, if the first was refused. */
   destroyRetryMs: 5_000,
   /**
-   * After so many the task is forgotten here, and that is said: nothing more can be done from outside. A driver that died
-   * meanwhile has refused nothing.
+   * After this many refusals the task is given up with an error: nothing more can be done from outside. A driver that died
+   * meanwhile has not refused.
    */
   refusalsMax: 5,
 } as const;
 
 export interface DriverTaskExit {
   readonly code: number;
-  /** 0 for a task that ended by itself. */
+  /** 0 for a task that exited by itself. */
   readonly signal: number;
   readonly oomKilled: boolean;
-  /** Why it is not known how it ended; empty when it is. */
+  /** Why its exit result is unknown; empty if it is known. */
   readonly err: string;
 }
 
@@ -56,9 +56,9 @@ export type DriverTaskEvent =
   | { readonly type: "destroy.wanted" }
   | { readonly type: "task.destroyed" }
   | { readonly type: "destroy.refused"; readonly reason: string }
-  /** A call ended because the plugin died under it: what it did is not known. */
+  /** The plugin died during a call: the outcome of the call is unknown. */
   | { readonly type: "call.lost"; readonly reason: string }
-  /** A plugin serves, perhaps another process than before. */
+  /** A plugin serves, possibly a new process. */
   | { readonly type: "plugin.ready" };
 
 export type DriverTaskNews =
@@ -66,7 +66,7 @@ export type DriverTaskNews =
   | { readonly kind: "waiting"; readonly reason: string }
   | { readonly kind: "stopping" }
   | { readonly kind: "exited"; readonly exit: DriverTaskExit }
-  /** It does not run, and did not end by itself. */
+  /** The task does not run, and did not exit by itself. */
   | { readonly kind: "failed"; readonly reason: string; readonly isRecoverable: boolean }
   | { readonly kind: "destroyed"; readonly reason: string };
 
@@ -81,17 +81,17 @@ export interface DriverTaskContext {
 
 export interface DriverTaskInput {
   readonly taskId: string;
-  /** `started`: by an earlier agent, and its handle is kept. `doubtful`: the agent died while it was being started. */
+  /** `started`: by an earlier agent process, and its handle was kept. `doubtful`: the agent died during the start. */
   readonly before: "new" | "started" | "doubtful";
 }
 
-/** Of a task whose end nobody saw. */
-const unseenExit: DriverTaskExit = { code: -1, signal: 0, oomKilled: false, err: "killed; how it ended was not told" };
+/** For a task whose exit nobody observed. */
+const unseenExit: DriverTaskExit = { code: -1, signal: 0, oomKilled: false, err: "killed; its exit result is unknown" };
 
 export const driverTaskMachine = setup({
   types: { context: {} as DriverTaskContext, events: {} as DriverTaskEvent, input: {} as DriverTaskInput },
   actions: {
-    /** Answered by `task.started` once the handle is kept, `start.refused` or `call.lost`. */
+    /** Answered by `task.started` once the handle is stored, `start.refused` or `call.lost`. */
     startTask: effect("startTask"),
     /** Answered by `task.recovered`, `recover.refused` or `call.lost`. */
     recoverTask: effect("recoverTask"),
@@ -101,7 +101,7 @@ export const driverTaskMachine = setup({
     stopTask: effect<{ signal: string; timeoutMs: number }>("stopTask"),
     /** By force; answered by `task.destroyed`, `destroy.refused` or `call.lost`. */
     destroyTask: effect("destroyTask"),
-    /** Answered by `plugin.ready`, at once where one serves already. */
+    /** Answered by `plugin.ready`, at once if a plugin serves already. */
     awaitPlugin: effect("awaitPlugin"),
     announce: effect<DriverTaskNews>("announce"),
     reportUnexpected: effect("reportUnexpected"),
@@ -159,7 +159,7 @@ export const driverTaskMachine = setup({
           target: "doubtful",
           actions: {
             type: "rememberReason",
-            params: { reason: "the agent died while the driver started the task", isRecoverable: true },
+            params: { reason: "the agent died while the driver was starting the task", isRecoverable: true },
           },
         },
         { target: "pending" },
@@ -174,7 +174,7 @@ export const driverTaskMachine = setup({
           target: "failed",
           actions: {
             type: "rememberReason",
-            params: { reason: "stopped before it was started", isRecoverable: false },
+            params: { reason: "stopped before the start", isRecoverable: false },
           },
         },
       },
@@ -205,7 +205,7 @@ export const driverTaskMachine = setup({
               actions: {
                 type: "rememberReason",
                 params: {
-                  reason: "stopped while its driver did not answer whether it had started it",
+                  reason: "stopped while the driver had not yet confirmed the start",
                   isRecoverable: false,
                 },
               },
@@ -227,7 +227,7 @@ export const driverTaskMachine = setup({
           actions: {
             type: "rememberReason",
             params: ({ event }) => ({
-              reason: `the driver died while it started the task: ${event.reason}`,
+              reason: `the driver died while starting the task: ${event.reason}`,
               isRecoverable: true,
             }),
           },
@@ -247,7 +247,7 @@ export const driverTaskMachine = setup({
       entry: "destroyTask",
       on: {
         "task.destroyed": "failed",
-        // A driver that does not know the task has nothing of it.
+        // A driver that does not know the task has nothing to destroy.
         "destroy.refused": "failed",
         "call.lost": "doubtful",
         "task.started": {},
@@ -338,7 +338,7 @@ export const driverTaskMachine = setup({
           actions: {
             type: "rememberReason",
             params: ({ event }) => ({
-              reason: `the driver does not find the task again: ${event.reason}`,
+              reason: `the driver cannot recover the task: ${event.reason}`,
               isRecoverable: true,
             }),
           },
@@ -395,7 +395,10 @@ export const driverTaskMachine = setup({
         target: "destroyed",
         actions: {
           type: "announce",
-          params: { kind: "destroyed", reason: "the driver refuses to destroy the task: something of it may be left" },
+          params: {
+            kind: "destroyed",
+            reason: "the driver refuses to destroy the task: parts of it may remain on the node",
+          },
         },
       },
       after: { destroyRetry: "destroying" },

@@ -1,14 +1,14 @@
 /**
- * Whether a running task is well, found out again and again, by Docker's rules for containers.
+ * Checks the health of a running task at intervals, by Docker's rules for containers.
  *
- *   starting { waiting ⇄ checking ──▶ judging } ──▶ healthy { waiting ⇄ checking ──▶ judging } ──▶ unhealthy
+ *   starting { waiting ⇄ checking ──▶ evaluating } ──▶ healthy { waiting ⇄ checking ──▶ evaluating } ──▶ unhealthy
  *                                          └─────────────────────────────────────────────────────────▲
  *
- * H1: one check at a time; the next one is an interval after the end of the one before.
- * H2: so many failures in a row as `retries` says make it unhealthy, whether it was ever well or not.
- * H3: a check that began within the start period, while the task was never well, cannot count as a failure.
- * H4: a check that found nothing out, since its driver did not serve, counts neither way.
- * H5: unhealthy is for good: what follows is the end of the task.
+ * H1: one check at a time; the next one starts an interval after the end of the previous one.
+ * H2: `retries` failures in a row make the task unhealthy, whether or not it was ever healthy.
+ * H3: a check that began within the start period, while the task was never healthy, does not count as a failure.
+ * H4: a check without a result, because the driver did not serve, counts neither way.
+ * H5: unhealthy is final: the task is then stopped.
  */
 import { assign, setup } from "xstate";
 import { effect } from "../effect.ts";
@@ -23,24 +23,24 @@ export type HealthCheckEvent =
 export type HealthNews =
   /** For the first time. */
   | { readonly kind: "healthy" }
-  /** Was never well; told ever more seldom. */
+  /** Never healthy so far; reported less and less often. */
   | { readonly kind: "failing"; readonly reason: string }
   | { readonly kind: "unhealthy"; readonly reason: string };
 
 export interface HealthCheckInput {
   readonly taskId: string;
   readonly times: HealthTimes;
-  /** A check has passed in an earlier life of the agent. */
+  /** A check passed in an earlier run of the agent. */
   readonly wasHealthy: boolean;
 }
 
 export interface HealthCheckContext extends HealthCheckInput {
   readonly isStartPeriodOver: boolean;
-  /** Of the check under way: whether it may count as a failure. H3 */
+  /** Whether the current check may count as a failure. H3 */
   readonly isCounted: boolean;
   /** In a row, and counted. H2 */
   readonly failures: number;
-  /** Checks that failed while it was never well. */
+  /** Checks that failed while the task was never healthy. */
   readonly misses: number;
   /** Of the newest failure. */
   readonly reason: string;
@@ -54,8 +54,8 @@ function verdict({ failures, reason }: HealthCheckContext): string {
   return failures === 1 ? `its check failed: ${reason}` : `${failures} checks failed in a row, the last: ${reason}`;
 }
 
-/** Whether one more miss is told: the first, the second, the fourth … since each is a write in the cluster's log. */
-function isMissTold(misses: number): boolean {
+/** Whether another miss is reported: the first, second, fourth, …, because each is a write to the cluster's log. */
+function isReportedMiss(misses: number): boolean {
   return (misses & (misses - 1)) === 0;
 }
 
@@ -64,7 +64,7 @@ export const healthCheckMachine = setup({
   actions: {
     /** Answered by `check.passed`, `check.failed` or `check.skipped`. */
     check: effect("check"),
-    /** Ends the check under way, whose answer is no longer waited for. */
+    /** Cancels the current check; its answer is ignored. */
     cancelCheck: effect("cancelCheck"),
     announce: effect<HealthNews>("announce"),
     reportUnexpected: effect("reportUnexpected"),
@@ -83,7 +83,7 @@ export const healthCheckMachine = setup({
   guards: {
     wasHealthy: ({ context }) => context.wasHealthy,
     isUnhealthy: ({ context }) => context.failures >= context.times.retries,
-    isTold: ({ context }) => isMissTold(context.misses),
+    isMissReported: ({ context }) => isReportedMiss(context.misses),
   },
   delays: {
     startPeriod: ({ context }) => context.times.startPeriodMs,
@@ -129,14 +129,14 @@ export const healthCheckMachine = setup({
               actions: ["forgetFailures", { type: "announce", params: { kind: "healthy" } }],
             },
             "check.failed": {
-              target: "judging",
+              target: "evaluating",
               actions: { type: "rememberReason", params: ({ event }) => ({ reason: event.reason }) },
             },
             "check.skipped": "waiting",
           },
           after: {
             timeout: {
-              target: "judging",
+              target: "evaluating",
               actions: [
                 "cancelCheck",
                 {
@@ -147,13 +147,13 @@ export const healthCheckMachine = setup({
             },
           },
         },
-        judging: {
+        evaluating: {
           description: "A failure counts unless its check began during the start period. H2, H3",
           entry: "countMiss",
           always: [
             { guard: "isUnhealthy", target: "#healthCheck.unhealthy" },
             {
-              guard: "isTold",
+              guard: "isMissReported",
               target: "waiting",
               actions: { type: "announce", params: ({ context }) => ({ kind: "failing", reason: context.reason }) },
             },
@@ -173,14 +173,14 @@ export const healthCheckMachine = setup({
           on: {
             "check.passed": { target: "waiting", actions: "forgetFailures" },
             "check.failed": {
-              target: "judging",
+              target: "evaluating",
               actions: { type: "rememberReason", params: ({ event }) => ({ reason: event.reason }) },
             },
             "check.skipped": "waiting",
           },
           after: {
             timeout: {
-              target: "judging",
+              target: "evaluating",
               actions: [
                 "cancelCheck",
                 {
@@ -191,7 +191,7 @@ export const healthCheckMachine = setup({
             },
           },
         },
-        judging: {
+        evaluating: {
           description: "Counting failures. H2",
           entry: "countFailure",
           always: [{ guard: "isUnhealthy", target: "#healthCheck.unhealthy" }, { target: "waiting" }],

@@ -35,14 +35,26 @@ const volume = (source: string, options: Partial<Mount_VolumeOptions> = {}) =>
   Mount.create({ type: Mount_Type.VOLUME, source, target: "/v", volumeOptions: Mount_VolumeOptions.create(options) });
 
 const wrong: readonly (readonly [what: string, mount: Mount, problem: RegExp])[] = [
-  ["a target outside the task", bind("/srv", "../up"), /cannot be at "\.\.\/up"/],
-  ["no target", bind("/srv", "/"), /cannot be at/],
-  ["a relative path", bind("srv", "/a"), /absolute path, not "srv"/],
-  ["a volume of another driver", volume("data", { driverConfig: Driver.create({ name: "nfs" }) }), /not of nfs/],
-  ["a volume's name with a slash", volume("a/b"), /cannot be called "a\/b"/],
-  ["a part that leads out", volume("data", { subpath: "../x" }), /no part/],
-  ["a subpath that leads outside", Mount.create({ type: Mount_Type.TMPFS, source: "x", target: "/a" }), /no source/],
-  ["memory with a source", Mount.create({ type: Mount_Type.CLUSTER, target: "/a" }), /no cluster volume/],
+  ["a target outside the task", bind("/srv", "../up"), /invalid mount target "\.\.\/up"/],
+  ["no target", bind("/srv", "/"), /invalid mount target/],
+  ["a relative path", bind("srv", "/a"), /invalid bind mount source "srv"/],
+  [
+    "a volume of another driver",
+    volume("data", { driverConfig: Driver.create({ name: "nfs" }) }),
+    /unsupported volume driver nfs/,
+  ],
+  ["a volume's name with a slash", volume("a/b"), /invalid volume name "a\/b"/],
+  ["a volume subpath that leads outside", volume("data", { subpath: "../x" }), /invalid volume subpath/],
+  [
+    "a tmpfs with a source",
+    Mount.create({ type: Mount_Type.TMPFS, source: "x", target: "/a" }),
+    /must not have a source/,
+  ],
+  [
+    "a cluster mount without a source",
+    Mount.create({ type: Mount_Type.CLUSTER, target: "/a" }),
+    /needs the name of a volume/,
+  ],
   ["a named pipe", Mount.create({ type: Mount_Type.NPIPE, source: "x", target: "/a" }), /Windows/],
 ];
 for (const [what, mount, problem] of wrong)
@@ -51,9 +63,9 @@ for (const [what, mount, problem] of wrong)
 test("two mounts at one target, and invalid devices, are rejected", (t) => {
   t.regex(mountsProblem([bind("/a", "/x/"), bind("/b", "/x")], []) ?? "", /duplicate mount point: \/x/);
   const device = (fields: Partial<DriverDevice>) => mountsProblem([], [DriverDevice.create(fields)]) ?? "";
-  t.regex(device({ hostPath: "fuse" }), /absolute path, not "fuse"/);
-  t.regex(device({ hostPath: "/dev/fuse", taskPath: "fuse" }), /cannot be at "fuse"/);
-  t.regex(device({ hostPath: "/dev/fuse", permissions: "rx" }), /not "rx"/);
+  t.regex(device({ hostPath: "fuse" }), /invalid device path "fuse"/);
+  t.regex(device({ hostPath: "/dev/fuse", taskPath: "fuse" }), /invalid device path "fuse" in the task/);
+  t.regex(device({ hostPath: "/dev/fuse", permissions: "rx" }), /invalid device permissions "rx"/);
   t.is(device({ hostPath: "/dev/fuse", permissions: "rw" }), "");
 });
 

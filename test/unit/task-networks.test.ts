@@ -115,19 +115,19 @@ const refusals: readonly (readonly [what: string, task: Task, reason: RegExp])[]
   [
     "an address outside every subnet",
     taskOn("t", [[back, "10.9.9.9/24"]]),
-    /10\.9\.9\.9\/24 in network net-back is in none/,
+    /10\.9\.9\.9\/24 is in none of the subnets of network net-back/,
   ],
   [
     "a dynamic port",
     taskOn("t", [[back, "10.0.2.5/24"]], [PortConfig.patch(hostPort, { publishedPort: 0, name: "" })]),
-    /its port 80 is published/,
+    /published port 80 needs a fixed port/,
   ],
   [
     "a container's dynamic port with a name",
     Task.patch(taskOn("t", [[back, "10.0.2.5/24"]], [PortConfig.patch(hostPort, { publishedPort: 0 })]), {
       spec: TaskSpec.create({ container: ContainerSpec.create({ image: "nginx:1" }) }),
     }),
-    /its port 80 is published/,
+    /published port 80 needs a fixed port/,
   ],
 ];
 for (const [what, task, reason] of refusals)

@@ -1,28 +1,28 @@
 /**
- * From the plan of a task's network to lines for `ip -batch` (iproute2), which runs all of them in one process.
+ * From the plan of a task's network to lines for `ip -batch` (iproute2), which runs them in one process.
  *
- * TN3: neighbours are entered by hand on both ends, so nothing is asked or answered on a link: no policy can break it, and a
- *      task cannot speak for another's address.
- * TN4: an address may be another task's until just now, whose links are not gone yet: routes are replaced, and so the newest
- *      task's counts. The earlier task's link takes only its own routes along.
+ * TN3: neighbour entries are static on both ends, so a link carries no ARP or ND: no policy can break it, and a task cannot
+ *      claim another's address.
+ * TN4: an address may have belonged to another task until just now, whose links still exist: routes are replaced, so the
+ *      newest task's route applies. The earlier task's link removes only its own routes.
  */
 import type { LinkPlan, NetworkPlan } from "./plan.ts";
 
-/** Of the node's end of every link; a task's neighbour is always the node, so they need not differ. */
+/** The node's end of every link; a task's only neighbour is the node, so all links may have the same address. */
 const nodeMac = "ee:ee:ee:ee:ee:ee";
 
 const wholeOf = { 4: 32, 6: 128 } as const;
 const everywhere = { 4: "0.0.0.0/0", 6: "::/0" } as const;
 
-/** What has to be in the kernel's settings, by path under /proc/sys. */
+/** Required kernel settings, by path under /proc/sys. */
 export function settingsFor({ links }: NetworkPlan): Readonly<Record<string, string>> {
   const hasV6 = links.some(({ addresses }) => addresses.some(({ family }) => family === 6));
   return { "net/ipv4/ip_forward": "1", ...(hasV6 ? { "net/ipv6/conf/all/forwarding": "1" } : {}) };
 }
 
 /**
- * In the node's own network. Without `namespace`, one of ours is made by that name; else it is a path of one that exists.
- * `mtu`: bytes that a packet of the task may have.
+ * Lines for the node's network namespace. `namespace`: the path of an existing one, or the name of one to create. `mtu`:
+ * maximum size of the task's packets, in bytes.
  */
 export function makeOnNode({ links }: NetworkPlan, namespace: string, mtu: number): readonly string[] {
   const lines: string[] = [];
@@ -32,7 +32,7 @@ export function makeOnNode({ links }: NetworkPlan, namespace: string, mtu: numbe
     lines.push(`link add ${hostInterface} mtu ${mtu} address ${nodeMac} type veth peer ${task}`);
     lines.push(`link set ${hostInterface} up`);
     for (const { address, family, gateway } of addresses) {
-      // The gateway is the node, on each of its links: tasks can reach it, and what it sends to a task comes from there.
+      // The node is the gateway on each link: tasks can reach it, and its packets to a task have this source address.
       lines.push(`address add ${gateway}/${wholeOf[family]} dev ${hostInterface}${family === 6 ? " nodad" : ""}`);
       lines.push(`neigh replace ${address} lladdr ${taskMac} dev ${hostInterface} nud permanent`);
       lines.push(`route replace ${address}/${wholeOf[family]} dev ${hostInterface} src ${gateway}`);
@@ -41,7 +41,7 @@ export function makeOnNode({ links }: NetworkPlan, namespace: string, mtu: numbe
   return lines;
 }
 
-/** In the task's. `nameServers`: of the node itself, which the task may ask; null: there are none. */
+/** Lines for the task's namespace. `nameServers`: addresses of the node's DNS server for the task; null if it has none. */
 export function makeInTask(
   { links }: NetworkPlan,
   nameServers: Readonly<Record<4 | 6, string>> | null = null,
@@ -58,7 +58,7 @@ export function makeInTask(
       const way = `via ${gateway} dev ${dev} onlink src ${address}`;
       lines.push(`neigh replace ${gateway} lladdr ${nodeMac} dev ${dev} nud permanent`);
       lines.push(`route replace ${subnet} ${way}`);
-      // Also in a network that nothing else leads out of.
+      // Also in an internal network.
       if (nameServers !== null && !isAsking.has(family)) {
         isAsking.add(family);
         lines.push(`route replace ${nameServers[family]}/${wholeOf[family]} ${way}`);
@@ -71,7 +71,7 @@ export function makeInTask(
   return lines;
 }
 
-/** Takes all of it away, whatever there is of it: each line may fail. A link's two ends go together. */
+/** Removes everything that exists; each line may fail. Both ends of a link are removed together. */
 export function unmake(links: readonly Pick<LinkPlan, "hostInterface">[], namespace: string): readonly string[] {
   const lines = links.map(({ hostInterface }) => `link del ${hostInterface}`);
   return namespace.startsWith("/") ? lines : [...lines, `netns del ${namespace}`];

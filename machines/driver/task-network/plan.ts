@@ -1,10 +1,10 @@
 /**
- * The network of one task on an agent: a namespace, and for each network that the task is attached to a pair of interfaces, the
- * host's end of which is named as the policy compiler names the endpoint. Decided from the stored task alone.
+ * The network of one task on an agent: a namespace, and a veth pair for each attached network, whose end on the node has the
+ * name that the policy compiler gives the endpoint. Computed from the stored task alone.
  *
- * TN1: a task has the allocator's addresses, each whole by itself (/32, /128): all that it sends goes by the node, so policy
- *      sees it, neighbours on the same node included.
- * TN2: what cannot be made as it was asked for is refused with a sentence, never made in part.
+ * TN1: a task has the allocator's addresses as single hosts (/32, /128): all its traffic passes through the node, so policy
+ *      applies to it, even between tasks on the same node.
+ * TN2: a network that cannot be created as requested is refused with a message, never created in part.
  */
 import {
   PortConfig_Protocol,
@@ -21,25 +21,25 @@ export interface LinkAddress {
   readonly family: 4 | 6;
   /** Without a prefix length. */
   readonly address: string;
-  /** That the address was given from. */
+  /** The subnet of the address. */
   readonly subnet: string;
   readonly gateway: string;
 }
 
 /** One network of a task. */
 export interface LinkPlan {
-  /** The network's name, for people. */
+  /** The network's name, for messages. */
   readonly network: string;
-  /** Of the node's end, and of the task's. */
+  /** Names of the node's end and the task's end. */
   readonly hostInterface: string;
   readonly taskInterface: string;
   readonly taskMac: string;
-  /** Nothing leads out of such a network. */
+  /** An internal network: no traffic leaves it. */
   readonly isInternal: boolean;
   readonly addresses: readonly LinkAddress[];
 }
 
-/** A port of the node that leads to the task. */
+/** A port of the node that is forwarded to the task. */
 export interface NodePort {
   readonly name: string;
   readonly protocol: "tcp" | "udp" | "sctp";
@@ -47,7 +47,7 @@ export interface NodePort {
   readonly taskPort: number;
 }
 
-/** Plain JSON: it is kept on the node's disk. */
+/** Plain JSON: stored on the node's disk. */
 export interface NetworkPlan {
   readonly taskId: string;
   readonly links: readonly LinkPlan[];
@@ -55,7 +55,7 @@ export interface NetworkPlan {
 }
 
 export type NetworkDecision =
-  /** The task is in the node's own network. */
+  /** The task uses the node's own network. */
   | { readonly kind: "none" }
   | { readonly kind: "plan"; readonly plan: NetworkPlan }
   | { readonly kind: "refused"; readonly reason: string };
@@ -79,25 +79,27 @@ export function networkOf(task: Task): NetworkDecision {
   for (const port of task.endpoint?.ports ?? []) {
     if (port.publishMode !== PortConfig_PublishMode.HOST) continue;
     const { name, protocol, publishedPort: nodePort, targetPort: taskPort } = port;
-    // A process's is there for policies to name. Of a container's, Compose files and engines mean more by it.
+    // For a process, such a port exists only so that policies can name it. For a container, Compose files and engines expect
+    // it to be published.
     if (nodePort === 0 && name !== "" && !isContainer) continue;
-    // Engines would choose one themselves, and tell; nothing here could tell clients which.
+    // Engines would choose a port and report it; agents cannot report it to clients.
     if (nodePort === 0)
-      return { kind: "refused", reason: `its port ${taskPort} is published and names no port of the node` };
+      return {
+        kind: "refused",
+        reason: `published port ${taskPort} needs a fixed port on the node: set the published port`,
+      };
     ports.push({ name, protocol: protocols[protocol] ?? "tcp", nodePort, taskPort });
   }
   return { kind: "plan", plan: { taskId: task.id, links, ports } };
 }
 
-/** A link, or why there is none. TN2 */
+/** A link, or why it cannot be created. TN2 */
 function linkOf(taskId: string, { addresses, network }: NetworkAttachment, at: number): LinkPlan | string {
   const name = network?.spec?.annotations?.name || (network?.id ?? "");
   if (network === null || addresses.length === 0)
-    return `network ${name} has no address for it: agents attach tasks to networks that the cluster allocates`;
-  if (isEncrypted(network.spec))
-    return `network ${name} is encrypted, and agents send what is in networks from node to node as it is`;
-  if (network.spec?.ingress === true)
-    return "its ports are published by the routing mesh, which agents do not have: publish them with mode=host";
+    return `network ${name} has no address for the task: agents support only networks that the cluster allocates`;
+  if (isEncrypted(network.spec)) return `network ${name} is encrypted, which agents do not support`;
+  if (network.spec?.ingress === true) return "agents do not support the routing mesh: publish ports with mode=host";
   const given: LinkAddress[] = [];
   for (const text of addresses) {
     const address = text.split("/")[0] as string;
@@ -108,7 +110,7 @@ function linkOf(taskId: string, { addresses, network }: NetworkAttachment, at: n
     });
     const gateway = config?.gateway.split("/")[0] ?? "";
     if (parsed === null || config === undefined || parseAddress(gateway) === null)
-      return `its address ${text} in network ${name} is in none of the network's subnets`;
+      return `address ${text} is in none of the subnets of network ${name}`;
     given.push({ family: parsed.family, address, subnet: config.subnet, gateway });
   }
   return {
@@ -125,7 +127,7 @@ export function namespaceOf(tag: string, taskId: string): string {
   return `${namespacePrefix(tag)}${taskId}`;
 }
 
-/** First letters of the names of one agent's namespaces. `tag`: the agent's own (`[0-9a-f]+`). */
+/** Prefix of the names of one agent's namespaces. `tag`: the agent's (`[0-9a-f]+`). */
 export function namespacePrefix(tag: string): string {
   return `mst-${tag}-`;
 }

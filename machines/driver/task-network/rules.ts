@@ -1,12 +1,12 @@
 /**
- * The part of a node's packet filter that its tasks' networks need beside policy: one nftables table of the agent's own, written
- * whole in one transaction.
+ * The part of a node's packet filter that its tasks' networks need besides policy: one nftables table of the agent, written
+ * as a whole in one transaction.
  *
- * TN5: networks are closed to one another, as overlay networks of engines are: what a task sends to another task passes only
- *      within a network that both are in. Nothing leaves or enters an internal one.
- *      What they send to an address of their networks never leaves by another way, also while nobody has told where it is.
- * TN6: what tasks send to the world has the node's address there; what they send one another has their own. What
- *      comes from a task's link and not from the address that is reached by it is dropped.
+ * TN5: networks are isolated from each other, like engines' overlay networks: traffic between tasks passes only within a
+ *      network that both are in. No traffic leaves or enters an internal network. Traffic to an address of the tasks'
+ *      networks never leaves by another path, even while its location is unknown.
+ * TN6: traffic from tasks to the outside has the node's address as its source; traffic between tasks keeps their own. A
+ *      packet from a task's link without that task's source address is dropped.
  */
 import type { LinkPlan, NetworkPlan } from "./plan.ts";
 
@@ -25,9 +25,11 @@ export function tableOf(tag: string): string {
   return `inet muster-tasks-${tag}`;
 }
 
-/** A script for `nft -f`. `ours`: first letters of the names of the node's ends of links. `tunnel`: name of the device to other nodes. */
+/**
+ * A script for `nft -f`. `ours`: name prefix of the node's ends of links. `tunnel`: name of the tunnel device to other nodes.
+ */
 export function rulesetOf(plans: readonly NetworkPlan[], table: string, ours: string, tunnel: string): string {
-  // That there is something to delete.
+  // The first line ensures that there is a table to delete.
   const lines = [`table ${table} {}`, `delete table ${table}`];
   const subnets = subnetsOf(plans);
   if (subnets.length === 0) return `${lines.join("\n")}\n`;
@@ -68,7 +70,7 @@ export function rulesetOf(plans: readonly NetworkPlan[], table: string, ours: st
   for (const family of families) {
     const { net } = words[family];
     const across = `${net} saddr . ${net} daddr != @within${family}`;
-    // Only of this agent's networks: there may be another agent on the machine, with others.
+    // Only this agent's networks: another agent on the machine may have others.
     for (const end of ["saddr", "daddr"])
       lines.push(`    iifname "${ours}*" oifname "${ours}*" ${net} ${end} @tasks${family} ${across} drop`);
     lines.push(
@@ -96,7 +98,7 @@ export function rulesetOf(plans: readonly NetworkPlan[], table: string, ours: st
   return `${lines.join("\n")}\n`;
 }
 
-/** Each once, in an order of their own, so that the same networks make the same text. */
+/** Without duplicates and sorted, so that equal networks give equal text. */
 function subnetsOf(plans: readonly NetworkPlan[]): readonly Subnet[] {
   const found = new Map<string, Subnet>();
   for (const { links } of plans)
@@ -110,7 +112,9 @@ function set(name: string, type: string, elements: readonly string[]): readonly 
   return [`  set ${name} { type ${type}; flags interval;${content} }`];
 }
 
-/** Ports lead to the first network of each family that is not internal; a task in internal ones alone has none. */
+/**
+ * Ports are forwarded to the first network of each family that is not internal; a task with only internal networks gets none.
+ */
 function portRules({ links, ports }: NetworkPlan): readonly string[] {
   return ([4, 6] as const).flatMap((family) => {
     const to = addressToPublish(links, family);
@@ -118,7 +122,7 @@ function portRules({ links, ports }: NetworkPlan): readonly string[] {
     const target = family === 4 ? to : `[${to}]`;
     return ports.map(
       ({ nodePort, protocol, taskPort }) =>
-        // What comes from a loopback address would never find its way back; at a link-local one tasks ask for names.
+        // Answers to a loopback source address could not return; link-local addresses are the name servers of tasks.
         `${words[family].net} daddr != ${words[family].loopback} fib daddr type local ${protocol} dport ${nodePort} dnat ${words[family].net} to ${target}:${taskPort}`,
     );
   });
