@@ -1,15 +1,15 @@
 /**
- * The enforcers: tasks that may no longer be where they are, because their node has changed or a volume is drained, are
- * REJECTED, so that they are replaced elsewhere. The chart says when the leader looks; `evictions` says which tasks go.
+ * The enforcers: they reject tasks that may no longer stay where they are, because their node has changed or a volume is
+ * drained, so that they are replaced elsewhere. The chart decides when to check; `evictions` decides which tasks are evicted.
  *
  *   resting ──▶ gathering ──▶ enforcing ──▶ resting | gathering
  *
- * F1: what satisfies its placement, and has what it reserved, is never evicted.
- * F2: every task of a node is judged, whatever was found out about the others.
- * F3: where a node has less than its tasks have reserved, as few of them as make room go, of equals the youngest.
- * F4: paused and drained nodes are left alone: the first are to keep what they have, the second lose everything anyhow.
- * F5: while a rollout moves tasks to nodes that meet new constraints, it is the rollout that does so, at its own pace; and
- *     while it is paused nobody does: what crashes then comes back with its old spec (V6), where it would be evicted again.
+ * F1: a task that meets its placement and has its reservations is never evicted.
+ * F2: every task of a node is judged, independently of the others.
+ * F3: if a node has less than its tasks have reserved, the fewest tasks that free enough are evicted; on a tie the newest.
+ * F4: paused and drained nodes are skipped: the former keep their tasks, and the latter lose all of them anyway.
+ * F5: while a rollout moves tasks to nodes that meet new constraints, only the rollout moves them, at its own pace. While it is
+ *     paused nothing moves them: a crashed task is restarted with its old spec (V6), and would be evicted again.
  */
 import { setup } from "xstate";
 import {
@@ -34,18 +34,18 @@ import { isHeld, isWanted, observedState } from "../task.ts";
 import { timeMs } from "../../proto/time.ts";
 
 export type EnforcerEvent =
-  /** A node changed in what placement or reservations look at, or a volume is being drained. */
+  /** A node changed in a way that affects placement or reservations, or a volume is being drained. */
   | { readonly type: "work.arrived" }
   | { readonly type: "round.due" }
-  /** `isPartial`: the round ended at its bound. */
+  /** `isPartial`: the round stopped at its limit. */
   | { readonly type: "round.done"; readonly isPartial: boolean };
 
 export const enforcerMachine = setup({
   types: { events: {} as EnforcerEvent },
   actions: {
-    /** Answered by `round.due` once the commits under way have been seen. */
+    /** Answered by `round.due` after the current commits are applied. */
     gather: effect("gather"),
-    /** Judges the tasks of what changed and evicts; answered by `round.done`. */
+    /** Judges the affected tasks and evicts; answered by `round.done`. */
     enforce: effect("enforce"),
     reportUnexpected: effect("reportUnexpected"),
   },
@@ -80,13 +80,13 @@ export const enforcerMachine = setup({
   },
 });
 
-/** SwarmKit's texts. That they stand in a task's status is how it is known later that the task did not fail. */
+/** SwarmKit's texts. In a task's status, they show later that the task did not fail. */
 const constraintMessage = "task rejected by constraint enforcer";
 const volumeMessage = "task rejected by volume enforcer";
 
 export type Eviction = "node" | "volume";
 
-/** A status that many tasks of one round share. */
+/** A status shared by many tasks of one round. */
 export function evictionStatus(eviction: Eviction, timestamp: Timestamp): TaskStatus {
   return eviction === "node"
     ? TaskStatus.create({
@@ -111,12 +111,12 @@ export function wasEvicted({ status }: Task): boolean {
   );
 }
 
-/** Whether an enforcer has a say: the task is on a node, has not ended and is to go on. */
+/** Whether enforcers apply: the task is wanted, on a node and has not ended. */
 function isSubject(task: Task): boolean {
   return isWanted(task) && isHeld(observedState(task));
 }
 
-/** F4. What is DOWN has lost its tasks already. */
+/** F4. A DOWN node has already lost its tasks. */
 function isEnforced(node: Node): boolean {
   return (
     (node.spec?.availability ?? NodeSpec_Availability.ACTIVE) === NodeSpec_Availability.ACTIVE &&
@@ -125,7 +125,7 @@ function isEnforced(node: Node): boolean {
   );
 }
 
-/** What of a node the enforcer looks at; a change of anything else is none of its business. */
+/** Whether a change of a node affects the enforcer. */
 export function concernsEnforcer(old: Node | null, node: Node): boolean {
   return (
     old === null ||
@@ -136,7 +136,7 @@ export function concernsEnforcer(old: Node | null, node: Node): boolean {
   );
 }
 
-/** The tasks of a node that have to go, in the order of their ages. */
+/** The tasks of a node to evict, oldest first. */
 export function evictions(
   node: Node,
   tasks: Iterable<Task>,
@@ -155,8 +155,8 @@ export function evictions(
 }
 
 /**
- * The service's present placement counts, since a change of placement alone leaves the tasks where they satisfy it, and
- * with it the spec that they were made from.
+ * The service's current placement counts: a change of only the placement leaves tasks that meet it in place, with the spec
+ * that they were created from.
  */
 function mayStay(task: Task, node: Node, serviceOf: (id: string) => Service | undefined): boolean {
   const own = task.spec?.placement ?? null;
@@ -178,14 +178,14 @@ function namedOf(generic: readonly GenericResource[]): ReadonlySet<string> {
   return names;
 }
 
-/** A task that was given a certain one cannot do with another. */
+/** Whether the node still offers the named resources assigned to the task; others cannot replace them. */
 function hasItsNamed(task: Task, offered: ReadonlySet<string>): boolean {
   return task.assignedGenericResources.every(
     ({ namedResourceSpec: named }) => named === null || offered.has(`${named.kind}=${named.value}`),
   );
 }
 
-/** By kind of resource: CPUs, memory, and `generic/` each discrete kind. */
+/** By kind of resource: `cpus`, `memory`, and `generic/KIND` for discrete ones. */
 type Amounts = ReadonlyMap<string, number>;
 
 function reservedBy(task: Task): Amounts {
@@ -201,7 +201,7 @@ function reservedBy(task: Task): Amounts {
   return amounts;
 }
 
-/** Null: the node has never said what it has. */
+/** Null: the node has never reported its resources. */
 function offeredBy(node: Node): Amounts | null {
   const resources = node.description?.resources ?? null;
   if (resources === null) return null;
@@ -222,7 +222,7 @@ interface Tenant {
   readonly amounts: Amounts;
 }
 
-/** F3. Tasks that are stopping are not counted: what they hold comes free by itself. */
+/** F3. Stopping tasks do not count: they free their resources anyway. */
 function surplus(node: Node, tasks: readonly Task[]): readonly Task[] {
   const offered = offeredBy(node);
   if (offered === null) return [];
@@ -234,7 +234,7 @@ function surplus(node: Node, tasks: readonly Task[]): readonly Task[] {
     tenants.push({ task, amounts });
     for (const [kind, amount] of amounts) reserved.set(kind, (reserved.get(kind) ?? 0) + amount);
   }
-  // In the order of their names: sums of parts depend on their order in the last bit, and whoever decides decides alike.
+  // Sorted by name: floating-point sums depend on the order, and every leader must decide the same.
   const short = [...reserved]
     .map(([kind, amount]) => [kind, amount - (offered.get(kind) ?? 0)] as const)
     .filter(([, amount]) => amount > 0)
@@ -243,8 +243,8 @@ function surplus(node: Node, tasks: readonly Task[]): readonly Task[] {
 }
 
 /**
- * Takes again and again the tenant that makes most room where some is missing: of one kind of resource that is the least
- * number of tasks. Then gives back, oldest first, whom it turned out not to need.
+ * Greedily chooses the tenant that frees the largest part of what is missing; for one kind of resource, that gives the fewest
+ * tasks. Then spares, oldest first, those that need not be evicted after all.
  */
 function makeRoom(tenants: readonly Tenant[], missing: Amounts): readonly Task[] {
   const left = new Map(missing);
@@ -259,7 +259,7 @@ function makeRoom(tenants: readonly Tenant[], missing: Amounts): readonly Task[]
       best = tenant;
       most = relief;
     }
-    // What is missing was reserved by somebody, so there is always one more.
+    // Cannot happen: some tenant has reserved what is missing.
     if (best === null) break;
     chosen.push(best);
     take(left, best.amounts);
@@ -272,7 +272,7 @@ function makeRoom(tenants: readonly Tenant[], missing: Amounts): readonly Task[]
   return [...needed].map(({ task }) => task);
 }
 
-/** How much of what is missing the tenant would free: the sum of the parts of each kind. */
+/** How much of what is missing the tenant would free: the sum of its fractions of each kind. */
 function reliefOf({ amounts }: Tenant, left: Amounts): number {
   let relief = 0;
   for (const [kind, short] of left) relief += Math.min(amounts.get(kind) ?? 0, short) / short;
@@ -294,7 +294,7 @@ function covers(chosen: Iterable<Tenant>, missing: Amounts): boolean {
   return left.size === 0;
 }
 
-/** Oldest first; of tasks made at one time the order of their ids. */
+/** Oldest first; on a tie, by id. */
 function byAge(a: Task, b: Task): number {
   return timeMs(a.meta?.createdAt ?? null) - timeMs(b.meta?.createdAt ?? null) || (a.id < b.id ? -1 : 1);
 }

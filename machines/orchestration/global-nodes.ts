@@ -1,16 +1,16 @@
 /**
- * What is to be done on the nodes for one global service. Pure and without memory, like `machines/orchestration/slots.ts`, whose slots
- * are here the nodes: all of a service's tasks on one node, from the first on, are one place.
+ * Decides the next steps on the nodes for one global service. Pure and stateless, like `machines/orchestration/slots.ts`, with
+ * nodes instead of slots: all tasks of a service on one node, past and present, form one place.
  *
- * G1: each node that is open to the service has exactly one wanted task of it, made for that node.
- * G2: a node that is lost or drained, or does not meet the constraints, has none; a paused one keeps the one it has, which
+ * G1: each node that is open to the service has exactly one wanted task of it, created for that node.
+ * G2: a node that is lost or drained, or does not meet the constraints, has no wanted task; a paused node keeps its task, which
  *     is neither replaced nor updated.
- * G3: a task that is over and must not be restarted keeps its place filled until the service changes. What was only
- *     stopped because its node was not to run it is made anew when the node is open again.
- * G4: a node that has never been able to take a task does not hold up a rollout: nothing is lost there.
+ * G3: a task that is over and must not be restarted keeps its place filled until the service changes. A task that was stopped
+ *     only because of its node is created again when the node is open again.
+ * G4: a node that could never run a task does not block a rollout: nothing is lost there.
  *
- * Unlike SwarmKit, a node that comes in while a rollout is under way takes part in it, and a node that has never said what
- * it is gets no task: nobody could say whether it is one of those that the service is for.
+ * Unlike SwarmKit, a node that joins during a rollout takes part in it, and a node that has never sent a description gets no
+ * task, since the service's constraints cannot be checked.
  */
 import {
   NodeSpec_Availability,
@@ -27,9 +27,9 @@ import { constraintsOf, meetsConstraint } from "../scheduling/constraints.ts";
 import { creationsMax, Plan, tend, type Decision, type World } from "./slots.ts";
 import { isHeld, isWanted, observedState } from "../task.ts";
 
-/** What a global service may do on a node. */
+/** Whether a global service may run on a node. */
 export type Admission =
-  /** It is to have one task there. */
+  /** It must have one task there. */
   | { readonly kind: "open" }
   | { readonly kind: "paused" }
   /** `unmet`: the first constraint that the node does not meet; empty for the other reasons. */
@@ -55,7 +55,7 @@ export function admissionOf(service: Service, node: Node | undefined): Admission
   return availability === NodeSpec_Availability.PAUSE ? paused : open;
 }
 
-/** Nothing has changed that decides on the node's admission. */
+/** Whether nothing that affects the node's admission has changed. */
 export function isSameToPlaces(old: Node, node: Node): boolean {
   return (
     old.spec === node.spec &&
@@ -67,10 +67,10 @@ export function isSameToPlaces(old: Node, node: Node): boolean {
 
 export type NodeDecision = Decision<string>;
 
-/** By node id: the service's tasks made for that node, in the order in which they were made; none for a node without. */
+/** By node id: the service's tasks created for that node, oldest first; possibly empty. */
 export type Places = ReadonlyMap<string, readonly Task[]>;
 
-/** All nodes that are or were, each with its tasks of one service. */
+/** All current nodes, and removed ones with tasks, each with its tasks of one service. */
 export function placesOf(nodes: Iterable<Node>, tasks: Iterable<Task>): Map<string, Task[]> {
   const places = new Map<string, Task[]>();
   for (const { id } of nodes) places.set(id, []);
@@ -82,18 +82,18 @@ export function placesOf(nodes: Iterable<Node>, tasks: Iterable<Task>): Map<stri
   return places;
 }
 
-/** What to do on the given nodes. */
+/** Decides the steps on the given nodes. */
 export function decideNodes(service: Service, places: Places, world: World): NodeDecision {
   const plan = new Plan<string>(world);
   const isPartial = lookAt(plan, service, places, world);
   return plan.decision(isPartial);
 }
 
-/** Answers whether it ended at its bound. */
+/** Returns whether it stopped at its limit. */
 function lookAt(plan: Plan<string>, service: Service, places: Places, world: World): boolean {
   let created = 0;
   for (const [nodeId, tasks] of places) {
-    // What is left waits for the next decision, which follows when this one is written.
+    // The rest waits for the next decision, after this one is written.
     if (created === creationsMax) return true;
     const before = plan.steps.length;
     tendNode(plan, service, nodeId, tasks, world);
@@ -112,7 +112,7 @@ function tendNode(plan: Plan<string>, service: Service, nodeId: string, tasks: r
       for (const task of tasks) if (isWanted(task)) plan.desire(task, TaskState.SHUTDOWN);
       return;
     case "paused":
-      // What it never got is none of those that it keeps.
+      // A paused node does not keep tasks that it never got.
       for (const task of tasks)
         if (isWanted(task) && !isHeld(observedState(task))) plan.desire(task, TaskState.SHUTDOWN);
       return;
@@ -135,7 +135,7 @@ function takePlace(plan: Plan<string>, service: Service, nodeId: string, tasks: 
   const isFilled = newest !== undefined && isAttempt(newest) && !shouldRestart(newest, tasks);
   const isDirty = newest !== undefined && world.taskDirty.isDirty(newest, service, world.nodeOf);
   if (isFilled && !(isDirty && world.turns?.mayReplace(nodeId) === true)) return;
-  // V6: nobody takes the node's turn while the rollout is paused.
+  // V6: while the rollout is paused, no node gets its turn.
   const isPinned = isDirty && !isFilled && world.turns?.isHeld === true;
   plan.create(nodeId, tasks, 0, isPinned ? newest : null);
 }

@@ -1,13 +1,14 @@
 /**
  * The orchestrator of one job; one actor for each service in mode replicated-job or global-job, scheduled ones and their
- * runs included. The chart says when it decides and how the job stands; `machines/orchestration/jobs/decide.ts` says what is to be done.
+ * runs included. The chart decides when it acts and shows the job's phase; `machines/orchestration/jobs/decide.ts` decides what
+ * it does.
  *
  *   gathering ──▶ deciding ⇄ writing ──▶ judged ──▶ working | paused | stopped | succeeded | failed | scheduled
  *       ▲                                                └───────── job.touched, nextLook ─────────┘
  *
- * O1: one decision is under way at a time: the next is made from a store that shows what came of the last.
- * O2: what happens meanwhile is not forgotten: it leads to another look afterwards.
- * O3: nothing is remembered that the store does not say, so a new leader's orchestrator goes on where the last one stopped.
+ * O1: one decision is in flight at a time: the next sees the result of the last in the store.
+ * O2: changes during a decision are not lost: they lead to another decision afterwards.
+ * O3: there is no state outside the store, so a new leader's orchestrator continues where the last one stopped.
  */
 import { assign, setup } from "xstate";
 import { effect } from "../effect.ts";
@@ -15,7 +16,7 @@ import type { JobPhase } from "./jobs/progress.ts";
 
 type Judgement = {
   readonly phase: JobPhase;
-  /** Milliseconds until it must look again by itself; -1: never. */
+  /** Milliseconds until it must decide again by itself; -1: never. */
   readonly nextMs: number;
 };
 
@@ -26,7 +27,7 @@ export type JobEvent =
   | { readonly type: "round.due" }
   | ({ readonly type: "decision.empty" } & Judgement)
   | ({ readonly type: "decision.made" } & Judgement)
-  /** What was decided is in the store, or could not be written and is to be decided anew. */
+  /** The decision is in the store, or could not be written and must be made again. */
   | { readonly type: "decision.written" };
 
 export interface JobContext {
@@ -37,13 +38,13 @@ export interface JobContext {
   readonly isTouched: boolean;
 }
 
-/** A look a day costs nothing, and no timer has to last for longer than timers can: 24 days. */
+/** One decision a day costs nothing, and keeps timers below their maximum of 24 days. */
 const lookMsMax = 24 * 3_600_000;
 
 export const jobMachine = setup({
   types: { context: {} as JobContext, events: {} as JobEvent, input: {} as { readonly serviceId: string } },
   actions: {
-    /** Answered by `round.due` once the commits under way have been seen. */
+    /** Answered by `round.due` after the current commits are applied. */
     gather: effect("gather"),
     /** Answered by `decision.empty`, or by `decision.made` and later `decision.written`. */
     decide: effect("decide"),
@@ -131,6 +132,6 @@ export const jobMachine = setup({
       after: { nextLook: "deciding" },
       on: { "job.touched": "gathering" },
     },
-    removed: { description: "The service is gone; another orchestrator stops its tasks.", type: "final" },
+    removed: { description: "The service is removed; another orchestrator stops its tasks.", type: "final" },
   },
 });

@@ -1,4 +1,4 @@
-/** What a task is made of: the template that an orchestrator fills in. */
+/** Creates tasks from templates. */
 import {
   Annotations,
   Endpoint,
@@ -13,7 +13,7 @@ import {
 } from "../../proto/gen/messages.ts";
 import { isJob } from "./service-mode.ts";
 
-/** What all new tasks of one service have in common; made once for each decision, so that they share it. */
+/** The common parts of a service's new tasks; created once for each decision and shared. */
 export interface TaskTemplate {
   readonly service: Service;
   readonly annotations: Annotations | null;
@@ -36,9 +36,9 @@ export function taskTemplate(service: Service, cluster: Cluster | undefined, now
 type Mutable<T> = { -readonly [Key in keyof T]: T[Key] };
 
 /**
- * `spec` stays the service's own object: by that the log stores it once for all of them. Fields are set one by one, in the
- * order in which the replica sets them: three times as fast as `create` with fields, which counts with 100,000 of them.
- * `nodeId`: the node that the task is made for; empty: the scheduler chooses.
+ * `spec` is the service's own object, so the log stores it once for all tasks. Fields are set one by one, in the replica's
+ * order: three times as fast as `create` with fields, which matters for 100,000 tasks.
+ * `nodeId`: the node that the task is created for; empty: the scheduler chooses.
  */
 export function newTask(template: TaskTemplate, id: string, slot: number, desired: TaskState, nodeId = ""): Task {
   const { service, annotations, endpoint, logDriver, status } = template;
@@ -56,7 +56,7 @@ export function newTask(template: TaskTemplate, id: string, slot: number, desire
   if (logDriver !== null) task.logDriver = logDriver;
   if (isJob(service.spec)) {
     task.jobIteration = service.jobStatus?.jobIteration ?? Version.create();
-    // Named like its siblings: SwarmKit and the engine would take its slot, 0, for none, and name it after its node.
+    // Named like its siblings: SwarmKit and the engine treat slot 0 as none, and would name the task after its node.
     if (service.spec?.replicatedJob != null && slot === 0) {
       task.annotations = Annotations.create({ name: `${annotations?.name ?? ""}.${slot}.${id}` });
     }

@@ -1,17 +1,17 @@
 /**
- * The reaper: forgets tasks that are over. The chart says when it looks; `reapable` says what goes.
+ * The reaper: deletes tasks that are over. The chart decides when it runs, `reapable` what it deletes.
  *
  *   idle ──▶ gathering ──▶ reaping ──▶ idle | gathering
  *
- * R1: a task that is desired REMOVE goes once nothing of it can run any more.
- * R2: of each slot the newest tasks stay, as many as the cluster's history limit says, the running one among them. Beside
- *     them stays what says how often a policy with a limit on attempts has tried (Q3) or starts were refused (Q5), whatever was
- *     lost or drained in between, and what fills its slot without being wanted any more (V2): else that would be done again. Of a job's present
- *     iteration what is done, and what was tried last, always stays.
- * R3: what a waiting successor follows stays until the successor runs, and so does the last task of an earlier spec: its
- *     delay and its part in a rollout are read from there.
+ * R1: a task that is desired REMOVE is deleted when nothing of it can run any more.
+ * R2: each slot keeps its newest tasks, including the running one, up to the cluster's history limit. It also keeps the tasks
+ *     that count the attempts of a limited restart policy (Q3) or refused starts (Q5), whatever was lost or drained between,
+ *     and the unwanted task that fills its slot (V2), which would otherwise be repeated. The completed tasks and the last
+ *     attempt of a job's current iteration are always kept.
+ * R3: the predecessor of a waiting task stays until that task runs, and so does the last task of an earlier spec: they
+ *     determine its delay and its part in a rollout.
  * R4: a task that may still run is never deleted to save space.
- * R5: a task that nobody wants any more before it had a node ends as SHUTDOWN: nobody else would ever say so.
+ * R5: a task that is no longer wanted before it had a node ends as SHUTDOWN, since no node will report on it.
  */
 import { setup } from "xstate";
 import { TaskState, type Task } from "../../proto/gen/messages.ts";
@@ -26,15 +26,15 @@ export const historyLimitDefault = 5;
 export type ReaperEvent =
   | { readonly type: "slots.touched" }
   | { readonly type: "round.due" }
-  /** `isPartial`: the round ended at its bound. */
+  /** `isPartial`: the round stopped at its limit. */
   | { readonly type: "round.done"; readonly isPartial: boolean };
 
 export const reaperMachine = setup({
   types: { events: {} as ReaperEvent },
   actions: {
-    /** Answered by `round.due` once the commits under way have been seen. */
+    /** Answered by `round.due` after the current commits are applied. */
     gather: effect("gather"),
-    /** Deletes what is over in the slots touched; answered by `round.done`. */
+    /** Deletes finished tasks from the touched slots; answered by `round.done`. */
     reap: effect("reap"),
     reportUnexpected: effect("reportUnexpected"),
   },
@@ -69,20 +69,20 @@ export const reaperMachine = setup({
 });
 
 export interface SlotFacts {
-  /** Tasks of one slot (of a global service: on one node), in the order in which they were made. */
+  /** Tasks of one slot (for a global service: of one node), oldest first. */
   readonly tasks: readonly Task[];
   /** Negative: keep everything. */
   readonly historyLimit: number;
   readonly hasService: boolean;
   readonly hasNode: (id: string) => boolean;
-  /** The present iteration of the job that they belong to; absent for other tasks. */
+  /** The current iteration of their job; absent for other tasks. */
   readonly jobIteration?: number | undefined;
 }
 
-/** What the reaper says of a task that it ends by R5. */
+/** The status message of tasks that end by R5. */
 export const neverPlacedMessage = "shutdown before it had a node";
 
-/** Ended by R5: its node has never heard of it. */
+/** Whether it ended by R5, so no node ever knew it. */
 export function isNeverPlaced({ status }: Task): boolean {
   return status?.state === TaskState.SHUTDOWN && status.message === neverPlacedMessage;
 }
@@ -96,7 +96,7 @@ export function isAbandoned(task: Task): boolean {
   );
 }
 
-/** The tasks of the slot that are to be deleted. */
+/** The tasks of the slot to delete. */
 export function reapable(facts: SlotFacts): readonly Task[] {
   const { tasks } = facts;
   const gone: Task[] = [];
@@ -117,7 +117,7 @@ export function reapable(facts: SlotFacts): readonly Task[] {
   return gone;
 }
 
-/** R2 and R3: what others are decided by, whatever the history limit says. */
+/** R2 and R3: tasks kept regardless of the history limit, because decisions depend on them. */
 function staying(rest: readonly Task[]): ReadonlySet<Task> {
   const stays = new Set<Task>();
   const followed = rest.findLast((task) => isFollowed(task, rest));
@@ -130,7 +130,7 @@ function staying(rest: readonly Task[]): ReadonlySet<Task> {
   return stays;
 }
 
-/** R1. Also what nobody would ever report on: its node is no more. */
+/** R1. Also tasks that will never be reported on because their node was removed. */
 function isForgotten(task: Task, { hasService, hasNode }: SlotFacts): boolean {
   const state = observedState(task);
   if (state === TaskState.ORPHANED && !hasService) return true;
@@ -144,12 +144,12 @@ function isOver(task: Task): boolean {
   return isEnded(state) || (!isHeld(state) && !isWanted(task));
 }
 
-/** R3: the newest of those that are no longer wanted, while the wanted one does not run. */
+/** R3: the newest unwanted task while the wanted one does not run. */
 function isFollowed(task: Task, rest: readonly Task[]): boolean {
   return !isWanted(task) && rest.some((other) => isWanted(other) && observedState(other) < TaskState.RUNNING);
 }
 
-/** R3: while the newest does not run, the last one of another spec; by that a rollout knows its slots. -1: none. */
+/** R3: while the newest task does not run, the last one with another spec, which marks the slot for a rollout. -1: none. */
 function lastOfEarlierSpec(rest: readonly Task[]): number {
   const newest = rest.at(-1);
   if (newest === undefined || observedState(newest) === TaskState.RUNNING) return -1;
@@ -157,7 +157,7 @@ function lastOfEarlierSpec(rest: readonly Task[]): number {
   return rest.findLastIndex((task) => (task.specVersion?.index ?? 0) !== version);
 }
 
-/** R2: its work is done, in the job's present iteration. */
+/** R2: it has completed in the job's current iteration. */
 function isDone(task: Task, { jobIteration }: SlotFacts): boolean {
   return observedState(task) === TaskState.COMPLETE && (task.jobIteration?.index ?? 0) === jobIteration;
 }

@@ -1,22 +1,21 @@
 /**
- * Rebalancing, on the leader: moves tasks to better nodes when a node has joined or come back, where that was asked for.
- * The chart says when it looks; `machines/orchestration/rebalancing/` says whether it may, and `machines/scheduling/moves.ts` what.
+ * Rebalancing, on the leader: where enabled, moves tasks to better nodes after a node has joined or returned. The chart decides
+ * when to check, `machines/orchestration/rebalancing/` whether to move, and `machines/scheduling/moves.ts` which tasks.
  *
  *   off ──▶ gathering ──▶ looking ──▶ watching | settling | paused | watchingMoves ──touched, nextLook──▶ gathering …
  *                            └──▶ moving ──▶ gathering
  *
- * B1: looks are apart by a pause that grows with what a look costs: a busy cluster is not looked at for each report.
- * B2: one round of moves is under way at a time; while it is, and while anything is amiss, no other begins.
- * B3: nothing is remembered that the store does not say, but for an incident just past, for which a new leader takes the
- *     last change of any node.
+ * B1: checks are separated by a pause that grows with their cost: a busy cluster is not checked after each report.
+ * B2: at most one round of moves is in progress; no other starts before its end, or during an incident.
+ * B3: there is no state outside the store, except the last incident, for which a new leader takes the last change of any node.
  */
 import { assign, setup } from "xstate";
 import { effect } from "../effect.ts";
 
 export type RebalanceEvent =
-  /** A node, a service that is rebalanced, one of its tasks, or a manager's word has changed. */
+  /** A node, a rebalanced service, one of its tasks, or a manager's report has changed. */
   | { readonly type: "world.touched" }
-  /** `nextMs`: milliseconds until it looks again by itself. */
+  /** `nextMs`: milliseconds until the next check. */
   | { readonly type: "look.off"; readonly pauseMs: number }
   | { readonly type: "look.incident"; readonly nextMs: number; readonly pauseMs: number }
   | { readonly type: "look.unsettled"; readonly nextMs: number; readonly pauseMs: number }
@@ -28,7 +27,7 @@ export type RebalanceEvent =
 
 export interface RebalanceContext {
   readonly nextMs: number;
-  /** Before the next look, in milliseconds (B1). */
+  /** Pause before the next check, in milliseconds (B1). */
   readonly pauseMs: number;
 }
 
@@ -46,7 +45,7 @@ export const rebalanceMachine = setup({
   actions: {
     /** Answered by one of `look.…`. */
     look: effect("look"),
-    /** Has the moves written that the look has found; answered by `moves.written`. */
+    /** Writes the moves that the check has found; answered by `moves.written`. */
     move: effect("move"),
     reportUnexpected: effect("reportUnexpected"),
     rememberLook: assign((_, { nextMs, pauseMs }: Look) => ({ nextMs, pauseMs })),

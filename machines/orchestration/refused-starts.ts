@@ -1,28 +1,29 @@
 /**
- * Starts that were refused: nothing of the task ever ran, so trying again at once is mostly in vain. How long the next try waits
- * follows from the stored tasks of the slot, so that every leader says the same.
+ * Back-off for refused starts: nothing of the task ever ran, so an immediate retry is mostly useless. The delay of the next
+ * attempt is derived from the stored tasks of the slot, so every leader computes the same.
  *
- * RS1: refused starts in a row, of one spec, wait longer each time: the n-th waits the policy's delay times 2^(n-1), of which at
- *      most a quarter is taken off (by the refused task's id, so that slots which fail together do not retry together).
- * RS2: no wait is shorter than the policy's delay, and none is longer than `backOffMsMax` or that delay, whichever is more.
- * RS3: the first refused start waits as any failure does, and so does the first one after a task that ran or after an update.
- * RS4: a policy that limits attempts within a window still reaches its limit: all of its waits fit into the window.
+ * RS1: consecutive refused starts of one spec wait longer each time: the n-th waits the policy's delay times 2^(n-1), minus up
+ *      to a quarter (derived from the refused task's id, so that slots that fail together do not retry together).
+ * RS2: no wait is shorter than the policy's delay, or longer than the greater of `backOffMsMax` and that delay.
+ * RS3: the first refused start waits like any failure, and so does the first one after a task that ran or after an update.
+ * RS4: a policy that limits attempts within a window still reaches its limit: all its waits fit into the window.
  */
 import { TaskState, type Task } from "../../proto/gen/messages.ts";
 import { durationMs } from "../../proto/time.ts";
 import { isEnded, observedState } from "../task.ts";
 import { wasEvicted } from "./enforcer.ts";
 
-/** Milliseconds, as Kubernetes' kubelet waits at most before it starts a container that keeps failing. */
+/** Milliseconds; the maximum back-off of Kubernetes' kubelet for a container that keeps failing. */
 export const backOffMsMax = 300_000;
-/** Milliseconds: a policy's delay of less is doubled from here, or one of 0 would stay 0. */
+/** Milliseconds: the minimum from which delays are doubled, since a delay of 0 would stay 0. */
 const backOffMsMin = 1_000;
-/** Share of a wait that is taken off at most. */
+/** Maximum fraction subtracted from a wait. */
 const jitterMax = 1 / 4;
 
 /**
- * Whether nothing of the task ever ran because its driver refused to start it, or its node to prepare it. A container that an engine
- * refused counts only when the engine had nothing of it: what an engine rejects (a missing image) waits as in SwarmKit.
+ * Whether nothing of the task ever ran because its driver refused to start it, or its node to prepare it. A container that an
+ * engine refused counts only if the engine has no container of it: tasks that an engine rejects (a missing image) wait as in
+ * SwarmKit.
  */
 export function wasRefused(task: Task): boolean {
   const { nodeId, spec, status } = task;
@@ -31,7 +32,7 @@ export function wasRefused(task: Task): boolean {
   return status.state === TaskState.REJECTED && spec?.container == null && !wasEvicted(task);
 }
 
-/** It was up: what was refused before it says nothing of what comes after it. RS3 */
+/** It has run, so earlier refusals no longer count. RS3 */
 function hasRun(task: Task): boolean {
   const state = observedState(task);
   if (state === TaskState.RUNNING || state === TaskState.COMPLETE) return true;
@@ -43,9 +44,9 @@ function versionOf(task: Task): number {
 }
 
 /**
- * The refused starts in a row that end with `task`, or before it where it has not ended; newest first, and no more than make a
- * difference. What never had the chance to start (drained, lost, stopped while it waited) is passed over.
- * `slot`: the slot's tasks, oldest first.
+ * The consecutive refused starts up to `task`, or before it if it has not ended; newest first, and only as many as affect the
+ * delay. Tasks that had no chance to start (drained, lost, stopped while waiting) are skipped. `slot`: the slot's tasks,
+ * oldest first.
  */
 export function refusedInARow(task: Task, slot: readonly Task[]): readonly Task[] {
   const refused: Task[] = [];
@@ -68,14 +69,14 @@ function boundMs(task: Task): number {
   return attemptsMax > 0 && windowMs > 0 ? Math.min(backOffMsMax, windowMs / (attemptsMax + 1)) : backOffMsMax;
 }
 
-/** After so many the wait has its full length, whatever the delay. */
+/** Number of refusals after which the wait has its full length, whatever the delay. */
 function countMaxOf(task: Task): number {
   return 1 + Math.ceil(Math.log2(Math.max(1, boundMs(task) / backOffMsMin)));
 }
 
 /**
- * Milliseconds from the end of `task`, which was refused, to the start of its successor. `delayMs`: the policy's; `count`: refused
- * starts in a row, with this one. RS1
+ * Milliseconds from the end of the refused `task` to the start of its successor. `delayMs`: the policy's delay; `count`:
+ * consecutive refused starts, including this one. RS1
  */
 export function backOffMs(task: Task, delayMs: number, count: number): number {
   if (count <= 1) return delayMs;
@@ -83,7 +84,7 @@ export function backOffMs(task: Task, delayMs: number, count: number): number {
   return Math.max(delayMs, Math.round(fullMs * (1 - jitterMax * fractionOf(task.id))));
 }
 
-/** 0 to 1, the same for one id always (FNV-1a). */
+/** 0 to 1, always the same for an id (FNV-1a). */
 function fractionOf(id: string): number {
   let hash = 0x811c_9dc5;
   for (let at = 0; at < id.length; at += 1) hash = Math.imul(hash ^ id.charCodeAt(at), 0x0100_0193);

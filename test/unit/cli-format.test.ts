@@ -242,7 +242,7 @@ test("the tables of a plan fit the terminal, and their reasons stay whole", asyn
   manager.seed("node", readyNode("a-node-with-a-long-id", "a-node-with-a-very-long-hostname"));
   const { lines } = await muster("service", "plan", "create", "--name", "a-service-with-a-long-name", "nginx");
   const step = lines.find((line) => line.startsWith("at once")) ?? "";
-  t.regex(step, /^at once +create +a-servi… +a-node-… +the service is new; .*could take it$/);
+  t.regex(step, /^at once +create +a-servi… +a-node-… +the service is new; .*could run it$/);
 });
 
 test("wide characters take two columns, joined ones one, and control sequences none", (t) => {

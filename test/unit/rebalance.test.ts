@@ -205,7 +205,7 @@ test("a moved task that does not run blocks all moves, and its failure ends the 
   await cluster.run(3 * minute);
   t.is(moved(cluster).length, 1, "one was attempted");
   t.is(running(cluster).length, 6, "and its slot got another task");
-  t.regex(cluster.orchestration.explainService("web").at(-1)?.waitingFor ?? "", /failed a short time ago/);
+  t.regex(cluster.orchestration.explainService("web").at(-1)?.waitingFor ?? "", /failed recently/);
 });
 
 test("a dry run shows the moves and why, and changes nothing", async (t) => {

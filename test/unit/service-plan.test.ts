@@ -110,7 +110,7 @@ test("a new service: where each task would go, and why", async (t) => {
   t.deepEqual(lines(plan), ["0 create 1 >n1", "0 create 2 >n2", "0 create 3 >n1"]);
   t.deepEqual(plan.steps[2]?.reasons, [
     "the service is new",
-    "host-n1: had 1 of its tasks and 1 in all; 2 of 2 nodes could take it",
+    "host-n1: had 1 of its tasks and 1 in all; 2 of 2 nodes could run it",
   ]);
   t.deepEqual(
     plan.nodes.map((node) => [node.name, node.before, node.after]),
@@ -196,7 +196,7 @@ test("a global service has a task on each node open to it", async (t) => {
   await cluster.changeNode("n3", { spec: NodeSpec.create({ availability: NodeSpec_Availability.DRAIN }) });
   const plan = planCreate(cluster, specOf("each", 0, {}, { global: GlobalService.create() }));
   t.deepEqual(lines(plan).toSorted(), ["0 create 0 >n1", "0 create 0 >n2"]);
-  t.regex(plan.steps[0]?.reasons.join() ?? "", /made for this node/);
+  t.regex(plan.steps[0]?.reasons.join() ?? "", /created for this node/);
 });
 
 test("a job starts as many tasks as may run at once", async (t) => {

@@ -1,11 +1,11 @@
 /**
- * The moves that were made: what they still wait for, what they cost, and what they changed.
+ * Past moves: what they still wait for, how much of the budget they use, and what they changed.
  *
- * R4: a round begins when the last one is over: all that moved run, were watched for as long as the update config says,
+ * R4: a round starts when the last one is over: all moved tasks run and were monitored for the update config's monitor period,
  *     and its delay has passed.
- * R5: no round has more moves than the budget of a round, and no span of the window's length more than that of the window.
- *     Moves are known by a label of the tasks that they made, so the budget outlives a leader as far as these are kept: of
- *     moves to a node where all fails the reaper deletes them sooner (R2 of reaper.ts).
+ * R5: no round exceeds the budget of a round, and no period of the window's length that of the window. Moves are identified
+ *     by a label of the tasks that they created, so the budget survives a change of leader as long as these tasks are kept;
+ *     on a node where all tasks fail, the reaper deletes them earlier (R2 of reaper.ts).
  */
 import { TaskState, UpdateConfig_UpdateOrder, type Service, type Task } from "../../../proto/gen/messages.ts";
 import { isEnded, isHeld, isWanted, observedState } from "../../task.ts";
@@ -14,17 +14,17 @@ import { stampedTimes, type LogTimes } from "../../elapsed.ts";
 import { untilAfter, type Hold } from "./hold.ts";
 import { rebalanceLabels, type RebalanceSettings } from "./settings.ts";
 
-/** SwarmKit's: how long a changed task is watched when the update config does not say. */
+/** SwarmKit's default monitor period, in milliseconds. */
 const monitorMs = 5_000;
-/** A move that has not come to its end by then, in milliseconds, holds up the moves of its own service alone. */
+/** After this time, in milliseconds, an unfinished move holds only the moves of its own service. */
 const openMoveMsMax = 600_000;
 
-/** The task that this one was made to follow elsewhere; empty for one that was not made by a move. */
+/** The task that this one replaces on another node; empty if it was not created by a move. */
 export function movedFrom(task: Task): string {
   return task.annotations?.labels[rebalanceLabels.from] ?? "";
 }
 
-/** What the update config says for moves; parallelism 0 is as many as the budget allows. */
+/** The update config's settings for moves; parallelism 0 means as many as the budget allows. */
 export function paceOf(service: Service): {
   readonly parallelism: number;
   readonly isStartFirst: boolean;
@@ -32,7 +32,7 @@ export function paceOf(service: Service): {
   readonly pauseMs: number;
 } {
   const config = service.spec?.update ?? null;
-  // SwarmKit's default: one slot after the other.
+  // SwarmKit's default: one slot at a time.
   const parallelism = config === null ? 1 : config.parallelism;
   return {
     parallelism: parallelism === 0 ? Number.MAX_SAFE_INTEGER : parallelism,
@@ -41,7 +41,7 @@ export function paceOf(service: Service): {
   };
 }
 
-/** R4: what a move still waits for; null: it is over, or no longer a move. `before`: the task that it follows. */
+/** R4: what a move still waits for; null: it is over, or no longer a move. `before`: the task that it replaces. */
 export function openMove(
   task: Task | undefined,
   before: Task | undefined,
@@ -59,10 +59,10 @@ export function openMove(
   const untilMs = untilAfter(times.reachedMs(task), paceOf(service).pauseMs, nowMs);
   return untilMs === null
     ? null
-    : { reason: `task ${task.id}, which moved, to have run for the time that the update config says`, untilMs };
+    : { reason: `the monitor period and delay of the update config for moved task ${task.id}`, untilMs };
 }
 
-/** R5: how many of the moves made at these times count now, and when the oldest of them no longer does. */
+/** R5: how many moves of these times are within the window, and when the oldest of them leaves it. */
 export function spentMoves(
   madeMs: Iterable<number>,
   settings: RebalanceSettings,
@@ -85,7 +85,7 @@ function isSteady(task: Task, settings: RebalanceSettings, nowMs: number, times:
   return isRunning && untilAfter(times.reachedMs(task), settings.settleMs, nowMs) === null;
 }
 
-/** Whether some tasks may yet come to stay where they are, which nobody tells when it is so. */
+/** Whether some tasks are not steady yet; no event reports when they become steady. */
 export function areSettling(
   tasks: Iterable<Task>,
   settings: RebalanceSettings,
@@ -100,8 +100,8 @@ export function areSettling(
 }
 
 /**
- * Tasks that are there to stay, by node id: those that have run for the settling time, and those that moves made, which
- * count from the start, or the next round would not see what the last one has done.
+ * Number of steady tasks by node id: tasks that have run for the settling time, and tasks created by moves, which count from
+ * the start so that the next round sees the result of the last one.
  */
 export function steadyLoads(
   tasks: Iterable<Task>,

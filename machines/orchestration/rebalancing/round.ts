@@ -1,4 +1,4 @@
-/** The moves of one round, and of as many rounds as it would take: what the leader does, and what a dry run shows. */
+/** Plans the moves of one round (for the leader) and of all rounds (for a dry run). */
 import type { Service, Task } from "../../../proto/gen/messages.ts";
 import { paceOf } from "./moves.ts";
 import type { SteadyLoads } from "../../scheduling/balance.ts";
@@ -16,7 +16,7 @@ export interface RoundMove extends Move {
   readonly isStartFirst: boolean;
 }
 
-/** One service's moves; looked at when its turn comes, as the budget may be spent before. */
+/** One service's moves; computed when its turn comes, since the budget may be spent before. */
 class Mover {
   readonly service: Service;
   readonly parallelism: number;
@@ -53,8 +53,7 @@ function roundOf(movers: readonly Mover[], movesMax: number): readonly RoundMove
 }
 
 /**
- * R3, R5: at most `movesMax`, and of each service at most what its update config lets change at once. Charged in `whatIf`
- * and `steady`.
+ * R3, R5: at most `movesMax` moves, and for each service at most its update parallelism. Charged in `whatIf` and `steady`.
  */
 export function planRound(
   candidates: readonly Candidate[],
@@ -66,7 +65,7 @@ export function planRound(
   return roundOf(movers, movesMax);
 }
 
-/** Round after round until nothing is to be gained; each task moves once at most. `totalMax`: moves in all. */
+/** Plans rounds until no move gains anything; each task moves at most once. `totalMax`: moves in all. */
 export function planRounds(
   candidates: readonly Candidate[],
   movesMax: number,

@@ -1,8 +1,8 @@
 /**
- * Whether tasks of one service may be moved, and which (R1 and R2 of `hold.ts`).
+ * Decides whether tasks of one service may be moved, and which (R1 and R2 of `hold.ts`).
  *
- * R3: a service whose tasks do not all run is left alone; of the others no more tasks move at once than its update config
- *     lets change at once. So there are never fewer running ones than an update would leave.
+ * R3: a service moves only while all its tasks run, and at most its update parallelism at a time. So at least as many tasks
+ *     run as during an update.
  */
 import { NodeStatus_State, TaskState, type Service, type Task } from "../../../proto/gen/messages.ts";
 import type { NodeOf } from "../restart.ts";
@@ -14,10 +14,10 @@ import type { RebalanceSettings } from "./settings.ts";
 
 export type ServiceVerdict =
   | { readonly kind: "held"; readonly hold: Hold }
-  /** `youngUntilMs`: when the next of its tasks may be moved; null: all may, now. */
+  /** `youngUntilMs`: when its next task becomes movable; null: all are. */
   | { readonly kind: "movable"; readonly tasks: readonly Task[]; readonly youngUntilMs: number | null };
 
-/** R1, R2, R3. `tasks`: all of the service's. */
+/** R1, R2, R3. `tasks`: all tasks of the service. */
 export function judgeService(
   service: Service,
   tasks: Iterable<Task>,
@@ -26,7 +26,7 @@ export function judgeService(
   world: {
     readonly nodeOf: NodeOf;
     readonly isDirty: (task: Task) => boolean;
-    /** Absent: the log's own times are taken at their word. */
+    /** Absent: the log's timestamps are used as they are. */
     readonly times?: LogTimes | undefined;
   },
 ): ServiceVerdict {
@@ -39,7 +39,7 @@ export function judgeService(
   if (replicas === undefined) return held("only tasks of replicated services can be moved");
   if (service.pendingDelete) return held("the service is being removed");
   if (isRollingOut(service)) {
-    return held("a rollout of the service is under way");
+    return held("a rollout of the service is in progress");
   }
   const settled: Task[] = [];
   const slots = new Set<number>();
@@ -48,7 +48,7 @@ export function judgeService(
     const state = observedState(task);
     if (state === TaskState.FAILED || state === TaskState.REJECTED || state === TaskState.ORPHANED) {
       const untilMs = untilAfter(times.reachedMs(task), settings.quietMs, nowMs);
-      if (untilMs !== null) return held(`task ${task.id} failed a short time ago`, untilMs);
+      if (untilMs !== null) return held(`task ${task.id} failed recently`, untilMs);
     }
     if (!isWanted(task)) {
       if (isHeld(state) && world.nodeOf(task.nodeId)?.status?.state === NodeStatus_State.READY) {
@@ -60,7 +60,7 @@ export function judgeService(
       return held(`task ${task.id} does not run yet`);
     }
     if (slots.has(task.slot)) return held(`slot ${task.slot} has two tasks`);
-    if (world.isDirty(task)) return held("a rollout of the service is under way");
+    if (world.isDirty(task)) return held("a rollout of the service is in progress");
     slots.add(task.slot);
     const untilMs = untilAfter(times.reachedMs(task), settings.settleMs, nowMs);
     if (untilMs === null) settled.push(task);

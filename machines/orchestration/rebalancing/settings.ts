@@ -1,39 +1,39 @@
 /**
- * What operators say of rebalancing. Off unless a label says otherwise: `muster.rebalance=on` on a service, or on the
- * cluster for all services without the label. The cluster's labels also hold the limits (`rebalanceLabels`).
+ * The operator's rebalancing settings. Off by default; `muster.rebalance=on` on a service turns it on, and on the cluster for
+ * all services without the label. The limits are labels of the cluster (`rebalanceLabels`).
  */
 import type { Annotations, Cluster, Service } from "../../../proto/gen/messages.ts";
 
 export const rebalanceLabels = {
   /** `on` or `off`; on a service or on the cluster. */
   mode: "muster.rebalance",
-  /** Duration such as `90s`; on the cluster, as the following. */
+  /** Duration such as `90s`; on the cluster, like the following. */
   settle: "muster.rebalance.settle",
   quiet: "muster.rebalance.quiet",
   round: "muster.rebalance.round",
   moves: "muster.rebalance.moves",
   window: "muster.rebalance.window",
-  /** On a task that a move made: the id of the task that it follows. */
+  /** On a task created by a move: the id of the task that it replaces. */
   from: "muster.rebalance.from",
 } as const;
 
 export interface RebalanceSettings {
   /** For services without a label of their own. */
   readonly isOn: boolean;
-  /** For so long, in milliseconds, no node may have changed, and a task must have run, before anything moves. */
+  /** Before a move, no node may have changed, and the task must have run, for this time in milliseconds. */
   readonly settleMs: number;
-  /** For so long, in milliseconds, there must have been no incident. */
+  /** Minimum time without an incident, in milliseconds. */
   readonly quietMs: number;
   readonly roundMovesMax: number;
   readonly windowMovesMax: number;
   readonly windowMs: number;
-  /** Labels that cannot be understood, in sentences; the defaults stand in for them. */
+  /** Invalid labels, as sentences; their defaults apply. */
   readonly flaws: readonly string[];
 }
 
 /**
- * A minute is longer than a node takes to be told its tasks and start them; five are the time for which SwarmKit's
- * scheduler holds failures against a node; sixty moves an hour change a small part of any cluster that needs them.
+ * One minute is longer than a node takes to get its tasks and start them; five minutes is how long SwarmKit's scheduler
+ * counts failures against a node; sixty moves an hour affect a small part of any cluster that needs rebalancing.
  */
 const defaults = { settleMs: 60_000, quietMs: 300_000, roundMovesMax: 5, windowMovesMax: 60, windowMs: 3_600_000 };
 
@@ -46,7 +46,7 @@ export function settingsOf(cluster: Cluster | undefined): RebalanceSettings {
     const text = labels[label];
     if (text === undefined) return absent;
     const value = parse(text);
-    if (value === null) flaws.push(`the cluster's label ${label}=${text} cannot be understood`);
+    if (value === null) flaws.push(`invalid label ${label}=${text} on the cluster: the default applies`);
     return value ?? absent;
   };
   return {
@@ -69,7 +69,7 @@ function parseMoves(text: string): number | null {
   return /^\d{1,6}$/.test(text) ? Number(text) : null;
 }
 
-/** Null when there is no label, or one that is neither on nor off. */
+/** Null if the label is absent, or neither on nor off. */
 function isOn(annotations: Annotations | null): boolean | null {
   const text = annotations?.labels[rebalanceLabels.mode];
   if (text === "on" || text === "true") return true;

@@ -1,11 +1,11 @@
 /**
- * A service's tasks as they would become: what decisions ask for is done at once, on copies, in the order in which it would
- * happen, and every node is taken to do what it is told.
+ * Simulates a service's tasks: applies decisions at once, to copies, in the order in which they would happen, and assumes that
+ * every node does what it is told.
  *
- * P1: new tasks get their nodes while those that they follow still hold theirs; what then waits gets another look when
- *     those have stopped, all together. In truth one node is faster than another, so of tasks that change in one moment
- *     the plan foretells how many run, and not always where.
- * P2: nodes are chosen by the scheduler's own code (WhatIf).
+ * P1: new tasks get nodes while their predecessors still hold theirs; tasks that wait then are tried again when all
+ *     predecessors have stopped. Real nodes differ in speed, so for simultaneous changes the plan predicts how many tasks run,
+ *     but not always where.
+ * P2: the scheduler's own code chooses nodes (WhatIf).
  */
 import {
   NetworkAttachment,
@@ -26,7 +26,7 @@ import { isHeld, isWanted, observedState } from "../../task.ts";
 
 export interface Choice {
   readonly placed: Placed;
-  /** Why there, in one sentence; empty for a task that waits. */
+  /** Why this node, in one sentence; empty for a waiting task. */
   readonly why: string;
 }
 
@@ -40,11 +40,11 @@ export interface SandboxWorld {
 const nothing: readonly never[] = Object.freeze([]);
 
 export class Sandbox {
-  /** By id, in the order in which they were made. */
+  /** By id, oldest first. */
   readonly #tasks = new Map<string, Task>();
-  /** Ids by the place of their tasks: a slot's number or a node's id. */
+  /** Task ids by place: a slot's number or a node's id. */
   readonly #places = new Map<string, string[]>();
-  /** Ids of tasks that are not where they are to be. */
+  /** Ids of tasks that have not reached their desired state. */
   readonly #unsettled = new Set<string>();
   readonly #service: Service;
   readonly #world: SandboxWorld;
@@ -52,7 +52,7 @@ export class Sandbox {
   readonly #onChange: (old: Task | null, task: Task | null) => void;
   #made = 0;
 
-  /** `tasks`: those of the service as they are; `service`: as it is to be. */
+  /** `tasks`: the service's current tasks; `service`: its future version. */
   constructor(
     service: Service,
     tasks: Iterable<Task>,
@@ -73,12 +73,12 @@ export class Sandbox {
     return this.#tasks.get(id);
   }
 
-  /** Tasks of one slot, or of one node for a global service, in the order in which they were made. */
+  /** Tasks of one slot, or of one node for a global service, oldest first. */
   at(place: string): readonly Task[] {
     return (this.#places.get(place) ?? []).map((id) => this.#tasks.get(id) as Task);
   }
 
-  /** Where the task went, or why it waits; undefined: it had its node before. */
+  /** Where the task was placed, or why it waits; undefined: it had its node before. */
   choiceOf(id: string): Choice | undefined {
     return this.#choices.get(id);
   }
@@ -109,7 +109,7 @@ export class Sandbox {
     this.#put(Task.patch(task, { networks, status: TaskStatus.create({ state: TaskState.PENDING }) }));
   }
 
-  /** Everything that has been asked for happens (P1). */
+  /** Carries out all pending changes (P1). */
   settle(nowMs: number): void {
     this.#place();
     this.#stop(nowMs);
@@ -128,7 +128,7 @@ export class Sandbox {
         continue;
       }
       this.#choices.set(id, { placed, why: reasons.of(task, placed.nodeId) });
-      // With what it was given: else that would be free again for the next.
+      // With its resources, which would otherwise be free for the next task.
       const { generic, nodeId, volumes } = placed;
       const status = TaskStatus.create({ state: TaskState.ASSIGNED });
       this.#put(Task.patch(task, { nodeId, assignedGenericResources: generic, volumes, status }));
@@ -190,7 +190,7 @@ function statusOf(state: TaskState, nowMs: number): TaskStatus {
   return TaskStatus.create({ state, timestamp: at, appliedAt: at });
 }
 
-/** How full the nodes are as one round goes on. */
+/** The nodes' task counts during one round. */
 class Reasons {
   readonly #own = new Map<string, number>();
   readonly #all = new Map<string, number>();
@@ -214,11 +214,11 @@ class Reasons {
 
   of(task: Task, nodeId: string): string {
     const name = this.#whatIf.nodes.nameOf(nodeId);
-    if (task.nodeId !== "") return `${name}: the task is made for this node`;
+    if (task.nodeId !== "") return `${name}: the task is created for this node`;
     const [own, all] = [this.#own.get(nodeId) ?? 0, this.#all.get(nodeId) ?? 0];
     this.#own.set(nodeId, own + 1);
     this.#all.set(nodeId, all + 1);
     const nodes = this.#nodes === 1 ? "the only node" : `${this.#fitting} of ${this.#nodes} nodes`;
-    return `${name}: had ${own} of its tasks and ${all} in all; ${nodes} could take it`;
+    return `${name}: had ${own} of its tasks and ${all} in all; ${nodes} could run it`;
   }
 }

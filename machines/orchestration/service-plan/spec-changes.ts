@@ -1,7 +1,7 @@
-/** What of a task its service would have otherwise, as paths into its spec: `container.image`, `placement.constraints`. */
+/** The differences between a task and its service, as paths into the spec: `container.image`, `placement.constraints`. */
 import { EndpointSpec, TaskSpec, type Service, type Task } from "../../../proto/gen/messages.ts";
 
-/** Paths shown; the rest is counted. */
+/** Maximum paths shown; the rest are counted. */
 const changesMax = 6;
 
 type Json = { readonly [name: string]: unknown };
