@@ -2,6 +2,7 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import test from "ava";
+import { assert } from "../../runtime/assert.ts";
 import { createTelemetry } from "../../runtime/telemetry/telemetry.ts";
 import { tempDir } from "../fixtures/muster.ts";
 
@@ -14,7 +15,9 @@ test("an error is logged with its message, its code and its stack, and a text as
   telemetry.log.error({ error: "a sentence" }, "cannot save");
   const lines = readFileSync(logFile, "utf8").trim().split("\n");
   const [first, second] = lines.map((line) => JSON.parse(line) as { readonly error: unknown });
-  t.like(first?.error, { message: "no space left on device", code: "ENOSPC" });
-  t.regex((first?.error as { readonly stack: string }).stack, /process-log\.test/);
+  assert(first !== undefined, "a line for each call");
+  t.like(first.error, { message: "no space left on device", code: "ENOSPC" });
+  const { stack } = first.error as { readonly stack: string };
+  t.regex(stack, /process-log\.test/);
   t.is(second?.error, "a sentence");
 });
