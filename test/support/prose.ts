@@ -112,10 +112,15 @@ export const rules: readonly Rule[] = [
   },
   {
     name: "is told",
-    pattern: /\b(?:am|is|are|was|were|be|been|being) told\b(?! (?:that|to)\b)/,
+    pattern: /\b(?:am|is|are|was|were|be|been|being) told\b(?! (?:apart|from|that|to)\b)/,
     instead: '"gets", "receives", "is notified", "is reported"',
     found: ["nobody is told.", "nodes are told only once", "all that it has been told"],
-    ignored: ["it told the node", "The node is told to stop.", "the user was told that it failed"],
+    ignored: [
+      "it told the node",
+      "they are told apart by their ids",
+      "The node is told to stop.",
+      "the user was told that it failed",
+    ],
   },
   {
     name: "has it",
@@ -203,7 +208,7 @@ const withoutCode = (text: string): string =>
     .replaceAll(/\s+/g, " ")
     .trim();
 
-/** Paragraphs, items and cells of a Markdown page; headings and code are left out. */
+/** Paragraphs, items and cells of a Markdown page; headings, also those of tables, and code are left out. */
 export function passagesOfPage(page: string): readonly Passage[] {
   const passages: Passage[] = [];
   let open: { line: number; parts: string[] } | null = null;
@@ -212,12 +217,14 @@ export function passagesOfPage(page: string): readonly Passage[] {
     if (open !== null) passages.push({ line: open.line, kind: "page", text: withoutCode(open.parts.join(" ")) });
     open = null;
   };
-  page.split("\n").forEach((text, at) => {
+  const isRule = (text: string | undefined): boolean => /^\s*\|[-:| ]*-[-:| ]*$/.test(text ?? "");
+  page.split("\n").forEach((text, at, all) => {
     const line = at + 1;
     if (/^\s*(?:```|~~~)/.test(text)) {
       close();
       isCode = !isCode;
     } else if (isCode) return;
+    else if (/^\s*\|/.test(text) && isRule(all[at + 1])) close();
     else if (/^\s*$|^\s*#|^\s*\|?[-:| ]+\|?\s*$/.test(text)) close();
     else if (/^\s*\|/.test(text)) {
       close();
