@@ -10,6 +10,7 @@ import { issuerOf } from "../../machines/certificates/issuer.ts";
 import { checkUserCertificateSeconds, userCertificateSeconds } from "../../machines/certificates/user-certificate.ts";
 import { UserCertificateResponse, type User, type UserCertificatesService } from "../../proto/gen/messages.ts";
 import { timestampOf } from "../../proto/time.ts";
+import type { UserCertificateRequest } from "../../runtime/pki/index.ts";
 import { RpcError, Status, type Peer, type ServiceHandlers } from "../../runtime/rpc.ts";
 import { demand, notFound } from "../control/answer.ts";
 import type { Environment } from "../environment.ts";
@@ -19,17 +20,7 @@ import { certifiedRole, passwordMark, recordId } from "./user-records.ts";
 
 export interface UserAuthority {
   readCsr(pem: Uint8Array | string): { readonly kind: "csr" } | { readonly kind: "refused"; readonly reason: string };
-  issueUserCertificate(request: {
-    readonly csrPem: Uint8Array | string;
-    readonly rootCertificatePem: string;
-    readonly rootKeyPem: string;
-    readonly name: string;
-    readonly mark: string;
-    readonly organization: string;
-    readonly validitySeconds: number;
-    readonly nowMs: number;
-    readonly intermediatesPem: string;
-  }): string;
+  issueUserCertificate(request: UserCertificateRequest): string;
   normalizePem(pem: string): string;
 }
 
