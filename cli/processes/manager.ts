@@ -2,46 +2,16 @@
  * One manager process: its data dir, its nats-server (unless it uses an external one), the manager itself, its edges and its
  * certificate. Parts stop in the reverse order.
  */
-import { existsSync } from "node:fs";
-import { hostname } from "node:os";
 import { join } from "node:path";
-import {
-  startManagerCertificate,
-  type ManagerCertificate,
-  type ManagerIdentity,
-} from "../../actors/certificates/manager-certificate.ts";
+import type { ManagerIdentity } from "../../actors/certificates/manager-certificate.ts";
 import { startManager, type Manager } from "../../actors/manager/manager.ts";
-import { startManagerLock, type ManagerLock } from "../../actors/keys/manager-lock.ts";
+import { startManagerLock } from "../../actors/keys/manager-lock.ts";
 import { startStateGauges } from "../../actors/manager/state-gauges.ts";
 import { createTroubles } from "../../actors/manager/troubles.ts";
-import { raftMembership } from "../../actors/manager/raft-membership.ts";
-import { createLogins, type Logins } from "../../actors/json/logins.ts";
-import { createUserCertificates } from "../../actors/json/user-certificates.ts";
-import { createUsers } from "../../actors/json/users.ts";
-import { createAdmission, type Admission } from "../../edges/grpc/admission/admission.ts";
-import { createGrpcServer, type Credentials, type GrpcServer } from "../../edges/grpc/server.ts";
+import { createLogins } from "../../actors/json/logins.ts";
+import { createAdmission } from "../../edges/grpc/admission/admission.ts";
 import { ListenError } from "../../edges/grpc/listener.ts";
 import { createExternalCa } from "../../edges/cfssl/client.ts";
-import {
-  CAService,
-  ControlService,
-  DataKeysService,
-  DispatcherService,
-  HealthService,
-  LockService,
-  NodeCAService,
-  OperatorService,
-  NetworksService,
-  PolicyService,
-  TaskAccessService,
-  TaskCallsService,
-  RaftMembershipService,
-  ResourceAllocatorService,
-  UserCertificatesService,
-  UsersService,
-  WatchService,
-} from "../../proto/gen/messages.ts";
-import { LogBrokerLines, LogsLines } from "../../proto/log-lines.ts";
 import { newId } from "../../runtime/ids.ts";
 import { connectNats, type NatsLink } from "../../runtime/nats/connection.ts";
 import { startNatsServer, type NatsServer } from "../../runtime/nats/server.ts";
@@ -50,9 +20,6 @@ import { NatsProblem } from "../../runtime/nats/errors.ts";
 import { NatsServerProblem } from "../../runtime/nats/server.ts";
 import { Host } from "../../runtime/host.ts";
 import * as pki from "../../runtime/pki/index.ts";
-import type { Passwords } from "../../runtime/passwords.ts";
-import type { Log } from "../../runtime/ports.ts";
-import { RpcError, Status } from "../../runtime/rpc.ts";
 import type { Vault } from "../../runtime/store/vault.ts";
 import { FutureRecord, LogBreak, LogLoss } from "../../runtime/store/log-break.ts";
 import { SystemClock } from "../../runtime/system/clock.ts";
@@ -61,9 +28,10 @@ import { SystemRandom } from "../../runtime/system/random.ts";
 import { Scrypt } from "../../runtime/system/scrypt.ts";
 import type { ProcessTelemetry } from "../../runtime/telemetry/telemetry.ts";
 import { UserError } from "../user-error.ts";
-import { version } from "../version.ts";
 import { addressesOf, advertisedHost, formatHostPort, type HostPort } from "./addresses.ts";
 import { openCsi, type CsiSocketPaths } from "./csi.ts";
+import { createManagerServer, keepCertificate } from "./manager-server.ts";
+import { emptyLogSentence, lacksKeysForGood, refuseEmptyLog } from "./log-of-cluster.ts";
 import { openDataDir, type DataDir } from "./data-dir.ts";
 import type { JsonOptions } from "./json-api.ts";
 import { adoptIdentity, keyFileDisk, unusable } from "./key-file.ts";
@@ -73,7 +41,7 @@ import { watchOwnDemotion } from "../../actors/manager/own-demotion.ts";
 import type { NetworkDefaults } from "../../machines/allocation/network-defaults.ts";
 import { reportLogTroubles } from "./log-troubles.ts";
 import { serveMetrics } from "./metrics-server.ts";
-import { moveOwnNats, ownNatsFolder, ownNatsServer } from "./move-own-nats.ts";
+import { moveOwnNats, ownNatsServer } from "./move-own-nats.ts";
 import { natsAccess, replicasOn, type SharedNats } from "./nats-flags.ts";
 import { unlessEnding, type Starting } from "./signals.ts";
 
@@ -110,10 +78,6 @@ export interface ManagerProcess {
 
 /** Time for streams to receive the close notice and for unary calls to finish, in milliseconds. */
 const closeGraceMs = 2_000;
-/** Timeout and interval of requests for the log's bounds: after its leader is killed, a stream has another within seconds. */
-const boundsTimeoutMs = 5_000;
-const boundsAttemptsMax = 6;
-const boundsRetryMs = 1_000;
 /** A second manager on the same NATS may wait for the first one's bootstrap. */
 const readyTimeoutMs = 60_000;
 
@@ -287,7 +251,7 @@ export async function startManagerProcess(
     const passwords = new Scrypt();
     const admission = createAdmission(telemetry);
     const logins = createLogins(manager.environment, passwords);
-    const server = serve(manager, lock, { logins, passwords }, telemetry, admission);
+    const server = createManagerServer(manager, lock, { logins, passwords }, telemetry, admission);
     undo.push(() => server.close(closeGraceMs));
     await unlessEnding(
       keepCertificate(manager, identity, advertise, server, listen, (cancel) => undo.push(cancel)),
@@ -350,153 +314,6 @@ function deniedSentence(managerId: string, reason: string): string {
 function identityIn({ fields }: Vault): ManagerIdentity | null {
   const { nodeKey: keyPem, nodeCertificate: certificatePem } = fields;
   return keyPem === "" || certificatePem === "" ? null : { keyPem, certificatePem };
-}
-
-/**
- * For a manager that has joined, or joins, a cluster: rejects with the sentence when the log has never had a record. The leader
- * of an empty log would create a new cluster under the addresses of the existing one's managers.
- */
-async function refuseEmptyLog(log: Log, sentence: string): Promise<void> {
-  for (let attempt = 1; ; attempt += 1) {
-    const bounds = await log.bounds(boundsTimeoutMs);
-    if (bounds !== null && bounds.last > 0) return;
-    if (bounds !== null) throw new UserError(sentence);
-    if (attempt === boundsAttemptsMax)
-      throw new UserError("cannot read the log's bounds from NATS: does JetStream have a leader for it?");
-    await new Promise((resolve) => setTimeout(resolve, boundsRetryMs));
-  }
-}
-
-function emptyLogSentence(dataDir: DataDir, isShared: boolean, invitation: ManagerInvitation | null): string {
-  if (invitation !== null)
-    return `this NATS has no cluster: set --nats to the NATS of the cluster at ${invitation.address}`;
-  // Its own NATS exists if its folder does.
-  const ownNats = ownNatsFolder(dataDir.path);
-  const remedy = !isShared
-    ? `restore ${ownNats} from a copy`
-    : existsSync(ownNats)
-      ? "set --nats to the NATS of its cluster, or move its own NATS's data there with --nats-move"
-      : "set --nats to the NATS of its cluster, or restore that NATS's storage";
-  return `this manager has joined a cluster, but this NATS has none: ${remedy}; to create a new cluster, use another --data-dir`;
-}
-
-/**
- * Rejects when the log is sealed under keys that this manager can never get: it has no certificate to request them with, or the
- * cluster that it joins by `invitation` lacks them, because the log belongs to another cluster.
- */
-function lacksKeysForGood({ keyring }: Manager, vault: Vault, invitation: ManagerInvitation | null): Promise<never> {
-  const fetchKeys = keyFetcher(vault);
-  const asked = new Set<string>();
-  return new Promise((_, reject) => {
-    const ask = async ({ address }: ManagerInvitation, keyId: string): Promise<void> => {
-      asked.add(keyId);
-      try {
-        await fetchKeys(address, keyId);
-      } catch (error) {
-        if (error instanceof RpcError && error.code === Status.NOT_FOUND) reject(foreignLog(address));
-        // The key fetcher retries.
-        else asked.delete(keyId);
-      }
-    };
-    const look = (): void => {
-      const [keyId] = keyring.lacking;
-      if (keyId === undefined) return;
-      if (vault.fields.nodeCertificate !== "") {
-        if (invitation !== null && !asked.has(keyId)) void ask(invitation, keyId);
-        return;
-      }
-      const how =
-        "join its cluster with --join ADDR:PORT --token TOKEN (run 'muster token manager' on a manager to get the token)";
-      reject(new UserError(`this NATS has a cluster whose keys this manager lacks: ${how}`));
-    };
-    keyring.onChange(look);
-    look();
-  });
-}
-
-function foreignLog(address: string): UserError {
-  return new UserError(
-    `this NATS has the log of a cluster other than the one at ${address}, whose managers lack its keys: ` +
-      "set --nats to the NATS of that cluster",
-  );
-}
-
-function serve(
-  manager: Manager,
-  lock: ManagerLock,
-  { logins, passwords }: { readonly logins: Logins; readonly passwords: Passwords },
-  telemetry: ProcessTelemetry,
-  admission: Admission,
-): GrpcServer {
-  const server = createGrpcServer({ telemetry, admission });
-  const { services } = manager;
-  server.add(CAService, services.ca);
-  server.add(NodeCAService, services.nodeCa);
-  server.add(DataKeysService, services.dataKeys);
-  server.add(LockService, lock.handlers);
-  server.add(DispatcherService, services.dispatcher);
-  server.add(LogBrokerLines, services.logBroker);
-  server.add(LogsLines, services.logs);
-  server.add(TaskAccessService, services.taskAccess);
-  server.add(TaskCallsService, services.taskCalls);
-  server.add(RaftMembershipService, raftMembership);
-  server.add(HealthService, services.health);
-  server.add(ControlService, services.control);
-  server.add(WatchService, services.watch);
-  server.add(OperatorService, services.operator);
-  server.add(PolicyService, services.policy);
-  server.add(NetworksService, services.networks);
-  server.add(UsersService, createUsers(manager.environment, passwords).handlers);
-  server.add(UserCertificatesService, createUserCertificates(manager.environment, logins, pki));
-  server.add(ResourceAllocatorService, services.resourceAllocator);
-  return server;
-}
-
-/** Opens the TLS port with this manager's certificate, and keeps the certificate valid for the life of the process. */
-async function keepCertificate(
-  { clockWatch, environment: env, standings }: Manager,
-  identity: {
-    readonly load: () => ManagerIdentity | null;
-    readonly save: (identity: ManagerIdentity) => void;
-    readonly trust: (rootPem: string) => void;
-  },
-  advertise: string,
-  server: GrpcServer,
-  listen: HostPort,
-  onStop: (stop: () => void) => void,
-): Promise<void> {
-  const facts = {
-    hostname: hostname(),
-    advertise,
-    version,
-    architecture: process.arch === "x64" ? "x86_64" : process.arch === "arm64" ? "aarch64" : process.arch,
-    os: process.platform,
-  };
-  let current: ManagerCertificate | null = null;
-  const first = await new Promise<ManagerCertificate>((resolve) => {
-    const keeper = startManagerCertificate(env, pki, {
-      facts,
-      ...identity,
-      onClockJump: (listener) => clockWatch.onJump(listener),
-      onCertificate: (certificate) => {
-        identity.trust(certificate.rootPem);
-        if (current === null) resolve(certificate);
-        else server.setCredentials(credentialsOf(certificate));
-        current = certificate;
-      },
-    });
-    onStop(() => keeper.stop());
-  });
-  await server.listenTls({
-    ...listen,
-    credentials: credentialsOf(current ?? first),
-    clock: env.clock,
-    ...standings,
-  });
-}
-
-function credentialsOf({ acceptedPem, certificatePem, keyPem }: ManagerCertificate): Credentials {
-  return { certificatePem, keyPem, rootPem: acceptedPem };
 }
 
 async function withTimeout<Result>(promise: Promise<Result>, timeoutMs: number, sentence: string): Promise<Result> {
