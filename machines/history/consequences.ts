@@ -1,17 +1,17 @@
-/** What followed a change, added up: how many tasks were created, placed, running, failed, and when. */
+/** The summary of what followed a change: how many tasks were created, placed, running, failed, and when. */
 import { Consequence, TaskState, type Origin, type Task } from "../../proto/gen/messages.ts";
 import { timestampOf } from "../../proto/time.ts";
 
-/** Different lines for one change; what is beyond is counted in one more. */
+/** Maximum number of lines for one change; further ones are counted in one more line. */
 const linesMax = 40;
-/** Different details of a line, such as nodes or errors; what is beyond is counted in one more. */
+/** Maximum number of details of a line, such as nodes or errors; further ones are counted in one more. */
 const detailsMax = 12;
 const detailTextMax = 160;
 
 interface Line {
   readonly text: string;
   readonly origin: Origin;
-  /** 0: a sentence of its own. */
+  /** 0: not a count but a single event. */
   count: number;
   readonly firstMs: number;
   lastMs: number;
@@ -25,7 +25,7 @@ export class Consequences {
     return this.#lines.size === 0;
   }
 
-  /** One more of what `text` says, such as `tasks created`. */
+  /** Counts one more of `text`, such as `tasks created`. */
   count(text: string, origin: Origin, atMs: number, detail = ""): void {
     let line = this.#lines.get(`${origin} ${text}`);
     if (line === undefined) {
@@ -45,7 +45,7 @@ export class Consequences {
     line.details.set(known, (line.details.get(known) ?? 0) + 1);
   }
 
-  /** Something that happened once. */
+  /** Adds an event that happened once. */
   say(text: string, origin: Origin, atMs: number, detail = ""): void {
     if (this.#lines.size >= linesMax) {
       this.count(text, origin, atMs);
@@ -55,7 +55,7 @@ export class Consequences {
     this.#lines.set(`${this.#lines.size} said`, { text, origin, count: 0, firstMs: atMs, lastMs: atMs, details });
   }
 
-  /** In the order in which they began; then begins anew. */
+  /** The lines, in the order in which they began; then starts over. */
   take(): readonly Consequence[] {
     const taken = [...this.#lines.values()].toSorted((a, b) => a.firstMs - b.firstMs);
     this.#lines.clear();
@@ -72,7 +72,7 @@ export class Consequences {
   }
 }
 
-/** A task's change, as far as it is one that people want counted. `where`: its node, or its service, as `details`. */
+/** Counts a task's change if it is of interest. `where`: its node, or its service, as `details`. */
 export function countTask(
   consequences: Consequences,
   old: Task | null,
@@ -82,14 +82,14 @@ export function countTask(
   atMs: number,
 ): void {
   if (task === null) {
-    consequences.count("tasks forgotten", origin, atMs);
+    consequences.count("tasks deleted", origin, atMs);
     return;
   }
   const before = old?.status?.state ?? TaskState.NEW;
   const state = task.status?.state ?? TaskState.NEW;
   if (old === null) consequences.count("tasks created", origin, atMs);
   else if (task.desiredState !== old.desiredState && task.desiredState > TaskState.RUNNING) {
-    consequences.count("tasks told to stop", origin, atMs);
+    consequences.count("tasks asked to stop", origin, atMs);
   }
   if (state === before && old !== null) return;
   const words = stateWords[state];
@@ -100,7 +100,7 @@ export function countTask(
   consequences.count(words, origin, atMs, detail);
 }
 
-/** The states worth a line; a task passes the others within moments. */
+/** The states that get a line; a task passes the others within moments. */
 const stateWords: Readonly<Partial<Record<TaskState, string>>> = {
   [TaskState.ASSIGNED]: "tasks placed",
   [TaskState.RUNNING]: "tasks running",

@@ -1,37 +1,37 @@
 /**
- * What differs between two states of an object, field by field and in plain words.
+ * The differences between two states of an object, field by field, in readable form.
  *
- * H1: content of secrets and configs, keys, tokens and passwords are never shown: only that they changed.
+ * H1: contents of secrets and configs, keys, tokens and passwords are never shown, only that they changed.
  */
 import { FieldChange } from "../../proto/gen/messages.ts";
 import { shownOf, type Plain } from "./shown.ts";
 import type { ToldKind, ToldObjects } from "./objects.ts";
 import { textOf, wordsFor } from "./words.ts";
 
-/** Fields told of one change; the rest is counted. */
+/** Maximum number of fields listed for one change; the rest are counted. */
 const fieldsMax = 40;
 /** Longer values are cut. */
 const textMax = 200;
 
 const hiddenText = "(not shown)";
-/** Names of fields whose values stay where they are (H1). */
+/** Names of fields whose values are never shown (H1). */
 const hidden =
   /^(?:data|payload|value|registryAuth|caKey|signingCaKey|signingCaCert|key|keys|unlockKeys|joinTokens|secretKey|password|token|networkBootstrapKeys)$/;
 
 interface Leaf {
   readonly field: string;
-  /** What is compared. */
+  /** The value that is compared. */
   readonly raw: string;
   readonly text: string;
 }
 
 export interface Difference {
   readonly fields: readonly FieldChange[];
-  /** Beyond those. */
+  /** Number of further fields. */
   readonly omitted: number;
 }
 
-/** `old` null: what a new object has that says what it is. */
+/** `old` null: the fields of a new object that identify it. */
 export function differenceOf<Kind extends ToldKind>(
   kind: Kind,
   old: ToldObjects[Kind] | null,
@@ -43,7 +43,7 @@ export function differenceOf<Kind extends ToldKind>(
   for (const key of new Set([...after.keys(), ...before.keys()])) {
     const [was, is] = [before.get(key), after.get(key)];
     if (was?.raw === is?.raw) continue;
-    // Some clients write defaults down, others leave them out.
+    // Some clients write defaults explicitly, others leave them out.
     if ((was === undefined && isDefault(is)) || (is === undefined && isDefault(was))) continue;
     const field = (is ?? was)?.field ?? key;
     changes.push(FieldChange.create({ field, old: was?.text ?? "", new: is?.text ?? "" }));
@@ -69,7 +69,7 @@ function collect(leaves: Map<string, Leaf>, value: Plain, path: readonly string[
     const shown = text.length > textMax ? `${text.slice(0, textMax)}…` : text;
     leaves.set(key, { field: of, raw, text: shown });
   };
-  // A number that is wrapped in a message is called `value`, too.
+  // The number inside a wrapper message is also called `value`.
   const isHidden = hidden.test(name) && !path.includes("labels") && typeof value !== "number";
   if (isHidden) {
     put(field, field, JSON.stringify(value), hiddenText);
@@ -81,7 +81,7 @@ function collect(leaves: Map<string, Leaf>, value: Plain, path: readonly string[
     for (const each of value as readonly Plain[]) {
       const text = textOf(path, each);
       const at = sort === "assignments" ? text.indexOf("=") : -1;
-      // `env PORT: 80 → 81`, but `constraint node.role==worker` is there or not.
+      // `env PORT: 80 → 81`, but `constraint node.role==worker` is either present or absent.
       if (at > 0) put(`${field} ${text.slice(0, at)}`, `${field} ${text.slice(0, at)}`, text, text.slice(at + 1));
       else put(`${field}\0${text}`, field, text, text);
     }

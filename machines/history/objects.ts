@@ -1,4 +1,4 @@
-/** What a history can be told of, and which of it is the subject. */
+/** The kinds of objects that have a history, and how a request selects one. */
 import { taskName } from "../list-filters.ts";
 import type {
   Cluster,
@@ -44,7 +44,7 @@ interface OtherObjects {
 
 type AllObjects = ToldObjects & OtherObjects;
 
-/** A change as the store tells it; those of other tables are passed over. */
+/** A change in the store; changes of other tables are ignored. */
 export type StoreChange =
   | {
       readonly [Name in keyof AllObjects]: {
@@ -68,15 +68,15 @@ export function nameOf<Kind extends ToldKind>(kind: Kind, object: ToldObjects[Ki
 }
 
 /**
- * `one`: the object with that id. `named`: whatever has that name at the time, one after the other. `any`: what is known
- * of today has neither that id nor that name: then also an id that begins so.
+ * `one`: the object with that id. `named`: all objects that had that name, one after the other. `any`: no current object has
+ * that id or name; then an id prefix is also accepted.
  */
 export type Subject =
   | { readonly kind: "one"; readonly id: string }
   | { readonly kind: "named"; readonly name: string }
   | { readonly kind: "any"; readonly text: string };
 
-/** A task is also meant by its slot: `web.2`. */
+/** A slot also names its tasks: `web.2`. */
 function hasName(kind: ToldKind, name: string, text: string): boolean {
   if (kind === "task") return name === text || (/.\.[^.]+$/.test(text) && name.startsWith(`${text}.`));
   return name.toLowerCase() === text.toLowerCase();
@@ -93,7 +93,7 @@ export function isMeant(subject: Subject, kind: ToldKind, id: string, name: stri
   }
 }
 
-/** What is meant, as far as the present objects tell; `ambiguous` when several ids begin so. */
+/** The selected object, based on current objects; `ambiguous` if several ids have that prefix. */
 export function subjectOf(
   kind: ToldKind,
   text: string,

@@ -1,11 +1,11 @@
-/** What of a service is told in the histories of others: what it uses; and in its own: how its rollout goes on. */
+/** What a service contributes to histories: to those of others, what it uses; to its own, the progress of its rollout. */
 import { ResourceType, UpdateStatus_UpdateState, type Service } from "../../proto/gen/messages.ts";
 
-/** Ids of what the service uses of that kind. */
+/** Ids of the objects of that kind that the service uses. */
 function referencesOf(kind: "secret" | "config" | "network", service: Service | null): ReadonlySet<string> {
   const spec = service?.spec ?? null;
   const container = spec?.task?.container ?? null;
-  // What tasks that are no containers use.
+  // The references of tasks that are not containers.
   const others = (type: ResourceType): string[] =>
     (spec?.task?.resourceReferences ?? [])
       .filter(({ resourceType }) => resourceType === type)
@@ -33,7 +33,7 @@ export function differentReferences(
   };
 }
 
-/** Empty where there is none. */
+/** Empty if there is no rollout. */
 export function rolloutWord({ updateStatus }: Service): string {
   const state = updateStatus?.state;
   const found = Object.entries(UpdateStatus_UpdateState).find(([, each]) => each === state);

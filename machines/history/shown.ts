@@ -1,4 +1,4 @@
-/** Of each kind of object, the part whose changes are worth telling, as plain JSON. */
+/** For each kind of object, the fields whose changes are shown, as plain JSON. */
 import {
   ClusterSpec,
   ConfigSpec,
@@ -40,7 +40,7 @@ function node({ spec, status, description, certificate, role }: Node): Plain {
   return {
     ...(spec === null ? {} : (NodeSpec.toJson(spec) as { readonly [key: string]: Plain })),
     membership: undefined,
-    // Told also where they are what they are by default.
+    // Shown even if they have their default values.
     availability: enumName(NodeSpec_Availability, spec?.availability),
     desiredRole: enumName(NodeRole, spec?.desiredRole),
     state: enumName(NodeStatus_State, status?.state),
@@ -76,7 +76,7 @@ function cluster({ spec, rootCa, unlockKeys, networkBootstrapKeys, blacklistedCe
     ...(spec === null ? {} : (ClusterSpec.toJson(spec) as { readonly [key: string]: Plain })),
     caCertificate: rootCa?.caCertHash || undefined,
     rootRotation: rootCa?.rootRotation == null ? undefined : "under way",
-    // Hidden by their names; they are here to be compared.
+    // Hidden because of their names; included only for comparison.
     workerToken: { token: rootCa?.joinTokens?.worker },
     managerToken: { token: rootCa?.joinTokens?.manager },
     unlockKeys: unlockKeys.length === 0 ? undefined : unlockKeys.map(({ key }) => bytes(key)),
@@ -110,10 +110,10 @@ function service({ spec }: Service): Plain {
   return { ...counted, task };
 }
 
-/** What our own driver's payload says; null when it is another's. */
+/** The contents of our own driver's payload; null for any other. */
 function execOf(payload: Uint8Array): Plain {
   try {
-    // Its health check is told as every driver's.
+    // Its health check is shown as for every driver.
     return ExecSpec.toJson(ExecSpec.patch(ExecSpec.decode(payload), { health: null })) as Plain;
   } catch {
     return null;

@@ -1,9 +1,9 @@
 /**
- * Tells the history of an object from the commits of the log: each change of it is an entry, and what changed elsewhere
- * because of it is added up beneath. Fed with every commit from some version on, in order.
+ * Builds the history of an object from the commits of the log: each of its changes is an entry, and the consequences
+ * elsewhere are summarised below it. Takes every commit from some version on, in order.
  *
- * T1: entries come in the order of their versions; what follows an entry after a later one has come is told in an entry of
- *     the same version without fields.
+ * T1: entries come in version order; consequences of an entry that arrive after a later entry are sent in another entry of
+ *     the same version, without fields.
  */
 import { HistoryEntry, type Caller, type Origin, type Service, type Task } from "../../proto/gen/messages.ts";
 import { Consequences, countTask } from "./consequences.ts";
@@ -15,7 +15,7 @@ import { differentReferences, rolloutWord } from "./references.ts";
 export interface ToldCommit {
   readonly version: number;
   readonly timeMs: number;
-  /** Node id of the manager that wrote it. */
+  /** Node id of the manager that wrote the commit. */
   readonly writer: string;
 }
 
@@ -29,7 +29,7 @@ type Told = Extract<StoreChange, { readonly action: string }>;
 interface Tracked {
   readonly id: string;
   name: string;
-  /** The entry that what follows belongs to; null: its change came before what is told. */
+  /** The entry to which consequences belong; null: its change came before the start of the history. */
   entry: Pick<HistoryEntry, "version" | "time"> | null;
   readonly followed: Consequences;
 }
@@ -37,9 +37,9 @@ interface Tracked {
 export interface StoryOptions {
   readonly kind: ToldKind;
   readonly subject: Subject;
-  /** Changes before this time, in milliseconds, are only kept in mind. */
+  /** Changes before this time, in milliseconds, are recorded but not shown. */
   readonly sinceMs: number;
-  /** Later ones are not told. */
+  /** Later changes are not shown. */
   readonly untilMs: number;
   nodeName(id: string): string;
 }
@@ -49,18 +49,18 @@ export class Story {
   readonly #tracked = new Map<string, Tracked>();
   #ready: HistoryEntry[] = [];
 
-  /** `present`: the objects of its kind in the state that the first commit follows. */
+  /** `present`: the objects of its kind before the first commit. */
   constructor(options: StoryOptions, present: Iterable<ToldObjects[ToldKind]>) {
     this.#options = options;
     for (const object of present) this.#find(object);
   }
 
-  /** Whether any object was meant so far. */
+  /** Whether an object was selected so far. */
   get hasSubject(): boolean {
     return this.#tracked.size > 0;
   }
 
-  /** Entries to be told. */
+  /** Number of entries to send. */
   get size(): number {
     return this.#ready.length;
   }
@@ -76,7 +76,7 @@ export class Story {
     if (isTold && this.#tracked.size > 0 && change.table !== kind) this.#takeOther(commit, change, by);
   }
 
-  /** What is to be told now, with what followed so far. */
+  /** The entries to send now, with their consequences so far. */
   flush(): readonly HistoryEntry[] {
     for (const tracked of this.#tracked.values()) this.#tellFollowed(tracked);
     const ready = this.#ready;
@@ -104,7 +104,7 @@ export class Story {
     const isUpdate = change.action === "update" && old !== null;
     const { fields, omitted } =
       change.action === "remove" ? { fields: [], omitted: 0 } : differenceOf(kind, isUpdate ? old : null, object);
-    // Of a task somebody may ask something that changes nothing of what is kept of it: a signal, or a command in it.
+    // A request to a task may change none of its stored fields: a signal, or a command in it.
     const isAsked = kind === "task" && by.caller !== null;
     if (isUpdate && fields.length === 0 && !isAsked) {
       this.#takeNotes(tracked, object, old, by, timeMs);
@@ -130,7 +130,7 @@ export class Story {
     if (isUpdate) this.#takeNotes(tracked, object, old, by, timeMs);
   }
 
-  /** What the system notes down in an object itself is something that follows. */
+  /** Fields that the system itself writes to the object are consequences. */
   #takeNotes(
     tracked: Tracked,
     object: ToldObjects[ToldKind],
@@ -163,13 +163,13 @@ export class Story {
       const service = change.action === "remove" ? null : change.object;
       const { begun, ended } = differentReferences(kind, change.old, service);
       const name = nameOf("service", change.object);
-      for (const id of begun) this.#tracked.get(id)?.followed.say(`service ${name} began to use it`, origin, timeMs);
-      for (const id of ended) this.#tracked.get(id)?.followed.say(`service ${name} uses it no more`, origin, timeMs);
+      for (const id of begun) this.#tracked.get(id)?.followed.say(`service ${name} started to use it`, origin, timeMs);
+      for (const id of ended) this.#tracked.get(id)?.followed.say(`service ${name} stopped using it`, origin, timeMs);
     } else if (change.table === "manager" && kind === "node") {
       const isAlive = change.action !== "remove" && change.object.alive;
       if (isAlive === (change.old?.alive ?? false)) return;
       const tracked = this.#tracked.get(change.object.id);
-      tracked?.followed.say(isAlive ? "its manager serves" : "its manager is gone", origin, timeMs);
+      tracked?.followed.say(isAlive ? "its manager is running" : "its manager is gone", origin, timeMs);
     }
   }
 

@@ -1,10 +1,10 @@
-/** How the fields of specs are called when they are told of, and how their values read. */
+/** Display names of spec fields, and the formatting of their values. */
 import { bytesText } from "../bytes-text.ts";
 import type { Plain } from "./shown.ts";
 
 /**
- * `plain`: a value, or an object or list of values of their own. `line`: a list that reads as one. `assignments`: a list of
- * `NAME=VALUE`. `whole`: an object that reads as one.
+ * `plain`: a value, or an object or list with separate values. `line`: a list shown as one value. `assignments`: a list of
+ * `NAME=VALUE`. `whole`: an object shown as one value.
  */
 export type Sort = "plain" | "line" | "assignments" | "whole";
 
@@ -13,7 +13,7 @@ interface Words {
   readonly sort: Sort;
 }
 
-/** By path; what is not here is called by the end of its path. */
+/** By path; other fields have the last part of their path as a name. */
 const known: Readonly<Record<string, Words | string>> = {
   "annotations.name": "name",
   "task.container.image": "image",
@@ -115,7 +115,7 @@ const known: Readonly<Record<string, Words | string>> = {
   "ipam.configs": "subnet",
 };
 
-/** What stands before the part of a path that says something. */
+/** Path prefixes that carry no information. */
 const prefixes = ["task.container.", "task.", "annotations.", "driver.", "encryptionConfig.", "caConfig."];
 
 export function wordsFor(path: readonly string[]): Words {
@@ -123,7 +123,7 @@ export function wordsFor(path: readonly string[]): Words {
   const found = Object.hasOwn(known, whole) ? known[whole] : undefined;
   if (found !== undefined) return typeof found === "string" ? { field: found, sort: "plain" } : found;
   const labelsAt = path.indexOf("labels");
-  // `label com.example.team`: keys of labels may hold dots themselves.
+  // `label com.example.team`: label keys may contain dots.
   if (labelsAt >= 0 && labelsAt < path.length - 1) {
     const owner = path.includes("container") ? "container label" : "label";
     return { field: `${owner} ${path.slice(labelsAt + 1).join(".")}`, sort: "plain" };
@@ -142,7 +142,7 @@ function spaced(path: string): string {
 
 type Record_ = { readonly [key: string]: Plain };
 
-/** How objects in lists, and objects that read as one, are written. */
+/** The format of list elements, and of objects shown as one value. */
 const texts: Readonly<Record<string, (value: Record_) => string>> = {
   "task.container.mounts": mount,
   "task.exec.mounts": mount,
@@ -183,7 +183,7 @@ function text(value: Plain, otherwise = ""): string {
   return value === undefined || value === null ? otherwise : String(value as string | number | boolean);
 }
 
-/** The value at that path as it reads; of a list, of one element. */
+/** The formatted value at that path; for a list, of one element. */
 export function textOf(path: readonly string[], value: Plain): string {
   const whole = path.join(".");
   const name = path.at(-1) ?? "";
@@ -201,7 +201,7 @@ export function textOf(path: readonly string[], value: Plain): string {
     return bytesText(Number(value));
   if (typeof value === "number" && name.endsWith("Bytes")) return bytesText(value);
   if (typeof value === "number") return String(Number.isInteger(value) ? value : Number(value.toPrecision(7)));
-  // Enums of specs are told by their names in capitals.
+  // Enum values in specs are upper-case names.
   return typeof value === "string" && isEnumField(name) ? value.toLowerCase().replaceAll("_", " ") : String(value);
 }
 

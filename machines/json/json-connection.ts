@@ -1,69 +1,69 @@
 /**
- * One connection of the JSON API. Three things go on at once while it is open: who is at the other end, whether that end
- * still answers, and whether it takes what is written to it.
+ * One connection of the JSON API. While it is open, three things happen in parallel: the client logs in, it is pinged, and
+ * its output is written.
  *
  *   handshake ──▶ open { session: anonymous ⇄ checking ──▶ authenticated;  link: quiet ⇄ pinged;  output: flowing ⇄ stuck }
  *        └────────────┴──▶ closing ──▶ closed
  *
- * JC1: before a login has succeeded nothing but Admin is answered, whatever was read in the meantime.
- * JC2: a connection that neither logs in nor answers nor reads ends within a known time.
- * JC3: once it is closing, everything that its requests left standing is stopped, once.
+ * JC1: before a successful login, only Admin requests are answered, whatever was read meanwhile.
+ * JC2: a connection that does not log in, answer pings or read ends within a bounded time.
+ * JC3: once the connection is closing, everything that its requests started is stopped, once.
  */
 import { assign, setup } from "xstate";
 import { effect } from "../effect.ts";
 
-/** Why a connection ends, in WebSocket's codes (RFC 6455 §7.4.1). */
+/** Why a connection ends: WebSocket close codes (RFC 6455 §7.4.1). */
 const CloseCode = { normal: 1000, goingAway: 1001, protocol: 1002, policy: 1008, tooBig: 1009 } as const;
 export type CloseCode = (typeof CloseCode)[keyof typeof CloseCode];
 
 export type JsonConnectionEvent =
   /** The WebSocket is open. */
   | { readonly type: "socket.opened" }
-  /** It is gone, with or without a goodbye. */
+  /** The socket closed, with or without a close frame. */
   | { readonly type: "socket.closed" }
-  /** A login was read; `key` finds it again. */
+  /** A login was received; `key` identifies it. */
   | { readonly type: "login.asked"; readonly key: number }
   | { readonly type: "login.accepted"; readonly key: number; readonly tag: string }
   | { readonly type: "login.refused"; readonly key: number }
-  /** A request that only those may make who have logged in. */
+  /** A request that requires a login was received. */
   | { readonly type: "request.asked"; readonly key: number }
-  /** Something came that cannot be answered. */
+  /** A message was received that cannot be answered. */
   | { readonly type: "message.broken"; readonly reason: string }
-  /** Who has logged in is not there any more, or the certificate that vouched for it. */
+  /** The user was removed or disabled, or the certificate used to log in was revoked. */
   | { readonly type: "identity.gone" }
   /** A pong. */
   | { readonly type: "peer.heard" }
-  /** The peer has not taken all that was written. */
+  /** The client has not accepted everything that was written. */
   | { readonly type: "output.stuck" }
-  /** It took some of it. */
+  /** The client accepted part of it. */
   | { readonly type: "output.moved" }
-  /** It took all of it. */
+  /** The client accepted all of it. */
   | { readonly type: "output.empty" }
-  /** There is more unsent than this process can keep. */
+  /** More output is queued than this process may keep. */
   | { readonly type: "output.overflowed" }
-  /** The manager ends. */
+  /** The manager is stopping. */
   | { readonly type: "server.stopping" };
 
 export interface JsonConnectionContext {
   readonly tag: string;
-  /** Logins of this connection that were refused. */
+  /** Refused logins on this connection. */
   readonly failures: number;
   readonly code: CloseCode;
   readonly reason: string;
 }
 
-/** For TLS and the upgrade. A peer that is slower is no client. */
+/** For TLS and the WebSocket upgrade; a slower peer is not a client. */
 export const handshakeMs = 10_000;
-/** Until a login has succeeded (reference §10). */
+/** Until a successful login (reference §10). */
 export const anonymousMs = 30_000;
-/** Between pings, and until their answer (reference §1.3). */
+/** Between pings, and timeout of their answer (reference §1.3). */
 export const pingMs = 60_000;
 export const pongMs = 90_000;
-/** For a write to go on (reference §1.3). */
+/** Timeout of a write (reference §1.3). */
 export const writeMs = 10_000;
-/** For the peer to answer the goodbye. */
+/** For the client to answer the close frame. */
 const goodbyeMs = 5_000;
-/** After so many refused logins whoever guesses has to connect anew. */
+/** After this many refused logins, the client must reconnect. */
 export const failuresMax = 5;
 
 export const jsonConnectionMachine = setup({
@@ -75,18 +75,18 @@ export const jsonConnectionMachine = setup({
   actions: {
     /** Answered by `login.accepted` or `login.refused`. */
     checkLogin: effect<{ readonly key: number }>("checkLogin"),
-    /** Answers the login with success, and only then lets requests through. JC1 */
+    /** Answers the login with success, and only then admits requests. JC1 */
     welcome: effect<{ readonly key: number }>("welcome"),
-    /** Answers a login with why it cannot be. */
+    /** Answers a login that is not possible now, with the reason. */
     refuseLogin: effect<{ readonly key: number; readonly reason: "checking" | "already" }>("refuseLogin"),
     /** Answers `permission denied`. */
     refuseRequest: effect<{ readonly key: number }>("refuseRequest"),
     ping: effect("ping"),
-    /** Stops what the connection's requests left standing. JC3 */
+    /** Stops everything that the connection's requests started. JC3 */
     release: effect("release"),
-    /** Says goodbye; answered by `socket.closed`. */
+    /** Sends the close frame; answered by `socket.closed`. */
     sayGoodbye: effect<{ readonly code: CloseCode; readonly reason: string }>("sayGoodbye"),
-    /** Ends the connection without waiting for anybody. */
+    /** Closes the connection without waiting. */
     cutOff: effect("cutOff"),
     reportUnexpected: effect("reportUnexpected"),
     rememberTag: assign((_, { tag }: { readonly tag: string }) => ({ tag })),
@@ -196,7 +196,7 @@ export const jsonConnectionMachine = setup({
                     params: ({ event }) => ({ key: event.key, reason: "already" as const }),
                   },
                 },
-                // Read before the login was answered, and only now told: JC1.
+                // Read before the login was answered, but processed only now: JC1.
                 "request.asked": { actions: { type: "refuseRequest", params: ({ event }) => event } },
               },
             },

@@ -1,53 +1,53 @@
 /**
- * One watcher of the JSON API: a client asks it for the next change, and it answers once there is one.
+ * One watcher of the JSON API: a client requests the next change, and is answered once there is one.
  *
  *   idle ⇄ waiting ──▶ over ──▶ stopped
  *     └────────┴─────────────────▲
  *
- * It is pull-based: nothing is kept for a client but how far it has been told, and what changed since then is found when
- * it asks. However much changes while it does not ask, it is one answer.
+ * A watcher is pull-based: it keeps only the client's position, and computes the changes since then on request. However much
+ * changes between two requests, it is one answer.
  *
- * JW1: an ask is answered only when something has changed since the answer before.
- * JW2: asks are answered in the order in which they came, each by a change of its own.
- * JW3: once it has stopped, everything that was asked has been answered.
+ * JW1: a request is answered only when something has changed since the previous answer.
+ * JW2: requests are answered in the order of their arrival, each with a change of its own.
+ * JW3: once the watcher has stopped, every request has been answered.
  */
 import { assign, setup } from "xstate";
 import { effect } from "../effect.ts";
 
 /**
- * `asked`: its client stopped it. `closed`: the connection or the manager ends. `crowded`: too many asks wait. `ended`: what
- * it watches is over, and all of it has been told.
+ * `asked`: its client stopped it. `closed`: the connection or the manager ends. `crowded`: too many requests wait. `ended`:
+ * the watched object no longer exists, and all its changes were sent.
  */
 export type WatcherRefusal = "asked" | "closed" | "crowded" | "ended";
 
 export type JsonWatcherEvent =
-  /** A client asks for the next change. `hasNews`: whether there is something that it has not been told. */
+  /** A client requests the next change. `hasNews`: whether there are unsent changes. */
   | { readonly type: "next.asked"; readonly ask: number; readonly hasNews: boolean }
-  /** There is something that it has not been told. */
+  /** There are unsent changes. */
   | { readonly type: "news.found" }
-  /** It has been told everything, and there will be nothing more. */
+  /** All changes were sent, and there will be no more. */
   | { readonly type: "news.ended" }
   | { readonly type: "stop.asked" }
   | { readonly type: "connection.closed" };
 
 export interface JsonWatcherContext {
-  /** What waits, oldest first. */
+  /** Waiting requests, oldest first. */
   readonly asks: readonly number[];
 }
 
-/** Asks that wait at one watcher. Clients have one; a second is legal, and no program needs more than some. */
+/** Maximum number of waiting requests per watcher. Clients have one; more are legal, but no program needs many. */
 export const asksMax = 64;
 
 export const jsonWatcherMachine = setup({
   types: { context: {} as JsonWatcherContext, events: {} as JsonWatcherEvent },
   actions: {
-    /** Answers with all that changed since the answer before. */
+    /** Answers with everything that changed since the previous answer. */
     answer: effect<{ ask: number }>("answer"),
     refuse: effect<{ asks: readonly number[]; reason: WatcherRefusal }>("refuse"),
-    /** Has `news.found` sent when there is some. */
+    /** Requests `news.found` for the next change. */
     awaitNews: effect("awaitNews"),
     stopAwaitingNews: effect("stopAwaitingNews"),
-    /** Nobody will ask again. */
+    /** No more requests will come. */
     release: effect("release"),
     reportUnexpected: effect("reportUnexpected"),
     enqueue: assign(({ context }, { ask }: { ask: number }) => ({ asks: [...context.asks, ask] })),
@@ -86,7 +86,7 @@ export const jsonWatcherMachine = setup({
           },
           { target: "waiting", actions: { type: "enqueue", params: ({ event }) => event } },
         ],
-        // It was woken together with others, and has been answered meanwhile.
+        // The watcher was woken together with others, and was answered meanwhile.
         "news.found": {},
         "news.ended": "over",
       },
@@ -122,7 +122,7 @@ export const jsonWatcherMachine = setup({
     },
     over: {
       description:
-        "No more changes will come, for example of the output of a removed task: each Next call is told so. JW3",
+        "No more changes will come, for example of the output of a removed task: each Next call is answered with that. JW3",
       on: {
         "next.asked": {
           actions: { type: "refuse", params: ({ event }) => ({ asks: [event.ask], reason: "ended" as const }) },
@@ -132,7 +132,7 @@ export const jsonWatcherMachine = setup({
       },
     },
     stopped: {
-      description: "Stopped; Next calls are told that the watcher does not exist. JW3",
+      description: "Stopped; Next calls get an error: the watcher does not exist. JW3",
       type: "final",
       entry: ["forgetAsks", "release"],
     },

@@ -118,7 +118,7 @@ test("flags become mounts and devices of a driver's task, and the scheduler sees
     ["/srv", "/data"],
   );
   t.deepEqual(volumeWantsOf(Task.create({ spec: spec.task })), [{ source: "db", target: "/data", isReadOnly: true }]);
-  t.throws(() => newSpec({ device: ["/dev/fuse"] }, ["image"]), { message: /--device goes with/ });
+  t.throws(() => newSpec({ device: ["/dev/fuse"] }, ["image"]), { message: /--device requires/ });
   t.throws(() => newSpec({ driver: "docker", "driver-config": "{}", device: ["fuse"] }, []), { message: /'fuse'/ });
 });
 
