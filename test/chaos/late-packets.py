@@ -1,17 +1,17 @@
-"""Passes every frame from one interface on to the other and back, late: A B MILLISECONDS JITTER. Prints a line when it begins."""
+"""Forwards every frame between two interfaces, delayed: A B MILLISECONDS JITTER. Prints a line when it starts."""
 import collections, random, select, socket, sys, time
 
 first, second = sys.argv[1:3]
 delay, jitter = (float(text) / 1000 for text in sys.argv[3:5])
 SOL_PACKET, PACKET_VNET_HDR, PACKET_OUTGOING = 263, 15, 4
 ALL = 3  # ETH_P_ALL
-# Frames that wait in one direction; what comes beyond it is dropped, as a router does.
+# Frames queued in one direction; further ones are dropped, as by a router.
 WAITING_MAX = 20000
 
 
 def opened(name):
     link = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
-    # What a kernel has put off for the hardware (checksums, cutting into segments) passes with each frame.
+    # Work that a kernel leaves to the hardware (checksums, segmentation) is passed on with each frame.
     link.setsockopt(SOL_PACKET, PACKET_VNET_HDR, 1)
     link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 << 20)
     link.bind((name, ALL))
@@ -37,7 +37,7 @@ while True:
             if address[2] == PACKET_OUTGOING or len(queue) >= WAITING_MAX:
                 continue
             at = time.monotonic() + delay + random.random() * jitter
-            # In order: none overtakes the one before it.
+            # In order: no frame overtakes an earlier one.
             queue.append((max(at, queue[-1][0]) if queue else at, frame))
     now = time.monotonic()
     for link, queue in waiting.items():
@@ -45,4 +45,4 @@ while True:
             try:
                 link.send(queue.popleft()[1])
             except OSError:
-                pass  # The other end is gone, or full: a lost packet.
+                pass  # The other end is down or full: a lost packet.
