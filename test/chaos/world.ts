@@ -47,7 +47,7 @@ export interface World {
   /** Version of the nats-servers. */
   readonly natsVersion: string;
   place(name: string): Place;
-  /** Of a manager or an agent. */
+  /** URL of a manager's or an agent's `/healthz`. */
   healthUrl(place: Place): string;
 }
 

@@ -31,7 +31,7 @@ async function heldDisk(t: ExecutionContext): Promise<{ readonly disk: Disk; rea
   return { disk, images: join(folder, "machine.images") };
 }
 
-/** Folders of small files, written anew each time, so that blocks of folders are reused. */
+/** Folders of small files, rewritten each time, so that blocks of folders are reused. */
 function fill(disk: Disk, round: number): void {
   for (let folder = 0; folder < 8; folder += 1) {
     const path = join(disk.path, `${round}-${folder}`);

@@ -42,7 +42,7 @@ function isConsecutive(reading: Reading, from = 1): boolean {
 }
 
 for (const binary of natsBinaries) {
-  test(`of two writers that expect the same end of the log, one wins and the other gets a conflict (${binary})`, async (t) => {
+  test(`when two writers expect the same end of the log, one wins and the other gets a conflict (${binary})`, async (t) => {
     const { connect } = await natsServer(t, binary);
     const [one, other] = [await connect(), await connect()];
     t.deepEqual(await one.log.bounds(2_000), { first: 1, last: 0 });

@@ -1,4 +1,4 @@
-// Who gets in while others try to keep them out: classes of connections, the pace of handshakes, and reports of refusals.
+// Admission while others try to keep callers out: classes of connections, the pace of handshakes, and reports of refusals.
 import { connect as connectSocket, type Socket } from "node:net";
 import { connect as connectTlsSocket, type TLSSocket } from "node:tls";
 import test, { type ExecutionContext } from "ava";

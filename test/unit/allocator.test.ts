@@ -505,7 +505,7 @@ test("subnet, range, gateway, ids and options of a network are honoured", async 
   t.is(cluster.store.get("service", "web")?.endpoint?.virtualIps[0]?.addr, "192.168.50.128/24");
 });
 
-test("of two networks with the same subnet, the second waits, reports why on its tasks, and gets it when the first is removed", async (t) => {
+test("when two networks request the same subnet, the second waits, reports why on its tasks, and gets it when the first is removed", async (t) => {
   const wanting = (id: string): Network =>
     network(id, { ipam: IPAMOptions.create({ configs: [IPAMConfig.create({ subnet: "10.8.0.0/24" })] }) });
   const cluster = await networkedCluster(["n1"], wanting("first"), wanting("second"));

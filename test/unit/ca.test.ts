@@ -96,7 +96,7 @@ test("a first start creates one cluster with tokens, three keys of each kind and
   t.is(store.version, version);
 });
 
-test("of two leaders that find no cluster, one creates it and the other accepts it", async (t) => {
+test("when two leaders find no cluster, one creates it and the other accepts it", async (t) => {
   const { env, store } = testManager();
   await Promise.all([0, 1].map(() => bootstrapCluster(env, authority, { advertise: "192.0.2.1:2377" })));
   t.is(store.count("cluster"), 1);

@@ -47,7 +47,7 @@ async function cluster(t: ExecutionContext, name: string): Promise<string> {
 
 const list = "service ls --format {{.Name}}";
 
-test("of several clusters here the last started one answers, and a note says so", async (t) => {
+test("with several clusters here the last started one answers, and a note says so", async (t) => {
   const { muster, started } = user(t);
   t.like(await muster(list), { status: 1, out: "" }, "none was started");
   const [first, second] = [await cluster(t, "first"), await cluster(t, "second")];

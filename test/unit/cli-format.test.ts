@@ -59,7 +59,7 @@ test("inspect shows Docker's object, SwarmKit's with wire, and parts by template
   t.is(await inspect("-f", "{{.Spec.TaskTemplate.ContainerSpec.Hostname}}|{{.spec.annotations.name}}", "web"), "|web");
 });
 
-test("of several objects the existing ones are shown or removed, and each missing one is reported", async (t) => {
+test("given several objects, the existing ones are shown or removed, and each missing one is reported", async (t) => {
   const { muster, manager } = await withServices(t);
   const shown = await muster("service", "inspect", "--format", "{{.Spec.Name}}", "no", "web", "nor");
   t.deepEqual(shown, {

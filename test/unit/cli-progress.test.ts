@@ -168,7 +168,7 @@ test("an update completed without all of its tasks ends the waiting, and reports
   ]);
 });
 
-test("of several scaled services, each is awaited, even if another fails", async (t) => {
+test("when several services are scaled, each is awaited, even if another fails", async (t) => {
   const { muster, manager } = await served(t);
   for (const name of ["a", "b"])
     await muster("service", "create", "-d", "--restart-condition=none", "--update-monitor=1ms", "--name", name, "bb:1");

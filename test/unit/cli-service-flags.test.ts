@@ -241,7 +241,7 @@ test("capabilities form one set in one notation", (t) => {
   t.deepEqual(capabilitiesAfter(neither, ["chown"], []).capabilityAdd, ["CAP_CHOWN"]);
 });
 
-test("of two values for one variable the later wins, and a file's come first", (t) => {
+test("when a variable has two values the later wins, and a file's come first", (t) => {
   const folder = mkdtempSync(join(tmpdir(), "muster-env-"));
   t.teardown(() => rmSync(folder, { recursive: true }));
   const file = join(folder, "env");

@@ -214,7 +214,7 @@ test("a service-level network list, as old clients wrote it, can change only by 
   );
 });
 
-test("of two services that request one ingress port at once, one is rejected", async (t) => {
+test("when two services request one ingress port at once, one is rejected", async (t) => {
   const { control } = world();
   const network = NetworkSpec.create({ annotations: Annotations.create({ name: "ingress" }), ingress: true });
   await control.CreateNetwork(CreateNetworkRequest.create({ spec: network }), call());

@@ -274,7 +274,7 @@ test("a node that returned to a restarted manager gets no extra time when its st
   t.is(world.stateOf("n1"), NodeStatus_State.DOWN);
 });
 
-test("of several sessions of an earlier life read from the log, the last is awaited", async (t) => {
+test("when the log has several sessions of an earlier life, the last is awaited", async (t) => {
   const world = setUp(t);
   world.seed(
     "node",

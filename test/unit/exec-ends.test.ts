@@ -25,7 +25,7 @@ async function sleeper(t: ExecutionContext): Promise<{ readonly child: ChildProc
   return { child, name: { pid, startTime, bootId: bootId() } };
 }
 
-test("of many tasks few are checked each second, and a killed one is noticed at once", async (t) => {
+test("few of many tasks are checked each second, and a killed one is noticed at once", async (t) => {
   let looks = 0;
   let rounds = 0;
   const ends = new Ends(folder(t), silent, {

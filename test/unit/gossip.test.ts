@@ -108,7 +108,7 @@ function setUp(t: ExecutionContext) {
 
 const alone = [`192.0.2.99:2377 ${managerWeight}`];
 
-test("of two engines that register at the same time one is introduced to the other, and later neither is", async (t) => {
+test("when two engines register at the same time one is introduced to the other, and later neither is", async (t) => {
   const { open, run, beat } = setUp(t);
   const [first, second] = [open("n1"), open("n2")];
   await run(50);

@@ -14,7 +14,7 @@ interface Kind {
   /** A connection of such a caller; if it does not start as one, `change` turns it into one. */
   readonly connect: (world: World) => Promise<RpcChannel>;
   readonly change?: (world: World) => void;
-  /** What it may call in the end. */
+  /** Calls that it may make in the end. */
   readonly may: readonly Access[];
   /** The same before the change; by default everything. */
   readonly mightBefore?: readonly Access[];

@@ -15,7 +15,7 @@ test("params are found whatever their case and hyphens, and null is absent", (t)
   t.false(params.has("patterns"));
 });
 
-test("of one parameter under two names the non-empty one counts", (t) => {
+test("when a parameter has two names the non-empty one counts", (t) => {
   t.is(Params.of({ "auth-tag": "", AuthTag: "user-a" }).text("auth-tag"), "user-a");
   t.is(Params.of({ Tag: "machine-1", AuthTag: "" }).text("auth-tag", "tag"), "machine-1");
 });

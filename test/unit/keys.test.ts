@@ -301,7 +301,7 @@ test("a log sealed under an unavailable key is a trouble that names the key and 
     troubles.all().map(({ kind }) => kind),
     [Trouble_Kind.KEY_LACKING],
   );
-  // It was found after all, or was named by mistake: the log goes on.
+  // It was found after all, or was named by mistake: reading continues.
   keyring.clearMissing("0badc0de");
   seed("manager", Manager.create({ id: "m3", addr: "m3:2377", alive: true }));
   t.is(troubles.cause(), null);

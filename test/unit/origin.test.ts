@@ -23,7 +23,7 @@ import { create, node, proposal } from "./store-kit.ts";
 const limits = { bytesMax: 1_000_000, changesMax: 10_000, changeFramingBytes };
 const traced = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
-/** The replica's report of a transaction made of these proposals. */
+/** The replica's report of a transaction that contains these proposals. */
 function committed(proposals: readonly ProposeRequest[]): { readonly commit: Commit; readonly bytes: number } {
   const replica = new Replica();
   const waiting = proposals.map((request) => ({ request, from: 0, skipped: 0 }));

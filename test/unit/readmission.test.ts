@@ -44,7 +44,7 @@ function session(world: ReturnType<typeof setUp>, context: CallContext) {
   return stream;
 }
 
-test("a node forgotten by an accepted loss is created anew, registers, and gets no tasks", async (t) => {
+test("a node forgotten by an accepted loss is created again, registers, and gets no tasks", async (t) => {
   for (const role of ["swarm-worker", "swarm-manager"] as const) {
     const world = accepting(t);
     const stream = session(world, holder(acceptedMs, role));

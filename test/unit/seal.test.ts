@@ -263,7 +263,7 @@ test("a reader of old records continues to write under the newest key", async (t
   t.not(first?.id, second.id);
 });
 
-test("of two keys of one generation all managers consider the same one newer", (t) => {
+test("when two keys have one generation all managers consider the same one newer", (t) => {
   const keys = [
     { id: "b", generation: 2 },
     { id: "a", generation: 2 },

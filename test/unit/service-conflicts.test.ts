@@ -293,7 +293,7 @@ const wish: Wish = {
 };
 const ingressPort = { published: 80, mode: PortConfig_PublishMode.INGRESS };
 
-test("of two services that request one port at once, one is created and the other learns the owner", async (t) => {
+test("when two services request one port at once, one is created and the other learns the owner", async (t) => {
   const made = await furnished();
   const outcomes = await Promise.all(
     ["a", "b"].map((name) =>
@@ -378,7 +378,7 @@ test("a requested rollback is checked in its turn: its resources may be another'
   }
 });
 
-test("of two ingress networks created at once, one is created and the other gets an error", async (t) => {
+test("when two ingress networks are created at once, one is created and the other gets an error", async (t) => {
   const made = cluster();
   const [first, second] = await atOnce(
     made,
@@ -390,7 +390,7 @@ test("of two ingress networks created at once, one is created and the other gets
   t.regex(second?.message ?? "", /^ingress network \(.+\) is already present$/);
 });
 
-test("of the ingress network and a service that publishes ports, removed and created at once, one stays", async (t) => {
+test("when the ingress network is removed while a service that publishes ports is created, one of the two stays", async (t) => {
   const create = { kind: "create", wish: { ...wish, port: ingressPort } } as const;
   const drop = { kind: "dropNetwork", name: "ingress" } as const;
   const first = await furnished();

@@ -351,7 +351,7 @@ test("a plan predicts what happens", async (t) => {
         // Shorter than the time after which its rollout gives up on a task.
         await cluster.run(120_000);
         const [found, expected] = [laid(cluster, "web"), foretold(plan)];
-        // Of tasks that change at one moment the nodes decide which is first, and so where their successors find capacity.
+        // The nodes decide the order of tasks that change at one moment, and so where their successors find capacity.
         if (atOnce === 1 && updateOrder === UpdateConfig_UpdateOrder.STOP_FIRST) deepStrictEqual(found, expected);
         else deepStrictEqual(sums(found), sums(expected));
         const after = wanted(cluster, "web");

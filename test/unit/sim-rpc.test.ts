@@ -108,7 +108,7 @@ test("a client's stream is read to its end", async (t) => {
   t.deepEqual(published, ["a", "b"]);
 });
 
-test("a crashed server breaks its connections, and there is no new one until it is back", async (t) => {
+test("a crashed server breaks its connections, and accepts no new ones until it is back", async (t) => {
   const { server, client, channel, clock } = world(4);
   const seen: (Status | null)[] = [];
   let closed = 0;

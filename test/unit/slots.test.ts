@@ -92,7 +92,7 @@ test("slots without a settled task are removed first, then the highest copy on t
   t.deepEqual(victims(0), [1, 2, 3, 4, 5, 6]);
 });
 
-test("of two wanted tasks the one on a healthy node stays, then the one that is further along", (t) => {
+test("when a slot has two wanted tasks the one on a healthy node stays, then the one that is further along", (t) => {
   const one = task(1, "n1", TaskState.STARTING);
   const other = task(1, "n2", RUNNING);
   t.deepEqual(

@@ -71,7 +71,7 @@ test("replacing keeps the requested mode, whatever an unfinished copy had", asyn
   t.deepEqual(readdirSync(directory), ["file"]);
 });
 
-test("of a record that cannot be saved whole only the old one remains", async (t) => {
+test("when a record cannot be saved whole only the old one remains", async (t) => {
   const directory = folder(t);
   const disk = await FileDisk.open(directory);
   await disk.save("task.t1", new TextEncoder().encode("old"));
