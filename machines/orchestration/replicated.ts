@@ -1,13 +1,13 @@
 /**
- * The orchestrator of one replicated service; one actor for each. The chart says when it decides; `machines/orchestration/slots.ts`
- * says what.
+ * The orchestrator of one replicated service; one actor for each. The chart decides when it acts,
+ * `machines/orchestration/slots.ts` what it does.
  *
- *   settled ──▶ gathering ──▶ deciding ⇄ writing ──▶ settled           removing ──▶ removed, once the service is gone
+ *   settled ──▶ gathering ──▶ deciding ⇄ writing ──▶ settled           removing ──▶ removed, after the service is removed
  *                   ▲             └──▶ waiting ──nextLook──┘
  *
- * O1: one decision is under way at a time: the next is made from a store that shows what came of the last.
- * O2: what happens meanwhile is not forgotten: it leads to another look afterwards.
- * O3: nothing is remembered that the store does not say, so a new leader's orchestrator goes on where the last one stopped.
+ * O1: one decision is in flight at a time: the next sees the result of the last in the store.
+ * O2: changes during a decision are not lost: they lead to another decision afterwards.
+ * O3: there is no state outside the store, so a new leader's orchestrator continues where the last one stopped.
  */
 import { assign, setup } from "xstate";
 import { effect } from "../effect.ts";
@@ -17,10 +17,10 @@ export type ReplicatedEvent =
   | { readonly type: "service.touched" }
   | { readonly type: "service.removed" }
   | { readonly type: "round.due" }
-  /** `nextMs`: milliseconds until it must look again by itself; -1: never. */
+  /** `nextMs`: milliseconds until it must decide again by itself; -1: never. */
   | { readonly type: "decision.empty"; readonly nextMs: number }
   | { readonly type: "decision.made"; readonly nextMs: number }
-  /** What was decided is in the store, or could not be written and is to be decided anew. */
+  /** The decision is in the store, or could not be written and must be made again. */
   | { readonly type: "decision.written" }
   | { readonly type: "tasks.gone" };
 
@@ -38,11 +38,11 @@ export const replicatedMachine = setup({
     input: {} as { readonly serviceId: string },
   },
   actions: {
-    /** Answered by `round.due` once the commits under way have been seen. */
+    /** Answered by `round.due` after the current commits are applied. */
     gather: effect("gather"),
     /** Answered by `decision.empty`, or by `decision.made` and later `decision.written`. */
     decide: effect("decide"),
-    /** Has every task of the service stopped for good; answered like `decide`, and by `tasks.gone` when there is none. */
+    /** Stops every task of the service for good; answered like `decide`, or by `tasks.gone` if none is left. */
     removeTasks: effect("removeTasks"),
     reportUnexpected: effect("reportUnexpected"),
     rememberNext: assign((_, { nextMs }: { nextMs: number }) => ({ nextMs })),
@@ -107,14 +107,14 @@ export const replicatedMachine = setup({
       },
     },
     removing: {
-      description: "The service is gone; the reaper stops and then deletes its tasks.",
+      description: "The service is removed: stopping its tasks, which the reaper then deletes.",
       entry: ["forgetTouch", "removeTasks"],
       on: {
         "service.removed": {},
         "round.due": {},
         "decision.empty": {},
         "decision.made": {},
-        // A task that a decision made while the service went, or one that could not be written.
+        // The decision may have created a task while the service was removed, or could not be written.
         "decision.written": { target: "removing", reenter: true },
         "service.touched": { target: "removing", reenter: true },
         "tasks.gone": "removed",

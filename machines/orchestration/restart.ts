@@ -1,17 +1,17 @@
 /**
- * Restarting: whether a slot whose task is over gets another one, and when that one may start. Everything is read from
- * the stored tasks of the slot, so that a new leader decides as the old one would have.
+ * Restarts: whether a slot whose task is over gets a successor, and when that may start. Everything is derived from the stored
+ * tasks of the slot, so that a new leader decides like the old one.
  *
- * Q1: a restart makes a successor in the same slot. One that has to wait is desired READY, prepares itself meanwhile,
- *     and is raised to RUNNING here.
- * Q2: the wait is visible: its deadline follows from the successor's creation and the delay of the task that ended.
+ * Q1: a restart creates a successor in the same slot. A waiting successor is desired READY, is prepared meanwhile, and is
+ *     raised to RUNNING here.
+ * Q2: the wait's deadline is derived from the successor's creation and the delay of the task that ended.
  * Q3: attempts are counted from the tasks in the slot, since the last change of the service's spec.
  * Q4: a successor waits for a predecessor that still runs, unless its node is lost, for a bounded time.
- * Q5: starts that are refused one after another are tried ever more seldom (refused-starts.ts).
+ * Q5: consecutive refused starts are retried with increasing delays (refused-starts.ts).
  *
- * Unlike SwarmKit, a task that was lost with its node, drained from it or evicted by an enforcer spends no attempt: it did
- * not fail. What is lost or drained has no restart delay either: a crashed worker's work should run elsewhere within
- * seconds. The delay after an eviction stays: it is the time in which the node stops what is no longer said to run.
+ * Unlike SwarmKit, a task that was lost with its node, drained from it or evicted by an enforcer does not count as an attempt:
+ * it did not fail. Lost and drained tasks have no restart delay either: a crashed worker's tasks should run elsewhere within
+ * seconds. Evicted tasks have one, during which the node stops them.
  *
  *   resting ──▶ gathering ──▶ releasing ──▶ waiting ──nextDeadline──▶ releasing
  */
@@ -32,16 +32,16 @@ import { isEnded, isHeld, isSpent, isWanted, observedState } from "../task.ts";
 import { durationMs, timeMs } from "../../proto/time.ts";
 import { leftOf, stampedTimes, type LogTimes } from "../elapsed.ts";
 
-/** SwarmKit's default, in milliseconds, when the policy names none. */
+/** SwarmKit's default restart delay, in milliseconds. */
 const restartDelayMs = 5_000;
-/** SwarmKit's bound, in milliseconds, on waiting for a predecessor to stop. */
+/** SwarmKit's limit for waiting for a predecessor to stop, in milliseconds. */
 export const stopWaitMsMin = 60_000;
-/** SwarmKit's default from the stop signal to the kill, in milliseconds. */
+/** SwarmKit's default time from the stop signal to the kill, in milliseconds. */
 const stopGraceMs = 10_000;
 
 export type NodeOf = (id: string) => Node | undefined;
 
-/** Why a task that is wanted cannot go on; null when it can. `ended`: it did so itself. */
+/** Why a wanted task cannot continue; null if it can. `ended`: it ended by itself. */
 export type Fault = "ended" | "lost" | "drained" | null;
 
 export function faultOf(task: Task, nodeOf: NodeOf): Fault {
@@ -60,17 +60,17 @@ export function conditionOf(policy: RestartPolicy | null): RestartPolicy_Restart
   return policy === null ? RestartPolicy_RestartCondition.ANY : policy.condition;
 }
 
-/** When a task ended by the leader's clock, or else by its node's. */
+/** When a task ended, by the leader's clock, or else by its node's. */
 function endMs(task: Task): number {
   return timeMs(task.status?.appliedAt ?? task.status?.timestamp ?? null);
 }
 
-/** It came to its end by itself, well or badly: what a restart policy counts. */
+/** It ended by itself, successfully or not: what restart policies count. */
 export function isAttempt(task: Task): boolean {
   return isSpent(observedState(task)) && !wasEvicted(task);
 }
 
-/** Restarts made before `task` that count against its policy (Q3). `slot`: the slot's tasks, oldest first. */
+/** Restarts before `task` that count against its policy (Q3). `slot`: the slot's tasks, oldest first. */
 export function spentAttempts(task: Task, slot: readonly Task[]): number {
   const windowMs = durationMs(task.spec?.restart?.window ?? null, 0);
   const since = windowMs > 0 ? endMs(task) - windowMs : Number.NEGATIVE_INFINITY;
@@ -79,7 +79,7 @@ export function spentAttempts(task: Task, slot: readonly Task[]): number {
   for (let at = slot.indexOf(task) - 1; at >= 0; at -= 1) {
     const earlier = slot[at] as Task;
     if (versionOf(earlier) !== versionOf(task)) break;
-    // The restart happened when the successor was made.
+    // The restart happened when the successor was created.
     if (isAttempt(earlier) && timeMs(successor.meta?.createdAt ?? null) > since) spent += 1;
     successor = earlier;
   }
@@ -87,9 +87,9 @@ export function spentAttempts(task: Task, slot: readonly Task[]): number {
 }
 
 /**
- * What must stay in the slot for `spentAttempts` of `task`, or of what follows it, to come to the same: of the attempts
- * before it no more than the policy allows, and of a window none that were over before it, since windows only move on. By
- * what followed an attempt is known when it was over. `slot`: the slot's tasks, oldest first.
+ * The tasks that must stay in the slot so that `spentAttempts` of `task` and its successors does not change: at most as many
+ * earlier attempts as the policy allows, and with a window only those within it, since windows only move forward. The
+ * successor of an attempt shows when the attempt was over. `slot`: the slot's tasks, oldest first.
  */
 export function countedFor(task: Task, slot: readonly Task[]): readonly Task[] {
   const policy = task.spec?.restart ?? null;
@@ -114,12 +114,12 @@ export function countedFor(task: Task, slot: readonly Task[]): readonly Task[] {
   return counted;
 }
 
-/** Whether the policy lets a task that is over be followed by another. */
+/** Whether the policy allows a successor of a task that is over. */
 export function shouldRestart(task: Task, slot: readonly Task[]): boolean {
   const policy = task.spec?.restart ?? null;
   const condition = conditionOf(policy);
   if (condition === RestartPolicy_RestartCondition.NONE) return false;
-  // For a job any condition means on-failure: what has succeeded is done.
+  // For a job every condition means on-failure: a successful task is done.
   const isForFailures = condition === RestartPolicy_RestartCondition.ON_FAILURE || task.jobIteration !== null;
   if (isForFailures && observedState(task) === TaskState.COMPLETE) return false;
   const attemptsMax = policy?.maxAttempts ?? 0;
@@ -130,17 +130,17 @@ export function shouldRestart(task: Task, slot: readonly Task[]): boolean {
 /** Milliseconds between the end of `task` and the start of its successor. `slot`: the slot's tasks, oldest first. Q5 */
 export function delayAfterMs(task: Task, slot: readonly Task[], nodeOf: NodeOf): number {
   if (!isSpent(observedState(task))) return 0;
-  // The successor goes elsewhere anyhow.
+  // The successor goes to another node anyway.
   if (nodeOf(task.nodeId)?.spec?.availability === NodeSpec_Availability.DRAIN) return 0;
   return backOffMs(task, restartDelayMsOf(task), refusedInARow(task, slot).length);
 }
 
-/** By the task's policy, in milliseconds: after it came to its end by itself. */
+/** The policy's delay after a task ended by itself, in milliseconds. */
 export function restartDelayMsOf(task: Task): number {
   return Math.max(0, durationMs(task.spec?.restart?.delay ?? null, restartDelayMs));
 }
 
-/** Still runs, or may, on a node that would tell of its end (Q4). */
+/** It runs, or may run, on a node that will report its end (Q4). */
 export function isStopping(task: Task, nodeOf: NodeOf): boolean {
   if (!isHeld(observedState(task))) return false;
   const node = nodeOf(task.nodeId);
@@ -148,8 +148,8 @@ export function isStopping(task: Task, nodeOf: NodeOf): boolean {
 }
 
 /**
- * Milliseconds that a successor waits at most for `task` to stop. Unlike in SwarmKit never less than the task's own grace:
- * a database with a long one would otherwise run twice.
+ * Maximum milliseconds that a successor waits for `task` to stop. Unlike in SwarmKit, never less than the task's own grace
+ * period: a database with a long one would otherwise run twice.
  */
 export function stopWaitMs(task: Task): number {
   const graceMs = durationMs(task.spec?.container?.stopGracePeriod ?? null, stopGraceMs);
@@ -158,7 +158,7 @@ export function stopWaitMs(task: Task): number {
 
 export type Release =
   | { readonly kind: "release" }
-  /** `untilMs`: when to look again at the latest. `refusals`: starts in a row that were refused. */
+  /** `untilMs`: when to check again at the latest. `refusals`: consecutive refused starts. */
   | {
       readonly kind: "wait";
       readonly cause: "delay";
@@ -168,7 +168,7 @@ export type Release =
     }
   | { readonly kind: "wait"; readonly cause: "predecessor"; readonly task: Task; readonly untilMs: number };
 
-/** Whether a successor that is desired READY may run now (Q2, Q4). `slot`: the slot's tasks, oldest first. */
+/** Whether a successor with desired state READY may run now (Q2, Q4). `slot`: the slot's tasks, oldest first. */
 export function releaseOf(
   successor: Task,
   slot: readonly Task[],
@@ -188,7 +188,7 @@ export function releaseOf(
     }
   }
   if (before !== null) {
-    // Another spec may be what the driver takes: what it refused before is no reason to wait longer. Q5
+    // The driver may accept the new spec: refusals of an older spec do not prolong the wait. Q5
     const earlier = versionOf(before) === versionOf(successor) ? slot : [];
     const remainingMs = leftOf(madeMs, delayAfterMs(before, earlier, nodeOf), nowMs);
     if (remainingMs > 0) {
@@ -202,15 +202,15 @@ export function releaseOf(
 export type RestartEvent =
   | { readonly type: "slots.touched" }
   | { readonly type: "round.due" }
-  /** `nextMs`: milliseconds until the nearest deadline; -1: nothing has one. */
+  /** `nextMs`: milliseconds until the nearest deadline; -1: none. */
   | { readonly type: "round.done"; readonly nextMs: number };
 
 export const restartMachine = setup({
   types: { context: {} as { readonly nextMs: number }, events: {} as RestartEvent },
   actions: {
-    /** Answered by `round.due` once the commits under way have been seen. */
+    /** Answered by `round.due` after the current commits are applied. */
     gather: effect("gather"),
-    /** Raises what may run; answered by `round.done`. */
+    /** Raises the tasks that may run; answered by `round.done`. */
     release: effect("release"),
     reportUnexpected: effect("reportUnexpected"),
     rememberNext: assign((_, { nextMs }: { nextMs: number }) => ({ nextMs })),
@@ -226,12 +226,11 @@ export const restartMachine = setup({
   states: {
     resting: {
       description:
-        "No replacement task waits for a time; those that wait for the task before them are woken by its end.",
+        "No replacement task waits for a deadline; those that wait for their predecessor start when it has stopped.",
       on: { "slots.touched": "gathering" },
     },
     waiting: {
-      description:
-        "Replacement tasks are waiting: for the end of a restart delay, or of the wait for the task before them. Q2",
+      description: "Replacement tasks are waiting for the end of a restart delay, or for their predecessor to stop. Q2",
       after: { nextDeadline: "releasing" },
       on: { "slots.touched": "gathering" },
     },

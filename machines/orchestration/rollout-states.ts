@@ -1,4 +1,4 @@
-/** Whether a service's update or rollback is between its two specs: what is there of the former one is there on purpose. */
+/** Whether a service's update or rollback is in progress, so that tasks with the old spec are intended. */
 import { UpdateStatus_UpdateState, type Service } from "../../proto/gen/messages.ts";
 
 const rolloutStates: ReadonlySet<UpdateStatus_UpdateState> = new Set([
@@ -8,7 +8,7 @@ const rolloutStates: ReadonlySet<UpdateStatus_UpdateState> = new Set([
   UpdateStatus_UpdateState.ROLLBACK_PAUSED,
 ]);
 
-/** Also while it is paused. */
+/** True also while it is paused. */
 export function isRollingOut({ updateStatus }: Service): boolean {
   return rolloutStates.has(updateStatus?.state ?? UpdateStatus_UpdateState.UNKNOWN);
 }

@@ -1,47 +1,47 @@
 /**
- * A rollout: bringing the slots of a service, some at a time, from one spec to another, and back. One actor for each
- * service that has slots of another spec. The chart says in which phase it is; `machines/orchestration/rollout/tracker.ts` says which
- * slots have their turn and what has failed, `machines/orchestration/rollout/status.ts` what is written, and the service's orchestrator
- * (`machines/orchestration/slots.ts`) makes and stops the tasks.
+ * A rollout: updates the slots of a service, some at a time, from one spec to another, and rolls them back. One actor for each
+ * service with slots of another spec. The chart has the phase, `machines/orchestration/rollout/tracker.ts` decides which slots
+ * have their turn and what has failed, `machines/orchestration/rollout/status.ts` what is written, and the service's
+ * orchestrator (`machines/orchestration/slots.ts`) creates and stops the tasks.
  *
  *   beginning ──▶ updating ──▶ completing ──▶ over          paused ⇄ updating ⇄ stepping, by an operator
  *                    │ failed: pausing ──▶ paused
  *                    └ failed: startingRollback ──▶ rollingBack ──▶ completing
  *                                                  └ failed, aborted: rollbackPaused (⇄ rollingBack ⇄ rollbackStepping)
  *
- * R1: the phase is what the store says: every write of it, an operator's or this actor's, comes back as `phase.is`. So
- *     another leader's actor goes on in the same phase, and two wishes at once cannot both be granted.
- * R2: whatever is waited for has a deadline: each new task, and the whole rollout.
+ * R1: the phase is the stored one: every write of it, by an operator or this actor, comes back as `phase.is`. So a new
+ *     leader's actor continues in the same phase, and of two simultaneous requests only one succeeds.
+ * R2: every wait has a deadline: for each new task, and for the whole rollout.
  * R3: a rollback that fails stays `rollback paused`.
  */
 import { assign, setup } from "xstate";
 import type { RolloutPhase } from "./rollout/status.ts";
 import { effect } from "../effect.ts";
 
-/** Longest wait of one timer, in milliseconds; a later deadline is looked at again by then. */
+/** Longest timer, in milliseconds; a later deadline is checked again then. */
 const timerMsMax = 86_400_000;
 
 export type RolloutEvent =
-  /** What the store says now. `mustBegin`: there is something to do, and no record of it yet. `remainingMs`: until its deadline. */
+  /** The stored phase. `mustBegin`: slots must change, and no record exists yet. `remainingMs`: until its deadline. */
   | {
       readonly type: "phase.is";
       readonly phase: RolloutPhase;
       readonly mustBegin: boolean;
       readonly remainingMs: number;
     }
-  /** It is completed, and no slot is of another spec; or the service is gone. */
+  /** It has completed, and no slot has another spec; or the service is removed. */
   | { readonly type: "rollout.over" }
   /** Tasks of its slots, or a node, have changed. */
   | { readonly type: "slots.touched" }
   | { readonly type: "round.due" }
-  /** New tasks are on their way. `nextMs`: milliseconds until something is due by itself; -1: nothing is. */
+  /** New tasks are starting. `nextMs`: milliseconds until the next timed event; -1: none. */
   | { readonly type: "look.busy"; readonly nextMs: number }
-  /** All that waits is the delay between slots. */
+  /** Only the delay between slots is waited for. */
   | { readonly type: "look.delayed"; readonly nextMs: number }
-  /** Every slot, or every one of a step's batch, has what it should; the last are still being watched. */
+  /** Every slot, or every slot of a step's batch, is done; the last ones are still being monitored. */
   | { readonly type: "look.watching"; readonly nextMs: number }
   | { readonly type: "look.finished" }
-  /** The batch of a step is done, and has been watched. */
+  /** The batch of a step is done and was monitored. */
   | { readonly type: "look.stepped" }
   | { readonly type: "look.choose" }
   /** Too many tasks failed, or the deadline has passed. `wantsRollback`: the failure action is to roll back. */
@@ -64,13 +64,13 @@ const machine = setup({
   actions: {
     /** Answered by `phase.is`. */
     readPhase: effect("readPhase"),
-    /** Answered by `round.due` once the commits under way have been seen. */
+    /** Answered by `round.due` after the current commits are applied. */
     gather: effect("gather"),
-    /** Counts what failed, gives slots their turn; answered by one of the `look` events. */
+    /** Counts failures and gives slots their turn; answered by one of the `look` events. */
     look: effect("look"),
-    /** Keeps what was counted, and which task holds it up, in the store; needs no answer. */
+    /** Writes the failure counts and the blocking task to the store; has no answer. */
     note: effect("note"),
-    /** Each is written with what it was decided on, and answered by `phase.is`. */
+    /** Each is written conditionally on the state that it was decided from, and answered by `phase.is`. */
     begin: effect("begin"),
     pause: effect("pause"),
     startRollback: effect("startRollback"),

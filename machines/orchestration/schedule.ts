@@ -1,14 +1,14 @@
 /**
- * The schedule of one job; one actor for each service with a cron expression. The chart says when it decides;
- * `machines/orchestration/jobs/due.ts` says what is to be done.
+ * The schedule of one job; one actor for each service with a cron expression. The chart decides when it acts,
+ * `machines/orchestration/jobs/due.ts` what it does.
  *
- *   gathering ──▶ deciding ⇄ writing ──▶ judged ──▶ waiting | paused | invalid        ending ──▶ ended, once it is gone
+ *   gathering ──▶ deciding ⇄ writing ──▶ judged ──▶ waiting | paused | invalid        ending ──▶ ended, after its removal
  *       ▲              └─ write.failed ─▶ held          └─ schedule.touched, nextDue ─┘
  *
- * O1: one decision is under way at a time: the next is made from a store that shows what came of the last.
- * O2: what happens meanwhile is not forgotten: it leads to another look afterwards.
- * O3: nothing is remembered that the store does not say, but what the log said against a run (C5): a new leader's schedule goes on where the last one stopped, and
- *     of two leaders that start the same run only one can (C1).
+ * O1: one decision is in flight at a time: the next sees the result of the last in the store.
+ * O2: changes during a decision are not lost: they lead to another decision afterwards.
+ * O3: there is no state outside the store, except the log's refusal of a run (C5): a new leader's schedule continues where the
+ *     last one stopped, and of two leaders that start the same run only one succeeds (C1).
  */
 import { assign, setup } from "xstate";
 import { effect } from "../effect.ts";
@@ -17,20 +17,20 @@ export type SchedulePhase = "waiting" | "paused" | "invalid";
 
 type Judgement = {
   readonly phase: SchedulePhase;
-  /** Milliseconds until the next run is due; -1: none is. */
+  /** Milliseconds until the next run is due; -1: none. */
   readonly nextMs: number;
 };
 
 export type ScheduleEvent =
   /** The service, one of its runs or their tasks have changed. */
   | { readonly type: "schedule.touched" }
-  /** The service is gone, or has no schedule any more. */
+  /** The service is removed, or no longer has a schedule. */
   | { readonly type: "schedule.removed" }
   | { readonly type: "round.due" }
   | ({ readonly type: "decision.empty" } & Judgement)
   | ({ readonly type: "decision.made" } & Judgement)
   | { readonly type: "decision.written" }
-  /** It was refused, because somebody else wrote in between, or nobody took it: it is decided anew. */
+  /** The write was refused because of a concurrent write, or no leader accepted it: decide again. */
   | { readonly type: "write.failed" }
   | { readonly type: "rest.gone" };
 
@@ -42,9 +42,9 @@ export interface ScheduleContext {
   readonly isTouched: boolean;
 }
 
-/** Clocks are set, and machines sleep: a due time farther off is looked at again before. */
+/** Longest timer in milliseconds: clocks are adjusted and machines sleep, so later due times are checked again before. */
 const dueMsMax = 3_600_000;
-/** Before a decision that was not taken is made anew: the replica must see first what stood in its way. */
+/** Delay before a refused decision is made again, in milliseconds: the replica must first see the conflicting write. */
 const retryMs = 200;
 
 export const scheduleMachine = setup({
@@ -54,11 +54,11 @@ export const scheduleMachine = setup({
     input: {} as { readonly serviceId: string },
   },
   actions: {
-    /** Answered by `round.due` once the commits under way have been seen. */
+    /** Answered by `round.due` after the current commits are applied. */
     gather: effect("gather"),
     /** Answered by `decision.empty`, or by `decision.made` and later `decision.written` or `write.failed`. */
     decide: effect("decide"),
-    /** Has what is left of a schedule that is gone removed; answered by `decision.made` and its sequel, or by `rest.gone`. */
+    /** Removes the remains of a removed schedule; answered by `decision.made` and what follows it, or by `rest.gone`. */
     removeRest: effect("removeRest"),
     reportUnexpected: effect("reportUnexpected"),
     remember: assign((_, { phase, nextMs }: Judgement) => ({ phase, nextMs })),
@@ -89,7 +89,7 @@ export const scheduleMachine = setup({
       on: { "schedule.touched": {}, "round.due": "deciding" },
     },
     deciding: {
-      description: "Checking which runs are due and what became of earlier ones. O1, C1 to C6",
+      description: "Checking which runs are due, and the outcomes of earlier ones. O1, C1 to C6",
       entry: ["forgetTouch", "decide"],
       on: {
         "decision.empty": { target: "judged", actions: { type: "remember", params: ({ event }) => event } },
@@ -125,15 +125,15 @@ export const scheduleMachine = setup({
       on: { "schedule.touched": "gathering" },
     },
     paused: {
-      description: "Suspended until somebody resumes it; a stopped schedule also stops its runs. C3, C6",
+      description: "Paused until an operator resumes it; a stopped schedule also stops its runs. C3, C6",
       on: { "schedule.touched": "gathering" },
     },
     invalid: {
-      description: "The cron expression cannot be parsed, although Control refuses such: waiting for a valid one.",
+      description: "The stored cron expression is invalid: waiting for a valid one.",
       on: { "schedule.touched": "gathering" },
     },
     ending: {
-      description: "The schedule is gone: removing its record and, with its service, its runs.",
+      description: "The schedule is removed: removing its record and, if its service is removed, its runs.",
       entry: "removeRest",
       on: {
         "schedule.removed": {},
@@ -141,7 +141,7 @@ export const scheduleMachine = setup({
         "round.due": {},
         "decision.empty": {},
         "decision.made": {},
-        // Also of a decision that was under way when the schedule went.
+        // Also for a decision that was in flight when the schedule was removed.
         "decision.written": { target: "ending", reenter: true },
         "write.failed": { target: "ending", reenter: true },
         "rest.gone": "ended",

@@ -1,7 +1,7 @@
 /**
- * What two writers could each have found free and both take, looked at once more where writes stand in one line (the
- * ledger): ports that services publish, the networks, secrets and configs that they name, and the one ingress network.
- * SwarmKit looks only before it writes, so that two creates at once both pass, and the loser is never allocated.
+ * Conflicts between concurrent writers, checked again where writes are serialized (the ledger): published ports, referenced
+ * networks, secrets and configs, and the single ingress network. SwarmKit checks only before it writes, so two simultaneous
+ * creates both pass, and the loser is never allocated.
  */
 import type { Config, Network, Secret, Service, Task } from "../../proto/gen/messages.ts";
 import { isSameMessage } from "../same-message.ts";
@@ -10,12 +10,12 @@ import { checkNetworksExist, checkReferencesExist, mentionsSame } from "../valid
 import { checkNotReferenced } from "../validation/secret.ts";
 import { checkChosenPorts, checkIngressExists, checkPortConflicts, checkTaskNetworks } from "../validation/service.ts";
 
-/** What is there when the write has its turn. */
+/** The stored objects when the write is applied. */
 export interface ServiceView {
   services(): Iterable<Service>;
   tasksOf(serviceId: string): Iterable<Task>;
   networks(): Iterable<Network>;
-  /** The network with this id, else the one with this name. */
+  /** The network with this id, or else with this name. */
   network(target: string): Network | undefined;
   get(table: "secret", id: string): Secret | undefined;
   get(table: "config", id: string): Config | undefined;
@@ -32,8 +32,8 @@ export type RemovedObject =
   | { readonly table: "config"; readonly object: Config };
 
 /**
- * `before`: null for a service that is created. Only what changes is looked at. A rollback is checked like any other
- * change: a rollout that cannot go back pauses and says why, where it would otherwise be stuck half-way.
+ * `before`: null for a new service. Checks only what changes. A rollback is checked like any other change: a rollout that
+ * cannot be rolled back pauses with the reason, instead of getting stuck.
  */
 export function serviceConflict(view: ServiceView, next: Service, before: Service | null): ServiceConflict | null {
   const { spec } = next;
@@ -66,13 +66,13 @@ export function serviceConflict(view: ServiceView, next: Service, before: Servic
   return lost === null ? null : { code: "referenceMissing", message: lost.message };
 }
 
-/** Of two ingress networks that are created at once the second is refused. */
+/** Refuses the second of two ingress networks that are created simultaneously. */
 export function networkConflict(view: ServiceView, { spec }: Network): ServiceConflict | null {
   const refusal = spec === null ? null : checkSingleIngress(spec, view.networks());
   return refusal === null ? null : { code: "exists", message: refusal.message };
 }
 
-/** The other side: what a service names meanwhile, or may be rolled back to, is not removed. */
+/** The reverse: refuses to remove objects that a service references, or may be rolled back to. */
 export function removalConflict(view: ServiceView, removed: RemovedObject): ServiceConflict | null {
   const tasksOf = (serviceId: string): Iterable<Task> => view.tasksOf(serviceId);
   if (removed.table === "network") {

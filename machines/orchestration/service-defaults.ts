@@ -1,4 +1,4 @@
-/** What a service means where its spec is silent (SwarmKit's defaults). Shown on request; the stored spec never changes. */
+/** SwarmKit's defaults for unset fields of a service. Shown on request; the stored spec never changes. */
 import {
   ContainerSpec,
   ContainerSpec_DNSConfig,
@@ -16,7 +16,7 @@ import {
 } from "../../proto/gen/messages.ts";
 import { isJob } from "./service-mode.ts";
 
-/** SwarmKit's: seconds from the stop signal to the kill, between restarts, and of watching a new task. */
+/** SwarmKit's, in seconds: from the stop signal to the kill, between restarts, and of monitoring a new task. */
 const stopGraceSeconds = 10;
 const restartDelaySeconds = 5;
 const monitorSeconds = 5;
@@ -65,7 +65,7 @@ export function withDefaults(service: Service): Service {
     restart: withRestartDefaults(task.restart),
     placement: task.placement ?? Placement.create({}),
   });
-  // A job is never updated step by step, and may not carry an update config.
+  // A job has no rollouts, and must not have an update config.
   const rollout = isJob(spec)
     ? {}
     : { update: withUpdateDefaults(spec.update), rollback: withUpdateDefaults(spec.rollback) };

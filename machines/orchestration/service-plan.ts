@@ -1,7 +1,7 @@
 /**
- * What creating or changing a service would do: the decisions of its orchestrator, its rollout and the scheduler, made one
- * after the other on copies of its tasks (machines/orchestration/service-plan/sandbox.ts). Nothing is written, and what is shown is what
- * the same functions decide for real, as long as every node does what it is told and nothing else changes.
+ * A dry run of creating or changing a service: the decisions of its orchestrator, its rollout and the scheduler, applied to
+ * copies of its tasks (machines/orchestration/service-plan/sandbox.ts). Nothing is written. The plan is made by the same
+ * functions as the real decisions, and holds as long as every node does what it is told and nothing else changes.
  */
 import { TaskState, type Cluster, type Network, type Node, type Service, type Task } from "../../proto/gen/messages.ts";
 import { decideJob } from "./jobs/decide.ts";
@@ -23,14 +23,14 @@ import { isJob, modeOf } from "./service-mode.ts";
 
 export interface PlanWorld {
   readonly nowMs: number;
-  /** The scheduler's view of the cluster as it is; changed by the plan. */
+  /** The scheduler's view of the current cluster; modified by the plan. */
   readonly whatIf: WhatIf;
   readonly nodes: () => Iterable<Node>;
   readonly nodeOf: (id: string) => Node | undefined;
   readonly networkOf: (id: string) => Network | undefined;
   readonly ingress: () => Network | undefined;
   readonly cluster: Cluster | undefined;
-  /** Tasks of the service, in the order in which they were made. */
+  /** Tasks of the service, oldest first. */
   readonly tasks: readonly Task[];
 }
 
@@ -39,9 +39,9 @@ export interface PlanStep {
   readonly slot: number;
   /** 0: at once; batches of the rollout from 1. */
   readonly batch: number;
-  /** The task that would end, as it is now; null with `create`. */
+  /** The task that would end; null for `create`. */
   readonly task: Task | null;
-  /** Where the new task would go; empty: nowhere, or there is none. */
+  /** The new task's node; empty: it would wait, or there is no new task. */
   readonly nodeId: string;
   readonly reasons: readonly string[];
 }
@@ -58,11 +58,11 @@ export interface ServicePlan {
   readonly nodes: ReadonlyMap<string, { readonly before: number; readonly after: number }>;
   readonly waits: readonly PlanWait[];
   readonly notes: readonly string[];
-  /** Wanted tasks that stay as they are. */
+  /** Number of wanted tasks that stay unchanged. */
   readonly kept: number;
 }
 
-/** Of a rollout so much is worked out, some 150 µs for each task: a plan holds up everything else. The rest is summed up. */
+/** Limits of a simulated rollout (about 150 µs per task), since a plan blocks everything else. The rest is only counted. */
 const batchesMax = 500;
 const replacedMax = 2_000;
 
@@ -92,7 +92,7 @@ class Planner {
   readonly #taskDirty = new TaskDirty();
   readonly #stored: ReadonlySet<string>;
   readonly #drafts: Draft[] = [];
-  /** Ids of tasks that stand in a draft. */
+  /** Ids of tasks that a draft ends. */
   readonly #ending = new Set<string>();
   readonly #notes: string[] = [];
   #tracker: RolloutTracker | null = null;
@@ -121,10 +121,10 @@ class Planner {
     };
   }
 
-  /** What does not wait for a rollout: scaling, what is missing, and what cannot go on. */
+  /** Changes without a rollout: scaling, missing tasks, and tasks that cannot continue. */
   #atOnce(): void {
     const isPartial = isJob(this.#after.spec) ? this.#job() : this.#decide(null, noTurns, 0);
-    if (isPartial) this.#notes.push("this is the first part of it: the rest follows in further decisions");
+    if (isPartial) this.#notes.push("this is only the first part of the plan; more decisions follow");
   }
 
   #job(): boolean {
@@ -146,7 +146,7 @@ class Planner {
     return decision.isPartial;
   }
 
-  /** `slots`: those to tend; null: all. Answers whether there is more to decide. */
+  /** `slots`: the slots to decide; null: all. Returns whether there is more to decide. */
   #decide(slots: readonly string[] | null, turns: Turns, batch: number): boolean {
     const world: World = { nowMs: this.#nowMs, nodeOf: this.#world.nodeOf, taskDirty: this.#taskDirty, turns };
     if (modeOf(this.#after.spec) === "global") {
@@ -178,7 +178,7 @@ class Planner {
     for (const step of steps) {
       if (step.kind === "desire") {
         const { task, state } = step;
-        // What is over already, or was only history, is nobody's loss.
+        // Tasks that are over already, or only history, are not shown.
         if (isWanted(task) && state >= TaskState.SHUTDOWN) ended.set(slotName(task), task);
         this.#sandbox.desire(task.id, state);
         continue;
@@ -199,7 +199,7 @@ class Planner {
     }
   }
 
-  /** Start-first: the task that the new one will follow. */
+  /** Start-first: the task that the new one will replace. */
   #beside(place: string): Task | null {
     return this.#sandbox.at(place).find((task) => isWanted(task) && !this.#isPlanned(task)) ?? null;
   }
@@ -242,14 +242,16 @@ class Planner {
         this.#nowMs += verdict.nextMs;
         continue;
       }
-      if (verdict.kind === "busy") this.#notes.push("the update goes no further than the tasks that wait for a node");
+      if (verdict.kind === "busy") this.#notes.push("the update stops at tasks that wait for a node");
       else if (verdict.kind === "failed" || verdict.kind === "expired") {
-        this.#notes.push(`the update would not go on${verdict.why}`);
+        this.#notes.push(`the update would pause${verdict.why}`);
       }
       break;
     }
     if (tracker.outdated > 0 && this.#isEnough(batch)) {
-      this.#notes.push(`${tracker.outdated} more tasks follow in the same way; what is shown is the state before that`);
+      this.#notes.push(
+        `${tracker.outdated} more tasks would be updated in the same way; the plan shows the state before that`,
+      );
     }
   }
 
@@ -269,15 +271,15 @@ class Planner {
     if (kind === "remove") {
       const from = this.#before?.spec?.replicated?.replicas ?? 0;
       const to = spec?.replicated?.replicas ?? 0;
-      return spec?.replicated != null && to < from ? `scaled down from ${from} to ${to}` : "no longer wanted there";
+      return spec?.replicated != null && to < from ? `scaled down from ${from} to ${to}` : "no longer needed there";
     }
     if (kind === "create") {
       if (this.#before === null) return "the service is new";
       const from = this.#before.spec?.replicated?.replicas ?? 0;
       const to = spec?.replicated?.replicas ?? 0;
-      return spec?.replicated != null && to > from ? `scaled up from ${from} to ${to}` : "no task is wanted there yet";
+      return spec?.replicated != null && to > from ? `scaled up from ${from} to ${to}` : "no task runs there yet";
     }
-    if (batch === 0) return "the task there cannot go on";
+    if (batch === 0) return "the task there cannot continue";
     const changes = task === null ? [] : specChanges(task, this.#after);
     return changes.length === 0 ? "its spec has changed" : `changed: ${changes.join(", ")}`;
   }

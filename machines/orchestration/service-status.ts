@@ -1,7 +1,7 @@
 /**
- * How many tasks of a service there should be, and are. Unlike SwarmKit, which counts whatever was last reported, only
- * tasks that are still wanted and whose node is not down count as running: never `5/3`. Of a job a slot or node is
- * completed once, however many of its tasks are, and what a job wants to run is no more than is left to do.
+ * The desired and actual numbers of a service's tasks. Unlike SwarmKit, which counts the last reports, only wanted tasks on
+ * nodes that are not DOWN count as running, so it never shows `5/3`. In a job, a slot or node completes once, however many of
+ * its tasks do, and the desired number is at most the remaining work.
  */
 import { NodeStatus_State, TaskState, type Node, type Service, type Task } from "../../proto/gen/messages.ts";
 import { isOfIteration, iterationOf } from "./jobs/places.ts";
@@ -29,7 +29,7 @@ export function countTasks(service: Service, tasks: Iterable<Task>, nodeOf: Node
   }
 }
 
-/** Nodes are counted, not tasks: one where a task follows another, or a new one is begun first, still is one place. */
+/** Counts nodes, not tasks: a node on which one task replaces another is still one place. */
 function countGlobal(tasks: Iterable<Task>, nodeOf: NodeOf): ServiceCounts {
   const wanted = new Set<string>();
   const running = new Set<string>();

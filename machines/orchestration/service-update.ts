@@ -1,4 +1,4 @@
-/** What UpdateService writes: the new spec beside the one before it, and the versions by which tasks are told apart. */
+/** What UpdateService writes: the new spec, the previous one, and the versions that distinguish their tasks. */
 import {
   JobStatus,
   Service,
@@ -30,7 +30,7 @@ export function newService(id: string, spec: ServiceSpec, nowMs: number): Servic
   });
 }
 
-/** The next iteration; a job's work is done again after any update but one that only steers it. */
+/** The next iteration: any update restarts a job's work, except one that only changes job labels. */
 function nextJobStatus(service: Service, nowMs: number): JobStatus | null {
   if (!isJob(service.spec)) return service.jobStatus;
   return JobStatus.create({
@@ -39,13 +39,13 @@ function nextJobStatus(service: Service, nowMs: number): JobStatus | null {
   });
 }
 
-/** In the middle of an update that is not done: scaling, say, is no reason to take the unfinished spec for a good one. */
+/** During an unfinished update: a change such as scaling must not make the unfinished spec the previous (good) one. */
 function keepsUnfinished(
   { previousSpec, spec, updateStatus }: Service,
   next: ServiceSpec,
   record: Rollout | null,
 ): boolean {
-  // The spec was done before that one began.
+  // The update of this spec had completed before that rollout started.
   if (record?.late === true) return false;
   const state = updateStatus?.state;
   const isUnfinished = state === UpdateStatus_UpdateState.UPDATING || state === UpdateStatus_UpdateState.PAUSED;
@@ -57,7 +57,7 @@ function keepsUnfinished(
   );
 }
 
-/** What a rollback leads to once the service has the spec `next`. */
+/** The rollback target after the service gets the spec `next`. */
 function previousOf(stored: Service, next: ServiceSpec, record: Rollout | null): Partial<Service> {
   const { previousSpec, spec, specVersion } = stored;
   if (isSameMessage(spec, next)) return {};
@@ -68,9 +68,9 @@ function previousOf(stored: Service, next: ServiceSpec, record: Rollout | null):
 }
 
 /**
- * `version` is what the caller read: it becomes the spec's version. Unlike in SwarmKit, an update that changes nothing, or
- * nothing of the tasks while an update of them is not done, keeps the previous spec: a rollback still leads to the last
- * spec that was different, with as many replicas as were asked for since. `record`: of the rollout that the service's UpdateStatus speaks of.
+ * `version`: the version that the caller read, which becomes the spec's version. Unlike in SwarmKit, an update that changes
+ * nothing, or no tasks while another update is unfinished, keeps the previous spec: a rollback restores the last different
+ * spec, with the replicas requested since. `record`: the record of the rollout that the service's UpdateStatus is about.
  */
 export function updatedService(
   stored: Service,
@@ -80,7 +80,7 @@ export function updatedService(
   record: Rollout | null = null,
 ): Service {
   const previous = previousOf(stored, spec, record);
-  // Pausing a job, or changing its schedule, is no other work: its tasks stay what they are, and so does what is done.
+  // Pausing a job or changing its schedule does not change its work: its tasks and completed work stay.
   if (isJob(stored.spec) && isSteering(stored.spec, spec)) return Service.patch(stored, { spec });
   return Service.patch(stored, {
     spec,
@@ -91,7 +91,7 @@ export function updatedService(
   });
 }
 
-/** Swaps the spec with the one before it: a second rollback leads back. */
+/** Swaps the spec with the previous one, so a second rollback restores the current one. */
 export function rolledBackService(stored: Service, nowMs: number): ServiceUpdate {
   if (stored.previousSpec === null) {
     return {

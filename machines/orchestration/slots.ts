@@ -1,16 +1,16 @@
 /**
- * What is to be done in the slots of one replicated service (SwarmKit's reconciliation). Pure and without memory: the
- * whole answer follows from the stored tasks, so deciding twice, late, or on another manager gives the same.
+ * Decides the next steps in the slots of one replicated service (SwarmKit's reconciliation). Pure and stateless: the result
+ * follows from the stored tasks, so deciding twice, late, or on another manager gives the same result.
  *
- * V1: at most one task of a slot is wanted; while a start-first rollout replaces it, the old one that runs and the new one.
- * V2: a slot whose task is over and must not be restarted stays filled: a job that has finished is not done again.
+ * V1: a slot has at most one wanted task; during a start-first replacement, the running old one and the new one.
+ * V2: a slot whose task is over and must not be restarted stays filled: finished work is not repeated.
  * V3: new tasks take the lowest free slot numbers, from 1.
- * V4: scaling down takes, in this order, slots without a settled task, then the highest copies on the fullest nodes, of
- *     those the ones that do not run, and of those the highest numbers.
- * V5: a task that follows one still stopping in its slot is desired READY until that one has stopped (Q4).
- * V6: a slot changes to the service's present spec only when a rollout says that it is its turn. Until then what follows
- *     its task has that task's spec: while an update is paused, what crashes comes back as it was.
- * V7: a task that rebalancing moves with start-first stays beside the one that follows it until that one runs.
+ * V4: scaling down removes first slots without a settled task, then the highest copies on the fullest nodes; among those first
+ *     tasks that do not run, then the highest numbers.
+ * V5: a task whose predecessor is still stopping is desired READY until the predecessor has stopped (Q4).
+ * V6: a slot gets the service's current spec only when it has its turn in a rollout. Until then its task's successors keep that
+ *     task's spec: while an update is paused, a crashed task restarts unchanged.
+ * V7: a task that rebalancing moves with start-first stays until its successor runs.
  */
 import type { LogTimes } from "../elapsed.ts";
 import { TaskState, type Node, type Service, type Task } from "../../proto/gen/messages.ts";
@@ -21,22 +21,22 @@ import { noTurns, type Turns } from "./rollout/turns.ts";
 import type { TaskDirty } from "./task-dirty.ts";
 import { isEnded, isWanted, observedState } from "../task.ts";
 
-/** `Slot`: what names a place for a task: a slot's number, or, for a global service, its node's id. */
+/** `Slot`: the name of a place for a task: a slot's number, or for a global service a node's id. */
 export type Step<Slot = number> =
   | { readonly kind: "desire"; readonly task: Task; readonly state: TaskState }
-  /** `like`: the task whose spec the new one has; absent: it has the service's present one. */
+  /** `like`: the task whose spec the new one gets; absent: it gets the service's current spec. */
   | { readonly kind: "create"; readonly slot: Slot; readonly desired: TaskState; readonly like?: Task };
 
 export interface Decision<Slot = number> {
-  /** In the order in which they must enter the log: what ends a slot's task stands before what follows it. */
+  /** In log order: a step that ends a slot's task precedes the one that creates its successor. */
   readonly steps: readonly Step<Slot>[];
-  /** When to look again even if nothing happens, in milliseconds since the epoch; null: never. */
+  /** When to decide again even if nothing happens, in milliseconds since the epoch; null: never. */
   readonly lookAgainMs: number | null;
-  /** There is more to do than one decision may hold: decide again when this one is written. */
+  /** One decision cannot hold all steps: decide again when this one is written. */
   readonly isPartial: boolean;
 }
 
-/** Most tasks that one decision creates, and most other steps: some 50 ms of work. */
+/** Maximum tasks created, and maximum other steps, of one decision: about 50 ms of work. */
 export const creationsMax = 10_000;
 export const stepsMax = 20_000;
 
@@ -44,13 +44,13 @@ export interface World {
   readonly nowMs: number;
   readonly nodeOf: NodeOf;
   readonly taskDirty: TaskDirty;
-  /** Absent: there is no rollout. */
+  /** Absent: no rollout. */
   readonly turns?: Turns;
-  /** Absent: the log's own times are taken at their word. */
+  /** Absent: the log's timestamps are used as they are. */
   readonly times?: LogTimes | undefined;
 }
 
-/** Tasks of one slot, in the order in which they were made. */
+/** Tasks by slot, oldest first. */
 export type Slots = ReadonlyMap<number, readonly Task[]>;
 
 export function groupBySlot(tasks: Iterable<Task>): Map<number, Task[]> {
@@ -63,7 +63,7 @@ export function groupBySlot(tasks: Iterable<Task>): Map<number, Task[]> {
   return slots;
 }
 
-/** The steps of one decision, as they are found. */
+/** Collects the steps of one decision. */
 export class Plan<Slot = number> {
   readonly steps: Step<Slot>[] = [];
   lookAgainMs: number | null = null;
@@ -81,7 +81,7 @@ export class Plan<Slot = number> {
     if (this.lookAgainMs === null || timeMs < this.lookAgainMs) this.lookAgainMs = timeMs;
   }
 
-  /** V5. `delayMs`: restart delay after the task that ended last. `like`: see Step. */
+  /** V5. `delayMs`: restart delay after the last task. `like`: see Step. */
   create(slot: Slot, tasks: readonly Task[], delayMs = 0, like: Task | null = null): void {
     const mustWait = delayMs > 0 || tasks.some((task) => isStopping(task, this.#world.nodeOf));
     const desired = mustWait ? TaskState.READY : TaskState.RUNNING;
@@ -90,21 +90,21 @@ export class Plan<Slot = number> {
 
   decision(isPartial: boolean): Decision<Slot> {
     let end = Math.min(this.steps.length, stepsMax);
-    // What follows the end of a slot's task is not cut from it.
+    // Do not separate the end of a slot's task from the creation of its successor.
     while (end < this.steps.length && this.steps[end]?.kind === "create") end += 1;
     const isCut = end < this.steps.length;
     const steps = isCut ? this.steps.slice(0, end) : this.steps;
     return { steps, lookAgainMs: this.lookAgainMs, isPartial: isPartial || isCut };
   }
 
-  /** Replaces the slot's task by one of the present spec. */
+  /** Replaces the slot's task by one with the current spec. */
   replace(slot: Slot, task: Task, tasks: readonly Task[]): void {
     this.desire(task, TaskState.SHUTDOWN);
     this.create(slot, tasks);
   }
 }
 
-/** What to do in the given slots alone: restarts, and wanted tasks too many. */
+/** Decides only the given slots: restarts, and surplus wanted tasks. */
 export function decideSlots(service: Service, slots: Slots, world: World): Decision {
   const plan = new Plan(world);
   for (const [slot, tasks] of slots) tend(plan, service, slot, tasks, world);
@@ -112,12 +112,12 @@ export function decideSlots(service: Service, slots: Slots, world: World): Decis
 }
 
 export type Tended =
-  /** A task is wanted there; `isSettled`: nothing was to be done about it. */
+  /** It has a wanted task; `isSettled`: which needed no step. */
   | { readonly kind: "live"; readonly task: Task; readonly isSettled: boolean }
   | { readonly kind: "filled"; readonly task: Task }
   | { readonly kind: "dead" };
 
-/** One slot's restarts, and wanted tasks too many (V1). `tasks`: the slot's, in the order in which they were made. */
+/** One slot's restarts and surplus wanted tasks (V1). `tasks`: the slot's tasks, oldest first. */
 export function tend<Slot>(
   plan: Plan<Slot>,
   service: Service,
@@ -144,14 +144,14 @@ export function tend<Slot>(
   const isOld = outdated.includes(kept);
   const fault = faultOf(kept, world.nodeOf);
   if (isOld && turns.mayReplace(String(slot))) {
-    // With start-first only what runs is worth keeping until the new one does.
+    // With start-first, only a running task is kept until the new one runs.
     if (turns.isStartFirst && runs(kept, world)) plan.create(slot, without(tasks, [kept]));
     else plan.replace(slot, kept, tasks);
     return { kind: "live", task: kept, isSettled: false };
   }
   if (fault === null) return { kind: "live", task: kept, isSettled: wanted.length === 1 };
   if (fault === "ended" && kept.desiredState === TaskState.READY) {
-    // It ended before it was allowed to run. Its successor comes when its own wait is over, or this would be a hot loop.
+    // It ended before it was allowed to run: wait until its own delay is over, which prevents a hot loop.
     const release = releaseOf(kept, tasks, world.nowMs, world.nodeOf, world.times);
     if (release.kind === "wait") {
       plan.lookAt(release.untilMs);
@@ -168,7 +168,7 @@ export function tend<Slot>(
   return { kind: "live", task: kept, isSettled: false };
 }
 
-/** V7: the two tasks of a move with start-first, while both are sound and of the present spec. */
+/** V7: the two tasks of a start-first move, while both can continue and have the current spec. */
 function handoverOf(
   wanted: readonly Task[],
   service: Service,
@@ -189,7 +189,7 @@ function runs(task: Task, world: World): boolean {
   return observedState(task) === TaskState.RUNNING && faultOf(task, world.nodeOf) === null;
 }
 
-/** A finished task is replaced in its turn as one that runs is. */
+/** A finished task is replaced in its turn like a running one. */
 function tendEmpty<Slot>(plan: Plan<Slot>, service: Service, slot: Slot, tasks: readonly Task[], world: World): Tended {
   const tended = emptySlot(tasks);
   if (tended.kind !== "filled" || world.turns?.mayReplace(String(slot)) !== true) return tended;
@@ -198,13 +198,13 @@ function tendEmpty<Slot>(plan: Plan<Slot>, service: Service, slot: Slot, tasks: 
   return { kind: "live", task: tended.task, isSettled: false };
 }
 
-/** V2. What is being removed no longer fills its slot. */
+/** V2. A task being removed no longer fills its slot. */
 function emptySlot(tasks: readonly Task[]): Tended {
   const newest = tasks.findLast((task) => task.desiredState < TaskState.REMOVE);
   return newest === undefined || shouldRestart(newest, tasks) ? { kind: "dead" } : { kind: "filled", task: newest };
 }
 
-/** V1: of several wanted tasks the one that has the present spec, has no fault and has come farthest; the oldest of equals. */
+/** V1: the best wanted task: without a fault, with the current spec, and most advanced; on a tie the oldest. */
 function best(wanted: readonly Task[], service: Service, world: World): Task {
   const merit = (task: Task): number => {
     const isSound = faultOf(task, world.nodeOf) === null;
@@ -227,11 +227,11 @@ interface Standing {
   readonly isSettled: boolean;
 }
 
-/** Everything: the number of slots, and each slot's task. `replicas`: slots wanted. */
+/** Decides the number of slots and each slot's task. `replicas`: the desired number of slots. */
 export function decideService(service: Service, slots: Slots, replicas: number, world: World): Decision {
   const standing: Standing[] = [];
   const dead: (readonly [number, readonly Task[]])[] = [];
-  // Restarts in slots that scaling takes away are not made: those slots are tended in a plan that is thrown away.
+  // Each slot gets its own plan: those of slots that scaling removes are dropped.
   const plans = new Map<number, Plan>();
   for (const [slot, tasks] of slots) {
     const plan = new Plan(world);
@@ -263,17 +263,17 @@ export function decideService(service: Service, slots: Slots, replicas: number, 
   }
   const reused = fill(plan, service, kept, dead, replicas, world);
   const isPartial = replicas - kept.length > creationsMax;
-  // Dead slots that the next decision may use keep their history.
+  // Dead slots that the next decision may reuse keep their history.
   if (!isPartial) for (const [slot, tasks] of dead) if (!reused.has(slot)) removeAll(plan, tasks);
   return plan.decision(isPartial);
 }
 
-/** Everything of the slot goes: the reaper deletes each task once nothing of it runs. */
+/** Removes all tasks of the slot: the reaper deletes each when nothing of it runs. */
 function removeAll(plan: Plan, tasks: readonly Task[]): void {
   for (const task of tasks) plan.desire(task, TaskState.REMOVE);
 }
 
-/** V3. Answers which dead slots are used again; those keep their tasks as history. */
+/** V3. Returns the reused dead slots, which keep their tasks as history. */
 function fill(
   plan: Plan,
   service: Service,
@@ -291,7 +291,7 @@ function fill(
     if (taken.has(slot)) continue;
     const tasks = left.get(slot) ?? [];
     const last = tasks.at(-1);
-    // V6: nobody takes the slot's turn while it is paused.
+    // V6: while the rollout is paused, no slot gets its turn.
     const isPinned = last !== undefined && world.turns?.isHeld === true;
     const like = isPinned && world.taskDirty.isDirty(last, service, world.nodeOf) ? last : null;
     plan.create(slot, tasks, 0, like);
@@ -305,7 +305,7 @@ function fill(
 function choose(standing: readonly Standing[], replicas: number): readonly Standing[] {
   const inOrder = [...standing].sort((a, b) => Number(isUp(b)) - Number(isUp(a)) || a.slot - b.slot);
   const copies = new Map<string, number>();
-  // Number of the copy on its node; slots that have not settled come last, and finished ones before them.
+  // The copy's number on its node; unsettled slots come last, after finished ones.
   const ordinal = new Map<Standing, number>();
   for (const one of inOrder) {
     if (one.isFilled || !one.isSettled || one.task.nodeId === "") {
@@ -316,7 +316,7 @@ function choose(standing: readonly Standing[], replicas: number): readonly Stand
     copies.set(one.task.nodeId, copy);
     ordinal.set(one, copy);
   }
-  // The sort is stable: equals stay in the order running first, low numbers first.
+  // The sort is stable: ties stay ordered by running first, then low numbers first.
   inOrder.sort((a, b) => (ordinal.get(a) ?? 0) - (ordinal.get(b) ?? 0));
   return inOrder.slice(0, replicas).sort((a, b) => a.slot - b.slot);
 }
@@ -325,25 +325,25 @@ function isUp({ task }: Standing): boolean {
   return observedState(task) === TaskState.RUNNING;
 }
 
-/** Whether a change of a task can make something to do in its slot; most changes are steps on the way to RUNNING. */
+/** Whether a change of a task can require a step in its slot; most changes are only steps towards RUNNING. */
 export function mattersToSlot(old: Task, task: Task, nodeOf: (id: string) => Node | undefined): boolean {
   const runsNow = observedState(task) === TaskState.RUNNING && observedState(old) < TaskState.RUNNING;
   if (runsNow && movedFrom(task) !== "") return true;
-  // One that has stopped may be what another that has already failed was waiting for.
+  // A failed successor may have been waiting for this task to stop.
   if (!isWanted(task))
     return task.desiredState < TaskState.REMOVE && isEnded(observedState(task)) && !isEnded(observedState(old));
   if (isEnded(observedState(task)) && !isEnded(observedState(old))) return true;
   return old.nodeId !== task.nodeId && faultOf(task, nodeOf) !== null;
 }
 
-/** Whether a task that has just come to run lets another of its slot go. `tasks`: the slot's. */
+/** Whether a task that has just started running allows another one of its slot to stop. `tasks`: the slot's tasks. */
 export function endsPair(old: Task, task: Task, tasks: () => Iterable<Task>): boolean {
   if (observedState(task) !== TaskState.RUNNING || observedState(old) === TaskState.RUNNING) return false;
   for (const other of tasks()) if (other.id !== task.id && isWanted(other)) return true;
   return false;
 }
 
-/** Whether two states of a service ask the same of all its slots at once; what a rollout does with them it tells one by one. */
+/** Whether two versions of a service are equal for all its slots; rollouts report slots one by one. */
 export function isSameToSlots(old: Service, service: Service): boolean {
   return (
     (old.specVersion?.index ?? 0) === (service.specVersion?.index ?? 0) &&

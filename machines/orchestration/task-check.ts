@@ -1,17 +1,17 @@
 /**
- * What must not reach an engine. A stock dockerd dereferences these fields without looking, and a task that crashes it
- * does so again at each start, because the engine stores a task before it starts it (worker protocol traps 4, 5 and 14,
- * §8.2). So a task with such a flaw is never sent.
+ * Checks for tasks that must not reach an engine. A stock dockerd dereferences these fields unchecked, and a task that crashes
+ * it does so again at each start, because the engine stores a task before it starts it (worker protocol traps 4, 5 and 14,
+ * §8.2).
  */
 import { Node, type EncryptionKey, type Network, type NetworkAttachment, type Task } from "../../proto/gen/messages.ts";
 
-/** Why the task must not be sent, in words for its status; null when it may. */
+/** Why the task must not be sent, for its status; null if it may. */
 export function taskFlaw(task: Task): string | null {
   if (task.id === "") return "the task has no id";
   const { spec } = task;
   if (spec === null) return "the task has no spec";
   if (spec.generic !== null && spec.generic.payload === null) return "the generic runtime has no payload";
-  // The container's name is made of it (trap 14).
+  // The container's name is derived from it (trap 14).
   const name = task.annotations?.name || task.serviceAnnotations?.name || "";
   if (spec.container !== null && name === "") return "neither the service nor the task has a name";
   if (spec.container === null && spec.attachment === null && spec.generic === null) return "the task has no runtime";
@@ -35,7 +35,7 @@ function networkFlaw(network: Network): string | null {
   return null;
 }
 
-/** The node as it may be sent: without attachments that would crash an engine (an ingress network that is not allocated). */
+/** The node without attachments that would crash an engine (unallocated ingress networks). */
 export function sendableNode(node: Node): Node {
   const attachments = node.attachments.filter(isSendableAttachment);
   return attachments.length === node.attachments.length ? node : Node.patch(node, { attachments });
@@ -48,10 +48,10 @@ function isSendableAttachment({ network }: NetworkAttachment): boolean {
 }
 
 const keySubsystems = ["networking:gossip", "networking:ipsec"] as const;
-/** Keys of one subsystem: the one before, the present and the next one. Engines ignore or crash on any other number (trap 6). */
+/** Keys per subsystem: the previous, the current and the next one. Engines ignore or crash on any other number (trap 6). */
 const keysPerSubsystem = 3;
 
-/** The keys as they may be sent: three of each subsystem with different times, or none. */
+/** The keys to send: three of each subsystem with different times, or none. */
 export function sendableKeys(keys: readonly EncryptionKey[]): readonly EncryptionKey[] {
   const isWhole = keySubsystems.every(
     (subsystem) => keys.filter((key) => key.subsystem === subsystem).length === keysPerSubsystem,

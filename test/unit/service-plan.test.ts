@@ -162,7 +162,7 @@ test("an update that cannot be placed shows how far it would get", async (t) => 
   t.is(plan.replaced, 1);
   t.is(plan.kept, 2);
   t.is(plan.waits[0]?.tasks, 1);
-  t.regex(plan.notes.join(), /goes no further/);
+  t.regex(plan.notes.join(), /the update stops at tasks that wait for a node/);
 });
 
 test("a plan is rejected if Control would reject it", async (t) => {

@@ -59,7 +59,7 @@ test("service rollout shows a rollout with the task that delays it, and accepts 
   const { lines } = await muster("service", "rollout", "status", "web");
   t.is(lines[0], "web: updating (in progress)");
   t.true(lines.includes("  slots:    0 done, 1 changing, 1 waiting, 0 failed"), lines.join("\n"));
-  t.regex(lines.at(-1) ?? "", /waits for task t1 \(slot 1\), PENDING: no suitable node/);
+  t.regex(lines.at(-1) ?? "", /waiting for task t1 \(slot 1\), PENDING: no suitable node/);
   t.is((await muster("service", "rollout", "pause", "web")).lines[0], "web: paused (update paused by an operator)");
   t.is(manager.store.get("service", service.id)?.updateStatus?.state, UpdateStatus_UpdateState.PAUSED);
   const json = (await muster("service", "rollout", "step", "web", "--format", "json")).lines[0] ?? "";
