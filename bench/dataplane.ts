@@ -40,7 +40,7 @@ const endpoint = (index: number, { policies }: Size, shift = 0): Body =>
     tiers: [tier("default", `p${(index + shift) % policies}`, `p${(index * 7 + shift + 1) % policies}`)],
   });
 
-/** What a main of such a node sends first; packets flow between `a` and `b`. */
+/** The initial state that a main of such a node sends; packets flow between `a` and `b`. */
 function picture(size: Size): readonly Body[] {
   const numbered = (count: number, make: (index: number) => Body): readonly Body[] =>
     Array.from({ length: count }, (_, index) => make(index));

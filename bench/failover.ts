@@ -102,7 +102,7 @@ async function workerLoss(replicas: number): Promise<Row[]> {
     const moved = (await tasksOf(manager)).filter(({ id }) => !before.has(id)).length;
 
     const tasks = lost.taskPids();
-    if (tasks.length === 0) throw new Error("no task runs on the agent that is to be killed");
+    if (tasks.length === 0) throw new Error("no task runs on the agent chosen for the kill");
     const elapsed = stopwatch();
     await lost.process.end("SIGKILL");
     for (const pid of tasks) kill(pid);

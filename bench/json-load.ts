@@ -28,7 +28,7 @@ export interface Seen {
   readonly answers: number;
   readonly p50: number;
   readonly p99: number;
-  /** Of all messages as received. */
+  /** Size of all messages as received. */
   readonly bytes: number;
   /** Watchers that had not received the final state within a generous time limit. */
   readonly wrong: number;

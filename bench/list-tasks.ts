@@ -138,7 +138,7 @@ export function listTasksTable(short: boolean): Promise<string> {
       desiredStates: [TaskState.RUNNING],
       upToDate: true,
     }),
-    measured(`of one node of 100, of ${tasks}`, ofMany, { nodeIds: ["node7"] }),
+    measured(`tasks of one node of 100, of ${tasks}`, ofMany, { nodeIds: ["node7"] }),
     measured(`one by the prefix of its id, of ${tasks}`, ofMany, { idPrefixes: [runningTask(7, 3).id.slice(0, 24)] }),
   );
   const ofFew = filled(10, large);

@@ -59,7 +59,7 @@ export interface Shape {
 }
 
 export interface Measured {
-  /** Of each run, in milliseconds. */
+  /** Duration of each run, in milliseconds. */
   readonly wallMs: readonly number[];
   readonly cpuMs: readonly number[];
   readonly peakRssMiB: number;

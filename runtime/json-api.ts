@@ -7,7 +7,7 @@ import type { Role } from "./user-roles.ts";
 
 export type { Role } from "./user-roles.ts";
 
-/** Who is logged in. */
+/** The logged-in user or agent. */
 export type Identity =
   | { readonly kind: "user"; readonly name: string; readonly role: Role }
   /** The agent of a node. */
@@ -15,7 +15,7 @@ export type Identity =
   /** The agent of a task. */
   | { readonly kind: "unit"; readonly taskId: string };
 
-/** What a tag names, whether or not it exists. */
+/** The entity that a tag names, whether or not it exists. */
 export type LoginName =
   | { readonly kind: "user"; readonly name: string }
   | { readonly kind: "machine"; readonly nodeId: string }

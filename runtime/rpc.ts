@@ -62,7 +62,7 @@ export interface Peer {
   readonly role?: Role;
 }
 
-/** What a local caller says about itself. Informational only: it proves nothing. */
+/** Identity that a local caller claims. Informational only: it proves nothing. */
 export interface CallingProcess {
   readonly uid: number;
   readonly pid: number;

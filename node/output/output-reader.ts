@@ -117,7 +117,7 @@ interface Line extends OutputLine {
 class Lines {
   readonly #name: StreamName;
   readonly #segments: readonly Segment[];
-  /** Whether to return a last line without an end as it is. */
+  /** Whether to return a last line that has no end yet. */
   readonly #isWhole: boolean;
   #segment = 0;
   #at: number;

@@ -27,7 +27,7 @@ export interface TaskDirectories {
   readonly local: string;
   readonly secrets: string;
   readonly configs: string;
-  /** Of its cluster volumes. */
+  /** The folder of its cluster volumes. */
   readonly volumes: string;
 }
 

@@ -27,7 +27,7 @@ export interface FileOwner {
 }
 
 export interface MemoryFilesOptions {
-  /** Of the tasks; distinguishes these files from those of other agents on this machine. Absolute. */
+  /** The tasks' directory; distinguishes these files from those of other agents on this machine. Absolute. */
   readonly directory: string;
   /** Where to look for an in-memory file system, best first; absolute. */
   readonly roots: readonly string[];

@@ -1,5 +1,5 @@
 /**
- * What tasks mount in addition to cluster volumes: paths of the node, local volumes (directories), and memory.
+ * Tasks' mounts other than cluster volumes: paths of the node, local volumes (directories), and memory.
  *
  *   <directory>/../local-volumes/<name>    a volume; survives its tasks, and only an operator removes it
  *   <directory>/<task id>/mounts/<n>       memory, and volumes without a name: removed with the task
@@ -13,7 +13,7 @@ import type { PlannedMount } from "../../actors/agent/agent-ports.ts";
 const run = promisify(execFile);
 
 export interface MountPlaces {
-  /** Of the tasks' directories. */
+  /** Parent of the tasks' directories. */
   readonly directory: string;
   /** The task's own. */
   readonly home: string;

@@ -13,7 +13,7 @@ export { evaluate, evaluateTemplate };
 
 export type EncodeOutcome =
   | { readonly kind: "encoded"; readonly bytes: Uint8Array }
-  /** What the user must fix; never empty. */
+  /** The mistakes that the user must fix; never empty. */
   | { readonly kind: "invalid"; readonly problems: readonly Problem[] }
   /** The plugin's schema is wrong. */
   | { readonly kind: "bad-schema"; readonly reason: string };

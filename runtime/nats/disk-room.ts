@@ -13,7 +13,7 @@ export interface DiskRoom {
   readonly kind: RoomKind;
   /** Without the reserve. */
   readonly freeBytes: number;
-  /** What a program can write now. */
+  /** Bytes that a program can write now. */
   readonly writableBytes: number;
   readonly limits: RoomLimits;
 }

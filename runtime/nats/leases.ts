@@ -2,7 +2,7 @@
  * The `LeaseBucket` port: a KV bucket in the layout of NATS's own tools. A key's age is the stream's `max_age`, the only expiry
  * before nats-server 2.11; the server's clock decides, to within a fraction of a second.
  *
- * E1: of two writers with the same revision (or both with none), at most one is `stored`.
+ * E1: at most one of two writers with the same revision (or both with none) is `stored`.
  * E2: revisions only grow, also across expiry, removal and restarts: they are the stream's sequences. If the bucket itself is
  *     recreated (lease-repair.ts), they continue after those that this process has seen.
  */

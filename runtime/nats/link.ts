@@ -8,7 +8,7 @@
  * K1: `isUp` is true in `up` only; a frozen server is noticed within two intervals and dropped within three.
  * K2: a request is never sent late: while the link is down, it fails immediately.
  * K3: subscriptions survive reconnects until their owner ends them; messages in between are lost.
- * K4: of several servers, one that answers pings but does not serve the log is left for another.
+ * K4: if several servers are configured, one that answers pings but does not serve the log is left for another.
  */
 import { connect, type Msg, type MsgHdrs, type NatsConnection, type NatsError, type Sub, type TlsOptions } from "nats";
 import type { BusServers, Random, Subscription, Telemetry } from "../ports.ts";

@@ -23,7 +23,7 @@ export function nanos(ms: number): number {
 /** Maximum size of a record's headers: one expected-sequence header. Stream and server limits include them. */
 export const headerBytesMax = 1024;
 
-/** Largest record of the log that our own server accepts; an external server's lower limit applies as it is. */
+/** Largest record of the log that our own server accepts; an external server's lower limit takes precedence. */
 const logMessageBytesMax = 8 * 1024 * 1024;
 
 /** Nothing uses message ids, so the window is the server's minimum. */
@@ -128,7 +128,7 @@ export interface StreamsSetUp {
 }
 
 /**
- * Creates missing streams, and raises the copies of existing ones; if a server needed for that is down, they stay as they are.
+ * Creates missing streams, and raises the copies of existing ones; if a server needed for that is down, they stay unchanged.
  * A server whose disk was full may keep running, lead the blobs and answer nothing until it is restarted (seen with nats-server
  * 2.9.10). The log and the leases have another leader by then and managers must be able to start on them, so setup does not
  * wait for the blobs if both exist. Throws NatsProblem `unusable` or `unavailable`.

@@ -20,7 +20,7 @@ const reconnectMsMin = 200;
 const reconnectMsMax = 1_500;
 /** How long a new connection waits for the server's first message, in milliseconds. */
 const handshakeMsMax = 2_000;
-/** Share of messages sent while the link is down that leave once it is up, whatever their sender was told. The rest is lost. */
+/** Share of messages sent while the link is down that leave once it is up, whatever their outcome; others are lost. */
 const lateShare = 0.1;
 
 interface Subscribed {

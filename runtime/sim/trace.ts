@@ -1,6 +1,6 @@
 /**
- * What a simulation did, as lines of text: two runs of one seed must give the same lines. The hash of all lines is always kept;
- * the lines themselves only on request, because they use memory.
+ * The trace of a simulation, as lines of text: two runs of one seed must give the same lines. The hash of all lines is always
+ * kept; the lines themselves only on request, because they use memory.
  */
 import { createHash } from "node:crypto";
 import { SimClock } from "./clock.ts";

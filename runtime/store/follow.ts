@@ -55,9 +55,9 @@ export interface FollowerParts {
   readonly replica: Replica;
   readonly clock: Clock;
   readonly telemetry: Telemetry;
-  /** What this manager has seen of the log before (F6); absent without a mark. */
+  /** This manager's mark of the log (F6); absent if it keeps none. */
   readonly mark?: MarkKeeper | undefined;
-  /** The log is used as it is, whatever the mark says. */
+  /** Use the log even if it lacks what the mark names. */
   readonly acceptsLoss?: boolean | undefined;
   readonly troubles?: Troubles | undefined;
   /** The log does not fit the replica, which has stopped (F3). */

@@ -1,4 +1,4 @@
-/** What a replica finds wrong with the log. Whoever meets one stops applying and reports it. */
+/** Defects of the log that a replica finds. Its owner then stops applying and reports them. */
 
 /** The log does not fit the replica. */
 export class LogBreak extends Error {

@@ -103,7 +103,7 @@ export async function checkLog(parts: Parts): Promise<CheckedLog> {
   return { report, replica: best?.followed.replica ?? null };
 }
 
-/** C2, C3. `keep`: writes a copy of each message as NATS has it, and resolves when the copy is complete and on disk. */
+/** C2, C3. `keep`: writes an exact copy of each message in NATS, and resolves when the copy is complete and on disk. */
 export async function repairLog(
   { blobs, log }: Parts,
   { replica, report }: CheckedLog,

@@ -440,7 +440,7 @@ export class Replica implements Store {
   }
 }
 
-/** S7: what a later version adds is a field that this version does not decode. */
+/** S7: a kind that a later version adds is a field that this version does not decode. */
 function isKnown({ task, node, remove, put }: Change): boolean {
   if (remove !== null) return tableOf(remove.kind) !== undefined;
   return task !== null || node !== null || (put !== null && unwrap(put) !== null);

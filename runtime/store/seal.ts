@@ -3,7 +3,7 @@
  * one derived from it with the first half of the nonce, which each process draws again after a number of seals: so neither the
  * number of records nor two leaders that seal different records for one place of the log repeat a GCM nonce under one key.
  *
- * E1: what was sealed for one place (a sequence, a name) does not open at another.
+ * E1: data sealed for one place (a sequence, a name) does not open at another.
  */
 // From node:, as in record.ts: WebCrypto is asynchronous, but applying a record must not be.
 import { createCipheriv, createDecipheriv, createHmac, createSecretKey, hash, type KeyObject } from "node:crypto";
@@ -104,7 +104,7 @@ export class Sealer {
   }
 }
 
-/** Incremental opening. What `add` returned must not be used before `end` has returned true. */
+/** Incremental opening. Output of `add` must not be used before `end` has returned true. */
 export class Opener {
   readonly #decipher;
 

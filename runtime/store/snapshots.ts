@@ -30,7 +30,7 @@ export interface SnapshotOptions {
 export const snapshotDefaults: SnapshotOptions = {
   // SwarmKit's default SnapshotInterval.
   everyRecords: 10_000,
-  // What a new process reads and applies in about two seconds.
+  // A new process reads and applies that much in about two seconds.
   everyBytes: 64 * 1024 * 1024,
   // One may be read while the next is written.
   snapshotsKept: 2,

@@ -108,7 +108,7 @@ export interface Proposal {
   readonly operations: readonly Operation[];
   readonly mode: ProposeRequest_Mode;
   readonly traceparent?: string;
-  /** Who requested it, or which part of this manager decided it, for the history. At most one of the two. */
+  /** The requester, or the part of this manager that decided it, for the history. At most one of the two. */
   readonly caller?: Caller;
   readonly origin?: Origin;
   /** How long to search for a leader, in milliseconds: it is not appended after that. */

@@ -36,7 +36,7 @@ interface TemplateErrorOptions {
 export class TemplateError extends Error {
   override readonly name = "TemplateError";
   readonly position: Position;
-  /** What is wrong, without the position. */
+  /** The reason, without the position. */
   readonly reason: string;
   readonly #text: string;
   readonly #failed: Failed | null;

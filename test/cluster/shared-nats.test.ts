@@ -121,7 +121,7 @@ for (const binary of natsBinaries) {
     // Without the flag it reports this, and leaves empty streams behind.
     const { dataDir, port } = first;
     const refused = await runMuster([...first.process.args, ...cluster.flags]);
-    t.regex(refused.stderr, /take there what its own NATS holds with --nats-move\b/);
+    t.regex(refused.stderr, /move its own NATS.s data there with --nats-move\b/);
     const flags = [...cluster.flags, "--nats-move"];
     const moved = await startManager(t, { dataDir, port, args: flags });
     t.deepEqual([await moved.muster("ca"), await moved.muster("token", "worker")], [ca, token]);
@@ -138,7 +138,7 @@ for (const binary of natsBinaries) {
 
     // The abandoned data is not a cluster that it would continue; the flag may stay.
     const alone = await runMuster(first.process.args);
-    t.regex(alone.stderr, /this NATS holds none: restore .*\/nats from a copy/);
+    t.regex(alone.stderr, /this NATS has none: restore .*\/nats from a copy/);
     moved.process.start();
     await moved.ready();
     t.deepEqual(await serviceNames(moved), ["next", "web"]);
@@ -222,9 +222,9 @@ test.serial("a TLS problem with NATS is reported in one sentence", async (t) => 
     [/at 0\.0\.0\.0:\d+ has no TLS, .* --nats-insecure/, 1, ["--nats", anywhere]],
     [/rejected the credentials/, 1, ["--nats", anywhere, "--nats-insecure"]],
     [/--nats-ca \/nowhere is unusable: ENOENT/, 1, ["--nats", url, "--nats-ca", "/nowhere"]],
-    [/--nats-ca .* cannot be used/, 1, ["--nats", url, "--nats-ca", key]],
+    [/--nats-ca .* is unusable/, 1, ["--nats", url, "--nats-ca", key]],
     [
-      /--nats-key .* cannot be used/,
+      /--nats-key .* is unusable/,
       1,
       ["--nats", url, "--nats-ca", ca, "--nats-cert", certificate, "--nats-key", other.key],
     ],
