@@ -61,8 +61,20 @@ function isFields(value: unknown): value is Fields {
 
 /** Drivers of logs, mounts and volumes, and external CAs. Networks have fields of the same name, without secrets. */
 const driverFields: ReadonlySet<string> = new Set(["logDriver", "driverConfig", "driver"]);
-/** Field names in the history whose values a reader does not see (RD2). */
-const historyOfValues = /^env\b|\boptions?\b|\bparameters?\b|^log driver\b|^driver settings\b|^mount\b|^external CA\b/;
+/**
+ * Fields whose values a reader does not see in the history (RD2), by their names there (`machines/history/words.ts`). The key of
+ * a map entry, or the name of a variable, follows.
+ */
+const historyOfValues: readonly string[] = [
+  "driver config options", // NetworkSpec.driver_config.options
+  "env", // ContainerSpec.env, ExecSpec.env
+  "external CA", // CAConfig.external_cas
+  "ipam driver options", // IPAMOptions.driver.options
+  "log driver", // TaskSpec.log_driver
+  "mount", // Mount.volume_options.driver_config
+  "options", // SecretSpec.driver.options, VolumeSpec.driver.options
+  "task defaults log driver options", // TaskDefaults.log_driver.options
+];
 
 function withoutJoinTokens(key: string): unknown {
   return key === "joinTokens" ? null : undefined;
@@ -91,10 +103,14 @@ function withoutValues(key: string, held: unknown): unknown {
   return undefined;
 }
 
+function holdsValues(field: string): boolean {
+  return historyOfValues.some((name) => field === name || field.startsWith(`${name} `));
+}
+
 function changeWithoutValues(change: unknown): unknown {
   if (!isFields(change)) return change;
   const { field, old, new: now } = change;
-  if (typeof field !== "string" || !historyOfValues.test(field)) return change;
+  if (typeof field !== "string" || !holdsValues(field)) return change;
   return copyWith(change, { old: old === "" ? "" : notShown, new: now === "" ? "" : notShown });
 }
 

@@ -16,6 +16,11 @@ root.resolvePath = (_origin, target) => join(folder, target);
 root.loadSync(files, { keepCase: false });
 root.resolveAll();
 
+/** The type of that name, as the .proto files describe it. */
+export function messageType(name: string): protobuf.Type {
+  return root.lookupType(name);
+}
+
 export interface Hints {
   /** Strings with a meaning for the reader of the message, such as existing ids. */
   readonly texts?: readonly string[];
