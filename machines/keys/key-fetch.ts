@@ -1,50 +1,50 @@
 /**
- * How a manager comes by a data key that it lacks: the log has a record under it, or another manager tells that it holds it.
- * It asks the others, one after the other, over mutual TLS.
+ * How a manager obtains a data key that it lacks, because the log has a record under it or another manager reports it: it
+ * asks the other managers, one after the other, over mutual TLS.
  *
  *   idle ──▶ asking ──▶ idle
  *             │  ▲
  *             ▼  │
  *           pausing, denied
  *
- * Y1: one whom the others refuse as no manager of theirs, again and again, gives up: it was demoted or removed while it did not
- *     run, and the log that says so is under a key which it is not given.
+ * Y1: a process that the others repeatedly refuse because it is not a manager gives up: it was demoted or removed while it
+ *     did not run, and the log that says so is under a key that it does not get.
  */
 import { assign, setup } from "xstate";
 import { effect } from "../effect.ts";
 
 const keyFetchTimes = {
-  /** Between two rounds of asking everybody, in milliseconds. Meanwhile the log is read no further. */
+  /** Milliseconds between two rounds over all managers. Meanwhile, reading of the log is suspended. */
   retryMs: 1_000,
   /**
-   * Rounds in a row in which somebody refused and nobody gave: a manager that lags refuses one that has just been promoted, and
-   * follows within seconds.
+   * Rounds in a row in which a manager refused and none sent the key: a lagging manager refuses one that was just promoted,
+   * and catches up within seconds.
    */
   denialsMax: 10,
 } as const;
 
 export type KeyFetchEvent =
-  /** Ids of what is lacking now; none: nothing is. */
+  /** Ids of the missing keys; empty if none is missing. */
   | { readonly type: "keys.looked"; readonly lacking: readonly string[] }
-  /** Everybody was asked. `isDenied`: somebody refused to answer this manager, and nobody gave what it lacks. */
+  /** Every manager was asked. `isDenied`: one refused this manager, and none sent the missing key. */
   | { readonly type: "round.ended"; readonly reason: string; readonly isDenied: boolean };
 
 interface KeyFetchContext {
   readonly lacking: readonly string[];
-  /** What the last round came to, in a sentence; empty: it was not in vain. */
+  /** Why the last round failed; empty if it did not. */
   readonly reason: string;
-  /** Rounds in a row that were denied. */
+  /** Denied rounds in a row. */
   readonly denials: number;
 }
 
 export const keyFetchMachine = setup({
   types: { context: {} as KeyFetchContext, events: {} as KeyFetchEvent },
   actions: {
-    /** Asks everybody, and is answered by `round.ended`; before that by `keys.looked` when a key has come. */
+    /** Asks every manager; answered by `round.ended`, or earlier by `keys.looked` when a key has arrived. */
     ask: effect("ask"),
     /** Answered by `keys.looked`. */
     look: effect("look"),
-    /** The process is to end. */
+    /** The process must exit. */
     giveUp: effect<{ reason: string }>("giveUp"),
     reportUnexpected: effect("reportUnexpected"),
     rememberLacking: assign((_, { lacking }: { lacking: readonly string[] }) => ({ lacking })),

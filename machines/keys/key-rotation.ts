@@ -1,34 +1,37 @@
 /**
- * When the keys change with which engines encrypt the traffic between nodes: every rotation period, by the leader.
+ * Rotates the keys with which engines encrypt the traffic between nodes: once per rotation period, by the leader.
  *
  *   beginning ──▶ resting ──▶ rotating ──▶ resting
  *        └────────────────────▶ │ ▲
  *                               ▼ │
  *                            retrying
  *
- * K1: each subsystem always has exactly `keyringSize` keys, or engines ignore (or crash on) what they are sent.
- * K2: a new key's lamport time is greater than every older one's. Engines encrypt with the middle one of three, so each key
- *     is known everywhere for a whole period before it is used, and for another one after.
+ * K1: each subsystem always has exactly `keyringSize` keys; otherwise engines ignore the keys, or crash.
+ * K2: a new key's lamport time is greater than that of every older key. Engines encrypt with the middle one of three, so each
+ *     key is known everywhere for a whole period before it is used, and for another one after.
  */
 import { assign, setup } from "xstate";
 import { Cluster, EncryptionKey, EncryptionKey_Algorithm } from "../../proto/gen/messages.ts";
 import { effect } from "../effect.ts";
 
-/** SwarmKit's: the newest key, the one before it for what is under way, and the next one made known in advance. */
+/** SwarmKit's: the newest key, the previous one for traffic in transit, and the next one, distributed in advance. */
 export const keyringSize = 3;
 export const keySubsystems = ["networking:gossip", "networking:ipsec"] as const;
 /** AES-128. */
 export const networkKeyBytes = 16;
 export const keyRotationTimes = { periodMs: 12 * 3_600_000, retryMs: 10_000 } as const;
 
-/** The engines' condition for taking them (worker protocol §5.7). */
+/** The engines' condition for accepting the keys (worker protocol §5.7). */
 export function areKeysWhole({ networkBootstrapKeys: keys }: Cluster): boolean {
   return keySubsystems.every((name) => keys.filter(({ subsystem }) => subsystem === name).length === keyringSize);
 }
 
-/** The cluster with one more key in each subsystem and the oldest dropped; where keys lack, with whole rings. `key` is drawn for each. */
+/**
+ * The cluster with a new key in each subsystem instead of the oldest; missing keys are added. `key` generates one key per
+ * call.
+ */
 export function withRotatedKeys(cluster: Cluster, key: () => Uint8Array): Cluster {
-  // Each key has a time of its own, in whichever subsystem: engines tell new keys by their times alone.
+  // Lamport times are unique across subsystems: engines recognise new keys by their times alone.
   let lamportTime = cluster.encryptionKeyLamportClock;
   const keys: EncryptionKey[] = [];
   for (const subsystem of keySubsystems) {
@@ -55,7 +58,7 @@ export const keyRotationMachine = setup({
   types: {
     context: {} as { readonly reason: string; readonly isWhole: boolean },
     events: {} as KeyRotationEvent,
-    /** `isWhole`: whether the cluster has all the keys that it should have. */
+    /** `isWhole`: whether the cluster has all its keys. */
     input: {} as { readonly isWhole: boolean },
   },
   actions: {

@@ -1,29 +1,31 @@
 /**
- * The life of a manager's key file: whether this process can read it, and whether it is locked as the cluster wants it.
+ * The state of a manager's key file: whether this process can read it, and whether it is locked as the cluster requires.
  *
  *   opening ─▶ open: settled ─▶ unread ─▶ closing ─▶ relocking ─▶ settled
  *      │         ▲                                       └▶ retrying
  *      └▶ locked ◀─▶ unlocking            opening, unlocking ─▶ damaged
  *
- * U1: nothing of a locked manager runs but the answer that it is locked.
+ * U1: a locked manager does nothing but answer that it is locked.
  * U2: a wrong key changes nothing.
- * U4: the file is locked by a key only some time after somebody was given that key: who switches autolock on or rotates the
- *     key, and loses the manager on the way, still has what opens it.
- * U3: relocking writes the whole file anew, so it always opens with the key before or the key after, whatever dies when.
+ * U4: the file is locked with a key only some time after the key was handed out: an operator who enables autolock or rotates
+ *     the key, and then loses the manager, still has a key that opens the file.
+ * U3: relocking rewrites the whole file, so it always opens with the previous or the next key, whatever dies when.
  */
 import { assign, setup } from "xstate";
 import { effect } from "../effect.ts";
 import type { LockState } from "./unlock-key.ts";
 
 const managerLockTimes = {
-  /** Until the file is written again that the disk did not take, in milliseconds. */
+  /** Milliseconds before a failed write of the file is retried. */
   retryMs: 5_000,
-  /** From the moment at which somebody was given the key until the file is locked by it, in milliseconds: the answer has to
-   *  reach him, whatever dies then. */
+  /**
+   * Milliseconds from handing out the key until the file is locked with it: the answer must reach the caller, whatever dies
+   * then.
+   */
   closeMs: 1_000,
 } as const;
 
-/** Keys are in no event: whoever inspects a machine sees its events. */
+/** Events contain no keys: inspectors of a machine see its events. */
 export type ManagerLockEvent =
   | { readonly type: "file.opened" }
   | { readonly type: "file.locked" }
@@ -42,11 +44,11 @@ export const managerLockMachine = setup({
   actions: {
     /** Answered by `file.opened`, `file.locked` or `file.broken`. */
     openFile: effect("openFile"),
-    /** Tries the key that was given; answered by `file.opened`, `unlock.refused` or `file.broken`. */
+    /** Tries the given key; answered by `file.opened`, `unlock.refused` or `file.broken`. */
     tryKey: effect("tryKey"),
     /** Answered by `relock.done` or `relock.failed`. */
     relock: effect("relock"),
-    /** Answered by `lock.looked`, where the cluster's key is known. */
+    /** Answered by `lock.looked` if the cluster's key is known. */
     look: effect("look"),
     announceOpen: effect("announceOpen"),
     announceLocked: effect("announceLocked"),
@@ -120,8 +122,7 @@ export const managerLockMachine = setup({
           },
         },
         unread: {
-          description:
-            "The cluster has a new unlock key that nobody has been given yet: the key file stays unchanged. U4",
+          description: "The cluster has a new unlock key that was not handed out yet: the key file stays unchanged. U4",
           on: {
             "lock.looked": [
               {
@@ -137,8 +138,7 @@ export const managerLockMachine = setup({
           },
         },
         closing: {
-          description:
-            "Somebody has been given the key, or none is needed any more: about to write the key file again. U4",
+          description: "The key was handed out, or is no longer needed: about to rewrite the key file. U4",
           on: {
             "lock.looked": [
               {

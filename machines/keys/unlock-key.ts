@@ -1,10 +1,10 @@
 /**
- * The cluster's unlock key: when there is one, and how people see it: `SWMKEY-1-` and the key's 32 bytes in base64 without
- * padding, as SwarmKit writes it.
+ * The cluster's unlock key: when it exists, and its text form: `SWMKEY-1-` and the key's 32 bytes in base64 without padding,
+ * as in SwarmKit.
  */
 import { EncryptionKey, type Cluster, type ClusterSpec } from "../../proto/gen/messages.ts";
 
-/** Of a key that managers' key files are encrypted with: AES-256. */
+/** Length of a key that encrypts managers' key files: AES-256. */
 export const unlockKeyBytes = 32;
 const prefix = "SWMKEY-1-";
 
@@ -12,7 +12,7 @@ export function formatUnlockKey(key: Uint8Array): string {
   return prefix + btoa(String.fromCharCode(...key)).replaceAll("=", "");
 }
 
-/** Null for anything that no cluster gave out. */
+/** Null if the text is not a well-formed key. */
 export function parseUnlockKey(text: string): Uint8Array | null {
   const trimmed = text.trim();
   if (!trimmed.startsWith(prefix)) return null;
@@ -22,22 +22,22 @@ export function parseUnlockKey(text: string): Uint8Array | null {
   } catch {
     return null;
   }
-  // Only the one spelling of a key is taken: spare bits are zero and nothing is padded.
+  // Only the canonical spelling is accepted: spare bits are zero, and there is no padding.
   return key.length === unlockKeyBytes && formatUnlockKey(key) === trimmed ? key : null;
 }
 
-/** Whose key it is among the cluster's (SwarmKit's name of the role). */
+/** The subsystem of the unlock key among the cluster's keys (SwarmKit's name). */
 const unlockSubsystem = "swarm-manager";
 
-/** How a manager's key file stands to the cluster's unlock key. */
+/** The state of a manager's key file relative to the cluster's unlock key. */
 export type LockState =
   | "right"
-  /** It is locked by another one, or not at all. */
+  /** Locked with another key, or not locked. */
   | "wrong"
-  /** The same, and nobody has been given the cluster's key yet: locked by it, nobody could open the file again. */
+  /** The same, but the cluster's key was not handed out yet: a file locked with it could not be opened by anyone. */
   | "unread";
 
-/** Fingerprints; empty stands for no key. `handed`: of the keys that managers have given to somebody. */
+/** Fingerprints; empty means no key. `handed`: of the keys that managers have handed out. */
 export function lockState(own: string, wanted: string, handed: Iterable<string>): LockState {
   if (own === wanted) return "right";
   return wanted === "" || [...handed].includes(wanted) ? "wrong" : "unread";
@@ -49,8 +49,8 @@ export function unlockKeyOf(cluster: Cluster | undefined): Uint8Array | null {
 }
 
 /**
- * The cluster's keys after an update: autolock has one, made when it is switched on and anew when that is asked for; without
- * autolock there is none, and a rotation asked for is passed over, as SwarmKit does.
+ * The cluster's keys after an update: with autolock there is one, created when autolock is enabled and replaced when a
+ * rotation is requested; without autolock there is none, and a rotation request is ignored, as in SwarmKit.
  */
 export function unlockKeysAfter(
   { unlockKeys }: Cluster,

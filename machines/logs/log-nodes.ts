@@ -1,28 +1,28 @@
 /**
- * The nodes of one log subscription, as its home keeps them: pure steps that `log-subscription.ts` takes.
+ * The nodes of one log subscription, on its home manager: pure steps for `log-subscription.ts`.
  *
- * LN1: of a node that has ended or is lost, nothing that an earlier attempt says counts any more.
- * LN3: an attempt is one manager's, in one life of it: a node that another one has told again would repeat itself.
- * LN2: without `follow` a node is asked once; with it, a lost node is asked again, with the next attempt.
+ * LN1: once a node has ended or is lost, everything from an earlier attempt is ignored.
+ * LN3: an attempt belongs to one run of one manager: a node that another manager asked again would repeat its output.
+ * LN2: without `follow`, a node is asked once; with it, a lost node is asked again, with the next attempt.
  */
 import type { SelectedNode } from "./log-selection.ts";
 
 export const logLimits = {
-  /** Between two announcements, in milliseconds: so long a manager that has just started may not know a subscription. */
+  /** Milliseconds between two announcements: for this long a newly started manager may not know a subscription. */
   announceIntervalMs: 1_000,
-  /** Announcements without an answer, after which a node is not available, or its manager is gone: long enough for two to be lost. */
+  /** Unanswered announcements after which a node is unavailable, or its manager is gone: two may get lost. */
   silentTicksMax: 3,
-  /** How long nodes may take to send what they have when the followed service is gone, in announcements. */
+  /** How many announcements nodes get to send the rest after the followed service was removed. */
   closingTicksMax: 5,
 } as const;
 
 export interface LogNode {
-  /** `asked`: no manager has said that it listens. `held`: one has. `ended`: all has come. `lost`: it has not. */
+  /** `asked`: no manager has confirmed. `held`: one has. `ended`: all output has arrived. `lost`: some has not. */
   readonly phase: "asked" | "held" | "ended" | "lost";
   readonly attempt: number;
-  /** Announcements since it was last heard of. */
+  /** Announcements since the last answer. */
   readonly silentTicks: number;
-  /** The life of a manager that answered first for this attempt; empty before. LN3 */
+  /** The run of the manager that answered this attempt first; empty before. LN3 */
   readonly holder: string;
 }
 
@@ -40,7 +40,7 @@ const asked: LogNode = { phase: "asked", attempt: 1, silentTicks: 0, holder: "" 
 const unavailable = (id: string): string => `node ${id} is not available`;
 export const disconnected = (id: string): string => `node ${id} disconnected unexpectedly`;
 
-/** New nodes are asked; those that are known stay as they are. */
+/** New nodes are asked; known ones keep their state. */
 export function selectNodes(before: LogNodes, selected: readonly SelectedNode[], follow: boolean): LogStep {
   let nodes = before;
   const missing: string[] = [];
@@ -57,7 +57,7 @@ export interface HeldNode {
   readonly attempt: number;
 }
 
-/** All that one manager holds, at once: a subscription may have a thousand nodes. LN1, LN3 */
+/** Everything that one manager holds, at once: a subscription may have a thousand nodes. LN1, LN3 */
 export function holdNodes(before: LogNodes, held: readonly HeldNode[], holder: string): LogStep {
   const nodes: Record<string, LogNode> = { ...before };
   for (const { nodeId, attempt } of held) {
@@ -69,7 +69,7 @@ export function holdNodes(before: LogNodes, held: readonly HeldNode[], holder: s
   return { nodes, missing: nothing };
 }
 
-/** `error`: why its output is not whole; empty when it is. LN1, LN2 */
+/** `error`: why the node's output is incomplete; empty if it is complete. LN1, LN2 */
 export function endNode(
   before: LogNodes,
   { nodeId, attempt, error }: { readonly nodeId: string; readonly attempt: number; readonly error: string },
@@ -78,14 +78,14 @@ export function endNode(
   const node = before[nodeId];
   if (node === undefined || node.attempt !== attempt || isOver(node)) return { nodes: before, missing: nothing };
   if (error === "") {
-    // A follower's node that has nothing more to say may get another task later; it still listens.
+    // A followed node without output may get another task later; it keeps listening.
     const phase = follow ? "held" : "ended";
     return { nodes: { ...before, [nodeId]: { ...node, phase, silentTicks: 0 } }, missing: nothing };
   }
   return { nodes: { ...before, [nodeId]: lost(node, follow) }, missing: [error] };
 }
 
-/** One more announcement has gone out. */
+/** Counts one more announcement. */
 export function ageNodes(before: LogNodes, follow: boolean): LogStep {
   const nodes: Record<string, LogNode> = {};
   const missing: string[] = [];
@@ -96,7 +96,7 @@ export function ageNodes(before: LogNodes, follow: boolean): LogStep {
       nodes[id] = lost(node, follow);
       missing.push(disconnected(id));
     } else if (node.phase === "asked" && silentTicks > logLimits.silentTicksMax) {
-      // A follower goes on asking, and is told once.
+      // A follower keeps asking, and is notified once.
       nodes[id] = follow ? { ...node, silentTicks: logLimits.silentTicksMax + 1 } : { ...node, phase: "lost" };
       if (silentTicks === logLimits.silentTicksMax + 1) missing.push(unavailable(id));
     } else nodes[id] = { ...node, silentTicks };
@@ -116,12 +116,12 @@ export function isEveryNodeOver(nodes: LogNodes): boolean {
   return Object.values(nodes).every(isOver);
 }
 
-/** While closing: whoever was not heard of need not be waited for. */
+/** While closing: nodes that never answered are not waited for. */
 export function isNobodyHeld(nodes: LogNodes): boolean {
   return Object.values(nodes).every(({ phase }) => phase !== "held");
 }
 
-/** SwarmKit's text; null when nothing is missing. */
+/** SwarmKit's text; null if nothing is missing. */
 export function warningOf(missing: readonly string[], unscheduled: readonly string[]): string | null {
   const reasons = [...missing, ...unscheduled.map((id) => `task ${id} has not been scheduled`)];
   if (reasons.length === 0) return null;

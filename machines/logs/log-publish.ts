@@ -1,4 +1,4 @@
-/** The checks on what a node publishes of its tasks' output (worker protocol §4.9). */
+/** Checks of what a node publishes of its tasks' output (worker protocol §4.9). */
 import { LogMessage, SubscribeLogsMessage } from "../../proto/gen/messages.ts";
 import { LineCursor, type LogLines, type PublishedLines } from "../../proto/log-lines.ts";
 
@@ -8,7 +8,9 @@ export type PublishVerdict =
   | { readonly kind: "unknown"; readonly message: string }
   | { readonly kind: "foreign"; readonly message: string };
 
-/** `subscriptionId`: of the stream's first message, null before it. `isKnown`: whether a subscription of that id is active. */
+/**
+ * `subscriptionId`: of the stream's first message, null before it. `isKnown`: whether a subscription with that id is active.
+ */
 export function checkPublish(
   { nodeIds, subscriptionId }: PublishedLines,
   stream: { readonly nodeId: string; readonly subscriptionId: string | null },
@@ -24,10 +26,10 @@ export function checkPublish(
   return { kind: "accepted" };
 }
 
-/** What a message takes on the wire beside its data: context, time and field headers; more than any real one. */
+/** Upper bound of a message's encoded size without its data: context, time and field headers. */
 const messageOverheadBytes = 256;
 
-/** The same lines in parts of at most `bytesMax`, cut between lines; a line that no part could hold is cut itself. */
+/** The same lines in parts of at most `bytesMax`, split between lines; a line larger than that is itself split. */
 export function linesWithin(lines: LogLines, bytesMax: number): readonly LogLines[] {
   if (lines.length <= bytesMax) return [lines];
   const parts: LogLines[] = [];
@@ -54,7 +56,7 @@ export function linesWithin(lines: LogLines, bytesMax: number): readonly LogLine
   return parts;
 }
 
-/** A line that is too long, as several; its attributes go with the first where they fit. */
+/** The parts of a line that is too long; the first part gets its attributes if they fit. */
 function logPieces(message: LogMessage, bytesMax: number): readonly LogMessage[] {
   const attributes = LogMessage.encode(LogMessage.create({ attrs: message.attrs })).length;
   const attrs = attributes > bytesMax / 2 ? [] : message.attrs;

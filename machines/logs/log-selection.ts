@@ -1,4 +1,4 @@
-/** Which nodes have output that a log subscription selects (manager semantics §3.4). */
+/** Which nodes have the output that a log subscription selects (manager semantics §3.4). */
 import {
   NodeStatus_State,
   TaskState,
@@ -9,7 +9,7 @@ import {
 } from "../../proto/gen/messages.ts";
 import { observedState } from "../task.ts";
 
-/** The part of a store that is looked at. */
+/** The part of a store that selection reads. */
 export interface LogSources {
   get(table: "node", id: string): Node | undefined;
   get(table: "task", id: string): Task | undefined;
@@ -19,19 +19,19 @@ export interface LogSources {
 
 export interface LogSelection {
   readonly nodes: readonly SelectedNode[];
-  /** Tasks that were named, or that a follower waits for, and that no node has yet. */
+  /** Tasks that were selected by id, or that a follower waits for, and that have no node yet. */
   readonly unscheduled: readonly string[];
-  /** Something of what was named is still there, or may come. */
+  /** Some selected object still exists, or may be created. */
   readonly exists: boolean;
 }
 
 export interface SelectedNode {
   readonly id: string;
-  /** False when nobody needs to ask it: it is unknown or DOWN. */
+  /** False if the node is UNKNOWN or DOWN and need not be asked. */
   readonly isAvailable: boolean;
 }
 
-/** Why a selector selects nothing at all; null for a good one. SwarmKit's texts. */
+/** Why a selector is invalid; null if it is valid. SwarmKit's texts. */
 export function selectorProblem(selector: LogSelector | null): string | null {
   if (selector === null) return "log selector must be provided";
   const { nodeIds, serviceIds, taskIds } = selector;
@@ -46,7 +46,7 @@ export function isSelected(selector: LogSelector, task: Pick<Task, "id" | "servi
   );
 }
 
-/** Without `follow`, tasks of a service that do not run yet are left out, as SwarmKit does: they have written nothing. */
+/** Without `follow`, tasks of a service that have not started are left out, as in SwarmKit: they have no output. */
 export function selectLogs(selector: LogSelector, store: LogSources, follow: boolean): LogSelection {
   const nodes = new Map<string, SelectedNode>();
   const unscheduled: string[] = [];

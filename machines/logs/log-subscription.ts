@@ -1,13 +1,13 @@
 /**
- * The life of one log subscription, at the manager that took it: which nodes are asked, which have sent everything, and
- * what is said at the end. No line of output passes through here.
+ * One log subscription, on the manager that accepted it: which nodes are asked, which have sent everything, and the final
+ * status. No output passes through here.
  *
  *   choosing ──▶ gathering ──▶ ended          (what there is)
  *           └──▶ following ──▶ closing ──▶ ended   (what comes, until the follower leaves or nothing is left to follow)
  *
- * LS1: a subscription that does not follow ends once every selected node has sent all it had, or is known not to.
- * LS2: what is missing is named at the end; a follower is told of it at once.
- * LS3: a follower that does not read is cut, so that the nodes' connections are not held up for ever.
+ * LS1: a subscription without `follow` ends once every selected node has sent all its output, or is known to be unable to.
+ * LS2: missing output is reported at the end; to a follower, at once.
+ * LS3: a follower that does not read is disconnected, so that it does not block the nodes' connections forever.
  */
 import { assign, setup } from "xstate";
 import { effect } from "../effect.ts";
@@ -33,9 +33,9 @@ export type LogSubscriptionEvent =
       readonly unscheduled: readonly string[];
       readonly exists: boolean;
     }
-  /** A manager says that it has told these. */
+  /** A manager reports that it has notified these nodes. */
   | { readonly type: "nodes.held"; readonly held: readonly HeldNode[]; readonly holder: string }
-  /** `error` is empty when everything has come. */
+  /** `error` is empty if all output arrived. */
   | { readonly type: "node.ended"; readonly nodeId: string; readonly attempt: number; readonly error: string }
   | { readonly type: "follower.left" }
   | { readonly type: "follower.stalled"; readonly limit: string }
@@ -53,9 +53,9 @@ export interface LogSubscriptionContext {
   readonly follow: boolean;
   readonly nodes: LogNodes;
   readonly unscheduled: readonly string[];
-  /** Reasons, each once, in the order in which they came up. */
+  /** Reasons without duplicates, in the order in which they arose. */
   readonly missing: readonly string[];
-  /** Those of the last step. */
+  /** The reasons added by the last step. */
   readonly news: readonly string[];
   readonly closingTicks: number;
 }
@@ -78,9 +78,12 @@ export const logSubscriptionMachine = setup({
     input: {} as { follow: boolean },
   },
   actions: {
-    /** Tells every manager, this one included, which nodes are asked. `close`: what they have sent is enough. */
+    /**
+     * Announces to every manager, including this one, which nodes are asked. `close`: nodes may stop once they have sent what
+     * they have.
+     */
     announce: effect<{ nodes: LogNodes; close: boolean }>("announce"),
-    /** Tells a follower what it will miss. */
+    /** Reports to a follower what it will miss. */
     tellMissing: effect<{ reasons: readonly string[] }>("tellMissing"),
     finish: effect<LogEnd>("finish"),
     reportUnexpected: effect("reportUnexpected"),
@@ -98,12 +101,12 @@ export const logSubscriptionMachine = setup({
       taken(context, endNode(context.nodes, ended, context.follow)),
     ),
     age: assign(({ context }) => taken(context, ageNodes(context.nodes, context.follow))),
-    /** From here on a node that has ended is over. */
+    /** From now on, a node that has ended is finished. */
     stopFollowing: assign({ follow: false }),
     countClosing: assign({ closingTicks: ({ context }) => context.closingTicks + 1 }),
   },
   guards: {
-    /** What does not exist is not waited for. */
+    /** Objects that do not exist are not waited for. */
     canFollow: ({ context }, { exists }: { exists: boolean }) => context.follow && exists,
     isComplete: ({ context }) => isEveryNodeOver(context.nodes),
     isClosed: ({ context }) => isNobodyHeld(context.nodes) || context.closingTicks > logLimits.closingTicksMax,
@@ -199,7 +202,7 @@ export const logSubscriptionMachine = setup({
       after: { announceInterval: { target: "closing", reenter: true, actions: ["age", "countClosing"] } },
     },
     ended: {
-      description: "Nothing more is sent, and the nodes are told.",
+      description: "The subscription is over, and the nodes are notified.",
       type: "final",
     },
   },
