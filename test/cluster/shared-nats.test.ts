@@ -229,7 +229,7 @@ test.serial("a TLS problem with NATS is reported in one sentence", async (t) => 
       ["--nats", url, "--nats-ca", ca, "--nats-cert", certificate, "--nats-key", other.key],
     ],
     [/--nats-cert and --nats-key must be set together/, 125, ["--nats", url, "--nats-cert", certificate]],
-    [/--nats-ca needs --nats/, 125, ["--nats-ca", ca]],
+    [/--nats-ca requires --nats/, 125, ["--nats-ca", ca]],
   ];
   // Three at a time: most of them search for another server for a while.
   const rest = cases.values();

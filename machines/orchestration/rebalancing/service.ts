@@ -26,7 +26,7 @@ export function judgeService(
   world: {
     readonly nodeOf: NodeOf;
     readonly isDirty: (task: Task) => boolean;
-    /** Absent: the log's timestamps are used as they are. */
+    /** Absent: the log's timestamps are used unchanged. */
     readonly times?: LogTimes | undefined;
   },
 ): ServiceVerdict {
