@@ -108,7 +108,7 @@ export const jobMachine = setup({
       on: { "job.touched": "gathering" },
     },
     paused: {
-      description: "Paused: no new task is started until the job is resumed; running tasks go on. J6",
+      description: "Paused: no new task is started until the job is resumed; running tasks continue. J6",
       after: { nextLook: "deciding" },
       on: { "job.touched": "gathering" },
     },

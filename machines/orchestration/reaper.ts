@@ -50,7 +50,7 @@ export const reaperMachine = setup({
       on: { "slots.touched": "gathering" },
     },
     gathering: {
-      description: "Tasks ended or are to be removed; gathering more from the same commits.",
+      description: "Tasks ended or must be removed; gathering more from the same commits.",
       entry: "gather",
       on: { "slots.touched": {}, "round.due": "reaping" },
     },

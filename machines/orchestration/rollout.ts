@@ -188,7 +188,7 @@ export const rolloutMachine = machine.createMachine({
       description: "Updating the slots of one step; pauses when they have been monitored.",
     },
     choosing: {
-      description: "An operator asked for one step: recording its slots, so that no other leader picks different ones.",
+      description: "An operator requested one step: recording its slots, so that no other leader picks different ones.",
       entry: "chooseBatch",
     },
     pausing: { description: "Too much failed, or a step is done: recording the pause.", entry: "pause" },
@@ -197,7 +197,7 @@ export const rolloutMachine = machine.createMachine({
         "Paused: no further slot is updated, and each keeps its spec. Continues on resume, step, abort or a new update.",
     },
     startingRollback: {
-      description: "Too much failed: restoring the service's previous spec, or pausing where there is none. D2",
+      description: "Too much failed: restoring the service's previous spec, or pausing if there is none. D2",
       entry: "startRollback",
       on: { "rollback.rejected": "pausing" },
     },

@@ -92,7 +92,7 @@ test("a failed slot is retried after the delay, as often as its policy allows, a
   t.is(tries.length, 3);
   t.is(counts(cluster), "0/0 (2)", "the other slots completed anyway");
   const [why] = cluster.orchestration.explainService("job");
-  t.is(why?.waitingFor, "nothing: the job has failed, 2 of 3 done and 1 given up");
+  t.is(why?.waitingFor, "nothing: the job has failed, 2 of 3 done and 1 failed");
   cluster.changeLeader();
   await cluster.run(10_000);
   t.is(cluster.tasks("job").filter(({ slot }) => slot === 0).length, 3, "J2: no extra attempt at a change of leader");
@@ -225,7 +225,7 @@ test("a task without retries that is stopped, drained or lost has not failed, an
     t.deepEqual(jobPicture(cluster), ["0:RUNNING@n1"]);
     await cluster.report(cluster.tasks("job").at(-1)!, TaskState.FAILED);
     await cluster.run(20_000);
-    t.regex(explanation(cluster), /the job has failed, 0 of 1 done and 1 given up/, "once it did fail, it is");
+    t.regex(explanation(cluster), /the job has failed, 0 of 1 done and 1 failed/, "once it did fail, it is");
   }
   const cluster = await testCluster(["n1", "n2"]);
   await addJob(cluster, slots(1, 1), never);

@@ -37,7 +37,7 @@ export function explainJob(service: Service, tasks: Iterable<Task>, view: JobVie
   const progress = progressOf(service, all, view);
   const since = service.jobStatus?.lastExecution ?? service.meta?.createdAt ?? null;
   const { done, total, failed, finishedMs } = progress;
-  const sums = `${done} of ${total} done${failed === 0 ? "" : ` and ${failed} given up`}`;
+  const sums = `${done} of ${total} done${failed === 0 ? "" : ` and ${failed} failed`}`;
   const { ttlMs } = jobSettings(service.spec);
   const expiry =
     finishedMs === null || ttlMs === null
