@@ -66,7 +66,7 @@ function stateFolder({ state_dir: named }: DriverConfig): string {
 }
 
 /** Marks errors that a retry may fix: an engine that is unreachable or fails. */
-function told(error: unknown): Error {
+function classified(error: unknown): Error {
   if (error instanceof EngineError && (error.status === 0 || error.status >= 500)) return retryable(error.message);
   return error as Error;
 }
@@ -142,7 +142,7 @@ export class DockerPlugin implements Driver<typeof driverFields, typeof taskFiel
         throw error;
       }
     } catch (error) {
-      throw told(error);
+      throw classified(error);
     }
   }
 
@@ -188,7 +188,7 @@ export class DockerPlugin implements Driver<typeof driverFields, typeof taskFiel
     try {
       return await this.#parts.networks.create(request);
     } catch (error) {
-      throw told(error);
+      throw classified(error);
     }
   }
 
@@ -196,7 +196,7 @@ export class DockerPlugin implements Driver<typeof driverFields, typeof taskFiel
     try {
       await this.#parts.networks.destroy(request);
     } catch (error) {
-      throw told(error);
+      throw classified(error);
     }
   }
 }

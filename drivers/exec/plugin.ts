@@ -55,8 +55,8 @@ function stateFolder(config: DriverConfig | null): string {
 /** In MHz; 0 if unknown. */
 function coreMhz(agent: NomadDriverConfig | null): number {
   const [core] = agent?.Topology?.cores ?? [];
-  const told = core === undefined ? 0 : core.baseSpeed || core.maxSpeed || core.guessSpeed;
-  return told || (cpus()[0]?.speed ?? 0);
+  const reported = core === undefined ? 0 : core.baseSpeed || core.maxSpeed || core.guessSpeed;
+  return reported || (cpus()[0]?.speed ?? 0);
 }
 
 /** Hosts reuse an id only after the task was destroyed; different hosts have different directories. */

@@ -27,7 +27,7 @@ export type Endpoint =
 
 export class Statuses {
   readonly #send: (fields: Partial<FromDataplane>) => void;
-  readonly #told = new Map<string, { readonly endpoint: Endpoint; readonly status: Status }>();
+  readonly #reported = new Map<string, { readonly endpoint: Endpoint; readonly status: Status }>();
 
   constructor(send: (fields: Partial<FromDataplane>) => void) {
     this.#send = send;
@@ -36,16 +36,16 @@ export class Statuses {
   /** Null: main has removed it. */
   tell(endpoint: Endpoint, status: Status | null): void {
     const key = `${endpoint.kind} ${endpoint.key}`;
-    const told = this.#told.get(key);
-    if ((told?.status ?? null) === status && (status === null || isSame(told?.endpoint, endpoint))) return;
+    const reported = this.#reported.get(key);
+    if ((reported?.status ?? null) === status && (status === null || isSame(reported?.endpoint, endpoint))) return;
     if (status === null) {
-      this.#told.delete(key);
+      this.#reported.delete(key);
       if (endpoint.kind === "workload")
         this.#send({ workloadEndpointStatusRemove: WorkloadEndpointStatusRemove.create({ id: endpoint.id }) });
       else this.#send({ hostEndpointStatusRemove: HostEndpointStatusRemove.create({ id: endpoint.id }) });
       return;
     }
-    this.#told.set(key, { endpoint, status });
+    this.#reported.set(key, { endpoint, status });
     const said = EndpointStatus.create({ status });
     if (endpoint.kind === "workload")
       this.#send({
@@ -62,7 +62,7 @@ export class Statuses {
 /** Ignores policies and profiles: main knows them, and they change for all endpoints at once. */
 function isSame(before: Endpoint | undefined, now: Endpoint): boolean {
   if (before?.kind !== "workload" || now.kind !== "workload" || before.endpoint === now.endpoint) return true;
-  const told = ({ endpoint }: typeof now): Uint8Array =>
+  const description = ({ endpoint }: typeof now): Uint8Array =>
     WorkloadEndpoint.encode(WorkloadEndpoint.patch(endpoint, { tiers: [], profileIds: [] }));
-  return Buffer.compare(told(before), told(now)) === 0;
+  return Buffer.compare(description(before), description(now)) === 0;
 }

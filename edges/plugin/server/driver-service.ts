@@ -58,7 +58,7 @@ function failure(error: unknown): RpcError {
   return new RpcError(Status.UNKNOWN, error instanceof Error ? error.message : String(error));
 }
 
-async function told<Result>(run: () => Result | Promise<Result>): Promise<Result> {
+async function asStatus<Result>(run: () => Result | Promise<Result>): Promise<Result> {
   try {
     return await run();
   } catch (error) {
@@ -95,7 +95,7 @@ export class DriverServer {
     return {
       Init: () => InitResponse.create(),
       Shutdown: () =>
-        told(async () => {
+        asStatus(async () => {
           await this.#driver.shutdown?.();
           return ShutdownResponse.create();
         }),
@@ -103,51 +103,51 @@ export class DriverServer {
       Capabilities: () => CapabilitiesResponse.create({ capabilities: this.#capabilities() }),
       Fingerprint: (_request, sink, call) => this.#fingerprints(sink, call),
       TaskEvents: (_request, sink, call) => this.#listen(sink, call),
-      StartTask: ({ task }) => told(() => this.#start(task)),
-      RecoverTask: ({ handle }) => told(() => this.#recover(handle)),
+      StartTask: ({ task }) => asStatus(() => this.#start(task)),
+      RecoverTask: ({ handle }) => asStatus(() => this.#recover(handle)),
       WaitTask: ({ taskId }) =>
-        told(async () => {
+        asStatus(async () => {
           const { running } = tasks.get(taskId);
           const exit = await running.exited;
           return WaitTaskResponse.create({ result: exitResult(exit), err: exit.err ?? "" });
         }),
       StopTask: ({ taskId, timeout, signal }) =>
-        told(async () => {
+        asStatus(async () => {
           await tasks.stop(taskId, signal, durationMs(timeout, 0));
           return StopTaskResponse.create();
         }),
       DestroyTask: ({ taskId, force }) =>
-        told(async () => {
+        asStatus(async () => {
           await tasks.destroy(taskId, force);
           return DestroyTaskResponse.create();
         }),
-      InspectTask: ({ taskId }) => told(() => inspect(tasks.get(taskId))),
+      InspectTask: ({ taskId }) => asStatus(() => inspect(tasks.get(taskId))),
       TaskStats: ({ taskId, collectionInterval }, sink, call) => {
         const interval = durationMs(collectionInterval, statsIntervalMsDefault);
         this.#sample(tasks.get(taskId), Math.max(statsIntervalMsMin, interval), sink, call);
       },
       SignalTask: ({ taskId, signal }) =>
-        told(async () => {
+        asStatus(async () => {
           const { running } = tasks.get(taskId);
           if (running.signal === undefined) throw new Error("SignalTask is not supported by this driver");
           await running.signal(signal);
           return SignalTaskResponse.create();
         }),
       ExecTask: (request, call) =>
-        told(() => {
+        asStatus(() => {
           const timeoutMs = durationMs(request.timeout, 0) || execTimeoutMsDefault;
           return execTask(tasks.get(request.taskId).running, request, timeoutMs, call.signal);
         }),
       ExecTaskStreaming: (requests, sink, call) =>
-        told(() => execTaskStreaming((taskId) => tasks.get(taskId).running, requests, sink, call)),
+        asStatus(() => execTaskStreaming((taskId) => tasks.get(taskId).running, requests, sink, call)),
       CreateNetwork: (request) =>
-        told(() => {
+        asStatus(() => {
           const { createNetwork } = this.#driver;
           if (createNetwork === undefined) throw new Error("CreateNetwork RPC not supported by driver");
           return createNetwork.call(this.#driver, request);
         }),
       DestroyNetwork: (request) =>
-        told(async () => {
+        asStatus(async () => {
           const { destroyNetwork } = this.#driver;
           if (destroyNetwork === undefined) throw new Error("DestroyNetwork RPC not supported by driver");
           await destroyNetwork.call(this.#driver, request);
