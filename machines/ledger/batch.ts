@@ -1,10 +1,10 @@
 /**
- * Group commit: puts the proposals that are waiting together into one transaction. Decides each operation against the
- * state as the operations before it leave it, and says what to answer to whom once the transaction is in the log.
+ * Group commit: puts waiting proposals into one transaction. Decides each operation against the state after the operations
+ * before it, and determines the answer to each proposer once the transaction is in the log.
  *
- * G1: an atomic proposal is in one transaction whole, or not at all.
- * G2: proposals are taken in the order in which they came; a transaction never exceeds its limits.
- * G3: no answer stands before the append has succeeded, refusals included: they too rest on what the append changes.
+ * G1: an atomic proposal is in one transaction as a whole, or not at all.
+ * G2: proposals are taken in the order of arrival; a transaction never exceeds its limits.
+ * G3: no answer is valid before the append has succeeded, including refusals: they too depend on what the append changes.
  */
 import {
   Change,
@@ -29,18 +29,18 @@ export interface StagedView extends StateView {
 export interface BatchLimits {
   /** Bytes of changes, specs and receipts in one transaction. */
   readonly bytesMax: number;
-  /** The same for an atomic proposal that is alone in its transaction, which has fewer causes to name; `bytesMax` when absent. */
+  /** The same for an atomic proposal that is alone in its transaction, with fewer causes to list; defaults to `bytesMax`. */
   readonly aloneBytesMax?: number;
-  /** Changes in one transaction; an atomic proposal alone may have more. */
+  /** Maximum number of changes in one transaction; an atomic proposal alone may have more. */
   readonly changesMax: number;
-  /** Most that the framing adds to an encoded change. */
+  /** Maximum overhead of framing per encoded change. */
   readonly changeFramingBytes: number;
 }
 
-/** A proposal and how far earlier transactions have brought it. */
+/** A proposal, and how much of it earlier transactions have done. */
 export interface Progress {
   readonly request: ProposeRequest;
-  /** Operations before this place are done. */
+  /** Operations before this index are done. */
   readonly from: number;
   readonly skipped: number;
 }
@@ -52,27 +52,27 @@ export type Settlement =
   | Refused;
 
 export interface Batch {
-  /** As they follow the rest of a Transaction. */
+  /** In the encoding that follows the rest of a Transaction. */
   readonly changes: ListWriter<Change>;
   readonly specs: readonly TaskSpec[];
   readonly statuses: readonly TaskStatus[];
   readonly receipts: readonly Receipt[];
-  /** One for each of the first proposals given, in order; the others wait for the next batch. */
+  /** One for each of the first proposals, in order; the others wait for the next batch. */
   readonly settlements: readonly Settlement[];
-  /** For each settlement: how many of `changes` are that proposal's, in their order. */
+  /** For each settlement: how many of `changes` belong to that proposal, in order. */
   readonly counts: readonly number[];
 }
 
-/** For whoever asked: what is proposed is one object, or a few that go together. */
+/** For the proposer: a proposal is one object, or a few that belong together. */
 export function tooLargeMessage(bytes: number, bytesMax: number): string {
-  return `the change takes ${bytes} bytes, and one transaction has room for ${bytesMax}: use less data or shorter labels`;
+  return `the change has ${bytes} bytes, but a transaction can hold only ${bytesMax}: use less data or shorter labels`;
 }
 
 type Mutable<T> = { -readonly [Key in keyof T]: T[Key] };
 
 /** Transaction.changes. */
 const changesField = 6;
-/** Bytes of a receipt beside its proposal's id: tags, lengths and a count. */
+/** Bytes of a receipt besides its proposal's id: tags, lengths and a count. */
 const receiptOverheadBytes = 12;
 
 export function assemble(view: StagedView, waiting: Iterable<Progress>, limits: BatchLimits): Batch {
@@ -91,7 +91,7 @@ export function assemble(view: StagedView, waiting: Iterable<Progress>, limits: 
   return { changes, specs, statuses, receipts, settlements, counts };
 }
 
-/** What a change that has been written costs, and what the transaction must have for it. */
+/** The size of an encoded change, and what it adds to the transaction's tables. */
 interface Written {
   readonly newSpec: TaskSpec | null;
   readonly newStatus: TaskStatus | null;
@@ -106,10 +106,10 @@ class Assembly {
   readonly #view: StagedView;
   readonly #limits: BatchLimits;
   #bytes = 0;
-  /** Places of specs, by identity and by their bytes: what came over the bus has a copy of the spec in each task. */
+  /** Indexes of specs, by identity and by bytes: a proposal from the bus has a copy of the spec in each task. */
   readonly #places = new Map<TaskSpec, number>();
   readonly #placesByBytes = new Map<string, number>();
-  /** Of the patch before; by identity, as whoever writes the same status to many tasks makes it once. */
+  /** Of the previous patch; by identity, because a writer of the same status for many tasks creates it once. */
   #lastStatus: TaskStatus | null = null;
 
   constructor(view: StagedView, limits: BatchLimits) {
@@ -117,7 +117,7 @@ class Assembly {
     this.#limits = limits;
   }
 
-  /** Null when the proposal has to wait for the next transaction. */
+  /** Null if the proposal must wait for the next transaction. */
   take(progress: Progress): Settlement | null {
     const receiptBytes = progress.request.id.length + receiptOverheadBytes;
     if (this.#isFull(receiptBytes)) return null;
@@ -184,7 +184,7 @@ class Assembly {
       }
       const before = this.changes.mark();
       const written = this.#write(decision.change);
-      // Too large for any transaction: it fails for itself, as the mode says.
+      // Too large for any transaction: it fails alone, according to the mode.
       if (written.size > this.#limits.bytesMax - request.id.length - receiptOverheadBytes) {
         this.changes.truncate(before);
         skipped += 1;
@@ -200,7 +200,7 @@ class Assembly {
     return { kind: "done", skipped };
   }
 
-  /** The change that was written last stays. */
+  /** Keeps the change that was written last. */
   #keep(change: Change, { newSpec, newStatus, size }: Written): void {
     if (newSpec !== null) this.#rememberSpec(newSpec);
     if (newStatus !== null) this.statuses.push(newStatus);
@@ -220,7 +220,7 @@ class Assembly {
     return this.#sized(this.changes.add(shared), known === null ? spec : null, null);
   }
 
-  /** The first patch of a run that writes the same status carries it; from the second on they name its place. */
+  /** In a run of patches with the same status, the first one contains it; the others refer to its index. */
   #writePatch(change: Change, patch: TaskPatch): Written {
     const { status } = patch;
     if (status === null || status !== this.#lastStatus) return this.#sized(this.changes.add(change), null, null);
@@ -257,12 +257,12 @@ class Assembly {
 
   #forgetSpec(spec: TaskSpec): void {
     this.#placesByBytes.delete(specKey(spec));
-    // Copies of it point there too; forgetting all costs the next look-up its encoding, nothing else.
+    // Copies refer to it too; clearing everything costs only the encoding at the next look-up.
     this.#places.clear();
   }
 }
 
-/** Set directly, not by way of `patch`, which goes through its argument's keys: this runs for each assignment. */
+/** Set directly, not with `patch`, which iterates over its argument's keys: this runs for each assignment. */
 function withoutStatus(patch: TaskPatch): TaskPatch {
   const bare = TaskPatch.create() as Mutable<TaskPatch>;
   bare.id = patch.id;

@@ -1,25 +1,28 @@
 /**
- * The leader lease of one manager: a key in a bucket whose keys vanish some time after their last write.
+ * The leader lease of one manager: a key in a bucket whose keys expire a fixed time after their last write.
  *
  *   waiting { looking ⇄ resting } ──▶ taking ──▶ leading { term { resting ⇄ renewing, checking } } ──▶ lost ──▶ waiting
  *                                                          └──▶ releasing ──▶ released
  *
- * E1: this manager leads only while two thirds of the TTL have not passed, by its own clock, since it sent the last write
- *     that is known to have been taken. The bucket counts from a later moment, so it stops before anyone else can begin;
- *     the last third is for clocks that run apart.
- * E2: a key is written only against what was read: absent, or the revision that it had.
- * E4: waits for answers follow the round trip that was measured, so that a lease is kept over any link on which a write comes
- *     back within a third of the TTL (`roundTripShareMax`). Over a slower one it cannot be, and must be longer.
- * E3: the lease only saves contention. What keeps an old leader from writing is the log (ledger L2).
+ * E1: this manager leads only until two thirds of the TTL have passed, by its own clock, since it sent the last write that is
+ *     known to have succeeded. The bucket counts from a later moment, so this manager stops before another can begin; the
+ *     last third allows for clocks that drift apart.
+ * E2: a key is written only against what was read: absent, or its revision.
+ * E4: timeouts follow the measured round trip, so that a lease can be kept over any link on which a write returns within a
+ *     third of the TTL (`roundTripShareMax`). A slower link needs a longer lease.
+ * E3: the lease only avoids contention. What keeps an old leader from writing is the log (ledger L2).
  */
 import { assign, setup } from "xstate";
 import { effect } from "../effect.ts";
 
 type Attempt = { attempt: number };
 
-/** Of the TTL: the longest round trip of a write with which a lease can be kept. Two thirds of the TTL have two of them. E4 */
+/**
+ * Longest round trip of a write with which a lease can be kept, as a share of the TTL: two round trips fit into two thirds.
+ * E4
+ */
 export const roundTripShareMax = 1 / 3;
-/** From this share of the TTL on, who leads is warned: one slow answer more and the lease is lost. */
+/** From this share of the TTL on, the leader logs a warning: with another slow answer it would lose the lease. */
 export const roundTripShareWarned = 1 / 6;
 
 export type LeaseEvent =
@@ -33,7 +36,7 @@ export type LeaseEvent =
       readonly jitter: number;
     }
   | { readonly type: "lease.unreadable"; readonly attempt: number; readonly jitter: number }
-  /** A write of this manager was taken; `sentAt` and `at` are milliseconds of its own clock before and after. */
+  /** A write of this manager succeeded; `sentAt` and `at` are milliseconds of its own clock before and after. */
   | {
       readonly type: "lease.written";
       readonly attempt: number;
@@ -44,30 +47,30 @@ export type LeaseEvent =
   | { readonly type: "lease.conflict"; readonly attempt: number }
   | { readonly type: "lease.unknown"; readonly attempt: number }
   | { readonly type: "lease.removed"; readonly attempt: number }
-  /** The log has a newer epoch: whatever the key says, another leads. Or this manager gives up its term by itself. */
+  /** The log contains a newer epoch, so another manager leads whatever the key says; or this manager steps down. */
   | { readonly type: "leader.deposed" }
   | { readonly type: "release.requested" };
 
 export interface LeaseInput {
   readonly ttlMs: number;
   readonly managerId: string;
-  /** Differs between two lives of one manager. */
+  /** Unique per run of a manager. */
   readonly instance: string;
-  /** Uniform in [0, 1): each look brings a new one. */
+  /** Uniform in [0, 1): drawn anew for each read. */
   readonly jitter: number;
 }
 
 export interface LeaseContext extends LeaseInput {
-  /** Number of the newest question to the bucket; answers to older ones are stale. */
+  /** Number of the newest request to the bucket; answers to older ones are stale. */
   readonly attempt: number;
-  /** Of the key as last read or written; 0: absent. What the next write is against (E2). */
+  /** Revision of the key as last read or written; 0: absent. The next write is conditional on it (E2). */
   readonly revision: number;
-  /** Until when this manager may lead, by its clock, and that clock's time when it was set. */
+  /** When this manager must stop leading, by its clock, and the clock's time when that was set. */
   readonly deadline: number;
   readonly at: number;
-  /** How long the bucket took to answer: the longest lately, in milliseconds; 0 before the first answer. */
+  /** The bucket's recent round trip, in milliseconds: follows the longest one; 0 before the first answer. */
   readonly roundTripMs: number;
-  /** False once this life has looked at the key: an own key found then is that of an earlier life. */
+  /** False once this run has read the key: its own key found then is from an earlier run. */
   readonly isFirstLook: boolean;
 }
 
@@ -91,7 +94,7 @@ export const leaseMachine = setup({
       ({ context }, { revision, sentAt, at }: { revision: number; sentAt: number; at: number }) => ({
         revision,
         at,
-        // Follows a longer one at once, and a shorter one in some ten writes.
+        // Follows an increase at once, and a decrease over about ten writes.
         roundTripMs: Math.max(at - sentAt, context.roundTripMs * 0.8),
         deadline: sentAt + (context.ttlMs * 2) / 3,
       }),
@@ -99,24 +102,27 @@ export const leaseMachine = setup({
   },
   guards: {
     isCurrent: ({ context }, { attempt }: Attempt) => attempt === context.attempt,
-    /** The key is this life's own (a write whose outcome was unknown), or that of an earlier life, which has ended. */
+    /** The key belongs to this run (after a write with an unknown outcome), or to an earlier run, which has ended. */
     isOwnToTake: ({ context }, { attempt, managerId, instance }: Attempt & { managerId: string; instance: string }) =>
       attempt === context.attempt &&
       (instance === context.instance || (managerId === context.managerId && context.isFirstLook)),
     isOwn: ({ context }, { attempt, instance }: Attempt & { instance: string }) =>
       attempt === context.attempt && instance === context.instance,
-    /** The answer came while the write still gives time to lead. E1 */
+    /** The answer arrived while the write still leaves time to lead. E1 */
     isTimely: ({ context }, { attempt, sentAt, at }: Attempt & { sentAt: number; at: number }) =>
       attempt === context.attempt && at < sentAt + (context.ttlMs * 2) / 3,
   },
   delays: {
-    /** Six looks in a TTL: a dead leader's key is missed soon after it vanished. Spread, so that managers do not collide. */
+    /** Six reads per TTL: a dead leader's expired key is noticed soon. Jittered, so that managers do not collide. */
     pollInterval: ({ context }) => (context.ttlMs / 6) * (0.75 + context.jitter / 2),
-    /** Sooner where the answer takes long: it and a second try have to fit before the surrender. E4 */
+    /** Earlier on a slow link: the answer and a second attempt must fit before the deadline. E4 */
     renewInterval: ({ context: { at, deadline, roundTripMs, ttlMs } }) =>
       Math.max(0, Math.min(ttlMs / 3, deadline - at - 2 * roundTripMs - ttlMs / 9)),
     surrender: ({ context }) => Math.max(0, context.deadline - context.at),
-    /** How long an answer is waited for before asking again: three tries fit between a renewal and the surrender on a quick link. E4 */
+    /**
+     * Timeout of an answer before the request is repeated: on a fast link, three attempts fit between a renewal and the
+     * deadline. E4
+     */
     patience: ({ context: { roundTripMs, ttlMs } }) => Math.max(ttlMs / 9, 1.5 * roundTripMs),
     takePatience: ({ context }) => context.ttlMs / 2,
   },

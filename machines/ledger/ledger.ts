@@ -1,19 +1,19 @@
 /**
- * The ledger: the one writer of the log, while this manager leads.
+ * The ledger: the only writer of the log while this manager leads.
  *
  *   following ──lease.taken──▶ taking ──▶ barrier ⇄ rejoining ──▶ leading { idle ⇄ appending ⇄ behind | doubting … }
  *
- * L1: at most one append is under way, and it expects the log to end where this replica ends.
- * L2: leading begins once an empty transaction of the new epoch, the barrier, is in the log: then nothing that an older
- *     leader sent can be accepted any more, and this replica has seen all that was.
- * L3: an append whose outcome is unknown is settled before anything else is decided: another record is appended in the
- *     same place until one of the two is known to be there.
- * L4: an epoch above the own one in the log ends leading at once.
+ * L1: at most one append is in flight, and it expects the log to end where this replica ends.
+ * L2: leading begins once an empty transaction of the new epoch, the barrier, is in the log: from then on nothing that an
+ *     older leader sent can be accepted, and this replica has seen everything that was.
+ * L3: an append with an unknown outcome is settled before anything else is decided: another record is appended at the same
+ *     position until one of the two is known to be in the log.
+ * L4: an epoch above its own in the log ends leading at once.
  *
- * Why the epoch is drawn only after catching up: it is the revision at which the lease was taken, and those only grow
- * while their bucket lives. A bucket that was made anew counts from 1 again, below what the log has seen; then the
- * log's last epoch plus one is taken. Two that draw the same number meet at the barrier, where one append wins, and the
- * other finds an epoch not below its own and gives way.
+ * The epoch is drawn only after catching up. It is the revision at which the lease was taken, which only increases while the
+ * bucket exists. A recreated bucket counts from 1 again, below what the log contains; then the epoch is the log's last epoch
+ * plus one. Two managers that draw the same number meet at the barrier, where one append wins; the other finds an epoch not
+ * below its own and steps down.
  */
 import { assign, setup } from "xstate";
 import { effect } from "../effect.ts";
@@ -22,7 +22,10 @@ export type LedgerEvent =
   | { readonly type: "lease.taken"; readonly revision: number }
   | { readonly type: "lease.ended" }
   | { readonly type: "work.arrived" }
-  /** The replica holds what the log held when `catchUp` was asked for. `epoch` is that of its last record; `isOwn`: this manager wrote that. */
+  /**
+   * The replica contains everything that the log contained when `catchUp` was requested. `epoch`: of its last record;
+   * `isOwn`: this manager wrote it.
+   */
   | { readonly type: "log.reached"; readonly attempt: number; readonly epoch: number; readonly isOwn: boolean }
   /** The reader delivered a record that the ledger had not applied itself. */
   | { readonly type: "log.advanced"; readonly epoch: number }
@@ -38,19 +41,19 @@ export type LedgerEvent =
       readonly reason: string;
     };
 
-/** `logFull`: for want of space, so that nothing has happened; `logUnavailable`: for another reason. */
+/** `logFull`: out of space, so nothing has happened; `logUnavailable`: another reason. */
 export type AppendRefusal = "logFull" | "logUnavailable";
 
 export interface LedgerContext {
-  /** Of the lease; 0 while following. */
+  /** The lease's revision; 0 while following. */
   readonly revision: number;
-  /** Drawn once the log was reached; 0 before. */
+  /** Drawn once the end of the log is reached; 0 before. */
   readonly epoch: number;
-  /** Number of the newest append or catching up; answers to older ones are stale. */
+  /** Number of the newest append or catch-up; answers to older ones are stale. */
   readonly attempt: number;
 }
 
-/** How long an append that failed for the log's sake waits before the next, in milliseconds: a few round trips, not a busy loop. */
+/** Milliseconds before an append that failed because of the log is retried: a few round trips, not a busy loop. */
 const appendRetryMs = 100;
 
 type Attempt = { attempt: number };
@@ -58,27 +61,27 @@ type Attempt = { attempt: number };
 export const ledgerMachine = setup({
   types: { context: {} as LedgerContext, events: {} as LedgerEvent },
   actions: {
-    /** Brings the replica up to the log's present end; answered by `log.reached`. */
+    /** Updates the replica to the current end of the log; answered by `log.reached`. */
     catchUp: effect<Attempt>("catchUp"),
     appendBarrier: effect<Attempt & { epoch: number }>("appendBarrier"),
-    /** Decides what is waiting and appends it. */
+    /** Decides the waiting proposals and appends the result. */
     appendBatch: effect<Attempt & { epoch: number }>("appendBatch"),
-    /** Appends an empty record in the place where the doubtful one may be. */
+    /** Appends an empty record at the position of the uncertain one. */
     appendProbe: effect<Attempt & { epoch: number }>("appendProbe"),
-    /** Applies the record just appended to the own replica, unless the reader was faster. */
+    /** Applies the appended record to this replica, unless the reader was faster. */
     applyAppended: effect<{ sequence: number }>("applyAppended"),
     /** Answers the proposals of the batch. */
     answerBatch: effect("answerBatch"),
-    /** Answers them that the log takes nothing; they may come again. */
+    /** Answers that the log accepts no writes; proposers may retry. */
     failBatch: effect<{ code: AppendRefusal; reason: string }>("failBatch"),
-    /** Puts the batch back in front of what is waiting, to be decided again. */
+    /** Returns the batch to the front of the queue, to be decided again. */
     returnBatch: effect("returnBatch"),
-    /** Answers the doubtful batch if the reader met its record; else puts it back. */
+    /** Answers the uncertain batch if the reader found its record; otherwise returns it to the queue. */
     settleDoubt: effect("settleDoubt"),
-    /** Sends `work.arrived` when something is waiting. */
+    /** Sends `work.arrived` if proposals are waiting. */
     lookForWork: effect("lookForWork"),
     announceLeading: effect<{ epoch: number }>("announceLeading"),
-    /** Answers everybody that this is not the leader; a batch whose append is not settled, by what the reader has met of it. */
+    /** Answers everyone that this is not the leader, and an unsettled batch according to what the reader found of it. */
     abandonWork: effect("abandonWork"),
     announceDeposed: effect<{ epoch: number }>("announceDeposed"),
     reportUnexpected: effect("reportUnexpected"),
@@ -167,7 +170,7 @@ export const ledgerMachine = setup({
     },
     rejoining: {
       description:
-        "The log has more records than expected: reading on to find this epoch's first record, a leader of an equal or newer epoch, or the place for another try.",
+        "The log has more records than expected: reading on to find this epoch's first record, a leader of an equal or newer epoch, or the position for another attempt.",
       entry: ["countAttempt", { type: "catchUp", params: ({ context }) => ({ attempt: context.attempt }) }],
       on: {
         "log.reached": [

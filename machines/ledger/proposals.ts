@@ -1,20 +1,20 @@
 /**
- * What the ledger does with one Operation, given the state as it will be when the operation's turn comes: a Change for
- * the log, nothing, or a refusal. Pure; `machines/ledger/batch.ts` puts the changes together.
+ * What the ledger does with one Operation, given the state at the operation's turn: a Change for the log, nothing, or a
+ * refusal. Pure; `machines/ledger/batch.ts` combines the changes.
  *
- * P1: an id is created once, and no two objects of a table have one name (nodes and tasks may).
+ * P1: an id is created once, and names are unique within a table (except for nodes and tasks).
  * P2: an update replaces exactly the version that its writer has seen.
- * P3: observed and desired state of a task only grow, whoever writes them.
- * P4: a task gets a node once, while it is PENDING and still wanted, and only a node that can take it; its cluster volumes
- *     must still be there.
- * P5: a node speaks only of its own tasks, only through its current session, and of states that are a node's to set.
- * P6: a change that would change nothing is not written.
- * P7: of the tasks that a service has made for one node, at most one of each spec version is wanted.
- * P8: a decision that names what it rests on is carried out only while that is as it was.
- * P9: no two services want one port of all nodes, and no service names a network, secret or config that is not there, nor
- *     loses one that an update of it may be rolled back to. There is one ingress network at most, and while services publish
- *     ports there is one.
- * P10: each resource is of a kind that is registered.
+ * P3: the observed and desired state of a task only increase, whoever writes them.
+ * P4: a task gets a node once, while it is PENDING and wanted, and only a node that can take it; its cluster volumes must
+ *     still exist.
+ * P5: a node reports only on its own tasks, only through its current session, and only states that a node may set.
+ * P6: a change without effect is not written.
+ * P7: of a service's tasks for one node, at most one of each spec version is wanted.
+ * P8: a decision that names its basis is applied only while that is unchanged.
+ * P9: no two services publish the same port on all nodes, and no service refers to a network, secret or config that does not
+ *     exist, or loses one that its update may be rolled back to. There is at most one ingress network, and exactly one while
+ *     services publish ports.
+ * P10: each resource has a registered kind.
  */
 import type { Codec } from "../../proto/codec.ts";
 import {
@@ -58,16 +58,16 @@ import {
   type ServiceView,
 } from "../orchestration/service-conflicts.ts";
 
-/** Name of a table: of its field in StoreObject. */
+/** Name of a table: its field in StoreObject. */
 export type TableName = keyof StoreObject;
 export type TableObject<Name extends TableName> = NonNullable<StoreObject[Name]>;
 
-/** The state that an operation meets: the replica's, with what the same append changes before it. */
+/** The state before an operation: the replica's, plus the changes before it in the same append. */
 export interface StateView extends ServiceView, ResourceView {
   get<Name extends TableName>(table: Name, id: string): TableObject<Name> | undefined;
-  /** Id of another object of the table with this one's name, case aside; undefined when the name is free or empty. */
+  /** Id of another object of the table with this object's name, ignoring case; undefined if the name is free or empty. */
   nameHolder<Name extends TableName>(table: Name, object: TableObject<Name>): string | undefined;
-  /** The service's tasks in slot 0 that are on the node or made for it. */
+  /** The service's tasks in slot 0 that are on the node or were created for it. */
   tasksOfNode(serviceId: string, nodeId: string): Iterable<Task>;
 }
 
@@ -90,11 +90,11 @@ export type RefusalCode =
 export type Refused = { readonly kind: "refused"; readonly code: RefusalCode; readonly message: string };
 export type Decision =
   | { readonly kind: "change"; readonly change: Change }
-  /** Not done, and nothing wrong with that: its time has passed, or it would change nothing. */
+  /** Not applied, but no error: its time has passed, or it would change nothing. */
   | { readonly kind: "skipped" }
   | Refused;
 
-/** By the number of Kind, which is that of the table's field in StoreObject. */
+/** Indexed by the number of Kind, which is that of the table's field in StoreObject. */
 const tables: readonly TableName[] = [
   "node",
   "service",
@@ -112,7 +112,7 @@ const tables: readonly TableName[] = [
   "user",
 ];
 
-/** Host names need not be unique, and a task's name only says which slot it fills. */
+/** Host names need not be unique, and a task's name only identifies its slot. */
 const namedTables: ReadonlySet<TableName> = new Set<TableName>([
   "service",
   "network",
@@ -147,7 +147,7 @@ export function decide(view: StateView, operation: Operation): Decision {
   }
   if (operation.remove !== null) return decideRemove(view, operation.remove, operation.version, operation.sessionId);
   if (operation.put !== null) return decidePut(view, operation.put);
-  return refused("malformed", "the operation says nothing to do");
+  return refused("malformed", "the operation is empty");
 }
 
 type Wrapped = { readonly table: TableName; readonly object: TableObject<TableName> };
@@ -169,7 +169,7 @@ function decideCreate(view: StateView, wrapped: StoreObject): Decision {
   return refuseTakenName(view, found) ?? refuseConflict(view, found, undefined) ?? change({ put: wrapped });
 }
 
-/** P7. A task that is being replaced by another of its version is desired to stop before that one is made. */
+/** P7. When a task is replaced by another of its version, its desired state is lowered first. */
 function hasTwin(view: StateView, task: Task): boolean {
   if (task.slot !== 0 || task.nodeId === "" || task.serviceId === "" || task.desiredState > TaskState.COMPLETE)
     return false;
@@ -214,7 +214,7 @@ function decidePut(view: StateView, wrapped: StoreObject): Decision {
 
 function decideRemove(view: StateView, removal: Removal, version: number, sessionId: string): Decision {
   const table = tables[removal.kind - 1];
-  if (table === undefined) return refused("malformed", `there is no kind ${removal.kind}`);
+  if (table === undefined) return refused("malformed", `unknown kind ${removal.kind}`);
   if (removal.kind === Kind.KIND_SESSION && sessionId !== "") {
     const refusal = refuseOtherSession(view, removal.id, sessionId);
     if (refusal !== null) return refusal;
@@ -222,7 +222,7 @@ function decideRemove(view: StateView, removal: Removal, version: number, sessio
   const stored = view.get(table, removal.id);
   if (stored === undefined) return refused("notFound", "object does not exist");
   if (version !== 0 && versionOf(stored) !== version) return refused("outOfSequence", "update out of sequence");
-  // P9 and P10 from the other side.
+  // The reverse of P9 and P10.
   const isNamed = table === "network" || table === "secret" || table === "config";
   const conflict = isNamed
     ? removalConflict(view, { table, object: stored } as RemovedObject)
@@ -233,7 +233,7 @@ function decideRemove(view: StateView, removal: Removal, version: number, sessio
   return change({ remove: removal });
 }
 
-/** P1. Texts are SwarmKit's, which has three of them. */
+/** P1. The texts are SwarmKit's, which has three of them. */
 function refuseTakenName(view: StateView, { table, object }: Wrapped): Refused | null {
   if (!namedTables.has(table) || view.nameHolder(table, object) === undefined) return null;
   const name =
@@ -272,12 +272,12 @@ function refuseConflict(
   }
 }
 
-/** P3 for whole tasks: their writer saw the version that it replaces, so this is a fault of the writer. */
+/** P3 for whole tasks: the writer saw the version that it replaces, so this is a fault of the writer. */
 function refuseFallingTask({ table, object }: Wrapped, stored: TableObject<TableName> | undefined): Refused | null {
   if (table !== "task" || stored === undefined) return null;
   const [next, before] = [object as Task, stored as Task];
   if (next.desiredState >= before.desiredState && stateOf(next) >= stateOf(before)) return null;
-  return refused("malformed", "a task's state cannot fall");
+  return refused("malformed", "a task's state cannot decrease");
 }
 
 /** P5 */
@@ -290,7 +290,7 @@ function decideTaskPatch(view: StateView, patch: TaskPatch, reporter: string): D
   const task = view.get("task", patch.id);
   if (task === undefined) return skipped;
   if (reporter !== "" && task.nodeId !== reporter) {
-    return refused("foreignTask", `task ${patch.id} is not one of node ${reporter}`);
+    return refused("foreignTask", `task ${patch.id} does not belong to node ${reporter}`);
   }
   if (patch.nodeId !== "" && !canBeAssigned(view, task, patch)) return skipped;
   const takes = {
@@ -333,7 +333,7 @@ function canBeAssigned(view: StateView, task: Task, patch: TaskPatch): boolean {
   const node = view.get("node", nodeId);
   if (node === undefined || !meetsPlacement(task.spec?.placement ?? null, node)) return false;
   for (const { id } of patch.volumes) if (!isVolumeThere(view, id)) return false;
-  // A task of a global service was made for its node, which it may join even while that takes nothing new.
+  // A task of a global service was created for its node, and may be assigned to it even while the node takes no new tasks.
   if (task.nodeId !== "") return task.nodeId === nodeId;
   return (
     node.status?.state === NodeStatus_State.READY &&
@@ -341,13 +341,16 @@ function canBeAssigned(view: StateView, task: Task, patch: TaskPatch): boolean {
   );
 }
 
-/** A volume that was given up, paused or drained since it was chosen: the task is decided again. */
+/** A volume that was released, paused or drained since it was chosen: the task is scheduled again. */
 function isVolumeThere(view: StateView, id: string): boolean {
   const volume = view.get("volume", id);
   return volume !== undefined && isVolumeReady(volume);
 }
 
-/** P3, P6; of a node's reports only what is a node's to say. Agents report every task again when they reconnect: a report that says nothing new is dropped here. */
+/**
+ * P3, P6; of a node's report, only the states that a node may set. Agents report every task again when they reconnect: a
+ * report without news is dropped here.
+ */
 function takesStatus(task: Task, status: TaskStatus, reporter: string): boolean {
   const stored = task.status;
   if (reporter !== "" && !mayReport(stored?.state ?? TaskState.NEW, status.state)) return false;
@@ -395,7 +398,7 @@ function change(fields: Partial<Change>): Decision {
   return { kind: "change", change: Change.create(fields) };
 }
 
-/** The hot one: set directly, not by way of `create`, which goes through its argument's keys. */
+/** On the hot path: set directly, not with `create`, which iterates over its argument's keys. */
 function taskChange(patch: TaskPatch): Decision {
   const made = Change.create() as { -readonly [Key in keyof Change]: Change[Key] };
   made.task = patch;
@@ -410,7 +413,7 @@ function stateOf(task: Task): TaskState {
   return task.status?.state ?? TaskState.NEW;
 }
 
-/** Encodings are compared: the same fields in the same order give the same bytes, and maps that differ only in order are rare. */
+/** Compares encodings: equal fields in the same order give equal bytes, and maps that differ only in order are rare. */
 function isSame<T>(codec: Codec<T>, a: T | null, b: T | null): boolean {
   if (a === b) return true;
   if (a === null || b === null) return false;

@@ -1,14 +1,14 @@
 /**
- * K1 (machines/validation/resource.ts) once more, where writes stand in one line: of a resource that is made and the removal
- * of its extension at once, whichever comes second is refused. What the cluster keeps for itself has no extension.
+ * K1 (machines/validation/resource.ts) again, where writes are serialised: if a resource is created while its extension is
+ * being removed, the later of the two is refused. The cluster's own resources have no extension.
  */
 import type { Extension, Resource } from "../../proto/gen/messages.ts";
 import type { ServiceConflict } from "../orchestration/service-conflicts.ts";
 import { checkExtensionRemoval, checkKind, ownKinds } from "../validation/resource.ts";
 
-/** What is there when the write has its turn. */
+/** The state at the write's turn. */
 export interface ResourceView {
-  /** The one of that name, case aside. */
+  /** The extension with that name, ignoring case. */
   extension(name: string): Extension | undefined;
   resources(): Iterable<Resource>;
 }

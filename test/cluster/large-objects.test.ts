@@ -73,7 +73,7 @@ for (const binary of natsBinaries) {
           told.push(heavy.stderr.replace(/\d[\d,]*/g, "N"));
         }
         t.regex(told[0] ?? "", new RegExp(`less than ${limit} bytes`));
-        t.regex(told[1] ?? "", /one transaction has room for N: use less data or shorter labels/);
+        t.regex(told[1] ?? "", /a transaction can hold only N: use less data or shorter labels/);
         t.deepEqual(told.slice(2), told.slice(0, 2), "the same error from both");
       }
       // The log has all of it, and both managers read it.
