@@ -1,4 +1,4 @@
-// What a read-only user sees of the history: nothing that the objects themselves hide.
+// The history that a read-only user gets: it shows nothing that the objects themselves hide.
 import test from "ava";
 import type protobuf from "protobufjs";
 import { notShown, shownTo } from "../../edges/grpc/redaction.ts";
