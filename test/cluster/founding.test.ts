@@ -67,7 +67,7 @@ test.serial("a manager that is to join creates nothing in a NATS of another clus
   ];
   const alone = await runMuster(joining);
   t.is(alone.code, 125, alone.stderr);
-  t.regex(alone.stderr, /^muster: --join needs --nats: [^\n]+\n$/);
+  t.regex(alone.stderr, /^muster: --join requires --nats: [^\n]+\n$/);
   refused(
     t,
     await runMuster([...joining, "--nats", nats]),

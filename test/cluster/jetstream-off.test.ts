@@ -26,7 +26,7 @@ const ways: readonly Off[] = [
     what: "in the whole server",
     configOf: (isOn, storage) =>
       `authorization { user: a, password: b }\n${isOn ? `jetstream { store_dir: ${JSON.stringify(storage)} }` : ""}`,
-    sentence: /^the nats-server has turned JetStream off.*it has to be started again$/,
+    sentence: /^the nats-server has disabled JetStream.*: restart it$/,
     remedy: "start again",
   },
   {

@@ -47,7 +47,7 @@ test("a rejected manager join leaves no node, and the same data dir joins once t
 
   const cases: readonly (readonly [name: string, joining: Joining, sentence: RegExp])[] = [
     ["a NATS that does not answer", { ...right, nats: `nats://127.0.0.1:${await freePort()}` }, /NATS|nats-server/],
-    ["an empty NATS", { ...right, nats: await sharedNats(t) }, /this NATS holds no cluster/],
+    ["an empty NATS", { ...right, nats: await sharedNats(t) }, /this NATS has no cluster/],
     ["another cluster's NATS", { ...right, nats: other.process.args.at(-1) as string }, /another cluster/],
     ["a manager that does not answer", { ...right, address: `127.0.0.1:${await freePort()}` }, /cannot join at/],
     [
@@ -55,7 +55,7 @@ test("a rejected manager join leaves no node, and the same data dir joins once t
       { ...right, token: await other.muster("token", "manager") },
       /is for a cluster other than/,
     ],
-    ["a worker's token", { ...right, token: await manager.muster("token", "worker") }, /the token is a worker's/],
+    ["a worker's token", { ...right, token: await manager.muster("token", "worker") }, /with a worker's token/],
     ["a data dir that is a file", { ...right, dataDir: file }, /./],
     ["a port in use", { ...right, port: (taken.address() as { port: number }).port }, /in use/],
   ];

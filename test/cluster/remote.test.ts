@@ -162,7 +162,7 @@ test.serial("a context recognises its cluster, and reports what is wrong with it
     ["node", "ls"],
     ["login", "--password-file", who.secret],
   ] as const)
-    await refused(t, who, /does not have a certificate of the context's root/, ...args);
+    await refused(t, who, /has a certificate of a root other than the context's/, ...args);
   writeFileSync(contexts, text);
 
   const credentials = join(who.files, "credentials.pem");
