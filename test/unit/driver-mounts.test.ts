@@ -119,7 +119,7 @@ test("flags become mounts and devices of a driver's task, and the scheduler sees
   );
   t.deepEqual(volumeWantsOf(Task.create({ spec: spec.task })), [{ source: "db", target: "/data", isReadOnly: true }]);
   t.throws(() => newSpec({ device: ["/dev/fuse"] }, ["image"]), { message: /--device requires/ });
-  t.throws(() => newSpec({ driver: "docker", "driver-config": "{}", device: ["fuse"] }, []), { message: /'fuse'/ });
+  t.throws(() => newSpec({ driver: "docker", "driver-config": "{}", device: ["fuse"] }, []), { message: /"fuse"/ });
 });
 
 function places(t: ExecutionContext) {
