@@ -17,8 +17,8 @@ export interface Environment {
   readonly proposer: Proposer;
   /** Absent where the clock is not watched. */
   readonly clockWatch?: ClockLook;
-  /** How long ago things in the log happened; absent where its own times are taken at their word. */
-  readonly times?: LogTimes;
+  /** When things in the log happened, as measured by this manager; `stampedTimes` where nothing measures them. */
+  readonly times: LogTimes;
 }
 
 /** Detects that this machine's wall clock was set. */

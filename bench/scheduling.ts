@@ -13,6 +13,7 @@ import { startLedger } from "../actors/ledger/ledger.ts";
 import type { Environment } from "../actors/environment.ts";
 import { startProposer } from "../actors/ledger/proposer.ts";
 import { startScheduler } from "../actors/orchestration/scheduler.ts";
+import { stampedTimes } from "../machines/elapsed.ts";
 import {
   Annotations,
   Change,
@@ -191,7 +192,7 @@ async function leader(shape: Shape) {
   const replica = new Replica();
   const log = new CountingLog();
   seed(replica, log, shape);
-  const env: Omit<Environment, "proposer"> = {
+  const env: Omit<Environment, "proposer" | "times"> = {
     managerId: "bench",
     clock,
     random: new SimRandom("bench"),
@@ -218,7 +219,7 @@ async function leader(shape: Shape) {
     ledger.stop();
     env.host.stopAll();
   };
-  return { env: { ...env, proposer }, replica, stop };
+  return { env: { ...env, proposer, times: stampedTimes }, replica, stop };
 }
 
 /** Resolves when the store shows so many tasks with a node. */

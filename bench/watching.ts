@@ -1,6 +1,7 @@
 /** The subject of Watch's benchmark: a replica, a Watch service on it, and records of task events to apply. */
 import { createWatch, type Watch } from "../actors/watch/watch.ts";
 import type { Environment } from "../actors/environment.ts";
+import { stampedTimes } from "../machines/elapsed.ts";
 import {
   Annotations,
   Change,
@@ -158,6 +159,7 @@ export async function watchable(
     host,
     store: replica,
     proposer: { propose: () => Promise.resolve({ kind: "unavailable", maybe: false, message: "no leader" }) },
+    times: stampedTimes,
   };
   // Nobody resumes here.
   const log = {

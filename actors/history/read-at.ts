@@ -6,6 +6,7 @@
  * A2: no join token of the past is shown: one that was not rotated since would let nodes join today.
  */
 import { explainTaskVolumes, explainVolume, storedCsiView, type CsiView } from "../../machines/volumes/csi/explain.ts";
+import { stampedTimes } from "../../machines/elapsed.ts";
 import { explainService, explainTask, type ExplainView } from "../../machines/explain/explain.ts";
 import { lazyNodeNames } from "../../machines/node-names.ts";
 import { explainGlobal } from "../../machines/explain/explain-global.ts";
@@ -134,6 +135,7 @@ function volumesOf({ store }: Environment): CsiView {
 function viewOf({ store, clock }: Environment): ExplainView {
   return {
     nowMs: clock.now(),
+    times: stampedTimes,
     service: (id) => store.get("service", id),
     node: (id) => store.get("node", id),
     slot: (serviceId, slot, nodeId) => [...store.tasksAt(serviceId, slot, nodeId)],
@@ -148,7 +150,7 @@ function viewOf({ store, clock }: Environment): ExplainView {
         tried: [status?.err ?? ""].filter((text) => text !== ""),
       }),
     ],
-    rollout: (service) => whyRollout(store, service, clock.now()),
+    rollout: (service) => whyRollout(store, service, clock.now(), stampedTimes),
   };
 }
 

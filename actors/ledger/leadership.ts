@@ -83,7 +83,7 @@ export interface Leadership extends Running {
   release(): Promise<void>;
 }
 
-export function startLeadership(env: Omit<Environment, "proposer">, parts: LeadershipParts): Leadership {
+export function startLeadership(env: Omit<Environment, "proposer" | "times">, parts: LeadershipParts): Leadership {
   const { clock, bus, telemetry, managerId } = env;
   const { leases, log, replica, blobs } = parts;
   const random = env.random.fork("leadership");

@@ -101,7 +101,7 @@ interface UnderWay {
   readonly batch: { readonly waiting: readonly Waiting[]; readonly settlements: readonly Settlement[] } | null;
 }
 
-export function startLedger(env: Omit<Environment, "proposer">, parts: LedgerParts): Ledger {
+export function startLedger(env: Omit<Environment, "proposer" | "times">, parts: LedgerParts): Ledger {
   const { clock, bus, telemetry } = env;
   const { log, replica } = parts;
   const random = env.random.fork("ledger");

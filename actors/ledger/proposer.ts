@@ -78,7 +78,7 @@ type Attempt =
   | { readonly kind: "unsent" }
   | { readonly kind: "unanswered" };
 
-export function startProposer(env: Omit<Environment, "proposer">, parts: ProposerParts): StartedProposer {
+export function startProposer(env: Omit<Environment, "proposer" | "times">, parts: ProposerParts): StartedProposer {
   const { clock, bus, store } = env;
   const random = env.random.fork("proposer");
   const retries = env.telemetry.metrics.counter("muster_proposer_retries_total", "Attempts beyond a proposal's first.");

@@ -79,7 +79,7 @@ import { createResourceAllocator } from "../resource-allocator.ts";
 import { startVolumes, type Volumes } from "../volumes/volumes.ts";
 import { createWatch, type WatchOptions } from "../watch/watch.ts";
 
-export interface ManagerParts extends Omit<Environment, "store" | "proposer"> {
+export interface ManagerParts extends Omit<Environment, "store" | "proposer" | "times"> {
   readonly log: Log;
   readonly leases: LeaseBucket;
   readonly blobs: Blobs;

@@ -32,7 +32,6 @@ import {
   type RebalanceSettings,
 } from "../../machines/orchestration/rebalancing/settings.ts";
 import { WhatIf } from "../../machines/scheduling/what-if.ts";
-import { stampedTimes } from "../../machines/elapsed.ts";
 import { timestampOf } from "../../proto/time.ts";
 import { TaskDirty } from "../../machines/orchestration/task-dirty.ts";
 import { isEnded, isWanted, observedState } from "../../machines/task.ts";
@@ -76,7 +75,7 @@ export interface Rebalance extends Part {
 }
 
 export function startRebalance(env: Environment): Rebalance {
-  const { store, clock, telemetry, times = stampedTimes } = env;
+  const { store, clock, telemetry, times } = env;
   const random = env.random.fork("rebalance");
   const nodeOf = (id: string): Node | undefined => store.get("node", id);
   const cluster = (): Cluster | undefined => {

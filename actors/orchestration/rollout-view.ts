@@ -1,5 +1,5 @@
 /** A rollout according to the store, for its host on the leader and for requests to other managers. */
-import { stampedTimes, type LogTimes } from "../../machines/elapsed.ts";
+import type { LogTimes } from "../../machines/elapsed.ts";
 import { conditionOf } from "../../machines/orchestration/restart.ts";
 import { explainRollout } from "../../machines/orchestration/rollout/explain.ts";
 import { settingsOf } from "../../machines/orchestration/rollout/settings.ts";
@@ -27,7 +27,7 @@ export function trackerOf(
   service: Service,
   record: Rollout | null,
   nowMs: number,
-  times: LogTimes = stampedTimes,
+  times: LogTimes,
 ): RolloutTracker {
   return new RolloutTracker(
     {
@@ -46,7 +46,7 @@ export function trackerOf(
 }
 
 /** What the service's rollout is waiting for; null when it has none. */
-export function whyRollout(store: Store, service: Service, nowMs: number, times?: LogTimes): Reason | null {
+export function whyRollout(store: Store, service: Service, nowMs: number, times: LogTimes): Reason | null {
   const record = recordOf(service, store.get("rollout", service.id));
   return explainRollout(service, record, trackerOf(store, service, record, nowMs, times).describe(nowMs));
 }

@@ -5,7 +5,7 @@
  * R4: writes are conditional on the service and the record on which they were decided: the ledger compares both, and after a
  *     concurrent change they are decided again.
  */
-import { stampedTimes, type LogTimes } from "../../machines/elapsed.ts";
+import type { LogTimes } from "../../machines/elapsed.ts";
 import { rolloutMachine, type RolloutEvent } from "../../machines/orchestration/rollout.ts";
 import {
   afterFailure,
@@ -214,7 +214,7 @@ export class ServiceRollout {
   }
 
   get #times(): LogTimes {
-    return this.#env.times ?? stampedTimes;
+    return this.#env.times;
   }
 
   #isFor(service: Service): boolean {

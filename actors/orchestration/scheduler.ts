@@ -6,7 +6,6 @@
  *     and their tasks return here.
  * A2: a task with a pending assignment is charged to its node and is in no backlog until the proposal has settled.
  */
-import { stampedTimes } from "../../machines/elapsed.ts";
 import { schedulerLimits, schedulerMachine } from "../../machines/scheduling/scheduler.ts";
 import { groupKey, NodeSet } from "../../machines/scheduling/node-set.ts";
 import { Backlog, isWanting } from "../../machines/scheduling/place.ts";
@@ -200,7 +199,7 @@ class SchedulerActor implements Scheduler {
     if (task.nodeId === "" || old?.status?.state === state) return;
     // When a manager accepted the report: nodes' own clocks may be wrong.
     const appliedAt = task.status?.appliedAt ?? null;
-    const at = appliedAt === null ? otherwiseAt : (this.#env.times ?? stampedTimes).reachedMs(task);
+    const at = appliedAt === null ? otherwiseAt : this.#env.times.reachedMs(task);
     this.#nodes.find(task.nodeId)?.recordFailure(groupKey(task), at);
   }
 

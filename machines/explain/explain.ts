@@ -24,8 +24,7 @@ import { isEnded, isHeld, isWanted, observedState } from "../task.ts";
 
 export interface ExplainView {
   readonly nowMs: number;
-  /** Absent: the times in the log are used. */
-  readonly times?: LogTimes | undefined;
+  readonly times: LogTimes;
   service(id: string): Service | undefined;
   node(id: string): Node | undefined;
   /** Tasks of the slot (for slot 0: those on the node), in creation order. */

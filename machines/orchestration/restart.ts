@@ -30,7 +30,7 @@ import { wasEvicted } from "./enforcer.ts";
 import { backOffMs, refusedInARow } from "./refused-starts.ts";
 import { isEnded, isHeld, isSpent, isWanted, observedState } from "../task.ts";
 import { durationMs, timeMs } from "../../proto/time.ts";
-import { leftOf, stampedTimes, type LogTimes } from "../elapsed.ts";
+import { leftOf, type LogTimes } from "../elapsed.ts";
 
 /** SwarmKit's default restart delay, in milliseconds. */
 const restartDelayMs = 5_000;
@@ -174,7 +174,7 @@ export function releaseOf(
   slot: readonly Task[],
   nowMs: number,
   nodeOf: NodeOf,
-  times: LogTimes = stampedTimes,
+  times: LogTimes,
 ): Release {
   const madeMs = times.madeMs(successor);
   let before: Task | null = null;

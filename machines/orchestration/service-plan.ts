@@ -16,6 +16,7 @@ import type { WhatIf } from "../scheduling/what-if.ts";
 import { Sandbox, type Choice } from "./service-plan/sandbox.ts";
 import { specChanges } from "./service-plan/spec-changes.ts";
 import { timestampOf } from "../../proto/time.ts";
+import { stampedTimes } from "../elapsed.ts";
 import { decideService, decideSlots, groupBySlot, type World } from "./slots.ts";
 import { TaskDirty } from "./task-dirty.ts";
 import { isHeld, isWanted, observedState } from "../task.ts";
@@ -129,7 +130,12 @@ class Planner {
 
   #job(): boolean {
     const { nodeOf, nodes } = this.#world;
-    const decision = decideJob(this.#after, this.#sandbox.tasks, { nowMs: this.#nowMs, nodeOf, nodes });
+    const decision = decideJob(this.#after, this.#sandbox.tasks, {
+      nowMs: this.#nowMs,
+      nodeOf,
+      nodes,
+      times: stampedTimes,
+    });
     const steps = decision.steps.map((step): AnyStep =>
       step.kind === "desire"
         ? step
@@ -148,7 +154,13 @@ class Planner {
 
   /** `slots`: the slots to decide; null: all. Returns whether there is more to decide. */
   #decide(slots: readonly string[] | null, turns: Turns, batch: number): boolean {
-    const world: World = { nowMs: this.#nowMs, nodeOf: this.#world.nodeOf, taskDirty: this.#taskDirty, turns };
+    const world: World = {
+      nowMs: this.#nowMs,
+      nodeOf: this.#world.nodeOf,
+      taskDirty: this.#taskDirty,
+      turns,
+      times: stampedTimes,
+    };
     if (modeOf(this.#after.spec) === "global") {
       const places =
         slots === null
@@ -218,6 +230,7 @@ class Planner {
         record: null,
         taskDirty: this.#taskDirty,
         nodeOf,
+        times: stampedTimes,
         tasksAt: (slot, nodeId) => this.#sandbox.at(slot === 0 ? nodeId : String(slot)),
       },
       this.#sandbox.tasks,

@@ -46,8 +46,7 @@ export interface World {
   readonly taskDirty: TaskDirty;
   /** Absent: no rollout. */
   readonly turns?: Turns;
-  /** Absent: the log's timestamps are used as they are. */
-  readonly times?: LogTimes | undefined;
+  readonly times: LogTimes;
 }
 
 /** Tasks by slot, oldest first. */

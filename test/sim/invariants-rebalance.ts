@@ -194,11 +194,12 @@ export function findUnbalanced(store: Store, nowMs: number): string | null {
     const taskDirty = new TaskDirty();
     const verdict = judgeService(service, store.tasksByService(service.id), settings, nowMs, {
       nodeOf,
+      times: stampedTimes,
       isDirty: (task) => taskDirty.isDirty(task, service, nodeOf),
     });
     if (verdict.kind === "movable") candidates.push({ service, tasks: verdict.tasks });
   }
-  const steady = steadyLoads(store.all("task"), settings, nowMs);
+  const steady = steadyLoads(store.all("task"), settings, nowMs, stampedTimes);
   const moves = planRound(candidates, 20, new WhatIf(placementView(store), nowMs), steady);
   // While some tasks fail for ever, the nodes' load keeps changing.
   const isQuiet = [...store.all("task")].every((task) => !isWanted(task) || observedState(task) === TaskState.RUNNING);

@@ -3,6 +3,7 @@
  * that cannot fail, all on a clock that the test controls.
  */
 import type { Environment } from "../../actors/environment.ts";
+import { stampedTimes } from "../../machines/elapsed.ts";
 import { decide } from "../../machines/ledger/proposals.ts";
 import {
   Cause,
@@ -120,6 +121,7 @@ export function testManager(managerId = "manager1"): TestManager {
     }),
     store,
     proposer: { propose: (proposal) => Promise.resolve().then(() => propose(proposal)) },
+    times: stampedTimes,
   };
   return Object.assign(manager, {
     env,

@@ -1,6 +1,7 @@
 // Starts that are rejected repeatedly are retried ever less often, and visibly so.
 import test from "ava";
 import fc from "fast-check";
+import { stampedTimes } from "../../machines/elapsed.ts";
 import { evictionStatus } from "../../machines/orchestration/enforcer.ts";
 import { backOffMsMax, refusedInARow, wasRefused } from "../../machines/orchestration/refused-starts.ts";
 import { reapable } from "../../machines/orchestration/reaper.ts";
@@ -85,7 +86,7 @@ function task(shape: Shape): Task {
 
 /** Milliseconds that the successor of these waits, if created the moment the last of them ended. */
 function waitAfter(slot: readonly Task[], successor: Task = task({})): number {
-  const release = releaseOf(successor, [...slot, successor], 0, nodeOf);
+  const release = releaseOf(successor, [...slot, successor], 0, nodeOf, stampedTimes);
   return release.kind === "wait" ? release.untilMs : 0;
 }
 
@@ -152,7 +153,7 @@ test("RS4: a limit on attempts within a window is reached", (t) => {
         const before = slot.at(-1);
         if (before !== undefined) {
           const successor = Task.patch(one, { desiredState: TaskState.READY });
-          const release = releaseOf(successor, [...slot, successor], nowMs, nodeOf);
+          const release = releaseOf(successor, [...slot, successor], nowMs, nodeOf, stampedTimes);
           if (release.kind === "wait") nowMs = release.untilMs;
           slot.push(Task.patch(one, { status: statusOf("refused", nowMs) }));
         } else slot.push(one);
@@ -173,7 +174,7 @@ test("Q5: whatever the reaper deletes, the next wait is the same", (t) => {
       const slot = [...list.map((end) => task({ end })), successor];
       const gone = new Set(reapable({ tasks: slot, historyLimit, hasService: true, hasNode: () => true }));
       const left = slot.filter((one) => !gone.has(one));
-      const [before, after] = [slot, left].map((tasks) => releaseOf(successor, tasks, 0, nodeOf));
+      const [before, after] = [slot, left].map((tasks) => releaseOf(successor, tasks, 0, nodeOf, stampedTimes));
       t.deepEqual(after, before);
     }),
   );

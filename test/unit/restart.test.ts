@@ -1,6 +1,7 @@
 // Whether and when a finished task gets a successor.
 import test from "ava";
 import { initialTransition, transition } from "xstate";
+import { stampedTimes } from "../../machines/elapsed.ts";
 import {
   delayAfterMs,
   faultOf,
@@ -133,31 +134,39 @@ test("the delay follows only a failure, and is five seconds unless the policy sa
 test("a successor waits for its delay, then runs", (t) => {
   const failed = task({ ...over, state: TaskState.FAILED });
   const next = task({ desired: TaskState.READY, state: TaskState.READY, madeMs: 1_000 });
-  t.like(releaseOf(next, [failed, next], 2_000, nodeOf), { kind: "wait", cause: "delay", untilMs: 6_000 });
-  t.deepEqual(releaseOf(next, [failed, next], 6_000, nodeOf), { kind: "release" });
+  t.like(releaseOf(next, [failed, next], 2_000, nodeOf, stampedTimes), {
+    kind: "wait",
+    cause: "delay",
+    untilMs: 6_000,
+  });
+  t.deepEqual(releaseOf(next, [failed, next], 6_000, nodeOf, stampedTimes), { kind: "release" });
 });
 
 test("a clock that was ahead makes nobody wait longer than the delay", (t) => {
   const failed = task({ ...over, state: TaskState.FAILED });
   const next = task({ desired: TaskState.READY, madeMs: 100_000 });
-  t.like(releaseOf(next, [failed, next], 1_000, nodeOf), { kind: "wait", untilMs: 6_000 });
+  t.like(releaseOf(next, [failed, next], 1_000, nodeOf, stampedTimes), { kind: "wait", untilMs: 6_000 });
 });
 
 test("without a delay nobody waits for a clock that was ahead, not even repeatedly for no time", (t) => {
   const lost = task({ ...over, node: "down" });
   const next = task({ desired: TaskState.READY, madeMs: 100_000 });
-  t.deepEqual(releaseOf(next, [lost, next], 1_000, nodeOf), { kind: "release" });
+  t.deepEqual(releaseOf(next, [lost, next], 1_000, nodeOf, stampedTimes), { kind: "release" });
 });
 
 test("a successor waits for a predecessor that still runs, unless its node is lost", (t) => {
   const next = task({ desired: TaskState.READY, madeMs: 0 });
   const running = task(over);
-  t.like(releaseOf(next, [running, next], 0, nodeOf), { kind: "wait", cause: "predecessor", untilMs: 60_000 });
-  t.is(releaseOf(next, [running, next], 60_000, nodeOf).kind, "release");
+  t.like(releaseOf(next, [running, next], 0, nodeOf, stampedTimes), {
+    kind: "wait",
+    cause: "predecessor",
+    untilMs: 60_000,
+  });
+  t.is(releaseOf(next, [running, next], 60_000, nodeOf, stampedTimes).kind, "release");
   const lost = task({ ...over, node: "down" });
-  t.is(releaseOf(next, [lost, next], 0, nodeOf).kind, "release");
+  t.is(releaseOf(next, [lost, next], 0, nodeOf, stampedTimes).kind, "release");
   const unplaced = task({ ...over, node: "", state: TaskState.PENDING });
-  t.is(releaseOf(next, [unplaced, next], 0, nodeOf).kind, "release");
+  t.is(releaseOf(next, [unplaced, next], 0, nodeOf, stampedTimes).kind, "release");
 });
 
 test("a task with a long grace period gets all of it before another may run beside it", (t) => {

@@ -1,5 +1,6 @@
 // The size of a decision, where setting up a whole cluster would be too much.
 import test from "ava";
+import { stampedTimes } from "../../machines/elapsed.ts";
 import { TaskDirty } from "../../machines/orchestration/task-dirty.ts";
 import {
   creationsMax,
@@ -20,7 +21,12 @@ const service = Service.create({
 });
 
 function world(): World {
-  return { nowMs: 0, taskDirty: new TaskDirty(), nodeOf: (id) => (id === "gone" ? undefined : testNode(id)) };
+  return {
+    nowMs: 0,
+    times: stampedTimes,
+    taskDirty: new TaskDirty(),
+    nodeOf: (id) => (id === "gone" ? undefined : testNode(id)),
+  };
 }
 
 function task(

@@ -126,7 +126,7 @@ export function replicaOf(writer: Writer): Replica {
 export interface TestManager {
   readonly process: SimProcess;
   /** Of the current life. */
-  readonly env: Omit<Environment, "proposer">;
+  readonly env: Omit<Environment, "proposer" | "times">;
   readonly replica: Replica;
   readonly leadership: Leadership;
   /** Events of its duties and replica, over all lives. */

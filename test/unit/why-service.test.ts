@@ -1,5 +1,6 @@
 // `why SERVICE` gives the reasons of its tasks: their own errors, their states, and how many have each.
 import test from "ava";
+import { stampedTimes } from "../../machines/elapsed.ts";
 import { explainService, type ExplainView } from "../../machines/explain/explain.ts";
 import {
   Reason,
@@ -36,6 +37,7 @@ function why(tasks: readonly Task[]): readonly Reason[] {
   });
   const view: ExplainView = {
     nowMs: 0,
+    times: stampedTimes,
     service: () => service,
     node: () => undefined,
     nodeName: (id) => id,

@@ -16,7 +16,7 @@ import { NodeStatus_State, TaskState, type Node, type Service, type Task } from 
 import { delayAfterMs, isStopping, releaseOf, stopWaitMs, type NodeOf } from "../restart.ts";
 import { creationsMax } from "../slots.ts";
 import { isEnded, isWanted, observedState } from "../../task.ts";
-import { leftOf, stampedTimes, type LogTimes } from "../../elapsed.ts";
+import { leftOf, type LogTimes } from "../../elapsed.ts";
 import { jobSettings } from "./labels.ts";
 import { groupByPlace, isEligible, isOfIteration, iterationOf, mayStay, standingOf, type Place } from "./places.ts";
 import { progressOf, type JobPhase } from "./progress.ts";
@@ -41,8 +41,7 @@ export interface JobWorld {
   readonly nowMs: number;
   readonly nodeOf: NodeOf;
   readonly nodes: () => Iterable<Node>;
-  /** Absent: the log's timestamps are used as they are. */
-  readonly times?: LogTimes | undefined;
+  readonly times: LogTimes;
 }
 
 /** `tasks`: all tasks of the service, oldest first. */
@@ -93,7 +92,7 @@ class JobPlan {
   }
 
   get #times(): LogTimes {
-    return this.#world.times ?? stampedTimes;
+    return this.#world.times;
   }
 
   lookAt(timeMs: number): void {

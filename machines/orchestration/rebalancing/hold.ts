@@ -8,7 +8,7 @@
  */
 import { lazyNodeNames } from "../../node-names.ts";
 import { NodeStatus_State, type Node } from "../../../proto/gen/messages.ts";
-import { leftOf, stampedTimes, type LogTimes } from "../../elapsed.ts";
+import { leftOf, type LogTimes } from "../../elapsed.ts";
 import type { RebalanceSettings } from "./settings.ts";
 
 /** Why nothing moves. `untilMs`: when to check again even if nothing changes; null: a change will come first. */
@@ -25,8 +25,7 @@ export function untilAfter(timeOf: number, spanMs: number, nowMs: number): numbe
 
 export interface ClusterView {
   readonly nowMs: number;
-  /** Absent: the log's timestamps are used as they are. */
-  readonly times?: LogTimes | undefined;
+  readonly times: LogTimes;
   readonly nodes: readonly Node[];
   /** The last incident that this leader knows of, in milliseconds since the epoch; 0: none. */
   readonly troubleMs: number;
@@ -35,7 +34,7 @@ export interface ClusterView {
 }
 
 /** R1: the current problem in the cluster. */
-function troubleOf({ nodes, nowMs, times = stampedTimes }: ClusterView, quietMs: number): Hold | null {
+function troubleOf({ nodes, nowMs, times }: ClusterView, quietMs: number): Hold | null {
   let until: Hold | null = null;
   const nameOf = lazyNodeNames(() => nodes);
   for (const node of nodes) {
@@ -56,7 +55,7 @@ function troubleOf({ nodes, nowMs, times = stampedTimes }: ClusterView, quietMs:
 }
 
 /** The newest change of any node, which a new leader treats as the last incident. */
-export function lastNodeChangeMs(nodes: Iterable<Node>, times: LogTimes = stampedTimes): number {
+export function lastNodeChangeMs(nodes: Iterable<Node>, times: LogTimes): number {
   let last = 0;
   for (const node of nodes) last = Math.max(last, times.changedMs(node));
   return last;
@@ -74,7 +73,7 @@ export function incidentOf(view: ClusterView, settings: RebalanceSettings): Hold
 
 /** R2: the newest change of a node, which all moves wait for; null: the cluster has settled. */
 export function settlingOf(view: ClusterView, settings: RebalanceSettings): Hold | null {
-  const { times = stampedTimes } = view;
+  const { times } = view;
   let found: Hold | null = null;
   const nameOf = lazyNodeNames(() => view.nodes);
   for (const node of view.nodes) {

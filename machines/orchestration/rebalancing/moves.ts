@@ -10,7 +10,7 @@
 import { TaskState, UpdateConfig_UpdateOrder, type Service, type Task } from "../../../proto/gen/messages.ts";
 import { isEnded, isHeld, isWanted, observedState } from "../../task.ts";
 import { durationMs } from "../../../proto/time.ts";
-import { stampedTimes, type LogTimes } from "../../elapsed.ts";
+import type { LogTimes } from "../../elapsed.ts";
 import { untilAfter, type Hold } from "./hold.ts";
 import { rebalanceLabels, type RebalanceSettings } from "./settings.ts";
 
@@ -47,7 +47,7 @@ export function openMove(
   before: Task | undefined,
   service: Service | undefined,
   nowMs: number,
-  times: LogTimes = stampedTimes,
+  times: LogTimes,
 ): Hold | null {
   if (task === undefined || service === undefined || !isWanted(task) || isEnded(observedState(task))) return null;
   const patience = untilAfter(times.madeMs(task), openMoveMsMax, nowMs);
@@ -90,7 +90,7 @@ export function areSettling(
   tasks: Iterable<Task>,
   settings: RebalanceSettings,
   nowMs: number,
-  times: LogTimes = stampedTimes,
+  times: LogTimes,
 ): boolean {
   for (const task of tasks) {
     const isPlaced = task.nodeId !== "" && isWanted(task) && !isEnded(observedState(task));
@@ -107,7 +107,7 @@ export function steadyLoads(
   tasks: Iterable<Task>,
   settings: RebalanceSettings,
   nowMs: number,
-  times: LogTimes = stampedTimes,
+  times: LogTimes,
 ): Map<string, number> {
   const loads = new Map<string, number>();
   for (const task of tasks) {

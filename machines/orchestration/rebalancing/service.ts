@@ -9,7 +9,7 @@ import type { NodeOf } from "../restart.ts";
 import { isRollingOut } from "../rollout-states.ts";
 import { isHeld, isWanted, observedState } from "../../task.ts";
 import { untilAfter, type Hold } from "./hold.ts";
-import { stampedTimes, type LogTimes } from "../../elapsed.ts";
+import type { LogTimes } from "../../elapsed.ts";
 import type { RebalanceSettings } from "./settings.ts";
 
 export type ServiceVerdict =
@@ -27,10 +27,10 @@ export function judgeService(
     readonly nodeOf: NodeOf;
     readonly isDirty: (task: Task) => boolean;
     /** Absent: the log's timestamps are used unchanged. */
-    readonly times?: LogTimes | undefined;
+    readonly times: LogTimes;
   },
 ): ServiceVerdict {
-  const { times = stampedTimes } = world;
+  const { times } = world;
   const held = (reason: string, untilMs: number | null = null): ServiceVerdict => ({
     kind: "held",
     hold: { reason, untilMs },

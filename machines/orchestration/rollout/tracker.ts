@@ -12,7 +12,7 @@
  */
 import { TaskState, type Rollout, type Service, type Task } from "../../../proto/gen/messages.ts";
 import { assert } from "../../../runtime/assert.ts";
-import { stampedTimes, type LogTimes } from "../../elapsed.ts";
+import type { LogTimes } from "../../elapsed.ts";
 import { isEnded, isWanted, observedState } from "../../task.ts";
 import type { TaskDirty } from "../task-dirty.ts";
 import { releaseOf, restartDelayMsOf, stopWaitMs, type NodeOf } from "../restart.ts";
@@ -35,8 +35,7 @@ export interface TrackerOptions {
   readonly settings: RolloutSettings;
   /** Null until the rollout has started. */
   readonly record: Rollout | null;
-  /** Absent: the log's timestamps are used as they are. */
-  readonly times?: LogTimes;
+  readonly times: LogTimes;
   readonly taskDirty: TaskDirty;
   readonly nodeOf: NodeOf;
   /** All tasks of the slot, oldest first. */
@@ -73,7 +72,7 @@ export class RolloutTracker {
   }
 
   get #times(): LogTimes {
-    return this.#options.times ?? stampedTimes;
+    return this.#options.times;
   }
 
   /** The start of its failure count and of its waits; 0 before it has started. */
