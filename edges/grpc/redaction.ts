@@ -15,7 +15,7 @@ import { isAtLeast, type Role } from "../../runtime/user-roles.ts";
 /** Replaces a value. */
 export const notShown = "(not shown)";
 
-/** Hides the value of `NAME=value`; an entry without `=` is returned as it is. */
+/** Hides the value of `NAME=value`; an entry without `=` is returned unchanged. */
 export function nameAlone(entry: string): string {
   const at = entry.indexOf("=");
   return at < 0 ? entry : `${entry.slice(0, at)}=${notShown}`;

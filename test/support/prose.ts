@@ -24,7 +24,7 @@ export interface Rule {
 export const rules: readonly Rule[] = [
   {
     name: "Of at the beginning",
-    pattern: /^[Oo]f (?!course\b|these,)(?:\S+ ){2}/,
+    pattern: /^[Oo]f (?!course\b|these,|(?:one|several|the|three|two)\b[^,.]*, )(?:\S+ ){2}/,
     instead: "begin with the subject",
     found: [
       "Of a schedule is refused what could never work.",
@@ -35,6 +35,7 @@ export const rules: readonly Rule[] = [
     ignored: [
       "Of course it is.",
       "Of these, three are left.",
+      "Of two saves, the later one wins.",
       "The order of all actors.",
       "of the node",
       "Official images are signed by Docker.",
