@@ -264,7 +264,7 @@ test("volumes are links in the task's directory", async (t) => {
   t.false(existsSync(join(folder, "there")));
 });
 
-/** CPU time of a process in milliseconds, as its /proc/PID/stat has it: fields 14 and 15, in hundredths of a second. */
+/** CPU time of a process in milliseconds, from /proc/PID/stat: fields 14 and 15, in hundredths of a second. */
 function cpuMsOf(pid: number): number {
   const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
   const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");

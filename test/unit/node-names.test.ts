@@ -127,7 +127,7 @@ test("policy status and a rotation of the root distinguish nodes of one hostname
   const rootCa = RootCA.patch(cluster.rootCa ?? RootCA.create(), { rootRotation: RootRotation.create({}) });
   manager.seed("cluster", Cluster.patch(cluster, { rootCa }));
   const { lines } = await muster("cluster", "inspect", "--pretty", cluster.id);
-  t.regex(lines.join("\n"), /waits for .*alpha \(n1\), alpha \(n2\)/);
+  t.regex(lines.join("\n"), /waiting for .*alpha \(n1\), alpha \(n2\)/);
 });
 
 test("explain rejects an ambiguous hostname", async (t) => {

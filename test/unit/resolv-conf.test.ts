@@ -52,5 +52,5 @@ test("a link inside a root never leads out of it", (t) => {
   symlinkSync("loop", join(root, "etc", "loop"));
   t.is(insideRoot(root, "/etc/plain"), join(root, "etc/plain"));
   t.is(insideRoot(root, "/etc/two"), join(root, "run/resolv"));
-  t.throws(() => insideRoot(root, "/etc/loop"), { message: /without an end/ });
+  t.throws(() => insideRoot(root, "/etc/loop"), { message: /too many levels of symbolic links/ });
 });
