@@ -1,27 +1,28 @@
 /**
- * What a manager that gets nothing done says of the bus and of who leads: the names of the causes, from what it can see.
+ * What a manager that makes no progress reports about the bus and the leader: the causes, from what it observes.
  *
- * H3: without a leader nobody is healthy. A change of leader is given `leaderlessMsMax`, since every one passes through it.
- * H4: fewer than a majority of the named servers that answer is a cause at once, whatever else still seems to work: the log
- *     cannot be written without it.
+ * H3: without a leader no manager is healthy. A change of leader gets `leaderlessMsMax`, because every change goes through
+ *     it.
+ * H4: if fewer than a majority of the configured servers answer, that is a cause at once, whatever else still seems to work:
+ *     the log cannot be written without a majority.
  */
 import { Trouble_Kind } from "../../proto/gen/messages.ts";
 
-/** A change of leader takes 6 s at most (the lease's 3 s, two looks at it, the barrier), in milliseconds. */
+/** In milliseconds. A change of leader takes at most 6 s (the lease's 3 s, two reads of it, the barrier). */
 export const leaderlessMsMax = 6_000;
 
 export interface BusSight {
-  /** Whether this manager's link to the bus answers its pings. */
+  /** Whether this manager's link to the bus answers pings. */
   readonly isUp: boolean;
-  /** Servers that this manager was told of, and how many of them greet; 0 named: it does not know. */
+  /** Configured servers, and how many of them answer; 0 configured: unknown. */
   readonly named: number;
   readonly answering: number;
-  /** Whether the log has told its end, and the bucket of leases its leader's key. */
+  /** Whether the log answers requests for its end, and the lease bucket requests for its key. */
   readonly logAnswers: boolean;
   readonly leasesAnswer: boolean;
-  /** For how long no leader has been heard, in milliseconds; 0: one is. */
+  /** How long no leader has been heard, in milliseconds; 0: there is one. */
   readonly leaderlessMs: number;
-  /** The time of day since when, as text. */
+  /** Since when, as text. */
   readonly leaderlessSince: string;
 }
 
@@ -30,7 +31,7 @@ export interface BusTrouble {
   readonly sentence: string;
 }
 
-/** The kinds that `busTroubles` decides about: what it does not return of these is over. */
+/** The kinds that `busTroubles` decides: those that it does not return are over. */
 export const busTroubleKinds = [Trouble_Kind.NO_LINK, Trouble_Kind.NO_MAJORITY, Trouble_Kind.NO_LEADER] as const;
 
 export function busTroubles(sight: BusSight): readonly BusTrouble[] {
@@ -44,7 +45,7 @@ export function busTroubles(sight: BusSight): readonly BusTrouble[] {
     troubles.push({ kind: Trouble_Kind.NO_LINK, sentence: `the link to NATS is down${seen}` });
   } else if (!logAnswers || !leasesAnswer) {
     const mute = [...(logAnswers ? [] : ["the log"]), ...(leasesAnswer ? [] : ["the bucket of leases"])];
-    // A server that is alone leads what it has: what does not answer there has another reason.
+    // A standalone server is its own leader: if it does not answer, there is another reason.
     const has = mute.length === 1 ? "has" : "have";
     const what = named === 1 ? (mute.length === 1 ? "does not answer" : "do not answer") : `${has} no leader in NATS`;
     const seen = named === 0 ? "" : `, though ${answer}`;

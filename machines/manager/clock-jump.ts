@@ -1,14 +1,15 @@
 /**
- * Whether somebody has set this machine's wall clock: it then differs from the monotonic one by another amount than before.
+ * Detects that this machine's wall clock was set: its difference from the monotonic clock then changes.
  *
- * H5: a jump changes no duration: these are measured by the monotonic clock (`sightings.ts`). A leader ends its term, since what
- *     it holds in memory is reckoned by the clock as it was: the next term, often its own, begins with the clock as it is.
+ * H5: a jump changes no duration: durations are measured by the monotonic clock (`sightings.ts`). A leader ends its term,
+ *     because its in-memory state was computed by the clock before the jump: the next term, often its own, starts with the
+ *     new time.
  */
 import { isoOf } from "../orchestration/jobs/runs.ts";
 
-/** A time daemon that slews moves the clock by 0.5 ms a second at most; a step of less than this disturbs nobody, in milliseconds. */
+/** In milliseconds. A time daemon that slews moves the clock by at most 0.5 ms per second; a smaller step does no harm. */
 export const jumpMsMin = 5_000;
-/** How long the warning stays, in milliseconds. */
+/** How long the warning is shown, in milliseconds. */
 export const jumpShownMs = 3_600_000;
 
 export interface ClockReading {
@@ -17,7 +18,7 @@ export interface ClockReading {
   readonly monotonic: number;
 }
 
-/** By how many milliseconds the wall clock was set between two readings; 0 when it was not. */
+/** By how many milliseconds the wall clock was set between two readings; 0 if it was not. */
 export function jumpBetween(before: ClockReading, after: ClockReading): number {
   const jumpMs = after.wall - before.wall - (after.monotonic - before.monotonic);
   return Math.abs(jumpMs) >= jumpMsMin ? Math.round(jumpMs) : 0;

@@ -1,34 +1,36 @@
 /**
- * One manager on its way to being a worker, as the leader sees it.
+ * The demotion of one manager to a worker, as seen by the leader.
  *
  *   leaving ──▶ recording ⇄ retrying
  *      └────────────┴──▶ done
  *
- * The manager itself has seen that it is not wanted as one: it hands the lead over, sends its nodes elsewhere and ends. Only
- * then is it a worker for the cluster, so that nobody takes it for one while it still acts as a manager.
+ * The manager notices its demotion itself: it hands over leadership, sends its nodes elsewhere and exits. Only then does the
+ * cluster record it as a worker, so that nothing treats it as one while it still acts as a manager.
  *
- * D1: a manager that does not end, or is cut off, is a worker after the grace all the same; from then on no manager serves it
- *     as one of them.
- * D2: a leader never makes a worker of itself, and nobody but a leader makes one of a manager: it would write the log as a
- *     worker. One that is demoted while it leads and does not end gives up the lead, and the next leader records it.
+ * D1: a manager that does not exit, or is cut off, becomes a worker after the grace period anyway; from then on no manager
+ *     accepts it as one.
+ * D2: a leader never demotes itself, and only a leader demotes a manager: otherwise it would write the log as a worker. A
+ *     demoted leader that does not exit gives up leadership, and the next leader records the demotion.
  */
 import { assign, setup } from "xstate";
 import { effect } from "../effect.ts";
 
 export const demotionTimes = {
-  /** What a manager has for ending, in milliseconds: its goodbye to nodes takes 2 s, giving up the lead 6 s at most. D1 */
+  /**
+   * How long a manager has to exit, in milliseconds: its goodbye to nodes takes 2 s, handing over leadership up to 6 s. D1
+   */
   graceMs: 10_000,
-  /** Between two attempts to write it down, in milliseconds: SwarmKit's. */
+  /** Between two attempts to write the demotion, in milliseconds: SwarmKit's. */
   retryMs: 5_000,
 } as const;
 
 export type DemotionEvent =
-  /** Its beats have stopped, or its record is gone. */
+  /** Its heartbeats have stopped, or its record was removed. */
   | { readonly type: "manager.gone" }
-  /** It is a worker in the log. */
+  /** The log records it as a worker. */
   | { readonly type: "demotion.recorded" }
   | { readonly type: "write.failed"; readonly reason: string }
-  /** It is wanted as a manager again, or the node was removed. */
+  /** It was promoted again, or the node was removed. */
   | { readonly type: "demotion.withdrawn" };
 
 export const demotionMachine = setup({
@@ -38,7 +40,7 @@ export const demotionMachine = setup({
     input: {} as { readonly nodeId: string; readonly isGone: boolean },
   },
   actions: {
-    /** Answered by `demotion.recorded` or `write.failed`; a leader's own ends its term instead. D2 */
+    /** Answered by `demotion.recorded` or `write.failed`; a leader that records its own demotion ends its term instead. D2 */
     recordDemotion: effect<{ nodeId: string }>("recordDemotion"),
     reportUnexpected: effect("reportUnexpected"),
     rememberReason: assign((_, { reason }: { reason: string }) => ({ reason })),

@@ -1,18 +1,18 @@
 /**
- * Who may be a manager. A manager is a process of its own (`muster manager`), which runs no tasks: so what is promoted and
- * demoted is the node of such a process, and an engine or an agent cannot become one.
+ * Which nodes may be managers. A manager is a separate process (`muster manager`) that runs no tasks, so promotion and
+ * demotion apply to the node of such a process; an engine or an agent cannot become a manager.
  */
 import { NodeRole, type Node } from "../../proto/gen/messages.ts";
 
-/** Engine label of the node that a manager process writes for itself; the value is `manager`. */
+/** Engine label that a manager process sets on its own node; the value is `manager`. */
 export const processLabel = "muster.process";
 
-/** Whether a manager process has ever been this node. */
+/** Whether the node is, or ever was, that of a manager process. */
 export function isManagersNode({ description }: Node): boolean {
   return description?.engine?.labels[processLabel] === "manager";
 }
 
-/** Whether the node is wanted as a worker: a manager process that is this node ends, and none starts. */
+/** Whether the node is to be a worker: its manager process exits, and none starts. */
 export function isDemoted({ spec }: Node): boolean {
   return spec !== null && spec.desiredRole === NodeRole.WORKER;
 }

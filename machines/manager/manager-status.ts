@@ -1,4 +1,4 @@
-/** What a node's manager process looks like from outside. Never stored: made from the manager's record when read. */
+/** The public status of a node's manager process. Never stored: computed from the manager's record when read. */
 import { ManagerStatus, Node, RaftMemberStatus_Reachability, type Manager } from "../../proto/gen/messages.ts";
 
 export function withManagerStatus(node: Node, manager: Manager | undefined, leaderId: string): Node {

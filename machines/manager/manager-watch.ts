@@ -1,10 +1,10 @@
 /**
- * The leader's watch over one other manager, by its beats.
+ * The leader's watch over one other manager, by its heartbeats.
  *
  *   heard ⇄ blind        heard ──▶ silent ──▶ heard …
  *
- * V1: a manager counts as dead after `silenceMs` without a beat during which the leader's own link was up throughout:
- *     who hears nobody is deaf himself.
+ * V1: a manager counts as dead after `silenceMs` without a heartbeat, if the leader's own link was up throughout: a leader
+ *     that hears nobody may be cut off itself.
  */
 import { setup } from "xstate";
 import { effect } from "../effect.ts";
@@ -14,7 +14,7 @@ export type ManagerWatchEvent =
   | { readonly type: "beat" }
   | { readonly type: "link.up" }
   | { readonly type: "link.down" }
-  /** It wrote into the log that it lives. */
+  /** It recorded in the log that it is alive. */
   | { readonly type: "record.alive" };
 
 export const managerWatchMachine = setup({

@@ -1,32 +1,37 @@
 /**
- * A manager's membership of the cluster, seen from itself: beats for the others, and its own record in the log.
+ * A manager's own membership of the cluster: heartbeats for the others, and its record in the log.
  *
- * M1: as long as the process runs it beats, whatever the log does: a beat says "I live", not "I am well".
- * M2: its record says that it lives and where; when it does not (a leader took it for dead, or nothing is written yet), the
- *     record is written again, after which workers are told of it.
+ * M1: the process sends heartbeats as long as it runs, whatever the log does: a heartbeat means "alive", not "healthy".
+ * M2: the manager's record says that it is alive, and its addresses; if it does not (a leader declared it dead, or nothing
+ *     was written yet), it is written again, and workers then learn of the manager.
  */
 import { setup } from "xstate";
 import { effect } from "../effect.ts";
 
 export const membershipTimes = {
-  /** Between two beats, in milliseconds: four must be lost before a manager counts as dead, and 1,000 beats cost nothing. */
+  /**
+   * Between two heartbeats, in milliseconds: four must be lost before a manager counts as dead, and 1,000 heartbeats cost
+   * nothing.
+   */
   beatPeriodMs: 1_000,
-  /** From the last beat to "dead", in milliseconds. A killed manager's nodes are then UNKNOWN, which places nothing new on
-   *  them and moves nothing, so being wrong is cheap. */
+  /**
+   * From the last heartbeat to "dead", in milliseconds. A dead manager's nodes become UNKNOWN, which places nothing new on
+   * them and moves nothing, so an error is cheap.
+   */
   silenceMs: 4_000,
-  /** Between two attempts to write the own record, in milliseconds. */
+  /** Between two attempts to write the record, in milliseconds. */
   retryMs: 1_000,
 } as const;
 
 export type MembershipEvent =
-  /** The record in the log is, or is not, as it should be. */
+  /** Whether the record in the log is correct. */
   { readonly type: "record.right" } | { readonly type: "record.wrong" };
 
 export const membershipMachine = setup({
   types: { events: {} as MembershipEvent },
   actions: {
     publishBeat: effect("publishBeat"),
-    /** Proposes the own record; the store tells what became of it. */
+    /** Proposes the record; the store shows the result. */
     announce: effect("announce"),
     reportUnexpected: effect("reportUnexpected"),
   },

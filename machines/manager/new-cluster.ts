@@ -1,4 +1,4 @@
-/** A cluster as it begins: SwarmKit's defaults, a root of its own, both join tokens and full rings of network keys. */
+/** A new cluster: SwarmKit's defaults, its own root, both join tokens and complete rings of network keys. */
 import {
   Annotations,
   CAConfig,
@@ -18,7 +18,7 @@ import { withRotatedKeys } from "../keys/key-rotation.ts";
 import { clusterName } from "../names.ts";
 import type { NetworkDefaults } from "../allocation/network-defaults.ts";
 
-/** SwarmKit's: ended tasks kept for each slot, and seconds between a node's heartbeats. */
+/** SwarmKit's: number of ended tasks kept per slot, and seconds between a node's heartbeats. */
 const taskHistory = 5;
 const heartbeatSeconds = 5;
 
@@ -26,12 +26,12 @@ export interface ClusterMaterial {
   readonly id: string;
   readonly rootPem: Uint8Array;
   readonly rootKeyPem: Uint8Array;
-  /** `sha256:` and the digest of the root's PEM in hex. */
+  /** `sha256:` and the hex digest of the root's PEM. */
   readonly rootHash: string;
   readonly workerToken: string;
   readonly managerToken: string;
   readonly networks: NetworkDefaults;
-  /** A fresh network key at each call. */
+  /** Returns a new network key on each call. */
   readonly networkKey: () => Uint8Array;
 }
 
@@ -39,7 +39,7 @@ function defaultSpec(): ClusterSpec {
   return ClusterSpec.create({
     annotations: Annotations.create({ name: clusterName }),
     orchestration: OrchestrationConfig.create({ taskHistoryRetentionLimit: taskHistory }),
-    // Shown for tools that read them; the log is not raft's.
+    // Shown for tools that read them; the log does not use Raft.
     raft: RaftConfig.create({
       snapshotInterval: 10_000,
       keepOldSnapshots: 0,

@@ -1,8 +1,9 @@
 /**
- * Whether this manager gets anything done: healthy means that within the last seconds a question went the whole way,
- * through the ledger, the log and the own replica, and came back.
+ * Whether this manager makes progress: it is healthy if, within the last seconds, a probe returned after passing through the
+ * ledger, the log and this replica.
  *
- * P1: health is evidence, never the absence of a complaint: with no answer for `staleMs` the manager is stuck, whatever its heartbeats say.
+ * P1: health is evidence, never the absence of complaints: if no probe has returned for `staleMs`, the manager is stuck,
+ *     whatever its heartbeats say.
  */
 import { assign, setup } from "xstate";
 import { effect } from "../effect.ts";
@@ -14,9 +15,9 @@ type ProgressEvent =
 interface ProgressContext {
   readonly intervalMs: number;
   readonly staleMs: number;
-  /** When the last probe came back (ms since the epoch); -1: never. */
+  /** When the last probe returned (ms since the epoch); -1: never. */
   readonly answeredAt: number;
-  /** Why the last probe that failed did; empty after one that came back. */
+  /** Why the last failed probe failed; empty after a success. */
   readonly reason: string;
 }
 

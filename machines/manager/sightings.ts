@@ -1,35 +1,35 @@
 /**
- * How long ago something in the log happened, by this manager's monotonic clock. Durations are measured by this, whichever
- * wall clock wrote the log's times and however often it was set.
+ * How long ago something in the log happened, by this manager's monotonic clock. All durations are measured this way,
+ * whichever wall clock wrote the log's times and however often it was set.
  *
- * H6: a change that arrives while the manager follows the log happened when it arrived. All managers that saw it, the leader and
- *     the next one, measure the same, whatever their wall clocks say. A manager that was cut off measures from when it heard
- *     of the change: waits end later by that time, never early.
- * H7: older changes are placed by the clock of the manager that wrote them, as soon as a record from that manager shows how far its
- *     clock is off; those from a snapshot, by the first record of any manager. Until then this manager trusts its own clock.
- *     A change that would lie in the future happens when it arrives.
+ * H6: a change that arrives while the manager follows the log happened when it arrived. All managers that saw it, including
+ *     the leader and its successor, measure the same, whatever their wall clocks say. A manager that was cut off measures
+ *     from when it learned of the change: waits then end later by that time, never earlier.
+ * H7: older changes are placed by the clock of the manager that wrote them, once a record from that manager shows the offset
+ *     of its clock; those from a snapshot, by the first record from any manager. Until then this manager trusts its own
+ *     clock. A change that would lie in the future happens when it arrives.
  */
 import type { Node, Rollout, Service, Task } from "../../proto/gen/messages.ts";
 import { stampedTimes, type LogTimes } from "../elapsed.ts";
 import type { ClockReading } from "./clock-jump.ts";
 
 interface Sighting {
-  /** As the log says it, in milliseconds since the epoch. */
+  /** The time in the log, in milliseconds since the epoch. */
   readonly stampMs: number;
   /** When that was, in milliseconds of the monotonic clock. */
   atMs: number;
-  /** When it was taken in, likewise. */
+  /** When this manager learned of it, likewise. */
   readonly heardMs: number;
-  /** Whose clock is still to be found out (H7); empty: anybody's; null: nobody's. */
+  /** The manager whose clock offset is still unknown (H7); empty: any manager's; null: the offset is known. */
   unsure: string | null;
 }
 
 type Kind = keyof LogTimes;
 
-/** How something is taken in: as it happens (H6), or after that (H7). */
+/** How a change arrives: live (H6), or later (H7). */
 export interface Intake extends ClockReading {
   readonly isLive: boolean;
-  /** Node id of the manager whose clock gave its times; empty where that is not known. */
+  /** Node id of the manager whose clock wrote the times; empty if unknown. */
   readonly writer: string;
 }
 
@@ -42,15 +42,15 @@ export class Sightings implements LogTimes {
     countedMs: new Map(),
     executedMs: new Map(),
   };
-  /** By manager: what is to be added to a time of its clock, for the monotonic one; milliseconds. */
+  /** By manager: offset from its clock to the monotonic clock, in milliseconds. */
   readonly #offsets = new Map<string, number>();
 
-  /** `read`: this machine's clocks as they are now. */
+  /** `read`: reads this machine's clocks. */
   constructor(read: () => ClockReading) {
     this.#read = read;
   }
 
-  /** A record is taken in that was written at `timeMs`. H7 */
+  /** A record that was written at `timeMs` has arrived. H7 */
   noteRecord(timeMs: number, intake: Intake): void {
     if (intake.isLive) this.#learn(intake.writer, timeMs, intake.monotonic);
   }
@@ -75,7 +75,7 @@ export class Sightings implements LogTimes {
     if (service.jobStatus !== null) this.#note("executedMs", service.id, stampedTimes.executedMs(service), intake);
   }
 
-  /** It is gone from the log. */
+  /** It was removed from the log. */
   forget(id: string, kinds: readonly Kind[]): void {
     for (const kind of kinds) this.#seen[kind].delete(id);
   }
@@ -100,7 +100,7 @@ export class Sightings implements LogTimes {
     return this.#present("executedMs", service.id, stampedTimes.executedMs(service));
   }
 
-  /** Answers whether it is news: what has the time that it had is a repetition. */
+  /** Whether it is new: a known time is a repetition. */
   #note(kind: Kind, id: string, stampMs: number, { isLive, monotonic, wall, writer }: Intake): boolean {
     const known = this.#seen[kind].get(id);
     if (known?.stampMs === stampMs) return false;
@@ -111,7 +111,7 @@ export class Sightings implements LogTimes {
     return true;
   }
 
-  /** H7. A record takes a while to come, so that waits are reckoned longer by that, never shorter. */
+  /** H7. A record takes time to arrive, so waits are measured as longer by that time, never shorter. */
   #learn(writer: string, timeMs: number, atMs: number): void {
     const isFirst = this.#offsets.size === 0;
     const isNew = !this.#offsets.has(writer);
@@ -126,7 +126,7 @@ export class Sightings implements LogTimes {
       }
   }
 
-  /** What this manager's replica never had, as a draft of a plan, is of this moment's clock. */
+  /** The time of an object that this replica never had, such as a draft in a plan, is by the current clock. */
   #present(kind: Kind, id: string, stampMs: number): number {
     const known = this.#seen[kind].get(id);
     if (known === undefined || known.stampMs !== stampMs) return stampMs;

@@ -1,8 +1,8 @@
 /**
- * The troubles of one manager: which are there, in which order they are told, and which of them is the cause.
+ * The troubles of one manager: which exist, their order, and which of them is the cause.
  *
- * H1: at most one trouble of each kind; it keeps the time of its beginning while its sentence changes.
- * H2: the cause is the blocking trouble that comes first in the order of kinds: causes precede their consequences there.
+ * H1: at most one trouble of each kind; it keeps its start time while its text changes.
+ * H2: the cause is the first blocking trouble in the order of kinds: there, causes precede their consequences.
  */
 import { Trouble, Trouble_Kind, type Timestamp } from "../../proto/gen/messages.ts";
 
@@ -13,7 +13,7 @@ export interface NewTrouble {
   readonly at: Timestamp;
 }
 
-/** H2. Kinds are numbered in this order, but for the one that was added where there was no number left. */
+/** H2. Kinds are numbered in this order, except for one that was added later. */
 function rank(kind: Trouble_Kind): number {
   return kind === Trouble_Kind.KEY_LACKING ? Trouble_Kind.LOG_DAMAGED + 0.5 : kind;
 }
@@ -35,7 +35,7 @@ export function causeOf(troubles: readonly Trouble[]): string | null {
   return troubles.find(({ blocking }) => blocking)?.sentence ?? null;
 }
 
-/** As metrics and logs name it, such as `disk-full`. */
+/** The name in metrics and logs, such as `disk-full`. */
 export function kindName(kind: Trouble_Kind): string {
   const found = Object.entries(Trouble_Kind).find(([, number]) => number === kind);
   return (found?.[0] ?? String(kind)).toLowerCase().replaceAll("_", "-");

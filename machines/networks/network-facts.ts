@@ -1,4 +1,4 @@
-/** What nodes are told of the cluster's objects, of each by itself (muster/v1/networks.proto). */
+/** What nodes are sent about each of the cluster's objects (muster/v1/networks.proto). */
 import {
   AttachedNetwork,
   AttachedSubnet,
@@ -25,7 +25,7 @@ function plainAddress(text: string): string {
   return parseAddress(address) === null ? "" : address;
 }
 
-/** As engines read it: the option is there, whatever it says. */
+/** As in engines: the option's presence counts, whatever its value. */
 export function isEncrypted(spec: NetworkSpec | null): boolean {
   return spec?.driverConfig?.options["encrypted"] !== undefined;
 }
@@ -42,7 +42,7 @@ export function networkFact({ id, ipam, spec }: Network): AttachedNetwork {
   });
 }
 
-/** A node that counts as lost is reached no more: what ran there is about to run elsewhere. */
+/** A node that counts as lost is not reachable: its tasks are about to run elsewhere. */
 export function nodeFact(node: Node): NetworkNode {
   const own = tunnelAddressOf(node.description?.engine?.labels ?? {});
   return NetworkNode.create({
@@ -54,7 +54,7 @@ export function nodeFact(node: Node): NetworkNode {
   });
 }
 
-/** `idOf`: of a network by what a spec calls it; null: there is none. */
+/** `idOf`: the id of the network that a spec refers to; null if there is none. */
 export function serviceFacts(
   { endpoint, id, spec }: Service,
   idOf: (target: string) => string | null,
@@ -84,7 +84,7 @@ export function attachmentsOf(task: Task): readonly NetworkAttachment[] {
   return task.networks.filter(({ addresses, network }) => network !== null && addresses.some(plainAddress));
 }
 
-/** Whether who asks for its service may be sent to it. */
+/** Whether clients of the task's service may be sent to it. */
 export function isReady({ desiredState, status }: Task): boolean {
   const isWanted = desiredState === TaskState.RUNNING || desiredState === TaskState.COMPLETE;
   return isWanted && status?.state === TaskState.RUNNING;
@@ -100,7 +100,7 @@ export function taskFact(task: Task, { addresses, aliases, network }: NetworkAtt
     serviceId: task.serviceId,
     nodeId: task.nodeId,
     addresses: addresses.map(plainAddress).filter((each) => each !== ""),
-    // A service's are told with the service: they stand for all of its tasks.
+    // A service's aliases are sent with the service: they stand for all its tasks.
     aliases: task.serviceId === "" ? [...aliases] : [],
     hostname: task.spec?.container?.hostname ?? "",
     ready: isReady(task),

@@ -1,6 +1,6 @@
 /**
- * From changes of the cluster's objects to facts of the graph. Most changes of tasks are news of a state that change nothing
- * here, and are left out first.
+ * From changes of the cluster's objects to facts of the graph. Most changes of tasks are state reports that change nothing
+ * here; they are filtered out first.
  */
 import type { Network, NetworkService, Node, Service, Task } from "../../proto/gen/messages.ts";
 import { isSameMessage } from "../same-message.ts";
@@ -8,13 +8,13 @@ import { hasEndpoints } from "../policy/facts.ts";
 import { attachmentsOf, isReady, networkFact, nodeFact, serviceFacts, taskFact } from "./network-facts.ts";
 import type { NetworkGraph } from "./network-graph.ts";
 
-/** Looks a network up by what a spec calls it: its id or its name. */
+/** Finds a network by its id or name, as in a spec. */
 export type FindNetwork = (target: string) => Network | undefined;
 
 export class NetworkFeed {
   readonly #graph: NetworkGraph;
   readonly #find: FindNetwork;
-  /** Keys of what each task and each service is told as, by its id. */
+  /** Keys of the facts of each task and each service, by its id. */
   readonly #tasks = new Map<string, readonly string[]>();
   readonly #services = new Map<string, readonly NetworkService[]>();
 

@@ -1,9 +1,11 @@
 /**
- * Who is to know what of the cluster's networks, as things change, at the cost of what a change touches. Facts of the whole
- * cluster come in; the view of each node that follows takes out what is new for it.
+ * Which node must know what of the cluster's networks, updated incrementally at the cost of what a change touches. Takes
+ * facts about the whole cluster; each follower has a view of one node, from which it takes the changes for that node.
  *
- * NG1: a node is told of the networks that its own tasks are in, of all services, tasks and nodes in those, and of nothing else.
- * NG2: what a view was told amounts to what NG1 says of the facts at that moment, whatever came before in whatever order.
+ * NG1: a node is sent the networks that its own tasks are in, all services, tasks and nodes in those networks, and nothing
+ *      else.
+ * NG2: everything that a view returned adds up to what NG1 says of the current facts, whatever happened before in whatever
+ *      order.
  */
 import {
   NetworksUpdate,
@@ -14,11 +16,11 @@ import {
 } from "../../proto/gen/messages.ts";
 import { SentObjects } from "../sent-objects.ts";
 
-/** What is in a network. */
+/** The contents of a network. */
 interface Members {
   readonly services: Set<string>;
   readonly tasks: Set<string>;
-  /** How many of the tasks each node has. */
+  /** Number of tasks per node. */
   readonly nodes: Map<string, number>;
   fact: AttachedNetwork | null;
 }
@@ -28,11 +30,11 @@ export class NetworkGraph {
   readonly #nodes = new Map<string, NetworkNode>();
   readonly #services = new Map<string, NetworkService>();
   readonly #tasks = new Map<string, NetworkTask>();
-  /** Ids of the networks that each node's tasks are in. */
+  /** By node: ids of the networks that its tasks are in. */
   readonly #byNode = new Map<string, Set<string>>();
   readonly #views = new Map<string, Set<NetworkView>>();
 
-  /** `onDirty`: when there is something to take, once until it is taken. */
+  /** `onDirty`: called when there is something to take, once until it is taken. */
   follow(nodeId: string, onDirty: () => void): NetworkView {
     const view = new NetworkView(nodeId, this, onDirty);
     const views = this.#views.get(nodeId);
@@ -67,7 +69,7 @@ export class NetworkGraph {
     this.#dropIfEmpty(networkId);
   }
 
-  /** `network`: that it is in. The key says which task and which network, and so never means another. */
+  /** `network`: the network that the task is in. The key names the task and the network, so it is unique. */
   setTask(key: string, fact: NetworkTask | null, network: AttachedNetwork | null): void {
     const before = this.#tasks.get(key);
     const networkId = (fact ?? before)?.networkId ?? "";
@@ -76,7 +78,7 @@ export class NetworkGraph {
       for (const view of this.#viewsOf(networkId)) view.touch("tasks", key);
     };
     if (network !== null) members.fact ??= network;
-    // Whose last task it was no longer counts among the views of the network afterwards.
+    // The node of the last task that left is no longer among the network's views afterwards.
     touch();
     if (fact !== null) {
       this.#tasks.set(key, fact);
@@ -139,7 +141,7 @@ export class NetworkGraph {
     this.#metOrParted(networkId, nodeId);
   }
 
-  /** The node's first task came into the network, or its last one left. */
+  /** The node's first task joined the network, or its last one left. */
   #metOrParted(networkId: string, nodeId: string): void {
     for (const view of this.#viewsOf(networkId)) view.touch("nodes", nodeId);
     for (const view of this.#views.get(nodeId) ?? []) {
@@ -178,7 +180,7 @@ export class NetworkGraph {
 
 type Sort = "networks" | "nodes" | "services" | "tasks";
 
-/** What one follower of one node was told and has yet to be told. */
+/** What one follower of one node was sent, and what it must still be sent. */
 export class NetworkView {
   readonly nodeId: string;
   readonly #graph: NetworkGraph;
@@ -205,7 +207,7 @@ export class NetworkView {
     this.#onDirty();
   }
 
-  /** What changed since the last time; null when nothing did. The first one begins anew. NG2 */
+  /** What changed since the last call; null if nothing did. The first update is a complete state. NG2 */
   take(version: number): NetworksUpdate | null {
     if (!this.#isDirty) return null;
     this.#isDirty = false;

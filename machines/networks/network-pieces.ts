@@ -1,10 +1,10 @@
-/** Updates in pieces that a stream can carry: none above some hundred kilobytes, the last one in sync. */
+/** Splits updates for a stream: no piece above some hundred kilobytes, and the last one in sync. */
 import { NetworksUpdate } from "../../proto/gen/messages.ts";
 
-/** Some hundred bytes each at most. */
+/** Objects have at most some hundred bytes each. */
 const objectsMax = 500;
 
-/** At least one; that of an empty update is it. Removals come last, as an update has them. */
+/** At least one piece, also for an empty update. Removals come last, as in an update. */
 export function networkPiecesOf(update: NetworksUpdate): NetworksUpdate[] {
   const { networks, nodes, services, tasks } = update;
   const pieces: Partial<NetworksUpdate>[] = [];

@@ -1,8 +1,8 @@
 /**
- * What a node knows of the networks that its tasks are in: those, the nodes and services in them, and all tasks in them wherever
- * they are. The manager tells it in steps (muster/v1/networks.proto).
+ * What a node knows of the networks that its tasks are in: the networks, their nodes and services, and all their tasks on any
+ * node. The manager sends it incrementally (muster/v1/networks.proto).
  *
- * NS1: while a whole state comes in, in pieces, what was known stays in force.
+ * NS1: while a complete state arrives in pieces, the previous state stays in force.
  */
 import type {
   AttachedNetwork,
@@ -21,11 +21,11 @@ export interface NetworksState {
   readonly tasks: ReadonlyMap<string, NetworkTask>;
 }
 
-/** What an agent's parts follow: the actor of the stream is one. */
+/** What the agent's parts follow; implemented by the actor of the stream. */
 export interface NodeNetworks {
-  /** Null until a manager has told it whole. */
+  /** Null until a manager has sent a complete state. */
   readonly state: NetworksState | null;
-  /** Called after each step, and not at once; the result ends that. Must not throw. */
+  /** Calls the listener after each update, not at once; the result unsubscribes. Must not throw. */
   onChange(listener: (state: NetworksState) => void): () => void;
 }
 
@@ -35,7 +35,7 @@ class OwnState implements NetworksState {
   readonly services = new Map<string, NetworkService>();
   readonly tasks = new Map<string, NetworkTask>();
 
-  /** Looks at everything but `fresh` and `in_sync`. */
+  /** Uses every field except `fresh` and `in_sync`. */
   apply(update: NetworksUpdate): void {
     for (const each of update.networks) this.networks.set(each.id, each);
     for (const each of update.nodes) this.nodes.set(each.id, each);
@@ -48,28 +48,28 @@ class OwnState implements NetworksState {
   }
 }
 
-/** An agent's side of the stream. */
+/** The agent's side of the stream. */
 export class FollowedNetworks {
   #state: OwnState | null = null;
-  /** Begun, and not whole. */
+  /** A complete state that is still arriving. */
   #fresh: OwnState | null = null;
   #version = 0;
 
-  /** What is in force; null until a whole state was there. */
+  /** The state in force; null until a complete state has arrived. */
   get state(): NetworksState | null {
     return this.#state;
   }
 
-  /** Of the newest update in force; 0 before the first. */
+  /** The version of the newest update in force; 0 before the first. */
   get version(): number {
     return this.#version;
   }
 
-  /** Whether what is in force has changed. NS1 */
+  /** Whether the state in force changed. NS1 */
   take(piece: NetworksUpdate): boolean {
     if (piece.fresh) this.#fresh = new OwnState();
     const target = this.#fresh ?? this.#state;
-    // A step from a state that never began.
+    // An update to a state that never arrived.
     if (target === null) return false;
     target.apply(piece);
     if (!piece.inSync) return false;
@@ -79,7 +79,7 @@ export class FollowedNetworks {
     return true;
   }
 
-  /** The stream broke: what was on its way is nothing, what is in force stays. */
+  /** The stream broke: an incomplete state is dropped, the state in force stays. */
   interrupted(): void {
     this.#fresh = null;
   }

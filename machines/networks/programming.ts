@@ -1,6 +1,6 @@
 /**
- * How the kernel's network is kept at what an agent was told: one change at a time, and of what came meanwhile one more. One
- * for virtual addresses of services, one for the tunnel to other nodes.
+ * Keeps the kernel's network configuration equal to what the agent was sent: one update at a time, and one more for
+ * everything that changed meanwhile. One instance for virtual IPs of services, one for the tunnel to other nodes.
  *
  *   current ──changed──▶ programming ──▶ current
  *                          ▲ │  ▲
@@ -8,8 +8,8 @@
  *                          │ └▶ waiting
  *                          └──────┘
  *
- * VB1: what is programmed last is what was known last; nothing is programmed twice at once.
- * VB2: what failed is tried again for ever, each time whole; what the kernel had stays in force.
+ * VB1: the last state programmed is the last one known; no two updates run at once.
+ * VB2: a failed update is retried forever, each time complete; the kernel's previous state stays in force.
  */
 import { assign, setup } from "xstate";
 import { effect } from "../effect.ts";
@@ -18,7 +18,7 @@ import { effect } from "../effect.ts";
 const programmingTimes = { backoffMsMin: 500, backoffMsMax: 30_000 } as const;
 
 export type ProgrammingEvent =
-  /** What is to be programmed may be something else now. */
+  /** The wanted state may have changed. */
   | { readonly type: "facts.changed" }
   | { readonly type: "kernel.programmed" }
   | { readonly type: "kernel.refused"; readonly reason: string };
@@ -26,7 +26,7 @@ export type ProgrammingEvent =
 export interface ProgrammingContext {
   readonly hasChanged: boolean;
   readonly failures: number;
-  /** Of the last failure; empty: what is known is programmed, or being so. */
+  /** Reason of the last failure; empty if the known state is programmed or being programmed. */
   readonly reason: string;
 }
 

@@ -1,32 +1,32 @@
 /**
- * From what the kernel has of the tunnel to what it is to have: lines for `ip -batch` and `bridge -batch`.
+ * From the kernel's current tunnel state to the wanted one: lines for `ip -batch` and `bridge -batch`.
  *
- * TU4: a peer's forwarding entry is there before all else of it, and goes last: wherever it is broken off, what is left is found
- *      again by these entries and by the routes.
+ * TU4: a peer's forwarding entry is added before all its other entries, and removed last: wherever an update is interrupted,
+ *      these entries and the routes show what is left.
  */
 import { peerOfHop, tunnelId, type TunnelDevice, type TunnelPeer, type TunnelRoutes } from "./tunnel-plan.ts";
 
-/** What the kernel has of a tunnel. */
+/** The kernel's current state of a tunnel. */
 export interface FoundTunnel extends TunnelDevice {
   readonly mtu: number;
   /** Next hop by destination, both without prefix lengths. */
   readonly hops: ReadonlyMap<string, string>;
-  /** Addresses of the peers that there are forwarding entries for. */
+  /** Addresses of the peers that have forwarding entries. */
   readonly ends: readonly string[];
 }
 
 /** To be run in this order. */
 export interface TunnelLines {
-  /** Of `bridge`: at which address between the nodes a hardware address is. */
+  /** For `bridge`: the outer address of each hardware address. */
   readonly meet: readonly string[];
-  /** Of `ip`. */
+  /** For `ip`. */
   readonly route: readonly string[];
-  /** Of `ip` and of `bridge`: each line may fail, since it may be gone. */
+  /** For `ip` and for `bridge`: each line may fail, because the entry may no longer exist. */
   readonly unroute: readonly string[];
   readonly part: readonly string[];
 }
 
-/** `tag`: the agent's own. Policy knows the ends of tasks' links by their names: it is none of those. */
+/** `tag`: the agent's. Policy recognises the ends of tasks' links by their names; this name is not one of those. */
 export function tunnelDevice(tag: string): string {
   return `vxm${tag}`;
 }
@@ -36,11 +36,11 @@ export function isSameDevice(found: FoundTunnel, { local, mac, port }: TunnelDev
 }
 
 export function makeDevice(name: string, { local, mac, port }: TunnelDevice, mtu: number): readonly string[] {
-  // Nothing is learned from what arrives: where each task is, is told.
+  // No learning from received packets: the location of each task is known.
   const kind = `type vxlan id ${tunnelId} local ${local} dstport ${port} nolearning`;
   return [
     `link add ${name} mtu ${mtu} address ${mac} ${kind}`,
-    // No address of its own: nothing at a node is reached by way of the tunnel.
+    // The device has no address: nothing on a node is reached through the tunnel.
     `link set ${name} addrgenmode none`,
     `link set ${name} up`,
   ];
@@ -81,7 +81,7 @@ function hopsOf({ via }: TunnelPeer): ReadonlySet<string> {
   return new Set([via[4], via[6]]);
 }
 
-/** `anew`: nothing but the routes of `before` is known of the kernel, so all that there is to be is entered once more. */
+/** `anew`: only the routes of `before` are known to be in the kernel, so everything wanted is added again. */
 export function tunnelLines(before: TunnelRoutes, after: TunnelRoutes, name: string, anew: boolean): TunnelLines {
   const lines = { meet: [] as string[], route: [] as string[], unroute: [] as string[], part: [] as string[] };
   for (const peer of after.peers.values()) {

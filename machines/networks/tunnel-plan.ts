@@ -1,60 +1,61 @@
 /**
- * How a node reaches the tasks of other nodes that are in its tasks' networks: one VXLAN device, and for each such task a route
- * by way of its node's end of the tunnel. Decided from what the node was told alone.
+ * How a node reaches tasks on other nodes that are in its tasks' networks: one VXLAN device, and for each such task a route
+ * through its node's end of the tunnel. Computed only from what the node was sent.
  *
- * TU1: there is a route to each task of a network that a task of this node is in, if that task's node has a tunnel and is another
- *      machine; and no other route.
- * TU2: nothing of a tunnel is allotted: the hardware address of an end follows from its address in the network between the nodes,
- *      and that address is the next hop itself.
- * TU3: every pair of an inner and an outer address that may arrive is listed: who is at one node cannot speak for who is at another.
+ * TU1: there is a route to each task in a network of this node's tasks whose node has a tunnel and is another machine; and no
+ *      other route.
+ * TU2: nothing of a tunnel is allocated: the hardware address of an end is derived from its address in the network between
+ *      the nodes, and that address itself is the next hop.
+ * TU3: every allowed pair of an inner and an outer source address is listed: a host at one node cannot impersonate one at
+ *      another.
  */
 import type { NetworksState } from "./networks-state.ts";
 import { addressAt, parseAddress, type Address } from "../../runtime/ip-address.ts";
 import { macOf } from "../mac-address.ts";
 
 /**
- * Of the packets between nodes. The allocator never gives 0, and nobody can ask for it: whatever network has tasks of engines on
+ * The VXLAN id of packets between nodes. The allocator never assigns 0, and it cannot be requested: any network of engines on
  * the same machine has another id.
  */
 export const tunnelId = 0;
 
-/** What a packet has more between nodes, in bytes: RFC 7348 §5 with an outer IPv6 header, the longer one. */
+/** Overhead of packets between nodes, in bytes: RFC 7348 §5 with the longer outer header, IPv6. */
 export const tunnelOverhead = 70;
 
-/** One end of the tunnel, as the kernel is to have it. */
+/** One end of the tunnel, as wanted in the kernel. */
 export interface TunnelDevice {
   readonly local: string;
   readonly port: number;
   readonly mac: string;
 }
 
-/** The tunnel's end at another machine. */
+/** The tunnel's end on another machine. */
 export interface TunnelPeer {
   readonly address: string;
   readonly mac: string;
-  /** The next hop of what is sent there, by the family of what is sent. */
+  /** The next hop, by the family of the inner packet. */
   readonly via: { readonly 4: string; readonly 6: string };
 }
 
-/** Who is reached by way of whom; addresses in the one form that the kernel shows them in. */
+/** Which task is behind which peer; addresses in the kernel's canonical form. */
 export interface TunnelRoutes {
   /** By address. */
   readonly peers: ReadonlyMap<string, TunnelPeer>;
-  /** Address of each task, and of the peer that it is at. */
+  /** By address of a task: the address of its peer. */
   readonly routes: ReadonlyMap<string, string>;
 }
 
 export interface TunnelPlan extends TunnelRoutes {
   readonly device: TunnelDevice;
-  /** Within each of which tasks may talk to one another. */
+  /** Tasks may communicate within each of these. */
   readonly subnets: readonly string[];
 }
 
 export type TunnelDecision =
-  /** Nobody is anywhere else. */
+  /** No task is on another node. */
   | { readonly kind: "none" }
   | { readonly kind: "plan"; readonly plan: TunnelPlan }
-  /** There are tasks elsewhere, and no way to them. */
+  /** There are tasks on other nodes, but no way to reach them. */
   | { readonly kind: "impossible"; readonly reason: string };
 
 export function tunnelOf({ networks, nodes, tasks }: NetworksState, ownNodeId: string): TunnelDecision {
@@ -63,14 +64,14 @@ export function tunnelOf({ networks, nodes, tasks }: NetworksState, ownNodeId: s
   const local = usable(own.address);
   const peers = new Map<string, TunnelPeer>();
   const routes = new Map<string, string>();
-  /** By node; null: not by way of the tunnel. */
+  /** By node; null: not reached through the tunnel. */
   const ends = new Map<string, TunnelPeer | null>([[ownNodeId, null]]);
   let isMissed = false;
   for (const { addresses, nodeId } of tasks.values()) {
     let end = ends.get(nodeId);
     if (end === undefined) {
       const node = nodes.get(nodeId);
-      // Another agent of this machine has links to its tasks here.
+      // Another agent on this machine has links to its own tasks.
       const remote = node?.hasTunnel === true && node.address !== own.address ? usable(node.address) : null;
       if (remote !== null && local === null) isMissed = true;
       end = remote === null || remote.family !== local?.family ? null : peerAt(remote);
@@ -84,7 +85,7 @@ export function tunnelOf({ networks, nodes, tasks }: NetworksState, ownNodeId: s
     const what = own.address === "" ? "its address is not known" : `its address is ${own.address}`;
     return {
       kind: "impossible",
-      reason: `other nodes cannot reach this one, ${what}: say another with --data-path-addr`,
+      reason: `other nodes cannot reach this one, ${what}: set another address with --data-path-addr`,
     };
   }
   if (routes.size === 0) return { kind: "none" };
@@ -99,7 +100,7 @@ export function tunnelOf({ networks, nodes, tasks }: NetworksState, ownNodeId: s
   };
 }
 
-/** Null for what no other machine can have packets sent to. */
+/** Null if another machine cannot send packets to the address. */
 function usable(address: string): Address | null {
   const parsed = parseAddress(address);
   if (parsed === null) return null;
@@ -115,7 +116,7 @@ function textOf(family: 4 | 6, value: bigint): string {
   return addressAt({ family, value, length: 0 }, 0);
 }
 
-/** As the kernel shows it; what is no address stays as it is. */
+/** The kernel's form of the address; other text is returned unchanged. */
 export function canonical(address: string): string {
   const parsed = parseAddress(address);
   return parsed === null ? address : textOf(parsed.family, parsed.value);
@@ -128,7 +129,7 @@ function peerAt({ family, value }: Address): TunnelPeer {
   return { address, mac: macOf(`tunnel ${address}`), via: { 4: address, 6: six } };
 }
 
-/** The peer of a next hop; null for one that is no peer's. */
+/** The peer of a next hop; null if the next hop is not a peer's. */
 export function peerOfHop(hop: string): TunnelPeer | null {
   const parsed = parseAddress(hop);
   if (parsed === null) return null;

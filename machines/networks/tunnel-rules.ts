@@ -1,21 +1,21 @@
 /**
- * The packet filter of the tunnel: one nftables table of the agent's own, beside that of its tasks' networks.
+ * The packet filter of the tunnel: one nftables table of the agent, beside that of its tasks' networks.
  *
- * TU5: what arrives is let in only when the pair of who sends it and who is said to have sent it is listed (TU3); the kernel looks
- *      at both addresses in the packet between the nodes, before it is taken out of it.
- * TU6: what is taken out goes to a task and comes from a task of the same network; nothing else goes in. A node's own addresses
- *      are neither reached by way of the tunnel nor spoken for, and no task makes packets of the tunnel itself.
- * TU7: a change is one transaction, and only of what changes.
+ * TU5: a packet is accepted only if the pair of its outer and inner source addresses is listed (TU3); both are checked in the
+ *      outer packet, before decapsulation.
+ * TU6: a decapsulated packet must go to a task and come from a task of the same network; nothing else enters. A node's own
+ *      addresses can be neither reached nor impersonated through the tunnel, and no task can send tunnel packets itself.
+ * TU7: a change is one transaction, and contains only what changes.
  */
 import { parseAddress } from "../../runtime/ip-address.ts";
 import { tunnelId, type TunnelPlan } from "./tunnel-plan.ts";
 
-/** Of the table of one agent's tunnel. */
+/** The name of the table of one agent's tunnel. */
 export function tunnelTable(tag: string): string {
   return `inet muster-tunnel-${tag}`;
 }
 
-/** A script that takes the table away, whether it is there or not. */
+/** A script that deletes the table, whether or not it exists. */
 export function withoutTunnel(table: string): string {
   return `add table ${table}\ndelete table ${table}\n`;
 }
@@ -23,7 +23,7 @@ export function withoutTunnel(table: string): string {
 const families = [4, 6] as const;
 type Family = (typeof families)[number];
 
-/** In bits from the UDP header, which is 8 bytes and has VXLAN's 8 and Ethernet's 14 behind it; RFC 7348 §5. */
+/** In bits from the UDP header, which has 8 bytes and is followed by 8 of VXLAN and 14 of Ethernet; RFC 7348 §5. */
 const identifier = "@th,96,24";
 const innerType = "@th,224,16";
 const words = {
@@ -35,7 +35,7 @@ function familyOf(address: string): Family {
   return address.includes(":") ? 6 : 4;
 }
 
-/** A script of everything. `device`: the tunnel's; `ours`: first letters of the names of the node's ends of links. */
+/** A script that writes everything. `device`: the tunnel's; `ours`: name prefix of the node's ends of links. */
 export function wholeTunnel(plan: TunnelPlan, table: string, device: string, ours: string): string {
   const tunnelled = `udp dport ${plan.device.port} ${identifier} ${tunnelId}`;
   const outer = words[familyOf(plan.device.local)].net;
@@ -49,12 +49,12 @@ export function wholeTunnel(plan: TunnelPlan, table: string, device: string, our
   }
   lines.push(
     `add chain ${table} listed`,
-    // Where the packet is whole again, if it came in parts.
+    // Where fragmented packets are reassembled.
     `add chain ${table} arriving { type filter hook input priority filter - 5; policy accept; }`,
     `add rule ${table} arriving iifname "${device}" drop`,
     `add rule ${table} arriving ${tunnelled} goto listed`,
     `add chain ${table} across { type filter hook forward priority filter - 4; policy accept; }`,
-    // A task's packet to another node has this node's address there.
+    // A task's packet to another node has this node's source address there.
     `add rule ${table} across iifname "${ours}*" ${tunnelled} drop`,
     `add rule ${table} across iifname "${device}" oifname != "${ours}*" drop`,
     `add rule ${table} across oifname "${device}" iifname != "${ours}*" drop`,
@@ -69,7 +69,7 @@ export function wholeTunnel(plan: TunnelPlan, table: string, device: string, our
   return `${[...lines, ...difference(null, plan, table)].join("\n")}\n`;
 }
 
-/** A script from one plan to the next of the same device; null when there is nothing to do. TU7 */
+/** A script from one plan to the next for the same device; null if they are equal. TU7 */
 export function changedTunnel(before: TunnelPlan, after: TunnelPlan, table: string): string | null {
   const lines = difference(before, after, table);
   return lines.length === 0 ? null : `${lines.join("\n")}\n`;
@@ -88,7 +88,7 @@ function difference(before: TunnelPlan | null, after: TunnelPlan, table: string)
   return lines;
 }
 
-/** Of those routes that the others have not. */
+/** The pairs of routes that `others` lacks. */
 function pairs(routes: TunnelPlan["routes"], others: TunnelPlan["routes"], family: Family): readonly string[] {
   const list: string[] = [];
   for (const [task, peer] of routes)
@@ -101,12 +101,12 @@ function within(subnets: readonly string[], others: readonly string[], family: F
   return left.map((subnet) => `${subnet} . ${subnet}`);
 }
 
-/** What is looked at in a packet is a number to nftables. */
+/** nftables compares raw packet fields as numbers. */
 function hexOf(address: string): string {
   return `0x${(parseAddress(address)?.value ?? 0n).toString(16)}`;
 }
 
-/** More on one line nft would read as one list of tokens. */
+/** nft would read more on one line as one list of tokens. */
 const elementsPerLine = 10_000;
 
 function elements(lines: string[], verb: "add" | "delete", set: string, all: readonly string[]): void {
