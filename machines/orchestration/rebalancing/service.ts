@@ -26,7 +26,6 @@ export function judgeService(
   world: {
     readonly nodeOf: NodeOf;
     readonly isDirty: (task: Task) => boolean;
-    /** Absent: the log's timestamps are used unchanged. */
     readonly times: LogTimes;
   },
 ): ServiceVerdict {
