@@ -88,7 +88,7 @@ test("a node with this machine's own address is reported, unless all of them hav
   const elsewhere: readonly Placed[] = [own, ["t2", "n2", "10.0.1.3"]];
   const decision = tunnelOf(told([local, two], elsewhere), "n1");
   t.is(decision.kind, "impossible");
-  t.regex(decision.kind === "impossible" ? decision.reason : "", /its address is 127\.0\.0\.1: say another/);
+  t.regex(decision.kind === "impossible" ? decision.reason : "", /its address is 127\.0\.0\.1: set another address/);
   t.deepEqual(tunnelOf(told([local, nodeOf("n2", "127.0.0.1")], elsewhere), "n1"), { kind: "none" });
   t.is(tunnelOf(told([nodeOf("n1", ""), two], elsewhere), "n1").kind, "impossible");
 });
