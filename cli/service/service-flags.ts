@@ -45,7 +45,11 @@ function rolloutFlags<Prefix extends "update" | "rollback">(prefix: Prefix, grou
       value: "DURATION",
       help: "Duration to monitor each new task for failure (default 5s)",
     }),
-    [`${prefix}-failure-action`]: text({ group, value: "ACTION", help: `${actions} (pause)` }),
+    [`${prefix}-failure-action`]: text({
+      group,
+      value: "ACTION",
+      help: `Action on ${prefix} failure: ${actions} (default pause)`,
+    }),
     [`${prefix}-max-failure-ratio`]: text({
       group,
       value: "RATIO",
@@ -68,7 +72,7 @@ const settingFlags = {
   entrypoint: text({ group: runs, value: "COMMAND", help: "Override the entrypoint of the image", containers: true }),
   workdir: text({ group: runs, value: "PATH", help: "Working directory in the task", short: "w" }),
   user: text({ group: runs, value: "USER", help: "Username or UID (format: NAME|UID[:GROUP|GID])", short: "u" }),
-  hostname: text({ group: network, value: "NAME", help: "Container label", containers: true }),
+  hostname: text({ group: network, value: "NAME", help: "Container hostname (may be a template)", containers: true }),
   "stop-signal": text({ group: runs, value: "SIGNAL", help: "Signal to stop a task" }),
   "stop-grace-period": text({
     group: runs,
@@ -180,7 +184,7 @@ export const behaviourFlags = {
   quiet: yes({ group: command, help: "Suppress progress output", short: "q" }),
   "with-registry-auth": yes({ group: command, help: "Send registry authentication details to the nodes" }),
   // Accepted for Docker's scripts: Muster never resolves an image on the manager.
-  "no-resolve-image": yes({ group: command, help: "Accepted for compatibility; always the case" }),
+  "no-resolve-image": yes({ group: command, help: "Accepted for compatibility; managers never resolve images" }),
 } as const;
 
 export const createFlags = {
