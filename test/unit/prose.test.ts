@@ -1,5 +1,5 @@
 // The prose rules of test/support/prose.ts, held against every page, comment and string of the tree. A file that does not
-// follow them yet is listed in test/support/prose-exceptions.txt; `REWRITE=1` removes from the list what follows them by now.
+// follow them yet is listed in test/support/prose-exceptions.txt; `REWRITE=1` removes from the list those that follow them by now.
 import { readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
