@@ -55,7 +55,7 @@ const ls = command({
   summary: "List configs.",
   options: {
     ...listingOptions,
-    filter: { type: "string", multiple: true, short: "f", value: "KEY=VALUE", help: "id=, name= or label=" },
+    filter: { type: "string", multiple: true, short: "f", value: "KEY=VALUE", help: "Filter by id=, name= or label=" },
   },
   run: ({ values, shell }) =>
     withManager(shell, async (client) => {

@@ -52,7 +52,7 @@ const ls = command({
   summary: "List registered kinds.",
   options: {
     ...listingOptions,
-    filter: { type: "string", multiple: true, short: "f", value: "KEY=VALUE", help: "id=, name= or label=" },
+    filter: { type: "string", multiple: true, short: "f", value: "KEY=VALUE", help: "Filter by id=, name= or label=" },
   },
   examples: [{ line: "muster extension ls", does: "all kinds" }],
   run: ({ values, shell }) =>

@@ -267,7 +267,7 @@ const ps = command({
   options: {
     ...taskListingOptions,
     all: { type: "boolean", short: "a", help: "Include tasks of the past" },
-    filter: { ...filterFlag, help: "id=, name=, label= or desired-state=" },
+    filter: { ...filterFlag, help: "Filter by id=, name=, label= or desired-state=" },
   },
   run: ({ values, operands, shell }) => {
     const isEvery = values.all === true || (values.filter ?? []).some((text) => text.startsWith("desired-state="));

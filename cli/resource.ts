@@ -69,7 +69,7 @@ const ls = command({
   options: {
     ...listingOptions,
     all: { type: "boolean", short: "a", help: "Include objects that the cluster itself stores" },
-    filter: { type: "string", multiple: true, short: "f", value: "KEY=VALUE", help: "id=, name= or label=" },
+    filter: { type: "string", multiple: true, short: "f", value: "KEY=VALUE", help: "Filter by id=, name= or label=" },
     kind: { type: "string", value: "KIND", help: "Only objects of this kind, which may be one of the cluster's own" },
   },
   examples: [{ line: "muster resource ls --kind policy", does: "resources of one kind" }],

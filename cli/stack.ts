@@ -211,7 +211,7 @@ const services = command({
   min: 1,
   max: 1,
   summary: "List the services of a stack.",
-  options: { ...listingOptions, filter: { ...filterFlag, help: "id=, name=, label= or mode=" } },
+  options: { ...listingOptions, filter: { ...filterFlag, help: "Filter by id=, name=, label= or mode=" } },
   run: ({ values, operands, shell }) =>
     withManager(shell, async (client) => {
       const found = (await servicesFound(client, operands[0] as string)).filter(matching(values.filter ?? []));

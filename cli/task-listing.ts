@@ -11,7 +11,7 @@ export const filterFlag = { type: "string", multiple: true, short: "f", value: "
 
 export const taskListingOptions = {
   ...listingOptions,
-  filter: { ...filterFlag, help: "id=, name=, node=, label= or desired-state=" },
+  filter: { ...filterFlag, help: "Filter by id=, name=, node=, label= or desired-state=" },
   "no-trunc": { type: "boolean", help: "Do not truncate IDs" },
   "no-resolve": { type: "boolean", help: "Do not map node IDs to names" },
 } as const;

@@ -213,7 +213,7 @@ const ls = command({
       multiple: true,
       short: "f",
       value: "KEY=VALUE",
-      help: "id=, name=, label=, driver= or group=",
+      help: "Filter by id=, name=, label=, driver= or group=",
     },
   },
   run: ({ values, shell }) =>

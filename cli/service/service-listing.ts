@@ -157,7 +157,7 @@ export async function serviceListing(client: ManagerClient, unordered: readonly 
 
 export const ls = command({
   summary: "List services.",
-  options: { ...listingOptions, filter: { ...filterFlag, help: "id=, name=, label= or mode=" } },
+  options: { ...listingOptions, filter: { ...filterFlag, help: "Filter by id=, name=, label= or mode=" } },
   run: ({ values, shell }) =>
     withManager(shell, async (client) => {
       const services = (await listServices(client)).filter(matching(values.filter ?? []));
