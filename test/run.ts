@@ -1,19 +1,18 @@
 /**
  * `npm test`: types, lint, format, then every test, group after group; the last line counts them all.
- * With arguments (`npm test -- test/unit/task.test.ts`) it runs only those test files.
+ * With arguments it runs only these groups or test files: `npm test -- unit`, `npm test -- test/unit/task.test.ts`.
  *
  * Groups run one after the other. Cluster and interop tests start real servers and wait for them more than half of their time,
  * so three of their files run at a time; but only one at a time with engines in this machine's own network.
  */
 import { spawn } from "node:child_process";
-import { globSync, readFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
-import { noCounts, runGroup, say, type Counts } from "./ava.ts";
+import { noCounts, runGroup, say, type Counts, type Lane } from "./ava.ts";
+import { filesOf, select, usage, type Group, type Selection } from "./selection.ts";
 
 const top = fileURLToPath(new URL("..", import.meta.url));
 const bin = (name: string): string => `${top}node_modules/.bin/${name}`;
-
-const filesOf = (...patterns: readonly string[]): readonly string[] => globSync(patterns, { cwd: top }).toSorted();
 
 /** Such engines of different files would conflict: each has its bridges and links there. */
 function hasEngineOfThisNetwork(file: string): boolean {
@@ -40,10 +39,7 @@ function add(counts: Counts): void {
   total.unsteady.push(...counts.unsteady);
 }
 
-const named = process.argv.slice(2);
-if (named.length > 0) {
-  add(await runGroup(top, "named tests", { files: named, concurrency: 1 }));
-} else {
+async function runChecks(): Promise<void> {
   const checks: [string, string, string[]][] = [
     ["generated code", process.execPath, ["proto/generate.ts", "--check"]],
     ["types", bin("tsc"), ["-p", "."]],
@@ -54,17 +50,47 @@ if (named.length > 0) {
     if (await check(name, command, args)) total.passed += 1;
     else total.failed += 1;
   }
-  const quick = filesOf("test/unit/**/*.test.ts", "test/model/**/*.test.ts");
-  add(await runGroup(top, "unit and model", { files: quick, concurrency: 2 }));
-  add(await runGroup(top, "simulation", { files: filesOf("test/sim/**/*.test.ts"), concurrency: 2 }));
-  const real = filesOf("test/cluster/**/*.test.ts", "test/interop/**/*.test.ts");
-  const { engines = [], others = [] } = Object.groupBy(real, (file) =>
+}
+
+/** Lanes for tests of real processes. */
+function realLanes(files: readonly string[]): readonly Lane[] {
+  const { engines = [], others = [] } = Object.groupBy(files, (file) =>
     hasEngineOfThisNetwork(file) ? "engines" : "others",
   );
-  add(
-    await runGroup(top, "cluster and interop", { files: engines, concurrency: 1 }, { files: others, concurrency: 2 }),
-  );
+  return [
+    { files: engines, concurrency: 1 },
+    { files: others, concurrency: 2 },
+  ];
 }
+
+function selection(): Selection {
+  const args = process.argv.slice(2);
+  if (args.includes("--help") || args.includes("-h")) {
+    process.stdout.write(usage);
+    process.exit(0);
+  }
+  try {
+    return select(args, filesOf(top, "unit", "sim", "cluster", "interop"));
+  } catch (error) {
+    process.stderr.write(`${(error as Error).message}\n\n${usage}`);
+    process.exit(2);
+  }
+}
+
+const selected = selection();
+const isSelected = (group: Group): boolean => selected.groups.includes(group);
+if (selected.isWatching) {
+  const files = [...filesOf(top, ...selected.groups), ...selected.files];
+  const child = spawn(bin("ava"), ["--watch", ...files], { cwd: top, stdio: "inherit" });
+  process.exit(await new Promise<number>((resolve) => child.on("close", (code) => resolve(code ?? 0))));
+}
+if (selected.runsChecks) await runChecks();
+if (selected.files.length > 0) add(await runGroup(top, "named tests", { files: selected.files, concurrency: 1 }));
+if (isSelected("unit")) add(await runGroup(top, "unit and model", { files: filesOf(top, "unit"), concurrency: 2 }));
+if (isSelected("sim")) add(await runGroup(top, "simulation", { files: filesOf(top, "sim"), concurrency: 2 }));
+// Together: one group's engines run beside the other's processes.
+const real = (["cluster", "interop"] as const).filter((group) => isSelected(group));
+if (real.length > 0) add(await runGroup(top, real.join(" and "), ...realLanes(filesOf(top, ...real))));
 for (const title of total.unsteady) say(`unsteady, must be fixed: ${title}`);
 say(`${total.passed} passed, ${total.failed} failed, ${total.skipped.length} skipped`);
 process.exit(total.failed === 0 ? 0 : 1);
