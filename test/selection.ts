@@ -1,4 +1,4 @@
-/** What `npm test` runs for its arguments. */
+/** Chooses the checks and tests that `npm test` runs. */
 import { globSync } from "node:fs";
 import { normalize } from "node:path";
 
