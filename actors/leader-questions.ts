@@ -18,7 +18,7 @@ import * as subjects from "../runtime/subjects.ts";
 import { busMessage } from "./bus-message.ts";
 import type { Environment, Running } from "./environment.ts";
 
-/** What the leader's duties can answer. Each method may throw RpcError. */
+/** Questions that the leader's duties answer. Each method may throw RpcError. */
 export interface LeaderKnowledge {
   explainTask(id: string): readonly Reason[];
   /** Empty when the service does not exist. */

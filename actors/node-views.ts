@@ -1,6 +1,6 @@
 /**
- * What a manager calculates for each follower node from this process's replica, and streams to it. Without followers, nothing
- * is calculated or stored.
+ * Views that a manager calculates for each follower node from this process's replica, and streams to it. Without followers,
+ * nothing is calculated or stored.
  *
  * PL1: a node never gets a view older than its last one, from whichever manager, unless nobody has that version any more.
  * PL2: a node that does not read uses no growing memory: its view only records that something changed.

@@ -41,7 +41,7 @@ export interface CommandSpec<Options extends ParseArgsOptionsConfig> {
   readonly stopsAtOperand?: boolean;
   /** Shown at the end of the help; default: those of `help/examples.ts`. */
   readonly examples?: readonly Example[];
-  /** What operands complete to; default: guessed from `operands`. Empty: nothing. */
+  /** Completions of the operands; default: guessed from `operands`. Empty: no completion. */
   readonly completes?: readonly Completable[];
   run(invocation: Invocation<Options>): Promise<void>;
 }
@@ -72,7 +72,7 @@ export interface FlagHelp {
 
 type FlagTable = Readonly<Record<string, ParseArgsOptionsConfig[string] & FlagHelp>>;
 
-/** What a shell can complete: a cluster object by name, a file, or a command. */
+/** A word that a shell can complete: a cluster object by name, a file, or a command. */
 export type Completable =
   | "config"
   | "file"

@@ -1,5 +1,5 @@
 /**
- * Shows a service's progress until it has converged and stays so; driven by Watch, so that no change is missed.
+ * Shows a service's progress until it has converged and remained stable; driven by Watch, so that no change is missed.
  *
  *   moving ──all run──▶ verifying ──for the monitoring time──▶ converged
  *     ▲                     │

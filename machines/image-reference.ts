@@ -9,7 +9,7 @@ const name = `(?:${host}/)?${pathPart}(?:/${pathPart})*`;
 const tag = "[\\w][\\w.-]{0,127}";
 const digest = "[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,}";
 const reference = new RegExp(`^${name}(?::${tag})?(?:@${digest})?$`);
-/** A bare 64-digit id is no reference: Docker keeps those for image ids. */
+/** A bare 64-digit id is not a reference: Docker reserves those for image ids. */
 const bareId = /^[a-f0-9]{64}$/;
 /** Docker's limit for the name without tag and digest. */
 const nameLengthMax = 255;

@@ -1,6 +1,6 @@
 /**
- * What never leaves a manager through Control and Watch: private keys, unlock keys, network keys and secret data. Join
- * tokens leave only through Control's answers about the current cluster, whose callers may join nodes.
+ * Removes what must never leave a manager through Control and Watch: private keys, unlock keys, network keys and secret data.
+ * Join tokens leave only through Control's answers about the current cluster, whose callers may join nodes.
  */
 import { CAConfig, Cluster, ClusterSpec, RootCA, RootRotation, Secret, SecretSpec } from "../proto/gen/messages.ts";
 import { networkDefaults } from "./allocation/network-defaults.ts";

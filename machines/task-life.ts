@@ -10,8 +10,8 @@ import { TaskState } from "../proto/gen/messages.ts";
 import { effect } from "./effect.ts";
 
 /**
- * Who reports the state: the allocator, the scheduler, the reaper (for tasks that never had a node), the node itself, or
- * a manager on behalf of a node.
+ * Reporter of a state: the allocator, the scheduler, the reaper (for tasks that never had a node), the node itself, or a
+ * manager on behalf of a node.
  */
 export type TaskMover = "allocator" | "scheduler" | "reaper" | "node" | "manager";
 
@@ -67,7 +67,7 @@ export const taskMachine = setup({
       on: { "scheduler.assigned": "ASSIGNED", "reaper.dropped": "SHUTDOWN", "manager.orphaned": "ORPHANED" },
     },
     ASSIGNED: {
-      description: "Assigned to a node that has not been told yet.",
+      description: "Assigned to a node that has not received it yet.",
       on: {
         "node.accepted": "ACCEPTED",
         "node.preparing": "PREPARING",

@@ -62,7 +62,7 @@ function encoded(generated: GeneratedType, message: object): Uint8Array<ArrayBuf
   return bytes;
 }
 
-/** What transports need of a codec. */
+/** The part of a codec that transports need. */
 export interface WireCodec<T> {
   /** Full protobuf name, such as `docker.swarmkit.v1.Task`. */
   readonly typeName: string;
@@ -95,7 +95,7 @@ export function decodedOrNull<T>(codec: Pick<Codec<T>, "decode">, bytes: Uint8Ar
   }
 }
 
-/** What a server needs of a method. */
+/** The part of a method that a server needs. */
 export interface WireMethod<Request, Response> {
   /** HTTP/2 path of the method. */
   readonly path: string;

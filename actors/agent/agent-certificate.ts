@@ -253,7 +253,7 @@ export class CertificateActor {
 
   async #install(): Promise<AgentCertificateEvent> {
     const pending = this.#pending;
-    assert(pending !== null, "C4: what is installed was requested");
+    assert(pending !== null, "C4: only a requested certificate is installed");
     try {
       const { certificates, clock } = this.#ports;
       let rootPem = this.identity?.rootPem ?? this.#joinRoot;

@@ -43,7 +43,7 @@ const leaderTimeoutMs = 60_000;
 /** No node lags further behind: a rotation ends only when every node has renewed, for which it must trust the previous root. */
 const olderIntermediatesMax = 2;
 
-/** What a manager keeps on its own disk; the key never leaves it. */
+/** The files that a manager keeps on its own disk; the key never leaves it. */
 export interface ManagerIdentity {
   /** Leaf, then intermediates. */
   readonly certificatePem: string;
@@ -106,7 +106,7 @@ interface Obtained {
   isStillGood(): boolean;
 }
 
-/** What a certificate is checked against; empty while there is no root. */
+/** The roots and intermediates that a certificate is checked against; empty while there is no root. */
 function basisOf(env: Environment, authority: CertificateAuthority): string {
   const cluster = clusterOf(env);
   const issuer = cluster === undefined ? null : issuerOf(cluster, authority.normalizePem);
@@ -250,7 +250,7 @@ export function startManagerCertificate(
   parts: ManagerCertificateParts,
 ): Running {
   const stopping = new AbortController();
-  /** What the last certificate was checked against. */
+  /** The basis (`basisOf`) on which the last certificate was checked. */
   let judgedBy = "";
   let isShown = false;
 

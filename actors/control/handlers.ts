@@ -6,7 +6,7 @@ import type { ExternalCa } from "../../runtime/external-ca.ts";
 
 export type ControlHandlers = ServiceHandlers<typeof ControlService>;
 
-/** What Control needs besides the store. */
+/** Inputs of Control besides the store. */
 export interface ControlSources {
   /** Node id of the current leader; empty when unknown. */
   leaderId(): string;

@@ -62,7 +62,7 @@ export interface Dispatcher extends Running {
   readonly handlers: ServiceHandlers<typeof DispatcherService>;
   /** The sessions that this manager holds. */
   sessions(): Iterable<SessionInfo>;
-  /** What the node is waiting for, as far as this manager knows; empty when the node does not exist. */
+  /** Why the node is waiting, as far as this manager knows; empty when the node does not exist. */
   explain(nodeId: string): readonly Reason[];
   /** State of the node's session here, such as `serving.connected`; empty when this manager holds none. */
   stateOf(nodeId: string): string;

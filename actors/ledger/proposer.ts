@@ -29,7 +29,7 @@ const attemptTimeoutMs = 2_000;
 const backoffMsMin = 20;
 const backoffMsMax = 400;
 /**
- * How long a proposal retries while the log's disk is full, in milliseconds: then its caller is told, who should not retry at
+ * How long a proposal retries while the log's disk is full, in milliseconds; then it fails, and its caller should not retry at
  * once.
  */
 const fullTriesMs = 1_000;
@@ -191,7 +191,7 @@ export function startProposer(env: Omit<Environment, "proposer" | "times">, part
         break;
       }
       if (tries > 0) retries.add();
-      // While the disk is full there may be no leader, and a batch of unknown outcome stays so.
+      // While the disk is full there may be no leader, and the outcome of a batch may remain unknown.
       const mayWait = request.epoch !== 0 || parts.fullCause?.() == null;
       const result = await attempt(request, mayWait ? remainingMs : Math.min(fullTriesMs, remainingMs));
       let full = parts.fullCause?.() ?? null;

@@ -29,7 +29,7 @@ import type { Environment } from "../environment.ts";
 import { advance, complain, now, roundTasksMax, status, type Part, type Writer } from "./orchestration-part.ts";
 
 export interface AllocatorPart extends Part {
-  /** What the service is waiting for before its tasks can continue, whether it has any or not. */
+  /** Why the service is waiting before its tasks can continue, whether it has any or not. */
   explain(service: Service): readonly Reason[];
 }
 

@@ -1,4 +1,4 @@
-/** What an orchestrator has to check: the touched places of its service (slots or nodes), and the next due time. */
+/** An orchestrator's list of work: the touched places of its service (slots or nodes), and the next due time. */
 export class Attention<Place> {
   /** Null: all places. */
   #places: Set<Place> | null = null;

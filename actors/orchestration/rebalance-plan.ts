@@ -29,7 +29,7 @@ export interface DryRun {
   readonly nowMs: number;
   readonly times: LogTimes;
   readonly phase: string;
-  /** What blocks all moves now; null: nothing. */
+  /** The reason that blocks all moves now; null: moves are allowed. */
   readonly now: Hold | null;
   readonly spent: { readonly spent: number; readonly untilMs: number | null };
   /** Checked as if rebalancing were enabled for them. */

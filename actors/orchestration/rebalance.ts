@@ -149,7 +149,7 @@ export function startRebalance(env: Environment): Rebalance {
     return { nowMs: clock.now(), times, nodes: [...store.all("node")], troubleMs, doubts: doubts.told() };
   }
 
-  /** R4: what the moves of the last round are waiting for. */
+  /** R4: the reason why the moves of the last round are waiting; null if none is. */
   function openRound(nowMs: number): Hold | null {
     let waits: Hold | null = null;
     for (const id of open) {

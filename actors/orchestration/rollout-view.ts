@@ -45,7 +45,7 @@ export function trackerOf(
   );
 }
 
-/** What the service's rollout is waiting for; null when it has none. */
+/** Why the service's rollout is waiting; null without a rollout. */
 export function whyRollout(store: Store, service: Service, nowMs: number, times: LogTimes): Reason | null {
   const record = recordOf(service, store.get("rollout", service.id));
   return explainRollout(service, record, trackerOf(store, service, record, nowMs, times).describe(nowMs));

@@ -159,8 +159,8 @@ class SchedulerActor implements Scheduler {
   }
 
   /**
-   * True when a waiting task may be placed now, or a volume is to be published elsewhere. A changed node is no work while no
-   * task waits.
+   * True when a waiting task may be placed now, or a volume must be published elsewhere. A changed node requires no work
+   * while no task waits.
    */
   #hasWork(): boolean {
     return this.#backlog.isAwake || this.#nodes.volumes.hasTouched;

@@ -15,7 +15,7 @@ import { PublicationActor } from "./publication.ts";
 import { VolumeActor, type VolumeParts } from "./volume.ts";
 
 export interface Volumes extends Running {
-  /** What the volume is waiting for; empty when no such volume exists. */
+  /** Why the volume is waiting; empty when no such volume exists. */
   explain(volumeId: string): readonly Reason[];
   /** Which volumes block a task, and why. */
   explainTask(task: Task): readonly Reason[];

@@ -79,12 +79,12 @@ const lines: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     "muster service plan create --name web --replicas 3 nginx:1.27": "where three tasks would run",
   },
   "service plan update": {
-    "muster service plan update --image nginx:1.28 web": "what would be replaced, in which order",
+    "muster service plan update --image nginx:1.28 web": "tasks that it would replace, in order",
   },
-  "service plan rollback": { "muster service plan rollback web": "what would be undone" },
+  "service plan rollback": { "muster service plan rollback web": "changes that it would undo" },
   "service plan scale": { "muster service plan scale web=50": "whether there is enough capacity" },
   "service rebalance": {
-    "muster service rebalance --dry-run": "what would be moved",
+    "muster service rebalance --dry-run": "tasks that it would move",
     "muster service rebalance --on --moves 10 --window 1h": "move at most ten tasks per hour",
   },
   "service rollout": {
@@ -236,8 +236,8 @@ const lines: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     "muster watch task --filter service=web --action create,remove": "tasks of a service as they come and go",
     "muster watch service --from 10m --format json": "changes of the last ten minutes and from now on",
   },
-  history: { "muster history service web": "who changed it, and what followed" },
-  why: { "muster why web.2": "what a task is waiting for", "muster why web-1": "why a node is not ready" },
+  history: { "muster history service web": "changes, their authors and their consequences" },
+  why: { "muster why web.2": "why a task is waiting", "muster why web-1": "why a node is not ready" },
   info: { "muster info": "the cluster at a glance", "muster info --format '{{.Swarm.Cluster.ID}}'": "one field" },
   completion: {
     "source <(muster completion bash)": "in ~/.bashrc",

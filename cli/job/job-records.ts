@@ -1,4 +1,4 @@
-/** What `muster job` reads besides services: tasks, nodes and the records of schedules. */
+/** Records that `muster job` reads besides services: tasks, nodes and schedules. */
 import { readCron } from "../../machines/orchestration/jobs/cron.ts";
 import type { ScheduleSettings } from "../../machines/orchestration/jobs/labels.ts";
 import { progressOf, type JobProgress } from "../../machines/orchestration/jobs/progress.ts";

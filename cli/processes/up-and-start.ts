@@ -82,7 +82,7 @@ export const up: Command = command({
   },
 });
 
-/** What `npm start` runs. */
+/** The command that `npm start` runs. */
 export const start: Command = command({
   summary: "Run a cluster on this machine with the sample service hello; --once exits when the service has answered.",
   options: {

@@ -197,7 +197,7 @@ export const createFlags = {
   driver: text({
     group: general,
     value: "NAME",
-    help: "What runs the tasks: container, exec (plain processes), or a driver plugin (default container)",
+    help: "Driver that runs the tasks: container, exec (plain processes), or a driver plugin (default container)",
   }),
   "driver-config": text({
     group: runs,

@@ -2,7 +2,8 @@
  * Control groups, v1 or v2, if the system permits: limits, resource usage, OOM kills, and which processes belong to a task,
  * including those that have left its session.
  *
- * C1: nothing here keeps a task from running. What is unavailable is missing from `controllers` and named in `description`.
+ * C1: nothing here keeps a task from running. An unavailable limit is missing from `controllers` and named in
+ *     `description`.
  * C2: a group that the host created (Nomad does) is used but never removed; ours are below `muster-exec` and are removed with
  *     the task.
  */
@@ -125,7 +126,7 @@ function separate(all: readonly Mount[]): Cgroups | null {
   return { version: 1, controllers, description: "limits by cgroup v1", parents };
 }
 
-/** What this system supports. Creates the parents of our groups. */
+/** Detects the limits that this system supports. Creates the parents of our groups. */
 export function probeCgroups(): Cgroups {
   const all = mounts();
   const found = unified(all);
@@ -213,7 +214,7 @@ export function joinFiles(cgroup: TaskCgroup | null): readonly string[] {
 /** Larger than any of the kernel's files about a group. */
 const buffer = Buffer.alloc(16 * 1024);
 
-/** Takes a third of the time of readFileSync, which asks for the size of files that have none. */
+/** Takes a third of the time of readFileSync, which first asks for the file's size, although these files report none. */
 function read(folder: string | undefined, file: string): string {
   if (folder === undefined) return "";
   try {

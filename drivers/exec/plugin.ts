@@ -72,7 +72,7 @@ function textOf(error: unknown): string {
       : String(error);
 }
 
-/** What the shell reports when the command starts; if it exits before, the reason if known. */
+/** The facts that the shell reports when the command starts; if the shell exits before, the reason. */
 function introduced(child: ChildProcess, runFile: string): Promise<RunFacts | string> {
   return new Promise((resolve) => {
     const pipe = child.stdio[4];

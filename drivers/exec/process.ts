@@ -41,7 +41,7 @@ function factsOf(pid: number): ProcessFacts | null {
 const hasEnded = ({ state }: ProcessFacts): boolean => state === "Z" || state === "X";
 
 let boot: string | null = null;
-/** Of the running system; it changes at each boot. */
+/** Id of the running system's boot. */
 export function bootId(): string {
   return (boot ??= readFileSync("/proc/sys/kernel/random/boot_id", "latin1").trim());
 }

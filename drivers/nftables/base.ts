@@ -18,7 +18,7 @@ import {
 } from "./output.ts";
 import { dropOf } from "./rule.ts";
 
-/** What the base chains depend on. */
+/** The facts that the base chains depend on. */
 export interface BaseFacts {
   /** The maps that host endpoints need: hooks without any are omitted, and cost packets nothing. */
   readonly hostMaps: ReadonlySet<HostMap>;

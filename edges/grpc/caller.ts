@@ -7,7 +7,7 @@ import type { Caller } from "./roles.ts";
 
 const localPeer: Peer = { identity: null, local: true, address: "" };
 
-/** Whoever can open the control socket has a manager's permissions. */
+/** A process that can open the control socket has a manager's permissions. */
 export const localCaller: Caller = {
   peer: localPeer,
   anonymous: localPeer,

@@ -1,6 +1,6 @@
 /**
- * Who may call what: one row per method of every service, following docs/reference/swarm-worker-protocol.md §2.2. The only
- * place that decides this. A missing method does not compile.
+ * The callers of each method: one row per method of every service, following docs/reference/swarm-worker-protocol.md §2.2.
+ * The only place that decides this. A missing method does not compile.
  *
  * R1: a handler gets an identity only if it is current in this cluster: the certificate was signed by our CA, and names this
  *     organization and a node that has not been removed. A removed node that requests a certificate has no identity.
@@ -237,7 +237,7 @@ export interface Membership {
   onChange(listener: (ids: readonly string[]) => void): Subscription;
 }
 
-/** What a caller's certificate permits now: `nobody` without one, or if its node was removed. */
+/** The role that a caller's certificate grants now: `nobody` without one, or if its node was removed. */
 export type Standing = "nobody" | "worker" | "manager" | Role;
 
 function refusal(text: string): string {

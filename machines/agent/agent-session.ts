@@ -47,7 +47,7 @@ export type AgentSessionEvent =
   /** The certificate or root changed: recompute the description now. */
   | { readonly type: "identity.changed" };
 
-/** What the agent's owner learns about its session. */
+/** News of its session for the agent's owner. */
 export type SessionNews =
   | { readonly kind: "idle" }
   | { readonly kind: "connecting"; readonly reason: string }

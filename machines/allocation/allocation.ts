@@ -32,7 +32,7 @@ import { PortSpace } from "./ports.ts";
 import type { DefaultPools } from "./subnets.ts";
 import { addressedNetwork, blocked, causes, Opened, type Blocked, type Cause } from "./waiting.ts";
 
-/** What the allocation reads from the store. */
+/** The objects that the allocation reads from the store. */
 export interface AllocationView {
   network(idOrName: string): Network | undefined;
   service(id: string): Service | undefined;
@@ -47,7 +47,7 @@ export type TaskDecision =
   /** The task is no longer wanted. */
   | { readonly kind: "unwanted" };
 
-/** What all tasks with the same spec get. */
+/** The allocation of all tasks with the same spec. */
 interface Plan {
   readonly serviceId: string;
   readonly problem: Blocked | null;
@@ -95,7 +95,7 @@ export class Allocation {
     return !this.#opened.isEmpty;
   }
 
-  /** What was freed or added since the last call. */
+  /** Resources that were freed or added since the last call. */
   takeOpened(): readonly Cause[] {
     return this.#opened.take();
   }

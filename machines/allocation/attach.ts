@@ -68,7 +68,7 @@ function addressFor(planned: PlannedAttachment, kept: (networkId: string) => num
 export interface NodeDecision {
   /** The node's new attachments; null if the current ones are correct. */
   readonly attachments: readonly NetworkAttachment[] | null;
-  /** What could not be allocated. */
+  /** The attachments that could not be allocated. */
   readonly blocked: readonly Blocked[];
 }
 

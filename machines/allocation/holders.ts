@@ -1,5 +1,5 @@
 /**
- * Who holds which address: services their virtual IPs, tasks their own, nodes those of their load balancers.
+ * The holder of each address: services hold their virtual IPs, tasks their own, nodes those of their load balancers.
  *
  * A node without an address rejects its tasks of the network, so tasks do not get the last ones (Swarm gives them away):
  * `keptForNodes` says how many are reserved.

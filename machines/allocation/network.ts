@@ -1,5 +1,5 @@
 /**
- * What the cluster allocates to a network, written into the network object as SwarmKit does: the driver state with a VXLAN id
+ * Allocates a network's resources and writes them into the network object as SwarmKit does: the driver state with a VXLAN id
  * for each subnet, and the subnets with their gateways.
  *
  * Networks of node-local drivers get nothing: each node creates its own.
@@ -170,7 +170,7 @@ function allocateVxlanIds(
   return ids;
 }
 
-/** Records what the stored network has. What another network already holds stays with that one. */
+/** Records the resources of the stored network, except those that another network already holds. */
 export function claimNetwork(network: Network, { subnets, vxlan }: NetworkSpaces): void {
   if (!isAllocated(network) || isNodeLocal(network)) return;
   for (const { subnet } of network.ipam?.configs ?? []) {

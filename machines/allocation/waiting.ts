@@ -3,7 +3,7 @@
  * resources.
  */
 
-/** What must change before another attempt makes sense, such as `addresses/<network id>`. */
+/** The change that makes another attempt worthwhile, such as `addresses/<network id>`. */
 export type Cause = string;
 
 export const causes = {
@@ -62,7 +62,7 @@ export class Waiting {
   }
 }
 
-/** What was freed or added since it was last read. */
+/** Resources that were freed or added since the last read. */
 export class Opened {
   readonly #causes = new Set<Cause>();
   /** Addresses that were requested while in use; a release of any other address is not recorded one by one. */

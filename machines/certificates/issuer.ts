@@ -1,4 +1,4 @@
-/** Who signs node certificates now: the cluster's root, or during a rotation its successor. */
+/** The current issuer of node certificates: the cluster's root, or during a rotation its successor. */
 import { ExternalCA_CAProtocol, type Cluster, type NodeTLSInfo, type RootCA } from "../../proto/gen/messages.ts";
 import { isSameBytes } from "../same-message.ts";
 

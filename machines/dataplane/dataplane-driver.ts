@@ -95,7 +95,7 @@ export const dataplaneDriverMachine = setup({
   states: {
     waitForReady: {
       description: "Waiting to learn what this node needs. D1",
-      entry: { type: "announce", params: { state: "wait-for-ready", reason: "what this node needs is not known yet" } },
+      entry: { type: "announce", params: { state: "wait-for-ready", reason: "this node's needs are unknown yet" } },
       on: { "state.ready": "resync", "settings.changed": {}, "driver.unwanted": "stopped" },
     },
     resync: {

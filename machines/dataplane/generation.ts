@@ -3,7 +3,7 @@
  * networks in a rule, a list of policies for each direction, sets of networks and of ports, and the untracked and pre-DNAT
  * stages (Felix 3.1 to 3.31); `3.32` names policies by messages without a tier (3.32 and newer).
  *
- * G1: what an earlier generation cannot express is made stricter: an allow rule is left out, a deny rule covers more.
+ * G1: a rule that an earlier generation cannot express is made stricter: an allow rule is left out, a deny rule covers more.
  * G2: settings have the generation's own form: a driver that cannot read its failsafe ports refuses to start, or cuts off its
  *     node.
  */

@@ -1,5 +1,5 @@
 /**
- * What the dataplane driver of one node must know, as objects that are added, changed and removed: the output of the policy
+ * The wanted state of one node's dataplane driver, as objects that are added, changed and removed: the output of the policy
  * calculation and the driver's input, for every generation of the protocol.
  */
 import type {

@@ -1,11 +1,11 @@
 /**
- * What was not yet sent to a driver. Changes of one object are merged into one message until the driver takes it, so the
+ * Changes not yet sent to a driver. Changes of one object are merged into one message until the driver takes it, so the
  * queue is bounded by the number of objects, however slow the driver is and however often they change.
  *
  *   an object is sent before the objects that refer to it, and removed after them:
  *   sets, policies, profiles, endpoints · removed endpoints, profiles, policies, sets · pools and nodes
  *
- * O1: what was sent plus what is queued equals the wanted state.
+ * O1: the sent state plus the queued changes equals the wanted state.
  * O2: only objects that were sent are removed, and no member is both added and removed in one message.
  * O3: InSync is sent once, when everything that was known at the time of the resync was sent.
  */

@@ -10,7 +10,7 @@
  *           dirty ──wanted──▶ opening
  *
  * NV1: while the server is wanted, a failed or lost server is opened again; the wait grows with each attempt.
- * NV2: what could not be removed is retried until it is removed, or the server is wanted again.
+ * NV2: a failed removal is retried until it succeeds, or the server is wanted again.
  */
 import { assign, setup } from "xstate";
 import { effect } from "../effect.ts";

@@ -24,7 +24,7 @@ export interface VirtualPlan {
   readonly links: readonly string[];
 }
 
-/** What the node knows about its own tasks. */
+/** The link of one of the node's own tasks. */
 export interface OwnLink {
   readonly hostInterface: string;
   readonly addresses: readonly { readonly address: string }[];

@@ -1,6 +1,6 @@
 /**
- * What an Assignments stream has sent to its node, and what it must send next (worker protocol §4.6). Pure: reads a source
- * and returns changes.
+ * The assignments that a stream has sent to its node, and those that it must send next (worker protocol §4.6). Pure: reads a
+ * source and returns changes.
  *
  * N1: a task is sent from ASSIGNED on, and REMOVE for it only when it was deleted from the store (or left the node).
  * N2: changes of only status and meta are not sent while the state is above ASSIGNED: the node reported them itself.
@@ -107,7 +107,7 @@ export class AssignmentSet {
   }
 
   /**
-   * What changed for the node in these tasks and volumes; empty if nothing did. Dependencies come before their users and are
+   * Changes for the node in these tasks and volumes; empty without any. Dependencies come before their users and are
    * removed after them, so the list may be split into messages anywhere.
    */
   changes(taskIds: Iterable<string>, volumeIds: Iterable<string>): AssignmentChange[] {

@@ -117,7 +117,7 @@ export interface MassDownBreakerContext {
   readonly settleMs: number;
   readonly missing: number;
   readonly nodes: number;
-  /** Of the newest check. */
+  /** Time of the newest check. */
   readonly at: number;
   readonly asked: boolean;
   /** When the newest hold began. */

@@ -1,5 +1,5 @@
 /**
- * What the leader waits for on behalf of a node that is not READY: one actor per such node.
+ * Watches a node that is not READY, on the leader: one actor per such node.
  *
  *   unknown ──▶ checking ──▶ declaring ──▶ down ──▶ orphaning ──▶ orphaned          (ended when the node is READY again, or gone)
  *

@@ -1,6 +1,6 @@
 /**
- * What a node reports about its driver plugins, as labels of its engine: the only part of a node's description that has space
- * for it, that constraints can use, and that every manager stores, including SwarmKit's.
+ * A node's report on its driver plugins, as labels of its engine: the only part of a node's description that has space for
+ * it, that constraints can use, and that every manager stores, including SwarmKit's.
  *
  *   muster.driver.<kind>.health   `healthy`, `unhealthy`, `undetected`, `restarting`, `removed` …
  *   muster.driver.<kind>.reason   the reason for that health, if any
@@ -75,7 +75,7 @@ export function networkProblemOf(labels: Readonly<Record<string, string>>): stri
   return labels[networkReason] ?? "";
 }
 
-/** What a node reports about one of its drivers. */
+/** A node's report on one of its drivers. */
 export interface NodeDriver {
   readonly kind: string;
   readonly health: string;

@@ -48,7 +48,7 @@ function isPlain(path: string): boolean {
   return path.split("/").every((part) => part !== "..");
 }
 
-/** What is wrong with the mounts; null if nothing is. */
+/** The first error in the mounts; null if they are valid. */
 export function mountsProblem(mounts: readonly Mount[], devices: readonly DriverDevice[]): string | null {
   const targets = new Set<string>();
   for (const mount of mounts) {

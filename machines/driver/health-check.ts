@@ -42,7 +42,7 @@ export interface HealthCheckContext extends HealthCheckInput {
   readonly failures: number;
   /** Checks that failed while the task was never healthy. */
   readonly misses: number;
-  /** Of the newest failure. */
+  /** Reason of the newest failure. */
   readonly reason: string;
 }
 

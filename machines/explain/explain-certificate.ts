@@ -1,4 +1,4 @@
-/** What a node's certificate or role is waiting for: the part of `muster why node/…` besides its session. */
+/** Explains why a node's certificate or role is waiting: the part of `muster why node/…` besides its session. */
 import {
   IssuanceStatus_State,
   NodeRole,

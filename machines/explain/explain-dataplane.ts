@@ -1,6 +1,6 @@
 /**
- * What a node's dataplane, or a task's network policy there, is waiting for: the part of `muster why` that reads the node's
- * reports on its driver. A node without reports has no driver.
+ * Explains why a node's dataplane, or a task's network policy there, is waiting: the part of `muster why` that reads the
+ * node's reports on its driver. A node without reports has no driver.
  */
 import { DataplaneReport, Reason, type Resource, type Task, type Timestamp } from "../../proto/gen/messages.ts";
 import { reportKind } from "../policy/objects.ts";

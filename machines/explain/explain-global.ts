@@ -1,6 +1,6 @@
 /**
- * What a global service is waiting for: which of its nodes run their task, what delays the others, and which nodes have no
- * task and why. See `machines/explain/explain.ts`.
+ * Explains why a global service is waiting: which of its nodes run their task, what delays the others, and which nodes have
+ * no task and why. See `machines/explain/explain.ts`.
  */
 import { NodeStatus_State, Reason, TaskState, type Node, type Service, type Task } from "../../proto/gen/messages.ts";
 import { explainTask, type ExplainView } from "./explain.ts";
@@ -131,7 +131,7 @@ function headline(count: Count, reasons: number, tried: readonly string[], since
   return Reason.create({
     since,
     waitingFor: `tasks: ${tasks}${done}${more}`,
-    wokenBy: finished > 0 && reasons === 0 ? "an update of the service" : "what its tasks wait for",
+    wokenBy: finished > 0 && reasons === 0 ? "an update of the service" : "the events that its tasks wait for",
     tried,
   });
 }

@@ -1,5 +1,5 @@
 /**
- * What a network is waiting for, and what a node is waiting for in its networks. Uses only stored objects, so any manager can
+ * Explains why a network is waiting, and why a node is waiting in its networks. Uses only stored objects, so any manager can
  * answer.
  */
 import {

@@ -1,6 +1,6 @@
 /**
- * What a task or a service is waiting for, since when, what would wake it, and what was tried. Uses only stored objects, as
- * the orchestrators do, so it describes what they act on.
+ * Explains what a task or a service is waiting for, since when, what would wake it, and what was tried. Uses only stored
+ * objects, as the orchestrators do, so it describes what they act on.
  *
  * E1: everything that is not in its wanted state names what it waits for; nothing waits without a reason.
  */
@@ -37,7 +37,7 @@ export interface ExplainView {
   schedule(serviceId: string): ScheduleStatus | null;
   /** Why a PENDING task has no node, according to the scheduler. */
   placement(task: Task): readonly Reason[];
-  /** What the service's rollout is waiting for; null if no rollout is in progress. */
+  /** Why the service's rollout is waiting; null if no rollout is in progress. */
   rollout(service: Service): Reason | null;
 }
 
@@ -286,7 +286,10 @@ export function explainService(service: Service, view: ExplainView): readonly Re
     Reason.create({
       since,
       waitingFor: `tasks: ${running} of ${replicas} run${done}${more}`,
-      wokenBy: finished > 0 && running + finished === replicas ? "an update of the service" : "what its tasks wait for",
+      wokenBy:
+        finished > 0 && running + finished === replicas
+          ? "an update of the service"
+          : "the events that its tasks wait for",
     }),
     ...rollout,
     ...shown,

@@ -1,4 +1,4 @@
-/** What a service contributes to histories: to those of others, what it uses; to its own, the progress of its rollout. */
+/** A service's entries in histories: in those of others, its references; in its own, the progress of its rollout. */
 import { ResourceType, UpdateStatus_UpdateState, type Service } from "../../proto/gen/messages.ts";
 
 /** Ids of the objects of that kind that the service uses. */

@@ -10,7 +10,7 @@
  * E2: a key is written only against what was read: absent, or its revision.
  * E4: timeouts follow the measured round trip, so that a lease can be kept over any link on which a write returns within a
  *     third of the TTL (`roundTripShareMax`). A slower link needs a longer lease.
- * E3: the lease only avoids contention. What keeps an old leader from writing is the log (ledger L2).
+ * E3: the lease only avoids contention. The log keeps an old leader from writing (ledger L2).
  */
 import { assign, setup } from "xstate";
 import { effect } from "../effect.ts";

@@ -1,6 +1,6 @@
 /**
- * What the ledger does with one Operation, given the state at the operation's turn: a Change for the log, nothing, or a
- * refusal. Pure; `machines/ledger/batch.ts` combines the changes.
+ * Decides what the ledger does with one Operation, given the state at the operation's turn: a Change for the log, nothing, or
+ * a refusal. Pure; `machines/ledger/batch.ts` combines the changes.
  *
  * P1: an id is created once, and names are unique within a table (except for nodes and tasks).
  * P2: an update replaces exactly the version that its writer has seen.
@@ -9,7 +9,7 @@
  *     still exist.
  * P5: a node reports only on its own tasks, only through its current session, and only states that a node may set.
  * P6: a change without effect is not written.
- * P7: of a service's tasks for one node, at most one of each spec version is wanted.
+ * P7: a global service has at most one wanted task of each spec version on a node.
  * P8: a decision that names its basis is applied only while that is unchanged.
  * P9: no two services publish the same port on all nodes, and no service refers to a network, secret or config that does not
  *     exist, or loses one that its update may be rolled back to. There is at most one ingress network, and exactly one while

@@ -30,7 +30,7 @@ export type LogNodes = Readonly<Record<string, LogNode>>;
 
 export interface LogStep {
   readonly nodes: LogNodes;
-  /** What is missing from now on, in SwarmKit's words. */
+  /** Messages about logs that are missing from now on, in SwarmKit's words. */
   readonly missing: readonly string[];
 }
 

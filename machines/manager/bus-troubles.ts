@@ -1,5 +1,5 @@
 /**
- * What a manager that makes no progress reports about the bus and the leader: the causes, from what it observes.
+ * Why a manager makes no progress: the troubles that it reports about the bus and the leader, from what it observes.
  *
  * H3: without a leader no manager is healthy. A change of leader gets `leaderlessMsMax`, because every change goes through
  *     it.

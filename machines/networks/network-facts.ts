@@ -1,4 +1,4 @@
-/** What nodes are sent about each of the cluster's objects (muster/v1/networks.proto). */
+/** Messages that tell nodes about each of the cluster's objects (muster/v1/networks.proto). */
 import {
   AttachedNetwork,
   AttachedSubnet,

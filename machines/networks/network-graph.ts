@@ -180,7 +180,7 @@ export class NetworkGraph {
 
 type Sort = "networks" | "nodes" | "services" | "tasks";
 
-/** What one follower of one node was sent, and what it must still be sent. */
+/** The state that one follower of one node was sent, and the changes that it must still be sent. */
 export class NetworkView {
   readonly nodeId: string;
   readonly #graph: NetworkGraph;
@@ -207,7 +207,7 @@ export class NetworkView {
     this.#onDirty();
   }
 
-  /** What changed since the last call; null if nothing did. The first update is a complete state. NG2 */
+  /** Changes since the last call; null without any. The first update is a complete state. NG2 */
   take(version: number): NetworksUpdate | null {
     if (!this.#isDirty) return null;
     this.#isDirty = false;

@@ -1,5 +1,5 @@
 /**
- * What a node knows of the networks that its tasks are in: the networks, their nodes and services, and all their tasks on any
+ * A node's view of the networks that its tasks are in: the networks, their nodes and services, and all their tasks on any
  * node. The manager sends it incrementally (muster/v1/networks.proto).
  *
  * NS1: while a complete state arrives in pieces, the previous state stays in force.
@@ -21,7 +21,7 @@ export interface NetworksState {
   readonly tasks: ReadonlyMap<string, NetworkTask>;
 }
 
-/** What the agent's parts follow; implemented by the actor of the stream. */
+/** The state that the agent's parts follow; implemented by the actor of the stream. */
 export interface NodeNetworks {
   /** Null until a manager has sent a complete state. */
   readonly state: NetworksState | null;

@@ -1,7 +1,7 @@
 /**
  * A dry run of creating or changing a service: the decisions of its orchestrator, its rollout and the scheduler, applied to
  * copies of its tasks (machines/orchestration/service-plan/sandbox.ts). Nothing is written. The plan is made by the same
- * functions as the real decisions, and holds as long as every node does what it is told and nothing else changes.
+ * functions as the real decisions, and holds as long as every node follows its assignments and nothing else changes.
  */
 import { TaskState, type Cluster, type Network, type Node, type Service, type Task } from "../../proto/gen/messages.ts";
 import { decideJob } from "./jobs/decide.ts";

@@ -1,4 +1,4 @@
-/** What UpdateService writes: the new spec, the previous one, and the versions that distinguish their tasks. */
+/** Writes of UpdateService: the new spec, the previous one, and the versions that distinguish their tasks. */
 import {
   JobStatus,
   Service,

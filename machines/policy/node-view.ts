@@ -1,6 +1,7 @@
 /**
- * What one follower of one node has received and must still receive. Changes between two updates are merged: only keys of
- * changed objects are kept, and changed members of sets, so memory stays bounded for slow followers.
+ * The state that one follower of one node has received, and the changes that it must still receive. Changes between two
+ * updates are merged: only keys of changed objects are kept, and changed members of sets, so memory stays bounded for slow
+ * followers.
  *
  * V1: after an update, the follower has the node's current state.
  * V2: a follower gets a set, policy or profile only while an endpoint of the node uses it.
@@ -40,7 +41,7 @@ export interface ViewSource {
   chosenBy(id: string): readonly CompiledPolicy[];
 }
 
-/** What an endpoint uses, to be released when that changes. */
+/** The policies and profiles that an endpoint uses, to be released when they change. */
 interface Uses {
   readonly policies: ReadonlySet<string>;
   readonly profiles: ReadonlySet<string>;

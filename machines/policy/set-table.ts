@@ -19,7 +19,7 @@ interface HeldSet {
   readonly users: Set<SetUser>;
 }
 
-/** What selectors of sets choose from: items of one kind by id. */
+/** The items of one kind that selectors of sets choose from, by id. */
 class Population {
   readonly #things = new Map<string, Chosen>();
   readonly #index = new SelectorIndex((setId, id, matches) => {

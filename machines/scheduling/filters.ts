@@ -34,7 +34,7 @@ export const Verdict = {
 export type Verdict = (typeof Verdict)[keyof typeof Verdict];
 export const verdictCount = 9;
 
-/** What all tasks of a group require of a node. */
+/** The requirements of all tasks of a group for a node. */
 export interface Demand {
   readonly serviceId: string;
   readonly nanoCpus: number;
@@ -60,7 +60,7 @@ export interface Demand {
 /** Generic kinds that engines run without advertising a driver: managed engine plugins. */
 const engineKinds: ReadonlySet<string> = new Set(["plugin"]);
 
-/** What an agent without a healthy docker driver lacks for containers. */
+/** The missing plugin for containers of an agent without a healthy docker driver. */
 export const enginePlugin = "an engine for containers";
 /** No agent has it: only engines provide the routing mesh. */
 export const meshPlugin = "Network/ingress of an agent";

@@ -4,7 +4,7 @@
  */
 import { DiscreteGenericResource, GenericResource, NamedGenericResource } from "../../proto/gen/messages.ts";
 
-/** What a node has of one kind. */
+/** A node's resources of one kind. */
 interface Stock {
   /** Free discrete ones; negative if the node offers fewer than before. */
   count: number;
@@ -41,7 +41,7 @@ export class GenericStock {
     return free;
   }
 
-  /** What a task would get now: named ones first, in the node's order. Does not take them. */
+  /** The resources that a task would get now: named ones first, in the node's order. Does not reserve them. */
   choose(wants: readonly GenericWant[]): readonly GenericResource[] {
     const chosen: GenericResource[] = [];
     for (const { kind, count } of wants) {

@@ -219,7 +219,7 @@ export class NodeSet {
     return this.#tracked.get(taskId) ?? null;
   }
 
-  /** Creates the record of a task that has none. */
+  /** Creates the record of a task that is not tracked. */
   add(task: Task): Tracked {
     const tracked = new Tracked(task);
     this.#tracked.set(task.id, tracked);

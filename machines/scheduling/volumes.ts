@@ -132,7 +132,7 @@ export class VolumeSet {
     }
   }
 
-  /** What a task would get on the node now; null if not all mounts can be satisfied (C2). Does not record any use. */
+  /** The volumes that a task would get on the node now; null if a mount cannot be satisfied (C2). Records no use. */
   choose(wants: readonly VolumeWant[], node: Node): readonly VolumeAttachment[] | null {
     const chosen: { readonly volume: Volume; readonly use: Use }[] = [];
     let triesLeft = choicesTriedMax;

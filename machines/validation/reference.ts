@@ -118,7 +118,7 @@ interface NamedReferences {
   readonly configs: readonly { readonly id: string; readonly name: string | null }[];
 }
 
-/** `name` is null for resource references, which have none. */
+/** `name` is null for resource references, which contain only an id. */
 function filesOf(task: TaskSpec | null): NamedReferences {
   const files = task?.container ?? processFiles(task);
   const secrets = (files?.secrets ?? []).map(({ secretId: id, secretName: name }) => ({ id, name }));

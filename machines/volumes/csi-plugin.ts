@@ -12,7 +12,7 @@ import { assign, setup } from "xstate";
 import { csiTimes, retryMs } from "./csi/calls.ts";
 import { effect } from "../effect.ts";
 
-/** What a plugin has reported about itself, as far as the caller needs it. */
+/** A plugin's report on itself, as far as the caller needs it. */
 export interface PluginFacts {
   /** Its own name, which can differ from the one that it is registered under here. */
   readonly pluginName: string;

@@ -17,7 +17,7 @@ export type WatchedTable =
   | "config"
   | "volume";
 
-/** What all watchable objects have in common. */
+/** The common part of all watchable objects. */
 export type WatchedObject = { readonly id: string };
 
 export type SelectorSort = keyof SelectBy;

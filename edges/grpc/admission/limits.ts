@@ -1,6 +1,6 @@
 /**
- * What a peer may use before and after it has authenticated, on the gRPC port and the JSON API's. Every limit is defined
- * here or in `http2/protocol.ts` and `juju/wire/limits.ts`; `docs/limits.md` lists them all. Times are in milliseconds.
+ * Limits of a peer before and after it has authenticated, on the gRPC port and the JSON API's. Every limit is defined here
+ * or in `http2/protocol.ts` and `juju/wire/limits.ts`; `docs/limits.md` lists them all. Times are in milliseconds.
  *
  * A connection is *pending* until its TLS handshake completes, then *anonymous* (no valid certificate, or no login on the
  * JSON API) or *known*. The three are counted separately, so that anonymous connections never take the place of known ones.

@@ -32,7 +32,7 @@ import {
 import { Sender } from "./sender.ts";
 import type { Http2Stream, StreamOwner } from "./stream.ts";
 
-/** What a connection shares with others. */
+/** Budgets that a connection shares with others. */
 export interface SharedBudgets {
   readonly bytes: ByteBudget;
   /** Null for peers whose time is not limited. */

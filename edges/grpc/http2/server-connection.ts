@@ -103,7 +103,7 @@ export class ServerConnection extends Http2Connection {
     else this.reset(stream, ErrorCode.NO_ERROR);
   }
 
-  /** Frames for a stream that we ended early are no error; the reset in answer counts against the peer's rate. */
+  /** Frames for a stream that we ended early are not an error; the reset in answer counts against the peer's rate. */
   protected override onStray(streamId: number, stream: Http2Stream | undefined): void {
     this.chargeReset();
     if (stream !== undefined) this.reset(stream, ErrorCode.STREAM_CLOSED);

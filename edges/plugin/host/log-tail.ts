@@ -48,7 +48,7 @@ export class LogTail {
     this.#timer.unref();
   }
 
-  /** What the plugin wrote before it died, the error first. */
+  /** The last lines that the plugin wrote before it died, the error first. */
   lastWords(): string {
     return this.#last.text();
   }

@@ -1,4 +1,4 @@
-/** What a job waits for: its own progress, or, for a scheduled job, its next run; with the outcomes of the last runs. */
+/** Explains a job: its progress, or, for a scheduled job, its next run; with the outcomes of the last runs. */
 import {
   Reason,
   TaskState,

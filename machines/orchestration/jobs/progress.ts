@@ -25,7 +25,7 @@ export interface JobProgress {
 export interface ClusterView {
   readonly nodeOf: NodeOf;
   readonly nodes: () => Iterable<Node>;
-  /** Absent: the log's timestamps are used as they are. */
+  /** Absent: the log's timestamps are used uncorrected. */
   readonly times?: LogTimes | undefined;
 }
 

@@ -41,7 +41,7 @@ export function paceOf(service: Service): {
   };
 }
 
-/** R4: what a move still waits for; null: it is over, or no longer a move. `before`: the task that it replaces. */
+/** R4: why a move still waits; null: it is over, or no longer a move. `before`: the task that it replaces. */
 export function openMove(
   task: Task | undefined,
   before: Task | undefined,

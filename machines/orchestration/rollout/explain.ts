@@ -1,4 +1,4 @@
-/** What a rollout waits for: the reason that `muster why SERVICE` gives. */
+/** Explains why a rollout waits: the reason that `muster why SERVICE` gives. */
 import { Reason, type Rollout, type Service } from "../../../proto/gen/messages.ts";
 import { timestampOf } from "../../../proto/time.ts";
 import { isMoving, isPaused, phaseOf } from "./status.ts";

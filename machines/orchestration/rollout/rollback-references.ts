@@ -1,5 +1,5 @@
 /**
- * What the previous spec of an unfinished update refers to. It is kept until the update is over: the update may still be
+ * References of the previous spec of an unfinished update. Their objects are kept until the update is over: it may still be
  * rolled back, by its failure action or by an operator who aborts it.
  */
 import { UpdateStatus_UpdateState, type Service, type ServiceSpec, type Task } from "../../../proto/gen/messages.ts";

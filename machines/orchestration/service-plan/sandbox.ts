@@ -1,6 +1,6 @@
 /**
  * Simulates a service's tasks: applies decisions at once, to copies, in the order in which they would happen, and assumes that
- * every node does what it is told.
+ * every node follows its assignments.
  *
  * P1: new tasks get nodes while their predecessors still hold theirs; tasks that wait then are tried again when all
  *     predecessors have stopped. Real nodes differ in speed, so for simultaneous changes the plan predicts how many tasks run,

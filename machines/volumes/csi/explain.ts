@@ -1,4 +1,4 @@
-/** What a cluster volume waits for, and which volumes a task waits for. */
+/** Explains why a cluster volume waits, and which volumes a task waits for. */
 import {
   Reason,
   TaskState,

@@ -90,7 +90,7 @@ test("a driver in another language gets every message in order, whatever the siz
   actor.apply({ kind: "removed", ref: endpointOf("w1", []) });
   await until("the changes", () => told().length === 7);
   t.deepEqual(kinds(told().slice(5)), ["ipsetDeltaUpdate", "workloadEndpointRemove"]);
-  t.deepEqual(news, ["wait-for-ready: what this node needs is not known yet", "resync", "in-sync"]);
+  t.deepEqual(news, ["wait-for-ready: this node's needs are unknown yet", "resync", "in-sync"]);
   await actor.end();
   await until("the end", () => news.at(-1) === "stopped");
 });
