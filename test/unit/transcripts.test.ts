@@ -1,0 +1,51 @@
+// Charts' behaviour as readable transcripts: test/unit/transcripts/CHART/SCENARIO.txt. REWRITE=1 rewrites them, and the diff is
+// reviewed.
+import { readdirSync, readFileSync, writeFileSync } from "node:fs";
+import test from "ava";
+import { sessionMachine, type SessionContext, type SessionEvent } from "../../machines/dispatcher/session.ts";
+import { chartScript, replay, type Samples, type Script } from "../support/transcript.ts";
+
+const folder = new URL("transcripts/", import.meta.url);
+
+const graceMs = 15_000;
+
+/** Runners of the commands in each chart's folder. */
+const scripts: Readonly<Record<string, () => Script>> = {
+  session: () =>
+    chartScript({
+      machine: sessionMachine,
+      input: { nodeId: "n1", sessionId: "s1", at: 0, adopted: false, unknownGraceMs: 30_000, graceMs },
+      events: (now, _context: SessionContext) =>
+        ({
+          "registration.committed": { at: now, graceMs },
+          "session.resumed": { at: now, graceMs, changed: false },
+          heartbeat: { at: now, graceMs },
+          "heartbeats.missed": {},
+          "stream.broken": { at: now, graceMs },
+          "node.doubted": {},
+          "session.superseded": {},
+          "session.forgotten": {},
+          "node.removed": {},
+          "verdict.granted": {},
+          "verdict.held": { at: now, recheckMs: 1_000, reason: "" },
+          "down.committed": {},
+          "down.overtaken": {},
+          "down.unavailable": { at: now, recheckMs: 1_000, reason: "" },
+          "dispatcher.stopped": {},
+        }) satisfies Samples<SessionEvent>,
+    }),
+};
+
+for (const chart of readdirSync(folder).sort()) {
+  for (const file of readdirSync(new URL(`${chart}/`, folder)).sort()) {
+    test(`${chart} behaves as in ${chart}/${file}`, async (t) => {
+      const path = new URL(`${chart}/${file}`, folder);
+      const text = readFileSync(path, "utf8");
+      const script = scripts[chart];
+      if (script === undefined) throw new Error(`no script runs the transcripts of ${chart}`);
+      const said = await replay(text, script());
+      if (process.env["REWRITE"] === "1") writeFileSync(path, said);
+      t.deepEqual(said.split("\n"), readFileSync(path, "utf8").split("\n"));
+    });
+  }
+}
