@@ -144,7 +144,7 @@ test.serial(
     ];
     const turnedAway = await runMuster(stranger);
     t.is(turnedAway.code, 1);
-    t.regex(turnedAway.stderr, /whose keys this manager does not have: join its cluster with --join/);
+    t.regex(turnedAway.stderr, /whose keys this manager lacks: join its cluster with --join/);
     const other = await startManager(t, { nats, join: leader, args: ["--log-level", "debug"] });
     const errors: Told[] = [];
     const refused = async (...args: string[]): Promise<void> => {

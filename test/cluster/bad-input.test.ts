@@ -87,7 +87,7 @@ test.serial("a failing command says why in one sentence and exits with status 1"
     ],
     [/cannot connect to the manager at \/nowhere\.sock/, () => run(["--host", "unix:///nowhere.sock", "node", "ls"])],
     [/invalid join token/, () => agent("token", listen)],
-    [/not an address/, () => agent("address", "host:port")],
+    [/invalid address "host:port"/, () => agent("address", "host:port")],
   ];
   // Two at a time: most of them wait for something.
   const rest = cases.values();

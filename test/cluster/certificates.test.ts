@@ -70,7 +70,7 @@ test.serial(
       (await nodes(manager)).find(({ managerStatus }) => managerStatus?.addr === manager.address)?.id ?? "";
     const [firstId, secondId] = [await idOf(first), await idOf(second)];
     const worker = (await nodes(first)).find(({ id }) => id !== firstId && id !== secondId)?.id ?? "";
-    await t.throwsAsync(first.muster("node", "promote", worker), { message: /engines and agents run tasks/ });
+    await t.throwsAsync(first.muster("node", "promote", worker), { message: /engines and agents only run tasks/ });
 
     t.is(await second.muster("node", "demote", firstId), `Manager ${firstId} demoted in the swarm.`);
     await until("the demoted manager to exit", () => !first.process.isRunning, 20_000);

@@ -96,7 +96,7 @@ test.serial("strangers' records are skipped, a lost record is detected, and the 
   t.regex(checked.stdout, /Result: +breaks at record \d+: NATS has lost it/);
   const repaired = await runMuster(["log", "repair", "--yes", "--data-dir", manager.dataDir]);
   t.is(repaired.code, 0, repaired.stderr);
-  t.regex(repaired.stdout, /Repaired: the log goes on/);
+  t.regex(repaired.stdout, /Repaired: the log continues/);
   t.is(readdirSync(manager.dataDir).filter((name) => name.startsWith("log-removed-")).length, 1);
   const mark = readMark(new MarkFile(join(manager.dataDir, markFileName)));
   t.true(timeMs(mark?.lossAccepted ?? null) > 0, "nodes of the lost part are accepted again, as with the flag");

@@ -188,7 +188,7 @@ test.serial("a context recognises its cluster, and reports what is wrong with it
   const forged = join(who.home, "forged");
   await stranger.muster("user", "certificate", "eve", "-o", forged);
   writeFileSync(credentials, readFileSync(join(forged, "credentials.pem")));
-  await refused(t, who, /the manager does not accept the certificate/, "node", "ls");
+  await refused(t, who, /the manager rejects the certificate/, "node", "ls");
   writeFileSync(credentials, own);
   await succeeds(t, who, "node", "ls");
 
