@@ -117,7 +117,10 @@ export interface ChartScriptOptions<Input, Context, Event extends { readonly typ
   readonly events: (now: number, context: Context) => Samples<Event>;
 }
 
-/** Commands: `start FIELDS`, `event TYPE FIELDS`, `advance TIME`. */
+/**
+ * Commands: `start FIELDS`, `event TYPE FIELDS`, `advance TIME`, and `stall TIME`: the process stands still, so that its timers
+ * are overdue.
+ */
 export function chartScript<Input, Context, Event extends { readonly type: string }>({
   machine,
   input,
@@ -161,7 +164,7 @@ export function chartScript<Input, Context, Event extends { readonly type: strin
       const [id, timer] = [...timers].reduce((a, b) => (b[1].due < a[1].due ? b : a), ["", { due: Infinity }] as never);
       if (timer.due > end) break;
       timers.delete(id);
-      now = timer.due;
+      now = Math.max(now, timer.due);
       lines.push(...step(timer.event));
     }
     now = end;
@@ -177,8 +180,12 @@ export function chartScript<Input, Context, Event extends { readonly type: strin
       return step(null);
     }
     assert(snapshot !== null, "a transcript begins with start");
+    if (name === "stall") {
+      now += msOf(word) ?? NaN;
+      return [`it is ${durationText(now)}`];
+    }
     if (name === "advance") return advance(msOf(word) ?? NaN);
-    assert(name === "event", `${name} is a command of charts: start, event, advance`);
+    assert(name === "event", `${name} is a command of charts: start, event, advance, stall`);
     const sample = (events(now, snapshot.context as Context) as Record<string, object>)[word];
     assert(sample !== undefined, `${word} is an event of this chart`);
     return step({ type: word, ...replaced(sample, fields) });

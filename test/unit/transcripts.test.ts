@@ -3,6 +3,7 @@
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import test from "ava";
 import { sessionMachine, type SessionContext, type SessionEvent } from "../../machines/dispatcher/session.ts";
+import { leaseMachine, type LeaseContext, type LeaseEvent } from "../../machines/ledger/lease.ts";
 import { chartScript, replay, type Samples, type Script } from "../support/transcript.ts";
 
 const folder = new URL("transcripts/", import.meta.url);
@@ -33,6 +34,23 @@ const scripts: Readonly<Record<string, () => Script>> = {
           "down.unavailable": { at: now, recheckMs: 1_000, reason: "" },
           "dispatcher.stopped": {},
         }) satisfies Samples<SessionEvent>,
+    }),
+  lease: () =>
+    chartScript({
+      machine: leaseMachine,
+      input: { ttlMs: 9_000, managerId: "m1", instance: "run2", jitter: 0.5 },
+      events: (now, { attempt }: LeaseContext) =>
+        ({
+          "lease.absent": { attempt, jitter: 0.5 },
+          "lease.held": { attempt, managerId: "m1", instance: "run2", revision: 0, jitter: 0.5 },
+          "lease.unreadable": { attempt, jitter: 0.5 },
+          "lease.written": { attempt, revision: 0, sentAt: now, at: now },
+          "lease.conflict": { attempt },
+          "lease.unknown": { attempt },
+          "lease.removed": { attempt },
+          "leader.deposed": {},
+          "release.requested": {},
+        }) satisfies Samples<LeaseEvent>,
     }),
 };
 
