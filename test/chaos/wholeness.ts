@@ -1,6 +1,6 @@
 /**
- * What must hold after each fault; violations are reported as sentences. Some of it takes time, so the checks repeat until no
- * problem is left or the time is over.
+ * Conditions that must hold after each fault; violations are reported as sentences. Some take time, so the checks repeat until
+ * no problem is left or the time is over.
  */
 import {
   ControlService,

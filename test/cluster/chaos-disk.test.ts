@@ -47,7 +47,7 @@ test("a disk that is put back has the files that it had when it was kept, while 
   disk.keep();
   t.notThrows(
     () => execFileSync("e2fsck", ["-fn", join(images, "kept")], { stdio: "pipe" }),
-    "what is kept has no errors, and no journal to replay",
+    "the kept state has no errors, and no journal to replay",
   );
   fill(disk, 2);
   await disk.putBack();

@@ -1,4 +1,4 @@
-// A cluster is created once: a manager that is to join, or that was a member, never creates another one.
+// A cluster is created once: a manager that joins, or that was a member, never creates another one.
 import { readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import test, { type ExecutionContext } from "ava";
@@ -49,7 +49,7 @@ test.serial("a manager whose own NATS has lost its storage, or has another's, cr
   t.is(readFileSync(join(manager.dataDir, "keys"), "utf8"), keys);
 });
 
-test.serial("a manager that is to join creates nothing in a NATS of another cluster", async (t) => {
+test.serial("a joining manager creates nothing in the NATS of another cluster", async (t) => {
   t.timeout(300_000);
   const manager = await startManager(t);
   const { server } = await natsServer(t);

@@ -104,7 +104,7 @@ for (const binary of natsBinaries) {
         acknowledged.filter((name) => !names.has(name)),
         [],
       );
-      // What another manager would read, from any server that has it.
+      // Read the log's end as another manager would, from any server that has it.
       const link = await connectNats({ ...options, replicas: 3 });
       t.teardown(() => link.close());
       await until(

@@ -1,5 +1,4 @@
-// What strangers can do to a manager: its memory stays bounded, its leader keeps leading, and a node with a certificate is
-// served.
+// Strangers cannot harm a manager: its memory stays bounded, its leader keeps leading, and a node with a certificate is served.
 import { readFileSync } from "node:fs";
 import { connect as connectSocket, type Socket } from "node:net";
 import { connect as connectTls, type TLSSocket } from "node:tls";

@@ -59,7 +59,7 @@ test("the root is rotated while an engine and an agent stay READY and their task
   const before = (await running(manager, "web")).map(({ id }) => id).toSorted();
   const containers = (await engine.containers()).toSorted();
 
-  // Whether any node was seen as not READY meanwhile.
+  // States of all nodes during the rotation.
   const states = new Set<string>();
   let isDone = false;
   const watching = (async () => {

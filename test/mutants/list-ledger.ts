@@ -124,7 +124,7 @@ export const ledgerMutants: readonly Mutant[] = [
     file: "machines/ledger/proposals.ts",
     original: "desiredState: patch.desiredState > task.desiredState,",
     replacement: "desiredState: patch.desiredState !== 0 && patch.desiredState !== task.desiredState,",
-    breaks: "a task that was to stop is to run again",
+    breaks: "the desired state of a stopping task can decrease, so that it runs again",
     kind: "logic",
     tests: ["unit/proposals"],
   },

@@ -18,7 +18,7 @@ import { identityOf, organization, telemetry, temporaryFolder } from "./grpc-wor
 type AnyMethod = MethodDescriptor<unknown, unknown>;
 type AnyService = { readonly name: string; readonly methods: Readonly<Record<string, AnyMethod>> };
 
-/** Every service with a method in the table, as `roles.ts` has it. */
+/** Every service with a method in the access table of `roles.ts`. */
 export const services: readonly AnyService[] = Object.entries(messages)
   .filter(([name]) => name.endsWith("Service"))
   .map(([, service]) => service as unknown as AnyService)

@@ -1,6 +1,6 @@
 /**
  * A leader's orchestration over a real replica, with nodes that behave like agents: each advances its tasks to the desired
- * state, and stops those that are to stop. Time stands still until the test advances it.
+ * state, and stops those that should no longer run. Time stands still until the test advances it.
  */
 import { startOrchestration, type Orchestration } from "../../actors/orchestration/orchestration.ts";
 import {
@@ -46,7 +46,7 @@ export interface TestCluster extends TestManager {
   outcome: (task: Task) => TaskState | undefined;
   /** Whether a task that reports FAILED was rejected by its driver, so that nothing of it ran; by default none was. */
   isRefused: (task: Task) => boolean;
-  /** While it returns false, the node of a task that is to stop does not stop it. */
+  /** While it returns false, the node does not stop a task whose desired state is SHUTDOWN or later. */
   stops: (task: Task) => boolean;
   /** Runs everything that comes due within `ms`, including promises. */
   run(ms?: number): Promise<void>;

@@ -21,7 +21,7 @@ const removals = [
 const others = ["GetExtension", "RemoveExtension", "GetResource", "RemoveResource"] as const;
 
 export const objectSteps: readonly StepGroup[] = [
-  group("what names no object, or one that is not there", () => {
+  group("requests that name no object, or an unknown one", () => {
     return [
       ...[...lookups, ...removals, ...others].flatMap((method) => [step(method, {}), step(method, nobody(method))]),
       ...["UpdateNode", "UpdateService", "UpdateCluster"].flatMap((method) => [
@@ -40,7 +40,7 @@ export const objectSteps: readonly StepGroup[] = [
       ),
     ];
   }),
-  group("secrets and configs: what is accepted, changed, found and removed", () => {
+  group("secrets and configs: creation, updates, filters and removal", () => {
     const nouns = [
       { noun: "Secret", id: "secretId", version: "secretVersion", list: "ListSecrets", max: 512_000 },
       { noun: "Config", id: "configId", version: "configVersion", list: "ListConfigs", max: 1_024_000 },
@@ -98,7 +98,7 @@ export const objectSteps: readonly StepGroup[] = [
       ];
     });
   }),
-  group("what a service names must be there, and stays while it does", () => {
+  group("secrets and configs of a service must exist, and cannot be removed while it uses them", () => {
     const file = { name: "f", uid: "0", gid: "0", mode: 292 };
     const service = (name: string, container: (side: Side) => Json): Step =>
       step("CreateService", (side) => ({
@@ -206,7 +206,7 @@ export const objectSteps: readonly StepGroup[] = [
       ),
     ];
   }),
-  group("networks: what is accepted, found and removed", () => {
+  group("networks: creation, filters and removal", () => {
     const create = (name: string, more: Json = {}, differs: Step["differs"] = null): Step =>
       step("CreateNetwork", { spec: { annotations: { name, labels }, ...more } }, differs);
     const subnet = (config: Json): Json => ({ ipam: { configs: [config] } });
@@ -263,7 +263,7 @@ export const objectSteps: readonly StepGroup[] = [
       step("RemoveNetwork", (side) => ({ networkId: side.id("host") })),
     ];
   }),
-  group("the cluster: what may be changed", () => {
+  group("the cluster: updates and filters", () => {
     const update = (spec: Json, differs: Step["differs"] = null): Step =>
       step(
         "UpdateCluster",
@@ -300,7 +300,7 @@ export const objectSteps: readonly StepGroup[] = [
     ];
   }),
   // A swarmd panics when a volume is created: it has no plugins. Only what comes before that can be compared.
-  group("volumes: what is refused", () => {
+  group("volumes: rejected requests", () => {
     const create = (name: string, more: Json): Step =>
       step("CreateVolume", {
         spec: { annotations: { name }, driver: { name: "d" }, accessMode: { mount: {} }, ...more },

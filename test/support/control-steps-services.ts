@@ -108,7 +108,7 @@ export const serviceSteps: readonly StepGroup[] = [
       step("CreateService", { spec: spec("front2", port(8080, "HOST")) }),
     ];
   }),
-  group("services: what is refused", () => {
+  group("services: rejected requests", () => {
     const bad = (more: Json, differs: Step["differs"] = null): Step =>
       step(
         "CreateService",

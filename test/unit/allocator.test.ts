@@ -1,4 +1,4 @@
-// What a leader allocates to networks, services, nodes and tasks.
+// A leader's allocations to networks, services, nodes and tasks.
 import test from "ava";
 import { Allocation } from "../../machines/allocation/allocation.ts";
 import { causes } from "../../machines/allocation/waiting.ts";

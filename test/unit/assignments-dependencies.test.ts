@@ -190,7 +190,7 @@ class World {
     return all.filter((name) => this.secrets.has(name.slice(7)) || this.configs.has(name.slice(7)));
   }
 
-  /** What the node must have: the dependencies of its unfinished tasks, and its volumes. */
+  /** Names that the node must have: the dependencies of its unfinished tasks, and the secrets of its volumes. */
   needed(): Set<string> {
     const names = new Set<string>();
     for (const task of this.tasks.values()) {

@@ -335,7 +335,7 @@ test("a stored request that is malformed ends as FAILED with its reason", async 
   t.regex(status()?.err ?? "", /certificate request/);
 });
 
-test("a node that is to rotate keeps its certificate until it asks, then gets a new one", (t) => {
+test("a node in rotation keeps its certificate until it requests a new one, then gets that", (t) => {
   const input = { nodeId: "n1", isRotating: true };
   const [rotating] = initialTransition(certificateMachine, input);
   t.is(rotating.value, "rotating");

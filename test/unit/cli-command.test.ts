@@ -180,7 +180,7 @@ test("tasks are listed and found by slot", async (t) => {
   t.is(why[1], "  waiting for: a node");
   t.true(why.includes("  woken by:    node.ready"));
   t.deepEqual((await muster("why", "web")).lines[1], "  waiting for: nothing: it is where it should be");
-  // Two nodes with one name are ambiguous. Of a node and a service with one name, the service wins.
+  // Two nodes with one name are ambiguous. A service wins over a node with the same name.
   manager.seed("node", readyNode("n8", "twin"), readyNode("n9", "twin"), readyNode("n7", "web"));
   const twin = await muster("why", "twin");
   t.deepEqual(twin.remarks, ["muster: twin is ambiguous (2 matches found: node n8, node n9): use an id"]);

@@ -395,7 +395,7 @@ test("services are created concurrently, each once its dependencies exist; a fai
     return name;
   };
   await t.throwsAsync(inTurn(services, make), { message: "no s1" });
-  t.is(underWay, 0, "what had begun has ended");
+  t.is(underWay, 0, "every call that began has finished");
   t.true(made.length < 44);
   t.true(most > 1 && most <= 16, String(most));
   made.length = 0;

@@ -527,7 +527,7 @@ test("resources need a registered kind, and an extension stays while it has some
   });
 });
 
-test("P10: of concurrent creation of a resource and removal of its extension, one is rejected", async (t) => {
+test("P10: if a resource is created while its extension is removed, one of the two is rejected", async (t) => {
   const { control, store } = world();
   const { extension } = await control.CreateExtension(
     CreateExtensionRequest.create({ annotations: Annotations.create({ name: "policy" }) }),

@@ -1,4 +1,4 @@
-// What a driver is sent, and in which order, while the wanted state keeps changing and it reads at its own pace.
+// Messages to a driver, and their order, while the wanted state keeps changing and the driver reads at its own pace.
 import test from "ava";
 import { fc } from "../support/dataplane.ts";
 import { Outbox } from "../../machines/dataplane/outbox.ts";

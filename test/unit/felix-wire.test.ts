@@ -21,7 +21,7 @@ for (const generation of ["2.0", "v3.26", "v3.32"]) {
 
   test(`every field of Felix ${generation} exists with its number and type`, (t) => {
     for (const [message, fields] of Object.entries(table.messages)) {
-      if (message === "felix.SyncRequest") continue; // of a gRPC service that drivers do not use
+      if (message === "felix.SyncRequest") continue; // belongs to a gRPC service that drivers do not use
       const type = root.lookupType(message);
       for (const [number, described] of Object.entries(fields)) {
         const [name, wanted] = described.split(" | ") as [string, string];

@@ -24,7 +24,7 @@ test("a record survives into the next life, and nobody else can read it", async 
   t.is(await disk.load("absent"), null);
 });
 
-test("D3: of many changes of one name the last one stays", async (t) => {
+test("D3: the last of many changes to one name wins", async (t) => {
   const disk = await FileDisk.open(folder(t));
   await Promise.all([...Array(20).keys()].map((at) => disk.save("a", bytes(String(at)))));
   t.is(text(await disk.load("a")), "19");

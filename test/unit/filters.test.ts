@@ -79,7 +79,7 @@ test("reservations use what unfinished tasks leave free", (t) => {
   t.is(
     judge(demandOf(half), info),
     Verdict.resources,
-    "a task that is to stop holds its reservation until it has stopped",
+    "a stopping task holds its reservation until it has stopped",
   );
   set.follow(inState(half, TaskState.SHUTDOWN, { nodeId: "n", desiredState: TaskState.SHUTDOWN }));
   t.is(judge(demandOf(half), info), Verdict.fits);
@@ -187,7 +187,7 @@ test("a published host port is used once on a node, for each protocol", (t) => {
   t.is(verdict(pendingTask("t", port(0)), readyNode("n"), [pendingTask("other", port(0))]), Verdict.fits);
 });
 
-test("a node has at most the maximum replicas of a service, not counting those that are to stop", (t) => {
+test("a node gets at most the maximum replicas of a service, not counting stopping ones", (t) => {
   const one = withSpec({ placement: Placement.create({ maxReplicas: 1 }) });
   t.is(verdict(one, readyNode("n"), [pendingTask("u")]), Verdict.maxReplicas);
   t.is(verdict(one, readyNode("n"), [pendingTask("u", { desiredState: TaskState.SHUTDOWN })]), Verdict.fits);

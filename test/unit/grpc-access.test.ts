@@ -1,4 +1,4 @@
-// Who may call what, for every method and every kind of caller: at the start of a call, and during it.
+// Access to every method for every kind of caller: at the start of a call, and during it.
 // Labels are those of edges/grpc.
 import test, { type ExecutionContext } from "ava";
 import { accessByPath, type Access } from "../../edges/grpc/roles.ts";

@@ -1,4 +1,4 @@
-// Who is served: certificates, roles, and the versions of TLS that clients offer. Labels are those of edges/grpc.
+// Admission of callers: certificates, roles, and the versions of TLS that clients offer. Labels are those of edges/grpc.
 import { once } from "node:events";
 import { connect as connectHttp2 } from "node:http2";
 import { connect as connectTlsSocket, type TLSSocket } from "node:tls";

@@ -330,7 +330,7 @@ test("a task is STARTING until its check passes, reports why it does not, and fa
   t.deepEqual(new Set(world.statesOf("t1")), new Set(world.statesOf("t1").toSorted((a, b) => a - b)));
 });
 
-test("a restarted agent continues: a RUNNING task stays so, and a STARTING one has still to pass", async (t) => {
+test("a restarted agent continues: a RUNNING task stays RUNNING, and a STARTING one must still pass", async (t) => {
   const world = await new World().serving();
   world.assignAll(checkedTask(overTcp));
   await world.pass(15_000);
@@ -367,7 +367,7 @@ test("a driver that cannot run commands in its tasks gets no task with a command
   });
 });
 
-test("R3: of several queued reports of one state only the newest is sent", async (t) => {
+test("R3: only the newest of several queued reports of one state is sent", async (t) => {
   const reports = new StatusReports(() => t.fail());
   const sent: string[] = [];
   const answered = Promise.withResolvers<void>();

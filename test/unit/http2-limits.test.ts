@@ -1,4 +1,4 @@
-// What one connection may cost the server: retained bytes, header lists, frames without content, unread answers.
+// Limits on the cost of one connection: retained bytes, header lists, frames without content, unread answers.
 import { duplexPair } from "node:stream";
 import test from "ava";
 import { ByteBudget } from "../../edges/grpc/admission/byte-budget.ts";
@@ -235,7 +235,7 @@ test("window updates of one byte, priorities and unknown frames are a flood too"
   }
 });
 
-test("Q1: of a header list over its limit no more text is checked than the limit, however often a field is repeated", (t) => {
+test("Q1: no more of an oversized header list is checked than the limit, however often a field is repeated", (t) => {
   const headers = new RequestHeaders();
   let judged = 0;
   const value = "x".repeat(4_000);

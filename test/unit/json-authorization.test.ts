@@ -1,4 +1,4 @@
-// Who may request what: every request of every type, by every kind of user, against one table.
+// Authorization: every request of every type, by every kind of user, against one table.
 import { readFileSync } from "node:fs";
 import test from "ava";
 import { authorize, Registry } from "../../edges/juju/dispatch.ts";

@@ -74,7 +74,7 @@ test("a change that is not visible is not sent", (t) => {
   t.is(entities.revision, 1);
 });
 
-test("F2: what came and went between two answers is not sent, and a removal is", (t) => {
+test("F2: an object that is created and removed between two answers is not sent, but an older one's removal is", (t) => {
   const entities = new Entities(model);
   entities.put(view("a"), "a");
   const cursor = entities.revision;

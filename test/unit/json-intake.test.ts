@@ -1,4 +1,4 @@
-// What a client of the JSON API may send before and after login: bytes, time, connections.
+// Limits for a client of the JSON API before and after login: bytes, time, connections.
 import { once } from "node:events";
 import { connect as connectTls, type TLSSocket } from "node:tls";
 import test, { type ExecutionContext } from "ava";

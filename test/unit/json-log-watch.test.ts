@@ -107,7 +107,7 @@ test("FO1: without a Next the amount retained is limited; the sender is paused, 
   t.is(source.sink.bufferedBytes(), 0);
 });
 
-test("FO2: what does not fit into one answer comes in the next, at once, in order", async (t) => {
+test("FO2: output that does not fit into one answer comes in the next, at once, in order", async (t) => {
   const { watch } = await logWorld(t);
   const { next, source } = await watch();
   const texts = Array.from({ length: 40 }, (_, at) => `${at} ${"\u0001".repeat(10_000)}`);

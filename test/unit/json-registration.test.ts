@@ -134,7 +134,7 @@ test("the answer's cookie also works at the password form: its user is not promp
     const asked = { "request-id": 1, type: "Admin", version: 3, request: "Login", params };
     return (await (await connect()).ask(asked))["response"] as Record<string, unknown>;
   };
-  /** What a redirected client does; returns the status, and the macaroon or null. */
+  /** Requests a discharge as a redirected client does; returns the status and the macaroons. */
   const discharge = async (tag: string, cookie: string) => {
     const required = (await login(tag))["discharge-required"] as { caveats: { cid: string }[] };
     const query = new URLSearchParams({ id: required.caveats[0]?.cid ?? "" });

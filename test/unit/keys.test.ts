@@ -290,7 +290,7 @@ test("a log sealed under an unavailable key is a trouble that names the key and 
   t.teardown(() => fetching.stop());
   seed("manager", Manager.create({ id: "m3", addr: "m3:2377", alive: true, heldKeys: [{ id: "0badc0de" } as never] }));
   await run(3_000);
-  t.is(troubles.cause(), null, "what others hold is not needed yet");
+  t.is(troubles.cause(), null, "the key of another manager is not needed yet");
   keyring.reportMissing("0badc0de", "record");
   await run(3_000);
   t.regex(

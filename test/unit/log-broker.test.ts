@@ -1,4 +1,4 @@
-// What a worker needs of the LogBroker, and the answers of the Health service.
+// The part of the LogBroker that a worker needs, and the answers of the Health service.
 import test from "ava";
 import { createHealth } from "../../actors/manager/health.ts";
 import { createLogBroker } from "../../actors/logs/log-broker.ts";

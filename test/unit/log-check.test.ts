@@ -1,4 +1,4 @@
-// What a check finds in a broken log, and what remains after the repair.
+// Findings of a check of a broken log, and the log after its repair.
 import test from "ava";
 import { startFollowing } from "../../runtime/store/follow.ts";
 import { checkLog, repairLog } from "../../runtime/store/log-check.ts";

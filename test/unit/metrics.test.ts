@@ -1,4 +1,4 @@
-// What a process exports about itself, and only where somebody can read it.
+// A process's metrics, exported only where somebody can read them.
 import type { AddressInfo } from "node:net";
 import test from "ava";
 import { serveMetrics } from "../../cli/processes/metrics-server.ts";

@@ -85,7 +85,7 @@ test("a delivered record's sequence is found in both forms of the reply subject"
     t.is(streamSequence(reply), null);
 });
 
-test("the operator is told which guarantees the server lacks, and nothing if it has them all", (t) => {
+test("each guarantee that the server lacks is reported to the operator, and nothing if it has them all", (t) => {
   const good = { version: "2.12.1", replicas: 3, flushesEveryWrite: true } as const;
   t.deepEqual(abilities(good), []);
   t.regex(abilities({ ...good, version: "2.9.10" }).join(), /power failure/);

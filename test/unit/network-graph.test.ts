@@ -246,7 +246,7 @@ test("NG1: a node gets the networks of its own tasks, and their members", (t) =>
   t.deepEqual([node?.address, node?.hasTunnel, node?.name, node?.port], ["192.0.2.2", true, "host-n2", 4789]);
 });
 
-test("an ended task is in no network; one that is to end, or has not started, is present and not ready", (t) => {
+test("an ended task is in no network; one that is stopping, or has not started, is present but not ready", (t) => {
   const of = (id: string, state: TaskState, desired: TaskState = TaskState.RUNNING): Task =>
     taskOf(id, { node: "n1", networks: ["a"], state, desired });
   const state = told(

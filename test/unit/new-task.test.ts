@@ -1,4 +1,4 @@
-// What every new task gets from its service and from the cluster.
+// Fields that every new task gets from its service and from the cluster.
 import test from "ava";
 import { newTask, taskTemplate } from "../../machines/orchestration/new-task.ts";
 import {

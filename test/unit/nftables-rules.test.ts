@@ -193,7 +193,7 @@ test("M1: a kernel set gets only the changes since the last update, and none twi
   t.true(set.isUsable);
 });
 
-test("X1: of nested networks the outermost are visible, in any order of adding and removing", (t) => {
+test("X1: only the outermost of nested networks are visible, in any order of adding and removing", (t) => {
   const texts = [
     "10.0.0.0/8",
     "10.1.0.0/16",

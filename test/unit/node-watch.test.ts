@@ -1,4 +1,4 @@
-// What the leader does about nodes without a session, and about managers that fall silent.
+// The leader's handling of nodes without a session, and of managers that fall silent.
 import test, { type ExecutionContext } from "ava";
 import type { Verdict } from "../../actors/dispatcher/session.ts";
 import { startNodeWatch } from "../../actors/dispatcher/node-watch.ts";

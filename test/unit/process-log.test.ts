@@ -1,4 +1,4 @@
-// What a process writes to its log.
+// The log of a process.
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import test from "ava";
@@ -6,7 +6,7 @@ import { assert } from "../../runtime/assert.ts";
 import { createTelemetry } from "../../runtime/telemetry/telemetry.ts";
 import { tempDir } from "../fixtures/muster.ts";
 
-test("an error is logged with its message, its code and its stack, and a text as it is", async (t) => {
+test("an error is logged with its message, its code and its stack, and a text unchanged", async (t) => {
   const logFile = join(tempDir(t, "log"), "process.log");
   const telemetry = await createTelemetry({ service: "test", level: "info", logFile, otlpEndpoint: undefined });
   t.teardown(() => telemetry.shutdown());

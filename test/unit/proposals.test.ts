@@ -207,14 +207,14 @@ test(
 );
 test("an unallocated task is not assigned", decides, "skipped", [put({ task: task("t1") }), ready], assign());
 test(
-  "a task that is to stop is not assigned",
+  "a task with desired state SHUTDOWN is not assigned",
   decides,
   "skipped",
   [pending({ desiredState: TaskState.SHUTDOWN }), ready],
   assign(),
 );
 test(
-  "a task that is to complete is assigned",
+  "a task with desired state COMPLETE is assigned",
   decides,
   "change",
   [pending({ desiredState: TaskState.COMPLETE }), ready],

@@ -144,7 +144,7 @@ test("a drain in between returns no attempts", async (t) => {
   t.deepEqual(cluster.picture(), [], "and then the slot is abandoned");
 });
 
-test("a task that is to be removed is deleted when nothing of it can run", (t) => {
+test("a task with desired state REMOVE is deleted when nothing of it can run", (t) => {
   const remove = TaskState.REMOVE;
   t.deepEqual(reaped([task("a", TaskState.PENDING, remove), task("b", TaskState.SHUTDOWN, remove)]), ["a", "b"]);
   t.deepEqual(reaped([task("a", TaskState.RUNNING, remove)]), []);

@@ -142,7 +142,7 @@ test("a completed task is not repeated if its policy says so, but an update repe
     ServiceSpec.patch(spec, { annotations: Annotations.create({ name: "web", labels: { a: "b" } }) }),
   );
   await cluster.run(10_000);
-  t.is(cluster.tasks().length, 1, "a label is no reason");
+  t.is(cluster.tasks().length, 1, "a changed label replaces no task");
   await cluster.updateService("web", withTask({ forceUpdate: 1 }));
   t.deepEqual(cluster.picture(), ["1:RUNNING@n1"]);
 });

@@ -300,7 +300,7 @@ test("a failure that no leader saw is counted by the next", async (t) => {
   t.is(status(cluster), "PAUSED: update paused due to failure or early termination of task T: no such file");
 });
 
-test("a task that ran for long enough before it crashed is no failure for the next leader either", async (t) => {
+test("a task that ran for long enough before it crashed is not a failure for the next leader either", async (t) => {
   const delay = Duration.create({ seconds: 60 });
   const cluster = await started({ update: { parallelism: 1, delay, failureAction: ROLLBACK } });
   await cluster.updateService("web", forced(1));
@@ -335,7 +335,7 @@ test("a task that ends within the monitor time is a failure, and one that ends l
   t.regex(status(cluster), /^COMPLETED/);
 });
 
-test("a task that may complete and does is no failure", async (t) => {
+test("a task that may complete, and does, is not a failure", async (t) => {
   const restart = RestartPolicy.create({ condition: RestartPolicy_RestartCondition.NONE });
   const cluster = await started({ replicas: 2, task: { restart } });
   cluster.outcome = (task) => (task.spec?.forceUpdate === 1 ? TaskState.COMPLETE : undefined);

@@ -24,7 +24,7 @@ test("increasing the counter that forces a rotation creates a root that the curr
   const { clusters } = await control.ListClusters({ filters: null } as never, call());
   t.is(clusters[0]?.rootCa?.rootRotation?.caKey.length, 0);
   t.is(clusters[0]?.rootCa?.caKey.length, 0);
-  // Once more: another root replaces the one that was to follow.
+  // A second forced rotation replaces the new root of the first.
   const replaced = await update({ forceRotate: 2 });
   t.notDeepEqual(replaced.rootCa?.rootRotation?.caCert, rootRotation?.caCert);
   t.deepEqual(replaced.rootCa?.caCert, before.rootCa?.caCert);

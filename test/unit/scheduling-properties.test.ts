@@ -224,7 +224,7 @@ const filters: readonly ((task: Task, node: Node, held: readonly Held[]) => bool
   },
 ];
 
-/** Tasks wanted on the nodes; those that are to stop hold their resources, but do not count. */
+/** Tasks wanted on the nodes; stopping ones hold their resources, but do not count. */
 function countOf(serviceId: string | null, nodes: readonly Node[], held: readonly Held[]): number {
   return held.filter(
     ({ task, nodeId }) =>
@@ -410,7 +410,7 @@ test("after any events, no task waits that a node could run, and each waiting on
         } else if (task !== undefined && task.nodeId !== "") {
           const isEnd = event.kind === "ended";
           const status = isEnd ? TaskStatus.create({ state: TaskState.SHUTDOWN }) : task.status;
-          // A task that is to stop holds its resources, but is no longer one of its service's replicas.
+          // A stopping task holds its resources, but is no longer one of its service's replicas.
           world.store(Task.patch(task, { status, desiredState: TaskState.SHUTDOWN }));
         }
         world.settle();

@@ -54,7 +54,7 @@ test("S1: two assigned tasks in one slot are wrong, and one without a node does 
   t.is(checkSlots(both, store), null);
 });
 
-test("S1: a task that is to stop, or has stopped, leaves its slot", (t) => {
+test("S1: a task that is stopping, or has stopped, leaves its slot", (t) => {
   const { store, seed } = testManager();
   const tasks = [task("t1"), task("t2", { desiredState: TaskState.SHUTDOWN }), task("t3", { state: TaskState.FAILED })];
   seed("task", ...tasks);

@@ -46,7 +46,7 @@ function world() {
   return { remove, removeUser, seed, standings, store, told };
 }
 
-test("a removal is reported in the turn in which the replica has it, before later watchers hear of it", async (t) => {
+test("a removal is reported in the turn in which the replica applies it, before later watchers hear of it", async (t) => {
   const { remove, standings, store, told } = world();
   told.length = 0;
   const order: string[] = [];

@@ -125,7 +125,7 @@ export function replicaOf(writer: Writer): Replica {
 
 export interface TestManager {
   readonly process: SimProcess;
-  /** Of the current life. */
+  /** Environment of the current life. */
   readonly env: Omit<Environment, "proposer" | "times">;
   readonly replica: Replica;
   readonly leadership: Leadership;

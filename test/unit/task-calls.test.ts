@@ -58,7 +58,7 @@ class FakeDriver {
       };
     },
     signalTask: async (_id: string, name: string) => {
-      if (name === "SIGNOT") throw new RpcError(Status.UNKNOWN, "SIGNOT is no signal");
+      if (name === "SIGNOT") throw new RpcError(Status.UNKNOWN, "SIGNOT is not a signal");
       this.signals.push(name);
     },
   } as unknown as DriverClient;
@@ -228,7 +228,7 @@ test("signals, and impossible requests, get an answer in words", async (t) => {
   await run();
   t.deepEqual(driver.signals, ["SIGHUP"]);
   t.is(done.answers.ended, null);
-  t.regex(wrong.answers.ended?.message ?? "", /SIGNOT is no signal/);
+  t.regex(wrong.answers.ended?.message ?? "", /SIGNOT is not a signal/);
   refuse("the task does not run on a driver plugin");
   const refused = ask({ stats: TaskStatsWish.create({ intervalMs: 1_000 }) });
   await run();

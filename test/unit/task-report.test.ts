@@ -49,7 +49,7 @@ test("W1: from every state a node may make the transitions of a task's life, and
   }
 });
 
-test("W1: a repeated report is no fault of the node's; a manager's state, or an invalid one, is", (t) => {
+test("W1: a repeated report is not the node's fault; a report of a manager's state, or of an invalid one, is", (t) => {
   const reasonOf = (before: TaskState, to: number): string => {
     const examined = examineReport(before, statusOf(to));
     return examined.kind === "ignored" ? examined.reason : "taken";

@@ -39,7 +39,7 @@ test("a missing key precedes its consequences (H2)", (t) => {
   t.is(causeOf(raised(raised([], { ...leaderless, at }), { ...lacking, at })), lacking.sentence);
 });
 
-test("a warning is reported but is no cause, and nothing waits for its end", (t) => {
+test("a warning is reported but is not a cause, and nothing waits for its end", (t) => {
   const troubles = raised([], { ...jumped, at: timestampOf(1_000) });
   t.is(causeOf(troubles), null);
   t.deepEqual(explainTroubles(troubles), []);

@@ -1,4 +1,4 @@
-// Who gets a user's certificate, and what it contains. Labels are those of actors/json/user-certificates.ts and logins.ts.
+// Users' certificates: who gets one, and its content. Labels are those of actors/json/user-certificates.ts and logins.ts.
 import { X509Certificate } from "node:crypto";
 import test from "ava";
 import { startJsonApi } from "../../actors/json/json-api.ts";

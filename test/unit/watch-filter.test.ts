@@ -65,7 +65,7 @@ const taskSpec = TaskSpec.create({
   }),
 });
 
-/** Of each kind an object that matches everything in `fitting`, where it applies at all. */
+/** For each kind, an object that matches everything in `fitting`, where it applies at all. */
 const samples: Readonly<Record<string, WatchedObject>> = {
   node: Node.create({
     id: "obj1",

@@ -30,7 +30,7 @@ test("no packet of an established flow is lost while drivers die and others take
   }
   for (const name of ["v4", "v6"]) {
     const { lost, sent } = await lab.a.endTraffic(name);
-    t.is(lost, 0, `of ${sent} over ${name}`);
+    t.is(lost, 0, `${lost} of ${sent} lost over ${name}`);
     t.true(sent > 20);
   }
 });
