@@ -63,8 +63,10 @@ export const rules: readonly Rule[] = [
   },
   {
     name: "Whether as a subject",
-    pattern:
-      /^Whether .* (?:is|are|was|were) (?:not |only )?(?:asked|clear|decided|found|known|looked|said|seen|sure|told|unknown)\b(?! to\b)/,
+    pattern: new RegExp(
+      String.raw`^Whether .* (?:is|are|was|were) (?:not |only )?` +
+        String.raw`(?:asked|clear|decided|found|known|looked|said|seen|sure|told|unknown)\b(?! to\b)`,
+    ),
     instead: 'say "it is unknown whether …", or name who decides',
     found: [
       "Whether the task runs is not known; the driver is awaited.",
@@ -85,8 +87,11 @@ export const rules: readonly Rule[] = [
   },
   {
     name: "is no …",
-    pattern:
-      /(?<!\b[Tt]here )(?<!\b[Tt]here (?:also|still) )\b(?:is|are|was|were) no (?!(?:better|different|doubt|earlier|fewer|greater|higher|larger|later|less|longer|lower|more|newer|older|other|shorter|smaller|such|use|worse)\b)[A-Za-z]+/,
+    pattern: new RegExp(
+      String.raw`(?<!\b[Tt]here )(?<!\b[Tt]here (?:also|still) )\b(?:is|are|was|were) no ` +
+        String.raw`(?!(?:better|different|doubt|earlier|fewer|greater|higher|larger|later|less|longer|lower|more|newer|` +
+        String.raw`older|other|shorter|smaller|such|use|worse)\b)[A-Za-z]+`,
+    ),
     instead: '"is not a …"',
     found: ["'x' is no traffic", "that is no unlock key", "what is no JSON is refused", "these are no services"],
     ignored: [

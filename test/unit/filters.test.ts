@@ -76,11 +76,7 @@ test("reservations use what unfinished tasks leave free", (t) => {
   t.truthy(info);
   if (info === undefined) return;
   set.follow(inState(half, TaskState.RUNNING, { nodeId: "n", desiredState: TaskState.SHUTDOWN }));
-  t.is(
-    judge(demandOf(half), info),
-    Verdict.resources,
-    "a stopping task holds its reservation until it has stopped",
-  );
+  t.is(judge(demandOf(half), info), Verdict.resources, "a stopping task holds its reservation until it has stopped");
   set.follow(inState(half, TaskState.SHUTDOWN, { nodeId: "n", desiredState: TaskState.SHUTDOWN }));
   t.is(judge(demandOf(half), info), Verdict.fits);
 });

@@ -1,5 +1,5 @@
-// The prose rules of test/support/prose.ts, held against every page, comment and string of the tree. A file that does not
-// follow them yet is listed in test/support/prose-exceptions.txt; `REWRITE=1` removes from the list those that follow them by now.
+// Checks every page, comment and string of the tree against the rules of test/support/prose.ts. Files that do not follow them
+// yet are listed in test/support/prose-exceptions.txt; `REWRITE=1` removes those that follow them by now.
 import { readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";

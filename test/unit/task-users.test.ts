@@ -25,7 +25,11 @@ test("TU2: root's group, and any group of the machine that the user is not in, i
   }
   for (const name of ["nobody", `nobody:${userNamed("nobody")?.gid}`, "1234:54321", "bin:bin", "bin"])
     t.is(taskUser(name, { fallback: "nobody", allowsRoot: false }).kind, "user", name);
-  t.is(taskUser("", { fallback: "nobody:0", allowsRoot: false }).kind, "refused", "the node's default user is checked too");
+  t.is(
+    taskUser("", { fallback: "nobody:0", allowsRoot: false }).kind,
+    "refused",
+    "the node's default user is checked too",
+  );
 });
 
 test("TU2: a user who is in root's group by the machine's own files is rejected too", (t) => {
