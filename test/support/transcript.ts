@@ -85,7 +85,7 @@ function leavesOf(value: StateValue | undefined, above = ""): readonly string[] 
 }
 
 /** `suspect -> checking`, or one state if nothing changed; of a parallel chart only the changed regions. */
-function changeText(before: StateValue | undefined, after: StateValue | undefined): string {
+export function changeText(before: StateValue | undefined, after: StateValue | undefined): string {
   const [from, to] = [leavesOf(before), leavesOf(after)];
   const left = from.filter((state) => !to.includes(state));
   const entered = to.filter((state) => !from.includes(state));
@@ -93,12 +93,12 @@ function changeText(before: StateValue | undefined, after: StateValue | undefine
   return `${left.join(", ")} -> ${entered.join(", ")}`.trim();
 }
 
-function eventText({ type, ...fields }: { readonly type: string }): string {
+export function eventText({ type, ...fields }: { readonly type: string }): string {
   return `${timerName(type)}${fieldsText(fields)}`;
 }
 
 /** `reconnectGrace` for `xstate.after.reconnectGrace.session.serving.disconnected`; other types unchanged. */
-function timerName(type: string): string {
+export function timerName(type: string): string {
   return /^xstate\.after\.([^.]+)/.exec(type)?.[1] ?? type;
 }
 

@@ -4,6 +4,7 @@ import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import test from "ava";
 import { sessionMachine, type SessionContext, type SessionEvent } from "../../machines/dispatcher/session.ts";
 import { leaseMachine, type LeaseContext, type LeaseEvent } from "../../machines/ledger/lease.ts";
+import { ledgerScript } from "../support/transcript-ledger.ts";
 import { chartScript, replay, type Samples, type Script } from "../support/transcript.ts";
 
 const folder = new URL("transcripts/", import.meta.url);
@@ -35,6 +36,7 @@ const scripts: Readonly<Record<string, () => Script>> = {
           "dispatcher.stopped": {},
         }) satisfies Samples<SessionEvent>,
     }),
+  ledger: ledgerScript,
   lease: () =>
     chartScript({
       machine: leaseMachine,
