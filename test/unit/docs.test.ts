@@ -13,7 +13,7 @@ const markdownIn = (folder: string): readonly string[] =>
     .map((name) => join(folder, name));
 
 /** Pages about the current tree. References describe other systems; decisions describe their own time. */
-const pages = ["README.md", ...markdownIn("docs")];
+const pages = ["README.md", "CONTRIBUTING.md", ...markdownIn("docs")];
 /** Pages whose links are checked. */
 const linking = [...pages, ...markdownIn("docs/adr"), ...markdownIn("docs/machines")];
 
@@ -51,6 +51,18 @@ test("each file that a page names exists", (t) => {
     }
   }
   t.true(count > 50, "too few were found");
+});
+
+test("each npm script that a page names exists", (t) => {
+  const { scripts } = JSON.parse(read("package.json")) as { readonly scripts: Readonly<Record<string, string>> };
+  let count = 0;
+  for (const page of pages) {
+    for (const [, name = ""] of read(page).matchAll(/\bnpm run (?:--silent )?([a-z][a-z-]*)/g)) {
+      count += 1;
+      t.true(name in scripts, `${page} names the npm script ${name}, which package.json lacks: correct the page`);
+    }
+  }
+  t.true(count > 20, "too few were found");
 });
 
 test("each test that parity names exists, and each of its rows says where it is tested", (t) => {

@@ -13,7 +13,9 @@ const folders = readdirSync(top, { withFileTypes: true })
   .map(({ name }) => name);
 /** Generated code, and the samples of the rules themselves. */
 const isLeftOut = (path: string): boolean => path.startsWith("proto/gen/") || path === "test/support/prose.ts";
-const files = ["README.md", ...folders.flatMap((folder) => filesOf(folder))].filter((path) => !isLeftOut(path));
+const files = ["README.md", "CONTRIBUTING.md", ...folders.flatMap((folder) => filesOf(folder))].filter(
+  (path) => !isLeftOut(path),
+);
 
 function filesOf(folder: string): readonly string[] {
   return readdirSync(join(top, folder), { recursive: true, encoding: "utf8" })
