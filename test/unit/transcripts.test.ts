@@ -5,6 +5,7 @@ import test from "ava";
 import { sessionMachine, type SessionContext, type SessionEvent } from "../../machines/dispatcher/session.ts";
 import { leaseMachine, type LeaseContext, type LeaseEvent } from "../../machines/ledger/lease.ts";
 import { ledgerScript } from "../support/transcript-ledger.ts";
+import { schedulerScript } from "../support/transcript-scheduler.ts";
 import { chartScript, replay, type Samples, type Script } from "../support/transcript.ts";
 
 const folder = new URL("transcripts/", import.meta.url);
@@ -37,6 +38,7 @@ const scripts: Readonly<Record<string, () => Script>> = {
         }) satisfies Samples<SessionEvent>,
     }),
   ledger: ledgerScript,
+  scheduler: schedulerScript,
   lease: () =>
     chartScript({
       machine: leaseMachine,
