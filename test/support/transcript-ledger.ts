@@ -159,7 +159,7 @@ function startWorld() {
   return { story, run };
 }
 
-/** Of `create:ID:NAME`, `update:ID:NAME:VERSION` or `remove:ID`. */
+/** Parses `create:ID:NAME`, `update:ID:NAME:VERSION` or `remove:ID`. */
 function operationOf(word: string): Operation {
   const [verb, id = "", name = "", version = "0"] = word.split(":");
   const object = StoreObject.create({ service: service(id, name, Number(version)) });

@@ -1,6 +1,5 @@
-// Checks every page, comment and string of the tree against the rules of test/support/prose.ts. Files that do not follow them
-// yet are listed in test/support/prose-exceptions.txt; `REWRITE=1` removes those that follow them by now.
-import { readFileSync, readdirSync, writeFileSync } from "node:fs";
+// Checks every page, comment and string of the tree against the rules of test/support/prose.ts.
+import { readFileSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import test from "ava";
@@ -13,18 +12,14 @@ const folders = readdirSync(top, { withFileTypes: true })
   .map(({ name }) => name);
 /** Generated code, and the samples of the rules themselves. */
 const isLeftOut = (path: string): boolean => path.startsWith("proto/gen/") || path === "test/support/prose.ts";
-const files = ["README.md", "CONTRIBUTING.md", ...folders.flatMap((folder) => filesOf(folder))].filter(
-  (path) => !isLeftOut(path),
-);
+const pages = readdirSync(top).filter((name) => name.endsWith(".md"));
+const files = [...pages, ...folders.flatMap((folder) => filesOf(folder))].filter((path) => !isLeftOut(path));
 
 function filesOf(folder: string): readonly string[] {
   return readdirSync(join(top, folder), { recursive: true, encoding: "utf8" })
     .map((file) => join(folder, file))
     .filter((path) => /\.(?:md|proto|ts)$/.test(path) && !path.includes("node_modules/"));
 }
-
-const exceptionsFile = "test/support/prose-exceptions.txt";
-const isEntry = (line: string): boolean => line !== "" && !line.startsWith("#");
 
 for (const rule of rules) {
   test(`the rule "${rule.name}" finds its samples, and nothing in correct sentences`, (t) => {
@@ -91,25 +86,14 @@ test("paragraphs, items and cells of a page are read with their lines, without h
 });
 
 test("pages, comments and strings follow the rules", (t) => {
-  const lines = read(exceptionsFile).split("\n");
-  const excepted = new Set(lines.filter(isEntry));
   const wrong: string[] = [];
-  const clean = new Set(excepted);
   for (const path of files) {
     const text = read(path);
     const passages = path.endsWith(".md") ? passagesOfPage(text) : passagesOfSource(text);
-    for (const { line, text: passage } of passages) {
-      for (const { rule, sentence } of breachesIn(passage)) {
-        clean.delete(path);
-        if (!excepted.has(path)) wrong.push(`${path}:${line}: ${rule.name} (write ${rule.instead}): ${sentence}`);
-      }
-    }
-  }
-  if (process.env["REWRITE"] === "1") {
-    writeFileSync(join(top, exceptionsFile), lines.filter((line) => !clean.has(line)).join("\n"));
-    clean.clear();
+    for (const { line, text: passage } of passages)
+      for (const { rule, sentence } of breachesIn(passage))
+        wrong.push(`${path}:${line}: ${rule.name} (write ${rule.instead}): ${sentence}`);
   }
   t.deepEqual(wrong, [], "rewrite these sentences");
-  t.deepEqual([...clean], [], `these files follow the rules: remove them from ${exceptionsFile}, as REWRITE=1 does`);
   t.true(files.length > 1_000, "the files are found");
 });
