@@ -103,7 +103,7 @@ test.serial("start runs until it is interrupted, and then ends everything that i
   start.child.kill("SIGHUP");
   await until("the log under its own name", () => existsSync(log));
   t.is(await start.end("SIGINT"), 0, start.output);
-  t.regex(readFileSync(log, "utf8"), /"msg":"ending"/);
+  t.regex(readFileSync(log, "utf8"), /"msg":"stopping"/);
   t.deepEqual(on.leftBehind(), []);
   await t.throwsAsync(fetch(url), undefined, "the tasks are gone");
 });
