@@ -26,6 +26,7 @@ import type { HostedActor } from "../../runtime/host.ts";
 import type { Gauge } from "../../runtime/ports.ts";
 import { AllocationQueue, kinds, type Kind } from "./allocation-queue.ts";
 import type { Environment } from "../environment.ts";
+import { sendSoon } from "../send-soon.ts";
 import { advance, complain, now, roundTasksMax, status, type Part, type Writer } from "./orchestration-part.ts";
 
 export interface AllocatorPart extends Part {
@@ -71,7 +72,7 @@ class AllocatorActor implements AllocatorPart {
     this.#hosted = env.host.start(
       allocatorMachine.provide({
         actions: {
-          gather: ({ self }) => env.clock.soon(() => self.send({ type: "round.due" })),
+          gather: ({ self }) => sendSoon(env.clock, self, { type: "round.due" }),
           allocate: ({ self }) => self.send({ type: "round.done", ...this.#allocate() }),
         },
       }),

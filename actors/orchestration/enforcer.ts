@@ -27,6 +27,7 @@ import {
 } from "../../proto/gen/messages.ts";
 import { assert } from "../../runtime/assert.ts";
 import type { Environment } from "../environment.ts";
+import { sendSoon } from "../send-soon.ts";
 import { now, roundTasksMax, type Part, type Writer } from "./orchestration-part.ts";
 
 export function startEnforcer(env: Environment, writer: Writer): Part {
@@ -117,7 +118,7 @@ export function startEnforcer(env: Environment, writer: Writer): Part {
   const hostedActor = env.host.start(
     enforcerMachine.provide({
       actions: {
-        gather: ({ self }) => env.clock.soon(() => self.send({ type: "round.due" })),
+        gather: ({ self }) => sendSoon(env.clock, self, { type: "round.due" }),
         enforce: ({ self }) => self.send({ type: "round.done", ...enforce() }),
       },
     }),

@@ -11,6 +11,7 @@ import { isEnded, isWanted, observedState } from "../../machines/task.ts";
 import { isJob } from "../../machines/orchestration/service-mode.ts";
 import { TaskState, type Node, type Operation, type Task } from "../../proto/gen/messages.ts";
 import type { Environment } from "../environment.ts";
+import { sendSoon } from "../send-soon.ts";
 import {
   advance,
   deletion,
@@ -96,7 +97,7 @@ export function startReaper(env: Environment, writer: Writer): Part {
   const hostedActor = env.host.start(
     reaperMachine.provide({
       actions: {
-        gather: ({ self }) => env.clock.soon(() => self.send({ type: "round.due" })),
+        gather: ({ self }) => sendSoon(env.clock, self, { type: "round.due" }),
         reap: ({ self }) => self.send({ type: "round.done", ...reap() }),
       },
     }),

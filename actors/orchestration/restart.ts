@@ -3,6 +3,7 @@ import { releaseOf, restartMachine } from "../../machines/orchestration/restart.
 import { isEnded, isWanted, observedState } from "../../machines/task.ts";
 import { TaskState, type Node, type Operation, type Task } from "../../proto/gen/messages.ts";
 import type { Environment } from "../environment.ts";
+import { sendSoon } from "../send-soon.ts";
 import { desire, roundTasksMax, slotKey, type Part, type Writer } from "./orchestration-part.ts";
 
 export function startRestart(env: Environment, writer: Writer): Part {
@@ -86,7 +87,7 @@ export function startRestart(env: Environment, writer: Writer): Part {
   const hostedActor = env.host.start(
     restartMachine.provide({
       actions: {
-        gather: ({ self }) => env.clock.soon(() => self.send({ type: "round.due" })),
+        gather: ({ self }) => sendSoon(env.clock, self, { type: "round.due" }),
         release: ({ self }) => self.send({ type: "round.done", nextMs: release() }),
       },
     }),
