@@ -4,28 +4,41 @@ import type { Host } from "../../runtime/host.ts";
 import { settle, type SimClock } from "../../runtime/sim/clock.ts";
 import { changeText, durationText, eventText, fieldsText, timerName } from "./transcript.ts";
 
+export interface StoryOptions {
+  readonly host: Host;
+  readonly clock: SimClock;
+  /** Only actors whose ids begin with it are shown. */
+  readonly prefix: string;
+  /**
+   * Events that usually lead back to the state before them. They are left out with their effects, and so is a transition
+   * that leads back.
+   */
+  readonly detours?: ReadonlySet<string>;
+}
+
 export class ActorStory {
-  readonly #clock: SimClock;
+  readonly #options: StoryOptions;
   readonly #startMs: number;
-  readonly #isShown: (actorId: string) => boolean;
   readonly #states = new Map<AnyActorRef, StateValue>();
   #lines: string[] = [];
   /** Effects of the transition under way, whose state is known at its end. */
   #effects: string[] = [];
 
-  /** Begins with the next transition. `isShown` chooses actors by id; `host` must have one already. */
-  constructor(host: Host, clock: SimClock, isShown: (actorId: string) => boolean) {
-    this.#clock = clock;
-    this.#startMs = clock.now();
-    this.#isShown = isShown;
-    for (const id of host.ids()) {
-      const actor = host.find(id);
-      const value: StateValue | undefined = actor?.getSnapshot().value;
-      if (actor !== undefined && value !== undefined) this.#states.set(actor, value);
-    }
-    const [first] = host.ids();
+  /** Begins with the next transition; the host must have an actor already. */
+  constructor(options: StoryOptions) {
+    this.#options = options;
+    this.#startMs = options.clock.now();
+    this.follow();
+  }
+
+  /** To be called again after all actors have been replaced. */
+  follow(): void {
+    const { host } = this.#options;
+    const actors = [...host.ids()].map((id) => host.find(id)).filter((actor) => actor !== undefined);
+    for (const actor of actors) this.#states.set(actor, actor.getSnapshot().value as StateValue);
+    const [first] = actors;
     if (first === undefined) throw new Error("the host has no actor yet, and so no system to inspect");
-    host.find(first)?.system.inspect((event: InspectionEvent) => this.#see(event));
+    first.system.inspect((event: InspectionEvent) => this.#see(event));
   }
 
   /** A message or an effect on the world, as part of the transition that caused it. */
@@ -36,19 +49,20 @@ export class ActorStory {
 
   /** The lines since the last call, after everything due within `ms`. The clock fires timers slightly after their time. */
   async take(ms = 0): Promise<readonly string[]> {
-    await this.#clock.run({ untilMs: this.#clock.now() + ms });
+    await this.#options.clock.run({ untilMs: this.#options.clock.now() + ms });
     await settle();
-    await this.#clock.run({ untilMs: this.#clock.now() });
+    await this.#options.clock.run({ untilMs: this.#options.clock.now() });
     return this.#lines.splice(0);
   }
 
   #time(): string {
-    return durationText(this.#clock.now() - this.#startMs);
+    return durationText(this.#options.clock.now() - this.#startMs);
   }
 
   #see(event: InspectionEvent): void {
     const actor = event.actorRef as AnyActorRef & { readonly id: string };
-    if (!this.#isShown(actor.id)) return;
+    const { prefix, detours } = this.#options;
+    if (!actor.id.startsWith(prefix)) return;
     if (event.type === "@xstate.action") {
       const line = this.#effectText(event.action);
       if (line !== null) this.#effects.push(line);
@@ -56,6 +70,11 @@ export class ActorStory {
     if (event.type !== "@xstate.snapshot") return;
     const { value } = event.snapshot as AnyMachineSnapshot;
     const change = changeText(this.#states.get(actor), value);
+    const isBack = detours !== undefined && change === changeText(value, value);
+    if (isBack || detours?.has(timerName(event.event.type)) === true) {
+      this.#effects = [];
+      return;
+    }
     this.#states.set(actor, value);
     this.#lines.push(`${this.#time()} ${eventText(event.event)}: ${change}`);
     this.#lines.push(...this.#effects.splice(0).map((line) => `  ${line}`));
@@ -65,7 +84,7 @@ export class ActorStory {
   #effectText({ type, params }: { readonly type: string; readonly params: unknown }): string | null {
     if (type === "xstate.raise") {
       const { id, delay } = params as { readonly id: string; readonly delay: number };
-      return `timer ${timerName(id)} due ${durationText(this.#clock.now() - this.#startMs + delay)}`;
+      return `timer ${timerName(id)} due ${durationText(this.#options.clock.now() - this.#startMs + delay)}`;
     }
     return type.startsWith("xstate.") ? null : `${type}${fieldsText(params ?? {})}`;
   }

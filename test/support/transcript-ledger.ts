@@ -72,7 +72,7 @@ function startWorld() {
     onDeposed: () => {},
     onBroken: (error) => story.note(`broken: ${error.message}`),
   });
-  const story: ActorStory = new ActorStory(env.host, clock, () => true);
+  const story: ActorStory = new ActorStory({ host: env.host, clock, prefix: "ledger" });
 
   function propose(id: string, words: readonly string[], { mode, epoch = 0 }: Fields): void {
     const request = ProposeRequest.create({

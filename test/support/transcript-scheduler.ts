@@ -51,7 +51,7 @@ function startWorld() {
     },
   };
   const scheduler: Scheduler = startScheduler(env);
-  const story: ActorStory = new ActorStory(env.host, clock, () => true);
+  const story: ActorStory = new ActorStory({ host: env.host, clock, prefix: "scheduler/" });
 
   const taskOf = (id: string): Task => {
     const task = store.get("task", id);

@@ -63,7 +63,7 @@ export function msOf(word: string): number | null {
 }
 
 export function durationText(ms: number): string {
-  return Math.abs(ms) < 1_000 && ms !== 0 ? `${Math.round(ms * 1_000) / 1_000}ms` : `${Math.round(ms) / 1_000}s`;
+  return ms < 1_000 && ms !== 0 ? `${Math.round(ms * 1_000) / 1_000}ms` : `${Math.round(ms) / 1_000}s`;
 }
 
 /** Such as ` at=5s reason="no leader"`; empty without fields. */
@@ -71,7 +71,7 @@ export function fieldsText(fields: object): string {
   return Object.entries(fields)
     .map(([key, value]) => {
       if (typeof value === "number")
-        return ` ${key}=${/^at$|At$|Ms$|^deadline$/.test(key) ? durationText(value) : value}`;
+        return ` ${key}=${value >= 0 && /^at$|At$|Ms$/.test(key) ? durationText(value) : value}`;
       return ` ${key}=${typeof value === "string" && /^[^\s"]+$/.test(value) ? value : JSON.stringify(value)}`;
     })
     .join("");
@@ -94,6 +94,7 @@ export function changeText(before: StateValue | undefined, after: StateValue | u
 }
 
 export function eventText({ type, ...fields }: { readonly type: string }): string {
+  if (type === "xstate.init" || type === "xstate.stop") return type.slice("xstate.".length);
   return `${timerName(type)}${fieldsText(fields)}`;
 }
 

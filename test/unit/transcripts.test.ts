@@ -5,6 +5,7 @@ import test from "ava";
 import { sessionMachine, type SessionContext, type SessionEvent } from "../../machines/dispatcher/session.ts";
 import { leaseMachine, type LeaseContext, type LeaseEvent } from "../../machines/ledger/lease.ts";
 import { ledgerScript } from "../support/transcript-ledger.ts";
+import { rolloutScript } from "../support/transcript-rollout.ts";
 import { schedulerScript } from "../support/transcript-scheduler.ts";
 import { chartScript, replay, type Samples, type Script } from "../support/transcript.ts";
 
@@ -39,6 +40,7 @@ const scripts: Readonly<Record<string, () => Script>> = {
     }),
   ledger: ledgerScript,
   scheduler: schedulerScript,
+  rollout: rolloutScript,
   lease: () =>
     chartScript({
       machine: leaseMachine,
@@ -57,6 +59,19 @@ const scripts: Readonly<Record<string, () => Script>> = {
         }) satisfies Samples<LeaseEvent>,
     }),
 };
+
+test("each chart with a script has transcripts, and the other way round", (t) => {
+  t.deepEqual(readdirSync(folder).sort(), Object.keys(scripts).sort());
+});
+
+test("a transcript with an unknown command, event or field fails", async (t) => {
+  const fails = (text: string, message: RegExp) =>
+    t.throwsAsync(replay(`start\n${text}`, (scripts["session"] as () => Script)()), { message });
+  await fails("events heartbeat", /events is a command of charts/);
+  await fails("event heart.beat", /heart.beat is an event of this chart/);
+  await fails("event heartbeat grace=5s", /grace=5000 fits a field/);
+  await fails("event heartbeat graceMs=true", /graceMs=true fits a field/);
+});
 
 for (const chart of readdirSync(folder).sort()) {
   for (const file of readdirSync(new URL(`${chart}/`, folder)).sort()) {
