@@ -11,7 +11,7 @@ export interface StoryOptions {
   readonly prefix: string;
   /**
    * Events that usually lead back to the state before them. They are left out with their effects, and so is a transition
-   * that leads back.
+   * that leads back; and timers that are cancelled, which are often those of a detour.
    */
   readonly detours?: ReadonlySet<string>;
 }
@@ -21,8 +21,9 @@ export class ActorStory {
   readonly #startMs: number;
   readonly #states = new Map<AnyActorRef, StateValue>();
   #lines: string[] = [];
-  /** Effects of the transition under way, whose state is known at its end. */
-  #effects: string[] = [];
+  /** Effects of the transition under way, whose state is known at its end, and notes meanwhile. */
+  #effects: { readonly text: string; readonly isNote: boolean }[] = [];
+  readonly #timers = new Set<string>();
 
   /** Begins with the next transition; the host must have an actor already. */
   constructor(options: StoryOptions) {
@@ -43,7 +44,7 @@ export class ActorStory {
 
   /** A message or an effect on the world, as part of the transition that caused it. */
   note(line: string): void {
-    if (this.#effects.length > 0) this.#effects.push(line);
+    if (this.#effects.length > 0) this.#effects.push({ text: line, isNote: true });
     else this.#lines.push(`${this.#time()} ${line}`);
   }
 
@@ -63,28 +64,36 @@ export class ActorStory {
     const actor = event.actorRef as AnyActorRef & { readonly id: string };
     const { prefix, detours } = this.#options;
     if (!actor.id.startsWith(prefix)) return;
+    // A timer that has fired; its state will cancel it all the same.
+    if (event.type === "@xstate.event") this.#timers.delete(`${actor.id} ${event.event.type}`);
     if (event.type === "@xstate.action") {
-      const line = this.#effectText(event.action);
-      if (line !== null) this.#effects.push(line);
+      const text = this.#effectText(actor.id, event.action);
+      if (text !== null) this.#effects.push({ text, isNote: false });
     }
     if (event.type !== "@xstate.snapshot") return;
     const { value } = event.snapshot as AnyMachineSnapshot;
     const change = changeText(this.#states.get(actor), value);
     const isBack = detours !== undefined && change === changeText(value, value);
     if (isBack || detours?.has(timerName(event.event.type)) === true) {
-      this.#effects = [];
+      for (const { text, isNote } of this.#effects.splice(0)) if (isNote) this.note(text);
       return;
     }
     this.#states.set(actor, value);
     this.#lines.push(`${this.#time()} ${eventText(event.event)}: ${change}`);
-    this.#lines.push(...this.#effects.splice(0).map((line) => `  ${line}`));
+    this.#lines.push(...this.#effects.splice(0).map(({ text }) => `  ${text}`));
   }
 
-  /** Null for the chart's notes to itself, and for timers that are cancelled, since those of a state end with it. */
-  #effectText({ type, params }: { readonly type: string; readonly params: unknown }): string | null {
+  /** Null for what is not shown. */
+  #effectText(actorId: string, { type, params }: { readonly type: string; readonly params: unknown }): string | null {
     if (type === "xstate.raise") {
       const { id, delay } = params as { readonly id: string; readonly delay: number };
+      this.#timers.add(`${actorId} ${id}`);
       return `timer ${timerName(id)} due ${durationText(this.#options.clock.now() - this.#startMs + delay)}`;
+    }
+    if (type === "xstate.cancel") {
+      const { sendId } = params as { readonly sendId: string };
+      const isArmed = this.#timers.delete(`${actorId} ${sendId}`);
+      return isArmed && this.#options.detours === undefined ? `timer ${timerName(sendId)} cancelled` : null;
     }
     return type.startsWith("xstate.") ? null : `${type}${fieldsText(params ?? {})}`;
   }
