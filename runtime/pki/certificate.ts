@@ -1,6 +1,7 @@
 /** Reads certificates from other parties: whom they name, who signed them, and when to renew them. */
 import { X509Certificate } from "node:crypto";
 import { DerReader, Tag, contextTag } from "./der.ts";
+import { attributeType, firstAttribute } from "./name.ts";
 import { pemBlocks } from "./pem.ts";
 
 export const certificateLabel = "CERTIFICATE";
@@ -82,12 +83,6 @@ function certificateExtension(der: Uint8Array): CertificateExtension {
   return { der, oid, value: fields.read(Tag.octetString).contents, isCritical };
 }
 
-/** The first attribute with that key in a name as `X509Certificate.subject` formats it, one `KEY=value` per line. */
-function attribute(name: string, key: string): string {
-  for (const line of name.split("\n")) if (line.startsWith(`${key}=`)) return line.slice(key.length + 1);
-  return "";
-}
-
 function isCurrent(certificate: X509Certificate, nowMs: number): boolean {
   return certificate.validFromDate.getTime() <= nowMs && nowMs <= certificate.validToDate.getTime();
 }
@@ -96,18 +91,57 @@ function isIssuedBy(certificate: X509Certificate, issuer: X509Certificate): bool
   return issuer.ca && certificate.checkIssued(issuer) && certificate.verify(issuer.publicKey);
 }
 
-/** Walks from the leaf through the intermediates to one of the roots, visiting each at most once. */
+/**
+ * Extensions that may be critical. OpenSSL processes keyUsage (15), subjectAltName (17), basicConstraints (19) and extKeyUsage
+ * (37), here or in the TLS handshake; cRLDistributionPoints (31) and certificatePolicies (32) restrict nothing.
+ */
+const knownCritical: readonly Buffer[] = [15, 17, 19, 31, 32, 37].map((last) => Buffer.from([0x55, 0x1d, last]));
+
+export const basicConstraintsOid = Buffer.from([0x55, 0x1d, 0x13]);
+
+/** Whether a critical extension restricts the certificate in a way that nothing here enforces (RFC 5280 §4.2). */
+export function hasUnknownCritical({ extensions }: CertificateParts): boolean {
+  return extensions.some((each) => each.isCritical && !knownCritical.some((known) => known.equals(each.oid)));
+}
+
+/** How many intermediates that are not self-issued may be below the authority (RFC 5280 §4.2.1.9). Throws DerError. */
+function pathLengthMax({ extensions }: CertificateParts): number {
+  const found = extensions.find(({ oid }) => basicConstraintsOid.equals(oid));
+  if (found === undefined) return Infinity;
+  const fields = new DerReader(found.value).enter();
+  if (fields.peekTag() === Tag.boolean) fields.read();
+  if (fields.isAtEnd) return Infinity;
+  return fields.read(Tag.integer).contents.reduce((sum, byte) => sum * 256 + byte, 0);
+}
+
+function isSelfIssued({ issuerDer, subjectDer }: CertificateParts): boolean {
+  return Buffer.compare(issuerDer, subjectDer) === 0;
+}
+
+/**
+ * Walks from the leaf through the intermediates to one of the roots, visiting each at most once. Throws DerError. P4: no
+ * certificate on the way is restricted by an unknown critical extension, and no authority has more intermediates below it than
+ * it allows.
+ */
 function leadsTo(chain: readonly X509Certificate[], roots: readonly X509Certificate[], nowMs: number): boolean {
   let at = chain[0] as X509Certificate;
+  if (hasUnknownCritical(certificateParts(at.raw))) return false;
+  /** Intermediates so far that count. */
+  let depth = 0;
+  const mayIssue = (issuer: X509Certificate): boolean => {
+    if (!isIssuedBy(at, issuer)) return false;
+    const about = certificateParts(issuer.raw);
+    return !hasUnknownCritical(about) && depth <= pathLengthMax(about);
+  };
   const unused = new Set(chain.slice(1));
   for (;;) {
     if (!isCurrent(at, nowMs)) return false;
-    const below = at;
-    if (roots.some((root) => isCurrent(root, nowMs) && isIssuedBy(below, root))) return true;
-    const next = [...unused].find((candidate) => isIssuedBy(below, candidate));
+    if (roots.some((root) => isCurrent(root, nowMs) && mayIssue(root))) return true;
+    const next = [...unused].find(mayIssue);
     if (next === undefined) return false;
     unused.delete(next);
     at = next;
+    if (!isSelfIssued(certificateParts(at.raw))) depth += 1;
   }
 }
 
@@ -122,15 +156,16 @@ export function describeCertificate(pem: string, rootPem = ""): CertificateOutco
     const leaf = chain[0];
     if (leaf === undefined) return { kind: "malformed", reason: "not a PEM certificate" };
     const issuer = [...chain.slice(1), ...parseAll(rootPem)].find((candidate) => isIssuedBy(leaf, candidate));
-    const ou = attribute(leaf.subject, "OU");
+    const { issuerDer, subjectDer } = certificateParts(leaf.raw);
+    const ou = firstAttribute(subjectDer, attributeType.organizationalUnit);
     return {
       kind: "certificate",
-      nodeId: attribute(leaf.subject, "CN"),
+      nodeId: firstAttribute(subjectDer, attributeType.commonName),
       role: ou === "swarm-worker" || ou === "swarm-manager" ? ou : null,
-      organization: attribute(leaf.subject, "O"),
+      organization: firstAttribute(subjectDer, attributeType.organization),
       notBeforeMs: leaf.validFromDate.getTime(),
       notAfterMs: leaf.validToDate.getTime(),
-      issuerSubjectDer: certificateParts(leaf.raw).issuerDer,
+      issuerSubjectDer: issuerDer,
       issuerPublicKeyDer: issuer === undefined ? null : certificateParts(issuer.raw).publicKeyDer,
       verify: (roots, nowMs) => {
         try {

@@ -61,6 +61,30 @@ export function readCsr(pem: Uint8Array | string): CsrOutcome {
   return outcome;
 }
 
+/** Throws DerError unless it has the form of a name; its texts are not used. */
+function checkName(sets: DerReader): void {
+  while (!sets.isAtEnd) {
+    const set = sets.enter(Tag.set);
+    while (!set.isAtEnd) {
+      const attribute = set.enter();
+      attribute.read(Tag.oid);
+      attribute.read();
+      attribute.finish();
+    }
+  }
+}
+
+/** Throws DerError unless each is an identifier with a set of values, which are not used. */
+function checkAttributes(attributes: DerReader): void {
+  while (!attributes.isAtEnd) {
+    const attribute = attributes.enter();
+    attribute.read(Tag.oid);
+    const values = attribute.enter(Tag.set);
+    while (!values.isAtEnd) values.read();
+    attribute.finish();
+  }
+}
+
 function parseCsr(text: string): CsrOutcome {
   const [der, ...more] = pemBlocks(text, label);
   if (der === undefined || more.length > 0) return { kind: "refused", reason: "not one PEM certificate request" };
@@ -73,9 +97,12 @@ function parseCsr(text: string): CsrOutcome {
     const signature = request.read(Tag.bitString).contents;
     request.finish();
     const fields = new DerReader(body.contents);
-    fields.read(Tag.integer);
-    fields.read(Tag.sequence);
+    if (fields.read(Tag.integer).contents.some((byte) => byte !== 0))
+      return { kind: "refused", reason: "version not accepted" };
+    checkName(fields.enter());
     const publicKeyDer = fields.read(Tag.sequence).raw;
+    if (!fields.isAtEnd) checkAttributes(fields.enter(contextTag(0)));
+    fields.finish();
     if (algorithm === null || signature[0] !== 0)
       return { kind: "refused", reason: "signature algorithm not accepted" };
     const key = createPublicKey({ key: Buffer.from(publicKeyDer), format: "der", type: "spki" });

@@ -13,9 +13,14 @@ export const Tag = {
   octetString: 0x04,
   oid: 0x06,
   utf8String: 0x0c,
+  numericString: 0x12,
   printableString: 0x13,
+  teletexString: 0x14,
+  ia5String: 0x16,
   utcTime: 0x17,
   generalizedTime: 0x18,
+  universalString: 0x1c,
+  bmpString: 0x1e,
   sequence: 0x30,
   set: 0x31,
 } as const;
@@ -93,13 +98,14 @@ export function directoryString(text: string): Bytes {
   return element(tag, encoder.encode(text));
 }
 
-/** A Time: UTCTime before the year 2050, GeneralizedTime from then on (RFC 5280 §4.1.2.5); whole seconds. */
+/** A Time: UTCTime in the years 1950 to 2049, otherwise GeneralizedTime (RFC 5280 §4.1.2.5); whole seconds. */
 export function time(atMs: number): Bytes {
   const digits = new Date(atMs)
     .toISOString()
     .replace(/\.\d+Z$/, "Z")
     .replaceAll(/[-:T]/g, "");
-  const isShort = Number(digits.slice(0, 4)) < 2050;
+  const year = Number(digits.slice(0, 4));
+  const isShort = year >= 1950 && year < 2050;
   return element(isShort ? Tag.utcTime : Tag.generalizedTime, encoder.encode(isShort ? digits.slice(2) : digits));
 }
 

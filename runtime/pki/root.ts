@@ -7,8 +7,15 @@
  */
 import { createPrivateKey, sign, X509Certificate, type KeyObject } from "node:crypto";
 import { loadSigner, signCertificate } from "./authority.ts";
-import { certificateLabel, certificateParts, type CertificateExtension } from "./certificate.ts";
+import {
+  basicConstraintsOid,
+  certificateLabel,
+  certificateParts,
+  hasUnknownCritical,
+  type CertificateExtension,
+} from "./certificate.ts";
 import { DerError, DerReader, Tag, bitString, contextTag, element, oid, sequence, unsignedInteger } from "./der.ts";
+import { attributeType, firstAttribute } from "./name.ts";
 import { pemBlocks, toPem } from "./pem.ts";
 import { algorithmByOid, algorithmForKey } from "./signature.ts";
 
@@ -30,7 +37,6 @@ export interface IssuerName {
 }
 
 const authorityKeyIdOid = Buffer.from([0x55, 0x1d, 0x23]);
-const basicConstraintsOid = Buffer.from([0x55, 0x1d, 0x13]);
 
 /** The certificates of a PEM text in canonical form, without anything else in it. Empty if there are none. */
 export function normalizePem(pem: string): string {
@@ -59,6 +65,8 @@ function objection(certificate: X509Certificate, nowMs: number): string | null {
     return "error while validating Root CA Certificate: x509: certificate has expired or is not yet valid";
   if (!certificate.ca || !certificate.checkIssued(certificate) || !certificate.verify(certificate.publicKey))
     return "error while validating Root CA Certificate: x509: certificate signed by unknown authority";
+  if (hasUnknownCritical(certificateParts(certificate.raw)))
+    return "error while validating Root CA Certificate: x509: unhandled critical extension";
   return null;
 }
 
@@ -178,7 +186,7 @@ export function crossSignRequest(newRootPem: string, newKeyPem: string): CrossSi
   const constraints = extensions.find((each) => basicConstraintsOid.equals(each.oid));
   return {
     csrPem: toPem(request, "CERTIFICATE REQUEST"),
-    commonName: /^CN=(.*)$/m.exec(new X509Certificate(der).subject)?.[1] ?? "",
+    commonName: firstAttribute(subjectDer, attributeType.commonName),
     basicConstraints:
       constraints === undefined ? null : { isCritical: constraints.isCritical, value: constraints.value },
   };
