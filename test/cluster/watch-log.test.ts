@@ -79,6 +79,6 @@ test("a watch resumes from the log and the object store, and learns what is no l
   t.regex(future.ended?.message ?? "", /^versions are out of order/);
   const early = { seconds: at - 400 };
   await t.throwsAsync(findVersion({ log, clock }, Timestamp.create(early)), {
-    message: /oldest version in the log is 301/,
+    message: /oldest: version 301/,
   });
 });
