@@ -6,7 +6,7 @@
  *   tasks SERVICE N FIELDS     PENDING tasks SERVICE.1 to SERVICE.N, or from `from=M` on; `cpus=N` (reserved),
  *                              `constraint=…`, `spread=…`, `node=ID`
  *   task ID failed             also `running` or `removed`
- *   leader gone                nobody accepts proposals; `leader back`
+ *   leader gone                nobody accepts proposals; `leader slow`: answers wait until `leader back`
  *   explain ID                 the reasons for which the task waits
  *   advance TIME
  */
@@ -44,10 +44,11 @@ function startWorld() {
   const manager = testManager("m1");
   const { env, clock, store, seed } = manager;
   const { proposer } = env;
+  let held: PromiseWithResolvers<void> | null = null;
   (env as { proposer: typeof proposer }).proposer = {
     propose: (proposal) => {
       for (const { task } of proposal.operations) if (task !== null) story.note(`propose: ${patchText(task)}`);
-      return proposer.propose(proposal);
+      return held === null ? proposer.propose(proposal) : held.promise.then(() => proposer.propose(proposal));
     },
   };
   const scheduler: Scheduler = startScheduler(env);
@@ -73,6 +74,8 @@ function startWorld() {
         break;
       case "leader":
         manager.leaderless = word === "gone";
+        held?.resolve();
+        held = word === "slow" ? Promise.withResolvers() : null;
         break;
       case "explain":
         for (const { waitingFor, tried } of scheduler.explain(taskOf(word))) {
