@@ -4,6 +4,9 @@ import type { Host } from "../../runtime/host.ts";
 import { settle, type SimClock } from "../../runtime/sim/clock.ts";
 import { changeText, durationText, eventText, fieldsText, timerName } from "./transcript.ts";
 
+/** Far more callbacks than any command causes. */
+const stepsMax = 10_000;
+
 export interface StoryOptions {
   readonly host: Host;
   readonly clock: SimClock;
@@ -50,9 +53,11 @@ export class ActorStory {
 
   /** The lines since the last call, after everything due within `ms`. The clock fires timers slightly after their time. */
   async take(ms = 0): Promise<readonly string[]> {
-    await this.#options.clock.run({ untilMs: this.#options.clock.now() + ms });
+    const { clock } = this.#options;
+    const end = await clock.run({ untilMs: clock.now() + ms, maxSteps: stepsMax });
+    if (end === "steps") throw new Error(`${stepsMax} steps within ${ms} ms: the actors loop`);
     await settle();
-    await this.#options.clock.run({ untilMs: this.#options.clock.now() });
+    await clock.run({ untilMs: clock.now(), maxSteps: stepsMax });
     return this.#lines.splice(0);
   }
 
