@@ -63,6 +63,8 @@ for (const binary of natsBinaries) {
       let writtenAt = performance.now();
       let longestMs = 0;
       const unexplained: string[] = [];
+      // Writes may have become possible after the one that failed: the next one shows whether health was right.
+      let unconfirmed: string | null = null;
       const causes = new Set<string>();
       let isRestarted = false;
       let deadline = performance.now() + patienceMs;
@@ -76,13 +78,17 @@ for (const binary of natsBinaries) {
         if (isWritten) {
           longestMs = Math.max(longestMs, performance.now() - writtenAt);
           writtenAt = performance.now();
+          unconfirmed = null;
           acknowledged.push(`during${n}`);
           continue;
         }
+        if (unconfirmed !== null) unexplained.push(unconfirmed);
         const { healthy, troubles } = await status(manager);
         for (const { sentence } of troubles) causes.add(sentence.replaceAll(/\d+/g, "N"));
-        if (performance.now() - writtenAt > silentMsMax && (healthy || !troubles.some(({ blocking }) => blocking)))
-          unexplained.push(`${Math.round(performance.now() - writtenAt)} ms: ${JSON.stringify(troubles)}`);
+        const silentMs = performance.now() - writtenAt;
+        const isBlamed = !healthy && troubles.some(({ blocking }) => blocking);
+        unconfirmed =
+          silentMs > silentMsMax && !isBlamed ? `${Math.round(silentMs)} ms: ${JSON.stringify(troubles)}` : null;
         if (isOld && !isRestarted && performance.now() - writtenAt > helplessMsMin) {
           // Does what the manager recommends; the disk stays full, since the state lasts as long as the process.
           const { sentence = "" } = troubles.find(({ kind }) => kind === Trouble_Kind.SERVER_STUCK) ?? {};
