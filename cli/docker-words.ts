@@ -57,7 +57,7 @@ const instead: Readonly<Record<string, string>> = {
   "swarm init":
     "the first manager creates the cluster: run 'muster up' for a whole cluster, or 'muster manager --data-dir DIR'",
   "swarm join":
-    "use 'muster agent --join ADDR:PORT --token TOKEN' to join this machine as a node, 'muster manager --join ADDR:PORT --token TOKEN --nats URL' as a manager, or 'docker swarm join' for a Docker Engine",
+    "use 'muster agent --join ADDR:PORT --token-file FILE' to join this machine as a node, 'muster manager --join ADDR:PORT --token-file FILE --nats URL' as a manager, or 'docker swarm join' for a Docker Engine",
   "swarm leave":
     "stop the node's agent (on a Docker Engine, 'docker swarm leave'), then run 'muster node rm NODE'; to stop a manager, run 'muster node demote NODE'",
   "volume prune":

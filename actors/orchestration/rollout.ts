@@ -5,7 +5,6 @@
  * R4: writes are conditional on the service and the record on which they were decided: the ledger compares both, and after a
  *     concurrent change they are decided again.
  */
-import type { LogTimes } from "../../machines/elapsed.ts";
 import { rolloutMachine, type RolloutEvent } from "../../machines/orchestration/rollout.ts";
 import {
   afterFailure,
@@ -169,7 +168,7 @@ export class ServiceRollout {
       return;
     }
     const nowMs = this.#env.clock.now();
-    const remainingMs = record === null ? -1 : Math.max(0, Math.ceil(deadlineMs(record, this.#times) - nowMs));
+    const remainingMs = record === null ? -1 : Math.max(0, Math.ceil(deadlineMs(record, this.#env.times) - nowMs));
     const mustBegin = isOver(phase) || (isMoving(phase) && record === null);
     this.#send({ type: "phase.is", phase, mustBegin, remainingMs });
   }
@@ -213,10 +212,6 @@ export class ServiceRollout {
     return service === undefined ? null : { service, record: recordOf(service, store.get("rollout", service.id)) };
   }
 
-  get #times(): LogTimes {
-    return this.#env.times;
-  }
-
   #isFor(service: Service): boolean {
     return this.#target === (service.specVersion?.index ?? 0);
   }
@@ -232,7 +227,7 @@ export class ServiceRollout {
       this.#basis = basis;
     } else {
       const { clock, store } = this.#env;
-      this.adopt(trackerOf(store, service, record, clock.now(), this.#times), stored);
+      this.adopt(trackerOf(store, service, record, clock.now(), this.#env.times), stored);
     }
   }
 

@@ -72,7 +72,7 @@ export function lacksKeysForGood(
         return;
       }
       const how =
-        "join its cluster with --join ADDR:PORT --token TOKEN (run 'muster token manager' on a manager to get the token)";
+        "join its cluster with --join ADDR:PORT --token-file FILE (run 'muster token manager' on a manager to get the token)";
       reject(new UserError(`this NATS has a cluster whose keys this manager lacks: ${how}`));
     };
     keyring.onChange(look);

@@ -7,6 +7,7 @@
 import { createPublicKey, generateKeyPair, sign, verify, type KeyObject } from "node:crypto";
 import { promisify } from "node:util";
 import { DerError, DerReader, Tag, bitString, contextTag, element, sequence, unsignedInteger } from "./der.ts";
+import { attributesOf } from "./name.ts";
 import { pemBlocks, toPem } from "./pem.ts";
 import { algorithmByOid, algorithmForKey } from "./signature.ts";
 
@@ -61,19 +62,6 @@ export function readCsr(pem: Uint8Array | string): CsrOutcome {
   return outcome;
 }
 
-/** Throws DerError unless it has the form of a name; its texts are not used. */
-function checkName(sets: DerReader): void {
-  while (!sets.isAtEnd) {
-    const set = sets.enter(Tag.set);
-    while (!set.isAtEnd) {
-      const attribute = set.enter();
-      attribute.read(Tag.oid);
-      attribute.read();
-      attribute.finish();
-    }
-  }
-}
-
 /** Throws DerError unless each is an identifier with a set of values, which are not used. */
 function checkAttributes(attributes: DerReader): void {
   while (!attributes.isAtEnd) {
@@ -99,7 +87,8 @@ function parseCsr(text: string): CsrOutcome {
     const fields = new DerReader(body.contents);
     if (fields.read(Tag.integer).contents.some((byte) => byte !== 0))
       return { kind: "refused", reason: "version not accepted" };
-    checkName(fields.enter());
+    // The form of a name; its texts are not used.
+    Array.from(attributesOf(fields.read(Tag.sequence).raw));
     const publicKeyDer = fields.read(Tag.sequence).raw;
     if (!fields.isAtEnd) checkAttributes(fields.enter(contextTag(0)));
     fields.finish();

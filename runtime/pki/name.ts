@@ -1,5 +1,5 @@
 /** Reads the attributes of names (RFC 5280 §4.1.2.4). */
-import { DerError, DerReader, Tag } from "./der.ts";
+import { DerError, DerReader, Tag, type Element } from "./der.ts";
 
 /** Contents of the OBJECT IDENTIFIER of an attribute's type. */
 export const attributeType = {
@@ -37,20 +37,27 @@ function textOf(tag: number, contents: Uint8Array): string {
   }
 }
 
-/**
- * The text of the first attribute of a type in a Name (DER); empty if there is none. Unlike `X509Certificate.subject`, it has no
- * escapes, and an empty name or a set of several attributes is read too. Throws on invalid text.
- */
-export function firstAttribute(nameDer: Uint8Array, type: Buffer): string {
+/** The attributes of a Name (DER), in order: the contents of the type's OBJECT IDENTIFIER, and the value. Throws DerError. */
+export function* attributesOf(nameDer: Uint8Array): Generator<{ readonly type: Uint8Array; readonly value: Element }> {
   const sets = new DerReader(nameDer).enter();
   while (!sets.isAtEnd) {
     const set = sets.enter(Tag.set);
     while (!set.isAtEnd) {
       const attribute = set.enter();
-      if (!type.equals(attribute.read(Tag.oid).contents)) continue;
-      const { tag, contents } = attribute.read();
-      return textOf(tag, contents);
+      const type = attribute.read(Tag.oid).contents;
+      const value = attribute.read();
+      attribute.finish();
+      yield { type, value };
     }
   }
+}
+
+/**
+ * The text of the first attribute of a type in a Name (DER); empty if there is none. Unlike `X509Certificate.subject`, it has no
+ * escapes, and an empty name or a set of several attributes is read too. Throws on invalid text.
+ */
+export function firstAttribute(nameDer: Uint8Array, wanted: Buffer): string {
+  for (const { type, value } of attributesOf(nameDer))
+    if (wanted.equals(type)) return textOf(value.tag, value.contents);
   return "";
 }

@@ -24,7 +24,7 @@ test("commands of a single engine, and those without meaning in a cluster, say w
   t.regex((await told("swarm", "init"))[1], /the first manager creates the cluster: run 'muster up'/);
   t.regex(
     (await told("swarm", "join", "--token", "x", "a:2377"))[1],
-    /'muster agent --join ADDR:PORT --token TOKEN' to join/,
+    /'muster agent --join ADDR:PORT --token-file FILE' to join/,
   );
   t.regex((await told("swarm", "leave", "--force"))[1], /run 'muster node rm NODE'/);
   t.regex((await told("ps"))[1], /use 'muster task ls'/);

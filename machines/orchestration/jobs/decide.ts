@@ -91,10 +91,6 @@ class JobPlan {
     this.#world = world;
   }
 
-  get #times(): LogTimes {
-    return this.#world.times;
-  }
-
   lookAt(timeMs: number): void {
     if (this.lookAgainMs === null || timeMs < this.lookAgainMs) this.lookAgainMs = timeMs;
   }
@@ -106,7 +102,7 @@ class JobPlan {
     if (!isStopping(task, this.#world.nodeOf)) return;
     // Wait as long as a successor in its slot would: a bounded time (Q4).
     const { nowMs } = this.#world;
-    const untilMs = nowMs + leftOf(this.#times.executedMs(this.#service), stopWaitMs(task), nowMs);
+    const untilMs = nowMs + leftOf(this.#world.times.executedMs(this.#service), stopWaitMs(task), nowMs);
     if (untilMs <= nowMs) return;
     this.#leaving += 1;
     this.#leavingFrom.add(task.nodeId);
@@ -193,7 +189,7 @@ class JobPlan {
   /** J7. An ended task on a DOWN node needs no wait. The node's record changes when it goes DOWN. */
   #giveUpOn(node: Node, task: Task): void {
     const { nowMs } = this.#world;
-    const untilMs = nowMs + leftOf(this.#times.changedMs(node), stopWaitMs(task), nowMs);
+    const untilMs = nowMs + leftOf(this.#world.times.changedMs(node), stopWaitMs(task), nowMs);
     if (isEnded(observedState(task)) || untilMs <= nowMs) this.#desire(task, TaskState.SHUTDOWN);
     else this.lookAt(untilMs);
   }
@@ -216,7 +212,7 @@ class JobPlan {
         const { task, mayRetry } = standing;
         if (isEnded(observedState(task)) && task.desiredState === TaskState.READY) {
           // It ended before it was allowed to run: wait until its own delay is over, which prevents a hot loop.
-          const release = releaseOf(task, tasks, nowMs, nodeOf, this.#times);
+          const release = releaseOf(task, tasks, nowMs, nodeOf, this.#world.times);
           if (release.kind === "wait") {
             this.lookAt(release.untilMs);
             return "busy";

@@ -71,14 +71,10 @@ export class RolloutTracker {
     this.#options = { ...this.#options, record };
   }
 
-  get #times(): LogTimes {
-    return this.#options.times;
-  }
-
   /** The start of its failure count and of its waits; 0 before it has started. */
   get #countedMs(): number {
     const { record } = this.#options;
-    return record === null ? 0 : this.#times.countedMs(record);
+    return record === null ? 0 : this.#options.times.countedMs(record);
   }
 
   get failures(): number {
@@ -153,7 +149,7 @@ export class RolloutTracker {
     this.#catchUp(nowMs);
     const { record, settings } = this.#options;
     if (this.#failures.areTooMany(settings, record?.total ?? 0)) return { kind: "failed", why: this.#failures.last };
-    const remainingMs = record === null ? Number.POSITIVE_INFINITY : deadlineMs(record, this.#times) - nowMs;
+    const remainingMs = record === null ? Number.POSITIVE_INFINITY : deadlineMs(record, this.#options.times) - nowMs;
     if (remainingMs <= 0 && this.#outdated + this.#underWay.size > 0)
       return { kind: "expired", why: this.#expiry(nowMs) };
     if (admission.kind === "choose" && this.#outdated > 0)
@@ -220,17 +216,17 @@ export class RolloutTracker {
     const { record, service, settings } = this.#options;
     if (this.#failures.has(task.id)) {
       // A resumed rollout counts only failures after its resumption.
-      const isSince = !isEnded(observedState(task)) || this.#times.reachedMs(task) >= this.#countedMs;
+      const isSince = !isEnded(observedState(task)) || this.#options.times.reachedMs(task) >= this.#countedMs;
       if (isSince && this.#failures.slots > 0) this.#failures.knowSlot(entry.name);
       entry.hasFailed = (record?.failures ?? 0) > 0;
       return;
     }
     if (!isNewest || !isFailure(task)) return;
     if (this.#world.taskDirty.isDirty(task, service, this.#world.nodeOf)) return;
-    const endedMs = this.#times.reachedMs(task);
+    const endedMs = this.#options.times.reachedMs(task);
     if (endedMs < this.#countedMs) return;
     // A task that ended later had run long enough, or was counted at its deadline.
-    if (endedMs - this.#times.madeMs(task) > settings.progressMs + settings.monitorMs) return;
+    if (endedMs - this.#options.times.madeMs(task) > settings.progressMs + settings.monitorMs) return;
     this.#count(entry, task, words(task), endedMs);
   }
 
@@ -333,7 +329,7 @@ export class RolloutTracker {
       if (!isFree) entry.sinceMs = 0;
       return;
     }
-    const freeMs = Math.max(freeSinceMs(task, tasks, this.#times), this.#countedMs);
+    const freeMs = Math.max(freeSinceMs(task, tasks, this.#options.times), this.#countedMs);
     entry.sinceMs = isLoading ? Math.min(freeMs, nowMs) : nowMs;
     if (entry.hasFailed) return;
     this.#underWay.expect(entry, entry.sinceMs + this.#options.settings.progressMs);
@@ -343,7 +339,7 @@ export class RolloutTracker {
     const { delayMs, monitorMs } = this.#options.settings;
     entry.hasFailed = false;
     // A clock that was ahead must not prolong the wait.
-    entry.sinceMs = isLoading ? Math.min(this.#times.reachedMs(task), nowMs) : nowMs;
+    entry.sinceMs = isLoading ? Math.min(this.#options.times.reachedMs(task), nowMs) : nowMs;
     this.#watchedUntilMs = Math.max(this.#watchedUntilMs, entry.sinceMs + monitorMs);
     const untilMs = entry.sinceMs + delayMs;
     if (untilMs > nowMs) this.#queue.rest(entry, untilMs);
@@ -385,15 +381,15 @@ export class RolloutTracker {
     const task = tasks.find(({ id }) => id === entry.taskId);
     if (task === undefined) return null;
     const isFree = entry.sinceMs > 0;
-    const release = isFree ? null : releaseOf(task, tasks, nowMs, this.#world.nodeOf, this.#times);
+    const release = isFree ? null : releaseOf(task, tasks, nowMs, this.#world.nodeOf, this.#options.times);
     if (release?.kind === "wait" && release.cause === "predecessor") {
-      const sinceMs = this.#times.madeMs(task);
+      const sinceMs = this.#options.times.madeMs(task);
       return { task: release.task, slot: entry.name, sinceMs, deadlineMs: release.untilMs };
     }
     return {
       task,
       slot: entry.name,
-      sinceMs: isFree ? entry.sinceMs : this.#times.madeMs(task),
+      sinceMs: isFree ? entry.sinceMs : this.#options.times.madeMs(task),
       deadlineMs: isFree ? entry.sinceMs + this.#options.settings.progressMs : null,
     };
   }
