@@ -1,7 +1,7 @@
 /** Decodes the messages that handlers receive from the bus. Another version of Muster may send what this one cannot decode. */
 import { decodedOrNull, type WireCodec } from "../proto/codec.ts";
 import { BusRefusals } from "../runtime/bus-refusals.ts";
-import type { BusMessage } from "../runtime/ports.ts";
+import type { BusMessage } from "../runtime/ports/index.ts";
 import type { Environment } from "./environment.ts";
 
 /** Null for bytes that cannot be decoded; they are counted as `malformed`. */

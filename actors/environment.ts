@@ -1,7 +1,7 @@
 /** The environment of a manager's actors. A real process has one; a simulation has one per manager. */
 import type { LogTimes } from "../machines/elapsed.ts";
 import type { Host } from "../runtime/host.ts";
-import type { Bus, Clock, Random, Telemetry } from "../runtime/ports.ts";
+import type { Bus, Clock, Random, Telemetry } from "../runtime/ports/index.ts";
 import type { Proposer, Store } from "../runtime/store/store.ts";
 
 export interface Environment {

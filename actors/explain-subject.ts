@@ -1,7 +1,7 @@
 /** Finds the subject of a `why` call (a task, service, node, network or volume) and explains what it is waiting for. */
 import { volumeName } from "../machines/volumes/csi/stages.ts";
-import { explainNodeDataplane, explainTaskPolicy } from "../machines/explain/explain-dataplane.ts";
-import { explainNetwork, explainNodeNetworks, nameOfNetwork } from "../machines/explain/explain-network.ts";
+import { explainNodeDataplane, explainTaskPolicy } from "../machines/explain/dataplane.ts";
+import { explainNetwork, explainNodeNetworks, nameOfNetwork } from "../machines/explain/network.ts";
 import { taskName } from "../machines/list-filters.ts";
 import {
   WhyResponse,
@@ -12,7 +12,7 @@ import {
   type Task,
   type Volume,
 } from "../proto/gen/messages.ts";
-import { RpcError, Status } from "../runtime/rpc.ts";
+import { RpcError, Status } from "../runtime/ports/rpc.ts";
 import { nodeNames } from "../machines/node-names.ts";
 import type { Store } from "../runtime/store/store.ts";
 

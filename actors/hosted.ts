@@ -4,7 +4,7 @@
  * and 0.3 ms (measured with `agentSessionMachine`).
  */
 import type { AnyStateMachine, InputFrom } from "xstate";
-import { assert } from "../runtime/assert.ts";
+import { assert } from "../lib/assert.ts";
 import type { Host, HostedActor } from "../runtime/host.ts";
 
 /** Effects by name; each gets the action's params, with its owner's `self` as `this`. */

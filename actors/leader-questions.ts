@@ -13,7 +13,7 @@ import {
   type PlanServiceResponse,
   type Reason,
 } from "../proto/gen/messages.ts";
-import { RpcError, Status } from "../runtime/rpc.ts";
+import { RpcError, Status } from "../runtime/ports/rpc.ts";
 import * as subjects from "../runtime/subjects.ts";
 import { busMessage } from "./bus-message.ts";
 import type { Environment, Running } from "./environment.ts";

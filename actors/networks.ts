@@ -1,9 +1,9 @@
 /** The Networks service of every manager: streams to each follower node which tasks are in its tasks' networks, and where. */
-import { NetworkFeed } from "../machines/networks/network-feed.ts";
-import { NetworkGraph } from "../machines/networks/network-graph.ts";
-import { networkPiecesOf } from "../machines/networks/network-pieces.ts";
+import { NetworkFeed } from "../machines/networks/feed.ts";
+import { NetworkGraph } from "../machines/networks/graph.ts";
+import { networkPiecesOf } from "../machines/networks/pieces.ts";
 import type { NetworksService } from "../proto/gen/messages.ts";
-import type { ServiceHandlers } from "../runtime/rpc.ts";
+import type { ServiceHandlers } from "../runtime/ports/rpc.ts";
 import type { Environment, Running } from "./environment.ts";
 import { createNodeViews } from "./node-views.ts";
 

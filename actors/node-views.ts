@@ -5,8 +5,8 @@
  * PL1: a node never gets a view older than its last one, from whichever manager, unless nobody has that version any more.
  * PL2: a node that does not read uses no growing memory: its view only records that something changed.
  */
-import type { TimerHandle } from "../runtime/ports.ts";
-import { RpcError, Status, type CallContext, type Sink } from "../runtime/rpc.ts";
+import type { TimerHandle } from "../runtime/ports/index.ts";
+import { RpcError, Status, type CallContext, type Sink } from "../runtime/ports/rpc.ts";
 import type { Environment, Running } from "./environment.ts";
 
 /** Minimum interval between two updates of a node, in milliseconds (Felix's own interval). Changes in between are merged. */

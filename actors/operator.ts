@@ -23,9 +23,9 @@ import {
   type Trouble,
   type Volume,
 } from "../proto/gen/messages.ts";
-import type { Log } from "../runtime/ports.ts";
-import { explainTroubles } from "../machines/explain/explain-troubles.ts";
-import { RpcError, Status, type ServiceHandlers } from "../runtime/rpc.ts";
+import type { Log } from "../runtime/ports/index.ts";
+import { explainTroubles } from "../machines/explain/troubles.ts";
+import { RpcError, Status, type ServiceHandlers } from "../runtime/ports/rpc.ts";
 import { transact } from "./control/write.ts";
 import type { Environment } from "./environment.ts";
 import { explainSubject } from "./explain-subject.ts";

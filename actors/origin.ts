@@ -1,6 +1,6 @@
 /** The origin of a change, as recorded in the log: the caller that requested it, or the part of a manager that decided it. */
 import { Caller, LocalProcess, type Origin } from "../proto/gen/messages.ts";
-import type { CallContext } from "../runtime/rpc.ts";
+import type { CallContext } from "../runtime/ports/rpc.ts";
 import type { Environment } from "./environment.ts";
 
 /** Longer texts are truncated: the log's records have a budget for callers. */

@@ -19,7 +19,7 @@ import {
   StoreObject,
   type PolicyService,
 } from "../proto/gen/messages.ts";
-import { RpcError, Status, type ServiceHandlers } from "../runtime/rpc.ts";
+import { RpcError, Status, type ServiceHandlers } from "../runtime/ports/rpc.ts";
 import type { ObjectChange } from "../runtime/store/store.ts";
 import type { Environment, Running } from "./environment.ts";
 import { createNodeViews } from "./node-views.ts";

@@ -15,7 +15,7 @@ import {
 } from "../proto/gen/messages.ts";
 import { WriteBudget } from "../machines/write-budget.ts";
 import { newId } from "../runtime/ids.ts";
-import { RpcError, Status, type CallContext, type ServiceHandlers, type CallSignal } from "../runtime/rpc.ts";
+import { RpcError, Status, type CallContext, type ServiceHandlers, type CallSignal } from "../runtime/ports/rpc.ts";
 import { demand, rejection } from "./control/answer.ts";
 import { commit, creation, removal } from "./control/write.ts";
 import type { Environment } from "./environment.ts";

@@ -1,5 +1,5 @@
 /** Events to an actor itself in a later turn of the event loop, so that the commits of one turn lead to one round. */
-import type { Clock } from "../runtime/ports.ts";
+import type { Clock } from "../runtime/ports/index.ts";
 
 interface Receiver<Event> {
   getSnapshot(): { readonly status: string };

@@ -1,5 +1,5 @@
 /** An error as text for people, with the gRPC status name if it came from a peer. */
-import { RpcError, Status } from "../runtime/rpc.ts";
+import { RpcError, Status } from "../runtime/ports/rpc.ts";
 
 const names = new Map<number, string>(Object.entries(Status).map(([name, code]) => [code, name]));
 

@@ -2,10 +2,10 @@
  * Hosts the chart of one call to a running task, on the manager that the client called, and forwards its answers. Data bypasses
  * the chart.
  */
-import { taskCallMachine, type TaskCallEvent, type TaskCallFailure } from "../machines/task-call.ts";
+import { taskCallMachine, type TaskCallEvent, type TaskCallFailure } from "../machines/task-call.machine.ts";
 import { TaskAnswer, TaskQuestion, type TaskCallRequest, type TaskInput } from "../proto/gen/messages.ts";
 import type { HostedActor } from "../runtime/host.ts";
-import { RpcError, Status, type Sink } from "../runtime/rpc.ts";
+import { RpcError, Status, type Sink } from "../runtime/ports/rpc.ts";
 import type { Environment } from "./environment.ts";
 import { hosted, type Owner } from "./hosted.ts";
 

@@ -6,7 +6,7 @@
  *      sending more of that call.
  * TC2: a signal or an exec is recorded with its caller in the task's history, as changes are.
  */
-import { taskCallTimes } from "../machines/task-call.ts";
+import { taskCallTimes } from "../machines/task-call.machine.ts";
 import {
   TaskAnswerDelivery,
   TaskAnswerDeliveryReply,
@@ -22,7 +22,7 @@ import {
   type TaskCallsService,
 } from "../proto/gen/messages.ts";
 import { isSubjectToken, newId } from "../runtime/ids.ts";
-import { RpcError, Status, type CallContext, type ServiceHandlers, type Sink } from "../runtime/rpc.ts";
+import { RpcError, Status, type CallContext, type ServiceHandlers, type Sink } from "../runtime/ports/rpc.ts";
 import * as subjects from "../runtime/subjects.ts";
 import { replacement, transact } from "./control/write.ts";
 import { busMessage } from "./bus-message.ts";

@@ -8,8 +8,8 @@
  * X2: without a collector, a span costs one call and builds no attributes; the context is still passed on.
  */
 import { SpanKind, SpanStatusCode, trace, type Attributes, type Link, type Span } from "@opentelemetry/api";
-import type { Clock, Telemetry } from "../runtime/ports.ts";
-import { RpcError, Status, type CallContext, type UnaryHandler } from "../runtime/rpc.ts";
+import type { Clock, Telemetry } from "../runtime/ports/index.ts";
+import { RpcError, Status, type CallContext, type UnaryHandler } from "../runtime/ports/rpc.ts";
 import { contextOf, traceparentOf } from "../runtime/telemetry/tracing.ts";
 import { sentence } from "./sentence.ts";
 

@@ -17,8 +17,8 @@ import {
   TaskConfig,
   type Spec,
 } from "../proto/gen/nomad.ts";
-import { encodeConfig, type ConfigInput } from "../runtime/hclspec/index.ts";
-import type { RunningPlugin } from "../runtime/plugins.ts";
+import { encodeConfig, type ConfigInput } from "../lib/hclspec/index.ts";
+import type { RunningPlugin } from "../runtime/ports/plugins.ts";
 import { engineMissing, startEngine } from "../test/fixtures/docker-engine.ts";
 import { agentRows } from "./driver-agent.ts";
 import { cpuSeconds, memoryMiB } from "./processes.ts";

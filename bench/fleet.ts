@@ -36,8 +36,8 @@ import {
   type Task,
 } from "../proto/gen/messages.ts";
 import { connectTls } from "../edges/grpc/client.ts";
-import { createKeyAndCsr } from "../runtime/pki/index.ts";
-import { RpcError, Status, type RpcChannel } from "../runtime/rpc.ts";
+import { createKeyAndCsr } from "../lib/pki/index.ts";
+import { RpcError, Status, type RpcChannel } from "../runtime/ports/rpc.ts";
 
 const callTimeoutMs = 60_000;
 /** As SwarmKit's agent: bounds of 0.1, 0.3, 0.7 … up to 8 s, delays uniform below them. */

@@ -14,7 +14,7 @@ import {
   UpdateTaskStatusResponse,
   UpdateVolumeStatusResponse,
 } from "../proto/gen/messages.ts";
-import { createKeyAndCsr, createRoot, issue, type NodeRoleName } from "../runtime/pki/index.ts";
+import { createKeyAndCsr, createRoot, issue, type NodeRoleName } from "../lib/pki/index.ts";
 import { SystemClock } from "../runtime/system/clock.ts";
 import { createTelemetry } from "../runtime/telemetry/telemetry.ts";
 

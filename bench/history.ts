@@ -16,8 +16,8 @@ import {
 } from "../proto/gen/messages.ts";
 import { connectNats } from "../runtime/nats/connection.ts";
 import { startNatsServer } from "../runtime/nats/server.ts";
-import * as pki from "../runtime/pki/index.ts";
-import type { CallContext, RpcError } from "../runtime/rpc.ts";
+import * as pki from "../lib/pki/index.ts";
+import type { CallContext, RpcError } from "../runtime/ports/rpc.ts";
 import { snapshotDefaults, snapshotName, snapshotsToKeep } from "../runtime/store/snapshots.ts";
 import { mebibytes, table } from "./table.ts";
 import { serviceOf, watchable, Writer } from "./watching.ts";

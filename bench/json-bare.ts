@@ -9,7 +9,7 @@ import type { AddressInfo } from "node:net";
 import { createInterface } from "node:readline";
 import { WebSocketServer } from "ws";
 import { secureContext } from "../edges/juju/listener.ts";
-import { createLocalIdentity } from "../runtime/pki/index.ts";
+import { createLocalIdentity } from "../lib/pki/index.ts";
 import { memoryNow } from "./json-load.ts";
 
 const { certificatePem, keyPem } = await createLocalIdentity(Date.now());

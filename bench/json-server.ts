@@ -6,16 +6,16 @@
  * Each change puts the time into the message of a task's status, from which clients compute their delay.
  */
 import { createInterface } from "node:readline";
-import { startJsonApi } from "../actors/json/json-api.ts";
+import { startJsonApi } from "../actors/json/api.ts";
 import { createLogins } from "../actors/json/logins.ts";
-import { createJsonWatchers } from "../actors/json/json-watcher.ts";
+import { createJsonWatchers } from "../actors/json/watcher.ts";
 import { Registry } from "../edges/juju/dispatch.ts";
 import { createFacades } from "../edges/juju/facades/index.ts";
 import { Feed } from "../edges/juju/feed/feed.ts";
 import { createAdmission } from "../edges/grpc/admission/admission.ts";
 import { listenJson } from "../edges/juju/listener.ts";
-import type { Identity } from "../runtime/json-api.ts";
-import { createLocalIdentity } from "../runtime/pki/index.ts";
+import type { Identity } from "../runtime/ports/json-api.ts";
+import { createLocalIdentity } from "../lib/pki/index.ts";
 import { memoryNow, type Load, type Ran } from "./json-load.ts";
 import { watchable, Writer } from "./watching.ts";
 

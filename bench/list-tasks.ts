@@ -25,7 +25,7 @@ import {
   Transaction,
   Version,
 } from "../proto/gen/messages.ts";
-import type { CallContext } from "../runtime/rpc.ts";
+import type { CallContext } from "../runtime/ports/rpc.ts";
 import { encodeRecord } from "../runtime/store/record.ts";
 import { Replica } from "../runtime/store/replica.ts";
 import { table } from "./table.ts";

@@ -36,7 +36,7 @@ import {
 } from "../proto/gen/messages.ts";
 import { connectNats } from "../runtime/nats/connection.ts";
 import { startNatsServer } from "../runtime/nats/server.ts";
-import type { RpcChannel } from "../runtime/rpc.ts";
+import type { RpcChannel } from "../runtime/ports/rpc.ts";
 import { encodeRecord } from "../runtime/store/record.ts";
 import { Replica } from "../runtime/store/replica.ts";
 import { createTelemetry } from "../runtime/telemetry/telemetry.ts";

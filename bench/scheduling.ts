@@ -40,7 +40,7 @@ import {
   Version,
 } from "../proto/gen/messages.ts";
 import { Host } from "../runtime/host.ts";
-import type { AppendOutcome, Bus, Log, LogRoom } from "../runtime/ports.ts";
+import type { AppendOutcome, Bus, Log, LogRoom } from "../runtime/ports/index.ts";
 import { encodeRecord } from "../runtime/store/record.ts";
 import { Replica } from "../runtime/store/replica.ts";
 import { SimRandom } from "../runtime/sim/random.ts";

@@ -17,7 +17,7 @@ import {
   WatchService,
   type WatchMessage,
 } from "../proto/gen/messages.ts";
-import type { CallContext, RpcChannel, Sink } from "../runtime/rpc.ts";
+import type { CallContext, RpcChannel, Sink } from "../runtime/ports/rpc.ts";
 import { mebibytes, table } from "./table.ts";
 import type { Pace, Paced } from "./watch-server.ts";
 import { serviceOf, watchable, Writer } from "./watching.ts";

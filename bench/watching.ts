@@ -20,7 +20,7 @@ import {
   Transaction,
 } from "../proto/gen/messages.ts";
 import { Host } from "../runtime/host.ts";
-import type { Telemetry } from "../runtime/ports.ts";
+import type { Telemetry } from "../runtime/ports/index.ts";
 import { Replica } from "../runtime/store/replica.ts";
 import { encodeRecord } from "../runtime/store/record.ts";
 import { SystemClock } from "../runtime/system/clock.ts";

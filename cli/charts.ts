@@ -8,7 +8,7 @@ import { fileURLToPath } from "node:url";
 import type { AnyStateMachine, StateNode } from "xstate";
 import { command, listingOptions, type Command } from "./command.ts";
 import { printListing } from "./table.ts";
-import { UserError } from "./user-error.ts";
+import { UserError } from "../lib/user-error.ts";
 
 const folder = new URL("../machines/", import.meta.url);
 const exported = /^export const (\w+Machine)\b/gm;

@@ -16,9 +16,9 @@ import { command, inspectOptions, listingOptions, UsageError, type Command } fro
 import { cluster, listNodes, withManager, type ManagerClient } from "./manager-client.ts";
 import { inspectEach } from "./operands.ts";
 import { rotationProgress } from "./root-rotation.ts";
-import { withSettings } from "./swarm/swarm-settings.ts";
+import { withSettings } from "./swarm/settings.ts";
 import { printListing } from "./table.ts";
-import { notThere } from "./user-error.ts";
+import { notThere } from "../lib/user-error.ts";
 import { ago, durationText, parsePairs } from "./values.ts";
 
 const nameOf = ({ spec }: Cluster): string => spec?.annotations?.name ?? "";

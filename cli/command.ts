@@ -8,10 +8,10 @@ import { didYouMean, similarTo } from "./help/suggestion.ts";
 import { groupHelp, helpText } from "./help/text.ts";
 import { atFlag, readsThePast } from "./at-flag.ts";
 import { hostOfContext } from "./contexts.ts";
-import { knownHosts } from "./last-host.ts";
+import { knownHosts } from "../processes/last-host.ts";
 import type { Shell } from "./shell.ts";
 import { CommandTrace } from "./tracing.ts";
-import { UserError } from "./user-error.ts";
+import { UserError } from "../lib/user-error.ts";
 
 /** An invalid command line: exit status 125, like Docker's. */
 export class UsageError extends Error {

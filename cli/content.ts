@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import type { Annotations, Meta } from "../proto/gen/messages.ts";
 import { UsageError } from "./command.ts";
 import { keyOf, labelFields, type Listing } from "./table.ts";
-import { notThere, UserError } from "./user-error.ts";
+import { notThere, UserError } from "../lib/user-error.ts";
 import { ago } from "./values.ts";
 
 interface Content {

@@ -2,12 +2,12 @@
 import { command, listingOptions, UsageError, type Command } from "./command.ts";
 import { contentFrom } from "./content.ts";
 import { currentContext, defaultContext, readContexts, writeContexts, type Context } from "./contexts.ts";
-import { knownHosts } from "./last-host.ts";
+import { knownHosts } from "../processes/last-host.ts";
 import { eachOperand } from "./operands.ts";
-import { formatHostPort } from "./processes/addresses.ts";
+import { formatHostPort } from "../processes/addresses.ts";
 import { socketPath } from "./shell.ts";
 import { printListing } from "./table.ts";
-import { NotThereError, UserError } from "./user-error.ts";
+import { NotThereError, UserError } from "../lib/user-error.ts";
 
 /** Docker's rule for names of contexts. */
 const namePattern = /^[a-zA-Z0-9][a-zA-Z0-9_.+-]+$/;
@@ -96,7 +96,7 @@ async function createRemote(
   const [{ fetchRoot, remoteAddress }, kept, { validUntilMs }] = await Promise.all([
     import("./remote/connect.ts"),
     import("./remote/credentials.ts"),
-    import("../runtime/pki/index.ts"),
+    import("../lib/pki/index.ts"),
   ]);
   const at = remoteAddress(host);
   const given = credentials === undefined ? null : kept.parseCredentials(textFrom(credentials), credentials);

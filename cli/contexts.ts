@@ -3,7 +3,7 @@ import { mkdirSync, readFileSync } from "node:fs";
 import { homedir } from "node:os";
 import { dirname, join } from "node:path";
 import { replaceFileSync } from "../runtime/system/whole-file.ts";
-import { UserError } from "./user-error.ts";
+import { UserError } from "../lib/user-error.ts";
 
 /** The manager started last on this machine; always exists. */
 export const defaultContext = "default";

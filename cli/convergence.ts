@@ -14,7 +14,7 @@ import {
   type Task,
 } from "../proto/gen/messages.ts";
 import { timeMs } from "../proto/time.ts";
-import { jobConvergence } from "./job/job-convergence.ts";
+import { jobConvergence } from "./job/convergence.ts";
 
 export type Convergence =
   /**

@@ -1,6 +1,6 @@
 /** A driver's configuration in JSON or YAML, given on the command line or in a file. */
 import { readFileSync } from "node:fs";
-import { UserError } from "./user-error.ts";
+import { UserError } from "../lib/user-error.ts";
 
 /** A JSON value. */
 export type PlainValue =

@@ -20,7 +20,7 @@ import {
   volumeObject,
   type DockerObject,
 } from "./docker-objects/index.ts";
-import { stateName } from "./task-table.ts";
+import { stateName } from "./task/table.ts";
 import { millisecondsOf } from "./values.ts";
 
 export const eventKinds = [

@@ -2,7 +2,7 @@
 import { WatchRequest_WatchEntry, type WatchActionKind, type WatchMessage_Event } from "../proto/gen/messages.ts";
 import { command, UsageError, type Command } from "./command.ts";
 import { eventFields, eventKinds, eventLine, type EventKind } from "./event-lines.ts";
-import { jsonText } from "../runtime/template/template.ts";
+import { jsonText } from "../lib/template/template.ts";
 import { filled, readFormat, type Format } from "./format.ts";
 import { withManager } from "./manager-client.ts";
 import { everyAction, watch } from "./watching.ts";

@@ -14,9 +14,9 @@ import {
 import { command, inspectOptions, type Command } from "./command.ts";
 import { filled, readFormat } from "./format.ts";
 import { cluster, listNetworks, listNodes, listServices, listTasks, nodeName, withManager } from "./manager-client.ts";
-import { jsonText } from "../runtime/template/template.ts";
+import { jsonText } from "../lib/template/template.ts";
 import { humanDuration } from "./values.ts";
-import { version } from "./version.ts";
+import { version } from "../lib/version.ts";
 
 interface Found {
   readonly status: StatusResponse;

@@ -1,5 +1,5 @@
 /** `muster job`: run, ls, ps, history, pause, resume, stop, rerun, rm. */
-import { describeOutcome, nextDue, phaseOf, readRecords, type JobRecords } from "./job/job-records.ts";
+import { describeOutcome, nextDue, phaseOf, readRecords, type JobRecords } from "./job/records.ts";
 import { jobLabel, scheduleSettings } from "../machines/orchestration/jobs/labels.ts";
 import { scheduleOf } from "../machines/orchestration/jobs/runs.ts";
 import { isJob } from "../machines/orchestration/service-mode.ts";
@@ -15,8 +15,8 @@ import {
   UpdateServiceRequest,
 } from "../proto/gen/messages.ts";
 import { command, listingOptions, type Command } from "./command.ts";
-import { iterationRows } from "./job/job-history.ts";
-import { isAwaited, jobFlags, jobSpec } from "./job/job-flags.ts";
+import { iterationRows } from "./job/history.ts";
+import { isAwaited, jobFlags, jobSpec } from "./job/flags.ts";
 import {
   findService,
   listServices,
@@ -28,13 +28,13 @@ import {
 } from "./manager-client.ts";
 import { eachOperand } from "./operands.ts";
 import { untilConverged } from "./progress.ts";
-import { withDriverConfig } from "./service/service-driver.ts";
-import { lookupsFor } from "./service/service-references.ts";
-import { withRegistryAuth } from "./service/service-registry-auth.ts";
+import { withDriverConfig } from "./service/driver.ts";
+import { lookupsFor } from "./service/references.ts";
+import { withRegistryAuth } from "./service/registry-auth.ts";
 import { printListing, type Row } from "./table.ts";
-import { printTasks, taskListingOptions } from "./task-listing.ts";
-import { imageOf } from "./task-table.ts";
-import { UserError } from "./user-error.ts";
+import { printTasks, taskListingOptions } from "./task/listing.ts";
+import { imageOf } from "./task/table.ts";
+import { UserError } from "../lib/user-error.ts";
 import { ago, humanDuration, millisecondsOf } from "./values.ts";
 
 const methods = ControlService.methods;

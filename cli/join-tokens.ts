@@ -3,7 +3,7 @@ import { KeyRotation } from "../proto/gen/messages.ts";
 import { updateCluster } from "./cluster-update.ts";
 import { UsageError } from "./command.ts";
 import { cluster, type ManagerClient } from "./manager-client.ts";
-import { UserError } from "./user-error.ts";
+import { UserError } from "../lib/user-error.ts";
 
 export type JoinRole = "worker" | "manager";
 

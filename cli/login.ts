@@ -1,8 +1,8 @@
 /** `muster login` gets a certificate for a context's user; `muster logout` removes it from this machine. */
 import { LoginRequest, UserCertificatesService } from "../proto/gen/messages.ts";
 import { timeMs } from "../proto/time.ts";
-import { createKeyAndCsr } from "../runtime/pki/index.ts";
-import { RpcError, Status } from "../runtime/rpc.ts";
+import { createKeyAndCsr } from "../lib/pki/index.ts";
+import { RpcError, Status } from "../runtime/ports/rpc.ts";
 import { command, type Command } from "./command.ts";
 import { currentContext, readContexts, type Context } from "./contexts.ts";
 import { connectToLogIn } from "./remote/connect.ts";
@@ -10,7 +10,7 @@ import { forgetCredentials, saveCredentials, saveRoots } from "./remote/credenti
 import { lifetimeOption, lifetimeSeconds } from "./remote/lifetime.ts";
 import { askPassword } from "./remote/password.ts";
 import { secretFrom } from "./secret-file.ts";
-import { NotThereError, UserError } from "./user-error.ts";
+import { NotThereError, UserError } from "../lib/user-error.ts";
 
 /** Checking a password takes about 0.1 s, and others may be queued; in milliseconds. */
 const loginTimeoutMs = 30_000;

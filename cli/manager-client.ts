@@ -17,9 +17,9 @@ import {
   type Service,
   type Task,
 } from "../proto/gen/messages.ts";
-import { RpcError, Status, type RpcChannel } from "../runtime/rpc.ts";
+import { RpcError, Status, type RpcChannel } from "../runtime/ports/rpc.ts";
 import type { Shell } from "./shell.ts";
-import { NotThereError, notThere, UserError } from "./user-error.ts";
+import { NotThereError, notThere, UserError } from "../lib/user-error.ts";
 
 /** Longer than a manager waits for a leader (15 s). */
 const callTimeoutMs = 25_000;

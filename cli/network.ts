@@ -10,7 +10,7 @@ import {
   type Task,
   RemoveNetworkRequest,
 } from "../proto/gen/messages.ts";
-import { RpcError, Status } from "../runtime/rpc.ts";
+import { RpcError, Status } from "../runtime/ports/rpc.ts";
 import { command, inspectOptions, listingOptions, type Command } from "./command.ts";
 import { isConfirmed } from "./confirm.ts";
 import {
@@ -29,12 +29,12 @@ import {
   networkFilterKeys,
   predefinedLabel,
   prunableNetworks,
-} from "./network-filters.ts";
-import { networkServices } from "./network-services.ts";
-import { networkFlags, networkSpec } from "./network-spec.ts";
+} from "./network/filters.ts";
+import { networkServices } from "./network/services.ts";
+import { networkFlags, networkSpec } from "./network/spec.ts";
 import { eachOperand, inspectEach } from "./operands.ts";
 import { labelFields, printListing } from "./table.ts";
-import { NotThereError } from "./user-error.ts";
+import { NotThereError } from "../lib/user-error.ts";
 
 const methods = ControlService.methods;
 

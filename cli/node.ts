@@ -20,14 +20,14 @@ import {
 } from "../proto/gen/messages.ts";
 import { command, inspectOptions, listingOptions, UsageError, type Command } from "./command.ts";
 import { findNode, listNodes, nodeName, retryingConflicts, withManager, type ManagerClient } from "./manager-client.ts";
-import { RpcError, Status } from "../runtime/rpc.ts";
-import { UserError } from "./user-error.ts";
-import { matchingNodes, nodeFilterKeys } from "./node-filters.ts";
+import { RpcError, Status } from "../runtime/ports/rpc.ts";
+import { UserError } from "../lib/user-error.ts";
+import { matchingNodes, nodeFilterKeys } from "./node/filters.ts";
 import { eachOperand, inspectEach } from "./operands.ts";
 import { dataplanePart, readReports } from "./policy/status.ts";
 import type { Shell } from "./shell.ts";
 import { printListing } from "./table.ts";
-import { filterFlag, printTasks, taskListingOptions } from "./task-listing.ts";
+import { filterFlag, printTasks, taskListingOptions } from "./task/listing.ts";
 import { parseChoice, parseLabels } from "./values.ts";
 
 const methods = ControlService.methods;
@@ -120,7 +120,7 @@ const inspect = command({
         if (values.format !== undefined) throw new UsageError("--format is incompatible with --pretty");
         const nodes: Node[] = [];
         for (const operand of operands) nodes.push(await findNode(client, operand));
-        const { prettyNode } = await import("./node-pretty.ts");
+        const { prettyNode } = await import("./node/pretty.ts");
         const reports = await readReports(client);
         const sessions = await Promise.all(nodes.map(({ id }) => sessionState(client, id)));
         const pretty = nodes.map((node, at) => prettyNode(node, reports.get(node.id), sessions[at]));

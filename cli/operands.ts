@@ -1,8 +1,8 @@
 /** Commands that handle several objects: as in Docker, a failure of one does not skip the others. */
-import { RpcError } from "../runtime/rpc.ts";
+import { RpcError } from "../runtime/ports/rpc.ts";
 import type { Shell } from "./shell.ts";
 import { printInspected, type Inspected } from "./table.ts";
-import { UserError } from "./user-error.ts";
+import { UserError } from "../lib/user-error.ts";
 
 /** Throws UserError with one line per failure, after all have been tried. */
 export async function eachOperand<Operand = string>(

@@ -4,10 +4,10 @@
  */
 import type { MethodDescriptor } from "../proto/codec.ts";
 import { OperatorService, ReadAtRequest, type ReadAtResponse } from "../proto/gen/messages.ts";
-import type { RpcChannel } from "../runtime/rpc.ts";
+import type { RpcChannel } from "../runtime/ports/rpc.ts";
 import { parseMoment, type Moment } from "./moment.ts";
 import type { Shell } from "./shell.ts";
-import { UserError } from "./user-error.ts";
+import { UserError } from "../lib/user-error.ts";
 import { millisecondsOf } from "./values.ts";
 
 /** Rebuilding a past state of a large cluster takes seconds, and other requests may be queued first. */

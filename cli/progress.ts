@@ -21,9 +21,9 @@ import {
 import { durationMs } from "../proto/time.ts";
 import { convergence, type Convergence } from "./convergence.ts";
 import { listNodes, listTasks, serviceName, type ManagerClient } from "./manager-client.ts";
-import { overallLine, progressLines, redrawn } from "./service/service-bars.ts";
+import { overallLine, progressLines, redrawn } from "./service/bars.ts";
 import type { Shell } from "./shell.ts";
-import { UserError } from "./user-error.ts";
+import { UserError } from "../lib/user-error.ts";
 import { everyAction, watch } from "./watching.ts";
 
 /** SwarmKit's default monitoring time for new tasks, in milliseconds. */

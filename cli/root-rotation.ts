@@ -4,7 +4,7 @@ import { createHash } from "node:crypto";
 import { isIssuedBy } from "../machines/certificates/issuer.ts";
 import { isSameBytes } from "../machines/same-message.ts";
 import type { Cluster, Node } from "../proto/gen/messages.ts";
-import { issuerName } from "../runtime/pki/index.ts";
+import { issuerName } from "../lib/pki/index.ts";
 
 export interface RotationProgress {
   /** `sha256:` and hex. */

@@ -1,8 +1,8 @@
 /** Runs a command line. Exit status: 0, 1 with an error message, or 125 for an invalid command line. */
-import { RpcError, Status } from "../runtime/rpc.ts";
+import { RpcError, Status } from "../runtime/ports/rpc.ts";
 import { commandOf, shellFor, UsageError } from "./command.ts";
 import type { Shell } from "./shell.ts";
-import { CommandEnded, UserError } from "./user-error.ts";
+import { CommandEnded, UserError } from "../lib/user-error.ts";
 import { verbs, type Verb } from "./verbs.ts";
 
 function isHelp(arg: string | undefined): boolean {
@@ -64,7 +64,7 @@ async function dispatch(given: readonly string[], outer: Shell): Promise<void> {
   const [name, ...rest] = args;
   if (name === undefined || isHelp(name)) return printHelp(name === "help" ? rest : [], shell);
   if (name === "--version" || name === "-v" || name === "version") {
-    const { version } = await import("./version.ts");
+    const { version } = await import("../lib/version.ts");
     return shell.print(`muster ${version}`);
   }
   const entry = Object.hasOwn(verbs, name) ? verbs[name] : undefined;

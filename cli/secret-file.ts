@@ -1,6 +1,6 @@
 /** Secrets that flags read from files, to keep them out of arguments. */
 import { contentFrom } from "./content.ts";
-import { UserError } from "./user-error.ts";
+import { UserError } from "../lib/user-error.ts";
 
 /** The first line of the file, or of standard input for `-`. Throws UserError. */
 export function secretFrom(path: string, what: string): string {

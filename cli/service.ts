@@ -12,16 +12,16 @@ import { command, type Command } from "./command.ts";
 import { findService, retryingConflicts, withManager, type ManagerClient } from "./manager-client.ts";
 import { eachOperand } from "./operands.ts";
 import { untilConverged } from "./progress.ts";
-import { inspect, ls, ps } from "./service/service-listing.ts";
+import { inspect, ls, ps } from "./service/listing.ts";
 import { rebalance } from "./rebalance.ts";
 import { parseScale, scaledTo } from "./scaled-spec.ts";
-import { withDriverConfig } from "./service/service-driver.ts";
-import { behaviourFlags, createFlags, refuseOtherFlags, updateFlags } from "./service/service-flags.ts";
-import { plan } from "./service/service-plan.ts";
-import { lookupsFor } from "./service/service-references.ts";
-import { withRegistryAuth } from "./service/service-registry-auth.ts";
-import { changedSpec, newSpec } from "./service/service-spec.ts";
-import { serviceWarnings } from "./service/service-warnings.ts";
+import { withDriverConfig } from "./service/driver.ts";
+import { behaviourFlags, createFlags, refuseOtherFlags, updateFlags } from "./service/flags.ts";
+import { plan } from "./service/plan.ts";
+import { lookupsFor } from "./service/references.ts";
+import { withRegistryAuth } from "./service/registry-auth.ts";
+import { changedSpec, newSpec } from "./service/spec.ts";
+import { serviceWarnings } from "./service/warnings.ts";
 
 const methods = ControlService.methods;
 

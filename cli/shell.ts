@@ -1,10 +1,10 @@
 /** A command's environment: output, clock, and a connection to a manager. */
 import { userInfo } from "node:os";
 import { connectUnix } from "../edges/grpc/client-channel.ts";
-import type { CallingProcess, RpcChannel } from "../runtime/rpc.ts";
+import type { CallingProcess, RpcChannel } from "../runtime/ports/rpc.ts";
 import { chosenHost, remoteContextOf } from "./contexts.ts";
-import { answers, knownHosts } from "./last-host.ts";
-import { UserError } from "./user-error.ts";
+import { answers, knownHosts } from "../processes/last-host.ts";
+import { UserError } from "../lib/user-error.ts";
 
 export interface Shell {
   /** Writes lines to standard output. */

@@ -3,7 +3,7 @@ import { setMaxListeners } from "node:events";
 import { ListTasksRequest_Filters } from "../proto/gen/messages.ts";
 import { command, listingOptions, UsageError, type Command } from "./command.ts";
 import { listServices, serviceName, withManager, type ManagerClient } from "./manager-client.ts";
-import { matching, serviceListing } from "./service/service-listing.ts";
+import { matching, serviceListing } from "./service/listing.ts";
 import type { Shell } from "./shell.ts";
 import { checkProject } from "./stack/convert-project.ts";
 import { deployProject, type DeployOptions } from "./stack/deploy.ts";
@@ -16,8 +16,8 @@ import { removeStack } from "./stack/remove.ts";
 import { View } from "./stack/view.ts";
 import { yamlText } from "./stack/yaml.ts";
 import { printListing } from "./table.ts";
-import { filterFlag, printTasks, taskListingOptions } from "./task-listing.ts";
-import { UserError } from "./user-error.ts";
+import { filterFlag, printTasks, taskListingOptions } from "./task/listing.ts";
+import { UserError } from "../lib/user-error.ts";
 import { parseChoice } from "./values.ts";
 
 const fileFlags = {

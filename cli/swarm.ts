@@ -1,10 +1,10 @@
 /** `muster swarm`: the cluster with Docker's verbs, one file per verb. */
 import type { Command } from "./command.ts";
-import { ca } from "./swarm/swarm-ca.ts";
-import { joinToken } from "./swarm/swarm-join-token.ts";
-import { unlockKey } from "./swarm/swarm-unlock-key.ts";
-import { unlock } from "./swarm/swarm-unlock.ts";
-import { update } from "./swarm/swarm-update.ts";
+import { ca } from "./swarm/ca.ts";
+import { joinToken } from "./swarm/join-token.ts";
+import { unlockKey } from "./swarm/unlock-key.ts";
+import { unlock } from "./swarm/unlock.ts";
+import { update } from "./swarm/update.ts";
 
 export const commands: Readonly<Record<string, Command>> = {
   ca,

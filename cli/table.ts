@@ -1,5 +1,5 @@
 /** Listings in Docker's formats: aligned columns, one JSON object per line, ids only, or a template. */
-import { jsonText } from "../runtime/template/template.ts";
+import { jsonText } from "../lib/template/template.ts";
 import { filled, readFormat, type TemplateFormat } from "./format.ts";
 import type { Shell } from "./shell.ts";
 import { cutTo, padEndTo, printable, textWidth } from "./text-width.ts";

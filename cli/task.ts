@@ -4,11 +4,11 @@ import { ListTasksRequest_Filters, Task, TaskState } from "../proto/gen/messages
 import { command, inspectOptions, listingOptions, UsageError, type Command } from "./command.ts";
 import { findNode, findService, findTask, listTasks, withManager, type ManagerClient } from "./manager-client.ts";
 import { inspectEach } from "./operands.ts";
-import { logs } from "./service/service-logs.ts";
+import { logs } from "./service/logs.ts";
 import { printListing } from "./table.ts";
-import { exec } from "./task-exec.ts";
-import { signal, stats } from "./task-stats.ts";
-import { desiredStates, taskListing } from "./task-table.ts";
+import { exec } from "./task/exec.ts";
+import { signal, stats } from "./task/stats.ts";
+import { desiredStates, taskListing } from "./task/table.ts";
 
 /** Parses `service=web`, `node=n1` and `desired-state=running`, which may be repeated. */
 async function filtersFrom(client: ManagerClient, texts: readonly string[]): Promise<ListTasksRequest_Filters> {

@@ -8,7 +8,7 @@
 import { randomBytes } from "node:crypto";
 import type { Span } from "@opentelemetry/api";
 import type { MethodDescriptor } from "../proto/codec.ts";
-import { RpcError, type RpcChannel } from "../runtime/rpc.ts";
+import { RpcError, type RpcChannel } from "../runtime/ports/rpc.ts";
 import type { Tracing } from "../runtime/telemetry/tracing.ts";
 import type { Shell } from "./shell.ts";
 

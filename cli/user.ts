@@ -195,7 +195,7 @@ const certificate = command({
     const seconds = lifetimeSeconds(values.lifetime);
     return withManager(shell, async (client) => {
       const [{ createKeyAndCsr }, { writeCredentials, writeRoots }] = await Promise.all([
-        import("../runtime/pki/index.ts"),
+        import("../lib/pki/index.ts"),
         import("./remote/credentials.ts"),
       ]);
       const { keyPem, csrPem } = await createKeyAndCsr();

@@ -25,21 +25,21 @@ function verb(summary: string, load: () => Promise<Command>): VerbEntry {
 export const verbs: Readonly<Record<string, VerbEntry>> = {
   start: verb(
     "Run a cluster on this machine with a sample service",
-    async () => (await import("./processes/up-and-start.ts")).start,
+    async () => (await import("./serve/up-and-start.ts")).start,
   ),
   up: verb(
     "Run a cluster on this machine: NATS, a manager and an agent",
-    async () => (await import("./processes/up-and-start.ts")).up,
+    async () => (await import("./serve/up-and-start.ts")).up,
   ),
-  manager: verb("Run a manager", async () => (await import("./processes/manager-command.ts")).manager),
-  log: noun("Check and repair the log of a manager that does not start", () => import("./processes/log-command.ts")),
-  agent: verb("Run a node", async () => (await import("./processes/agent-command.ts")).agent),
+  manager: verb("Run a manager", async () => (await import("./serve/manager.ts")).manager),
+  log: noun("Check and repair the log of a manager that does not start", () => import("./serve/log.ts")),
+  agent: verb("Run a node", async () => (await import("./serve/agent.ts")).agent),
   node: noun("Manage nodes", () => import("./node.ts")),
   service: noun("Manage services", async () => {
     const [{ commands }, { rollout }, { logs }] = await Promise.all([
       import("./service.ts"),
-      import("./service/service-rollout.ts"),
-      import("./service/service-logs.ts"),
+      import("./service/rollout.ts"),
+      import("./service/logs.ts"),
     ]);
     return { commands: { ...commands, rollout, logs } };
   }),

@@ -28,7 +28,7 @@ import { command, inspectOptions, listingOptions, UsageError, type Command } fro
 import { contentName, findNamed } from "./content.ts";
 import { withManager, type ManagerClient } from "./manager-client.ts";
 import { eachOperand, inspectEach } from "./operands.ts";
-import type { FlagValues } from "./service/service-flags.ts";
+import type { FlagValues } from "./service/flags.ts";
 import { labelFields, printListing } from "./table.ts";
 import { csvFields, parseBytes, parseChoice, parseLabels, parsePairs } from "./values.ts";
 

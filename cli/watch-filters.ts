@@ -12,7 +12,7 @@ import {
 } from "../proto/gen/messages.ts";
 import { UsageError } from "./command.ts";
 import { findNetwork, findNode, findService, type ManagerClient } from "./manager-client.ts";
-import { NotThereError, notThere } from "./user-error.ts";
+import { NotThereError, notThere } from "../lib/user-error.ts";
 
 /** Looks up the ids of names. */
 export interface Names {

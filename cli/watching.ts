@@ -7,7 +7,7 @@ import {
   type WatchRequest_WatchEntry,
 } from "../proto/gen/messages.ts";
 import type { ManagerClient } from "./manager-client.ts";
-import { UserError } from "./user-error.ts";
+import { UserError } from "../lib/user-error.ts";
 
 /** Create, update and remove. */
 export const everyAction = 7;

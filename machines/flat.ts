@@ -8,7 +8,7 @@
  *      re-enter themselves) are rejected at compile time.
  */
 import type { AnyStateMachine, ContextFrom, EventFromLogic } from "xstate";
-import { assert } from "../runtime/assert.ts";
+import { assert } from "../lib/assert.ts";
 
 export interface FlatEffect {
   readonly type: string;

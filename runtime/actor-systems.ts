@@ -8,7 +8,7 @@
  * Y2: a system is dropped with the last of its actors.
  */
 import { createActor, setup, stopChild, type Actor, type AnyActorRef, type InspectionEvent } from "xstate";
-import type { Clock, Subscription, TimerHandle } from "./ports.ts";
+import type { Clock, Subscription, TimerHandle } from "./ports/index.ts";
 
 /** A system for this many actors adds 2 % to the memory of each. */
 const actorsMax = 64;

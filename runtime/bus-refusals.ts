@@ -1,5 +1,5 @@
 /** Dropped bus messages: counted by subject and reason, and logged at a bounded rate. */
-import type { Clock, Telemetry } from "./ports.ts";
+import type { Clock, Telemetry } from "./ports/index.ts";
 import { subjectKind } from "./subjects.ts";
 
 /**

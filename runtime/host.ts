@@ -8,8 +8,8 @@
  */
 import { createActor, type Actor, type AnyStateMachine, type InputFrom, type InspectionEvent } from "xstate";
 import { ActorSystems, type ActorSystem } from "./actor-systems.ts";
-import { assert } from "./assert.ts";
-import type { Clock, Subscription, Telemetry } from "./ports.ts";
+import { assert } from "../lib/assert.ts";
+import type { Clock, Subscription, Telemetry } from "./ports/index.ts";
 
 /** One transition of one actor, in the form that leaves the process. */
 export interface Inspection {

@@ -1,5 +1,5 @@
 /** Identifiers in SwarmKit's format, so that a stock engine can use ours in host names and container names. */
-import type { Random } from "./ports.ts";
+import type { Random } from "./ports/index.ts";
 
 /** Length of every id. */
 const idLength = 25;

@@ -1,6 +1,6 @@
 /** The only detail in statuses of the driver protocol: whether to retry (reference §4, §5.3). */
 import { Any, RecoverableError, Status as StatusMessage } from "../proto/gen/nomad.ts";
-import { RpcError, Status } from "./rpc.ts";
+import { RpcError, Status } from "./ports/rpc.ts";
 
 const typeUrl = "type.googleapis.com/hashicorp.nomad.plugins.shared.structs.RecoverableError";
 

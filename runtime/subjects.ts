@@ -1,5 +1,5 @@
 /** Every subject on the bus: a builder and, where receivers need one, a parser. No other file writes a subject. */
-import { assert } from "./assert.ts";
+import { assert } from "../lib/assert.ts";
 import { isSubjectToken } from "./ids.ts";
 
 function token(text: string): string {

@@ -9,8 +9,8 @@
  */
 import { overlayDriver } from "../../machines/allocation/network.ts";
 import { csiInfoOf } from "../../machines/volumes/csi/node-requests.ts";
-import { namesLabels, networkLabels } from "../../machines/driver/driver-labels.ts";
-import type { SessionNews } from "../../machines/agent/agent-session.ts";
+import { namesLabels, networkLabels } from "../../machines/driver/labels.ts";
+import type { SessionNews } from "../../machines/agent/session.machine.ts";
 import {
   EngineDescription,
   IssuanceStatus_State as IssuanceState,
@@ -24,15 +24,15 @@ import {
   type SessionMessage,
   type TaskState,
 } from "../../proto/gen/messages.ts";
-import { CertificateActor } from "./agent-certificate.ts";
-import { AgentCalls } from "./agent-calls.ts";
-import { AgentDrivers } from "./agent-drivers.ts";
-import { AgentLogs } from "./agent-logs.ts";
-import { ManagerList } from "./agent-managers.ts";
-import type { AgentPorts, TaskDriver } from "./agent-ports.ts";
-import { StatusReports } from "./agent-reports.ts";
-import { SessionActor } from "./agent-session.ts";
-import { AgentTasks } from "./agent-tasks.ts";
+import { CertificateActor } from "./certificate.ts";
+import { AgentCalls } from "./calls.ts";
+import { AgentDrivers } from "./drivers.ts";
+import { AgentLogs } from "./logs.ts";
+import { ManagerList } from "./managers.ts";
+import type { AgentPorts, TaskDriver } from "./ports.ts";
+import { StatusReports } from "./reports.ts";
+import { SessionActor } from "./session.ts";
+import { AgentTasks } from "./tasks.ts";
 import { Discovery } from "./discovery.ts";
 import type { Running } from "../environment.ts";
 import { NetworkFollower } from "./network-follower.ts";

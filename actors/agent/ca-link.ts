@@ -1,10 +1,10 @@
 /** The connections on which a node requests its certificate: to the join address, or to a manager of its cluster. */
-import type { KnownManager } from "../../machines/agent/agent-managers.ts";
+import type { KnownManager } from "../../machines/agent/managers.ts";
 import { CAService, GetRootCACertificateRequest } from "../../proto/gen/messages.ts";
-import { assert } from "../../runtime/assert.ts";
-import { RpcError, Status, type RpcChannel } from "../../runtime/rpc.ts";
-import type { ManagerList } from "./agent-managers.ts";
-import type { Dialer, TlsMaterial } from "./agent-ports.ts";
+import { assert } from "../../lib/assert.ts";
+import { RpcError, Status, type RpcChannel } from "../../runtime/ports/rpc.ts";
+import type { ManagerList } from "./managers.ts";
+import type { Dialer, TlsMaterial } from "./ports.ts";
 
 /** Deadline of each call to the CA, in milliseconds (worker protocol §2.1). */
 export const caTimeoutMs = 5_000;

@@ -8,14 +8,14 @@ import {
   dataplaneDriverMachine,
   type DataplaneDriverEvent,
   type DataplaneDriverNews,
-} from "../../machines/dataplane/dataplane-driver.ts";
+} from "../../machines/dataplane/dataplane-driver.machine.ts";
 import { settingsOf, type Generation } from "../../machines/dataplane/generation.ts";
 import { keyOf, type DataplaneDelta } from "../../machines/dataplane/objects.ts";
 import { Outbox } from "../../machines/dataplane/outbox.ts";
 import { ConfigUpdate, type FromDataplane } from "../../proto/gen/felix.ts";
-import type { DataplaneLauncher, DataplaneProcess } from "../../runtime/dataplane.ts";
+import type { DataplaneLauncher, DataplaneProcess } from "../../runtime/ports/dataplane.ts";
 import type { Host, HostedActor } from "../../runtime/host.ts";
-import type { Clock, Gauge, Random, Telemetry } from "../../runtime/ports.ts";
+import type { Clock, Gauge, Random, Telemetry } from "../../runtime/ports/index.ts";
 import { hosted, type Owner } from "../hosted.ts";
 
 export interface DataplanePorts {

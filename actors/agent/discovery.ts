@@ -8,8 +8,8 @@
  * DI3: a task that has just got its network gets no "unknown name" before its network is known here.
  */
 import { answerTo, type Asker } from "../../machines/discovery/answer.ts";
-import { programmingMachine, type ProgrammingEvent } from "../../machines/networks/programming.ts";
-import { nameServerMachine, type NameServerEvent } from "../../machines/discovery/name-server.ts";
+import { programmingMachine, type ProgrammingEvent } from "../../machines/networks/programming.machine.ts";
+import { nameServerMachine, type NameServerEvent } from "../../machines/discovery/name-server.machine.ts";
 import { NetworkNames, taskTtlS } from "../../machines/discovery/names.ts";
 import { nameServerAddresses, nameServerLines, type NameServerAddresses } from "../../machines/discovery/resolver.ts";
 import {
@@ -21,13 +21,13 @@ import {
   type VirtualPlan,
 } from "../../machines/discovery/virtual-addresses.ts";
 import type { NetworkPlan } from "../../machines/driver/task-network/plan.ts";
-import type { NetworksState, NodeNetworks } from "../../machines/networks/networks-state.ts";
+import type { NetworksState, NodeNetworks } from "../../machines/networks/state.ts";
 import type { Host, HostedActor } from "../../runtime/host.ts";
-import type { NameQuestion, NameReply, NameServers, OpenNameServer } from "../../runtime/name-server.ts";
-import type { Clock, Random, Telemetry, TimerHandle } from "../../runtime/ports.ts";
+import type { NameQuestion, NameReply, NameServers, OpenNameServer } from "../../runtime/ports/name-server.ts";
+import type { Clock, Random, Telemetry, TimerHandle } from "../../runtime/ports/index.ts";
 import { hosted } from "../hosted.ts";
 import { sentence } from "../sentence.ts";
-import type { AgentDisk, NetworkTools } from "./agent-ports.ts";
+import type { AgentDisk, NetworkTools } from "./ports.ts";
 import type { TaskNetwork } from "./task-networks.ts";
 
 const record = "discovery";

@@ -1,8 +1,8 @@
 /** Hosts the chart of a stream of a manager's calculations for this node, across sessions with different managers. */
-import { managerStreamMachine, type ManagerStreamEvent } from "../../machines/agent/manager-stream.ts";
+import { managerStreamMachine, type ManagerStreamEvent } from "../../machines/agent/manager-stream.machine.ts";
 import type { Host, HostedActor } from "../../runtime/host.ts";
-import type { Random } from "../../runtime/ports.ts";
-import { Status, type ReceivingCall, type RpcChannel, type RpcError } from "../../runtime/rpc.ts";
+import type { Random } from "../../runtime/ports/index.ts";
+import { Status, type ReceivingCall, type RpcChannel, type RpcError } from "../../runtime/ports/rpc.ts";
 import { hosted } from "../hosted.ts";
 
 const machine = hosted(managerStreamMachine, ["ask", "hangUp", "leave"], ["backoff"]);

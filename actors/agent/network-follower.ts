@@ -4,9 +4,9 @@
  *
  * NF1: while no manager is reachable, the last received state stays in use.
  */
-import { FollowedNetworks, type NetworksState, type NodeNetworks } from "../../machines/networks/networks-state.ts";
+import { FollowedNetworks, type NetworksState, type NodeNetworks } from "../../machines/networks/state.ts";
 import { NetworksFollowRequest, NetworksService, type NetworksUpdate } from "../../proto/gen/messages.ts";
-import type { RpcChannel } from "../../runtime/rpc.ts";
+import type { RpcChannel } from "../../runtime/ports/rpc.ts";
 import { ManagerStream, type ManagerStreamPorts } from "./manager-stream.ts";
 
 export class NetworkFollower implements NodeNetworks {

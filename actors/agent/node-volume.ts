@@ -7,10 +7,10 @@ import {
   type VolumePlaces,
 } from "../../machines/volumes/csi/node-requests.ts";
 import type { Secrets } from "../../machines/volumes/csi/requests.ts";
-import { nodeVolumeMachine, type NodeVolumeEvent } from "../../machines/volumes/node-volume.ts";
+import { nodeVolumeMachine, type NodeVolumeEvent } from "../../machines/volumes/node-volume.machine.ts";
 import { CsiNodeService, type VolumeAssignment } from "../../proto/gen/messages.ts";
 import type { HostedActor } from "../../runtime/host.ts";
-import type { AgentPorts, NodeVolumePlaces } from "./agent-ports.ts";
+import type { AgentPorts, NodeVolumePlaces } from "./ports.ts";
 import { callPlugin, unlessUnknown, type CallFailure } from "../volumes/csi-call.ts";
 import type { CsiPlugin } from "../volumes/csi-plugin.ts";
 import type { CsiPlugins } from "../volumes/csi-plugins.ts";

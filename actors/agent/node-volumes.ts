@@ -1,9 +1,9 @@
 /** The cluster volumes of one node: one actor for each assigned volume, and the tasks that use them. */
 import type { VolumePlaces } from "../../machines/volumes/csi/node-requests.ts";
 import type { Secret, Task, VolumeAssignment } from "../../proto/gen/messages.ts";
-import { RpcError, Status } from "../../runtime/rpc.ts";
-import { noCsiSockets } from "../../runtime/csi-sockets.ts";
-import type { AgentPorts, NodeVolumePlaces, TaskVolume } from "./agent-ports.ts";
+import { RpcError, Status } from "../../runtime/ports/rpc.ts";
+import { noCsiSockets } from "../../runtime/ports/csi-sockets.ts";
+import type { AgentPorts, NodeVolumePlaces, TaskVolume } from "./ports.ts";
 import { CsiPlugins } from "../volumes/csi-plugins.ts";
 import type { Running } from "../environment.ts";
 import { NodeVolumeActor, type NodeVolumeParts } from "./node-volume.ts";

@@ -13,8 +13,8 @@ import {
   type DataplaneReport,
   type DataplaneUpdate,
 } from "../../proto/gen/messages.ts";
-import type { Clock, TimerHandle } from "../../runtime/ports.ts";
-import { Status, type RpcChannel, type RpcError } from "../../runtime/rpc.ts";
+import type { Clock, TimerHandle } from "../../runtime/ports/index.ts";
+import { Status, type RpcChannel, type RpcError } from "../../runtime/ports/rpc.ts";
 import { ManagerStream, type ManagerStreamPorts } from "./manager-stream.ts";
 
 /** Deadline of a report, in milliseconds; the manager answers once the log has it. */

@@ -1,5 +1,5 @@
 /** Records of each run of a task on a driver plugin, for a later agent process. */
-import type { AgentDisk, TaskExit } from "./agent-ports.ts";
+import type { AgentDisk, TaskExit } from "./ports.ts";
 
 /** Prefix of the records' names on the disk; the task's id follows. */
 const prefix = "driver-run.";

@@ -15,8 +15,8 @@ import { tunnelDevice } from "../../machines/networks/tunnel-lines.ts";
 import { tunnelOverhead } from "../../machines/networks/tunnel-plan.ts";
 import { interfacePrefix } from "../../machines/policy/facts.ts";
 import { NetworkIsolationSpec } from "../../proto/gen/nomad.ts";
-import type { Clock, Telemetry, TimerHandle } from "../../runtime/ports.ts";
-import type { AgentDisk, NetworkTools } from "./agent-ports.ts";
+import type { Clock, Telemetry, TimerHandle } from "../../runtime/ports/index.ts";
+import type { AgentDisk, NetworkTools } from "./ports.ts";
 import type { Discovery } from "./discovery.ts";
 import { sentence } from "../sentence.ts";
 

@@ -7,8 +7,8 @@
  * TR2: remains of an earlier process are found in the kernel, and removed when no longer wanted.
  * TR3: the packet filter is programmed before the device is created, and lists a sender before routes to it exist.
  */
-import { programmingMachine, type ProgrammingEvent } from "../../machines/networks/programming.ts";
-import type { NodeNetworks } from "../../machines/networks/networks-state.ts";
+import { programmingMachine, type ProgrammingEvent } from "../../machines/networks/programming.machine.ts";
+import type { NodeNetworks } from "../../machines/networks/state.ts";
 import {
   isSameDevice,
   makeDevice,
@@ -21,10 +21,10 @@ import { tunnelOf, tunnelOverhead, type TunnelPlan, type TunnelRoutes } from "..
 import { changedTunnel, tunnelTable, wholeTunnel, withoutTunnel } from "../../machines/networks/tunnel-rules.ts";
 import { interfacePrefix } from "../../machines/policy/facts.ts";
 import type { Host, HostedActor } from "../../runtime/host.ts";
-import type { Random, Telemetry } from "../../runtime/ports.ts";
+import type { Random, Telemetry } from "../../runtime/ports/index.ts";
 import { hosted } from "../hosted.ts";
 import { sentence } from "../sentence.ts";
-import type { NetworkTools } from "./agent-ports.ts";
+import type { NetworkTools } from "./ports.ts";
 
 const machine = hosted(programmingMachine, ["program"], ["backoff"]);
 

@@ -1,8 +1,8 @@
 /**
- * The certificate authority as actors see it. `runtime/pki/index.ts` implements it (`import * as pki`); a simulation uses
+ * The certificate authority as actors see it. `lib/pki/index.ts` implements it (`import * as pki`); a simulation uses
  * another, whose certificates are plain text and whose bytes all come from the seed.
  */
-import type { ExternalCrossRequest } from "../../runtime/external-ca.ts";
+import type { ExternalCrossRequest } from "../../runtime/ports/external-ca.ts";
 
 export type NodeRoleName = "swarm-worker" | "swarm-manager";
 

@@ -27,7 +27,7 @@ import {
 } from "../../proto/gen/messages.ts";
 import { WriteBudget } from "../../machines/write-budget.ts";
 import { newId } from "../../runtime/ids.ts";
-import { RpcError, Status, type CallContext, type ServiceHandlers, type CallSignal } from "../../runtime/rpc.ts";
+import { RpcError, Status, type CallContext, type ServiceHandlers, type CallSignal } from "../../runtime/ports/rpc.ts";
 import type { CertificateAuthority } from "./ca-port.ts";
 import { commit, creation } from "../control/write.ts";
 import type { Environment, Running } from "../environment.ts";

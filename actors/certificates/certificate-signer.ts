@@ -2,7 +2,7 @@
  * The leader's signer: signs nodes' requests in batches of one transaction each, so that a thousand nodes that join together
  * cost tens of appends, not a thousand.
  */
-import { certificateMachine, type CertificateEvent } from "../../machines/certificates/certificate.ts";
+import { certificateMachine, type CertificateEvent } from "../../machines/certificates/certificate.machine.ts";
 import { isUnsigned, issuanceState, roleName } from "../../machines/certificates/issuance.ts";
 import {
   Certificate,
@@ -16,7 +16,7 @@ import type { HostedActor } from "../../runtime/host.ts";
 import type { CertificateAuthority } from "./ca-port.ts";
 import { proposeTimeoutMs, replacement } from "../control/write.ts";
 import type { Environment, Running } from "../environment.ts";
-import { noExternalCa, type ExternalCa } from "../../runtime/external-ca.ts";
+import { noExternalCa, type ExternalCa } from "../../runtime/ports/external-ca.ts";
 import { signNode } from "./node-signing.ts";
 
 /** Maximum nodes per transaction: about 3 kB each, so well below the largest record. */

@@ -16,7 +16,7 @@ import { isSameBytes } from "../../machines/same-message.ts";
 import {
   managerCertificateMachine,
   type ManagerCertificateEvent,
-} from "../../machines/certificates/manager-certificate.ts";
+} from "../../machines/certificates/manager-certificate.machine.ts";
 import {
   Certificate,
   IssuanceStatus,
@@ -25,13 +25,13 @@ import {
   NodeRole,
   type Cluster,
 } from "../../proto/gen/messages.ts";
-import { RpcError, Status } from "../../runtime/rpc.ts";
+import { RpcError, Status } from "../../runtime/ports/rpc.ts";
 import { clusterOf, bareManagerNode, whenCluster } from "../manager/bootstrap.ts";
 import type { CertificateAuthority } from "./ca-port.ts";
 import { creation, replacement, transact } from "../control/write.ts";
 import type { Environment, Running } from "../environment.ts";
-import { writeManagerNode, type ManagerFacts } from "../manager/manager-node.ts";
-import { noExternalCa } from "../../runtime/external-ca.ts";
+import { writeManagerNode, type ManagerFacts } from "../manager/node.ts";
+import { noExternalCa } from "../../runtime/ports/external-ca.ts";
 import { signNode } from "./node-signing.ts";
 import { sentence } from "../sentence.ts";
 

@@ -3,7 +3,7 @@ import { issuerOf } from "../../machines/certificates/issuer.ts";
 import { validitySecondsOf } from "../../machines/certificates/issuance.ts";
 import type { Cluster } from "../../proto/gen/messages.ts";
 import type { CertificateAuthority, NodeRoleName } from "./ca-port.ts";
-import type { ExternalCa } from "../../runtime/external-ca.ts";
+import type { ExternalCa } from "../../runtime/ports/external-ca.ts";
 
 export interface SignRequest {
   readonly csr: Uint8Array;

@@ -5,7 +5,7 @@ import {
   rootRotationMachine,
   shouldNotify,
   type RootRotationEvent,
-} from "../../machines/certificates/root-rotation.ts";
+} from "../../machines/certificates/root-rotation.machine.ts";
 import { unclaimedTimes } from "../../machines/certificates/unclaimed.ts";
 import {
   Certificate,

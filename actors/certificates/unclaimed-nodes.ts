@@ -8,7 +8,7 @@ import {
   unclaimedTimes,
 } from "../../machines/certificates/unclaimed.ts";
 import { ProposeRequest_Mode, type Node, type Operation } from "../../proto/gen/messages.ts";
-import type { TimerHandle } from "../../runtime/ports.ts";
+import type { TimerHandle } from "../../runtime/ports/index.ts";
 import { proposeTimeoutMs, removal, restingOn } from "../control/write.ts";
 import type { Environment, Running } from "../environment.ts";
 

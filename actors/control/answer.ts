@@ -1,7 +1,7 @@
 /** The only place where outcomes are mapped to gRPC statuses. */
 import type { Refusal, RefusalKind } from "../../machines/refusal.ts";
 import { ErrorCode } from "../../runtime/error-codes.ts";
-import { RpcError, Status } from "../../runtime/rpc.ts";
+import { RpcError, Status } from "../../runtime/ports/rpc.ts";
 import type { ProposeOutcome } from "../../runtime/store/store.ts";
 
 const statusOfRefusal: { readonly [Kind in RefusalKind]: Status } = {

@@ -16,7 +16,7 @@ import {
 import type { Environment } from "../environment.ts";
 import { demand, demandGiven, notFound, rejection } from "./answer.ts";
 import type { ControlHandlers, ControlSources } from "./handlers.ts";
-import { noExternalCa } from "../../runtime/external-ca.ts";
+import { noExternalCa } from "../../runtime/ports/external-ca.ts";
 import { rootChanges } from "./root-ca.ts";
 import { atVersion, commit, replacement, stored } from "./write.ts";
 

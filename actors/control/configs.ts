@@ -12,7 +12,7 @@ import {
   UpdateConfigResponse,
 } from "../../proto/gen/messages.ts";
 import { newId } from "../../runtime/ids.ts";
-import { RpcError, Status } from "../../runtime/rpc.ts";
+import { RpcError, Status } from "../../runtime/ports/rpc.ts";
 import type { Environment } from "../environment.ts";
 import { demand, demandGiven, notFound, rejection } from "./answer.ts";
 import type { ControlHandlers } from "./handlers.ts";

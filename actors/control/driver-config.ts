@@ -3,15 +3,15 @@
  * schema. A service is refused only when every reported schema refuses it: the scheduler decides which version of the driver a
  * task meets.
  */
-import { schemaLabel } from "../../machines/driver/driver-labels.ts";
-import { driverRuntimeOf } from "../../machines/driver/driver-spec.ts";
+import { schemaLabel } from "../../machines/driver/labels.ts";
+import { driverRuntimeOf } from "../../machines/driver/spec.ts";
 import { invalid, type Refusal } from "../../machines/refusal.ts";
 import { isSameMessage } from "../../machines/same-message.ts";
 import type { Node, ServiceSpec, TaskSpec } from "../../proto/gen/messages.ts";
 import { Spec } from "../../proto/gen/nomad.ts";
-import { encodeConfig, environmentScope, problemText, type ConfigInput } from "../../runtime/hclspec/index.ts";
+import { encodeConfig, environmentScope, problemText, type ConfigInput } from "../../lib/hclspec/index.ts";
 
-/** Variables that a node's agent sets in every task's environment (node/task-home/), and the node's attributes. */
+/** Variables that a node's agent sets in every task's environment (linux/task-home/), and the node's attributes. */
 const known = [
   ..."ALLOC_DIR TASK_DIR SECRETS_DIR ALLOC_ID SHORT_ALLOC_ID ALLOC_NAME ALLOC_INDEX TASK_NAME GROUP_NAME JOB_ID JOB_NAME"
     .split(" ")

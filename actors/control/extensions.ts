@@ -8,7 +8,7 @@ import {
   RemoveExtensionResponse,
 } from "../../proto/gen/messages.ts";
 import { newId } from "../../runtime/ids.ts";
-import { RpcError, Status } from "../../runtime/rpc.ts";
+import { RpcError, Status } from "../../runtime/ports/rpc.ts";
 import { tableNames } from "../../runtime/store/tables.ts";
 import type { Environment } from "../environment.ts";
 import { demand, demandId, notFound, rejection } from "./answer.ts";

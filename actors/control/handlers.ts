@@ -1,8 +1,8 @@
 /** Types shared by the parts of the Control service. */
 import type { ControlService } from "../../proto/gen/messages.ts";
-import type { ServiceHandlers } from "../../runtime/rpc.ts";
+import type { ServiceHandlers } from "../../runtime/ports/rpc.ts";
 import type { CertificateAuthority } from "../certificates/ca-port.ts";
-import type { ExternalCa } from "../../runtime/external-ca.ts";
+import type { ExternalCa } from "../../runtime/ports/external-ca.ts";
 
 export type ControlHandlers = ServiceHandlers<typeof ControlService>;
 

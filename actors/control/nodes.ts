@@ -1,6 +1,6 @@
 /** Control's node methods. */
-import { isDemoted } from "../../machines/manager/manager-role.ts";
-import { withManagerStatus } from "../../machines/manager/manager-status.ts";
+import { isDemoted } from "../../machines/manager/role.ts";
+import { withManagerStatus } from "../../machines/manager/status.ts";
 import { matchesNode, unknownNodeFilter } from "../../machines/list-filters.ts";
 import { blacklisting, checkNodeRemoval, checkNodeUpdate, type Managership } from "../../machines/validation/node.ts";
 import { invalid } from "../../machines/refusal.ts";
@@ -105,7 +105,7 @@ export function nodeHandlers(env: Environment, sources: ControlSources): NodeHan
       const managed = managership(nodeId);
       demand(checkNodeUpdate(before, spec, managed));
       const role = spec.desiredRole;
-      // Only the leader changes a manager to a worker, after its process has exited (machines/manager/demotion.ts, D2).
+      // Only the leader changes a manager to a worker, after its process has exited (machines/manager/demotion.machine.ts, D2).
       const isEnding = role === NodeRole.WORKER && before.role === NodeRole.MANAGER;
       const after = Node.patch(before, isEnding ? { spec } : { spec, role });
       const update = replacement("node", atVersion("node", after, nodeVersion));

@@ -12,7 +12,7 @@ import {
   UpdateResourceResponse,
 } from "../../proto/gen/messages.ts";
 import { newId } from "../../runtime/ids.ts";
-import { RpcError, Status } from "../../runtime/rpc.ts";
+import { RpcError, Status } from "../../runtime/ports/rpc.ts";
 import type { Environment } from "../environment.ts";
 import { demand, demandId, notFound, rejection } from "./answer.ts";
 import type { ControlHandlers } from "./handlers.ts";

@@ -1,10 +1,10 @@
 /** UpdateCluster's part for the root certificate: decides, calls external CAs, and creates the start of a rotation. */
 import { decideRoot, type ExternalNeed } from "../../machines/validation/root-ca.ts";
 import { RootCA, RootRotation, type CAConfig } from "../../proto/gen/messages.ts";
-import { RpcError, Status } from "../../runtime/rpc.ts";
+import { RpcError, Status } from "../../runtime/ports/rpc.ts";
 import type { CertificateAuthority } from "../certificates/ca-port.ts";
 import type { Environment } from "../environment.ts";
-import type { ExternalCa } from "../../runtime/external-ca.ts";
+import type { ExternalCa } from "../../runtime/ports/external-ca.ts";
 import { sentence } from "../sentence.ts";
 import { rejection } from "./answer.ts";
 

@@ -15,7 +15,7 @@ import {
   checkTaskNetworks,
 } from "../../machines/validation/service.ts";
 import type { Network, Service, ServiceSpec, Version } from "../../proto/gen/messages.ts";
-import type { RpcError } from "../../runtime/rpc.ts";
+import type { RpcError } from "../../runtime/ports/rpc.ts";
 import type { Store } from "../../runtime/store/store.ts";
 import type { Environment } from "../environment.ts";
 import { demand, rejection } from "./answer.ts";

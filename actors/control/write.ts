@@ -9,7 +9,7 @@ import {
   type Version,
 } from "../../proto/gen/messages.ts";
 import { ErrorCode } from "../../runtime/error-codes.ts";
-import type { CallContext } from "../../runtime/rpc.ts";
+import type { CallContext } from "../../runtime/ports/rpc.ts";
 import type { ProposeOutcome, TableName, Tables } from "../../runtime/store/store.ts";
 import { codecs, kindOf } from "../../runtime/store/tables.ts";
 import type { Environment } from "../environment.ts";

@@ -4,7 +4,7 @@
  *
  * A1: at most `answersPerTurn` answers per turn, in request order; none is delayed while there are fewer.
  */
-import type { Clock } from "../../runtime/ports.ts";
+import type { Clock } from "../../runtime/ports/index.ts";
 
 /** At about 0.1 ms for an answer and the next request, a turn takes 3 ms. */
 const answersPerTurn = 32;

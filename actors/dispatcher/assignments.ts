@@ -1,4 +1,4 @@
-/** Hosts `machines/dispatcher/assignments.ts`: each open Assignments or Tasks stream, and the router that feeds them. */
+/** Hosts `machines/dispatcher/assignments.machine.ts`: each open Assignments or Tasks stream, and the router that feeds them. */
 import type { Span } from "@opentelemetry/api";
 import {
   AssignmentsMessage,
@@ -9,15 +9,19 @@ import {
   type AssignmentChange,
 } from "../../proto/gen/messages.ts";
 import { AssignmentSet, concernsNode, type AssignmentSource } from "../../machines/dispatcher/assignment-diff.ts";
-import { assignmentLimits, assignmentsMachine, type AssignmentsInput } from "../../machines/dispatcher/assignments.ts";
+import {
+  assignmentLimits,
+  assignmentsMachine,
+  type AssignmentsInput,
+} from "../../machines/dispatcher/assignments.machine.ts";
 import { taskFlaw } from "../../machines/orchestration/task-check.ts";
 import type { HostedActor } from "../../runtime/host.ts";
-import type { TimerHandle } from "../../runtime/ports.ts";
-import type { RpcError, Sink } from "../../runtime/rpc.ts";
+import type { TimerHandle } from "../../runtime/ports/index.ts";
+import type { RpcError, Sink } from "../../runtime/ports/rpc.ts";
 import type { Commit, Store } from "../../runtime/store/store.ts";
 import type { Environment } from "../environment.ts";
 import { hosted } from "../hosted.ts";
-import { traceparentOfTask } from "../orchestration/orchestration-tracing.ts";
+import { traceparentOfTask } from "../orchestration/tracing.ts";
 import { continueSpan, endSpan } from "../tracing.ts";
 
 const assignmentsActor = hosted(assignmentsMachine, ["collectChanges", "writeComplete", "writeIncrement"]);

@@ -7,7 +7,7 @@
 import { NodeDescription, NodeStatus_State, type Node } from "../../proto/gen/messages.ts";
 import { isSameBytes } from "../../machines/same-message.ts";
 import { WriteBudget } from "../../machines/write-budget.ts";
-import { RpcError, Status } from "../../runtime/rpc.ts";
+import { RpcError, Status } from "../../runtime/ports/rpc.ts";
 import type { Environment } from "../environment.ts";
 import type { Registrant } from "./session.ts";
 

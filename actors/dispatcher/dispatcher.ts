@@ -16,13 +16,13 @@ import {
 } from "../../proto/gen/messages.ts";
 import { durationMs, durationOf } from "../../proto/time.ts";
 import { jitterMs, nextHeartbeatMs } from "../../machines/dispatcher/heartbeat.ts";
-import type { Wait } from "../../machines/dispatcher/mass-down-breaker.ts";
-import { assignmentLimits } from "../../machines/dispatcher/assignments.ts";
-import { sessionTimes, type SessionEnd } from "../../machines/dispatcher/session.ts";
+import type { Wait } from "../../machines/dispatcher/mass-down-breaker.machine.ts";
+import { assignmentLimits } from "../../machines/dispatcher/assignments.machine.ts";
+import { sessionTimes, type SessionEnd } from "../../machines/dispatcher/session.machine.ts";
 import { readmission } from "../../machines/dispatcher/readmission.ts";
 import { newId } from "../../runtime/ids.ts";
-import type { BusMessage, Random } from "../../runtime/ports.ts";
-import { RpcError, Status, type CallContext, type ServiceHandlers, type Sink } from "../../runtime/rpc.ts";
+import type { BusMessage, Random } from "../../runtime/ports/index.ts";
+import { RpcError, Status, type CallContext, type ServiceHandlers, type Sink } from "../../runtime/ports/rpc.ts";
 import type { Commit } from "../../runtime/store/store.ts";
 import { sessionRegistered } from "../../runtime/subjects.ts";
 import { AssignmentRouter, type StreamTarget } from "./assignments.ts";

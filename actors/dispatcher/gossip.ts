@@ -1,5 +1,5 @@
 /**
- * Hosts `machines/dispatcher/gossip.ts`: tracks the eldest engines, and which engines of this manager still get them as gossip
+ * Hosts `machines/dispatcher/gossip.machine.ts`: tracks the eldest engines, and which engines of this manager still get them as gossip
  * peers.
  */
 import {
@@ -9,7 +9,7 @@ import {
   gossipMachine,
   gossips,
   seedsFor,
-} from "../../machines/dispatcher/gossip.ts";
+} from "../../machines/dispatcher/gossip.machine.ts";
 import type { Node, WeightedPeer } from "../../proto/gen/messages.ts";
 import type { HostedActor } from "../../runtime/host.ts";
 import type { Environment, Running } from "../environment.ts";

@@ -2,7 +2,7 @@
  * Fires when a node has sent no sign of life for its whole grace period. A sign of life only updates two numbers: the timer
  * is not re-armed each time, but checks on expiry how much of the newest grace period is left.
  */
-import type { Clock, TimerHandle } from "../../runtime/ports.ts";
+import type { Clock, TimerHandle } from "../../runtime/ports/index.ts";
 
 /** Timers expire on common ticks, in milliseconds, except the last one: one wake-up of the process serves many nodes. */
 const tickMs = 1_000;

@@ -1,12 +1,17 @@
 /**
- * Hosts `machines/dispatcher/mass-down-breaker.ts`: counts the cluster's missing nodes, notices delays of this process, and gives
+ * Hosts `machines/dispatcher/mass-down-breaker.machine.ts`: counts the cluster's missing nodes, notices delays of this process, and gives
  * verdicts on nodes of its own sessions and, while this manager leads, on those whose manager is dead.
  */
-import { massDownBreakerMachine, massDown, objection, type Wait } from "../../machines/dispatcher/mass-down-breaker.ts";
+import {
+  massDownBreakerMachine,
+  massDown,
+  objection,
+  type Wait,
+} from "../../machines/dispatcher/mass-down-breaker.machine.ts";
 import { decodedOrNull } from "../../proto/codec.ts";
 import { ManagerBeat, NodeStatus_State, type Node } from "../../proto/gen/messages.ts";
 import type { HostedActor } from "../../runtime/host.ts";
-import type { Subscription, TimerHandle } from "../../runtime/ports.ts";
+import type { Subscription, TimerHandle } from "../../runtime/ports/index.ts";
 import { managerBeats } from "../../runtime/subjects.ts";
 import type { Environment, Running } from "../environment.ts";
 import type { NodeSession, Verdict } from "./session.ts";

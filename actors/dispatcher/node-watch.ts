@@ -15,12 +15,12 @@ import {
   type Session,
 } from "../../proto/gen/messages.ts";
 import { durationMs, timeMs, timestampOf } from "../../proto/time.ts";
-import type { Wait } from "../../machines/dispatcher/mass-down-breaker.ts";
-import { isDemoted } from "../../machines/manager/manager-role.ts";
-import { nodeWatchMachine, nodeWatchTimes } from "../../machines/dispatcher/node-watch.ts";
-import { sessionTimes } from "../../machines/dispatcher/session.ts";
+import type { Wait } from "../../machines/dispatcher/mass-down-breaker.machine.ts";
+import { isDemoted } from "../../machines/manager/role.ts";
+import { nodeWatchMachine, nodeWatchTimes } from "../../machines/dispatcher/node-watch.machine.ts";
+import { sessionTimes } from "../../machines/dispatcher/session.machine.ts";
 import type { HostedActor } from "../../runtime/host.ts";
-import type { TimerHandle } from "../../runtime/ports.ts";
+import type { TimerHandle } from "../../runtime/ports/index.ts";
 import type { Commit } from "../../runtime/store/store.ts";
 import type { Environment, Running } from "../environment.ts";
 import { hosted } from "../hosted.ts";

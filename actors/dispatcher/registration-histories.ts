@@ -11,7 +11,7 @@ import {
   registered,
   type RegistrationHistory,
 } from "../../machines/dispatcher/registration-rate.ts";
-import { RpcError, Status } from "../../runtime/rpc.ts";
+import { RpcError, Status } from "../../runtime/ports/rpc.ts";
 import type { Environment } from "../environment.ts";
 
 export class RegistrationHistories {

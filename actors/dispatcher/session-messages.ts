@@ -1,6 +1,6 @@
 /** Builds SessionMessages, and resends them after changes: one per node for all changes of a batch. */
 import type { Node, SessionMessage } from "../../proto/gen/messages.ts";
-import { assignmentLimits } from "../../machines/dispatcher/assignments.ts";
+import { assignmentLimits } from "../../machines/dispatcher/assignments.machine.ts";
 import {
   concernsAgent,
   sessionMessage,
@@ -8,7 +8,7 @@ import {
   type SharedPart,
 } from "../../machines/dispatcher/session-message.ts";
 import { isSameBytes } from "../../machines/same-message.ts";
-import type { TimerHandle } from "../../runtime/ports.ts";
+import type { TimerHandle } from "../../runtime/ports/index.ts";
 import type { Environment, Running } from "../environment.ts";
 import { Gossip } from "./gossip.ts";
 import type { NodeSession } from "./session.ts";

@@ -1,4 +1,4 @@
-/** Hosts `machines/dispatcher/session.ts`: one node's registration, its heartbeats, its Session stream and its assignment streams. */
+/** Hosts `machines/dispatcher/session.machine.ts`: one node's registration, its heartbeats, its Session stream and its assignment streams. */
 import {
   Kind,
   NodePatch,
@@ -18,12 +18,12 @@ import {
   sessionMachine,
   type SessionEnd,
   type SessionEvent,
-} from "../../machines/dispatcher/session.ts";
+} from "../../machines/dispatcher/session.machine.ts";
 import type { HostedActor } from "../../runtime/host.ts";
-import { RpcError, Status, type Sink, type CallSignal } from "../../runtime/rpc.ts";
+import { RpcError, Status, type Sink, type CallSignal } from "../../runtime/ports/rpc.ts";
 import type { AssignmentStream } from "./assignments.ts";
 import type { Environment } from "../environment.ts";
-import type { Wait } from "../../machines/dispatcher/mass-down-breaker.ts";
+import type { Wait } from "../../machines/dispatcher/mass-down-breaker.machine.ts";
 import { hosted } from "../hosted.ts";
 import type { ProposalBatch } from "../ledger/proposal-batch.ts";
 import { HeartbeatTimer } from "./heartbeat-timer.ts";

@@ -2,7 +2,7 @@
  * Starts the rebuilding of an earlier state: loads the newest earlier snapshot in parts, so that other work of this process
  * gets its turn.
  */
-import type { Blobs, Clock, Log, Telemetry } from "../../runtime/ports.ts";
+import type { Blobs, Clock, Log, Telemetry } from "../../runtime/ports/index.ts";
 import { isOfLog } from "../../runtime/store/fitting.ts";
 import { Replica } from "../../runtime/store/replica.ts";
 import { SnapshotError } from "../../runtime/store/snapshot.ts";

@@ -1,7 +1,7 @@
 /** Reads at earlier versions and histories of objects, on every manager, one rebuild at a time. */
 import type { HistoryRequest, HistoryResponse, ReadAtRequest, ReadAtResponse } from "../../proto/gen/messages.ts";
-import type { Blobs, Log } from "../../runtime/ports.ts";
-import type { CallContext, Sink } from "../../runtime/rpc.ts";
+import type { Blobs, Log } from "../../runtime/ports/index.ts";
+import type { CallContext, Sink } from "../../runtime/ports/rpc.ts";
 import type { ControlHandlers } from "../control/handlers.ts";
 import type { Environment, Running } from "../environment.ts";
 import { Pasts } from "./pasts.ts";

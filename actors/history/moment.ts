@@ -2,7 +2,7 @@
 import { isoOf } from "../../machines/orchestration/jobs/runs.ts";
 import { timeMs } from "../../proto/time.ts";
 import type { Timestamp } from "../../proto/gen/messages.ts";
-import { RpcError, Status } from "../../runtime/rpc.ts";
+import { RpcError, Status } from "../../runtime/ports/rpc.ts";
 import type { Store } from "../../runtime/store/store.ts";
 import { findVersion, timeOf } from "./version-at.ts";
 import { extentOf, type PastParts } from "./base.ts";

@@ -5,8 +5,8 @@
  * P2: at most `pastsMax` states are in memory besides the current one, with at most `objectsMax` objects together unless one
  *     alone has more.
  */
-import { RpcError, Status, type CallSignal } from "../../runtime/rpc.ts";
-import type { TimerHandle } from "../../runtime/ports.ts";
+import { RpcError, Status, type CallSignal } from "../../runtime/ports/rpc.ts";
+import type { TimerHandle } from "../../runtime/ports/index.ts";
 import type { Replica } from "../../runtime/store/replica.ts";
 import { tableNames } from "../../runtime/store/tables.ts";
 import { loadBase, type PastParts } from "./base.ts";

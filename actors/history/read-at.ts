@@ -9,7 +9,7 @@ import { explainTaskVolumes, explainVolume, storedCsiView, type CsiView } from "
 import { stampedTimes } from "../../machines/elapsed.ts";
 import { explainService, explainTask, type ExplainView } from "../../machines/explain/explain.ts";
 import { lazyNodeNames } from "../../machines/node-names.ts";
-import { explainGlobal } from "../../machines/explain/explain-global.ts";
+import { explainGlobal } from "../../machines/explain/global.ts";
 import { withoutJoinTokens } from "../../machines/redaction.ts";
 import { readScheduleStatus } from "../../machines/orchestration/jobs/runs.ts";
 import { timeMs } from "../../proto/time.ts";
@@ -28,7 +28,7 @@ import {
   type ReadAtRequest,
 } from "../../proto/gen/messages.ts";
 import { ErrorCode } from "../../runtime/error-codes.ts";
-import { RpcError, Status, type CallContext } from "../../runtime/rpc.ts";
+import { RpcError, Status, type CallContext } from "../../runtime/ports/rpc.ts";
 import type { Replica } from "../../runtime/store/replica.ts";
 import type { Store } from "../../runtime/store/store.ts";
 import type { ControlHandlers } from "../control/handlers.ts";

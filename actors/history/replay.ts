@@ -5,7 +5,7 @@
  *
  * R1: the queue is bounded: when it is full, reading stops and resumes later from there.
  */
-import type { Clock, Log, Subscription, TimerHandle } from "../../runtime/ports.ts";
+import type { Clock, Log, Subscription, TimerHandle } from "../../runtime/ports/index.ts";
 import { LogBreak } from "../../runtime/store/log-break.ts";
 import type { Replica } from "../../runtime/store/replica.ts";
 

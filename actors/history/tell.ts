@@ -17,7 +17,7 @@ import {
   type Timestamp,
 } from "../../proto/gen/messages.ts";
 import { timeMs } from "../../proto/time.ts";
-import { RpcError, Status, type CallContext, type Sink } from "../../runtime/rpc.ts";
+import { RpcError, Status, type CallContext, type Sink } from "../../runtime/ports/rpc.ts";
 import type { Replica } from "../../runtime/store/replica.ts";
 import type { Commit, Store } from "../../runtime/store/store.ts";
 import { sleep } from "../../runtime/store/wait.ts";

@@ -1,5 +1,5 @@
 /** One at a time: rebuilding an earlier state may need as much memory as the current state, and its share of the processor. */
-import { RpcError, Status, type CallSignal } from "../../runtime/rpc.ts";
+import { RpcError, Status, type CallSignal } from "../../runtime/ports/rpc.ts";
 
 /** Maximum waiting callers. At a second each, the last waits about as long as a command does (25 s). */
 export const waitingMax = 16;

@@ -2,8 +2,8 @@
 import { isoOf } from "../../machines/orchestration/jobs/runs.ts";
 import { timeMs } from "../../proto/time.ts";
 import { FindVersionResponse, Timestamp } from "../../proto/gen/messages.ts";
-import type { Clock, Log } from "../../runtime/ports.ts";
-import { RpcError, Status } from "../../runtime/rpc.ts";
+import type { Clock, Log } from "../../runtime/ports/index.ts";
+import { RpcError, Status } from "../../runtime/ports/rpc.ts";
 import { decodeRecord } from "../../runtime/store/record.ts";
 
 /** Timeout of each answer of the log, in milliseconds. */

@@ -6,8 +6,8 @@
  */
 import { LoginRate } from "../../machines/json/login-rate.ts";
 import { timeMs } from "../../proto/time.ts";
-import type { JsonApi, LoginAttempt, LoginOutcome } from "../../runtime/json-api.ts";
-import { PasswordsBusy, type Passwords } from "../../runtime/passwords.ts";
+import type { JsonApi, LoginAttempt, LoginOutcome } from "../../runtime/ports/json-api.ts";
+import { PasswordsBusy, type Passwords } from "../../runtime/ports/passwords.ts";
 import { sourceOf } from "../../runtime/source-of.ts";
 import type { Environment } from "../environment.ts";
 import { createRegistrations } from "./registrations.ts";

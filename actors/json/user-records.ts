@@ -1,7 +1,7 @@
 /** Records of users and agents with a password: their ids and contents. */
 import { PasswordHash, UserRole, type User } from "../../proto/gen/messages.ts";
-import type { Identity, LoginName } from "../../runtime/json-api.ts";
-import { markOfSalt, type HashedPassword } from "../../runtime/passwords.ts";
+import type { Identity, LoginName } from "../../runtime/ports/json-api.ts";
+import { markOfSalt, type HashedPassword } from "../../runtime/ports/passwords.ts";
 import type { Role } from "../../runtime/user-roles.ts";
 import type { Store } from "../../runtime/store/store.ts";
 

@@ -21,10 +21,10 @@ import {
   UserRole,
   type UsersService,
 } from "../../proto/gen/messages.ts";
-import type { LoginName } from "../../runtime/json-api.ts";
-import type { Passwords } from "../../runtime/passwords.ts";
-import { PasswordsBusy } from "../../runtime/passwords.ts";
-import { RpcError, Status, type Peer, type ServiceHandlers } from "../../runtime/rpc.ts";
+import type { LoginName } from "../../runtime/ports/json-api.ts";
+import type { Passwords } from "../../runtime/ports/passwords.ts";
+import { PasswordsBusy } from "../../runtime/ports/passwords.ts";
+import { RpcError, Status, type Peer, type ServiceHandlers } from "../../runtime/ports/rpc.ts";
 import { demand, notFound } from "../control/answer.ts";
 import { creation, removal, replacement, transact, type Traced } from "../control/write.ts";
 import type { Environment } from "../environment.ts";

@@ -1,16 +1,16 @@
 /**
- * The data keys of one manager: hosts the chart that fetches missing keys (machines/keys/key-fetch.ts) and, while it leads, the
- * one that rotates the key (machines/keys/data-key.ts); and serves its keys to other managers.
+ * The data keys of one manager: hosts the chart that fetches missing keys (machines/keys/key-fetch.machine.ts) and, while it leads, the
+ * one that rotates the key (machines/keys/data-key.machine.ts); and serves its keys to other managers.
  */
-import { dataKeyMachine, keyStep, type KeyStep } from "../../machines/keys/data-key.ts";
-import { keyFetchMachine } from "../../machines/keys/key-fetch.ts";
+import { dataKeyMachine, keyStep, type KeyStep } from "../../machines/keys/data-key.machine.ts";
+import { keyFetchMachine } from "../../machines/keys/key-fetch.machine.ts";
 import { unlockKeyOf } from "../../machines/keys/unlock-key.ts";
 import { GetDataKeysResponse, Trouble_Kind, type Cluster, type DataKeysService } from "../../proto/gen/messages.ts";
-import { RpcError, Status, type ServiceHandlers } from "../../runtime/rpc.ts";
+import { RpcError, Status, type ServiceHandlers } from "../../runtime/ports/rpc.ts";
 import { newest, type Keyring } from "../../runtime/store/keyring.ts";
 import { fingerprint } from "../../runtime/store/seal.ts";
 import type { Vault } from "../../runtime/store/vault.ts";
-import type { Troubles } from "../../runtime/troubles.ts";
+import type { Troubles } from "../../runtime/ports/troubles.ts";
 import type { Environment, Running } from "../environment.ts";
 import { sentence } from "../sentence.ts";
 

@@ -4,7 +4,7 @@ import {
   keyRotationMachine,
   networkKeyBytes,
   withRotatedKeys,
-} from "../../machines/keys/key-rotation.ts";
+} from "../../machines/keys/key-rotation.machine.ts";
 import { transact, replacement } from "../control/write.ts";
 import type { Environment, Running } from "../environment.ts";
 import { sentence } from "../sentence.ts";

@@ -1,13 +1,13 @@
 /**
- * Hosts the manager lock (machines/keys/manager-lock.ts): opens the key file, with the unlock key if it needs one, and keeps it
+ * Hosts the manager lock (machines/keys/manager-lock.machine.ts): opens the key file, with the unlock key if it needs one, and keeps it
  * locked as the cluster requires. Starts before all other parts of a manager; the store is added later.
  */
-import { managerLockMachine } from "../../machines/keys/manager-lock.ts";
+import { managerLockMachine } from "../../machines/keys/manager-lock.machine.ts";
 import { lockState, parseUnlockKey, unlockKeyOf, type LockState } from "../../machines/keys/unlock-key.ts";
 import { GetLockResponse, UnlockResponse, type Cluster, type LockService } from "../../proto/gen/messages.ts";
 import type { Host } from "../../runtime/host.ts";
-import type { Random, Telemetry } from "../../runtime/ports.ts";
-import { RpcError, Status, type ServiceHandlers } from "../../runtime/rpc.ts";
+import type { Random, Telemetry } from "../../runtime/ports/index.ts";
+import { RpcError, Status, type ServiceHandlers } from "../../runtime/ports/rpc.ts";
 import { fingerprint } from "../../runtime/store/seal.ts";
 import type { Store } from "../../runtime/store/store.ts";
 import { openVault, type KeyFileDisk, type LockedVault, type Vault } from "../../runtime/store/vault.ts";

@@ -4,12 +4,12 @@
  * Start order: lease taken → replica at the log's end → barrier in the log → duties. Stop order: duties → ledger → lease. So
  * nothing reserved to the leader happens without both the lease and the log's consent.
  */
-import { leaseMachine } from "../../machines/ledger/lease.ts";
+import { leaseMachine } from "../../machines/ledger/lease.machine.ts";
 import { isKept, type LeaseSight } from "../../machines/manager/leader-troubles.ts";
 import type { BatchLimits } from "../../machines/ledger/batch.ts";
 import { LeaderBeat, Lease } from "../../proto/gen/messages.ts";
 import { newId } from "../../runtime/ids.ts";
-import type { Blobs, LeaseBucket, Log, TimerHandle } from "../../runtime/ports.ts";
+import type { Blobs, LeaseBucket, Log, TimerHandle } from "../../runtime/ports/index.ts";
 import { startFollowing, type Follower } from "../../runtime/store/follow.ts";
 import type { MarkKeeper } from "../../runtime/store/log-mark.ts";
 import type { Replica } from "../../runtime/store/replica.ts";
@@ -18,7 +18,7 @@ import type { Proposer } from "../../runtime/store/store.ts";
 import { sleep } from "../../runtime/store/wait.ts";
 import * as subjects from "../../runtime/subjects.ts";
 import { busMessage } from "../bus-message.ts";
-import type { Troubles } from "../../runtime/troubles.ts";
+import type { Troubles } from "../../runtime/ports/troubles.ts";
 import type { Environment, Running } from "../environment.ts";
 import { startLedger, type Ledger } from "./ledger.ts";
 import { startProposer } from "./proposer.ts";

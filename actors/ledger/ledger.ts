@@ -1,18 +1,18 @@
 /**
- * Hosts the ledger (machines/ledger/ledger.ts): collects proposals from this process and from the bus, and performs the
+ * Hosts the ledger (machines/ledger/ledger.machine.ts): collects proposals from this process and from the bus, and performs the
  * machine's appends to the log. Holds what is too large for the machine's context: the queue and the current batch.
  *
  * D1: a proposal whose deadline has passed, or whose caller is gone, is never appended: it is dropped wherever it waits.
  */
 import type { Span } from "@opentelemetry/api";
 import { assemble, type BatchLimits, type Settlement } from "../../machines/ledger/batch.ts";
-import { ledgerMachine, type AppendRefusal, type LedgerEvent } from "../../machines/ledger/ledger.ts";
+import { ledgerMachine, type AppendRefusal, type LedgerEvent } from "../../machines/ledger/ledger.machine.ts";
 import type { RefusalCode } from "../../machines/ledger/proposals.ts";
 import { Failure, ProposeOk, ProposeReply, ProposeRequest } from "../../proto/gen/messages.ts";
-import { assert } from "../../runtime/assert.ts";
+import { assert } from "../../lib/assert.ts";
 import { ErrorCode } from "../../runtime/error-codes.ts";
 import { newId } from "../../runtime/ids.ts";
-import type { AppendOutcome, Log, Subscription } from "../../runtime/ports.ts";
+import type { AppendOutcome, Log, Subscription } from "../../runtime/ports/index.ts";
 import type { Follower } from "../../runtime/store/follow.ts";
 import { Receipts } from "../../runtime/store/receipts.ts";
 import { changeFramingBytes, recordOverheadBytes } from "../../runtime/store/record.ts";
@@ -22,7 +22,7 @@ import { Staging } from "../../runtime/store/staging.ts";
 import * as subjects from "../../runtime/subjects.ts";
 import { busMessage } from "../bus-message.ts";
 import type { Environment, Running } from "../environment.ts";
-import { aloneHeaderBytesMax, causesOf, headerBytesMax, startAppendSpan, transactionRecord } from "./ledger-record.ts";
+import { aloneHeaderBytesMax, causesOf, headerBytesMax, startAppendSpan, transactionRecord } from "./record.ts";
 import { endSpan, startSpan } from "../tracing.ts";
 
 /**

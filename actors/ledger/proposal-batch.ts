@@ -8,8 +8,8 @@
  */
 import { ProposeRequest_Mode, type Operation } from "../../proto/gen/messages.ts";
 import { ErrorCode } from "../../runtime/error-codes.ts";
-import type { TimerHandle } from "../../runtime/ports.ts";
-import { RpcError, Status } from "../../runtime/rpc.ts";
+import type { TimerHandle } from "../../runtime/ports/index.ts";
+import { RpcError, Status } from "../../runtime/ports/rpc.ts";
 import type { ProposeOutcome } from "../../runtime/store/store.ts";
 import type { Environment } from "../environment.ts";
 

@@ -13,8 +13,8 @@ import {
 } from "../../proto/gen/messages.ts";
 import { ErrorCode } from "../../runtime/error-codes.ts";
 import { newId } from "../../runtime/ids.ts";
-import type { TimerHandle } from "../../runtime/ports.ts";
-import type { CallSignal } from "../../runtime/rpc.ts";
+import type { TimerHandle } from "../../runtime/ports/index.ts";
+import type { CallSignal } from "../../runtime/ports/rpc.ts";
 import type { MarkKeeper } from "../../runtime/store/log-mark.ts";
 import type { Proposal, ProposeOutcome, Proposer } from "../../runtime/store/store.ts";
 import { reachesVersion, sleep } from "../../runtime/store/wait.ts";

@@ -5,7 +5,7 @@
  * B1: there is one cluster object even if two first leaders write one: the second is refused by name.
  * B2: a manager's node is created drained: no task is ever placed on a process that runs none.
  */
-import { networkKeyBytes } from "../../machines/keys/key-rotation.ts";
+import { networkKeyBytes } from "../../machines/keys/key-rotation.machine.ts";
 import { networkDefaults, type NetworkDefaults } from "../../machines/allocation/network-defaults.ts";
 import { newCluster } from "../../machines/manager/new-cluster.ts";
 import { ingressNetwork, predefinedNames, predefinedNetwork } from "../../machines/allocation/new-networks.ts";
@@ -20,7 +20,7 @@ import {
   type Cluster,
 } from "../../proto/gen/messages.ts";
 import { newId } from "../../runtime/ids.ts";
-import { RpcError, Status } from "../../runtime/rpc.ts";
+import { RpcError, Status } from "../../runtime/ports/rpc.ts";
 import type { CertificateAuthority } from "../certificates/ca-port.ts";
 import { creation, commit } from "../control/write.ts";
 import type { Environment } from "../environment.ts";

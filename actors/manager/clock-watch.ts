@@ -1,8 +1,8 @@
 /** Detects that the wall clock of this manager's machine was set (`machines/manager/clock-jump.ts`). */
 import { jumpBetween, jumpSentence, jumpShownMs, type ClockReading } from "../../machines/manager/clock-jump.ts";
 import { Trouble_Kind } from "../../proto/gen/messages.ts";
-import type { Clock, TimerHandle } from "../../runtime/ports.ts";
-import type { Troubles } from "../../runtime/troubles.ts";
+import type { Clock, TimerHandle } from "../../runtime/ports/index.ts";
+import type { Troubles } from "../../runtime/ports/troubles.ts";
 import type { ClockLook, Running } from "../environment.ts";
 
 /** Interval of clock readings, in milliseconds. */

@@ -2,8 +2,8 @@
  * The leader's part of demotions: one chart for each manager being demoted. Only the leader changes a manager to a worker, with
  * writes of its own term, so a manager being demoted cannot be leading at that time. D2
  */
-import { demotionMachine, type DemotionEvent } from "../../machines/manager/demotion.ts";
-import { isDemoted, isManagersNode } from "../../machines/manager/manager-role.ts";
+import { demotionMachine, type DemotionEvent } from "../../machines/manager/demotion.machine.ts";
+import { isDemoted, isManagersNode } from "../../machines/manager/role.ts";
 import { Node, NodeRole, NodeStatus, NodeStatus_State } from "../../proto/gen/messages.ts";
 import type { HostedActor } from "../../runtime/host.ts";
 import { commit, removal, replacement } from "../control/write.ts";

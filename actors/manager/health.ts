@@ -4,7 +4,7 @@ import {
   HealthCheckResponse_ServingStatus as ServingStatus,
   type HealthService,
 } from "../../proto/gen/messages.ts";
-import { RpcError, Status, type ServiceHandlers } from "../../runtime/rpc.ts";
+import { RpcError, Status, type ServiceHandlers } from "../../runtime/ports/rpc.ts";
 import type { Environment } from "../environment.ts";
 
 /** Service names that managers of a swarm check on each other, and the empty one for the server as a whole. */

@@ -1,6 +1,6 @@
-/** The leader's watch over the other managers: hosts one `machines/manager/manager-watch.ts` for each. */
+/** The leader's watch over the other managers: hosts one `machines/manager/manager-watch.machine.ts` for each. */
 import { Manager, Operation, ProposeRequest_Mode, StoreObject } from "../../proto/gen/messages.ts";
-import { managerWatchMachine } from "../../machines/manager/manager-watch.ts";
+import { managerWatchMachine } from "../../machines/manager/manager-watch.machine.ts";
 import type { HostedActor } from "../../runtime/host.ts";
 import type { Commit } from "../../runtime/store/store.ts";
 import { managerBeats, parseManagerBeat } from "../../runtime/subjects.ts";

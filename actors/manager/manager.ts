@@ -1,5 +1,5 @@
 /**
- * One manager: all of its actors, assembled over its ports. The real process (`cli/processes/manager.ts`) and the simulator
+ * One manager: all of its actors, assembled over its ports. The real process (`processes/manager.ts`) and the simulator
  * both start a manager here, so that the simulation runs the real code.
  *
  * On every manager: the replica, leadership, membership, the dispatcher with its sessions, and the services. On the leader
@@ -23,11 +23,11 @@ import {
   type WatchService,
 } from "../../proto/gen/messages.ts";
 import type { LogBrokerLines, LogsLines } from "../../proto/log-lines.ts";
-import { explainCertificate, type CertificateView } from "../../machines/explain/explain-certificate.ts";
+import { explainCertificate, type CertificateView } from "../../machines/explain/certificate.ts";
 import type { NetworkDefaults } from "../../machines/allocation/network-defaults.ts";
-import type { Blobs, BusServers, LeaseBucket, Log } from "../../runtime/ports.ts";
-import type { ServiceHandlers } from "../../runtime/rpc.ts";
-import type { Troubles } from "../../runtime/troubles.ts";
+import type { Blobs, BusServers, LeaseBucket, Log } from "../../runtime/ports/index.ts";
+import type { ServiceHandlers } from "../../runtime/ports/rpc.ts";
+import type { Troubles } from "../../runtime/ports/troubles.ts";
 import type { BusObserver } from "../../runtime/store/bus-observer.ts";
 import { Keyring } from "../../runtime/store/keyring.ts";
 import { readersLeases } from "../../runtime/store/readers-leases.ts";
@@ -48,7 +48,7 @@ import { createControl, type ControlSources } from "../control.ts";
 import { createDataKeys, startKeyFetch, startKeyRotation, type FetchKeys } from "../keys/data-keys.ts";
 import { startDemotions } from "./demotions.ts";
 import { createDispatcher } from "../dispatcher/dispatcher.ts";
-import { noCsiSockets, type CsiSockets } from "../../runtime/csi-sockets.ts";
+import { noCsiSockets, type CsiSockets } from "../../runtime/ports/csi-sockets.ts";
 import type { Environment, Running } from "../environment.ts";
 import { createHealth } from "./health.ts";
 import { createHistory } from "../history/history.ts";
@@ -56,17 +56,17 @@ import { keyWarnings } from "../keys/key-warnings.ts";
 import { startKeyManager } from "../keys/key-manager.ts";
 import { answerQuestions, askLeader, type LeaderKnowledge } from "../leader-questions.ts";
 import { startLeadership, type Leadership } from "../ledger/leadership.ts";
-import { createLogBroker } from "../logs/log-broker.ts";
+import { createLogBroker } from "../logs/broker.ts";
 import { createTaskCalls } from "../task-calls.ts";
 import { slowLink } from "../../machines/manager/leader-troubles.ts";
-import { isDemoted } from "../../machines/manager/manager-role.ts";
+import { isDemoted } from "../../machines/manager/role.ts";
 import { startMembership } from "./membership.ts";
 import { startNodeWatch } from "../dispatcher/node-watch.ts";
 import { createOperator } from "../operator.ts";
 import { createNetworks } from "../networks.ts";
 import { createPolicy } from "../policy.ts";
 import { startOrchestration, type Orchestration } from "../orchestration/orchestration.ts";
-import { traceOrchestration } from "../orchestration/orchestration-tracing.ts";
+import { traceOrchestration } from "../orchestration/tracing.ts";
 import { writingAs } from "../origin.ts";
 import { startSightings } from "./sightings.ts";
 import { startClockWatch, type ClockWatch } from "./clock-watch.ts";
@@ -74,7 +74,7 @@ import { startProgress } from "./progress.ts";
 import { watchStandings, type Standings } from "./standings.ts";
 import { startRootRotation } from "../certificates/root-rotation.ts";
 import { startUnclaimedRemoval } from "../certificates/unclaimed-nodes.ts";
-import type { ExternalCa } from "../../runtime/external-ca.ts";
+import type { ExternalCa } from "../../runtime/ports/external-ca.ts";
 import { createResourceAllocator } from "../resource-allocator.ts";
 import { startVolumes, type Volumes } from "../volumes/volumes.ts";
 import { createWatch, type WatchOptions } from "../watch/watch.ts";

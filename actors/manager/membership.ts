@@ -11,8 +11,8 @@ import {
   type Timestamp,
 } from "../../proto/gen/messages.ts";
 import { timeMs } from "../../proto/time.ts";
-import { membershipMachine } from "../../machines/manager/membership.ts";
-import { isDemoted } from "../../machines/manager/manager-role.ts";
+import { membershipMachine } from "../../machines/manager/membership.machine.ts";
+import { isDemoted } from "../../machines/manager/role.ts";
 import { isSameBytes, isSameMessage } from "../../machines/same-message.ts";
 import type { Keyring } from "../../runtime/store/keyring.ts";
 import { managerBeat, managerBeats } from "../../runtime/subjects.ts";

@@ -2,7 +2,7 @@
  * A manager's own demotion, as its process sees it: once its node is to be a worker, it hands over and exits. `demotions.ts` is
  * the leader's side.
  */
-import { isDemoted } from "../../machines/manager/manager-role.ts";
+import { isDemoted } from "../../machines/manager/role.ts";
 import type { Store } from "../../runtime/store/store.ts";
 import type { Running } from "../environment.ts";
 

@@ -5,11 +5,11 @@
  */
 import { busTroubleKinds, busTroubles } from "../../machines/manager/bus-troubles.ts";
 import { flapping, recentChanges } from "../../machines/manager/leader-troubles.ts";
-import { progressMachine } from "../../machines/manager/progress.ts";
+import { progressMachine } from "../../machines/manager/progress.machine.ts";
 import { isoOf } from "../../machines/orchestration/jobs/runs.ts";
 import { ProposeRequest_Mode, Trouble_Kind } from "../../proto/gen/messages.ts";
-import type { BusServers, LeaseBucket, Log } from "../../runtime/ports.ts";
-import type { Troubles } from "../../runtime/troubles.ts";
+import type { BusServers, LeaseBucket, Log } from "../../runtime/ports/index.ts";
+import type { Troubles } from "../../runtime/ports/troubles.ts";
 import type { Environment, Running } from "../environment.ts";
 import { leaseKey } from "../ledger/leadership.ts";
 

@@ -3,7 +3,7 @@
  * without it, the engine would report an unknown service.
  */
 import type { RaftMembershipService } from "../../proto/gen/messages.ts";
-import { RpcError, Status, type ServiceHandlers } from "../../runtime/rpc.ts";
+import { RpcError, Status, type ServiceHandlers } from "../../runtime/ports/rpc.ts";
 
 const sentence =
   "a Docker Engine cannot be a manager of this cluster: join it with the worker's token; " +

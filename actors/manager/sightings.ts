@@ -3,7 +3,7 @@
  */
 import type { LogTimes } from "../../machines/elapsed.ts";
 import { Sightings, type Intake } from "../../machines/manager/sightings.ts";
-import type { Clock } from "../../runtime/ports.ts";
+import type { Clock } from "../../runtime/ports/index.ts";
 import type { Commit, Store } from "../../runtime/store/store.ts";
 import type { Running } from "../environment.ts";
 

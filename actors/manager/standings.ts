@@ -4,7 +4,7 @@
  * which it applies a commit.
  */
 import { NodeRole, type User } from "../../proto/gen/messages.ts";
-import type { Subscription } from "../../runtime/ports.ts";
+import type { Subscription } from "../../runtime/ports/index.ts";
 import type { ObjectChange, Store } from "../../runtime/store/store.ts";
 import type { Role } from "../../runtime/user-roles.ts";
 import type { Running } from "../environment.ts";

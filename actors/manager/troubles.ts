@@ -4,8 +4,8 @@
 import { causeOf, cleared, kindName, raised } from "../../machines/manager/troubles.ts";
 import type { Trouble, Trouble_Kind } from "../../proto/gen/messages.ts";
 import { timestampOf } from "../../proto/time.ts";
-import type { Clock, Telemetry } from "../../runtime/ports.ts";
-import type { TroubleReport, Troubles } from "../../runtime/troubles.ts";
+import type { Clock, Telemetry } from "../../runtime/ports/index.ts";
+import type { TroubleReport, Troubles } from "../../runtime/ports/troubles.ts";
 
 export function createTroubles({
   clock,

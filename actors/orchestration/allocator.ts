@@ -6,7 +6,7 @@
 import { Allocation, type Plans } from "../../machines/allocation/allocation.ts";
 import { defaultPoolsOf } from "../../machines/allocation/network.ts";
 import { causes, type Blocked, type Cause } from "../../machines/allocation/waiting.ts";
-import { allocatorMachine } from "../../machines/allocation/allocator.ts";
+import { allocatorMachine } from "../../machines/allocation/allocator.machine.ts";
 import { isEnded, observedState } from "../../machines/task.ts";
 import {
   NodePatch,
@@ -23,11 +23,11 @@ import {
   type Timestamp,
 } from "../../proto/gen/messages.ts";
 import type { HostedActor } from "../../runtime/host.ts";
-import type { Gauge } from "../../runtime/ports.ts";
+import type { Gauge } from "../../runtime/ports/index.ts";
 import { AllocationQueue, kinds, type Kind } from "./allocation-queue.ts";
 import type { Environment } from "../environment.ts";
 import { sendSoon } from "../send-soon.ts";
-import { advance, complain, now, roundTasksMax, status, type Part, type Writer } from "./orchestration-part.ts";
+import { advance, complain, now, roundTasksMax, status, type Part, type Writer } from "./part.ts";
 
 export interface AllocatorPart extends Part {
   /** Why the service is waiting before its tasks can continue, whether it has any or not. */

@@ -10,8 +10,8 @@ import {
   isDrained,
   isOnDrained,
   type Eviction,
-} from "../../machines/orchestration/enforcer.ts";
-import { mayAdvance } from "../../machines/task-life.ts";
+} from "../../machines/orchestration/enforcer.machine.ts";
+import { mayAdvance } from "../../machines/task.machine.ts";
 import { observedState } from "../../machines/task.ts";
 import {
   Basis,
@@ -25,10 +25,10 @@ import {
   type TaskStatus,
   type Volume,
 } from "../../proto/gen/messages.ts";
-import { assert } from "../../runtime/assert.ts";
+import { assert } from "../../lib/assert.ts";
 import type { Environment } from "../environment.ts";
 import { sendSoon } from "../send-soon.ts";
-import { now, roundTasksMax, type Part, type Writer } from "./orchestration-part.ts";
+import { now, roundTasksMax, type Part, type Writer } from "./part.ts";
 
 export function startEnforcer(env: Environment, writer: Writer): Part {
   const { store } = env;

@@ -2,7 +2,7 @@
  * Hosts an orchestrator for each global service. Turns store changes into nodes to check, and decisions into operations.
  * `actors/orchestration/replicated.ts` stops the tasks of removed services of any mode.
  */
-import { globalMachine, type GlobalEvent } from "../../machines/orchestration/global.ts";
+import { globalMachine, type GlobalEvent } from "../../machines/orchestration/global.machine.ts";
 import { decideNodes, isSameToPlaces, placesOf, type NodeDecision } from "../../machines/orchestration/global-nodes.ts";
 import { newTask, taskTemplate } from "../../machines/orchestration/new-task.ts";
 import { templatesFor } from "../../machines/orchestration/rollout/pinned.ts";
@@ -14,7 +14,7 @@ import type { Node, Service, Task } from "../../proto/gen/messages.ts";
 import { Attention } from "./attention.ts";
 import type { Environment } from "../environment.ts";
 import { hosted } from "../hosted.ts";
-import { now, type Part, type Writer } from "./orchestration-part.ts";
+import { now, type Part, type Writer } from "./part.ts";
 import { Orchestrators, type Orchestrator } from "./orchestrators.ts";
 
 const chart = hosted(globalMachine, ["gather", "decide"]);

@@ -2,17 +2,17 @@
  * Hosts an orchestrator for each job. Turns store changes into checks of the job, and decisions into operations.
  * `actors/orchestration/replicated.ts` stops the tasks of removed jobs of any mode.
  */
-import { jobMachine, type JobEvent } from "../../machines/orchestration/job.ts";
+import { jobMachine, type JobEvent } from "../../machines/orchestration/job.machine.ts";
 import { isSameToPlaces } from "../../machines/orchestration/global-nodes.ts";
 import { decideJob, type JobDecision } from "../../machines/orchestration/jobs/decide.ts";
 import { newTask, taskTemplate } from "../../machines/orchestration/new-task.ts";
-import { faultOf } from "../../machines/orchestration/restart.ts";
+import { faultOf } from "../../machines/orchestration/restart.machine.ts";
 import { isEnded, isHeld, isWanted, observedState } from "../../machines/task.ts";
 import { isJob } from "../../machines/orchestration/service-mode.ts";
 import { Kind, Operation, Removal, type Node, type Service, type Task } from "../../proto/gen/messages.ts";
 import type { Environment } from "../environment.ts";
 import { hosted } from "../hosted.ts";
-import { now, type Part, type Writer } from "./orchestration-part.ts";
+import { now, type Part, type Writer } from "./part.ts";
 import { Orchestrators, type Orchestrator } from "./orchestrators.ts";
 
 const chart = hosted(jobMachine, ["gather", "decide"]);

@@ -3,7 +3,7 @@
  * reaper. All but the scheduler share one watch of the store and one writer. Nothing is carried over from one leader to the
  * next: each part reads its state from the store on start.
  */
-import { explainGlobal } from "../../machines/explain/explain-global.ts";
+import { explainGlobal } from "../../machines/explain/global.ts";
 import { readScheduleStatus } from "../../machines/orchestration/jobs/runs.ts";
 import { explainService, explainTask, type ExplainView } from "../../machines/explain/explain.ts";
 import { lazyNodeNames } from "../../machines/node-names.ts";
@@ -23,7 +23,7 @@ import { startEnforcer } from "./enforcer.ts";
 import type { Environment, Running } from "../environment.ts";
 import { startGlobal } from "./global.ts";
 import { startJobs } from "./job.ts";
-import { Writer, type Part } from "./orchestration-part.ts";
+import { Writer, type Part } from "./part.ts";
 import { writingAs } from "../origin.ts";
 import { startReaper } from "./reaper.ts";
 import { startRebalance } from "./rebalance.ts";

@@ -8,10 +8,10 @@
 import { Operation, StoreObject, type Task, type TaskState } from "../../proto/gen/messages.ts";
 import type { Host } from "../../runtime/host.ts";
 import { newId } from "../../runtime/ids.ts";
-import type { Random } from "../../runtime/ports.ts";
+import type { Random } from "../../runtime/ports/index.ts";
 import type { Environment } from "../environment.ts";
 import type { Owner } from "../hosted.ts";
-import { desire, type Writer } from "./orchestration-part.ts";
+import { desire, type Writer } from "./part.ts";
 
 /** Events common to all orchestrators' charts. */
 type CommonEvent = { readonly type: "round.due" } | { readonly type: "decision.written" };

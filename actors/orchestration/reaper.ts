@@ -5,23 +5,14 @@ import {
   neverPlacedMessage,
   reapable,
   reaperMachine,
-} from "../../machines/orchestration/reaper.ts";
+} from "../../machines/orchestration/reaper.machine.ts";
 import { iterationOf } from "../../machines/orchestration/jobs/places.ts";
 import { isEnded, isWanted, observedState } from "../../machines/task.ts";
 import { isJob } from "../../machines/orchestration/service-mode.ts";
 import { TaskState, type Node, type Operation, type Task } from "../../proto/gen/messages.ts";
 import type { Environment } from "../environment.ts";
 import { sendSoon } from "../send-soon.ts";
-import {
-  advance,
-  deletion,
-  now,
-  roundTasksMax,
-  slotKey,
-  status,
-  type Part,
-  type Writer,
-} from "./orchestration-part.ts";
+import { advance, deletion, now, roundTasksMax, slotKey, status, type Part, type Writer } from "./part.ts";
 
 export function startReaper(env: Environment, writer: Writer): Part {
   const { store } = env;

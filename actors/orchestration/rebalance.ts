@@ -8,7 +8,7 @@
  *     and a simultaneous restart, scaling or update, only one happens.
  */
 import { newTask, taskTemplate } from "../../machines/orchestration/new-task.ts";
-import { rebalanceMachine, type RebalanceEvent } from "../../machines/orchestration/rebalance.ts";
+import { rebalanceMachine, type RebalanceEvent } from "../../machines/orchestration/rebalance.machine.ts";
 import { planRound, type Candidate, type RoundMove } from "../../machines/orchestration/rebalancing/round.ts";
 import {
   incidentOf,
@@ -51,10 +51,10 @@ import {
   type Service,
 } from "../../proto/gen/messages.ts";
 import { newId } from "../../runtime/ids.ts";
-import { RpcError, Status } from "../../runtime/rpc.ts";
+import { RpcError, Status } from "../../runtime/ports/rpc.ts";
 import type { Environment } from "../environment.ts";
 import { doubtMs, startNodeDoubts } from "../dispatcher/node-doubts.ts";
-import { now, type Part } from "./orchestration-part.ts";
+import { now, type Part } from "./part.ts";
 import { placementView } from "./placement-view.ts";
 import { planMoves } from "./rebalance-plan.ts";
 

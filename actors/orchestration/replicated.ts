@@ -5,8 +5,8 @@
 import { newTask, taskTemplate } from "../../machines/orchestration/new-task.ts";
 import { templatesFor } from "../../machines/orchestration/rollout/pinned.ts";
 import type { Turns } from "../../machines/orchestration/rollout/turns.ts";
-import { replicatedMachine, type ReplicatedEvent } from "../../machines/orchestration/replicated.ts";
-import { faultOf } from "../../machines/orchestration/restart.ts";
+import { replicatedMachine, type ReplicatedEvent } from "../../machines/orchestration/replicated.machine.ts";
+import { faultOf } from "../../machines/orchestration/restart.machine.ts";
 import { TaskDirty } from "../../machines/orchestration/task-dirty.ts";
 import {
   decideService,
@@ -23,7 +23,7 @@ import { TaskState, type Node, type Operation, type Service, type Task } from ".
 import { Attention } from "./attention.ts";
 import type { Environment } from "../environment.ts";
 import { hosted } from "../hosted.ts";
-import { desire, now, type Part, type Writer } from "./orchestration-part.ts";
+import { desire, now, type Part, type Writer } from "./part.ts";
 import { Orchestrators, type Orchestrator } from "./orchestrators.ts";
 
 const chart = hosted(replicatedMachine, ["gather", "decide", "removeTasks"]);

@@ -1,10 +1,10 @@
 /** Hosts the restart supervisor: starts successors that are desired READY when their delay is over. */
-import { releaseOf, restartMachine } from "../../machines/orchestration/restart.ts";
+import { releaseOf, restartMachine } from "../../machines/orchestration/restart.machine.ts";
 import { isEnded, isWanted, observedState } from "../../machines/task.ts";
 import { TaskState, type Node, type Operation, type Task } from "../../proto/gen/messages.ts";
 import type { Environment } from "../environment.ts";
 import { sendSoon } from "../send-soon.ts";
-import { desire, roundTasksMax, slotKey, type Part, type Writer } from "./orchestration-part.ts";
+import { desire, roundTasksMax, slotKey, type Part, type Writer } from "./part.ts";
 
 export function startRestart(env: Environment, writer: Writer): Part {
   const { store } = env;

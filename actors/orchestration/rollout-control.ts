@@ -12,7 +12,7 @@ import {
   type ControlRolloutRequest,
   type Service,
 } from "../../proto/gen/messages.ts";
-import { RpcError, Status, type CallContext } from "../../runtime/rpc.ts";
+import { RpcError, Status, type CallContext } from "../../runtime/ports/rpc.ts";
 import { rejection } from "../control/answer.ts";
 import { transact } from "../control/write.ts";
 import type { Environment } from "../environment.ts";

@@ -1,6 +1,6 @@
 /** A rollout according to the store, for its host on the leader and for requests to other managers. */
 import type { LogTimes } from "../../machines/elapsed.ts";
-import { conditionOf } from "../../machines/orchestration/restart.ts";
+import { conditionOf } from "../../machines/orchestration/restart.machine.ts";
 import { explainRollout } from "../../machines/orchestration/rollout/explain.ts";
 import { settingsOf } from "../../machines/orchestration/rollout/settings.ts";
 import { isOver, hasRollbackStatus, phaseOf, recordOf } from "../../machines/orchestration/rollout/status.ts";

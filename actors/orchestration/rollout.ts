@@ -5,7 +5,7 @@
  * R4: writes are conditional on the service and the record on which they were decided: the ledger compares both, and after a
  *     concurrent change they are decided again.
  */
-import { rolloutMachine, type RolloutEvent } from "../../machines/orchestration/rollout.ts";
+import { rolloutMachine, type RolloutEvent } from "../../machines/orchestration/rollout.machine.ts";
 import {
   afterFailure,
   cannotRollBack,
@@ -37,7 +37,7 @@ import {
 } from "../../proto/gen/messages.ts";
 import { ErrorCode } from "../../runtime/error-codes.ts";
 import type { HostedActor } from "../../runtime/host.ts";
-import type { TimerHandle } from "../../runtime/ports.ts";
+import type { TimerHandle } from "../../runtime/ports/index.ts";
 import type { ProposeOutcome } from "../../runtime/store/store.ts";
 import type { Environment } from "../environment.ts";
 import { hosted } from "../hosted.ts";

@@ -13,7 +13,7 @@ import {
   type Task,
 } from "../../proto/gen/messages.ts";
 import type { Environment } from "../environment.ts";
-import type { Part } from "./orchestration-part.ts";
+import type { Part } from "./part.ts";
 import { proposalTimeoutMs, ServiceRollout, settingsNow } from "./rollout.ts";
 import { isOtherVersion, isSameBasis, mayHaveOutdated, trackerOf } from "./rollout-view.ts";
 

@@ -11,7 +11,7 @@ import {
   scheduleOf,
   scheduleResource,
 } from "../../machines/orchestration/jobs/runs.ts";
-import { scheduleMachine, type ScheduleEvent } from "../../machines/orchestration/schedule.ts";
+import { scheduleMachine, type ScheduleEvent } from "../../machines/orchestration/schedule.machine.ts";
 import { isEnded, isWanted, observedState } from "../../machines/task.ts";
 import {
   Kind,
@@ -27,7 +27,7 @@ import { ErrorCode } from "../../runtime/error-codes.ts";
 import type { HostedActor } from "../../runtime/host.ts";
 import type { Environment } from "../environment.ts";
 import { hosted } from "../hosted.ts";
-import type { Part } from "./orchestration-part.ts";
+import type { Part } from "./part.ts";
 
 /** Timeout of proposals to the ledger, in milliseconds; the ledger is in this process, so only the log can delay it. */
 const proposalTimeoutMs = 10_000;

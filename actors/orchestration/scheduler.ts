@@ -6,7 +6,7 @@
  *     and their tasks return here.
  * A2: a task with a pending assignment is charged to its node and is in no backlog until the proposal has settled.
  */
-import { schedulerLimits, schedulerMachine } from "../../machines/scheduling/scheduler.ts";
+import { schedulerLimits, schedulerMachine } from "../../machines/scheduling/scheduler.machine.ts";
 import { groupKey, NodeSet } from "../../machines/scheduling/node-set.ts";
 import { Backlog, isWanting } from "../../machines/scheduling/place.ts";
 import type { Assignment, Explanation } from "../../machines/scheduling/round.ts";

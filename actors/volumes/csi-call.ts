@@ -2,7 +2,7 @@
 import type { Failing } from "../../machines/volumes/csi/calls.ts";
 import { secretsOf, withoutSecrets, type Secrets } from "../../machines/volumes/csi/requests.ts";
 import type { VolumeSecret } from "../../proto/gen/messages.ts";
-import { RpcError, Status } from "../../runtime/rpc.ts";
+import { RpcError, Status } from "../../runtime/ports/rpc.ts";
 import type { CsiPlugin } from "./csi-plugin.ts";
 import type { CsiPlugins } from "./csi-plugins.ts";
 import { sentence } from "../sentence.ts";

@@ -1,6 +1,11 @@
 /** Hosts the link to one storage plugin: dials it, identifies it and forwards calls. */
 import { csiTimes } from "../../machines/volumes/csi/calls.ts";
-import { csiPluginMachine, noFacts, type CsiPluginEvent, type PluginFacts } from "../../machines/volumes/csi-plugin.ts";
+import {
+  csiPluginMachine,
+  noFacts,
+  type CsiPluginEvent,
+  type PluginFacts,
+} from "../../machines/volumes/csi-plugin.machine.ts";
 import type { MethodDescriptor } from "../../proto/codec.ts";
 import {
   CsiControllerGetCapabilitiesRequest,
@@ -17,9 +22,9 @@ import {
   CsiProbeRequest,
 } from "../../proto/gen/messages.ts";
 import type { Host, HostedActor } from "../../runtime/host.ts";
-import type { Random, Telemetry } from "../../runtime/ports.ts";
-import { RpcError, Status, type RpcChannel } from "../../runtime/rpc.ts";
-import type { CsiSockets } from "../../runtime/csi-sockets.ts";
+import type { Random, Telemetry } from "../../runtime/ports/index.ts";
+import { RpcError, Status, type RpcChannel } from "../../runtime/ports/rpc.ts";
+import type { CsiSockets } from "../../runtime/ports/csi-sockets.ts";
 import { hosted } from "../hosted.ts";
 import { sentence } from "../sentence.ts";
 

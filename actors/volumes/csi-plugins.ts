@@ -1,9 +1,9 @@
 /** The storage plugins of one process: one link to each listed socket, for as long as it is listed. */
 import type { Host } from "../../runtime/host.ts";
-import type { Random, Subscription, Telemetry } from "../../runtime/ports.ts";
-import type { PluginFacts } from "../../machines/volumes/csi-plugin.ts";
+import type { Random, Subscription, Telemetry } from "../../runtime/ports/index.ts";
+import type { PluginFacts } from "../../machines/volumes/csi-plugin.machine.ts";
 import { CsiPlugin, type CsiSide } from "./csi-plugin.ts";
-import type { CsiSockets } from "../../runtime/csi-sockets.ts";
+import type { CsiSockets } from "../../runtime/ports/csi-sockets.ts";
 import type { Running } from "../environment.ts";
 
 export interface CsiPluginsParts {

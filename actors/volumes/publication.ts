@@ -11,7 +11,7 @@ import {
   publicationMachine,
   type PublicationContext,
   type PublicationEvent,
-} from "../../machines/volumes/publication.ts";
+} from "../../machines/volumes/publication.machine.ts";
 import {
   CsiControllerService,
   Volume,
@@ -19,7 +19,7 @@ import {
   VolumePublishStatus_State as PublishState,
 } from "../../proto/gen/messages.ts";
 import type { HostedActor } from "../../runtime/host.ts";
-import { RpcError, Status } from "../../runtime/rpc.ts";
+import { RpcError, Status } from "../../runtime/ports/rpc.ts";
 import { replacement } from "../control/write.ts";
 import { callPlugin, unlessUnknown, type CallFailure } from "./csi-call.ts";
 import type { CsiPlugin } from "./csi-plugin.ts";

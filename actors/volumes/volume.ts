@@ -1,10 +1,10 @@
 /** Hosts the lifecycle of one cluster volume: has its plugin create and delete it, and writes the result. */
 import { createRequest, deleteRequest, infoByName, infoOf } from "../../machines/volumes/csi/requests.ts";
 import { driverOf, volumeStage, type VolumeStage } from "../../machines/volumes/csi/stages.ts";
-import { volumeMachine, type VolumeContext, type VolumeEvent } from "../../machines/volumes/volume.ts";
+import { volumeMachine, type VolumeContext, type VolumeEvent } from "../../machines/volumes/volume.machine.ts";
 import { CsiControllerService, Volume, VolumeInfo } from "../../proto/gen/messages.ts";
 import type { HostedActor } from "../../runtime/host.ts";
-import { RpcError, Status } from "../../runtime/rpc.ts";
+import { RpcError, Status } from "../../runtime/ports/rpc.ts";
 import type { Store } from "../../runtime/store/store.ts";
 import { removal, replacement } from "../control/write.ts";
 import { callPlugin, unlessUnknown, type CallFailure, type CallTarget } from "./csi-call.ts";

@@ -9,7 +9,7 @@ import { isHeld, observedState } from "../../machines/task.ts";
 import type { Reason, Task, Volume } from "../../proto/gen/messages.ts";
 import type { Commit } from "../../runtime/store/store.ts";
 import { CsiPlugins } from "./csi-plugins.ts";
-import type { CsiSockets } from "../../runtime/csi-sockets.ts";
+import type { CsiSockets } from "../../runtime/ports/csi-sockets.ts";
 import type { Environment, Running } from "../environment.ts";
 import { PublicationActor } from "./publication.ts";
 import { VolumeActor, type VolumeParts } from "./volume.ts";

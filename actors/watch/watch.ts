@@ -1,23 +1,23 @@
 /**
  * The Watch service: every manager streams the changes of its own replica. One message per transaction, with its version, so
- * that a client knows its position and can resume from it at any manager (`machines/watch/watch.ts`).
+ * that a client knows its position and can resume from it at any manager (`machines/watch/watch.machine.ts`).
  *
  * L1: neither one watcher nor all of them together make memory grow without bound: a watcher that reads too slowly is cut off.
  */
 import { scheduleKind } from "../../machines/orchestration/jobs/runs.ts";
-import { watchEntriesMax, watchFilter, type WatchFilter } from "../../machines/watch/watch-filter.ts";
+import { watchEntriesMax, watchFilter, type WatchFilter } from "../../machines/watch/filter.ts";
 import { WatchRequest, type WatchService } from "../../proto/gen/messages.ts";
-import type { Blobs, Log } from "../../runtime/ports.ts";
-import { RpcError, Status, type ServiceHandlers, type CallSignal } from "../../runtime/rpc.ts";
+import type { Blobs, Log } from "../../runtime/ports/index.ts";
+import { RpcError, Status, type ServiceHandlers, type CallSignal } from "../../runtime/ports/rpc.ts";
 import type { Commit } from "../../runtime/store/store.ts";
 import { rejection } from "../control/answer.ts";
 import type { Environment, Running } from "../environment.ts";
-import { Fanout, type Question } from "./watch-fanout.ts";
-import { RecentCommits, recentBytesMax } from "./watch-recent.ts";
-import { Replays } from "./watch-replay.ts";
-import { WatchStream, type WatchShared } from "./watch-stream.ts";
+import { Fanout, type Question } from "./fanout.ts";
+import { RecentCommits, recentBytesMax } from "./recent.ts";
+import { Replays } from "./replay.ts";
+import { WatchStream, type WatchShared } from "./stream.ts";
 
-export { watchBufferBytesMax } from "./watch-stream.ts";
+export { watchBufferBytesMax } from "./stream.ts";
 
 /** Ten times the most watchers known of any cluster; each costs about 10 kB. */
 const watchersMax = 10_000;

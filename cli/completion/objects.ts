@@ -21,7 +21,7 @@ import {
   networkName,
   type ManagerClient,
 } from "../manager-client.ts";
-import { predefinedLabel } from "../network-filters.ts";
+import { predefinedLabel } from "../network/filters.ts";
 import { nameOf as policyName } from "../policy/objects.ts";
 import type { Shell } from "../shell.ts";
 import { stackLabel } from "../stack/names.ts";

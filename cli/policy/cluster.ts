@@ -1,7 +1,7 @@
 /** The cluster state that `muster policy` reads. */
 import { clusterFacts, type ClusterFacts } from "../../machines/policy/calculate.ts";
 import { evaluateHostEndpoint, type Direction, type Packet, type Verdict } from "../../machines/policy/evaluate.ts";
-import { reportOf } from "../../machines/explain/explain-dataplane.ts";
+import { reportOf } from "../../machines/explain/dataplane.ts";
 import { unknownPorts, type UnknownPort } from "../../machines/policy/named-ports.ts";
 import type { NodeState } from "../../machines/policy/node-state.ts";
 import { isPolicyKind, readPolicyObject, type PolicyObject } from "../../machines/policy/objects.ts";

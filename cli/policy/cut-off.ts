@@ -1,5 +1,5 @@
 /** Whether nodes can still reach the managers under a set of policies. */
-import { parseAddress } from "../../runtime/ip-address.ts";
+import { parseAddress } from "../../lib/ip-address.ts";
 import { calculateNode, type ClusterFacts } from "../../machines/policy/calculate.ts";
 import type { Direction, Packet } from "../../machines/policy/evaluate.ts";
 import type { NodeState } from "../../machines/policy/node-state.ts";

@@ -15,12 +15,12 @@ import { profilesOf } from "../../machines/policy/endpoint.ts";
 import type { EndpointFact } from "../../machines/policy/facts.ts";
 import type { PolicyObject } from "../../machines/policy/objects.ts";
 import { matchesSelector, parseSelector } from "../../machines/policy/selector.ts";
-import { parseAddress } from "../../runtime/ip-address.ts";
+import { parseAddress } from "../../lib/ip-address.ts";
 import type { Node } from "../../proto/gen/messages.ts";
 import { UsageError } from "../command.ts";
 import { byAge, nodeName, serviceName } from "../manager-client.ts";
 import { taskName } from "../../machines/list-filters.ts";
-import { UserError } from "../user-error.ts";
+import { UserError } from "../../lib/user-error.ts";
 import { objectsOf, throughHost, unknownPortsOf, type PolicyCluster } from "./cluster.ts";
 
 /** Source or destination of a packet. */

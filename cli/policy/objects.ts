@@ -7,7 +7,7 @@ import {
   type PolicyObject,
 } from "../../machines/policy/objects.ts";
 import { HostEndpoint, NetworkPolicy, NetworkProfile, Tier, type Resource } from "../../proto/gen/messages.ts";
-import { notThere, UserError } from "../user-error.ts";
+import { notThere, UserError } from "../../lib/user-error.ts";
 
 /** Referenced kinds first. */
 export const kindOrder = Object.keys(policyKinds) as PolicyKind[];

@@ -1,6 +1,6 @@
 /** Dataplane reports of nodes: `muster policy status`, and a part of `muster node inspect`. */
 import { nodeNames } from "../../machines/node-names.ts";
-import { reportOf } from "../../machines/explain/explain-dataplane.ts";
+import { reportOf } from "../../machines/explain/dataplane.ts";
 import { reportKind } from "../../machines/policy/objects.ts";
 import {
   ControlService,

@@ -2,11 +2,11 @@
 import { createHash } from "node:crypto";
 import { connectTls } from "../../edges/grpc/client.ts";
 import { CAService, GetRootCACertificateRequest } from "../../proto/gen/messages.ts";
-import { validUntilMs } from "../../runtime/pki/index.ts";
-import { RpcError, type RpcChannel } from "../../runtime/rpc.ts";
+import { validUntilMs } from "../../lib/pki/index.ts";
+import { RpcError, type RpcChannel } from "../../runtime/ports/rpc.ts";
 import type { Context } from "../contexts.ts";
-import { parseHostPort, type HostPort } from "../processes/addresses.ts";
-import { UserError } from "../user-error.ts";
+import { parseHostPort, type HostPort } from "../../processes/addresses.ts";
+import { UserError } from "../../lib/user-error.ts";
 import { credentialsOf, rootsOf, type UserCredentials } from "./credentials.ts";
 
 /** Timeout of connecting and the handshake together, in milliseconds: a round trip may take seconds over a bad line. */

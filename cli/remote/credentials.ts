@@ -8,7 +8,7 @@ import { mkdirSync, readFileSync, rmSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { replaceFileSync } from "../../runtime/system/whole-file.ts";
 import { contextsFolder } from "../contexts.ts";
-import { UserError } from "../user-error.ts";
+import { UserError } from "../../lib/user-error.ts";
 
 const [rootsFile, credentialsFile] = ["ca.pem", "credentials.pem"];
 

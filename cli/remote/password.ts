@@ -1,5 +1,5 @@
 /** Prompts for a password without echo. */
-import { UserError } from "../user-error.ts";
+import { UserError } from "../../lib/user-error.ts";
 
 const [interrupt, endOfInput, backspace, deletion] = ["\u0003", "\u0004", "\b", "\u007f"];
 

@@ -1,5 +1,5 @@
 /** Converts a Compose service to a container spec, field by field like Docker's client. */
-import { parseAddress } from "../../runtime/ip-address.ts";
+import { parseAddress } from "../../lib/ip-address.ts";
 import {
   BoolValue,
   ConfigReference,
@@ -13,7 +13,7 @@ import {
   Privileges_CredentialSpec,
   RuntimeTarget,
 } from "../../proto/gen/messages.ts";
-import { newCapabilities } from "../service/service-capabilities.ts";
+import { newCapabilities } from "../service/capabilities.ts";
 import { pidsLimitOf } from "./convert-deploy.ts";
 import { clusterName, filesOf, type Surroundings } from "./convert-files.ts";
 import { mountsOf } from "./convert-mounts.ts";

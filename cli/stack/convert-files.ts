@@ -1,6 +1,6 @@
 /** Secrets and configs granted to a Compose service, as files of its tasks. */
 import { ConfigReference, FileTarget, SecretReference } from "../../proto/gen/messages.ts";
-import type { Lookups } from "../service/service-references.ts";
+import type { Lookups } from "../service/references.ts";
 import { scoped } from "./names.ts";
 import type { View } from "./view.ts";
 

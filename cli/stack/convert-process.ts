@@ -3,8 +3,8 @@
  * service's `command` directly, like `muster service create --driver exec`.
  */
 import { ExecSpec, HealthCheck, type TaskSpec } from "../../proto/gen/messages.ts";
-import { healthHttp, healthTcp, shellCheck } from "../service/service-health.ts";
-import { execTask } from "../service/service-settings.ts";
+import { healthHttp, healthTcp, shellCheck } from "../service/health.ts";
+import { execTask } from "../service/settings.ts";
 import { dns } from "./convert-container.ts";
 import { filesOf, type Surroundings } from "./convert-files.ts";
 import type { View } from "./view.ts";

@@ -1,8 +1,8 @@
 /** Converts a Compose project to cluster objects: reports every error in the files before anything is written. */
 import { checkServiceSpec } from "../../machines/validation/service.ts";
 import type { ConfigSpec, SecretSpec, ServiceSpec } from "../../proto/gen/messages.ts";
-import type { Lookups } from "../service/service-references.ts";
-import { UserError } from "../user-error.ts";
+import type { Lookups } from "../service/references.ts";
+import { UserError } from "../../lib/user-error.ts";
 import { configsOf, networksOf, secretsOf, type StackNetworks } from "./convert-resources.ts";
 import { serviceSpecOf } from "./convert-service.ts";
 import { inOrderOfDependence } from "./order.ts";

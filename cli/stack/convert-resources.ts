@@ -9,7 +9,7 @@ import {
   NetworkSpec,
   SecretSpec,
 } from "../../proto/gen/messages.ts";
-import { UserError } from "../user-error.ts";
+import { UserError } from "../../lib/user-error.ts";
 import { clusterName } from "./convert-files.ts";
 import { networkKeys, networkName } from "./convert-service.ts";
 import type { Variables } from "./interpolate.ts";

@@ -26,12 +26,12 @@ import {
   type NetworkSpec,
   type Service,
 } from "../../proto/gen/messages.ts";
-import { RpcError, Status } from "../../runtime/rpc.ts";
+import { RpcError, Status } from "../../runtime/ports/rpc.ts";
 import { retryingConflicts, type ManagerClient } from "../manager-client.ts";
-import type { Lookups } from "../service/service-references.ts";
-import { withRegistryAuth } from "../service/service-registry-auth.ts";
-import { serviceWarnings } from "../service/service-warnings.ts";
-import { UserError } from "../user-error.ts";
+import type { Lookups } from "../service/references.ts";
+import { withRegistryAuth } from "../service/registry-auth.ts";
+import { serviceWarnings } from "../service/warnings.ts";
+import { UserError } from "../../lib/user-error.ts";
 import { converted } from "./convert-project.ts";
 import { nameOf, surroundings, type Held } from "./held.ts";
 import { taggedImage } from "./image.ts";

@@ -13,7 +13,7 @@ import {
   type Service,
 } from "../../proto/gen/messages.ts";
 import type { ManagerClient } from "../manager-client.ts";
-import { UserError } from "../user-error.ts";
+import { UserError } from "../../lib/user-error.ts";
 import { stackLabel } from "./names.ts";
 
 const methods = ControlService.methods;

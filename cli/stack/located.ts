@@ -2,7 +2,7 @@
  * A Compose file as a tree whose values have their places, so that every error can name file, line and key. Trees are
  * immutable: each stage (interpolation, checking, short forms, merging) creates a new one.
  */
-import { UserError } from "../user-error.ts";
+import { UserError } from "../../lib/user-error.ts";
 
 export interface Place {
   /** As given by the user; `-` is standard input. */

@@ -1,5 +1,5 @@
 /** Names and labels of a stack's objects: Docker's, so that its clients and ours see the same stacks. */
-import { UserError } from "../user-error.ts";
+import { UserError } from "../../lib/user-error.ts";
 
 /** Label of every object of a stack. */
 export const stackLabel = "com.docker.stack.namespace";

@@ -6,7 +6,7 @@
  */
 import { readFileSync } from "node:fs";
 import { dirname, resolve } from "node:path";
-import { UserError } from "../user-error.ts";
+import { UserError } from "../../lib/user-error.ts";
 import { checkDependencies } from "./dependencies.ts";
 import { parseEnvFile } from "./env-file.ts";
 import { interpolatedTree, type Variables } from "./interpolate.ts";

@@ -20,9 +20,9 @@ import {
 } from "../../proto/gen/messages.ts";
 import { taskName } from "../../machines/list-filters.ts";
 import { isEnded, observedState } from "../../machines/task.ts";
-import { RpcError, Status } from "../../runtime/rpc.ts";
+import { RpcError, Status } from "../../runtime/ports/rpc.ts";
 import { listNodes, listTasks, type ManagerClient } from "../manager-client.ts";
-import { UserError } from "../user-error.ts";
+import { UserError } from "../../lib/user-error.ts";
 import { everyAction, watch } from "../watching.ts";
 import { nameOf, ownOf, surroundings } from "./held.ts";
 

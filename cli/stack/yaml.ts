@@ -20,7 +20,7 @@ import {
   type Pair,
   type Scalar,
 } from "yaml";
-import { UserError } from "../user-error.ts";
+import { UserError } from "../../lib/user-error.ts";
 import {
   mistake,
   placeText,

@@ -11,9 +11,9 @@ import type { IncomingMessage } from "node:http";
 import { Socket } from "node:net";
 import type { Writable } from "node:stream";
 import type { TaskConfig } from "../../proto/gen/nomad.ts";
-import type { Logger } from "../../runtime/ports.ts";
+import type { Logger } from "../../runtime/ports/index.ts";
 import { replaceFileSync } from "../../runtime/system/whole-file.ts";
-import { openOutput } from "../../node/output/output-files.ts";
+import { openOutput } from "../../linux/output/output-files.ts";
 import { EngineError, type Engine } from "./engine.ts";
 import { Frames, Lines, type OutputName } from "./frames.ts";
 

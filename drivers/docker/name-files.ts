@@ -6,7 +6,7 @@ import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import type { TaskRequest } from "../../edges/plugin/server/index.ts";
 import { NetworkIsolationSpec_NetworkIsolationMode as Isolation, type TaskConfig } from "../../proto/gen/nomad.ts";
-import { nodeResolver, resolvConf, resolvConfPath } from "../../node/task-network/resolv-conf.ts";
+import { nodeResolver, resolvConf, resolvConfPath } from "../../linux/task-network/resolv-conf.ts";
 import { replaceFileSync } from "../../runtime/system/whole-file.ts";
 import type { DockerConfig } from "./fields.ts";
 

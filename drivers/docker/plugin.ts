@@ -21,7 +21,7 @@ import {
   type DestroyNetworkRequest,
   type NomadDriverConfig,
 } from "../../proto/gen/nomad.ts";
-import { ownFolder } from "../../node/own-folder.ts";
+import { ownFolder } from "../../linux/own-folder.ts";
 import { containerName, containerOf, taskLabel } from "./container.ts";
 import { Engine, EngineError, isAbsent, isConflict } from "./engine.ts";
 import { driverFields, taskFields, type DockerConfig, type DriverConfig } from "./fields.ts";

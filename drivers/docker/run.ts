@@ -7,7 +7,7 @@
  */
 import type { ExecRequest, ExecSession, RunningTask, TaskExit, TaskSample } from "../../edges/plugin/server/index.ts";
 import { NetworkOverride } from "../../proto/gen/nomad.ts";
-import type { Logger } from "../../runtime/ports.ts";
+import type { Logger } from "../../runtime/ports/index.ts";
 import { isAbsent, isConflict, type Engine } from "./engine.ts";
 import { forgetNote, type ContainerLogs } from "./logs.ts";
 import { exitOf, openSession } from "./session.ts";

@@ -6,7 +6,7 @@
  */
 import { watch, type FSWatcher } from "node:fs";
 import { basename } from "node:path";
-import type { Logger } from "../../runtime/ports.ts";
+import type { Logger } from "../../runtime/ports/index.ts";
 import { membersOfCgroup, killCgroup, type TaskCgroup } from "./cgroups.ts";
 import { membersOf, processes, signal, type ProcessName, type Processes } from "./process.ts";
 

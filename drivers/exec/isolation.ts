@@ -6,8 +6,8 @@
  * I2: a task weakens only what the operator permits: namespaces as under Nomad, everything else with `allow_unconfined`.
  */
 import { readFileSync } from "node:fs";
-import type { User } from "../../node/user.ts";
-import type { Tools } from "../../node/system-tools.ts";
+import type { User } from "../../linux/user.ts";
+import type { Tools } from "../../linux/system-tools.ts";
 import { capabilitiesOf, capabilityNumber, type TaskCapabilities } from "./capabilities.ts";
 import type { DriverConfig, ExecConfig } from "./fields.ts";
 import { unveil } from "./landlock.ts";

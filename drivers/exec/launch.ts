@@ -17,10 +17,10 @@ import type { Limits } from "./cgroups.ts";
 import type { DriverConfig, ExecConfig } from "./fields.ts";
 import { isolationOf, sealed, sealedLater, type Sealing } from "./isolation.ts";
 import { linkedFolders, rootPaths, type RootAsked } from "./private-root.ts";
-import { askedDns, resolvConfPath } from "../../node/task-network/resolv-conf.ts";
+import { askedDns, resolvConfPath } from "../../linux/task-network/resolv-conf.ts";
 import { inMountsOf, ownResolver } from "./resolver.ts";
-import { findOnPath, isExecutable, type Tools } from "../../node/system-tools.ts";
-import { userNamed, type User } from "../../node/user.ts";
+import { findOnPath, isExecutable, type Tools } from "../../linux/system-tools.ts";
+import { userNamed, type User } from "../../linux/user.ts";
 import { relativeTarget } from "./volumes.ts";
 
 const pathDefault = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";

@@ -22,13 +22,13 @@ import { Ends } from "./ends.ts";
 import { configDefault, driverFields, taskFields, type DriverConfig, type ExecConfig } from "./fields.ts";
 import { checkDriver, lacking } from "./isolation.ts";
 import { launchOf, limitsOf, taskDirectory, type Launch } from "./launch.ts";
-import { closeOutput, openOutput } from "../../node/output/output-files.ts";
+import { closeOutput, openOutput } from "../../linux/output/output-files.ts";
 import { bootId, isAlive, type ProcessName } from "./process.ts";
 import { shell, taskArguments, type FileWrite, type RunFacts } from "./run-file.ts";
 import { clearCgroup, ExecRun, joining, readRunFile, type RunState } from "./run.ts";
-import { ownFolder } from "../../node/own-folder.ts";
-import { findTools, type Tools } from "../../node/system-tools.ts";
-import { userNamed } from "../../node/user.ts";
+import { ownFolder } from "../../linux/own-folder.ts";
+import { findTools, type Tools } from "../../linux/system-tools.ts";
+import { userNamed } from "../../linux/user.ts";
 
 /** For a busy machine; the shell needs some milliseconds. */
 const startMsMax = 10_000;

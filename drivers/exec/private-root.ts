@@ -4,7 +4,7 @@
  */
 import { lstatSync, readlinkSync, realpathSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { chrootPaths } from "../../node/task-home/chroot.ts";
+import { chrootPaths } from "../../linux/task-home/chroot.ts";
 import type { SealingPlan } from "./sealing.ts";
 
 const devices = ["null", "zero", "full", "random", "urandom", "tty"];

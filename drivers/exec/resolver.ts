@@ -12,9 +12,9 @@
 import { closeSync, constants, lstatSync, mkdirSync, openSync, readlinkSync, statSync } from "node:fs";
 import { dirname, join, normalize } from "node:path";
 import type { DNSConfig } from "../../proto/gen/nomad.ts";
-import { nodeResolver, resolvConf, resolvConfPath } from "../../node/task-network/resolv-conf.ts";
+import { nodeResolver, resolvConf, resolvConfPath } from "../../linux/task-network/resolv-conf.ts";
 import { shell } from "./run-file.ts";
-import type { Tools } from "../../node/system-tools.ts";
+import type { Tools } from "../../linux/system-tools.ts";
 
 /** The kernel's limit. */
 const linksMax = 40;

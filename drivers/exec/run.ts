@@ -8,14 +8,14 @@
  */
 import { readFileSync, rmSync } from "node:fs";
 import type { ExecRequest, ExecSession, RunningTask, TaskExit, TaskSample } from "../../edges/plugin/server/index.ts";
-import type { Logger } from "../../runtime/ports.ts";
+import type { Logger } from "../../runtime/ports/index.ts";
 import { joinFiles, oomKills, removeCgroup, type TaskCgroup } from "./cgroups.ts";
 import type { Ends } from "./ends.ts";
 import type { Surroundings } from "./launch.ts";
 import { bootId, isAlive, signal, type ProcessName } from "./process.ts";
 import { parseRunFacts, signalNamed, signalNumberOf, type FileWrite, type RunFacts } from "./run-file.ts";
 import { openSession } from "./session.ts";
-import type { Tools } from "../../node/system-tools.ts";
+import type { Tools } from "../../linux/system-tools.ts";
 import { UsageMeter } from "./usage.ts";
 
 /** Docker's default; hosts usually name one. */

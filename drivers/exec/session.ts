@@ -9,7 +9,7 @@ import type { ExecRequest, ExecSession, TaskExit, TerminalSize } from "../../edg
 import type { Surroundings } from "./launch.ts";
 import { signal } from "./process.ts";
 import { commandArguments, shell, signalNumberOf, type FileWrite } from "./run-file.ts";
-import type { Tools } from "../../node/system-tools.ts";
+import type { Tools } from "../../linux/system-tools.ts";
 import { constants } from "node:os";
 
 /**

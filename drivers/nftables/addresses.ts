@@ -1,5 +1,5 @@
 /** Validated addresses and prefixes of both families: input reaches a rule only in this normalized form. */
-import { bitsOf, containsRange, parseAddress, parseCidr, type Prefix } from "../../runtime/ip-address.ts";
+import { bitsOf, containsRange, parseAddress, parseCidr, type Prefix } from "../../lib/ip-address.ts";
 
 export type Family = 4 | 6;
 

@@ -7,7 +7,7 @@
  * E3: failsafe traffic of a host endpoint is accepted before any policy.
  */
 import type { HostEndpoint, WorkloadEndpoint } from "../../proto/gen/felix.ts";
-import type { Prefix } from "../../runtime/ip-address.ts";
+import type { Prefix } from "../../lib/ip-address.ts";
 import { netText, outermost, parseNet } from "./addresses.ts";
 import type { Settings } from "./config.ts";
 import { evaluate, evaluationChain, evaluationKey, marksOf, tiersOf, type Evaluation } from "./evaluation.ts";

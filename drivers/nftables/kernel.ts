@@ -1,5 +1,5 @@
 /** The driver's access to the kernel, through `nft`: applies transactions, and lists its own table. */
-import { Nft, type Outcome } from "../../node/nft.ts";
+import { Nft, type Outcome } from "../../linux/nft.ts";
 import { tableName } from "./names.ts";
 
 export interface Kernel {

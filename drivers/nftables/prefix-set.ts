@@ -4,7 +4,7 @@
  *
  * X1: the visible prefixes are always exactly the members that no other member contains.
  */
-import { containsRange, masked, type Prefix } from "../../runtime/ip-address.ts";
+import { containsRange, masked, type Prefix } from "../../lib/ip-address.ts";
 import { netText } from "./addresses.ts";
 
 export interface VisibleChange {

@@ -5,7 +5,7 @@
  *     packets rather than fewer.
  */
 import { IPVersion, type IcmpTypeAndCode, type PortRange, type Protocol, type Rule } from "../../proto/gen/felix.ts";
-import type { Prefix } from "../../runtime/ip-address.ts";
+import type { Prefix } from "../../lib/ip-address.ts";
 import { netText, outermost, parseNet, type Family } from "./addresses.ts";
 import type { Settings } from "./config.ts";
 import { families, IpSetType, setName } from "./ip-set.ts";

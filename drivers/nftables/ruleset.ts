@@ -9,7 +9,7 @@
  *     transit continues in the old rules but sees only the new elements: in a deleted map it would find none and be dropped,
  *     although its connection is allowed before and after.
  */
-import { assert } from "../../runtime/assert.ts";
+import { assert } from "../../lib/assert.ts";
 import { anyInterface, hostChain, renderHost, renderWorkload } from "./endpoint.ts";
 import { renderBase } from "./base.ts";
 import { renderEvaluation } from "./evaluation.ts";

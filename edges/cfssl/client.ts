@@ -6,7 +6,7 @@
  */
 import { request } from "node:https";
 import { connect } from "node:tls";
-import type { ExternalCa, ExternalRequest } from "../../runtime/external-ca.ts";
+import type { ExternalCa, ExternalRequest } from "../../runtime/ports/external-ca.ts";
 import { signingAnswer, signingRequest } from "./messages.ts";
 
 /** Timeout of a probe and of one request, in milliseconds: SwarmKit's. */

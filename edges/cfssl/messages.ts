@@ -2,7 +2,7 @@
  * Requests and answers of CFSSL's signing API (https://github.com/cloudflare/cfssl, doc/api/endpoint_sign.txt): JSON over
  * HTTPS. Field names are CFSSL's.
  */
-import type { ExternalRequest } from "../../runtime/external-ca.ts";
+import type { ExternalRequest } from "../../runtime/ports/external-ca.ts";
 
 /** The profile with which an external CA signs CA certificates: SwarmKit's name. */
 const crossSignProfile = "CA";

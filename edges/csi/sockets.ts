@@ -4,7 +4,7 @@
  */
 import { mkdirSync, readdirSync, watch, type FSWatcher } from "node:fs";
 import { join } from "node:path";
-import type { CsiSockets } from "../../runtime/csi-sockets.ts";
+import type { CsiSockets } from "../../runtime/ports/csi-sockets.ts";
 import { connectUnix } from "../grpc/client.ts";
 
 const suffix = ".sock";

@@ -9,8 +9,8 @@ import { spawn } from "node:child_process";
 import type { Readable, Writable } from "node:stream";
 import { createInterface } from "node:readline";
 import { FromDataplane, ToDataplane } from "../../proto/gen/felix.ts";
-import type { DataplaneLauncher, DataplaneListener, DataplaneProcess } from "../../runtime/dataplane.ts";
-import type { Logger } from "../../runtime/ports.ts";
+import type { DataplaneLauncher, DataplaneListener, DataplaneProcess } from "../../runtime/ports/dataplane.ts";
+import type { Logger } from "../../runtime/ports/index.ts";
 import { FrameReader, frameOf } from "./frames.ts";
 
 export interface DriverCommand {

@@ -6,7 +6,7 @@
  * DP2: a reply repeats the question exactly. A question that would be encoded differently matches no name here.
  */
 import dns, { type Answer as DnsRecord, type OptAnswer, type Question } from "dns-packet";
-import type { NameReply } from "../../runtime/name-server.ts";
+import type { NameReply } from "../../runtime/ports/name-server.ts";
 
 /** Maximum size of a reply over UDP, in bytes, for a client without EDNS (RFC 1035, §2.3.4). */
 const udpBytes = 512;

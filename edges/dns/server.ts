@@ -7,7 +7,7 @@
 import { createSocket, type Socket as UdpSocket } from "node:dgram";
 import { once } from "node:events";
 import { createServer, type Server as TcpServer, type Socket } from "node:net";
-import type { NameServerOptions, NameServers, OpenNameServer } from "../../runtime/name-server.ts";
+import type { NameServerOptions, NameServers, OpenNameServer } from "../../runtime/ports/name-server.ts";
 import { Forwarder } from "./forwarder.ts";
 import { failure, readQuestion, replyTo } from "./packets.ts";
 import { TcpMessages, tcpMessage } from "./tcp-messages.ts";

@@ -1,5 +1,5 @@
 /** Notifies a call's handler that its caller has left: a hundred bytes, where Node's AbortController takes five hundred. */
-import type { CallSignal } from "../../runtime/rpc.ts";
+import type { CallSignal } from "../../runtime/ports/rpc.ts";
 
 const none: readonly never[] = [];
 

@@ -1,7 +1,7 @@
 /** Identifies the peer of a socket. */
 import type { TLSSocket } from "node:tls";
-import type { Peer } from "../../runtime/rpc.ts";
-import { userUnit } from "../../runtime/pki/index.ts";
+import type { Peer } from "../../runtime/ports/rpc.ts";
+import { userUnit } from "../../lib/pki/index.ts";
 import { chainOf, isTrustedAfterAll } from "./cross-signed.ts";
 import type { Caller } from "./roles.ts";
 

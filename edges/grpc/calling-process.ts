@@ -2,7 +2,7 @@
  * How a process identifies itself on the control socket: a header such as `uid=1000;pid=4711;user=ada`. The operating system
  * could verify it (SO_PEERCRED), but Node offers no access to that.
  */
-import type { CallingProcess } from "../../runtime/rpc.ts";
+import type { CallingProcess } from "../../runtime/ports/rpc.ts";
 
 export const callerHeader = "muster-caller";
 

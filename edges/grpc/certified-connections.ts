@@ -9,7 +9,7 @@
  * K3: it ends when the roots change and none of them vouches for its certificate any longer; a handshake that was in progress
  *     at the change is checked again.
  */
-import type { Clock, Subscription, TimerHandle } from "../../runtime/ports.ts";
+import type { Clock, Subscription, TimerHandle } from "../../runtime/ports/index.ts";
 import { soon } from "../../runtime/system/turns.ts";
 import { certifiedId, standingOf, type Caller, type Membership, type Standing } from "./roles.ts";
 

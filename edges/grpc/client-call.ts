@@ -8,7 +8,7 @@
  * K3: the peer has not processed a single-message call whose stream it refused (RFC 9113 §8.7): the call is retried on the
  *     same connection, at most `refusedMax` times and within its deadline. A call of many messages ends, for its caller to restart.
  */
-import { RpcError, Status } from "../../runtime/rpc.ts";
+import { RpcError, Status } from "../../runtime/ports/rpc.ts";
 import { FrameReader, type FrameReceiver } from "./framing.ts";
 import type { ResponseReceiver } from "./http2/client-connection.ts";
 import { ErrorCode } from "./http2/protocol.ts";

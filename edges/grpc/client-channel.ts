@@ -17,7 +17,7 @@ import {
   type ReceivingCall,
   type RpcChannel,
   type SendingCall,
-} from "../../runtime/rpc.ts";
+} from "../../runtime/ports/rpc.ts";
 import { callerText } from "./calling-process.ts";
 import { ClientCall, messageBytesMaxDefault, type ClientReceiver } from "./client-call.ts";
 import { ClientConnection } from "./http2/client-connection.ts";

@@ -1,7 +1,7 @@
 /** Connections over TLS, to managers (from agents and other managers) and to plugins. */
 import { connect as connectNet } from "node:net";
 import { checkServerIdentity, connect as connectTlsSocket } from "node:tls";
-import type { DuplexChannel, RpcChannel } from "../../runtime/rpc.ts";
+import type { DuplexChannel, RpcChannel } from "../../runtime/ports/rpc.ts";
 import { openChannel } from "./client-channel.ts";
 import { isTrustedAfterAll } from "./cross-signed.ts";
 import { keyExchangeGroups } from "./tls-options.ts";

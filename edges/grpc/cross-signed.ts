@@ -8,7 +8,7 @@
  */
 import type { X509Certificate } from "node:crypto";
 import type { TLSSocket } from "node:tls";
-import { describeCertificate, isInForce } from "../../runtime/pki/index.ts";
+import { describeCertificate, isInForce } from "../../lib/pki/index.ts";
 
 /** Extended key usages (RFC 5280 §4.2.1.12) that OpenSSL would have required. */
 const serverAuth = "1.3.6.1.5.5.7.3.1";

@@ -1,7 +1,7 @@
 /** Removes the types of handlers, for the table that calls them. */
 import type { MethodDescriptor } from "../../proto/codec.ts";
-import { assert } from "../../runtime/assert.ts";
-import type { CallContext, Sink } from "../../runtime/rpc.ts";
+import { assert } from "../../lib/assert.ts";
+import type { CallContext, Sink } from "../../runtime/ports/rpc.ts";
 import type { ServedMethod } from "./server-call.ts";
 
 /** Removes a handler's types, which the service's table has checked. */

@@ -2,8 +2,8 @@
  * Counts calls and their latency by method. A call costs two additions and no label look-up; totals go to the metrics port
  * periodically, and every `sampleEvery`-th call is timed.
  */
-import type { Counter, Histogram, Metrics } from "../../runtime/ports.ts";
-import type { Status } from "../../runtime/rpc.ts";
+import type { Counter, Histogram, Metrics } from "../../runtime/ports/index.ts";
+import type { Status } from "../../runtime/ports/rpc.ts";
 
 const codeCount = 17;
 const flushEveryMs = 1_000;

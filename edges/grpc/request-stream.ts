@@ -1,5 +1,5 @@
 /** The messages of a client stream, queued until the handler takes them one by one. */
-import type { RpcError } from "../../runtime/rpc.ts";
+import type { RpcError } from "../../runtime/ports/rpc.ts";
 
 /** Queued messages, or bytes of them, above which the peer must stop sending. */
 const waitingMax = 64;

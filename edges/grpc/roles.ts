@@ -29,8 +29,8 @@ import {
   UsersService,
   WatchService,
 } from "../../proto/gen/messages.ts";
-import type { Subscription } from "../../runtime/ports.ts";
-import type { Peer } from "../../runtime/rpc.ts";
+import type { Subscription } from "../../runtime/ports/index.ts";
+import type { Peer } from "../../runtime/ports/rpc.ts";
 import { isAtLeast, type Role } from "../../runtime/user-roles.ts";
 
 /**

@@ -8,9 +8,9 @@
  * C2: the signal aborts if and only if the handler did not decide the status: the caller or its connection went away, the
  *     deadline passed, or the server stops.
  */
-import { InvariantError } from "../../runtime/assert.ts";
-import type { Logger } from "../../runtime/ports.ts";
-import { RpcError, Status, type CallContext, type CallSignal, type Peer, type Sink } from "../../runtime/rpc.ts";
+import { InvariantError } from "../../lib/assert.ts";
+import type { Logger } from "../../runtime/ports/index.ts";
+import { RpcError, Status, type CallContext, type CallSignal, type Peer, type Sink } from "../../runtime/ports/rpc.ts";
 import { CallerSignal } from "./caller-signal.ts";
 import { FrameReader, type FrameReceiver } from "./framing.ts";
 import { ErrorCode } from "./http2/protocol.ts";

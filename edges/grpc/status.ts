@@ -1,6 +1,6 @@
 /** gRPC's status and deadline in HTTP/2 headers. */
 import { ErrorCode } from "./http2/protocol.ts";
-import { Status } from "../../runtime/rpc.ts";
+import { Status } from "../../runtime/ports/rpc.ts";
 
 /** Percent-encodes non-printable and non-ASCII bytes and the percent sign (gRPC over HTTP/2, "Status-Message"). */
 export function encodeStatusMessage(text: string): string {

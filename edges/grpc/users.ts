@@ -19,7 +19,7 @@ import {
   type ReadAtRequest,
   type TaskCallRequest,
 } from "../../proto/gen/messages.ts";
-import { RpcError, Status, type Peer } from "../../runtime/rpc.ts";
+import { RpcError, Status, type Peer } from "../../runtime/ports/rpc.ts";
 import { isAtLeast, type Role } from "../../runtime/user-roles.ts";
 import { shownTo } from "./redaction.ts";
 import { accessByPath, isRole, lacking } from "./roles.ts";

@@ -7,9 +7,9 @@
  *     otherwise reading pauses, so that a fast client waits instead of using memory.
  * C3: a login by certificate ends with the certificate, and none is possible after that.
  */
-import type { ConnectionChart, Identity, JsonApi, LoginName } from "../../runtime/json-api.ts";
-import type { Clock, Counter, Histogram, Logger, Subscription } from "../../runtime/ports.ts";
-import type { Peer } from "../../runtime/rpc.ts";
+import type { ConnectionChart, Identity, JsonApi, LoginName } from "../../runtime/ports/json-api.ts";
+import type { Clock, Counter, Histogram, Logger, Subscription } from "../../runtime/ports/index.ts";
+import type { Peer } from "../../runtime/ports/rpc.ts";
 import { loginResult, readAdmin, redirectInfo, redirection, type AdminRequest, type Server } from "./admin.ts";
 import { run, type Registry } from "./dispatch.ts";
 import type { Session } from "./facade.ts";

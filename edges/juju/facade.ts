@@ -8,10 +8,10 @@
  */
 import type { ControlService, OperatorService, TaskAccessService, UsersService } from "../../proto/gen/messages.ts";
 import type { LogsLines } from "../../proto/log-lines.ts";
-import type { Identity, LoginName, Role } from "../../runtime/json-api.ts";
-import type { JsonWatchers } from "../../runtime/json-watch.ts";
-import type { Clock, Logger } from "../../runtime/ports.ts";
-import type { CallContext, ServiceHandlers } from "../../runtime/rpc.ts";
+import type { Identity, LoginName, Role } from "../../runtime/ports/json-api.ts";
+import type { JsonWatchers } from "../../runtime/ports/json-watch.ts";
+import type { Clock, Logger } from "../../runtime/ports/index.ts";
+import type { CallContext, ServiceHandlers } from "../../runtime/ports/rpc.ts";
 import type { Store } from "../../runtime/store/store.ts";
 
 import type { Feed } from "./feed/feed.ts";
@@ -22,7 +22,7 @@ import type { Json } from "./results.ts";
 /** Shape of a request and its reply: `V0` is CamelCase, as in Juju 1.x and before; `V1` is kebab-case, as in 2.x and 3.x. */
 export type Shape = "V0" | "V1";
 
-export type { Identity, Role } from "../../runtime/json-api.ts";
+export type { Identity, Role } from "../../runtime/ports/json-api.ts";
 
 /** One connection's login. */
 export interface Session {

@@ -17,7 +17,7 @@ import { createServer, type Server } from "node:https";
 import type { Duplex } from "node:stream";
 import type { SecureContextOptions, TLSSocket } from "node:tls";
 import { WebSocketServer, type WebSocket } from "ws";
-import type { Telemetry } from "../../runtime/ports.ts";
+import type { Telemetry } from "../../runtime/ports/index.ts";
 import type { Admission } from "../grpc/admission/admission.ts";
 import { Crowd, type Member } from "../grpc/admission/crowd.ts";
 import { sourceOf } from "../../runtime/source-of.ts";

@@ -1,5 +1,5 @@
 /** The identity that a login tag names (reference §2.3): a user, a node's agent or a task's agent. */
-import type { LoginName } from "../../runtime/json-api.ts";
+import type { LoginName } from "../../runtime/ports/json-api.ts";
 import type { Store } from "../../runtime/store/store.ts";
 import { applicationName, machineId, unitName, unitOfTag } from "./entities/names.ts";
 

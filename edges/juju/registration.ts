@@ -8,7 +8,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { randomBytes } from "node:crypto";
 import nacl from "tweetnacl";
-import type { JsonApi, LoginName } from "../../runtime/json-api.ts";
+import type { JsonApi, LoginName } from "../../runtime/ports/json-api.ts";
 import { answerPost, type Answer } from "./http-answers.ts";
 import { controllerUuid } from "./model.ts";
 import { macaroonCookie, type Tickets } from "./tickets.ts";

@@ -1,5 +1,5 @@
 /** Translates Control's errors for the JSON API's clients. */
-import { RpcError, Status } from "../../runtime/rpc.ts";
+import { RpcError, Status } from "../../runtime/ports/rpc.ts";
 import { RequestError, type ErrorCode } from "./request-error.ts";
 
 const codeOfStatus: { readonly [status: number]: ErrorCode } = {

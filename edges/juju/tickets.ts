@@ -8,8 +8,8 @@
  *     password again.
  */
 import { createHash, randomBytes } from "node:crypto";
-import type { Identity, JsonApi, LoginName } from "../../runtime/json-api.ts";
-import type { Clock } from "../../runtime/ports.ts";
+import type { Identity, JsonApi, LoginName } from "../../runtime/ports/json-api.ts";
+import type { Clock } from "../../runtime/ports/index.ts";
 import { verbatim, type Json } from "./results.ts";
 
 /** In milliseconds, the lifetime of Juju's own macaroons. */

@@ -5,7 +5,7 @@
  * logins by the controller's UUID, so it sends the cookie here and not with the login.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
-import type { JsonApi, LoginName } from "../../runtime/json-api.ts";
+import type { JsonApi, LoginName } from "../../runtime/ports/json-api.ts";
 import { answerPost, type Answer } from "./http-answers.ts";
 import { identifiersInCookies, interaction, macaroon, type Tickets } from "./tickets.ts";
 

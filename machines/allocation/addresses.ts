@@ -13,7 +13,7 @@ import {
   parseCidr,
   prefixSize,
   type Prefix,
-} from "../../runtime/ip-address.ts";
+} from "../../lib/ip-address.ts";
 import { NumberSpace, numbersMax } from "./numbers.ts";
 
 /** The number of addresses held in all spaces that share it. */

@@ -1,5 +1,5 @@
 /** The network settings that a cluster is created with; they never change. */
-import { containsRange, parseCidr, type Prefix } from "../../runtime/ip-address.ts";
+import { containsRange, parseCidr, type Prefix } from "../../lib/ip-address.ts";
 
 export interface NetworkDefaults {
   /** IPv4 prefixes from which networks get their subnets. */

@@ -13,7 +13,7 @@ import {
   type Cluster,
   type NetworkSpec,
 } from "../../proto/gen/messages.ts";
-import { containsAddress, parseAddress, parseCidr, type Prefix } from "../../runtime/ip-address.ts";
+import { containsAddress, parseAddress, parseCidr, type Prefix } from "../../lib/ip-address.ts";
 import { AddressSpace } from "./addresses.ts";
 import { networkDefaults } from "./network-defaults.ts";
 import { cidrOf, SubnetSpace, type DefaultPools } from "./subnets.ts";

@@ -4,7 +4,7 @@
  *
  * M3: no two networks have addresses in common.
  */
-import { addressAt, parseCidr, type Prefix } from "../../runtime/ip-address.ts";
+import { addressAt, parseCidr, type Prefix } from "../../lib/ip-address.ts";
 
 export interface Held {
   readonly owner: string;

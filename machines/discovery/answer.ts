@@ -5,7 +5,7 @@
  * DA1: a task learns nothing about networks that it is not attached to.
  * DA2: no query from an internal network is forwarded: a name could carry any data.
  */
-import { addressAt, parseAddress } from "../../runtime/ip-address.ts";
+import { addressAt, parseAddress } from "../../lib/ip-address.ts";
 import type { NetworkNames } from "./names.ts";
 
 export interface Question {

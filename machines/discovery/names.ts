@@ -13,8 +13,8 @@
  * DN2: names are case-insensitive.
  */
 import type { AttachedNetwork, NetworkTask } from "../../proto/gen/messages.ts";
-import { containsAddress, parseAddress, parseCidr, type Prefix } from "../../runtime/ip-address.ts";
-import type { NetworksState } from "../networks/networks-state.ts";
+import { containsAddress, parseAddress, parseCidr, type Prefix } from "../../lib/ip-address.ts";
+import type { NetworksState } from "../networks/state.ts";
 import { isReached } from "./reached.ts";
 
 /**

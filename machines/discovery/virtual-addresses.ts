@@ -10,7 +10,7 @@
  *      its own address as forged.
  * VA5: a change is one transaction, and contains only what changes; after a failed one, everything is written again.
  */
-import type { NetworksState } from "../networks/networks-state.ts";
+import type { NetworksState } from "../networks/state.ts";
 import { isReached } from "./reached.ts";
 
 /** The table of one node; lists are sorted, so that equal facts give equal plans. */

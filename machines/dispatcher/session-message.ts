@@ -9,13 +9,13 @@ import {
   type Manager,
 } from "../../proto/gen/messages.ts";
 import { isSameBytes } from "../same-message.ts";
-import { introducingManagerWeight } from "./gossip.ts";
+import { introducingManagerWeight } from "./gossip.machine.ts";
 import { sendableKeys, sendableNode } from "../orchestration/task-check.ts";
 
 /**
  * SwarmKit's weight for each manager. An agent that ended a session with a manager lowers its weight and so tries another
  * manager first, as intended. The weight is higher while engines are listed beside managers
- * (`machines/dispatcher/gossip.ts`).
+ * (`machines/dispatcher/gossip.machine.ts`).
  */
 export const managerWeight = 10;
 

@@ -8,7 +8,7 @@
  *     in a task's life.
  */
 import { ContainerStatus, PortConfig, PortStatus, TaskState, TaskStatus } from "../../proto/gen/messages.ts";
-import { mayAdvance, nodeStates } from "../task-life.ts";
+import { mayAdvance, nodeStates } from "../task.machine.ts";
 
 /**
  * For a message or an error text, in UTF-16 units. Docker's errors have some hundred characters, and our agents add a few

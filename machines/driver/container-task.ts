@@ -24,10 +24,10 @@ import {
   type Privileges,
   type ResourceRequirements,
 } from "../../proto/gen/messages.ts";
-import { expand } from "../../runtime/template/expand.ts";
-import { taskContext, type TemplateContext, type TemplatedTask } from "../../runtime/template/task-context.ts";
+import { expand } from "../../lib/template/expand.ts";
+import { taskContext, type TemplateContext, type TemplatedTask } from "../../lib/template/task-context.ts";
 import { nodeLocalDrivers } from "../allocation/network.ts";
-import { literalEntry, literally } from "./driver-spec.ts";
+import { literalEntry, literally } from "./spec.ts";
 
 /** The driver that runs containers. */
 export const containerDriver = "docker";

@@ -1,7 +1,7 @@
 /** The health check of a task that is not a container: read from its spec, and described for people. */
 import { decodedOrNull } from "../../proto/codec.ts";
 import { ExecSpec, type HealthCheck, type TaskSpec } from "../../proto/gen/messages.ts";
-import { driverRuntimeOf } from "./driver-spec.ts";
+import { driverRuntimeOf } from "./spec.ts";
 import { durationMs } from "../../proto/time.ts";
 
 /** Docker's defaults, which also apply to containers (moby, daemon/health.go). Times in milliseconds. */

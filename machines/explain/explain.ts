@@ -17,7 +17,7 @@ import {
 } from "../../proto/gen/messages.ts";
 import { healthOf, healthTimes, healthWords } from "../driver/health-spec.ts";
 import { explainJob } from "../orchestration/jobs/explain.ts";
-import { conditionOf, releaseOf, shouldRestart } from "../orchestration/restart.ts";
+import { conditionOf, releaseOf, shouldRestart } from "../orchestration/restart.machine.ts";
 import { timeMs, timestampOf } from "../../proto/time.ts";
 import { modeOf } from "../orchestration/service-mode.ts";
 import { isEnded, isHeld, isWanted, observedState } from "../task.ts";

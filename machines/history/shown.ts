@@ -21,7 +21,7 @@ import {
   type Task,
   type Volume,
 } from "../../proto/gen/messages.ts";
-import { isDriverSpec } from "../driver/driver-spec.ts";
+import { isDriverSpec } from "../driver/spec.ts";
 import { healthOf } from "../driver/health-spec.ts";
 import type { ToldKind, ToldObjects } from "./objects.ts";
 

@@ -1,5 +1,5 @@
 /** Warnings about the lease's requirements: a fast enough link, and stable leadership. */
-import { roundTripShareMax, roundTripShareWarned } from "../ledger/lease.ts";
+import { roundTripShareMax, roundTripShareWarned } from "../ledger/lease.machine.ts";
 
 /** The minimum lease for a link with that round trip, in whole seconds: four round trips, with a third to spare. */
 function secondsFor(roundTripMs: number): number {

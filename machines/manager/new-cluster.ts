@@ -14,7 +14,7 @@ import {
   TaskDefaults,
 } from "../../proto/gen/messages.ts";
 import { certificateExpirySeconds } from "../certificates/issuance.ts";
-import { withRotatedKeys } from "../keys/key-rotation.ts";
+import { withRotatedKeys } from "../keys/key-rotation.machine.ts";
 import { clusterName } from "../names.ts";
 import type { NetworkDefaults } from "../allocation/network-defaults.ts";
 

@@ -9,8 +9,8 @@
  * TU3: every allowed pair of an inner and an outer source address is listed: a host at one node cannot impersonate one at
  *      another.
  */
-import type { NetworksState } from "./networks-state.ts";
-import { addressAt, parseAddress, type Address } from "../../runtime/ip-address.ts";
+import type { NetworksState } from "./state.ts";
+import { addressAt, parseAddress, type Address } from "../../lib/ip-address.ts";
 import { macOf } from "../mac-address.ts";
 
 /**

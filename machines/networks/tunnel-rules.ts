@@ -7,7 +7,7 @@
  *      addresses can be neither reached nor impersonated through the tunnel, and no task can send tunnel packets itself.
  * TU7: a change is one transaction, and contains only what changes.
  */
-import { parseAddress } from "../../runtime/ip-address.ts";
+import { parseAddress } from "../../lib/ip-address.ts";
 import { tunnelId, type TunnelPlan } from "./tunnel-plan.ts";
 
 /** The name of the table of one agent's tunnel. */

@@ -20,7 +20,7 @@ import {
   type Service,
   type Task,
 } from "../../proto/gen/messages.ts";
-import { isAttempt, shouldRestart } from "./restart.ts";
+import { isAttempt, shouldRestart } from "./restart.machine.ts";
 import { isVacant } from "./rollout/slot.ts";
 import { noTurns, type Turns } from "./rollout/turns.ts";
 import { constraintsOf, meetsConstraint } from "../scheduling/constraints.ts";

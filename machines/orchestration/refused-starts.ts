@@ -11,7 +11,7 @@
 import { TaskState, type Task } from "../../proto/gen/messages.ts";
 import { durationMs } from "../../proto/time.ts";
 import { isEnded, observedState } from "../task.ts";
-import { wasEvicted } from "./enforcer.ts";
+import { wasEvicted } from "./enforcer.machine.ts";
 
 /** Milliseconds; the maximum back-off of Kubernetes' kubelet for a container that keeps failing. */
 export const backOffMsMax = 300_000;

@@ -6,7 +6,7 @@
 import { NodeStatus_State, TaskState, type Node, type Service, type Task } from "../../proto/gen/messages.ts";
 import { isOfIteration, iterationOf } from "./jobs/places.ts";
 import { progressOf } from "./jobs/progress.ts";
-import type { NodeOf } from "./restart.ts";
+import type { NodeOf } from "./restart.machine.ts";
 import { modeOf } from "./service-mode.ts";
 
 export interface ServiceCounts {

@@ -14,7 +14,7 @@
  */
 import type { LogTimes } from "../elapsed.ts";
 import { TaskState, type Node, type Service, type Task } from "../../proto/gen/messages.ts";
-import { delayAfterMs, faultOf, isStopping, releaseOf, shouldRestart, type NodeOf } from "./restart.ts";
+import { delayAfterMs, faultOf, isStopping, releaseOf, shouldRestart, type NodeOf } from "./restart.machine.ts";
 import { isSameMessage } from "../same-message.ts";
 import { movedFrom } from "./rebalancing/moves.ts";
 import { noTurns, type Turns } from "./rollout/turns.ts";

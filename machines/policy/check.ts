@@ -14,7 +14,7 @@ import type {
   Resource,
   Tier,
 } from "../../proto/gen/messages.ts";
-import { parseAddress, parseCidr } from "../../runtime/ip-address.ts";
+import { parseAddress, parseCidr } from "../../lib/ip-address.ts";
 import { invalid, type Refusal } from "../refusal.ts";
 import { isPolicyKind, readPolicyObject, resourceNameOf, type PolicyObject } from "./objects.ts";
 import { parseSelector } from "./selector.ts";

@@ -18,7 +18,7 @@ import {
   type PolicyRule,
   type PolicySelector,
 } from "../../proto/gen/messages.ts";
-import { addressAt, parseAddress, parseCidr } from "../../runtime/ip-address.ts";
+import { addressAt, parseAddress, parseCidr } from "../../lib/ip-address.ts";
 import { checkPolicyObject, familyOf, reservedPrefix } from "./check.ts";
 import { shortDigest } from "./digest.ts";
 import { policyKey } from "./node-state.ts";

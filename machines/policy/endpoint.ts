@@ -6,7 +6,7 @@ import {
   DataplaneTier,
   type Tier,
 } from "../../proto/gen/messages.ts";
-import { parseAddress } from "../../runtime/ip-address.ts";
+import { parseAddress } from "../../lib/ip-address.ts";
 import { allowProfile, type CompiledPolicy, type SetDefinition } from "./compile.ts";
 import { interfacePrefix, type Chosen, type EndpointFact } from "./facts.ts";
 import { compareOrder, defaultTier, defaultTierOrder, orderOf } from "./objects.ts";

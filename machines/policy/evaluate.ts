@@ -13,7 +13,7 @@ import type {
   DataplaneRule,
   DataplaneTier,
 } from "../../proto/gen/messages.ts";
-import { containsAddress, parseAddress, parseCidr, type Address } from "../../runtime/ip-address.ts";
+import { containsAddress, parseAddress, parseCidr, type Address } from "../../lib/ip-address.ts";
 import { policyKey, type NodeState } from "./node-state.ts";
 
 /** The first packet of a connection. */

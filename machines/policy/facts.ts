@@ -18,7 +18,7 @@ import {
   type Service,
   type Task,
 } from "../../proto/gen/messages.ts";
-import { parseAddress } from "../../runtime/ip-address.ts";
+import { parseAddress } from "../../lib/ip-address.ts";
 import { shortDigest } from "./digest.ts";
 import type { Labels } from "./selector.ts";
 

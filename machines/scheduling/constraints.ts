@@ -3,7 +3,7 @@
  * case-insensitively. A missing value is the empty string, so `!=` holds for nodes without the label.
  */
 import { NodeRole, type Node, type Placement } from "../../proto/gen/messages.ts";
-import { containsAddress, parseAddress, parseCidr, type Address, type Prefix } from "../../runtime/ip-address.ts";
+import { containsAddress, parseAddress, parseCidr, type Address, type Prefix } from "../../lib/ip-address.ts";
 
 type Subject =
   | { readonly kind: "id" | "hostname" | "role" | "os" | "architecture" }

@@ -1,5 +1,5 @@
 /** Why no node can run a task: in SwarmKit's words (manager semantics §4.2) for the task's status, in more detail for `why`. */
-import { driversOf, networkProblemOf } from "../driver/driver-labels.ts";
+import { driversOf, networkProblemOf } from "../driver/labels.ts";
 import { containerDriver } from "../driver/container-task.ts";
 import { enginePlugin, meshPlugin, missingPlugin, Verdict, verdictCount, type Demand } from "./filters.ts";
 import { bytesText } from "../bytes-text.ts";

@@ -10,8 +10,8 @@ import {
   type Task,
   type TaskSpec,
 } from "../../proto/gen/messages.ts";
-import { driversOf } from "../driver/driver-labels.ts";
-import { isDriverSpec } from "../driver/driver-spec.ts";
+import { driversOf } from "../driver/labels.ts";
+import { isDriverSpec } from "../driver/spec.ts";
 import { constraintsOf, meetsConstraint, type Constraint } from "./constraints.ts";
 import type { GenericWant } from "./generic-resources.ts";
 import { hostPortsOf, type NodeInfo } from "./node-set.ts";

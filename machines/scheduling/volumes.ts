@@ -7,7 +7,7 @@
  * C3: a volume is published on the nodes that use it according to the store, and unpublished on the others. Only the store
  *     decides this, so a new leader continues where the last one stopped.
  */
-import { isDriverSpec } from "../driver/driver-spec.ts";
+import { isDriverSpec } from "../driver/spec.ts";
 import {
   DriverSpec,
   ExecSpec,

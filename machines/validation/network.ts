@@ -11,7 +11,7 @@ import {
   vxlanIdsOf,
 } from "../allocation/network.ts";
 import { isVxlanId, vxlanIdLast } from "../allocation/vxlan.ts";
-import { containsAddress, containsRange, parseAddress, parseCidr } from "../../runtime/ip-address.ts";
+import { containsAddress, containsRange, parseAddress, parseCidr } from "../../lib/ip-address.ts";
 import { checkDnsName } from "../names.ts";
 import { isPredefined, predefinedLabel } from "../allocation/new-networks.ts";
 import { firstRefusal, invalid, refuse, type Refusal } from "../refusal.ts";

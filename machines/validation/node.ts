@@ -7,7 +7,7 @@ import {
   type NodeSpec,
   type Manager,
 } from "../../proto/gen/messages.ts";
-import { isManagersNode } from "../manager/manager-role.ts";
+import { isManagersNode } from "../manager/role.ts";
 import { invalid, refuse, type Refusal } from "../refusal.ts";
 import { timestampOf } from "../../proto/time.ts";
 

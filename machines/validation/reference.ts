@@ -9,7 +9,7 @@ import {
   type ServiceSpec,
   type TaskSpec,
 } from "../../proto/gen/messages.ts";
-import { driverRuntimeOf } from "../driver/driver-spec.ts";
+import { driverRuntimeOf } from "../driver/spec.ts";
 import { invalid, type Refusal } from "../refusal.ts";
 import { isSameMessage } from "../same-message.ts";
 

@@ -13,10 +13,10 @@ import {
   type TaskSpec,
 } from "../../proto/gen/messages.ts";
 import { durationMs } from "../../proto/time.ts";
-import { mountsProblem } from "../driver/driver-mounts.ts";
-import { isDriverSpec } from "../driver/driver-spec.ts";
+import { mountsProblem } from "../driver/mounts.ts";
+import { isDriverSpec } from "../driver/spec.ts";
 import { isImageReference } from "../image-reference.ts";
-import { parseAddress } from "../../runtime/ip-address.ts";
+import { parseAddress } from "../../lib/ip-address.ts";
 import { checkHealthCheck } from "./health.ts";
 import { checkPlacement } from "./placement.ts";
 import { checkConfigReferences, checkProcessFiles, checkSecretReferences } from "./reference.ts";

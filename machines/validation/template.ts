@@ -2,9 +2,9 @@
  * Checks that texts with templates (`{{.Task.Slot}}`) can be expanded, so that a service is refused at once instead of each
  * of its tasks being rejected on a node. Templates are expanded for a sample task.
  */
-import { TemplateBudget } from "../../runtime/template/budget.ts";
-import { taskFunctions } from "../../runtime/template/task-context.ts";
-import { goType, parseTemplate, TemplateError } from "../../runtime/template/template.ts";
+import { TemplateBudget } from "../../lib/template/budget.ts";
+import { taskFunctions } from "../../lib/template/task-context.ts";
+import { goType, parseTemplate, TemplateError } from "../../lib/template/template.ts";
 import type { ContainerSpec } from "../../proto/gen/messages.ts";
 import { invalid, type Refusal } from "../refusal.ts";
 

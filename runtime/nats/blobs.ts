@@ -7,7 +7,7 @@
  * O2: chunks that no meta message names are swept once they are older than any writer could be.
  */
 import { createHash } from "node:crypto";
-import type { Blobs, Random, Telemetry } from "../ports.ts";
+import type { Blobs, Random, Telemetry } from "../ports/index.ts";
 import { NatsProblem } from "./errors.ts";
 import {
   callJetStream,

@@ -1,6 +1,6 @@
 /** The `Bus` port on core NATS. */
 import { headers as newHeaders, type Msg, type MsgHdrs } from "nats";
-import type { Bus, BusMessage, Headers, RequestOutcome, Subscription } from "../ports.ts";
+import type { Bus, BusMessage, Headers, RequestOutcome, Subscription } from "../ports/index.ts";
 import type { Link } from "./link.ts";
 
 export class NatsBus implements Bus {

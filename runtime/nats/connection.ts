@@ -1,7 +1,7 @@
 /** The ports of one process on one NATS: with `server.ts`, the only entry to this folder for `cli/`. */
 import type { TlsOptions } from "nats";
 import { SystemRandom } from "../system/random.ts";
-import type { Blobs, Bus, BusServers, LeaseBucket, Log, Random, Telemetry } from "../ports.ts";
+import type { Blobs, Bus, BusServers, LeaseBucket, Log, Random, Telemetry } from "../ports/index.ts";
 import { abilities, isSupported } from "./abilities.ts";
 import { NatsBlobs } from "./blobs.ts";
 import { NatsBus } from "./bus.ts";

@@ -7,7 +7,7 @@
  */
 import { randomBytes } from "node:crypto";
 import { open, rm, stat, statfs } from "node:fs/promises";
-import type { Telemetry } from "../ports.ts";
+import type { Telemetry } from "../ports/index.ts";
 import { roomKind, roomLimits, type DiskRoom, type RoomLimits } from "./disk-room.ts";
 import { textOf } from "./errors.ts";
 

@@ -6,7 +6,7 @@
  * A lease is worthless after its TTL, so nothing is lost with the bucket. If the bucket is removed while somebody does hold a
  * lease, the holder loses it as if it had expired: it is the log that rejects a deposed leader (S1), not the lease.
  */
-import type { Telemetry } from "../ports.ts";
+import type { Telemetry } from "../ports/index.ts";
 import { callJetStream, type Fields, JetStreamError } from "./jetstream.ts";
 import type { Link } from "./link.ts";
 import { isLed, leaseStream, logStream } from "./streams.ts";

@@ -6,8 +6,8 @@
  * E2: revisions only grow, also across expiry, removal and restarts: they are the stream's sequences. If the bucket itself is
  *     recreated (lease-repair.ts), they continue after those that this process has seen.
  */
-import { assert } from "../assert.ts";
-import type { KvOutcome, LeaseBucket, Telemetry } from "../ports.ts";
+import { assert } from "../../lib/assert.ts";
+import type { KvOutcome, LeaseBucket, Telemetry } from "../ports/index.ts";
 import {
   callJetStream,
   expectLastSubjectSequence,

@@ -11,7 +11,7 @@
  * K4: if several servers are configured, one that answers pings but does not serve the log is left for another.
  */
 import { connect, type Msg, type MsgHdrs, type NatsConnection, type NatsError, type Sub, type TlsOptions } from "nats";
-import type { BusServers, Random, Subscription, Telemetry } from "../ports.ts";
+import type { BusServers, Random, Subscription, Telemetry } from "../ports/index.ts";
 import { type NatsAddress, parseAddress, showAddress } from "./address.ts";
 import { asDialProblem, dialProblem } from "./dial-problem.ts";
 import { crash, NatsProblem, textOf } from "./errors.ts";

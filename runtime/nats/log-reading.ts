@@ -10,7 +10,7 @@
  *     is delivered until the stream has them again.
  */
 import { createInbox, type Msg } from "nats";
-import type { Counter, LogReader, Random, Subscription, Telemetry } from "../ports.ts";
+import type { Counter, LogReader, Random, Subscription, Telemetry } from "../ports/index.ts";
 import { crash } from "./errors.ts";
 import { callJetStream, JetStreamError, textField } from "./jetstream.ts";
 import type { Link } from "./link.ts";

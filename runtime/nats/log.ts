@@ -4,7 +4,16 @@
  * F1: nothing is appended while the disk under the log is full (disk-room.ts).
  * G1: an append is `conflict` or `refused` only if the server said so; silence is `unknown`.
  */
-import type { AppendOutcome, Histogram, Log, LogReader, LogRoom, Random, Subscription, Telemetry } from "../ports.ts";
+import type {
+  AppendOutcome,
+  Histogram,
+  Log,
+  LogReader,
+  LogRoom,
+  Random,
+  Subscription,
+  Telemetry,
+} from "../ports/index.ts";
 import * as subjects from "../subjects.ts";
 import { fullSentence, type DiskRoom } from "./disk-room.ts";
 import { NatsProblem } from "./errors.ts";

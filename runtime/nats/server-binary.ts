@@ -56,7 +56,7 @@ export async function findBinary(named: string | undefined): Promise<FoundBinary
   );
 }
 
-/** Where `npm start` and `npm test` keep the pinned version: like `cacheFolder` in cli/setup-nats.mjs. */
+/** Where `npm start` and `npm test` keep the pinned version: like `cacheFolder` in tools/setup-nats.mjs. */
 export function cachedBinary(): string {
   return join(cacheFolder(), `nats-server-${pinned.version}`, "nats-server");
 }

@@ -14,7 +14,7 @@ import { closeSync, openSync } from "node:fs";
 import { mkdir, readFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { dirname } from "node:path";
-import type { Random, Telemetry } from "../ports.ts";
+import type { Random, Telemetry } from "../ports/index.ts";
 import { SystemRandom } from "../system/random.ts";
 import { isSupported } from "./abilities.ts";
 import { DiskWatch } from "./disk-watch.ts";

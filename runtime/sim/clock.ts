@@ -11,8 +11,8 @@
  * T6: a slow process runs one callback at a time, each for the configured duration; callbacks that fall due meanwhile wait in
  *     due order. Callbacks that it schedules with `soon` count as part of it.
  */
-import { assert } from "../assert.ts";
-import type { Clock, TimerHandle } from "../ports.ts";
+import { assert } from "../../lib/assert.ts";
+import type { Clock, TimerHandle } from "../ports/index.ts";
 
 /** 1 January 2026: the start of virtual time, so that times look realistic. */
 const simEpochMs = Date.UTC(2026, 0, 1);

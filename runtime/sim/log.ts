@@ -1,5 +1,14 @@
 /** The log, leases and blobs of one process, over its link to the simulated NATS. */
-import type { AppendOutcome, Blobs, KvOutcome, LeaseBucket, Log, LogReader, LogRoom, Subscription } from "../ports.ts";
+import type {
+  AppendOutcome,
+  Blobs,
+  KvOutcome,
+  LeaseBucket,
+  Log,
+  LogReader,
+  LogRoom,
+  Subscription,
+} from "../ports/index.ts";
 import type { ProcessClock } from "./clock.ts";
 import { noAnswer, type SimNatsLink } from "./nats-link.ts";
 import type { ServerSession, SimNatsServer } from "./nats-server.ts";

@@ -7,7 +7,7 @@
  *
  * K1: each server request resolves once: with its result, or with null if it gets none.
  */
-import type { Bus, BusMessage, Headers, RequestOutcome, Subscription } from "../ports.ts";
+import type { Bus, BusMessage, Headers, RequestOutcome, Subscription } from "../ports/index.ts";
 import type { SimNatsServer, ServerSession } from "./nats-server.ts";
 import type { ConnectionEnd, Endpoint, Keepalive, SimNetwork } from "./network.ts";
 import type { SimRandom } from "./random.ts";

@@ -6,8 +6,8 @@
  * V1: a record is appended only if the expected last sequence is the log's.
  * V2: a queue group gets each message once.
  */
-import { assert } from "../assert.ts";
-import type { AppendOutcome, Headers, KvOutcome } from "../ports.ts";
+import { assert } from "../../lib/assert.ts";
+import type { AppendOutcome, Headers, KvOutcome } from "../ports/index.ts";
 import type { ConnectionEnd, Endpoint, SimNetwork } from "./network.ts";
 import type { SimRandom } from "./random.ts";
 import { matches } from "./subject.ts";

@@ -1,5 +1,5 @@
 /** Seeded randomness. The same seed and the same path of forks give the same draws, on every machine. */
-import type { Random } from "../ports.ts";
+import type { Random } from "../ports/index.ts";
 
 const twoTo32 = 0x1_0000_0000;
 

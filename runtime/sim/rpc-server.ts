@@ -3,7 +3,7 @@
  * ended on this side.
  */
 import type { Codec } from "../../proto/codec.ts";
-import { RpcError, Status, type CallContext, type Peer, type Sink } from "../rpc.ts";
+import { RpcError, Status, type CallContext, type Peer, type Sink } from "../ports/rpc.ts";
 import type { ConnectionEnd, Endpoint } from "./network.ts";
 
 /** Admits callers, and limits how long: what `edges/grpc/` checks for each call, and while calls are open. */

@@ -6,7 +6,7 @@
  * C2: after the connection has ended on a side, nothing reaches that side's sink or caller.
  */
 import type { MethodDescriptor } from "../../proto/codec.ts";
-import { RpcError, Status, type Peer, type ReceivingCall, type RpcChannel, type SendingCall } from "../rpc.ts";
+import { RpcError, Status, type Peer, type ReceivingCall, type RpcChannel, type SendingCall } from "../ports/rpc.ts";
 import type { ConnectionEnd, Endpoint, Keepalive, SimNetwork } from "./network.ts";
 import {
   ServedConnection,

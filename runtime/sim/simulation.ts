@@ -5,7 +5,7 @@
  * P1: after `crash`, nothing of that run of the process continues: no timer, no message, no answer.
  * P2: no two runs of a process share a random stream, so they never create the same id.
  */
-import type { Blobs, Bus, LeaseBucket, Log, Telemetry } from "../ports.ts";
+import type { Blobs, Bus, LeaseBucket, Log, Telemetry } from "../ports/index.ts";
 import { SimClock, type ProcessClock } from "./clock.ts";
 import { SimDisk } from "./disk.ts";
 import { SimBlobs, SimLeases, SimLog } from "./log.ts";

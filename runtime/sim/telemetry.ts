@@ -14,7 +14,7 @@ import {
   type SpanStatus,
   type Tracer,
 } from "@opentelemetry/api";
-import type { Clock, Headers, Logger, Metrics, Telemetry } from "../ports.ts";
+import type { Clock, Headers, Logger, Metrics, Telemetry } from "../ports/index.ts";
 import type { SimRandom } from "./random.ts";
 import type { SimTrace } from "./trace.ts";
 

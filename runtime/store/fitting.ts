@@ -2,7 +2,7 @@
  * Whether a snapshot belongs to this log. A log that lost its tail grows past the lost records with others under the same
  * sequences; a snapshot of the lost records then looks as if the log continued it.
  */
-import type { Clock, Log } from "../ports.ts";
+import type { Clock, Log } from "../ports/index.ts";
 import { decodeRecord, equalBytes } from "./record.ts";
 import { snapshotChecksum } from "./snapshot.ts";
 

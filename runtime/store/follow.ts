@@ -12,8 +12,8 @@
  * F6: nothing is applied from a log that lacks what the manager's mark names, unless that loss was accepted.
  */
 import { Trouble_Kind } from "../../proto/gen/messages.ts";
-import type { Blobs, Clock, Log, Subscription, Telemetry } from "../ports.ts";
-import type { Troubles } from "../troubles.ts";
+import type { Blobs, Clock, Log, Subscription, Telemetry } from "../ports/index.ts";
+import type { Troubles } from "../ports/troubles.ts";
 import { isOfLog } from "./fitting.ts";
 import { findLoss, type MarkKeeper } from "./log-mark.ts";
 import { decodeRecord, equalBytes } from "./record.ts";

@@ -7,7 +7,7 @@
  * Y3: from the first data key on, unsealed records are rejected: `plainThrough` is the last unsealed one.
  */
 import { DataKey, HeldKey } from "../../proto/gen/messages.ts";
-import type { Random, Subscription } from "../ports.ts";
+import type { Random, Subscription } from "../ports/index.ts";
 import { sealKeyBytes } from "./seal.ts";
 
 /** The keyring's persistence: saved when `update` returns; it throws otherwise. */

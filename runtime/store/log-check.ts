@@ -7,7 +7,7 @@
  *     reuses no sequence: the state becomes a snapshot at the log's end, and the log's contents are dropped.
  * C3: nothing is dropped before its copy is complete and the snapshot is stored.
  */
-import type { Blobs, Clock, Log } from "../ports.ts";
+import type { Blobs, Clock, Log } from "../ports/index.ts";
 import { sleep } from "./wait.ts";
 import { FutureRecord, LogBreak } from "./log-break.ts";
 import { Replica } from "./replica.ts";

@@ -9,8 +9,8 @@
  */
 import { LogMark, Trouble_Kind, type Timestamp } from "../../proto/gen/messages.ts";
 import { timeMs, timestampOf } from "../../proto/time.ts";
-import type { Clock, Log, Subscription, Telemetry, TimerHandle } from "../ports.ts";
-import type { Troubles } from "../troubles.ts";
+import type { Clock, Log, Subscription, Telemetry, TimerHandle } from "../ports/index.ts";
+import type { Troubles } from "../ports/troubles.ts";
 import { recordAt } from "./fitting.ts";
 import { LogLoss } from "./log-break.ts";
 import { decodeRecord, equalBytes } from "./record.ts";

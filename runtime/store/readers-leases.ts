@@ -2,7 +2,7 @@
  * Leases only for managers that can read the log. A manager that lacks a data key cannot lead, and while it held the lease
  * nobody could: the others, which have the key, do not even serve before there is a leader.
  */
-import type { KvOutcome, LeaseBucket } from "../ports.ts";
+import type { KvOutcome, LeaseBucket } from "../ports/index.ts";
 import type { Keyring } from "./keyring.ts";
 
 export function readersLeases(leases: LeaseBucket, keyring: Keyring): LeaseBucket {

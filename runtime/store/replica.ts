@@ -28,7 +28,7 @@ import {
   type TaskStatus,
   type Transaction,
 } from "../../proto/gen/messages.ts";
-import type { Subscription } from "../ports.ts";
+import type { Subscription } from "../ports/index.ts";
 import { NodeParts } from "./node-parts.ts";
 import { FutureRecord, LogBreak } from "./log-break.ts";
 import { copyTask, patchNode, patchTask } from "./patch.ts";

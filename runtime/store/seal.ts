@@ -8,7 +8,7 @@
 // From node:, as in record.ts: WebCrypto is asynchronous, but applying a record must not be.
 import { createCipheriv, createDecipheriv, createHmac, createSecretKey, hash, type KeyObject } from "node:crypto";
 import { Sealed } from "../../proto/gen/messages.ts";
-import type { Random } from "../ports.ts";
+import type { Random } from "../ports/index.ts";
 import { equalBytes } from "./record.ts";
 
 /** Size of every key here: AES-256. */

@@ -3,7 +3,7 @@
  * unsealed if the log may still contain such records.
  */
 import { Sealed, SnapshotPart, type DataKey } from "../../proto/gen/messages.ts";
-import type { Blobs, Clock, Random } from "../ports.ts";
+import type { Blobs, Clock, Random } from "../ports/index.ts";
 import type { Keyring } from "./keyring.ts";
 import { joinDelimited, splitFirst } from "./record.ts";
 import { Opener, Sealer, splitTag, type SealedFor } from "./seal.ts";

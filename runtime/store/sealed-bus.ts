@@ -14,10 +14,19 @@
 import { decodedOrNull } from "../../proto/codec.ts";
 import { lengthDelimited } from "../../proto/list-writer.ts";
 import { LifeAnswer, LifeQuestion, SealedMessage, type DataKey } from "../../proto/gen/messages.ts";
-import { assert } from "../assert.ts";
+import { assert } from "../../lib/assert.ts";
 import { BusRefusals } from "../bus-refusals.ts";
 import { isSubjectToken, newId } from "../ids.ts";
-import type { Bus, BusMessage, Clock, Random, RequestOutcome, Subscription, Telemetry, TimerHandle } from "../ports.ts";
+import type {
+  Bus,
+  BusMessage,
+  Clock,
+  Random,
+  RequestOutcome,
+  Subscription,
+  Telemetry,
+  TimerHandle,
+} from "../ports/index.ts";
 import * as subjects from "../subjects.ts";
 import type { BusObserver } from "./bus-observer.ts";
 import type { Keyring } from "./keyring.ts";

@@ -10,7 +10,16 @@
  *     as a foreign message, which readers skip.
  */
 import { LogRecord, Sealed } from "../../proto/gen/messages.ts";
-import type { AppendOutcome, Clock, Log, LogReader, LogRoom, Random, Subscription, TimerHandle } from "../ports.ts";
+import type {
+  AppendOutcome,
+  Clock,
+  Log,
+  LogReader,
+  LogRoom,
+  Random,
+  Subscription,
+  TimerHandle,
+} from "../ports/index.ts";
 import type { Keyring } from "./keyring.ts";
 import { open, seal, sealOverheadBytes, type SealedFor } from "./seal.ts";
 

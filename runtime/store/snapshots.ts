@@ -10,7 +10,7 @@
  * N3: every version of the promised history that N4 has left can be rebuilt: a snapshot from before it is kept, and the records
  *     since; or, while there is none, every record from the first.
  */
-import type { Blobs, Clock, Log, Subscription, Telemetry, TimerHandle } from "../ports.ts";
+import type { Blobs, Clock, Log, Subscription, Telemetry, TimerHandle } from "../ports/index.ts";
 import { sleep } from "./wait.ts";
 import type { Replica } from "./replica.ts";
 import { encodingSteps } from "./snapshot.ts";

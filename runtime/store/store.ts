@@ -20,8 +20,8 @@ import type {
   Volume,
 } from "../../proto/gen/messages.ts";
 import type { ErrorCode } from "../error-codes.ts";
-import type { CallSignal } from "../rpc.ts";
-import type { Subscription } from "../ports.ts";
+import type { CallSignal } from "../ports/rpc.ts";
+import type { Subscription } from "../ports/index.ts";
 
 /** The tables, by the name of their field in StoreObject. */
 export interface Tables {

@@ -8,7 +8,7 @@
  * V2: while it is locked on disk, none of it is readable there.
  */
 import { KeyFile, KeyFileContents, type DataKey, type Sealed } from "../../proto/gen/messages.ts";
-import type { Random, Subscription } from "../ports.ts";
+import type { Random, Subscription } from "../ports/index.ts";
 import type { KeyStore } from "./keyring.ts";
 import { fingerprint, open, seal, type SealedFor } from "./seal.ts";
 

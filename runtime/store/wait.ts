@@ -1,5 +1,5 @@
 /** Promises that wait for a replica or the clock. */
-import type { Clock, TimerHandle } from "../ports.ts";
+import type { Clock, TimerHandle } from "../ports/index.ts";
 import type { Store } from "./store.ts";
 
 export function sleep(clock: Clock, ms: number): Promise<void> {

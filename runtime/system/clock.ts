@@ -1,5 +1,5 @@
 /** The machine's clock behind the `Clock` port. */
-import type { Clock, TimerHandle } from "../ports.ts";
+import type { Clock, TimerHandle } from "../ports/index.ts";
 import { soon } from "./turns.ts";
 
 /** Longest wait of a Node timer, in milliseconds (24.8 days); a longer one would fire after 1 ms. */

@@ -7,7 +7,7 @@
  */
 import { mkdir, readFile, readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
-import { assert } from "../assert.ts";
+import { assert } from "../../lib/assert.ts";
 import { putInPlace, syncFolder } from "./whole-file.ts";
 
 const namePattern = /^[A-Za-z0-9_-][A-Za-z0-9._-]*$/;

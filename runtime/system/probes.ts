@@ -1,7 +1,7 @@
 /** Health probes over real sockets: one connection each, none reused. */
 import { Agent, request, type IncomingMessage } from "node:http";
 import { connect } from "node:net";
-import type { ProbeOutcome, Probes } from "../probes.ts";
+import type { ProbeOutcome, Probes } from "../ports/probes.ts";
 
 /** Bytes read of a failed response: as much as Docker keeps of a check's output. */
 const bodyBytesMax = 4_096;

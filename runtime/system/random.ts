@@ -1,6 +1,6 @@
 /** The machine's randomness behind the `Random` port; good enough for keys and tokens. */
 import { randomBytes, randomFillSync, randomInt } from "node:crypto";
-import type { Random } from "../ports.ts";
+import type { Random } from "../ports/index.ts";
 
 /** Bytes drawn at once for small requests: a call costs more than drawing the bytes of an id. */
 const poolBytes = 4_096;

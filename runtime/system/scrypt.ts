@@ -8,7 +8,7 @@
  * P3: the queue is bounded: requests beyond it are rejected.
  */
 import { createHmac, randomBytes, scrypt, timingSafeEqual } from "node:crypto";
-import { PasswordsBusy, type HashedPassword, type Passwords } from "../passwords.ts";
+import { PasswordsBusy, type HashedPassword, type Passwords } from "../ports/passwords.ts";
 
 /**
  * OWASP's Password Storage Cheat Sheet, the row with 32 MiB: N = 2^15, r = 8, p = 3. All rows cost an attacker the same; this

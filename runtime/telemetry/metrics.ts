@@ -1,6 +1,6 @@
 /** Metrics on prom-client's registry, in the text format that Prometheus scrapes. */
 import prom from "prom-client";
-import type { Counter, Gauge, Headers, Histogram, Metrics, Subscription } from "../ports.ts";
+import type { Counter, Gauge, Headers, Histogram, Metrics, Subscription } from "../ports/index.ts";
 
 /** Buckets in seconds, from a commit on an idle machine to the longest request deadline. */
 const secondsBuckets = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];

@@ -1,6 +1,6 @@
 /** A process's telemetry: structured logs (pino), metrics (Prometheus) and traces (OpenTelemetry) behind one port. */
 import pino from "pino";
-import type { Telemetry } from "../ports.ts";
+import type { Telemetry } from "../ports/index.ts";
 import { createMetrics, type PrometheusMetrics } from "./metrics.ts";
 import { createTracing } from "./tracing.ts";
 

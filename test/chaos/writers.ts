@@ -13,7 +13,7 @@ import {
   RemoveConfigRequest,
   UpdateConfigRequest,
 } from "../../proto/gen/messages.ts";
-import { RpcError, Status } from "../../runtime/rpc.ts";
+import { RpcError, Status } from "../../runtime/ports/rpc.ts";
 import type { SimRandom } from "../../runtime/sim/random.ts";
 import { ask } from "../fixtures/control-client.ts";
 import type { Place } from "./place.ts";

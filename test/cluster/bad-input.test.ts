@@ -25,8 +25,8 @@ import {
   Version,
   type ServiceSpec,
 } from "../../proto/gen/messages.ts";
-import { createKeyAndCsr } from "../../runtime/pki/index.ts";
-import { RpcError, Status, type RpcChannel } from "../../runtime/rpc.ts";
+import { createKeyAndCsr } from "../../lib/pki/index.ts";
+import { RpcError, Status, type RpcChannel } from "../../runtime/ports/rpc.ts";
 import { ask, createService, nodes, sleepers } from "../fixtures/control-client.ts";
 import { MusterProcess, runMuster, startManager, tempDir, type Ran, type TestManager } from "../fixtures/muster.ts";
 import { freePort } from "../fixtures/ports.ts";

@@ -5,7 +5,7 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import test from "ava";
 import { createTroubles } from "../../actors/manager/troubles.ts";
-import { reportLogTroubles } from "../../cli/processes/log-troubles.ts";
+import { reportLogTroubles } from "../../processes/log-troubles.ts";
 import { Trouble_Kind } from "../../proto/gen/messages.ts";
 import { connectNats } from "../../runtime/nats/connection.ts";
 import { SystemClock } from "../../runtime/system/clock.ts";

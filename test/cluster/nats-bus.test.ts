@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import test from "ava";
 import { connectNats } from "../../runtime/nats/connection.ts";
 import { NatsProblem } from "../../runtime/nats/errors.ts";
-import type { BusMessage } from "../../runtime/ports.ts";
+import type { BusMessage } from "../../runtime/ports/index.ts";
 import { natsBinaries, natsServer, signal, testTelemetry, until } from "../fixtures/nats-server.ts";
 
 const bytes = (text: string): Uint8Array => new TextEncoder().encode(text);

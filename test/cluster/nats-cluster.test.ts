@@ -4,7 +4,7 @@ import test, { type ExecutionContext } from "ava";
 import type { NatsLink } from "../../runtime/nats/connection.ts";
 import { callJetStream, fieldsField, textField } from "../../runtime/nats/jetstream.ts";
 import { Link } from "../../runtime/nats/link.ts";
-import type { Random } from "../../runtime/ports.ts";
+import type { Random } from "../../runtime/ports/index.ts";
 import { logStream } from "../../runtime/nats/streams.ts";
 import { SystemRandom } from "../../runtime/system/random.ts";
 import { connectWhenElected, natsCluster } from "../fixtures/nats-cluster.ts";

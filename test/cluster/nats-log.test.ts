@@ -4,7 +4,7 @@ import { callJetStream } from "../../runtime/nats/jetstream.ts";
 import { Link } from "../../runtime/nats/link.ts";
 import { logStream } from "../../runtime/nats/streams.ts";
 import { SystemRandom } from "../../runtime/system/random.ts";
-import type { LogReader } from "../../runtime/ports.ts";
+import type { LogReader } from "../../runtime/ports/index.ts";
 import { natsBinaries, natsServer, signal, until } from "../fixtures/nats-server.ts";
 
 const encoder = new TextEncoder();

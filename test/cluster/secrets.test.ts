@@ -8,7 +8,7 @@ import { startAgent, startManager, tempDir } from "../fixtures/muster.ts";
 import { running, tasksOf } from "../fixtures/swarm.ts";
 import { until } from "../fixtures/until.ts";
 
-/** Where agents keep files in memory (node/task-home/memory-files.ts), for this user. */
+/** Where agents keep files in memory (linux/task-home/memory-files.ts), for this user. */
 const roots = ["/run/muster-files", `/dev/shm/muster-files-${process.getuid?.() ?? 0}`];
 
 /** Empty for a missing directory: other users' come and go meanwhile. */

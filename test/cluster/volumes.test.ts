@@ -2,7 +2,7 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import test, { type ExecutionContext } from "ava";
-import { RpcError, Status } from "../../runtime/rpc.ts";
+import { RpcError, Status } from "../../runtime/ports/rpc.ts";
 import { directoryStorage, servePlugin } from "../fixtures/csi-plugin.ts";
 import { startAgent, startManager, tempDir, type TestManager } from "../fixtures/muster.ts";
 import { until } from "../fixtures/until.ts";

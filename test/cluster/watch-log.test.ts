@@ -11,7 +11,7 @@ import {
   WatchRequest_WatchEntry,
 } from "../../proto/gen/messages.ts";
 import { Host } from "../../runtime/host.ts";
-import { Status } from "../../runtime/rpc.ts";
+import { Status } from "../../runtime/ports/rpc.ts";
 import { snapshotName } from "../../runtime/store/snapshots.ts";
 import { SystemClock } from "../../runtime/system/clock.ts";
 import { natsServer, until } from "../fixtures/nats-server.ts";

@@ -18,8 +18,8 @@ import {
   ResourceAllocatorService,
   WatchService,
 } from "../../proto/gen/messages.ts";
-import { createKeyAndCsr } from "../../runtime/pki/index.ts";
-import { RpcError, Status, type RpcChannel } from "../../runtime/rpc.ts";
+import { createKeyAndCsr } from "../../lib/pki/index.ts";
+import { RpcError, Status, type RpcChannel } from "../../runtime/ports/rpc.ts";
 import { startManager } from "../fixtures/muster.ts";
 import { startSwarmd, swarmkitMissing } from "../fixtures/swarmkit.ts";
 

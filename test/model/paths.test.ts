@@ -7,10 +7,10 @@ import {
   type AgentTaskEvent,
   type AgentTaskInput,
   type TaskReport,
-} from "../../machines/agent/agent-task.ts";
-import { driverTaskMachine, type DriverTaskEvent, type DriverTaskNews } from "../../machines/driver/driver-task.ts";
+} from "../../machines/agent/task.machine.ts";
+import { driverTaskMachine, type DriverTaskEvent, type DriverTaskNews } from "../../machines/driver/task.machine.ts";
 import type { RolloutPhase } from "../../machines/orchestration/rollout/status.ts";
-import { rolloutMachine, type RolloutEvent } from "../../machines/orchestration/rollout.ts";
+import { rolloutMachine, type RolloutEvent } from "../../machines/orchestration/rollout.machine.ts";
 import { TaskState } from "../../proto/gen/messages.ts";
 import { allPlaces, allStates, stuck, type Asked, type Place } from "../support/paths.ts";
 

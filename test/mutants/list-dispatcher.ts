@@ -4,7 +4,7 @@ import type { Mutant } from "./mutant.ts";
 export const dispatcherMutants: readonly Mutant[] = [
   {
     name: "silent-never-down",
-    file: "machines/dispatcher/session.ts",
+    file: "machines/dispatcher/session.machine.ts",
     original: '"verdict.granted": "expiring",',
     replacement: '"verdict.granted": "suspect",',
     breaks: "a node that is silent is never declared DOWN",
@@ -13,7 +13,7 @@ export const dispatcherMutants: readonly Mutant[] = [
   },
   {
     name: "heartbeats-not-counted",
-    file: "machines/dispatcher/session.ts",
+    file: "machines/dispatcher/session.machine.ts",
     original: '        "heartbeats.missed": "suspect",\n        "session.resumed"',
     replacement: '        "heartbeats.missed": {},\n        "session.resumed"',
     breaks: "a node that hangs with its connection open is never declared DOWN",
@@ -22,7 +22,7 @@ export const dispatcherMutants: readonly Mutant[] = [
   },
   {
     name: "broken-stream-ignored",
-    file: "machines/dispatcher/session.ts",
+    file: "machines/dispatcher/session.machine.ts",
     original: 'after: { reconnectGrace: "#session.suspect" },',
     replacement: "",
     breaks: "a broken stream of a node with a long grace period is not treated as a hint",
@@ -31,7 +31,7 @@ export const dispatcherMutants: readonly Mutant[] = [
   },
   {
     name: "earlier-life-never-missed",
-    file: "machines/dispatcher/session.ts",
+    file: "machines/dispatcher/session.machine.ts",
     original: 'after: { unknownGrace: "suspect" },',
     replacement: "",
     breaks: "a node that dies with its manager is never DOWN, if the manager comes back alone",
@@ -58,7 +58,7 @@ export const dispatcherMutants: readonly Mutant[] = [
   },
   {
     name: "unknown-for-ever",
-    file: "machines/dispatcher/node-watch.ts",
+    file: "machines/dispatcher/node-watch.machine.ts",
     original: 'after: { unknownGrace: "checking" },',
     replacement: "",
     breaks: "a node that disappears together with its manager stays UNKNOWN",
@@ -104,7 +104,7 @@ export const dispatcherMutants: readonly Mutant[] = [
   },
   {
     name: "served-before-registered",
-    file: "machines/dispatcher/session.ts",
+    file: "machines/dispatcher/session.machine.ts",
     original: '{ guard: "isAdopted", target: "adopted" }, { target: "registering" }]',
     replacement: '{ guard: "isAdopted", target: "adopted" }, { target: "serving" }]',
     breaks: "a session that the log does not have is served",
@@ -149,7 +149,7 @@ export const dispatcherMutants: readonly Mutant[] = [
   },
   {
     name: "breaker-off",
-    file: "machines/dispatcher/mass-down-breaker.ts",
+    file: "machines/dispatcher/mass-down-breaker.machine.ts",
     original: "missing >= massDown.nodesMin && missing > massDown.shareMax * nodes,",
     replacement: "missing < 0 && nodes > 0,",
     breaks: "a whole cluster is declared DOWN at once",
@@ -185,7 +185,7 @@ export const dispatcherMutants: readonly Mutant[] = [
   },
   {
     name: "stalled-for-ever",
-    file: "machines/dispatcher/assignments.ts",
+    file: "machines/dispatcher/assignments.machine.ts",
     original: 'after: { stallCheck: { target: "flowing", actions: "collectChanges" } },',
     replacement: "",
     breaks: "a node that once read slowly gets no further updates",

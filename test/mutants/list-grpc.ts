@@ -58,7 +58,7 @@ export const grpcMutants: readonly Mutant[] = [
   },
   {
     name: "leaf-may-sign",
-    file: "runtime/pki/certificate.ts",
+    file: "lib/pki/certificate.ts",
     original: "return issuer.ca && certificate.checkIssued(issuer) && certificate.verify(issuer.publicKey);",
     // Only `checkIssued` rejects an issuer whose key usage excludes signing, as every node's does.
     replacement: "return certificate.verify(issuer.publicKey);",
@@ -68,7 +68,7 @@ export const grpcMutants: readonly Mutant[] = [
   },
   {
     name: "expired-certificate-good",
-    file: "runtime/pki/certificate.ts",
+    file: "lib/pki/certificate.ts",
     original: "if (!isCurrent(at, nowMs)) return false;",
     replacement: "",
     breaks: "an expired certificate still authenticates",
@@ -239,7 +239,7 @@ export const grpcMutants: readonly Mutant[] = [
   },
   {
     name: "secret-outside-its-folder",
-    file: "node/task-home/contents.ts",
+    file: "linux/task-home/contents.ts",
     original: 'path !== "" && !path.split("/").includes("..") &&',
     replacement: 'path !== "" &&',
     breaks: "a secret with `..` in its target is written over the node's own files",

@@ -4,7 +4,7 @@ import type { Mutant } from "./mutant.ts";
 export const ledgerMutants: readonly Mutant[] = [
   {
     name: "unknown-is-done",
-    file: "machines/ledger/ledger.ts",
+    file: "machines/ledger/ledger.machine.ts",
     original: 'target: "doubting",',
     replacement: 'target: "idle", actions: "answerBatch",',
     breaks: "a write is acknowledged that the log may not have",
@@ -13,7 +13,7 @@ export const ledgerMutants: readonly Mutant[] = [
   },
   {
     name: "refused-is-done",
-    file: "machines/ledger/ledger.ts",
+    file: "machines/ledger/ledger.machine.ts",
     original: 'actions: { type: "failBatch", params: ({ event }) => ({ code: event.code, reason: event.reason }) },',
     replacement: 'actions: "answerBatch",',
     breaks: "a write is acknowledged that the log rejected, for example because its disk is full",
@@ -22,7 +22,7 @@ export const ledgerMutants: readonly Mutant[] = [
   },
   {
     name: "refused-for-ever",
-    file: "machines/ledger/ledger.ts",
+    file: "machines/ledger/ledger.machine.ts",
     original: 'description: "The log refused the append; waiting briefly.",\n          after: { appendRetry: "idle" },',
     replacement: 'description: "The log refused the append; waiting briefly.",',
     breaks: "a leader whose log was once full never writes again",
@@ -31,7 +31,7 @@ export const ledgerMutants: readonly Mutant[] = [
   },
   {
     name: "doubt-never-probed-again",
-    file: "machines/ledger/ledger.ts",
+    file: "machines/ledger/ledger.machine.ts",
     original: 'after: { appendRetry: "probing" },',
     replacement: "",
     breaks: "a leader that was unsure twice never writes again",
@@ -40,7 +40,7 @@ export const ledgerMutants: readonly Mutant[] = [
   },
   {
     name: "conflict-is-done",
-    file: "machines/ledger/ledger.ts",
+    file: "machines/ledger/ledger.machine.ts",
     original: '              target: "behind",\n              actions: "returnBatch",',
     replacement: '              target: "behind",\n              actions: "answerBatch",',
     breaks: "a write that lost against another leader's record is acknowledged",
@@ -49,7 +49,7 @@ export const ledgerMutants: readonly Mutant[] = [
   },
   {
     name: "deposed-leads-on",
-    file: "machines/ledger/ledger.ts",
+    file: "machines/ledger/ledger.machine.ts",
     original: 'exit: "abandonWork",',
     replacement: "",
     breaks: "a manager that lost leadership still accepts proposals, and answers none",
@@ -58,7 +58,7 @@ export const ledgerMutants: readonly Mutant[] = [
   },
   {
     name: "no-barrier-retry",
-    file: "machines/ledger/ledger.ts",
+    file: "machines/ledger/ledger.machine.ts",
     original: 'after: { appendRetry: "rejoining" },',
     replacement: "",
     breaks: "a leader whose first record was in doubt never starts",
@@ -85,7 +85,7 @@ export const ledgerMutants: readonly Mutant[] = [
   },
   {
     name: "lease-outlives-write",
-    file: "machines/ledger/lease.ts",
+    file: "machines/ledger/lease.machine.ts",
     original: 'after: { surrender: "#lease.lost" },',
     replacement: "",
     breaks: "a manager that cannot renew its lease keeps leading",
@@ -94,7 +94,7 @@ export const ledgerMutants: readonly Mutant[] = [
   },
   {
     name: "lease-late-answer-counts",
-    file: "machines/ledger/lease.ts",
+    file: "machines/ledger/lease.machine.ts",
     original: "attempt === context.attempt && at < sentAt + (context.ttlMs * 2) / 3,",
     replacement: "attempt === context.attempt && at >= 0 && sentAt >= 0,",
     breaks: "an answer that arrives after the lease has expired makes a leader",
@@ -103,7 +103,7 @@ export const ledgerMutants: readonly Mutant[] = [
   },
   {
     name: "lease-checked-once",
-    file: "machines/ledger/lease.ts",
+    file: "machines/ledger/lease.machine.ts",
     original: 'after: { pollInterval: "looking" },',
     replacement: "",
     breaks: "nobody succeeds a dead leader",

@@ -4,7 +4,7 @@ import type { Mutant } from "./mutant.ts";
 export const orchestrationMutants: readonly Mutant[] = [
   {
     name: "down-node-keeps-its-tasks",
-    file: "machines/orchestration/restart.ts",
+    file: "machines/orchestration/restart.machine.ts",
     original: 'if (node === undefined || node.status?.state === NodeStatus_State.DOWN) return "lost";',
     replacement: 'if (node === undefined) return "lost";',
     breaks: "tasks of a node that is DOWN are not replaced elsewhere",
@@ -13,7 +13,7 @@ export const orchestrationMutants: readonly Mutant[] = [
   },
   {
     name: "stops-not-awaited",
-    file: "machines/orchestration/restart.ts",
+    file: "machines/orchestration/restart.machine.ts",
     original: "return node !== undefined && node.status?.state !== NodeStatus_State.DOWN;",
     replacement: "return node === undefined;",
     breaks: "a successor starts beside a task that has not stopped",
@@ -22,7 +22,7 @@ export const orchestrationMutants: readonly Mutant[] = [
   },
   {
     name: "lost-node-awaited",
-    file: "machines/orchestration/restart.ts",
+    file: "machines/orchestration/restart.machine.ts",
     original: "return node !== undefined && node.status?.state !== NodeStatus_State.DOWN;",
     replacement: "return node !== undefined;",
     breaks: "a task of a node that is DOWN delays its successor by a minute",
@@ -31,7 +31,7 @@ export const orchestrationMutants: readonly Mutant[] = [
   },
   {
     name: "restarts-at-once",
-    file: "machines/orchestration/restart.ts",
+    file: "machines/orchestration/restart.machine.ts",
     original: "const remainingMs = leftOf(madeMs, delayAfterMs(before, earlier, nodeOf), nowMs);",
     replacement: "const remainingMs = leftOf(madeMs, 0, nowMs);",
     breaks: "a failed task is restarted without its delay",
@@ -49,7 +49,7 @@ export const orchestrationMutants: readonly Mutant[] = [
   },
   {
     name: "refusals-forgotten",
-    file: "machines/orchestration/reaper.ts",
+    file: "machines/orchestration/reaper.machine.ts",
     original: "...countedFor(task, rest), ...refusedInARow(task, rest)",
     replacement: "...countedFor(task, rest)",
     breaks: "the reaper deletes the rejected starts that determine the next delay",
@@ -76,7 +76,7 @@ export const orchestrationMutants: readonly Mutant[] = [
   },
   {
     name: "deadline-forgotten",
-    file: "machines/orchestration/restart.ts",
+    file: "machines/orchestration/restart.machine.ts",
     original: 'after: { nextDeadline: "releasing" },',
     replacement: "",
     breaks: "a successor whose delay is over is not started",
@@ -85,7 +85,7 @@ export const orchestrationMutants: readonly Mutant[] = [
   },
   {
     name: "one-attempt-more",
-    file: "machines/orchestration/restart.ts",
+    file: "machines/orchestration/restart.machine.ts",
     original: "return spentAttempts(task, slot) < attemptsMax;",
     replacement: "return spentAttempts(task, slot) <= attemptsMax;",
     breaks: "a task is restarted once more than its policy allows",
@@ -176,7 +176,7 @@ export const orchestrationMutants: readonly Mutant[] = [
   },
   {
     name: "rollback-to-nothing",
-    file: "machines/orchestration/rollout.ts",
+    file: "machines/orchestration/rollout.machine.ts",
     original:
       '{ guard: { type: "wantsRollback", params: ({ event }) => event }, target: "#rollout.startingRollback" },',
     replacement: "",
@@ -186,7 +186,7 @@ export const orchestrationMutants: readonly Mutant[] = [
   },
   {
     name: "running-task-forgotten",
-    file: "machines/orchestration/reaper.ts",
+    file: "machines/orchestration/reaper.machine.ts",
     original: "return !isHeld(state) || !hasNode(task.nodeId);",
     replacement: "return state > 0 || !hasNode(task.nodeId);",
     breaks: "a task is forgotten while it still runs on its node",
@@ -213,7 +213,7 @@ export const orchestrationMutants: readonly Mutant[] = [
   },
   {
     name: "ready-starts",
-    file: "machines/agent/agent-task.ts",
+    file: "machines/agent/task.machine.ts",
     original: '{ guard: { type: "wants", params: { above: TaskState.READY } }, target: "starting" },',
     replacement: '{ guard: { type: "wants", params: { above: TaskState.ACCEPTED } }, target: "starting" },',
     breaks: "a successor starts on its node before it may",
@@ -222,7 +222,7 @@ export const orchestrationMutants: readonly Mutant[] = [
   },
   {
     name: "earlier-life-forgotten",
-    file: "machines/agent/agent-task.ts",
+    file: "machines/agent/task.machine.ts",
     original: '      always: { guard: "isEnded", target: "ended" },\n      entry: "look",',
     replacement: '      always: { guard: "isEnded", target: "ended" },\n      after: { 0: "accepted" },',
     breaks: "an agent that comes back starts its tasks a second time, or waits for them forever",
@@ -231,7 +231,7 @@ export const orchestrationMutants: readonly Mutant[] = [
   },
   {
     name: "increment-on-nothing",
-    file: "machines/agent/agent-session.ts",
+    file: "machines/agent/session.machine.ts",
     original: 'complete || (context.assignments !== "" && appliesTo === context.assignments),',
     replacement: 'complete || appliesTo !== context.assignments || appliesTo !== "",',
     breaks: "an agent applies changes that do not follow its current state",
@@ -240,7 +240,7 @@ export const orchestrationMutants: readonly Mutant[] = [
   },
   {
     name: "backoff-for-ever",
-    file: "machines/agent/agent-session.ts",
+    file: "machines/agent/session.machine.ts",
     original: 'after: { backoff: "engaged" },',
     replacement: "",
     breaks: "an agent that once lost its manager never comes back",

@@ -11,7 +11,7 @@ import {
   UpdateClusterRequest,
   UpdateNodeRequest,
 } from "../../proto/gen/messages.ts";
-import { RpcError, type RpcChannel } from "../../runtime/rpc.ts";
+import { RpcError, type RpcChannel } from "../../runtime/ports/rpc.ts";
 import type { SimIdentity } from "../../runtime/sim/rpc.ts";
 import { Intruder, joinTokensIn } from "./intruder.ts";
 import type { SimManager } from "./managers.ts";

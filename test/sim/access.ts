@@ -8,8 +8,8 @@
 import { CertifiedConnections } from "../../edges/grpc/certified-connections.ts";
 import { accessByPath, authorize, type Caller, type Membership } from "../../edges/grpc/roles.ts";
 import { NodeRole } from "../../proto/gen/messages.ts";
-import type { Clock } from "../../runtime/ports.ts";
-import type { Peer } from "../../runtime/rpc.ts";
+import type { Clock } from "../../runtime/ports/index.ts";
+import type { Peer } from "../../runtime/ports/rpc.ts";
 import type { SimIdentity } from "../../runtime/sim/rpc.ts";
 import type { SimGate } from "../../runtime/sim/rpc-server.ts";
 import type { Store } from "../../runtime/store/store.ts";

@@ -1,6 +1,6 @@
 /** An attacker on NATS without the cluster's keys: sees, replays, modifies and forges messages and answers. */
 import { SealedMessage } from "../../proto/gen/messages.ts";
-import type { BusMessage, Subscription } from "../../runtime/ports.ts";
+import type { BusMessage, Subscription } from "../../runtime/ports/index.ts";
 import type { Simulation } from "../../runtime/sim/simulation.ts";
 import { busSubjects } from "../../runtime/subjects.ts";
 

@@ -2,10 +2,10 @@
  * A certificate authority with certificates in plain text: their content is trusted, since simulations contain no forgery, and
  * every byte comes from the seed. Tokens, renewal times and the checks of names and validity are real.
  */
-import type { CertificateMaker } from "../../actors/agent/agent-ports.ts";
+import type { CertificateMaker } from "../../actors/agent/ports.ts";
 import type { CertificateAuthority, NodeRoleName } from "../../actors/certificates/ca-port.ts";
-import * as pki from "../../runtime/pki/index.ts";
-import type { Random } from "../../runtime/ports.ts";
+import * as pki from "../../lib/pki/index.ts";
+import type { Random } from "../../runtime/ports/index.ts";
 
 /** SwarmKit backdates certificates by an hour, for clocks that are behind. */
 const backdatedMs = 3_600_000;

@@ -1,7 +1,7 @@
 /** A client of the cluster: calls some manager's Control service, and tries another one if it does not answer. */
 import type { MethodDescriptor } from "../../proto/codec.ts";
 import { isRefusal, type Answers } from "./invariants-answers.ts";
-import { RpcError, Status, type RpcChannel } from "../../runtime/rpc.ts";
+import { RpcError, Status, type RpcChannel } from "../../runtime/ports/rpc.ts";
 import type { SimRandom } from "../../runtime/sim/random.ts";
 import type { SimIdentity } from "../../runtime/sim/rpc.ts";
 import type { SimPorts } from "../../runtime/sim/simulation.ts";

@@ -11,7 +11,7 @@ import {
   WorkloadEndpointStatusRemove,
   WorkloadEndpointStatusUpdate,
 } from "../../proto/gen/felix.ts";
-import type { DataplaneListener, DataplaneProcess } from "../../runtime/dataplane.ts";
+import type { DataplaneListener, DataplaneProcess } from "../../runtime/ports/dataplane.ts";
 import type { ProcessClock } from "../../runtime/sim/clock.ts";
 import type { SimRandom } from "../../runtime/sim/random.ts";
 import { ModelDriver } from "../support/dataplane.ts";

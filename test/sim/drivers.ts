@@ -5,9 +5,9 @@
  *      state of the agent's disk was restored, provided that a manager knew of the first start. An unknown start does not
  *      count; its run has ended with the machine's power.
  */
-import type { AgentPlugins, OutputReader, TaskHomes } from "../../actors/agent/agent-ports.ts";
+import type { AgentPlugins, OutputReader, TaskHomes } from "../../actors/agent/ports.ts";
 import { NomadDriverConfig } from "../../proto/gen/nomad.ts";
-import type { ProbeOutcome, Probes } from "../../runtime/probes.ts";
+import type { ProbeOutcome, Probes } from "../../runtime/ports/probes.ts";
 import type { ProcessClock, SimClock } from "../../runtime/sim/clock.ts";
 import type { SimRandom } from "../../runtime/sim/random.ts";
 import type { SimTrace } from "../../runtime/sim/trace.ts";

@@ -1,7 +1,7 @@
 // The log's disk is full for a while: appends and snapshots fail; leases, reads and heartbeats do not.
 import test from "ava";
 import { Annotations, ConfigSpec, ControlService, CreateConfigRequest } from "../../proto/gen/messages.ts";
-import { RpcError, Status } from "../../runtime/rpc.ts";
+import { RpcError, Status } from "../../runtime/ports/rpc.ts";
 import type { SimManager } from "./managers.ts";
 import { ScriptedWorld } from "./scripted.ts";
 

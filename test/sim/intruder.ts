@@ -15,7 +15,7 @@ import {
   WatchRequest_WatchEntry,
   WatchService,
 } from "../../proto/gen/messages.ts";
-import type { RpcChannel } from "../../runtime/rpc.ts";
+import type { RpcChannel } from "../../runtime/ports/rpc.ts";
 import type { SimRandom } from "../../runtime/sim/random.ts";
 import type { SimIdentity } from "../../runtime/sim/rpc.ts";
 import type { SimPorts } from "../../runtime/sim/simulation.ts";

@@ -6,7 +6,7 @@
  * S121: an acknowledged call has its effect: an object whose creation was acknowledged is in the log.
  */
 import type { Commit } from "../../runtime/store/store.ts";
-import { RpcError, Status } from "../../runtime/rpc.ts";
+import { RpcError, Status } from "../../runtime/ports/rpc.ts";
 
 /** Status codes that leave the outcome open. */
 const doubtful: ReadonlySet<Status> = new Set([

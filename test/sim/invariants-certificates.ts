@@ -10,9 +10,9 @@
 import { isIssuedBy } from "../../machines/certificates/issuer.ts";
 import { isSameBytes } from "../../machines/same-message.ts";
 import type { Cluster, Node } from "../../proto/gen/messages.ts";
-import { parseJoinToken, rootMatches } from "../../runtime/pki/index.ts";
+import { parseJoinToken, rootMatches } from "../../lib/pki/index.ts";
 import type { Commit, Store } from "../../runtime/store/store.ts";
-import type { Credentials, TlsMaterial } from "../../actors/agent/agent-ports.ts";
+import type { Credentials, TlsMaterial } from "../../actors/agent/ports.ts";
 import type { ManagerCertificate } from "../../actors/certificates/manager-certificate.ts";
 import { isTrusted } from "./authority.ts";
 

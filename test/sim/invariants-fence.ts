@@ -5,7 +5,7 @@
  *       session or its replica has assigned the node to another manager.
  */
 import type { DispatcherService, Session } from "../../proto/gen/messages.ts";
-import type { CallContext, ServiceHandlers, Sink } from "../../runtime/rpc.ts";
+import type { CallContext, ServiceHandlers, Sink } from "../../runtime/ports/rpc.ts";
 
 type Handlers = ServiceHandlers<typeof DispatcherService>;
 

@@ -6,9 +6,9 @@
  * S9: at rest, each node that is eligible for a global service has exactly one wanted task of it, a paused node at most one,
  *     and any other node none.
  */
-import { wasEvicted } from "../../machines/orchestration/enforcer.ts";
+import { wasEvicted } from "../../machines/orchestration/enforcer.machine.ts";
 import { admissionOf, placesOf } from "../../machines/orchestration/global-nodes.ts";
-import { shouldRestart } from "../../machines/orchestration/restart.ts";
+import { shouldRestart } from "../../machines/orchestration/restart.machine.ts";
 import { meetsPlacement } from "../../machines/scheduling/constraints.ts";
 import { isEnded, isWanted, observedState } from "../../machines/task.ts";
 import { TaskState, type Service, type Task } from "../../proto/gen/messages.ts";

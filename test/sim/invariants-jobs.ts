@@ -12,7 +12,7 @@
 import { groupByPlace, isOfIteration, iterationOf, standingOf } from "../../machines/orchestration/jobs/places.ts";
 import { progressOf } from "../../machines/orchestration/jobs/progress.ts";
 import { readScheduleStatus, scheduleKind, scheduleOf } from "../../machines/orchestration/jobs/runs.ts";
-import { isAttempt } from "../../machines/orchestration/restart.ts";
+import { isAttempt } from "../../machines/orchestration/restart.machine.ts";
 import { isEnded, isWanted, observedState } from "../../machines/task.ts";
 import { timeMs } from "../../proto/time.ts";
 import { isJob } from "../../machines/orchestration/service-mode.ts";

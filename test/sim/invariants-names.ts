@@ -7,7 +7,7 @@
  */
 import { observedState } from "../../machines/task.ts";
 import { TaskState, type Task } from "../../proto/gen/messages.ts";
-import type { NameReply } from "../../runtime/name-server.ts";
+import type { NameReply } from "../../runtime/ports/name-server.ts";
 import type { Store } from "../../runtime/store/store.ts";
 import type { SimTrace } from "../../runtime/sim/trace.ts";
 import { runningOn, type SimAgent } from "./nodes.ts";

@@ -15,7 +15,7 @@ import {
   vxlanIdsOf,
 } from "../../machines/allocation/network.ts";
 import { SubnetSpace } from "../../machines/allocation/subnets.ts";
-import { parseCidr } from "../../runtime/ip-address.ts";
+import { parseCidr } from "../../lib/ip-address.ts";
 import { isEnded, observedState } from "../../machines/task.ts";
 import { PortConfig_PublishMode } from "../../proto/gen/messages.ts";
 import type { Commit, Store } from "../../runtime/store/store.ts";

@@ -5,7 +5,7 @@
  * S33: a node that is a worker in the log does not write to the log any more, not even that it is a worker.
  * S34: at rest every demoted manager's process has exited and no manager lists it; all other managers run.
  */
-import { isDemoted } from "../../machines/manager/manager-role.ts";
+import { isDemoted } from "../../machines/manager/role.ts";
 import { NodeRole } from "../../proto/gen/messages.ts";
 import type { Commit, Store } from "../../runtime/store/store.ts";
 

@@ -8,7 +8,7 @@
  * Both concern the slots that the rollout changes (U3 of the tracker). A rollback does not change slots that still have the
  * spec to which it leads; the restart supervisor restarts their tasks, and the rollout does not wait for them.
  */
-import { wasEvicted } from "../../machines/orchestration/enforcer.ts";
+import { wasEvicted } from "../../machines/orchestration/enforcer.machine.ts";
 import { hasRollbackStatus } from "../../machines/orchestration/rollout/status.ts";
 import { settingsOf } from "../../machines/orchestration/rollout/settings.ts";
 import { TaskDirty } from "../../machines/orchestration/task-dirty.ts";

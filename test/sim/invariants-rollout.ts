@@ -14,7 +14,7 @@
  * R6: only the failure of a requested update rolls a service back automatically.
  */
 import { isMoving, isPaused, phaseOf, recordOf } from "../../machines/orchestration/rollout/status.ts";
-import { faultOf } from "../../machines/orchestration/restart.ts";
+import { faultOf } from "../../machines/orchestration/restart.machine.ts";
 import { isSameMessage } from "../../machines/same-message.ts";
 import { isUpToDate } from "../../machines/orchestration/task-dirty.ts";
 import { isEnded, isHeld, isSpent, isWanted, observedState } from "../../machines/task.ts";
@@ -31,7 +31,7 @@ import {
 import type { Commit, Store } from "../../runtime/store/store.ts";
 import { refusedPayload, stuckPayload } from "./workload-rollout.ts";
 
-/** The bound on waiting for a predecessor in machines/orchestration/restart.ts, plus clock differences, in milliseconds. */
+/** The bound on waiting for a predecessor in machines/orchestration/restart.machine.ts, plus clock differences, in milliseconds. */
 const stopWaitMs = 60_000;
 const skewMs = 35_000;
 /** Commits by which a decision may lag behind its basis. */

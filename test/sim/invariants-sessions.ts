@@ -5,7 +5,7 @@
  *      behind the log.
  */
 import { AssignmentsMessage, DispatcherService } from "../../proto/gen/messages.ts";
-import type { RpcChannel, Sink } from "../../runtime/rpc.ts";
+import type { RpcChannel, Sink } from "../../runtime/ports/rpc.ts";
 import type { Store } from "../../runtime/store/store.ts";
 
 /** The manager's side: puts the version into the name of each message's resulting state, which agents only compare. */

@@ -1,7 +1,7 @@
 /** The JSON API's port in a simulated cluster: text messages over the simulated network, instead of WebSockets over TLS. */
-import { startJsonApi } from "../../actors/json/json-api.ts";
+import { startJsonApi } from "../../actors/json/api.ts";
 import { createLogins } from "../../actors/json/logins.ts";
-import { createJsonWatchers } from "../../actors/json/json-watcher.ts";
+import { createJsonWatchers } from "../../actors/json/watcher.ts";
 import { createUsers, setPassword } from "../../actors/json/users.ts";
 import { clusterOf } from "../../actors/manager/bootstrap.ts";
 import type { Manager } from "../../actors/manager/manager.ts";
@@ -13,8 +13,8 @@ import { Tickets } from "../../edges/juju/tickets.ts";
 import { loginNameOf } from "../../edges/juju/login-name.ts";
 import type { MethodDescriptor } from "../../proto/codec.ts";
 import { UsersService } from "../../proto/gen/messages.ts";
-import type { HashedPassword, Passwords } from "../../runtime/passwords.ts";
-import type { CallContext, Peer, Sink } from "../../runtime/rpc.ts";
+import type { HashedPassword, Passwords } from "../../runtime/ports/passwords.ts";
+import type { CallContext, Peer, Sink } from "../../runtime/ports/rpc.ts";
 import type { SimService } from "../../runtime/sim/rpc.ts";
 
 /** Hashing without cost or randomness. */

@@ -6,7 +6,7 @@
  */
 import test from "ava";
 import { Annotations, ConfigSpec, ControlService, CreateConfigRequest } from "../../proto/gen/messages.ts";
-import { RpcError, Status } from "../../runtime/rpc.ts";
+import { RpcError, Status } from "../../runtime/ports/rpc.ts";
 import type { SimManager } from "./managers.ts";
 import { ScriptedWorld } from "./scripted.ts";
 

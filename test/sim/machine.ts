@@ -10,7 +10,7 @@ import type {
   StartOutcome,
   TaskDriver,
   TaskExit,
-} from "../../actors/agent/agent-ports.ts";
+} from "../../actors/agent/ports.ts";
 import type { SimClock, ProcessClock } from "../../runtime/sim/clock.ts";
 import type { SimDisk } from "../../runtime/sim/disk.ts";
 import type { SimRandom } from "../../runtime/sim/random.ts";

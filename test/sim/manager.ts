@@ -1,4 +1,4 @@
-/** One life of a simulated manager: the real manager on simulated ports, wired like `cli/processes/manager.ts`. */
+/** One life of a simulated manager: the real manager on simulated ports, wired like `processes/manager.ts`. */
 import {
   startManagerCertificate,
   type ManagerCertificate,
@@ -29,10 +29,10 @@ import {
   type GetUnlockKeyResponse,
 } from "../../proto/gen/messages.ts";
 import { LogBrokerLines, LogsLines } from "../../proto/log-lines.ts";
-import type { CsiSockets } from "../../runtime/csi-sockets.ts";
+import type { CsiSockets } from "../../runtime/ports/csi-sockets.ts";
 import { Host } from "../../runtime/host.ts";
 import { newId } from "../../runtime/ids.ts";
-import type { Peer, ServiceHandlers } from "../../runtime/rpc.ts";
+import type { Peer, ServiceHandlers } from "../../runtime/ports/rpc.ts";
 import type { SimIdentity } from "../../runtime/sim/rpc.ts";
 import type { SimPorts } from "../../runtime/sim/simulation.ts";
 import type { SimTrace } from "../../runtime/sim/trace.ts";

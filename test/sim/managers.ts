@@ -1,9 +1,9 @@
 /** All managers of a simulated world and their operators, who start and unlock them and hand out tokens. */
-import type { Credentials, TlsMaterial } from "../../actors/agent/agent-ports.ts";
+import type { Credentials, TlsMaterial } from "../../actors/agent/ports.ts";
 import type { ManagerLock } from "../../actors/keys/manager-lock.ts";
-import { isDemoted } from "../../machines/manager/manager-role.ts";
+import { isDemoted } from "../../machines/manager/role.ts";
 import { isSameBytes } from "../../machines/same-message.ts";
-import type { CsiSockets } from "../../runtime/csi-sockets.ts";
+import type { CsiSockets } from "../../runtime/ports/csi-sockets.ts";
 import type { SimPorts, SimProcess } from "../../runtime/sim/simulation.ts";
 import { LogLoss } from "../../runtime/store/log-break.ts";
 import type { Replica } from "../../runtime/store/replica.ts";

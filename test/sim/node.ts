@@ -1,9 +1,9 @@
 /** One life of a simulated node's agent: the real agent's actors on simulated ports. */
 import { startAgent, type Agent } from "../../actors/agent/agent.ts";
-import type { AgentPorts, Credentials, Dialer, TaskDriver, TlsMaterial } from "../../actors/agent/agent-ports.ts";
+import type { AgentPorts, Credentials, Dialer, TaskDriver, TlsMaterial } from "../../actors/agent/ports.ts";
 import { Host } from "../../runtime/host.ts";
-import type { Probes } from "../../runtime/probes.ts";
-import { RpcError, Status } from "../../runtime/rpc.ts";
+import type { Probes } from "../../runtime/ports/probes.ts";
+import { RpcError, Status } from "../../runtime/ports/rpc.ts";
 import type { SimPorts } from "../../runtime/sim/simulation.ts";
 import type { NetworkMachine } from "../support/network-machine.ts";
 import type { SimDrivers } from "./drivers.ts";

@@ -1,5 +1,5 @@
 /** Output of simulated tasks: numbered lines at regular intervals, while they run. */
-import type { OutputLine, OutputReader, OutputRequest } from "../../actors/agent/agent-ports.ts";
+import type { OutputLine, OutputReader, OutputRequest } from "../../actors/agent/ports.ts";
 
 /** Interval between two lines of a task, in milliseconds. */
 export const linePeriodMs = 400;

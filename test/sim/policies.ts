@@ -14,7 +14,7 @@ import { updateOf, type Generation } from "../../machines/dataplane/generation.t
 import { deltasOf } from "../../machines/policy/felix.ts";
 import { applyUpdate, emptyState, policyKey, wholeState, type NodeState } from "../../machines/policy/node-state.ts";
 import type { DataplaneRule, DataplaneUpdate } from "../../proto/gen/messages.ts";
-import type { DataplaneListener, DataplaneProcess } from "../../runtime/dataplane.ts";
+import type { DataplaneListener, DataplaneProcess } from "../../runtime/ports/dataplane.ts";
 import type { Host } from "../../runtime/host.ts";
 import type { SimPorts } from "../../runtime/sim/simulation.ts";
 import type { SimTrace } from "../../runtime/sim/trace.ts";

@@ -4,7 +4,7 @@
  */
 import { DispatcherService } from "../../proto/gen/messages.ts";
 import type { MethodDescriptor } from "../../proto/codec.ts";
-import type { RpcChannel } from "../../runtime/rpc.ts";
+import type { RpcChannel } from "../../runtime/ports/rpc.ts";
 import type { SimClock } from "../../runtime/sim/clock.ts";
 import type { SimRandom } from "../../runtime/sim/random.ts";
 import type { SimTrace } from "../../runtime/sim/trace.ts";

@@ -3,15 +3,15 @@
  * it
  * is slow, refuses calls, or loses answers. It outlives every process.
  */
-import type { AgentCsi } from "../../actors/agent/agent-ports.ts";
+import type { AgentCsi } from "../../actors/agent/ports.ts";
 import {
   CsiControllerService,
   CsiIdentityService,
   CsiNodeService,
   type CsiControllerPublishVolumeRequest,
 } from "../../proto/gen/messages.ts";
-import type { CsiSockets } from "../../runtime/csi-sockets.ts";
-import { RpcError, Status } from "../../runtime/rpc.ts";
+import type { CsiSockets } from "../../runtime/ports/csi-sockets.ts";
+import { RpcError, Status } from "../../runtime/ports/rpc.ts";
 import type { SimPorts } from "../../runtime/sim/simulation.ts";
 import type { SimTrace } from "../../runtime/sim/trace.ts";
 import { Storage } from "../support/storage.ts";

@@ -20,7 +20,7 @@ import {
   UpdateNodeRequest,
   UpdateServiceRequest,
 } from "../../proto/gen/messages.ts";
-import { isManagersNode } from "../../machines/manager/manager-role.ts";
+import { isManagersNode } from "../../machines/manager/role.ts";
 import type { SimRandom } from "../../runtime/sim/random.ts";
 import { SimClient, type ClientOptions } from "./client.ts";
 import { Operations, type OperationsOptions } from "./operations.ts";

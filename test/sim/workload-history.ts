@@ -18,7 +18,7 @@ import {
   Task,
   type HistoryEntry,
 } from "../../proto/gen/messages.ts";
-import { RpcError } from "../../runtime/rpc.ts";
+import { RpcError } from "../../runtime/ports/rpc.ts";
 import type { SimRandom } from "../../runtime/sim/random.ts";
 import { sha256, toHex } from "../../runtime/store/record.ts";
 import type { Commit, Store } from "../../runtime/store/store.ts";

@@ -21,7 +21,7 @@ import {
   TaskSpec,
   UpdateServiceRequest,
 } from "../../proto/gen/messages.ts";
-import { RpcError } from "../../runtime/rpc.ts";
+import { RpcError } from "../../runtime/ports/rpc.ts";
 import type { SimRandom } from "../../runtime/sim/random.ts";
 import { SimClient, type ClientOptions } from "./client.ts";
 import { Operations, type OperationsOptions } from "./operations.ts";

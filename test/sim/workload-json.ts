@@ -10,7 +10,7 @@
  */
 import { machineId, applicationName } from "../../edges/juju/entities/names.ts";
 import { AddUserRequest, RemoveUserRequest, UserRole, UsersService } from "../../proto/gen/messages.ts";
-import { RpcError, Status, type RpcChannel, type SendingCall } from "../../runtime/rpc.ts";
+import { RpcError, Status, type RpcChannel, type SendingCall } from "../../runtime/ports/rpc.ts";
 import type { SimRandom } from "../../runtime/sim/random.ts";
 import type { Store } from "../../runtime/store/store.ts";
 import { SimClient, type ClientOptions } from "./client.ts";

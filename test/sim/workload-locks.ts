@@ -13,7 +13,7 @@ import {
 } from "../../proto/gen/messages.ts";
 import type { ManagerLock } from "../../actors/keys/manager-lock.ts";
 import { formatUnlockKey, unlockKeyBytes } from "../../machines/keys/unlock-key.ts";
-import { RpcError, Status, type CallContext } from "../../runtime/rpc.ts";
+import { RpcError, Status, type CallContext } from "../../runtime/ports/rpc.ts";
 import type { SimRandom } from "../../runtime/sim/random.ts";
 import { SimClient, type ClientOptions } from "./client.ts";
 import { Operations, type OperationsOptions } from "./operations.ts";

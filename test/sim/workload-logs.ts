@@ -14,7 +14,7 @@ import {
   SubscribeLogsRequest,
   type SubscribeLogsMessage,
 } from "../../proto/gen/messages.ts";
-import { Status, type RpcChannel, type RpcError } from "../../runtime/rpc.ts";
+import { Status, type RpcChannel, type RpcError } from "../../runtime/ports/rpc.ts";
 import type { SimRandom } from "../../runtime/sim/random.ts";
 import { SimClient, type ClientOptions } from "./client.ts";
 

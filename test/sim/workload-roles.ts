@@ -7,7 +7,7 @@ import {
   UpdateNodeRequest,
   type Node,
 } from "../../proto/gen/messages.ts";
-import { isDemoted, isManagersNode } from "../../machines/manager/manager-role.ts";
+import { isDemoted, isManagersNode } from "../../machines/manager/role.ts";
 import type { SimRandom } from "../../runtime/sim/random.ts";
 import { SimClient, type ClientOptions } from "./client.ts";
 import { Operations, type OperationsOptions } from "./operations.ts";

@@ -4,8 +4,8 @@
  *
  * S10: a watcher gets each change of its question once, in order, and as the replicas saw it, whichever managers send it.
  */
-import { answerOf, type Question } from "../../actors/watch/watch-fanout.ts";
-import { watchFilter } from "../../machines/watch/watch-filter.ts";
+import { answerOf, type Question } from "../../actors/watch/fanout.ts";
+import { watchFilter } from "../../machines/watch/filter.ts";
 import {
   SelectBy,
   TaskState,
@@ -15,7 +15,7 @@ import {
   WatchRequest_WatchEntry,
   WatchService,
 } from "../../proto/gen/messages.ts";
-import type { RpcChannel } from "../../runtime/rpc.ts";
+import type { RpcChannel } from "../../runtime/ports/rpc.ts";
 import type { SimRandom } from "../../runtime/sim/random.ts";
 import { sha256, toHex } from "../../runtime/store/record.ts";
 import type { Commit } from "../../runtime/store/store.ts";

@@ -16,7 +16,7 @@ import {
   UpdateServiceRequest,
   type Service,
 } from "../../proto/gen/messages.ts";
-import { RpcError, Status } from "../../runtime/rpc.ts";
+import { RpcError, Status } from "../../runtime/ports/rpc.ts";
 import type { SimRandom } from "../../runtime/sim/random.ts";
 import { SimClient, type ClientOptions } from "./client.ts";
 import type { Acknowledged } from "./invariants.ts";

@@ -1,5 +1,5 @@
 /** All clients of a simulated cluster, one line each. */
-import { isManagersNode } from "../../machines/manager/manager-role.ts";
+import { isManagersNode } from "../../machines/manager/role.ts";
 import type { Commit, Store } from "../../runtime/store/store.ts";
 import type { Acknowledged } from "./invariants.ts";
 import { Answers } from "./invariants-answers.ts";

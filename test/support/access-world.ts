@@ -10,9 +10,9 @@ import { createGrpcServer } from "../../edges/grpc/server.ts";
 import type { MethodDescriptor } from "../../proto/codec.ts";
 import * as messages from "../../proto/gen/messages.ts";
 import type { Role } from "../../runtime/user-roles.ts";
-import { createRoot } from "../../runtime/pki/index.ts";
-import type { Clock, TimerHandle } from "../../runtime/ports.ts";
-import type { CallContext, Peer, RpcChannel, RpcError, ServiceHandlers, Sink } from "../../runtime/rpc.ts";
+import { createRoot } from "../../lib/pki/index.ts";
+import type { Clock, TimerHandle } from "../../runtime/ports/index.ts";
+import type { CallContext, Peer, RpcChannel, RpcError, ServiceHandlers, Sink } from "../../runtime/ports/rpc.ts";
 import { identityOf, organization, telemetry, temporaryFolder } from "./grpc-world.ts";
 
 type AnyMethod = MethodDescriptor<unknown, unknown>;

@@ -1,6 +1,6 @@
 /** Managers' sealed buses on one wire, with an attacker who reads, sends, changes and replays messages. */
 import type { DataKey } from "../../proto/gen/messages.ts";
-import type { Bus, BusMessage, RequestOutcome } from "../../runtime/ports.ts";
+import type { Bus, BusMessage, RequestOutcome } from "../../runtime/ports/index.ts";
 import { SimClock } from "../../runtime/sim/clock.ts";
 import { SimRandom } from "../../runtime/sim/random.ts";
 import { matches } from "../../runtime/sim/subject.ts";

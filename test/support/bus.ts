@@ -1,5 +1,5 @@
 /** A bus within one process for unit tests: stores published messages, and delivers what the test hands it. */
-import type { Bus, BusMessage } from "../../runtime/ports.ts";
+import type { Bus, BusMessage } from "../../runtime/ports/index.ts";
 
 export interface TestBus extends Bus {
   /** Delivers a message to every subscriber, whatever its subscription. */

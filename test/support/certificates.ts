@@ -1,6 +1,6 @@
 /**
  * Random certificates, requests and chains for tests: plans that fast-check draws, and PKI.js to make them. PKI.js writes its
- * own DER, so that a mistake in runtime/pki/ is not made twice.
+ * own DER, so that a mistake in lib/pki/ is not made twice.
  */
 import { generateKeyPairSync, sign, type KeyObject, type webcrypto } from "node:crypto";
 import * as asn1js from "asn1js";

@@ -3,7 +3,7 @@ import type { ExecutionContext } from "ava";
 import { connectUnix } from "../../edges/grpc/client.ts";
 import type { MethodDescriptor } from "../../proto/codec.ts";
 import { ControlService } from "../../proto/gen/messages.ts";
-import { RpcError, Status, type RpcChannel } from "../../runtime/rpc.ts";
+import { RpcError, Status, type RpcChannel } from "../../runtime/ports/rpc.ts";
 
 export type Json = Readonly<Record<string, unknown>>;
 

@@ -22,7 +22,7 @@ import {
   TaskSpec,
   UpdateServiceRequest,
 } from "../../proto/gen/messages.ts";
-import * as pki from "../../runtime/pki/index.ts";
+import * as pki from "../../lib/pki/index.ts";
 import { call, testManager } from "./manager.ts";
 
 export function world() {

@@ -1,5 +1,5 @@
 /** Storage plugins in process, without a socket, on the test's own clock, and their volumes and nodes. */
-import type { CsiSockets } from "../../runtime/csi-sockets.ts";
+import type { CsiSockets } from "../../runtime/ports/csi-sockets.ts";
 import type { Codec, MethodDescriptor } from "../../proto/codec.ts";
 import {
   Annotations,
@@ -19,8 +19,8 @@ import {
   VolumeSpec,
   type VolumeSecret,
 } from "../../proto/gen/messages.ts";
-import type { Clock } from "../../runtime/ports.ts";
-import { RpcError, Status, type RpcChannel } from "../../runtime/rpc.ts";
+import type { Clock } from "../../runtime/ports/index.ts";
+import { RpcError, Status, type RpcChannel } from "../../runtime/ports/rpc.ts";
 import { readyNode } from "./scheduling.ts";
 import type { Storage } from "./storage.ts";
 

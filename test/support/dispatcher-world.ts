@@ -22,8 +22,8 @@ import {
   UpdateTaskStatusRequest,
   UpdateTaskStatusRequest_TaskStatusUpdate as TaskStatusUpdate,
 } from "../../proto/gen/messages.ts";
-import type { Bus, BusMessage } from "../../runtime/ports.ts";
-import type { CallContext } from "../../runtime/rpc.ts";
+import type { Bus, BusMessage } from "../../runtime/ports/index.ts";
+import type { CallContext } from "../../runtime/ports/rpc.ts";
 import { call, collectedStream, testManager } from "../support/manager.ts";
 
 export const addr = "192.0.2.1:2377";

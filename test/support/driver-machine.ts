@@ -1,10 +1,10 @@
 /**
  * A machine with driver plugins, on a simulated clock: processes that may be killed, tasks that outlive them, and a disk. An
- * agent sees it through the ports of `actors/agent/driver-plugin.ts`; each life of an agent gets its own, which die with it.
+ * agent sees it through the ports of `actors/driver/plugin.ts`; each life of an agent gets its own, which die with it.
  *
  * It counts what must not happen: starts of a task beyond the first (`doubleStarts`).
  */
-import type { DriverPluginPorts } from "../../actors/agent/driver-plugin.ts";
+import type { DriverPluginPorts } from "../../actors/driver/plugin.ts";
 import {
   Attribute,
   CreateNetworkResponse,
@@ -29,8 +29,8 @@ import {
   type LaunchOutcome,
   type PluginLauncher,
   type RunningPlugin,
-} from "../../runtime/plugins.ts";
-import { RpcError, Status, type ReceivingCall } from "../../runtime/rpc.ts";
+} from "../../runtime/ports/plugins.ts";
+import { RpcError, Status, type ReceivingCall } from "../../runtime/ports/rpc.ts";
 import type { ProcessClock, SimClock } from "../../runtime/sim/clock.ts";
 import type { SimRandom } from "../../runtime/sim/random.ts";
 import { createSimTelemetry } from "../../runtime/sim/telemetry.ts";

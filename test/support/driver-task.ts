@@ -1,5 +1,5 @@
 /** A task config as a driver gets it, running a program of the node. */
-import type { DriverTask } from "../../actors/agent/agent-ports.ts";
+import type { DriverTask } from "../../actors/agent/ports.ts";
 import { Any, ExecSpec } from "../../proto/gen/messages.ts";
 
 /** The second task of a service `web`, with overrides in `more`. */

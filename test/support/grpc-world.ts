@@ -22,14 +22,8 @@ import {
   UpdateTaskStatusResponse,
   UpdateVolumeStatusResponse,
 } from "../../proto/gen/messages.ts";
-import {
-  createKeyAndCsr,
-  createRoot,
-  issue,
-  issueUserCertificate,
-  type NodeRoleName,
-} from "../../runtime/pki/index.ts";
-import type { Telemetry } from "../../runtime/ports.ts";
+import { createKeyAndCsr, createRoot, issue, issueUserCertificate, type NodeRoleName } from "../../lib/pki/index.ts";
+import type { Telemetry } from "../../runtime/ports/index.ts";
 import {
   RpcError,
   Status,
@@ -37,7 +31,7 @@ import {
   type RpcChannel,
   type ServiceHandlers,
   type Sink,
-} from "../../runtime/rpc.ts";
+} from "../../runtime/ports/rpc.ts";
 import { SystemClock } from "../../runtime/system/clock.ts";
 
 export const { Heartbeat, Session, Assignments, Tasks, UpdateTaskStatus } = DispatcherService.methods;

@@ -2,7 +2,7 @@
  * The JSON API's facades on a test manager: real ones, but agents, leader and nodes' output exist only if the test provides
  * them.
  */
-import { createJsonWatchers } from "../../actors/json/json-watcher.ts";
+import { createJsonWatchers } from "../../actors/json/watcher.ts";
 import { createUsers, setPassword } from "../../actors/json/users.ts";
 import { createOperator, type OperatorSources } from "../../actors/operator.ts";
 import { createTaskCalls } from "../../actors/task-calls.ts";
@@ -11,7 +11,7 @@ import type { Facade, FacadeSources } from "../../edges/juju/facade.ts";
 import { createFacades } from "../../edges/juju/facades/index.ts";
 import { Feed } from "../../edges/juju/feed/feed.ts";
 import { LeaderAnswer, type LeaderQuestion } from "../../proto/gen/messages.ts";
-import type { Passwords } from "../../runtime/passwords.ts";
+import type { Passwords } from "../../runtime/ports/passwords.ts";
 
 export interface TestFacadesOptions {
   readonly control: FacadeSources["control"];

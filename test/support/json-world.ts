@@ -8,7 +8,7 @@ import { RequestError } from "../../edges/juju/request-error.ts";
 import { Resources } from "../../edges/juju/resources.ts";
 import { requestErrorOf } from "../../edges/juju/rpc-failure.ts";
 import { encodeResult } from "../../edges/juju/wire/encode.ts";
-import * as pki from "../../runtime/pki/index.ts";
+import * as pki from "../../lib/pki/index.ts";
 import { Scrypt } from "../../runtime/system/scrypt.ts";
 import { world } from "./control.ts";
 import { cheapScrypt } from "./json-api.ts";

@@ -17,9 +17,9 @@ import {
 } from "../../proto/gen/messages.ts";
 import { ErrorCode } from "../../runtime/error-codes.ts";
 import { Host } from "../../runtime/host.ts";
-import type { Bus } from "../../runtime/ports.ts";
-import type { CallContext, Peer, Sink } from "../../runtime/rpc.ts";
-import { RpcError } from "../../runtime/rpc.ts";
+import type { Bus } from "../../runtime/ports/index.ts";
+import type { CallContext, Peer, Sink } from "../../runtime/ports/rpc.ts";
+import { RpcError } from "../../runtime/ports/rpc.ts";
 import { SimClock } from "../../runtime/sim/clock.ts";
 import { SimRandom } from "../../runtime/sim/random.ts";
 import { createSimTelemetry } from "../../runtime/sim/telemetry.ts";

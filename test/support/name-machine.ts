@@ -2,7 +2,7 @@
  * A machine's part in names and virtual addresses, as far as agents change it: addresses of the loopback device, the listening
  * name server, and nftables' table of services. It outlives the agent, whose sockets do not.
  */
-import type { NameReply, NameServers } from "../../runtime/name-server.ts";
+import type { NameReply, NameServers } from "../../runtime/ports/name-server.ts";
 import type { ProcessClock } from "../../runtime/sim/clock.ts";
 
 interface Table {

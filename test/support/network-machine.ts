@@ -2,8 +2,8 @@
  * The network of a machine, as far as agents change it: namespaces and links, created and removed by lines of `ip -batch`, on a
  * simulated clock. It outlives the agent; if the agent dies during a batch, part of it may be applied.
  */
-import type { NetworkTools } from "../../actors/agent/agent-ports.ts";
-import type { NameServers } from "../../runtime/name-server.ts";
+import type { NetworkTools } from "../../actors/agent/ports.ts";
+import type { NameServers } from "../../runtime/ports/name-server.ts";
 import type { ProcessClock } from "../../runtime/sim/clock.ts";
 import type { SimRandom } from "../../runtime/sim/random.ts";
 import { NameMachine } from "./name-machine.ts";

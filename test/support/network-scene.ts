@@ -1,5 +1,5 @@
 /** The networks of a node's tasks as a manager sends them, in short notation. Ids are names; the node itself is `one`. */
-import type { NetworksState } from "../../machines/networks/networks-state.ts";
+import type { NetworksState } from "../../machines/networks/state.ts";
 import { AttachedNetwork, AttachedSubnet, NetworkNode, NetworkService, NetworkTask } from "../../proto/gen/messages.ts";
 
 export interface SceneService {

@@ -1,6 +1,6 @@
 /** Log and blobs of a test's manager: its appended records, its purged range, and its stored snapshots. */
 import type { Retained } from "../../actors/watch/watch.ts";
-import type { Clock, LogReader } from "../../runtime/ports.ts";
+import type { Clock, LogReader } from "../../runtime/ports/index.ts";
 import type { TestManager } from "./manager.ts";
 
 export class TestLog implements Retained {

@@ -7,7 +7,7 @@ import {
   type ManagerCertificate,
   type ManagerIdentity,
 } from "../../actors/certificates/manager-certificate.ts";
-import type { ManagerFacts } from "../../actors/manager/manager-node.ts";
+import type { ManagerFacts } from "../../actors/manager/node.ts";
 import type { CertificateAuthority } from "../../actors/certificates/ca-port.ts";
 import type { Environment } from "../../actors/environment.ts";
 import { startRootRotation } from "../../actors/certificates/root-rotation.ts";
@@ -29,7 +29,7 @@ import {
   type Cluster,
   type IssuanceStatus_State as IssuanceState,
 } from "../../proto/gen/messages.ts";
-import * as pki from "../../runtime/pki/index.ts";
+import * as pki from "../../lib/pki/index.ts";
 import { settle } from "../../runtime/sim/clock.ts";
 import { call, testManager } from "./manager.ts";
 

@@ -33,7 +33,7 @@ import {
   WatchService,
   type Service,
 } from "../../proto/gen/messages.ts";
-import * as pki from "../../runtime/pki/index.ts";
+import * as pki from "../../lib/pki/index.ts";
 import { Scrypt } from "../../runtime/system/scrypt.ts";
 import { testManager, type TestManager } from "./manager.ts";
 import { retainedOf, type TestLog } from "./retained.ts";

@@ -1,5 +1,5 @@
 /** One bus for several actors of one test: delivers in send order, at once, and loses the messages that the test selects. */
-import type { Bus, BusMessage, RequestOutcome } from "../../runtime/ports.ts";
+import type { Bus, BusMessage, RequestOutcome } from "../../runtime/ports/index.ts";
 
 export interface SharedBus extends Bus {
   /** True loses the message or the request. */

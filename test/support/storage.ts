@@ -34,7 +34,7 @@ import {
   type CsiIdentityService,
   type CsiNodeService,
 } from "../../proto/gen/messages.ts";
-import { RpcError, Status, type ServiceHandlers } from "../../runtime/rpc.ts";
+import { RpcError, Status, type ServiceHandlers } from "../../runtime/ports/rpc.ts";
 
 export interface StoredVolume {
   readonly id: string;

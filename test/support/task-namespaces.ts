@@ -7,7 +7,7 @@ import type { ExecutionContext } from "ava";
 const folder = "/run/netns";
 
 /**
- * The part of an agent's data dir that the names of its interfaces, tables and namespaces contain (node/task-network/tools.ts).
+ * The part of an agent's data dir that the names of its interfaces, tables and namespaces contain (linux/task-network/tools.ts).
  */
 export function tagOf(dataDir: string): string {
   return createHash("sha256").update(realpathSync(dataDir)).digest("hex").slice(0, 8);

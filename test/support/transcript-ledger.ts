@@ -23,9 +23,9 @@ import {
   Timestamp,
   Transaction,
 } from "../../proto/gen/messages.ts";
-import { assert } from "../../runtime/assert.ts";
+import { assert } from "../../lib/assert.ts";
 import { ErrorCode } from "../../runtime/error-codes.ts";
-import type { AppendOutcome, Log } from "../../runtime/ports.ts";
+import type { AppendOutcome, Log } from "../../runtime/ports/index.ts";
 import { encodeRecord } from "../../runtime/store/record.ts";
 import { service } from "../unit/store-kit.ts";
 import { testManager } from "./manager.ts";

@@ -21,7 +21,7 @@ import {
   type Task,
   type UpdateConfig,
 } from "../../proto/gen/messages.ts";
-import { assert } from "../../runtime/assert.ts";
+import { assert } from "../../lib/assert.ts";
 import type { ObjectChange } from "../../runtime/store/store.ts";
 import { ABORT, act, forced, PAUSE, RESUME, ROLLBACK, START_FIRST, started, STEP, wanted } from "./rollout-cluster.ts";
 import { ActorStory } from "./transcript-actors.ts";

@@ -23,7 +23,7 @@ import {
   type Task,
   type TaskPatch,
 } from "../../proto/gen/messages.ts";
-import { assert } from "../../runtime/assert.ts";
+import { assert } from "../../lib/assert.ts";
 import { testManager } from "./manager.ts";
 import { containerSpec, inState, pendingTask, readyNode } from "./scheduling.ts";
 import { ActorStory } from "./transcript-actors.ts";

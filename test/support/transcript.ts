@@ -10,7 +10,7 @@
  * XState's pure transitions, on a clock that only `advance` moves.
  */
 import { initialTransition, transition, type AnyMachineSnapshot, type AnyStateMachine, type StateValue } from "xstate";
-import { assert } from "../../runtime/assert.ts";
+import { assert } from "../../lib/assert.ts";
 
 type Value = string | number | boolean;
 export type Fields = Readonly<Record<string, Value>>;

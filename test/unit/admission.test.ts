@@ -7,7 +7,7 @@ import { sourceOf } from "../../runtime/source-of.ts";
 import { Handshakes } from "../../edges/grpc/admission/handshakes.ts";
 import { Refusals } from "../../edges/grpc/admission/refusals.ts";
 import { GetRootCACertificateRequest, HeartbeatRequest, PublishLogsMessage } from "../../proto/gen/messages.ts";
-import { type RpcError, Status } from "../../runtime/rpc.ts";
+import { type RpcError, Status } from "../../runtime/ports/rpc.ts";
 import {
   GetRootCACertificate,
   Heartbeat,

@@ -5,7 +5,7 @@ import {
   agentCertificateMachine,
   type AgentCertificateEvent,
   type AgentCertificateInput,
-} from "../../machines/agent/agent-certificate.ts";
+} from "../../machines/agent/certificate.machine.ts";
 
 type Snapshot = SnapshotFrom<typeof agentCertificateMachine>;
 interface Step {

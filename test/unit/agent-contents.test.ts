@@ -1,6 +1,6 @@
 // Which secrets and configs a task's driver gets, and when.
 import test from "ava";
-import type { DriverTask } from "../../actors/agent/agent-ports.ts";
+import type { DriverTask } from "../../actors/agent/ports.ts";
 import {
   Any,
   Assignment,

@@ -1,7 +1,7 @@
 // A node's driver plugins as its manager sees them: one whose executable is missing when the agent restarts while its tasks
 // run, and one whose fingerprint changes.
 import test from "ava";
-import { unreachableMsMax } from "../../actors/agent/agent-tasks.ts";
+import { unreachableMsMax } from "../../actors/agent/tasks.ts";
 import { Any, DriverSpec, GenericRuntimeSpec, TaskSpec, TaskState } from "../../proto/gen/messages.ts";
 import { driverKind, SimDrivers } from "../sim/drivers.ts";
 import { task, World } from "./agent-world.ts";
@@ -16,7 +16,7 @@ const spec = TaskSpec.create({
   }),
 });
 
-/** Interval at which a session checks the description, as in machines/agent/agent-session.ts. */
+/** Interval at which a session checks the description, as in machines/agent/session.machine.ts. */
 const lookMs = 20_000;
 
 const calm = {

@@ -1,7 +1,7 @@
 // Which roots a node's certificate authenticates, whatever the clocks of its machine and its manager show.
 import test from "ava";
-import { KeptIdentity } from "../../actors/agent/agent-identity.ts";
-import * as pki from "../../runtime/pki/index.ts";
+import { KeptIdentity } from "../../actors/agent/identity.ts";
+import * as pki from "../../lib/pki/index.ts";
 
 const hourMs = 3_600_000;
 const validitySeconds = 90 * 86_400;

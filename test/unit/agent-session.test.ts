@@ -9,8 +9,8 @@ import {
   observeManager,
   replaceManagers,
   type KnownManager,
-} from "../../machines/agent/agent-managers.ts";
-import { agentSessionMachine, type AgentSessionEvent } from "../../machines/agent/agent-session.ts";
+} from "../../machines/agent/managers.ts";
+import { agentSessionMachine, type AgentSessionEvent } from "../../machines/agent/session.machine.ts";
 import { AssignmentsMessage, SessionMessage } from "../../proto/gen/messages.ts";
 
 type Snapshot = SnapshotFrom<typeof agentSessionMachine>;

@@ -1,7 +1,7 @@
 // The task chart alone: the states passed, the reports, and the effect of a stop or a removal at each point.
 import test from "ava";
 import { initialTransition, transition, type SnapshotFrom } from "xstate";
-import { planAssignments } from "../../machines/agent/agent-assignments.ts";
+import { planAssignments } from "../../machines/agent/assignments.ts";
 import {
   agentTaskMachine,
   isNews,
@@ -9,7 +9,7 @@ import {
   type AgentTaskEvent,
   type AgentTaskInput,
   type TaskReport,
-} from "../../machines/agent/agent-task.ts";
+} from "../../machines/agent/task.machine.ts";
 import {
   Assignment,
   AssignmentChange,

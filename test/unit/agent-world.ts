@@ -1,5 +1,5 @@
 // A simulated cluster of one scripted manager and one real agent, for the tests of the agent.
-import type { AgentPlugins, CertificateMaker } from "../../actors/agent/agent-ports.ts";
+import type { AgentPlugins, CertificateMaker } from "../../actors/agent/ports.ts";
 import { startAgent, type Agent, type AgentState } from "../../actors/agent/agent.ts";
 import {
   Any,
@@ -38,9 +38,9 @@ import {
   type UpdateTaskStatusRequest,
 } from "../../proto/gen/messages.ts";
 import { Host } from "../../runtime/host.ts";
-import type { ProbeOutcome } from "../../runtime/probes.ts";
-import { makeJoinToken } from "../../runtime/pki/index.ts";
-import { RpcError, Status, type CallContext, type Sink } from "../../runtime/rpc.ts";
+import type { ProbeOutcome } from "../../runtime/ports/probes.ts";
+import { makeJoinToken } from "../../lib/pki/index.ts";
+import { RpcError, Status, type CallContext, type Sink } from "../../runtime/ports/rpc.ts";
 import type { ProcessClock } from "../../runtime/sim/clock.ts";
 import { Simulation, type SimProcess } from "../../runtime/sim/simulation.ts";
 import { identityOf, simulatedAuthority } from "../sim/authority.ts";

@@ -13,7 +13,7 @@ import {
   TaskState,
   TaskStatus,
 } from "../../proto/gen/messages.ts";
-import { RpcError, Status } from "../../runtime/rpc.ts";
+import { RpcError, Status } from "../../runtime/ports/rpc.ts";
 import { address, change, peer, task, text, World } from "./agent-world.ts";
 
 const toRunning = [TaskState.ACCEPTED, TaskState.PREPARING, TaskState.READY, TaskState.STARTING, TaskState.RUNNING];

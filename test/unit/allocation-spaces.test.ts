@@ -5,7 +5,7 @@ import { AddressSpace } from "../../machines/allocation/addresses.ts";
 import { NumberSpace } from "../../machines/allocation/numbers.ts";
 import { SubnetSpace } from "../../machines/allocation/subnets.ts";
 import { VxlanSpace, vxlanIdFirst, vxlanIdLast } from "../../machines/allocation/vxlan.ts";
-import { addressAt, offsetIn, parseAddress, parseCidr, type Prefix } from "../../runtime/ip-address.ts";
+import { addressAt, offsetIn, parseAddress, parseCidr, type Prefix } from "../../lib/ip-address.ts";
 import { IPAMConfig } from "../../proto/gen/messages.ts";
 
 const operations = fc.array(

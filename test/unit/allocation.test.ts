@@ -3,7 +3,7 @@ import test from "ava";
 import fc from "fast-check";
 import { Allocation, type Plans } from "../../machines/allocation/allocation.ts";
 import { vxlanIdsOf } from "../../machines/allocation/network.ts";
-import { containsAddress, containsRange, parseAddress, parseCidr, type Prefix } from "../../runtime/ip-address.ts";
+import { containsAddress, containsRange, parseAddress, parseCidr, type Prefix } from "../../lib/ip-address.ts";
 import { ingressNetwork } from "../../machines/allocation/new-networks.ts";
 import {
   Annotations,

@@ -3,7 +3,7 @@ import test from "ava";
 import { Allocation } from "../../machines/allocation/allocation.ts";
 import { causes } from "../../machines/allocation/waiting.ts";
 import { dynamicPorts } from "../../machines/allocation/ports.ts";
-import { explainNetwork, explainNodeNetworks } from "../../machines/explain/explain-network.ts";
+import { explainNetwork, explainNodeNetworks } from "../../machines/explain/network.ts";
 import { ingressNetwork } from "../../machines/allocation/new-networks.ts";
 import { isHeld } from "../../machines/task.ts";
 import {

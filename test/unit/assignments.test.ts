@@ -23,7 +23,7 @@ import {
   type AssignmentChange,
 } from "../../proto/gen/messages.ts";
 import { AssignmentSet, concernsNode, type AssignmentSource } from "../../machines/dispatcher/assignment-diff.ts";
-import { assignmentsMachine } from "../../machines/dispatcher/assignments.ts";
+import { assignmentsMachine } from "../../machines/dispatcher/assignments.machine.ts";
 
 function task(
   id: string,

@@ -1,13 +1,13 @@
 import test, { type ExecutionContext } from "ava";
 import { initialTransition, transition } from "xstate";
-import * as pki from "../../runtime/pki/index.ts";
+import * as pki from "../../lib/pki/index.ts";
 import { bootstrapCluster, whenCluster } from "../../actors/manager/bootstrap.ts";
 import { createCa } from "../../actors/certificates/ca.ts";
 import type { CertificateAuthority } from "../../actors/certificates/ca-port.ts";
 import { startCertificateSigner } from "../../actors/certificates/certificate-signer.ts";
 import { startKeyManager } from "../../actors/keys/key-manager.ts";
-import { certificateMachine } from "../../machines/certificates/certificate.ts";
-import { keyRotationTimes } from "../../machines/keys/key-rotation.ts";
+import { certificateMachine } from "../../machines/certificates/certificate.machine.ts";
+import { keyRotationTimes } from "../../machines/keys/key-rotation.machine.ts";
 import {
   BlacklistedCertificate,
   Certificate,
@@ -24,7 +24,7 @@ import {
   NodeStatus,
   NodeStatus_State,
 } from "../../proto/gen/messages.ts";
-import { Status } from "../../runtime/rpc.ts";
+import { Status } from "../../runtime/ports/rpc.ts";
 import { settle } from "../../runtime/sim/clock.ts";
 import { call, refusalOf, testManager, type TestManager } from "../support/manager.ts";
 import { ensureManagerCertificate } from "../support/roots.ts";

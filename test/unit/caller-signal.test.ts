@@ -2,7 +2,7 @@
 import test from "ava";
 import fc from "fast-check";
 import { CallerSignal } from "../../edges/grpc/caller-signal.ts";
-import type { CallSignal } from "../../runtime/rpc.ts";
+import type { CallSignal } from "../../runtime/ports/rpc.ts";
 
 type Step = { readonly kind: "add" | "remove"; readonly listener: number } | { readonly kind: "abort" };
 

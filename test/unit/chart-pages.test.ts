@@ -1,6 +1,6 @@
 import { readFileSync, readdirSync } from "node:fs";
 import test from "ava";
-import { chartPages } from "../../cli/chart-pages.ts";
+import { chartPages } from "../../tools/chart-pages.ts";
 
 test("docs/machines shows the current charts", async (t) => {
   const folder = new URL("../../docs/machines/", import.meta.url);

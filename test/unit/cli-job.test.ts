@@ -3,12 +3,12 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import test from "ava";
-import { jobConvergence } from "../../cli/job/job-convergence.ts";
-import { jobSpec, type JobValues } from "../../cli/job/job-flags.ts";
-import { iterationRows } from "../../cli/job/job-history.ts";
+import { jobConvergence } from "../../cli/job/convergence.ts";
+import { jobSpec, type JobValues } from "../../cli/job/flags.ts";
+import { iterationRows } from "../../cli/job/history.ts";
 import { UsageError } from "../../cli/command.ts";
-import type { Lookups } from "../../cli/service/service-references.ts";
-import { driverRuntimeOf } from "../../machines/driver/driver-spec.ts";
+import type { Lookups } from "../../cli/service/references.ts";
+import { driverRuntimeOf } from "../../machines/driver/spec.ts";
 import { jobLabel } from "../../machines/orchestration/jobs/labels.ts";
 import { newService } from "../../machines/orchestration/service-update.ts";
 import {

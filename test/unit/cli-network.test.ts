@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import test, { type ExecutionContext } from "ava";
 import { UsageError } from "../../cli/command.ts";
-import { networkSpec, type NetworkFlags } from "../../cli/network-spec.ts";
+import { networkSpec, type NetworkFlags } from "../../cli/network/spec.ts";
 import {
   Annotations,
   Endpoint,

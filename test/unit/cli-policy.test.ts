@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test, { type ExecutionContext } from "ava";
 import { readPolicies } from "../../cli/policy/file.ts";
-import { UserError } from "../../cli/user-error.ts";
+import { UserError } from "../../lib/user-error.ts";
 import { DataplaneReport, Any, Annotations, Manager, Resource } from "../../proto/gen/messages.ts";
 import { nodeOf, serviceOf, taskOf } from "../support/policies.ts";
 import { served } from "../support/served.ts";

@@ -1,12 +1,12 @@
 // How a service's progress towards its wanted state is shown and awaited.
 import test from "ava";
 import { convergence } from "../../cli/convergence.ts";
-import { overallLine, progressLines, redrawn } from "../../cli/service/service-bars.ts";
-import { prettyService } from "../../cli/service/service-pretty.ts";
-import { ingressPorts } from "../../cli/service/service-listing.ts";
+import { overallLine, progressLines, redrawn } from "../../cli/service/bars.ts";
+import { prettyService } from "../../cli/service/pretty.ts";
+import { ingressPorts } from "../../cli/service/listing.ts";
 import { parsePublish } from "../../cli/publish-flag.ts";
-import { newSpec } from "../../cli/service/service-spec.ts";
-import type { CreateValues } from "../../cli/service/service-flags.ts";
+import { newSpec } from "../../cli/service/spec.ts";
+import type { CreateValues } from "../../cli/service/flags.ts";
 import {
   Duration,
   JobStatus,

@@ -1,11 +1,11 @@
 import test from "ava";
-import { createFlags, type CreateValues } from "../../cli/service/service-flags.ts";
-import { changedSpec, newSpec } from "../../cli/service/service-spec.ts";
+import { createFlags, type CreateValues } from "../../cli/service/flags.ts";
+import { changedSpec, newSpec } from "../../cli/service/spec.ts";
 import { convergence } from "../../cli/convergence.ts";
-import { processLabel } from "../../machines/manager/manager-role.ts";
+import { processLabel } from "../../machines/manager/role.ts";
 import { isSameMessage } from "../../machines/same-message.ts";
 import { UsageError } from "../../cli/command.ts";
-import { UserError } from "../../cli/user-error.ts";
+import { UserError } from "../../lib/user-error.ts";
 import {
   EngineDescription,
   Node,

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import test from "ava";
 import { UsageError } from "../../cli/command.ts";
 import { rotationLines, rotationProgress } from "../../cli/root-rotation.ts";
-import { parseExternalCa, withCaSettings, withSettings } from "../../cli/swarm/swarm-settings.ts";
+import { parseExternalCa, withCaSettings, withSettings } from "../../cli/swarm/settings.ts";
 import { clusterObject } from "../../cli/docker-objects/cluster.ts";
 import {
   CAConfig,
@@ -18,7 +18,7 @@ import {
   RootCA,
   RootRotation,
 } from "../../proto/gen/messages.ts";
-import * as pki from "../../runtime/pki/index.ts";
+import * as pki from "../../lib/pki/index.ts";
 
 const bytes = new TextEncoder();
 

@@ -18,8 +18,8 @@ import {
   VolumeSpec_VolumeAvailability as Availability,
   Volume,
 } from "../../proto/gen/messages.ts";
-import { csiSocketPaths } from "../../cli/processes/csi.ts";
-import { Status } from "../../runtime/rpc.ts";
+import { csiSocketPaths } from "../../processes/csi.ts";
+import { Status } from "../../runtime/ports/rpc.ts";
 import { tempDir } from "../fixtures/muster.ts";
 import { world } from "../support/control.ts";
 import { volumeSpec } from "../support/csi.ts";

@@ -3,7 +3,7 @@ import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import test, { type ExecutionContext } from "ava";
-import { clientCgroups } from "../../node/client-cgroups.ts";
+import { clientCgroups } from "../../linux/client-cgroups.ts";
 import { until } from "../fixtures/until.ts";
 import { SystemClock } from "../../runtime/system/clock.ts";
 

@@ -12,7 +12,7 @@ import { loadProject } from "../../cli/stack/project.ts";
 import { service as serviceShape } from "../../cli/stack/schema-service.ts";
 import { View } from "../../cli/stack/view.ts";
 import { parseYaml } from "../../cli/stack/yaml.ts";
-import { UserError } from "../../cli/user-error.ts";
+import { UserError } from "../../lib/user-error.ts";
 import { tempDir } from "../fixtures/muster.ts";
 
 interface Loaded {

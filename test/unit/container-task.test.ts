@@ -1,6 +1,6 @@
 // From tasks of container services to requests to the docker driver, and from there to the engine.
 import test from "ava";
-import { dnsOf } from "../../actors/agent/driver-task-config.ts";
+import { dnsOf } from "../../actors/driver/task-config.ts";
 import { containerOf } from "../../drivers/docker/container.ts";
 import { taskFields, type DockerConfig, type DriverConfig } from "../../drivers/docker/fields.ts";
 import { objectSpec, readConfig } from "../../edges/plugin/server/fields.ts";
@@ -48,7 +48,7 @@ import {
   SecretReference,
 } from "../../proto/gen/messages.ts";
 import { TaskConfig } from "../../proto/gen/nomad.ts";
-import { encodeConfig, environmentScope } from "../../runtime/hclspec/index.ts";
+import { encodeConfig, environmentScope } from "../../lib/hclspec/index.ts";
 
 const task = {
   id: "task1",

@@ -25,8 +25,8 @@ import {
   VolumeAccessMode_MountVolume,
   VolumeSpec,
 } from "../../proto/gen/messages.ts";
-import * as pki from "../../runtime/pki/index.ts";
-import { RpcError, Status } from "../../runtime/rpc.ts";
+import * as pki from "../../lib/pki/index.ts";
+import { RpcError, Status } from "../../runtime/ports/rpc.ts";
 import { codecs, tableNames } from "../../runtime/store/tables.ts";
 import { arbitraryMessage } from "../support/arbitrary-message.ts";
 import { spec, workerNode, world } from "../support/control.ts";

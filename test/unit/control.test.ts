@@ -62,8 +62,8 @@ import {
   UpdateStatus_UpdateState,
   Version,
 } from "../../proto/gen/messages.ts";
-import * as pki from "../../runtime/pki/index.ts";
-import { Status } from "../../runtime/rpc.ts";
+import * as pki from "../../lib/pki/index.ts";
+import { Status } from "../../runtime/ports/rpc.ts";
 import { createdService, spec, updateOf, workerNode, world } from "../support/control.ts";
 import { call, refusalOf } from "../support/manager.ts";
 

@@ -9,7 +9,7 @@ import test, { type ExecutionContext } from "ava";
 import { connectTls } from "../../edges/grpc/client.ts";
 import { createAdmission } from "../../edges/grpc/admission/admission.ts";
 import { listenTls } from "../../edges/grpc/listener.ts";
-import * as pki from "../../runtime/pki/index.ts";
+import * as pki from "../../lib/pki/index.ts";
 import { telemetry } from "../support/grpc-world.ts";
 
 interface Certificates {

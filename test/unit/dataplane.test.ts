@@ -11,7 +11,7 @@ import {
   WorkloadEndpointStatusRemove,
   WorkloadEndpointStatusUpdate,
 } from "../../proto/gen/felix.ts";
-import type { DataplaneListener, DataplaneProcess } from "../../runtime/dataplane.ts";
+import type { DataplaneListener, DataplaneProcess } from "../../runtime/ports/dataplane.ts";
 import { Host } from "../../runtime/host.ts";
 import { SimClock } from "../../runtime/sim/clock.ts";
 import { SimRandom } from "../../runtime/sim/random.ts";

@@ -3,9 +3,9 @@ import test, { type ExecutionContext } from "ava";
 import { initialTransition } from "xstate";
 import { startDemotions } from "../../actors/manager/demotions.ts";
 import { startMembership } from "../../actors/manager/membership.ts";
-import { demotionMachine, demotionTimes } from "../../machines/manager/demotion.ts";
-import { processLabel } from "../../machines/manager/manager-role.ts";
-import { explainCertificate } from "../../machines/explain/explain-certificate.ts";
+import { demotionMachine, demotionTimes } from "../../machines/manager/demotion.machine.ts";
+import { processLabel } from "../../machines/manager/role.ts";
+import { explainCertificate } from "../../machines/explain/certificate.ts";
 import {
   Certificate,
   EngineDescription,

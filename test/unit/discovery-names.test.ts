@@ -4,7 +4,7 @@ import fc from "fast-check";
 import { answerTo, type Answer } from "../../machines/discovery/answer.ts";
 import { NetworkNames, taskTtlS, virtualTtlS } from "../../machines/discovery/names.ts";
 import { nameServerAddresses, taskResolver } from "../../machines/discovery/resolver.ts";
-import { namesLabels } from "../../machines/driver/driver-labels.ts";
+import { namesLabels } from "../../machines/driver/labels.ts";
 import { networkScene } from "../support/network-scene.ts";
 
 const view = networkScene({

@@ -2,9 +2,9 @@
 import test from "ava";
 import { Discovery } from "../../actors/agent/discovery.ts";
 import type { TaskNetwork } from "../../actors/agent/task-networks.ts";
-import type { NetworksState } from "../../machines/networks/networks-state.ts";
+import type { NetworksState } from "../../machines/networks/state.ts";
 import { Host } from "../../runtime/host.ts";
-import type { NameReply } from "../../runtime/name-server.ts";
+import type { NameReply } from "../../runtime/ports/name-server.ts";
 import { SimClock } from "../../runtime/sim/clock.ts";
 import { SimRandom } from "../../runtime/sim/random.ts";
 import { createSimTelemetry } from "../../runtime/sim/telemetry.ts";

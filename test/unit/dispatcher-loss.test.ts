@@ -1,10 +1,10 @@
 // When a dispatcher declares a node DOWN, and when it must not.
 import test from "ava";
-import { massDown } from "../../machines/dispatcher/mass-down-breaker.ts";
-import { sessionTimes } from "../../machines/dispatcher/session.ts";
+import { massDown } from "../../machines/dispatcher/mass-down-breaker.machine.ts";
+import { sessionTimes } from "../../machines/dispatcher/session.machine.ts";
 import { ManagerBeat, Node, NodeStatus, NodeStatus_State, Session, TaskState } from "../../proto/gen/messages.ts";
 import { managerBeats } from "../../runtime/subjects.ts";
-import { Status } from "../../runtime/rpc.ts";
+import { Status } from "../../runtime/ports/rpc.ts";
 import { setUp, open, join, beat, from, live, report } from "../support/dispatcher-world.ts";
 
 test("a node that falls silent is DOWN after three periods, and its stream ends with NOT_FOUND", async (t) => {

@@ -16,7 +16,7 @@ import {
   VolumePublishStatus,
   VolumePublishStatus_State as PublishState,
 } from "../../proto/gen/messages.ts";
-import { Status } from "../../runtime/rpc.ts";
+import { Status } from "../../runtime/ports/rpc.ts";
 import { collectedStream, refusalOf } from "../support/manager.ts";
 import { setUp, from, join, open, task, report } from "../support/dispatcher-world.ts";
 

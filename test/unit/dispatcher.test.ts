@@ -17,7 +17,7 @@ import {
   Session,
   SessionRegistered,
 } from "../../proto/gen/messages.ts";
-import { Status } from "../../runtime/rpc.ts";
+import { Status } from "../../runtime/ports/rpc.ts";
 import { call, collectedStream, refusalOf } from "../support/manager.ts";
 import { addr, setUp, from, open, join, beat, report } from "../support/dispatcher-world.ts";
 

@@ -8,7 +8,7 @@ import fc from "fast-check";
 import { readQuestion } from "../../edges/dns/packets.ts";
 import { createNameServers } from "../../edges/dns/server.ts";
 import { TcpMessages, tcpMessage } from "../../edges/dns/tcp-messages.ts";
-import type { NameQuestion, NameReply } from "../../runtime/name-server.ts";
+import type { NameQuestion, NameReply } from "../../runtime/ports/name-server.ts";
 
 const address = "127.0.0.1";
 

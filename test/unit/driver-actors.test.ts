@@ -1,8 +1,8 @@
 // The actors of driver plugins and their tasks on a simulated machine, through deaths of plugins and of the agent.
 import test from "ava";
-import { DriverPluginActor, knownPlugin, type DriverPluginPorts } from "../../actors/agent/driver-plugin.ts";
-import { DriverTaskActor, driverTaskRecord, driverTaskRecords } from "../../actors/agent/driver-task.ts";
-import type { DriverTaskNews } from "../../machines/driver/driver-task.ts";
+import { DriverPluginActor, knownPlugin, type DriverPluginPorts } from "../../actors/driver/plugin.ts";
+import { DriverTaskActor, driverTaskRecord, driverTaskRecords } from "../../actors/driver/task.ts";
+import type { DriverTaskNews } from "../../machines/driver/task.machine.ts";
 import { NomadDriverConfig, TaskConfig } from "../../proto/gen/nomad.ts";
 import { SimClock } from "../../runtime/sim/clock.ts";
 import { SimRandom } from "../../runtime/sim/random.ts";

@@ -2,8 +2,8 @@
 import test from "ava";
 import { checkDriverConfig } from "../../actors/control/driver-config.ts";
 import { objectSpec, text as textField } from "../../edges/plugin/server/fields.ts";
-import { driverLabels } from "../../machines/driver/driver-labels.ts";
-import { environmentOf } from "../../node/task-home/environment.ts";
+import { driverLabels } from "../../machines/driver/labels.ts";
+import { environmentOf } from "../../linux/task-home/environment.ts";
 import {
   Any,
   DiscreteGenericResource,

@@ -13,10 +13,10 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test, { type ExecutionContext } from "ava";
-import { newSpec } from "../../cli/service/service-spec.ts";
-import { placeMounts, unplaceMounts } from "../../node/task-home/mounts.ts";
-import { mountsProblem, planMounts, type PlannedMount } from "../../machines/driver/driver-mounts.ts";
-import { driverRuntimeOf } from "../../machines/driver/driver-spec.ts";
+import { newSpec } from "../../cli/service/spec.ts";
+import { placeMounts, unplaceMounts } from "../../linux/task-home/mounts.ts";
+import { mountsProblem, planMounts, type PlannedMount } from "../../machines/driver/mounts.ts";
+import { driverRuntimeOf } from "../../machines/driver/spec.ts";
 import { volumeWantsOf } from "../../machines/scheduling/volumes.ts";
 import {
   Driver,

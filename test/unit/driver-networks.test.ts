@@ -1,7 +1,7 @@
 // Networks created by drivers are removed by them, whatever dies on the way and however many attempts it takes.
 import test from "ava";
-import { DriverNetworks } from "../../actors/agent/driver-network.ts";
-import type { DriverDescription, DriverPluginActor } from "../../actors/agent/driver-plugin.ts";
+import { DriverNetworks } from "../../actors/driver/network.ts";
+import type { DriverDescription, DriverPluginActor } from "../../actors/driver/plugin.ts";
 import { TaskNetworks } from "../../actors/agent/task-networks.ts";
 import type { NetworkPlan } from "../../machines/driver/task-network/plan.ts";
 import {
@@ -10,7 +10,7 @@ import {
   NetworkIsolationSpec,
   NetworkIsolationSpec_NetworkIsolationMode as Isolation,
 } from "../../proto/gen/nomad.ts";
-import type { DriverClient } from "../../runtime/plugins.ts";
+import type { DriverClient } from "../../runtime/ports/plugins.ts";
 import { SimClock } from "../../runtime/sim/clock.ts";
 import { SimRandom } from "../../runtime/sim/random.ts";
 import { createSimTelemetry } from "../../runtime/sim/telemetry.ts";

@@ -1,8 +1,12 @@
 // The charts of a driver plugin and of a task on it alone: events in, state and effects out.
 import test from "ava";
 import { initialTransition, transition } from "xstate";
-import { driverPluginMachine, driverPluginTimes, type DriverPluginEvent } from "../../machines/driver/driver-plugin.ts";
-import { driverTaskMachine, type DriverTaskEvent, type DriverTaskInput } from "../../machines/driver/driver-task.ts";
+import {
+  driverPluginMachine,
+  driverPluginTimes,
+  type DriverPluginEvent,
+} from "../../machines/driver/plugin.machine.ts";
+import { driverTaskMachine, type DriverTaskEvent, type DriverTaskInput } from "../../machines/driver/task.machine.ts";
 
 interface Effect {
   readonly type: string;

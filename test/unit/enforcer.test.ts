@@ -2,8 +2,13 @@
 import test from "ava";
 import fc from "fast-check";
 import { initialTransition, transition } from "xstate";
-import { enforcerMachine, evictions, evictionStatus, wasEvicted } from "../../machines/orchestration/enforcer.ts";
-import { shouldRestart, spentAttempts } from "../../machines/orchestration/restart.ts";
+import {
+  enforcerMachine,
+  evictions,
+  evictionStatus,
+  wasEvicted,
+} from "../../machines/orchestration/enforcer.machine.ts";
+import { shouldRestart, spentAttempts } from "../../machines/orchestration/restart.machine.ts";
 import { timestampOf } from "../../proto/time.ts";
 import {
   Annotations,

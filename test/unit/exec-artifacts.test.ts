@@ -16,7 +16,7 @@ import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import test, { type ExecutionContext } from "ava";
 import { fetchArtifacts } from "../../drivers/exec/artifacts.ts";
-import { findTools } from "../../node/system-tools.ts";
+import { findTools } from "../../linux/system-tools.ts";
 import { execLab, type ExecLab } from "../fixtures/exec-lab.ts";
 
 const asRoot = process.getuid?.() === 0 ? test : test.skip;

@@ -5,11 +5,11 @@ import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, statfsSync, st
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test, { type ExecutionContext } from "ava";
-import type { Content, DriverTask } from "../../actors/agent/agent-ports.ts";
-import { filesOf } from "../../node/task-home/contents.ts";
-import { taskContext } from "../../runtime/template/task-context.ts";
-import { expand } from "../../runtime/template/expand.ts";
-import { TaskHomeDirectories } from "../../node/task-home/homes.ts";
+import type { Content, DriverTask } from "../../actors/agent/ports.ts";
+import { filesOf } from "../../linux/task-home/contents.ts";
+import { taskContext } from "../../lib/template/task-context.ts";
+import { expand } from "../../lib/template/expand.ts";
+import { TaskHomeDirectories } from "../../linux/task-home/homes.ts";
 import { ConfigReference, DriverSpec, FileTarget, SecretReference } from "../../proto/gen/messages.ts";
 import { SystemClock } from "../../runtime/system/clock.ts";
 

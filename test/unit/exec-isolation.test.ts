@@ -8,7 +8,7 @@ import { configDefault } from "../../drivers/exec/fields.ts";
 import { lacking } from "../../drivers/exec/isolation.ts";
 import { seccompProgram } from "../../drivers/exec/seccomp.ts";
 import { SealingPlan } from "../../drivers/exec/sealing.ts";
-import { findTools } from "../../node/system-tools.ts";
+import { findTools } from "../../linux/system-tools.ts";
 import {
   DNSConfig,
   Mount,

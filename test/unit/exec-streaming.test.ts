@@ -11,7 +11,7 @@ import {
   ExecTaskStreamingRequest_Setup,
   ExecTaskStreamingRequest_TerminalSize,
 } from "../../proto/gen/nomad.ts";
-import { findTools } from "../../node/system-tools.ts";
+import { findTools } from "../../linux/system-tools.ts";
 import { call } from "../support/manager.ts";
 
 const setup = ExecTaskStreamingRequest_Setup.create({ taskId: "t1", command: ["sh"], tty: true });

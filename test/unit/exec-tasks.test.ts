@@ -3,12 +3,12 @@ import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test, { type ExecutionContext } from "ava";
-import type { AgentPlugins, DriverTask } from "../../actors/agent/agent-ports.ts";
-import { DriverPluginActor, knownPlugin, type DriverPluginPorts } from "../../actors/agent/driver-plugin.ts";
-import { PluginDriver } from "../../actors/agent/plugin-driver.ts";
-import { TaskHomeDirectories } from "../../node/task-home/homes.ts";
+import type { AgentPlugins, DriverTask } from "../../actors/agent/ports.ts";
+import { DriverPluginActor, knownPlugin, type DriverPluginPorts } from "../../actors/driver/plugin.ts";
+import { PluginDriver } from "../../actors/driver/plugin-driver.ts";
+import { TaskHomeDirectories } from "../../linux/task-home/homes.ts";
 import { createPluginLauncher } from "../../edges/plugin/host/launcher.ts";
-import { execAsDriver } from "../../machines/driver/driver-spec.ts";
+import { execAsDriver } from "../../machines/driver/spec.ts";
 import { Duration, ExecSpec } from "../../proto/gen/messages.ts";
 import { NomadDriverConfig } from "../../proto/gen/nomad.ts";
 import { Host } from "../../runtime/host.ts";

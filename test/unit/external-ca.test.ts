@@ -10,8 +10,8 @@ import {
   NodeSpec,
   NodeSpec_Membership,
 } from "../../proto/gen/messages.ts";
-import * as pki from "../../runtime/pki/index.ts";
-import { Status } from "../../runtime/rpc.ts";
+import * as pki from "../../lib/pki/index.ts";
+import { Status } from "../../runtime/ports/rpc.ts";
 import { startTestCa } from "../fixtures/cfssl.ts";
 import { refusalOf } from "../support/manager.ts";
 import { bytes, cfssl, ensureManagerCertificate, facts, rootWorld, text, worker } from "../support/roots.ts";

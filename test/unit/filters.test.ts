@@ -1,5 +1,5 @@
 import test from "ava";
-import { networkLabels } from "../../machines/driver/driver-labels.ts";
+import { networkLabels } from "../../machines/driver/labels.ts";
 import { describeVerdict, Tally, verdictText } from "../../machines/scheduling/explain.ts";
 import { demandOf, judge, Verdict } from "../../machines/scheduling/filters.ts";
 import { NodeSet } from "../../machines/scheduling/node-set.ts";

@@ -2,7 +2,7 @@ import test from "ava";
 import fc from "fast-check";
 import { assign, initialTransition, setup, transition, type AnyStateMachine } from "xstate";
 import { flattened } from "../../machines/flat.ts";
-import { jsonWatcherMachine, type JsonWatcherEvent } from "../../machines/json/json-watcher.ts";
+import { jsonWatcherMachine, type JsonWatcherEvent } from "../../machines/json/watcher.machine.ts";
 
 const event = fc.oneof(
   {

@@ -1,6 +1,6 @@
 // Rules that an agent adds to a packet filter that drops forwarded packets, by the output of `iptables -S FORWARD`.
 import test from "ava";
-import { missingRules } from "../../node/task-network/forwarding.ts";
+import { missingRules } from "../../linux/task-network/forwarding.ts";
 
 const engine = "-A FORWARD -j DOCKER-USER\n-A FORWARD -o docker0 -j DOCKER\n";
 const words = (listed: string): readonly string[] => missingRules(listed).map((rule) => rule.join(" "));

@@ -1,7 +1,7 @@
 // A global service from its spec to its tasks: every actor of the orchestration, a real replica, nodes that behave.
 import test from "ava";
 import { initialTransition, transition } from "xstate";
-import { globalMachine } from "../../machines/orchestration/global.ts";
+import { globalMachine } from "../../machines/orchestration/global.machine.ts";
 import {
   Annotations,
   Duration,

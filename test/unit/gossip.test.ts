@@ -6,7 +6,7 @@ import {
   gossipLimits,
   introducingManagerWeight,
   seedsFor,
-} from "../../machines/dispatcher/gossip.ts";
+} from "../../machines/dispatcher/gossip.machine.ts";
 import { managerWeight } from "../../machines/dispatcher/session-message.ts";
 import {
   EngineDescription,

@@ -2,8 +2,8 @@
 // Labels are those of edges/grpc.
 import test, { type ExecutionContext } from "ava";
 import { accessByPath, type Access } from "../../edges/grpc/roles.ts";
-import { createRoot } from "../../runtime/pki/index.ts";
-import { Status, type RpcChannel } from "../../runtime/rpc.ts";
+import { createRoot } from "../../lib/pki/index.ts";
+import { Status, type RpcChannel } from "../../runtime/ports/rpc.ts";
 import type { Role } from "../../runtime/user-roles.ts";
 import { accessWorld, methods, start, type Call } from "../support/access-world.ts";
 import { identityOf, until, userIdentityOf } from "../support/grpc-world.ts";

@@ -18,8 +18,8 @@ import {
   SessionMessage,
   SessionRequest,
 } from "../../proto/gen/messages.ts";
-import { createRoot } from "../../runtime/pki/index.ts";
-import { Status, type Sink } from "../../runtime/rpc.ts";
+import { createRoot } from "../../lib/pki/index.ts";
+import { Status, type Sink } from "../../runtime/ports/rpc.ts";
 import { SystemClock } from "../../runtime/system/clock.ts";
 import {
   Heartbeat,

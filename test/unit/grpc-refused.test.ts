@@ -7,7 +7,7 @@ import { join } from "node:path";
 import test, { type ExecutionContext } from "ava";
 import { connectUnix } from "../../edges/grpc/client.ts";
 import { HeartbeatRequest, HeartbeatResponse, SessionMessage, SessionRequest } from "../../proto/gen/messages.ts";
-import { Status } from "../../runtime/rpc.ts";
+import { Status } from "../../runtime/ports/rpc.ts";
 import { collect, Heartbeat, refused, Session, until } from "../support/grpc-world.ts";
 
 const okTrailers = { "grpc-status": "0" };

@@ -14,8 +14,8 @@ import {
   type SessionMessage,
   SessionRequest,
 } from "../../proto/gen/messages.ts";
-import { createRoot } from "../../runtime/pki/index.ts";
-import { Status } from "../../runtime/rpc.ts";
+import { createRoot } from "../../lib/pki/index.ts";
+import { Status } from "../../runtime/ports/rpc.ts";
 import {
   Heartbeat,
   Session,

@@ -16,7 +16,7 @@ import {
   TasksRequest,
   UpdateTaskStatusRequest,
 } from "../../proto/gen/messages.ts";
-import { Status, type Sink } from "../../runtime/rpc.ts";
+import { Status, type Sink } from "../../runtime/ports/rpc.ts";
 import {
   Heartbeat,
   Session,

@@ -1,5 +1,5 @@
 // Users' certificates on the gRPC port: forged ones, permissions that depend on the request, and what each role cannot see.
-// Labels are those of edges/grpc and runtime/pki/user.ts.
+// Labels are those of edges/grpc and lib/pki/user.ts.
 import { createServer, type TLSSocket } from "node:tls";
 import test from "ava";
 import { connectTls } from "../../edges/grpc/client.ts";
@@ -47,8 +47,8 @@ import {
   WatchMessage,
   WatchMessage_Event,
 } from "../../proto/gen/messages.ts";
-import { createRoot } from "../../runtime/pki/index.ts";
-import { RpcError, Status, type CallContext, type Sink } from "../../runtime/rpc.ts";
+import { createRoot } from "../../lib/pki/index.ts";
+import { RpcError, Status, type CallContext, type Sink } from "../../runtime/ports/rpc.ts";
 import type { Role } from "../../runtime/user-roles.ts";
 import { accessWorld, methods, start } from "../support/access-world.ts";
 import { identityOf, until, userIdentityOf } from "../support/grpc-world.ts";

@@ -5,7 +5,7 @@ import { connect as connectTlsSocket } from "node:tls";
 import test, { type ExecutionContext } from "ava";
 import { frame } from "../../edges/grpc/framing.ts";
 import { HeartbeatRequest, HeartbeatResponse, UpdateTaskStatusRequest } from "../../proto/gen/messages.ts";
-import { Status } from "../../runtime/rpc.ts";
+import { Status } from "../../runtime/ports/rpc.ts";
 import {
   Heartbeat,
   GetRootCACertificate,

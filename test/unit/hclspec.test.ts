@@ -21,7 +21,7 @@ import {
   problemText,
   unpack,
   type ConfigInput,
-} from "../../runtime/hclspec/index.ts";
+} from "../../lib/hclspec/index.ts";
 
 /** Expressions and their values as hex, or `error`; the interop test compares them with the libraries. */
 const expressions = JSON.parse(

@@ -3,13 +3,13 @@ import { createServer } from "node:http";
 import { once } from "node:events";
 import { connect, createServer as createTcpServer, type AddressInfo } from "node:net";
 import test, { type ExecutionContext } from "ava";
-import type { DriverTask } from "../../actors/agent/agent-ports.ts";
-import type { DriverPluginPorts } from "../../actors/agent/driver-plugin.ts";
-import { HealthCheckActor } from "../../actors/agent/health-check.ts";
-import type { CallTarget } from "../../actors/agent/agent-calls.ts";
-import { StatusReports } from "../../actors/agent/agent-reports.ts";
-import { PluginDriver, type PluginDriverOptions } from "../../actors/agent/plugin-driver.ts";
-import type { HealthNews } from "../../machines/driver/health-check.ts";
+import type { DriverTask } from "../../actors/agent/ports.ts";
+import type { DriverPluginPorts } from "../../actors/driver/plugin.ts";
+import { HealthCheckActor } from "../../actors/driver/health-check.ts";
+import type { CallTarget } from "../../actors/agent/calls.ts";
+import { StatusReports } from "../../actors/agent/reports.ts";
+import { PluginDriver, type PluginDriverOptions } from "../../actors/driver/plugin-driver.ts";
+import type { HealthNews } from "../../machines/driver/health-check.machine.ts";
 import { healthSaid, healthTimes, healthWords } from "../../machines/driver/health-spec.ts";
 import {
   Any,
@@ -27,9 +27,9 @@ import {
 } from "../../proto/gen/messages.ts";
 import { DriverCapabilities, ExecTaskResponse, ExitResult, type ExecTaskRequest } from "../../proto/gen/nomad.ts";
 import { Host } from "../../runtime/host.ts";
-import type { DriverClient } from "../../runtime/plugins.ts";
-import type { HttpProbe, ProbeOutcome } from "../../runtime/probes.ts";
-import { RpcError, Status } from "../../runtime/rpc.ts";
+import type { DriverClient } from "../../runtime/ports/plugins.ts";
+import type { HttpProbe, ProbeOutcome } from "../../runtime/ports/probes.ts";
+import { RpcError, Status } from "../../runtime/ports/rpc.ts";
 import { SimClock } from "../../runtime/sim/clock.ts";
 import { SimRandom } from "../../runtime/sim/random.ts";
 import { createSimTelemetry } from "../../runtime/sim/telemetry.ts";

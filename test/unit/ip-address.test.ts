@@ -2,7 +2,7 @@
 import { isIP } from "node:net";
 import test from "ava";
 import fc from "fast-check";
-import { containsRange, parseAddress, parseCidr } from "../../runtime/ip-address.ts";
+import { containsRange, parseAddress, parseCidr } from "../../lib/ip-address.ts";
 
 const pieces = ["0", "1", "ff", "abcd", "12345", "::", ":", ".", "1.2.3.4", "255", "256", "01", "g", "A"];
 

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import test from "ava";
-import { isSameToken, makeJoinToken, parseJoinToken, rootMatches } from "../../runtime/pki/index.ts";
+import { isSameToken, makeJoinToken, parseJoinToken, rootMatches } from "../../lib/pki/index.ts";
 
 const root = Buffer.from("-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n");
 

@@ -11,7 +11,7 @@ import {
   TaskState,
   TaskStatus,
 } from "../../proto/gen/messages.ts";
-import { RpcError, Status } from "../../runtime/rpc.ts";
+import { RpcError, Status } from "../../runtime/ports/rpc.ts";
 import { workerNode } from "../support/control.ts";
 import { operationsMax, runningMax } from "../../edges/juju/facades/operations.ts";
 import { failureOf, jsonWorld, type Asked, type Reply } from "../support/json-world.ts";

@@ -6,7 +6,7 @@ import fc from "fast-check";
 import { setPassword } from "../../actors/json/users.ts";
 import type { Facade } from "../../edges/juju/facade.ts";
 import { machineId } from "../../edges/juju/entities/names.ts";
-import { failuresMax, pingMs, pongMs } from "../../machines/json/json-connection.ts";
+import { failuresMax, pingMs, pongMs } from "../../machines/json/connection.machine.ts";
 import { refusalsPerMinute } from "../../machines/json/login-rate.ts";
 import { until } from "../fixtures/until.ts";
 import { createdService, spec, workerNode } from "../support/control.ts";

@@ -1,7 +1,7 @@
 import test from "ava";
 import fc from "fast-check";
 import { initialTransition, transition } from "xstate";
-import { jsonConnectionMachine, type JsonConnectionEvent } from "../../machines/json/json-connection.ts";
+import { jsonConnectionMachine, type JsonConnectionEvent } from "../../machines/json/connection.machine.ts";
 import { addressesMax, attemptsPerMinute, LoginRate, refusalsPerMinute } from "../../machines/json/login-rate.ts";
 
 const events: readonly JsonConnectionEvent[] = [

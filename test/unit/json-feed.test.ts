@@ -5,7 +5,7 @@ import { Entities } from "../../edges/juju/feed/entities.ts";
 import { Wakers } from "../../edges/juju/feed/wakers.ts";
 import { Feed } from "../../edges/juju/feed/feed.ts";
 import { Annotations, Task, TaskState } from "../../proto/gen/messages.ts";
-import type { TimerHandle } from "../../runtime/ports.ts";
+import type { TimerHandle } from "../../runtime/ports/index.ts";
 import { SimClock } from "../../runtime/sim/clock.ts";
 import { testManager } from "../support/manager.ts";
 import { machineView, type MachineView } from "../../edges/juju/entities/views.ts";

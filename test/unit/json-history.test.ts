@@ -1,7 +1,7 @@
 // The log records each change through the JSON API with who requested it.
 import test from "ava";
 import { machineId } from "../../edges/juju/entities/names.ts";
-import { processLabel } from "../../machines/manager/manager-role.ts";
+import { processLabel } from "../../machines/manager/role.ts";
 import {
   Annotations,
   EngineDescription,

@@ -10,7 +10,7 @@ import {
   type SubscribeLogsRequest,
 } from "../../proto/gen/messages.ts";
 import type { LogLines } from "../../proto/log-lines.ts";
-import { RpcError, Status, type Sink, type CallSignal } from "../../runtime/rpc.ts";
+import { RpcError, Status, type Sink, type CallSignal } from "../../runtime/ports/rpc.ts";
 import { createdService, spec } from "../support/control.ts";
 import { failureOf, jsonWorld, type Reply } from "../support/json-world.ts";
 

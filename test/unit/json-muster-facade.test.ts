@@ -27,9 +27,9 @@ import {
   UpdateStatus,
   UpdateStatus_UpdateState,
 } from "../../proto/gen/messages.ts";
-import { processLabel } from "../../machines/manager/manager-role.ts";
+import { processLabel } from "../../machines/manager/role.ts";
 import { CPUUsage, MemoryUsage, TaskResourceUsage, TaskStats } from "../../proto/gen/nomad.ts";
-import { RpcError, Status, type Sink, type CallSignal } from "../../runtime/rpc.ts";
+import { RpcError, Status, type Sink, type CallSignal } from "../../runtime/ports/rpc.ts";
 import type { LogLines } from "../../proto/log-lines.ts";
 import { createdService, spec, updateOf, workerNode } from "../support/control.ts";
 import { failureOf, jsonWorld, type JsonWorldOptions, type Reply } from "../support/json-world.ts";

@@ -1,7 +1,7 @@
 // `juju add-user` and `juju register`: a user without a password sets one over HTTP, once, by proving a secret key.
 import test, { type ExecutionContext } from "ava";
 import nacl from "tweetnacl";
-import { startJsonApi } from "../../actors/json/json-api.ts";
+import { startJsonApi } from "../../actors/json/api.ts";
 import { createLogins } from "../../actors/json/logins.ts";
 import { setPassword } from "../../actors/json/users.ts";
 import { controllerUuid } from "../../edges/juju/model.ts";
@@ -18,7 +18,7 @@ import {
   User,
   UserRole,
 } from "../../proto/gen/messages.ts";
-import { Status } from "../../runtime/rpc.ts";
+import { Status } from "../../runtime/ports/rpc.ts";
 import { jsonWorld, password, type Reply, type TestClient } from "../support/json-api.ts";
 import { post } from "../support/json-post.ts";
 import { call, refusalOf } from "../support/manager.ts";

@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import test from "ava";
 import { machineId } from "../../edges/juju/entities/names.ts";
 import { modelUuid } from "../../edges/juju/model.ts";
-import type { LoginName } from "../../runtime/json-api.ts";
+import type { LoginName } from "../../runtime/ports/json-api.ts";
 import { setPassword } from "../../actors/json/users.ts";
 import { workerNode } from "../support/control.ts";
 import { jsonWorld, password, type TestClient } from "../support/json-api.ts";

@@ -2,7 +2,7 @@
 import test from "ava";
 import { timeMs } from "../../proto/time.ts";
 import { DisableUserRequest, UserRole } from "../../proto/gen/messages.ts";
-import type { Identity } from "../../runtime/json-api.ts";
+import type { Identity } from "../../runtime/ports/json-api.ts";
 import { failureOf, jsonWorld, type Reply } from "../support/json-world.ts";
 import { jsonWorld as listening, password } from "../support/json-api.ts";
 import { call } from "../support/manager.ts";

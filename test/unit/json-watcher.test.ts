@@ -1,8 +1,8 @@
 import test from "ava";
 import { initialTransition, transition } from "xstate";
-import { createJsonWatchers } from "../../actors/json/json-watcher.ts";
-import { asksMax, jsonWatcherMachine, type JsonWatcherEvent } from "../../machines/json/json-watcher.ts";
-import type { News } from "../../runtime/json-watch.ts";
+import { createJsonWatchers } from "../../actors/json/watcher.ts";
+import { asksMax, jsonWatcherMachine, type JsonWatcherEvent } from "../../machines/json/watcher.machine.ts";
+import type { News } from "../../runtime/ports/json-watch.ts";
 import { testManager } from "../support/manager.ts";
 
 function after(...events: readonly JsonWatcherEvent[]) {

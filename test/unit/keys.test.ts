@@ -6,7 +6,7 @@ import { createTroubles } from "../../actors/manager/troubles.ts";
 import { createDataKeys, startKeyFetch, startKeyRotation, type DataKeyParts } from "../../actors/keys/data-keys.ts";
 import { keyWarnings } from "../../actors/keys/key-warnings.ts";
 import { startManagerLock } from "../../actors/keys/manager-lock.ts";
-import { keyStep, type KeySituation } from "../../machines/keys/data-key.ts";
+import { keyStep, type KeySituation } from "../../machines/keys/data-key.machine.ts";
 import { formatUnlockKey, parseUnlockKey, unlockKeyBytes, unlockKeyOf } from "../../machines/keys/unlock-key.ts";
 import {
   ClusterSpec,
@@ -24,8 +24,8 @@ import {
   type GetDataKeysResponse,
   Trouble_Kind,
 } from "../../proto/gen/messages.ts";
-import * as pki from "../../runtime/pki/index.ts";
-import { RpcError, Status } from "../../runtime/rpc.ts";
+import * as pki from "../../lib/pki/index.ts";
+import { RpcError, Status } from "../../runtime/ports/rpc.ts";
 import { SimRandom } from "../../runtime/sim/random.ts";
 import { Keyring } from "../../runtime/store/keyring.ts";
 import { fingerprint } from "../../runtime/store/seal.ts";

@@ -9,7 +9,7 @@ import {
   Reason,
   WhyRequest,
 } from "../../proto/gen/messages.ts";
-import { RpcError, Status } from "../../runtime/rpc.ts";
+import { RpcError, Status } from "../../runtime/ports/rpc.ts";
 import { Simulation } from "../../runtime/sim/simulation.ts";
 import { addManager, type TestManager } from "./store-kit.ts";
 

@@ -1,7 +1,7 @@
 // The lease's chart, on a clock of its own.
 import test from "ava";
 import { createActor, SimulatedClock } from "xstate";
-import { leaseMachine } from "../../machines/ledger/lease.ts";
+import { leaseMachine } from "../../machines/ledger/lease.machine.ts";
 
 const ttlMs = 3_600;
 

@@ -2,7 +2,7 @@
 import test from "ava";
 import { initialTransition, transition, type SnapshotFrom } from "xstate";
 import { startLeadership } from "../../actors/ledger/leadership.ts";
-import { ledgerMachine, type LedgerEvent } from "../../machines/ledger/ledger.ts";
+import { ledgerMachine, type LedgerEvent } from "../../machines/ledger/ledger.machine.ts";
 import {
   LogRecord,
   ProposeOk,
@@ -12,7 +12,7 @@ import {
   Transaction,
 } from "../../proto/gen/messages.ts";
 import { Host } from "../../runtime/host.ts";
-import type { AppendOutcome, Log } from "../../runtime/ports.ts";
+import type { AppendOutcome, Log } from "../../runtime/ports/index.ts";
 import { Simulation } from "../../runtime/sim/simulation.ts";
 import { Replica } from "../../runtime/store/replica.ts";
 import { ErrorCode } from "../../runtime/error-codes.ts";

@@ -1,8 +1,8 @@
 // The part of the LogBroker that a worker needs, and the answers of the Health service.
 import test from "ava";
 import { createHealth } from "../../actors/manager/health.ts";
-import { createLogBroker } from "../../actors/logs/log-broker.ts";
-import { checkPublish } from "../../machines/logs/log-publish.ts";
+import { createLogBroker } from "../../actors/logs/broker.ts";
+import { checkPublish } from "../../machines/logs/publish.ts";
 import {
   HealthCheckRequest,
   HealthCheckResponse_ServingStatus as ServingStatus,
@@ -13,7 +13,7 @@ import {
   type SubscriptionMessage,
 } from "../../proto/gen/messages.ts";
 import { publishedLines, type PublishedLines } from "../../proto/log-lines.ts";
-import { Status } from "../../runtime/rpc.ts";
+import { Status } from "../../runtime/ports/rpc.ts";
 import { call, collectedStream, refusalOf, testManager } from "../support/manager.ts";
 
 const worker = call({ identity: { nodeId: "n1", role: "swarm-worker", organization: "c" }, local: false });

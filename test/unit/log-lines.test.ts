@@ -1,7 +1,7 @@
 // Task output as managers carry it: the same lines as the generated codecs see, whatever the bytes.
 import fc from "fast-check";
 import test from "ava";
-import { checkPublish, linesWithin } from "../../machines/logs/log-publish.ts";
+import { checkPublish, linesWithin } from "../../machines/logs/publish.ts";
 import {
   LogAttr,
   LogContext,

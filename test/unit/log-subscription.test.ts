@@ -1,9 +1,9 @@
 // The life of a log subscription according to its chart, and which nodes are asked.
 import test from "ava";
 import { initialTransition, transition, type SnapshotFrom } from "xstate";
-import { logSubscriptionMachine, type LogSubscriptionEvent } from "../../machines/logs/log-subscription.ts";
-import { logLimits, type LogNodes } from "../../machines/logs/log-nodes.ts";
-import { isSelected, selectLogs, selectorProblem } from "../../machines/logs/log-selection.ts";
+import { logSubscriptionMachine, type LogSubscriptionEvent } from "../../machines/logs/subscription.machine.ts";
+import { logLimits, type LogNodes } from "../../machines/logs/nodes.ts";
+import { isSelected, selectLogs, selectorProblem } from "../../machines/logs/selection.ts";
 import {
   LogSelector,
   Node,

@@ -1,7 +1,7 @@
 // The operator's sentences about the servers of a NATS link.
 import test from "ava";
 import { createTroubles } from "../../actors/manager/troubles.ts";
-import { reportLogTroubles } from "../../cli/processes/log-troubles.ts";
+import { reportLogTroubles } from "../../processes/log-troubles.ts";
 import { Trouble_Kind } from "../../proto/gen/messages.ts";
 import { SystemClock } from "../../runtime/system/clock.ts";
 import { testTelemetry } from "../fixtures/nats-server.ts";

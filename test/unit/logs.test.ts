@@ -1,7 +1,7 @@
 // Subscriptions to task output across managers: which nodes are asked, how output travels, and the effect of a slow follower.
 import test, { type ExecutionContext } from "ava";
-import { createLogBroker, stalledStreamsMax, type LogBroker } from "../../actors/logs/log-broker.ts";
-import { followerBytesMax, followerStalledMsMax, noticeAttribute } from "../../actors/logs/log-home.ts";
+import { createLogBroker, stalledStreamsMax, type LogBroker } from "../../actors/logs/broker.ts";
+import { followerBytesMax, followerStalledMsMax, noticeAttribute } from "../../actors/logs/home.ts";
 import {
   ListenSubscriptionsRequest,
   LogContext,
@@ -24,7 +24,7 @@ import {
   type SubscriptionMessage,
 } from "../../proto/gen/messages.ts";
 import { publishedLines, type LogLines, type PublishedLines } from "../../proto/log-lines.ts";
-import { Status, type Sink } from "../../runtime/rpc.ts";
+import { Status, type Sink } from "../../runtime/ports/rpc.ts";
 import { call, collectedStream, refusalOf, testManager, type CollectedStream } from "../support/manager.ts";
 import { sharedBus } from "../support/shared-bus.ts";
 

@@ -2,7 +2,10 @@
 import test from "ava";
 import { initialTransition, transition } from "xstate";
 import { startManagerCertificate } from "../../actors/certificates/manager-certificate.ts";
-import { managerCertificateMachine, managerCertificateTimes } from "../../machines/certificates/manager-certificate.ts";
+import {
+  managerCertificateMachine,
+  managerCertificateTimes,
+} from "../../machines/certificates/manager-certificate.machine.ts";
 import {
   Certificate,
   IssuanceStatus,
@@ -11,8 +14,8 @@ import {
   NodeDescription,
   NodeTLSInfo,
 } from "../../proto/gen/messages.ts";
-import type { Clock } from "../../runtime/ports.ts";
-import * as pki from "../../runtime/pki/index.ts";
+import type { Clock } from "../../runtime/ports/index.ts";
+import * as pki from "../../lib/pki/index.ts";
 import { bytes, ensureManagerCertificate, facts, rootWorld, text, worker } from "../support/roots.ts";
 
 test("during a rotation a manager presents a chain that both roots authenticate, and accepts certificates of both", async (t) => {

@@ -1,7 +1,7 @@
 // A process's metrics, exported only where somebody can read them.
 import type { AddressInfo } from "node:net";
 import test from "ava";
-import { serveMetrics } from "../../cli/processes/metrics-server.ts";
+import { serveMetrics } from "../../processes/metrics-server.ts";
 import { createMetrics } from "../../runtime/telemetry/metrics.ts";
 
 test("the process monitors itself only where its metrics are served", async (t) => {

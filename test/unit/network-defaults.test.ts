@@ -2,11 +2,11 @@
 import test from "ava";
 import { bootstrapCluster } from "../../actors/manager/bootstrap.ts";
 import { startKeyManager } from "../../actors/keys/key-manager.ts";
-import { areKeysWhole, keyringSize, keySubsystems, withRotatedKeys } from "../../machines/keys/key-rotation.ts";
+import { areKeysWhole, keyringSize, keySubsystems, withRotatedKeys } from "../../machines/keys/key-rotation.machine.ts";
 import { networkDefaults, networkDefaultsProblem } from "../../machines/allocation/network-defaults.ts";
 import { isPredefined } from "../../machines/allocation/new-networks.ts";
 import { Cluster, EncryptionKey } from "../../proto/gen/messages.ts";
-import * as pki from "../../runtime/pki/index.ts";
+import * as pki from "../../lib/pki/index.ts";
 import { settle } from "../../runtime/sim/clock.ts";
 import { testManager } from "../support/manager.ts";
 

@@ -2,11 +2,11 @@ import test from "ava";
 import fc from "fast-check";
 import { createNetworks } from "../../actors/networks.ts";
 import { NetworkFollower } from "../../actors/agent/network-follower.ts";
-import { networkLabels } from "../../machines/driver/driver-labels.ts";
-import { NetworkFeed } from "../../machines/networks/network-feed.ts";
-import { NetworkGraph, type NetworkView } from "../../machines/networks/network-graph.ts";
-import { networkPiecesOf } from "../../machines/networks/network-pieces.ts";
-import { FollowedNetworks, type NetworksState } from "../../machines/networks/networks-state.ts";
+import { networkLabels } from "../../machines/driver/labels.ts";
+import { NetworkFeed } from "../../machines/networks/feed.ts";
+import { NetworkGraph, type NetworkView } from "../../machines/networks/graph.ts";
+import { networkPiecesOf } from "../../machines/networks/pieces.ts";
+import { FollowedNetworks, type NetworksState } from "../../machines/networks/state.ts";
 import {
   Annotations,
   EngineDescription,
@@ -29,7 +29,7 @@ import {
   TaskStatus,
   type NetworksFollowRequest,
 } from "../../proto/gen/messages.ts";
-import type { RpcChannel, RpcError } from "../../runtime/rpc.ts";
+import type { RpcChannel, RpcError } from "../../runtime/ports/rpc.ts";
 import { testManager } from "../support/manager.ts";
 
 const networkOf = (id: string): Network =>

@@ -7,7 +7,7 @@ import { readSettings } from "../../drivers/nftables/config.ts";
 import { IpSet, IpSetType, setName } from "../../drivers/nftables/ip-set.ts";
 import { isInterfaceName, logPrefix, nameOf } from "../../drivers/nftables/names.ts";
 import { renderRule } from "../../drivers/nftables/rule.ts";
-import type { Prefix } from "../../runtime/ip-address.ts";
+import type { Prefix } from "../../lib/ip-address.ts";
 
 const { settings } = readSettings({});
 const types: Readonly<Record<string, IpSetType>> = {

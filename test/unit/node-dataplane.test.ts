@@ -20,7 +20,7 @@ import {
   PolicyRule,
   type DataplaneReport,
 } from "../../proto/gen/messages.ts";
-import type { DataplaneListener } from "../../runtime/dataplane.ts";
+import type { DataplaneListener } from "../../runtime/ports/dataplane.ts";
 import { testManager } from "../support/manager.ts";
 import { chosen, nodeOf, port, resourceOf, serviceOf, taskOf } from "../support/policies.ts";
 

@@ -1,8 +1,8 @@
 // Cluster volumes on a node, against a storage plugin in memory.
 import test, { type ExecutionContext } from "ava";
-import { TaskActor, type TaskOptions } from "../../actors/agent/agent-task.ts";
+import { TaskActor, type TaskOptions } from "../../actors/agent/task.ts";
 import { NodeVolumes } from "../../actors/agent/node-volumes.ts";
-import type { AgentPorts } from "../../actors/agent/agent-ports.ts";
+import type { AgentPorts } from "../../actors/agent/ports.ts";
 import { csiInfoOf } from "../../machines/volumes/csi/node-requests.ts";
 import {
   CsiControllerPublishVolumeRequest,
@@ -14,7 +14,7 @@ import {
   VolumeAssignment,
   VolumeAttachment,
 } from "../../proto/gen/messages.ts";
-import { RpcError, Status } from "../../runtime/rpc.ts";
+import { RpcError, Status } from "../../runtime/ports/rpc.ts";
 import { pluginName, PluginLink, socketsOf } from "../support/csi.ts";
 import { call, testManager } from "../support/manager.ts";
 import { inState, pendingTask } from "../support/scheduling.ts";

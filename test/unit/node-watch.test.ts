@@ -2,7 +2,7 @@
 import test, { type ExecutionContext } from "ava";
 import type { Verdict } from "../../actors/dispatcher/session.ts";
 import { startNodeWatch } from "../../actors/dispatcher/node-watch.ts";
-import { nodeWatchTimes } from "../../machines/dispatcher/node-watch.ts";
+import { nodeWatchTimes } from "../../machines/dispatcher/node-watch.machine.ts";
 import {
   Manager,
   ManagerBeat,

@@ -9,7 +9,7 @@ import {
   WhyRequest,
   WhyResponse,
 } from "../../proto/gen/messages.ts";
-import { Status } from "../../runtime/rpc.ts";
+import { Status } from "../../runtime/ports/rpc.ts";
 import { createdService, spec, workerNode, world } from "../support/control.ts";
 import { call, refusalOf } from "../support/manager.ts";
 import { retainedOf } from "../support/retained.ts";

@@ -1,6 +1,6 @@
 // Large decisions on their way to the ledger: in parts, with related changes in one part.
 import test from "ava";
-import { desire, Writer } from "../../actors/orchestration/orchestration-part.ts";
+import { desire, Writer } from "../../actors/orchestration/part.ts";
 import type { Environment } from "../../actors/environment.ts";
 import { Operation, StoreObject, Task, TaskState } from "../../proto/gen/messages.ts";
 

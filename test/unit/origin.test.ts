@@ -1,6 +1,6 @@
 import test from "ava";
 import fc from "fast-check";
-import { causesOf, headerBytesMax, transactionRecord } from "../../actors/ledger/ledger-record.ts";
+import { causesOf, headerBytesMax, transactionRecord } from "../../actors/ledger/record.ts";
 import { callerOf, writingAs } from "../../actors/origin.ts";
 import { callerText, parseCaller } from "../../edges/grpc/calling-process.ts";
 import { assemble } from "../../machines/ledger/batch.ts";
@@ -12,7 +12,7 @@ import {
   ProposeRequest_Mode,
   type Operation,
 } from "../../proto/gen/messages.ts";
-import type { Peer } from "../../runtime/rpc.ts";
+import type { Peer } from "../../runtime/ports/rpc.ts";
 import { changeFramingBytes, recordOverheadBytes } from "../../runtime/store/record.ts";
 import { Replica } from "../../runtime/store/replica.ts";
 import { Staging } from "../../runtime/store/staging.ts";

@@ -5,9 +5,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test, { type ExecutionContext } from "ava";
 import fc from "fast-check";
-import type { OutputLine, OutputReader, OutputRequest } from "../../actors/agent/agent-ports.ts";
-import { OutputMarks } from "../../node/output/output-marks.ts";
-import { OutputFiles } from "../../node/output/output-reader.ts";
+import type { OutputLine, OutputReader, OutputRequest } from "../../actors/agent/ports.ts";
+import { OutputMarks } from "../../linux/output/output-marks.ts";
+import { OutputFiles } from "../../linux/output/output-reader.ts";
 import { SystemClock } from "../../runtime/system/clock.ts";
 import { until } from "../fixtures/until.ts";
 

@@ -4,10 +4,10 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { withoutSecrets } from "../../cli/own-arguments.ts";
-import { sharedNatsOf } from "../../cli/processes/nats-flags.ts";
-import { tokenOf } from "../../cli/processes/token-flags.ts";
+import { sharedNatsOf } from "../../cli/serve/nats-flags.ts";
+import { tokenOf } from "../../cli/serve/token-flags.ts";
 import { UsageError } from "../../cli/command.ts";
-import { UserError } from "../../cli/user-error.ts";
+import { UserError } from "../../lib/user-error.ts";
 import { until } from "../fixtures/until.ts";
 
 const token = "SWMTKN-1-2c0abc-tellnobody";

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { configDefault } from "../../drivers/exec/fields.ts";
 import { ExecPlugin } from "../../drivers/exec/plugin.ts";
-import { ownFolder } from "../../node/own-folder.ts";
+import { ownFolder } from "../../linux/own-folder.ts";
 
 function place(t: { teardown: (end: () => void) => void }): string {
   const folder = mkdtempSync(join(tmpdir(), "own-folder-"));

@@ -1,5 +1,5 @@
 /**
- * Compares our X.509 code (runtime/pki/) with OpenSSL and PKI.js over random certificates, requests and chains (ADR 43).
+ * Compares our X.509 code (lib/pki/) with OpenSSL and PKI.js over random certificates, requests and chains (ADR 43).
  * OpenSSL is Node's, or the `openssl` command for what Node does not offer: verifying whole chains, and requests.
  *
  * Each reads what the others wrote with the same fields. We accept a chain exactly when its plan is sound, and no mutant that
@@ -21,12 +21,12 @@ import { join } from "node:path";
 import test from "ava";
 import fc from "fast-check";
 import * as pkijs from "pkijs";
-import { signCertificate } from "../../runtime/pki/authority.ts";
-import { certificateParts } from "../../runtime/pki/certificate.ts";
-import { DerError } from "../../runtime/pki/der.ts";
-import * as pki from "../../runtime/pki/index.ts";
-import { pemBlocks, toPem } from "../../runtime/pki/pem.ts";
-import { algorithmForKey } from "../../runtime/pki/signature.ts";
+import { signCertificate } from "../../lib/pki/authority.ts";
+import { certificateParts } from "../../lib/pki/certificate.ts";
+import { DerError } from "../../lib/pki/der.ts";
+import * as pki from "../../lib/pki/index.ts";
+import { pemBlocks, toPem } from "../../lib/pki/pem.ts";
+import { algorithmForKey } from "../../lib/pki/signature.ts";
 import * as support from "../support/certificates.ts";
 
 const { describeCertificate, checkRoot, issuerName } = pki;

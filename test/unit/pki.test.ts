@@ -9,10 +9,10 @@ import {
   readCsr,
   renewalInstant,
   type CertificateDescription,
-} from "../../runtime/pki/index.ts";
-import { certificateParts } from "../../runtime/pki/certificate.ts";
-import { DerError, DerReader, Tag, element, oid, time, unsignedInteger } from "../../runtime/pki/der.ts";
-import { pemBlocks, toPem } from "../../runtime/pki/pem.ts";
+} from "../../lib/pki/index.ts";
+import { certificateParts } from "../../lib/pki/certificate.ts";
+import { DerError, DerReader, Tag, element, oid, time, unsignedInteger } from "../../lib/pki/der.ts";
+import { pemBlocks, toPem } from "../../lib/pki/pem.ts";
 
 const nowMs = Date.UTC(2026, 4, 17, 12, 34, 56);
 const hourMs = 3_600_000;

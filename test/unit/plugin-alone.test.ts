@@ -15,7 +15,7 @@ import {
   TaskConfig,
   TaskHandle,
 } from "../../proto/gen/nomad.ts";
-import type { CallContext } from "../../runtime/rpc.ts";
+import type { CallContext } from "../../runtime/ports/rpc.ts";
 import { mockDriver } from "../fixtures/plugin-launch.ts";
 import { until } from "../fixtures/until.ts";
 

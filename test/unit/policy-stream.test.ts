@@ -14,7 +14,7 @@ import {
   PolicyPeer,
   PolicyRule,
 } from "../../proto/gen/messages.ts";
-import { RpcError, Status, type CallContext, type RpcChannel } from "../../runtime/rpc.ts";
+import { RpcError, Status, type CallContext, type RpcChannel } from "../../runtime/ports/rpc.ts";
 import { chosen, nodeOf, resourceOf, serviceOf, taskOf } from "../support/policies.ts";
 import { call, testManager, type TestManager } from "../support/manager.ts";
 

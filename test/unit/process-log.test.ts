@@ -2,7 +2,7 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import test from "ava";
-import { assert } from "../../runtime/assert.ts";
+import { assert } from "../../lib/assert.ts";
 import { createTelemetry } from "../../runtime/telemetry/telemetry.ts";
 import { tempDir } from "../fixtures/muster.ts";
 

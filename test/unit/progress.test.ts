@@ -1,6 +1,6 @@
 import test from "ava";
 import { createActor } from "xstate";
-import { progressMachine } from "../../machines/manager/progress.ts";
+import { progressMachine } from "../../machines/manager/progress.machine.ts";
 import { SimClock } from "../../runtime/sim/clock.ts";
 
 function start(): {

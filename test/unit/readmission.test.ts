@@ -17,7 +17,7 @@ import {
   type SessionMessage,
 } from "../../proto/gen/messages.ts";
 import { timestampOf } from "../../proto/time.ts";
-import { Status, type CallContext } from "../../runtime/rpc.ts";
+import { Status, type CallContext } from "../../runtime/ports/rpc.ts";
 import { call, collectedStream, refusalOf } from "../support/manager.ts";
 import { from, setUp } from "../support/dispatcher-world.ts";
 

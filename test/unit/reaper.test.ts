@@ -1,7 +1,7 @@
 // Which tasks are deleted, and which never are.
 import test from "ava";
-import { isAbandoned, reapable, type SlotFacts } from "../../machines/orchestration/reaper.ts";
-import { spentAttempts } from "../../machines/orchestration/restart.ts";
+import { isAbandoned, reapable, type SlotFacts } from "../../machines/orchestration/reaper.machine.ts";
+import { spentAttempts } from "../../machines/orchestration/restart.machine.ts";
 import { timestampOf } from "../../proto/time.ts";
 import {
   Annotations,

@@ -2,10 +2,10 @@
 import test from "ava";
 import fc from "fast-check";
 import { stampedTimes } from "../../machines/elapsed.ts";
-import { evictionStatus } from "../../machines/orchestration/enforcer.ts";
+import { evictionStatus } from "../../machines/orchestration/enforcer.machine.ts";
 import { backOffMsMax, refusedInARow, wasRefused } from "../../machines/orchestration/refused-starts.ts";
-import { reapable } from "../../machines/orchestration/reaper.ts";
-import { releaseOf, shouldRestart } from "../../machines/orchestration/restart.ts";
+import { reapable } from "../../machines/orchestration/reaper.machine.ts";
+import { releaseOf, shouldRestart } from "../../machines/orchestration/restart.machine.ts";
 import { timestampOf } from "../../proto/time.ts";
 import {
   ContainerSpec,

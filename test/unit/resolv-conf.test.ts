@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test from "ava";
 import { insideRoot } from "../../drivers/exec/resolver.ts";
-import { askedDns, nodeResolver, resolvConf } from "../../node/task-network/resolv-conf.ts";
+import { askedDns, nodeResolver, resolvConf } from "../../linux/task-network/resolv-conf.ts";
 import { DNSConfig } from "../../proto/gen/nomad.ts";
 
 const node = { servers: ["192.0.2.1"], searches: ["node.test"], options: ["rotate"] };

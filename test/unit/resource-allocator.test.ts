@@ -15,7 +15,7 @@ import {
   PluginDescription,
   TaskState,
 } from "../../proto/gen/messages.ts";
-import { Status } from "../../runtime/rpc.ts";
+import { Status } from "../../runtime/ports/rpc.ts";
 import { testCluster } from "../support/cluster.ts";
 import { call, refusalOf } from "../support/manager.ts";
 

@@ -10,7 +10,7 @@ import {
   shouldRestart,
   spentAttempts,
   stopWaitMs,
-} from "../../machines/orchestration/restart.ts";
+} from "../../machines/orchestration/restart.machine.ts";
 import { timestampOf } from "../../proto/time.ts";
 import {
   ContainerSpec,

@@ -1,7 +1,7 @@
 // The phases of a rollout in the chart: which event leads where, and the resulting requests to the host.
 import test from "ava";
 import { initialTransition, transition } from "xstate";
-import { rolloutMachine, type RolloutEvent } from "../../machines/orchestration/rollout.ts";
+import { rolloutMachine, type RolloutEvent } from "../../machines/orchestration/rollout.machine.ts";
 import type { RolloutPhase } from "../../machines/orchestration/rollout/status.ts";
 
 type Snapshot = ReturnType<typeof initialTransition<typeof rolloutMachine>>[0];

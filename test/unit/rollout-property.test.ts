@@ -22,7 +22,7 @@ import {
   UpdateStatus_UpdateState,
   type Service,
 } from "../../proto/gen/messages.ts";
-import { RpcError } from "../../runtime/rpc.ts";
+import { RpcError } from "../../runtime/ports/rpc.ts";
 import { findMovingRollout, RolloutChecks } from "../sim/invariants-rollout.ts";
 import { testCluster, type TestCluster } from "../support/cluster.ts";
 import { call } from "../support/manager.ts";

@@ -2,8 +2,8 @@
 import test from "ava";
 import { Duration } from "../../proto/gen/messages.ts";
 import type { CAConfig } from "../../proto/gen/messages.ts";
-import * as pki from "../../runtime/pki/index.ts";
-import { Status } from "../../runtime/rpc.ts";
+import * as pki from "../../lib/pki/index.ts";
+import { Status } from "../../runtime/ports/rpc.ts";
 import { call, refusalOf } from "../support/manager.ts";
 import { bytes, rootWorld, text, wanted } from "../support/roots.ts";
 

@@ -1,11 +1,11 @@
 // How the leader rotates to a wanted root, until nodes trust it.
 import test from "ava";
 import { initialTransition, transition } from "xstate";
-import { rootRotationLimits, rootRotationMachine } from "../../machines/certificates/root-rotation.ts";
+import { rootRotationLimits, rootRotationMachine } from "../../machines/certificates/root-rotation.machine.ts";
 import { startRootRotation } from "../../actors/certificates/root-rotation.ts";
-import type { Clock } from "../../runtime/ports.ts";
+import type { Clock } from "../../runtime/ports/index.ts";
 import { IssuanceStatus_State, Node } from "../../proto/gen/messages.ts";
-import * as pki from "../../runtime/pki/index.ts";
+import * as pki from "../../lib/pki/index.ts";
 import { rootWorld, text, wanted, worker } from "../support/roots.ts";
 
 test("nodes are notified in batches, and the root is switched once the last of them has renewed", async (t) => {

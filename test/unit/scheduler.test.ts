@@ -1,7 +1,7 @@
 import test, { type ExecutionContext } from "ava";
 import { initialTransition, transition, type EventFromLogic } from "xstate";
 import { startScheduler, type Scheduler } from "../../actors/orchestration/scheduler.ts";
-import { schedulerMachine } from "../../machines/scheduling/scheduler.ts";
+import { schedulerMachine } from "../../machines/scheduling/scheduler.machine.ts";
 import {
   Annotations,
   ContainerSpec,

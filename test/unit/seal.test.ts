@@ -2,7 +2,7 @@
 import test from "ava";
 import fc from "fast-check";
 import { LogRecord, Sealed, Transaction, type DataKey } from "../../proto/gen/messages.ts";
-import type { AppendOutcome, Blobs, Log, LogReader } from "../../runtime/ports.ts";
+import type { AppendOutcome, Blobs, Log, LogReader } from "../../runtime/ports/index.ts";
 import { SimClock } from "../../runtime/sim/clock.ts";
 import { SimRandom } from "../../runtime/sim/random.ts";
 import { Keyring, newest, type KeyStore } from "../../runtime/store/keyring.ts";

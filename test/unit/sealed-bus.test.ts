@@ -3,7 +3,7 @@
 import test from "ava";
 import fc from "fast-check";
 import { DataKey, Sealed, SealedMessage } from "../../proto/gen/messages.ts";
-import type { RequestOutcome } from "../../runtime/ports.ts";
+import type { RequestOutcome } from "../../runtime/ports/index.ts";
 import { seal } from "../../runtime/store/seal.ts";
 import { SimRandom } from "../../runtime/sim/random.ts";
 import { provenMs, renewMs, SenderLife, windowNumbers } from "../../runtime/store/sender-life.ts";

@@ -1,6 +1,6 @@
 import test from "ava";
 import { sendSoon } from "../../actors/send-soon.ts";
-import type { Clock } from "../../runtime/ports.ts";
+import type { Clock } from "../../runtime/ports/index.ts";
 
 function setUp() {
   const turns: (() => void)[] = [];

@@ -41,8 +41,8 @@ import {
   UpdateStatus_UpdateState,
   type Network,
 } from "../../proto/gen/messages.ts";
-import { RpcError, Status } from "../../runtime/rpc.ts";
-import * as pki from "../../runtime/pki/index.ts";
+import { RpcError, Status } from "../../runtime/ports/rpc.ts";
+import * as pki from "../../lib/pki/index.ts";
 import { call, testManager } from "../support/manager.ts";
 
 const named = (name: string) => Annotations.create({ name });

@@ -38,7 +38,7 @@ import {
   type Task,
 } from "../../proto/gen/messages.ts";
 import { ingressNetwork } from "../../machines/allocation/new-networks.ts";
-import { RpcError, Status } from "../../runtime/rpc.ts";
+import { RpcError, Status } from "../../runtime/ports/rpc.ts";
 import { execSpec, testCluster, testNode, type TestCluster } from "../support/cluster.ts";
 
 function specOf(

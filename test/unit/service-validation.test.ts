@@ -8,7 +8,7 @@ import { checkNotReferenced } from "../../machines/validation/secret.ts";
 import { checkRuntime } from "../../machines/validation/task-spec.ts";
 import { checkTaskSpec } from "../../machines/validation/task-spec.ts";
 import { checkTemplates } from "../../machines/validation/template.ts";
-import { parseCidr, parseAddress, containsAddress } from "../../runtime/ip-address.ts";
+import { parseCidr, parseAddress, containsAddress } from "../../lib/ip-address.ts";
 import {
   Annotations,
   Any,

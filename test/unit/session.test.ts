@@ -6,7 +6,7 @@ import {
   sessionTimes,
   type SessionEvent,
   type SessionInput,
-} from "../../machines/dispatcher/session.ts";
+} from "../../machines/dispatcher/session.machine.ts";
 import { SimClock } from "../../runtime/sim/clock.ts";
 
 const input: SessionInput = {

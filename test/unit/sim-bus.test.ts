@@ -1,6 +1,6 @@
 import test from "ava";
 import { Simulation } from "../../runtime/sim/simulation.ts";
-import type { LogReader } from "../../runtime/ports.ts";
+import type { LogReader } from "../../runtime/ports/index.ts";
 
 const bytes = (text: string) => new TextEncoder().encode(text);
 const text = (data: Uint8Array) => new TextDecoder().decode(data);

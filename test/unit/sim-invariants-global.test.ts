@@ -1,6 +1,6 @@
 // The invariants of global services and enforcers report violations.
 import test from "ava";
-import { evictionStatus } from "../../machines/orchestration/enforcer.ts";
+import { evictionStatus } from "../../machines/orchestration/enforcer.machine.ts";
 import { timestampOf } from "../../proto/time.ts";
 import {
   Annotations,

@@ -21,7 +21,7 @@ import {
   Version,
 } from "../../proto/gen/messages.ts";
 import { timestampOf } from "../../proto/time.ts";
-import { makeJoinToken } from "../../runtime/pki/index.ts";
+import { makeJoinToken } from "../../lib/pki/index.ts";
 import type { Commit, ObjectChange } from "../../runtime/store/store.ts";
 import { RootChecks } from "../sim/invariants-certificates.ts";
 import { RolloutEnds } from "../sim/invariants-rollout-ends.ts";

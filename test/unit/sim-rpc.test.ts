@@ -9,7 +9,7 @@ import {
   PublishLogsMessage,
   PublishLogsResponse,
 } from "../../proto/gen/messages.ts";
-import { RpcError, Status, type CallContext, type Sink } from "../../runtime/rpc.ts";
+import { RpcError, Status, type CallContext, type Sink } from "../../runtime/ports/rpc.ts";
 import { Simulation } from "../../runtime/sim/simulation.ts";
 
 const identity = { nodeId: "n1", role: "swarm-worker", organization: "c1" } as const;

@@ -1,6 +1,6 @@
 import test from "ava";
 import fc from "fast-check";
-import type { LogRoom } from "../../runtime/ports.ts";
+import type { LogRoom } from "../../runtime/ports/index.ts";
 import { Replica } from "../../runtime/store/replica.ts";
 import {
   firstRecordToKeep,

@@ -16,7 +16,7 @@ import {
   UserRole,
 } from "../../proto/gen/messages.ts";
 import { timestampOf } from "../../proto/time.ts";
-import { markOfSalt } from "../../runtime/passwords.ts";
+import { markOfSalt } from "../../runtime/ports/passwords.ts";
 import type { Role } from "../../runtime/user-roles.ts";
 import { call } from "../support/manager.ts";
 import { world as controlWorld } from "../support/control.ts";

@@ -1,5 +1,5 @@
 import test from "ava";
-import { InvariantError } from "../../runtime/assert.ts";
+import { InvariantError } from "../../lib/assert.ts";
 import * as subjects from "../../runtime/subjects.ts";
 
 test("every builder of a subject is undone by its parser", (t) => {

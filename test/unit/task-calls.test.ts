@@ -1,8 +1,8 @@
 // Calls to a running task: from one manager over another to the node's agent, its driver, and back.
 import test from "ava";
-import { AgentCalls, type CallTarget } from "../../actors/agent/agent-calls.ts";
+import { AgentCalls, type CallTarget } from "../../actors/agent/calls.ts";
 import { createTaskCalls, type TaskCalls } from "../../actors/task-calls.ts";
-import { taskCallMachine, taskCallTimes } from "../../machines/task-call.ts";
+import { taskCallMachine, taskCallTimes } from "../../machines/task-call.machine.ts";
 import {
   ListenTaskCallsRequest,
   Task,
@@ -28,8 +28,8 @@ import {
   ExitResult,
   type ExecTaskStreamingRequest,
 } from "../../proto/gen/nomad.ts";
-import type { DriverClient, StreamReceiver } from "../../runtime/plugins.ts";
-import { RpcError, Status, type DuplexCall, type RpcChannel, type SendingCall } from "../../runtime/rpc.ts";
+import type { DriverClient, StreamReceiver } from "../../runtime/ports/plugins.ts";
+import { RpcError, Status, type DuplexCall, type RpcChannel, type SendingCall } from "../../runtime/ports/rpc.ts";
 import * as subjects from "../../runtime/subjects.ts";
 import { initialTransition, transition } from "xstate";
 import { call, collectedStream, refusalOf, testManager, type TestManager } from "../support/manager.ts";

@@ -15,9 +15,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import test, { type ExecutionContext } from "ava";
-import type { DriverTask, OutputRequest } from "../../actors/agent/agent-ports.ts";
-import { OutputClient } from "../../node/output/client.ts";
-import { TaskHomeDirectories } from "../../node/task-home/homes.ts";
+import type { DriverTask, OutputRequest } from "../../actors/agent/ports.ts";
+import { OutputClient } from "../../linux/output/client.ts";
+import { TaskHomeDirectories } from "../../linux/task-home/homes.ts";
 import { DriverSpec, FileTarget, SecretReference } from "../../proto/gen/messages.ts";
 import { SystemClock } from "../../runtime/system/clock.ts";
 import { commandOf, kill, processesOf } from "../fixtures/processes.ts";
@@ -38,7 +38,7 @@ function folderOf(t: ExecutionContext): string {
 }
 
 function collector(folder: string): number {
-  const pid = processesOf(folder).find((each) => commandOf(each).includes("node/output/main.ts"));
+  const pid = processesOf(folder).find((each) => commandOf(each).includes("linux/output/main.ts"));
   if (pid === undefined) throw new Error("no collector is running");
   return pid;
 }

@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import test, { type ExecutionContext } from "ava";
-import { PipeMaker } from "../../node/task-home/pipes.ts";
+import { PipeMaker } from "../../linux/task-home/pipes.ts";
 
 function folderOf(t: ExecutionContext): string {
   const folder = mkdtempSync(join(tmpdir(), "muster-pipes-"));

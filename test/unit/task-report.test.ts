@@ -9,7 +9,7 @@ import {
   statusBytesMax,
 } from "../../machines/dispatcher/task-report.ts";
 import { WriteBudget } from "../../machines/write-budget.ts";
-import { mayAdvance } from "../../machines/task-life.ts";
+import { mayAdvance } from "../../machines/task.machine.ts";
 import {
   ContainerStatus,
   Operation,

@@ -1,10 +1,10 @@
 // The node resources that a driver task gets and learns of: processors and generic resources.
 import test from "ava";
-import { taskConfigOf, wantsOf } from "../../actors/agent/driver-task-config.ts";
-import type { TaskResources } from "../../actors/agent/agent-ports.ts";
+import { taskConfigOf, wantsOf } from "../../actors/driver/task-config.ts";
+import type { TaskResources } from "../../actors/agent/ports.ts";
 import { UsageError } from "../../cli/command.ts";
-import { offeredResources } from "../../cli/processes/generic-resources.ts";
-import { environmentOf } from "../../node/task-home/environment.ts";
+import { offeredResources } from "../../cli/serve/generic-resources.ts";
+import { environmentOf } from "../../linux/task-home/environment.ts";
 import {
   DiscreteGenericResource,
   DriverSpec,

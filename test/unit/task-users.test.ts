@@ -1,8 +1,8 @@
 import test from "ava";
-import { taskUsers } from "../../cli/processes/drivers.ts";
+import { taskUsers } from "../../processes/drivers.ts";
 import { UsageError } from "../../cli/command.ts";
-import { groupRefusal, taskUser } from "../../node/task-users.ts";
-import { uidOf, userNamed } from "../../node/user.ts";
+import { groupRefusal, taskUser } from "../../linux/task-users.ts";
+import { uidOf, userNamed } from "../../linux/user.ts";
 
 const refused = /runs no task as root.*--user.*--allow-root/;
 

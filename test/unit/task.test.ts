@@ -9,7 +9,7 @@ import {
   taskMachine,
   type TaskEvent,
   type TaskMover,
-} from "../../machines/task-life.ts";
+} from "../../machines/task.machine.ts";
 import { isEnded, isHeld, isSpent } from "../../machines/task.ts";
 import { TaskState } from "../../proto/gen/messages.ts";
 

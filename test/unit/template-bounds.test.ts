@@ -1,7 +1,7 @@
 import test from "ava";
 import { checkTemplates, triedVariables } from "../../machines/validation/template.ts";
-import { taskContext, type TemplatedTask } from "../../runtime/template/task-context.ts";
-import { expand } from "../../runtime/template/expand.ts";
+import { taskContext, type TemplatedTask } from "../../lib/template/task-context.ts";
+import { expand } from "../../lib/template/expand.ts";
 
 const task: TemplatedTask = {
   id: "task",

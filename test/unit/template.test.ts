@@ -1,6 +1,6 @@
 import test from "ava";
 import fc from "fast-check";
-import { dockerFunctions, EmptyField, parseTemplate, TemplateError } from "../../runtime/template/template.ts";
+import { dockerFunctions, EmptyField, parseTemplate, TemplateError } from "../../lib/template/template.ts";
 import { goTemplateData, goTemplates } from "../fixtures/go-templates.ts";
 
 function outcome(template: string, data: unknown = goTemplateData): string | null {

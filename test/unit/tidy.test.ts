@@ -128,17 +128,17 @@ test("each wrapped package is imported only in its own folder", (t) => {
 /** Calls that write or rename files themselves, and why they may. */
 const fileWriters: Record<string, string> = {
   "runtime/system/whole-file.ts": "the one place",
-  "cli/write-charts.ts": "generates pages of this tree",
-  "cli/write-reference.ts": "generates pages of this tree",
-  "cli/processes/earlier-state.ts": "renames a folder",
-  "cli/processes/move-own-nats.ts": "renames a folder",
+  "tools/write-charts.ts": "generates pages of this tree",
+  "tools/write-reference.ts": "generates pages of this tree",
+  "processes/earlier-state.ts": "renames a folder",
+  "processes/move-own-nats.ts": "renames a folder",
   "drivers/exec/cgroups.ts": "files of the kernel",
-  "node/client-cgroups.ts": "files of the kernel",
-  "node/task-network/tools.ts": "files of the kernel",
+  "linux/client-cgroups.ts": "files of the kernel",
+  "linux/task-network/tools.ts": "files of the kernel",
   "edges/plugin/server/log.ts": "standard error",
-  "node/nft.ts": "an unnamed file, which nft reads",
-  "node/output/collector.ts": "rotates what it has appended",
-  "node/task-home/memory-files.ts": "new files in memory, in a directory that a task sees once all are whole",
+  "linux/nft.ts": "an unnamed file, which nft reads",
+  "linux/output/collector.ts": "rotates what it has appended",
+  "linux/task-home/memory-files.ts": "new files in memory, in a directory that a task sees once all are whole",
   "proto/generate.ts": "generates code of this tree",
 };
 

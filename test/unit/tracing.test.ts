@@ -5,7 +5,7 @@ import { hostname } from "node:os";
 import test from "ava";
 import type { Environment } from "../../actors/environment.ts";
 import { startLeadership } from "../../actors/ledger/leadership.ts";
-import { traceOrchestration, traceparentOfTask } from "../../actors/orchestration/orchestration-tracing.ts";
+import { traceOrchestration, traceparentOfTask } from "../../actors/orchestration/tracing.ts";
 import { startSpan, traced } from "../../actors/tracing.ts";
 import { CommandTrace } from "../../cli/tracing.ts";
 import type { Shell } from "../../cli/shell.ts";
@@ -24,13 +24,13 @@ import {
   TaskState,
   type Task,
 } from "../../proto/gen/messages.ts";
-import { RpcError, Status, type RpcChannel } from "../../runtime/rpc.ts";
+import { RpcError, Status, type RpcChannel } from "../../runtime/ports/rpc.ts";
 import { SimClock } from "../../runtime/sim/clock.ts";
 import { Host } from "../../runtime/host.ts";
 import { Simulation } from "../../runtime/sim/simulation.ts";
 import { Replica } from "../../runtime/store/replica.ts";
 import type { Cause as KnownCause, Proposal, ProposeOutcome } from "../../runtime/store/store.ts";
-import { version } from "../../cli/version.ts";
+import { version } from "../../lib/version.ts";
 import { contextOf, createTracing, traceparentLabel, traceparentOf } from "../../runtime/telemetry/tracing.ts";
 import { createRecorder } from "../support/recorder.ts";
 import { startCollector } from "../fixtures/collector.ts";

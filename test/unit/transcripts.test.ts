@@ -2,8 +2,8 @@
 // reviewed.
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import test from "ava";
-import { sessionMachine, type SessionContext, type SessionEvent } from "../../machines/dispatcher/session.ts";
-import { leaseMachine, type LeaseContext, type LeaseEvent } from "../../machines/ledger/lease.ts";
+import { sessionMachine, type SessionContext, type SessionEvent } from "../../machines/dispatcher/session.machine.ts";
+import { leaseMachine, type LeaseContext, type LeaseEvent } from "../../machines/ledger/lease.machine.ts";
 import { ledgerScript } from "../support/transcript-ledger.ts";
 import { rolloutScript } from "../support/transcript-rollout.ts";
 import { schedulerScript } from "../support/transcript-scheduler.ts";

@@ -1,7 +1,7 @@
 // Named causes: a manager's explanation when it makes no progress.
 import test from "ava";
 import { createTroubles } from "../../actors/manager/troubles.ts";
-import { explainTroubles } from "../../machines/explain/explain-troubles.ts";
+import { explainTroubles } from "../../machines/explain/troubles.ts";
 import { leftOf } from "../../machines/elapsed.ts";
 import { busTroubles, type BusSight } from "../../machines/manager/bus-troubles.ts";
 import { jumpBetween, jumpSentence } from "../../machines/manager/clock-jump.ts";

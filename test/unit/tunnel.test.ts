@@ -2,7 +2,7 @@
 import test from "ava";
 import fc from "fast-check";
 import { Tunnel } from "../../actors/agent/tunnel.ts";
-import { FollowedNetworks, type NetworksState, type NodeNetworks } from "../../machines/networks/networks-state.ts";
+import { FollowedNetworks, type NetworksState, type NodeNetworks } from "../../machines/networks/state.ts";
 import { tunnelLines } from "../../machines/networks/tunnel-lines.ts";
 import { canonical, peerOfHop, tunnelOf, type TunnelPlan } from "../../machines/networks/tunnel-plan.ts";
 import { changedTunnel, wholeTunnel, withoutTunnel } from "../../machines/networks/tunnel-rules.ts";

@@ -1,7 +1,7 @@
 // Users' certificates: who gets one, and its content. Labels are those of actors/json/user-certificates.ts and logins.ts.
 import { X509Certificate } from "node:crypto";
 import test from "ava";
-import { startJsonApi } from "../../actors/json/json-api.ts";
+import { startJsonApi } from "../../actors/json/api.ts";
 import { createLogins } from "../../actors/json/logins.ts";
 import { createUserCertificates } from "../../actors/json/user-certificates.ts";
 import { createUsers } from "../../actors/json/users.ts";
@@ -21,8 +21,8 @@ import {
   type UserCertificateResponse,
 } from "../../proto/gen/messages.ts";
 import { timeMs } from "../../proto/time.ts";
-import * as pki from "../../runtime/pki/index.ts";
-import { Status, type RpcError } from "../../runtime/rpc.ts";
+import * as pki from "../../lib/pki/index.ts";
+import { Status, type RpcError } from "../../runtime/ports/rpc.ts";
 import { Scrypt } from "../../runtime/system/scrypt.ts";
 import { cheapScrypt, password } from "../support/json-api.ts";
 import { call, testManager } from "../support/manager.ts";

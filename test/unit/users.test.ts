@@ -17,8 +17,8 @@ import {
   UserRole,
 } from "../../proto/gen/messages.ts";
 import { newRegistration, registrationMs } from "../../machines/json/registration.ts";
-import { PasswordsBusy } from "../../runtime/passwords.ts";
-import { Status } from "../../runtime/rpc.ts";
+import { PasswordsBusy } from "../../runtime/ports/passwords.ts";
+import { Status } from "../../runtime/ports/rpc.ts";
 import { Scrypt, scryptDefaults } from "../../runtime/system/scrypt.ts";
 import { workerNode } from "../support/control.ts";
 import { cheapScrypt, password } from "../support/json-api.ts";

@@ -2,7 +2,7 @@ import test from "ava";
 import fc from "fast-check";
 import { findVersion } from "../../actors/history/version-at.ts";
 import { Task, Timestamp, type FindVersionResponse } from "../../proto/gen/messages.ts";
-import { RpcError, Status } from "../../runtime/rpc.ts";
+import { RpcError, Status } from "../../runtime/ports/rpc.ts";
 import { testManager } from "../support/manager.ts";
 import { retainedOf } from "../support/retained.ts";
 

@@ -13,7 +13,7 @@ import {
   VolumePublishStatus_State as PublishState,
   VolumeSecret,
 } from "../../proto/gen/messages.ts";
-import { RpcError, Status } from "../../runtime/rpc.ts";
+import { RpcError, Status } from "../../runtime/ports/rpc.ts";
 import { pluginName, PluginLink, socketsOf, storageNode, volume } from "../support/csi.ts";
 import { testManager } from "../support/manager.ts";
 import { inState, pendingTask } from "../support/scheduling.ts";

@@ -1,6 +1,6 @@
 import test from "ava";
 import { initialTransition, transition } from "xstate";
-import { watchMachine, type WatchEnding, type WatchEvent } from "../../machines/watch/watch.ts";
+import { watchMachine, type WatchEnding, type WatchEvent } from "../../machines/watch/watch.machine.ts";
 
 type Step = ReturnType<typeof initialTransition<typeof watchMachine>>;
 

@@ -18,7 +18,7 @@ import {
   WatchRequest_WatchEntry,
   WatchService,
 } from "../../proto/gen/messages.ts";
-import { Status } from "../../runtime/rpc.ts";
+import { Status } from "../../runtime/ports/rpc.ts";
 import { testManager } from "../support/manager.ts";
 import { retainedOf } from "../support/retained.ts";
 

@@ -6,9 +6,9 @@ import {
   watchFilter,
   type WatchedChange,
   type WatchFilter,
-} from "../../machines/watch/watch-filter.ts";
-import { WatchIndex } from "../../machines/watch/watch-index.ts";
-import { selectors, type SelectorSort, type WatchedObject } from "../../machines/watch/watch-selectors.ts";
+} from "../../machines/watch/filter.ts";
+import { WatchIndex } from "../../machines/watch/subscribers.ts";
+import { selectors, type SelectorSort, type WatchedObject } from "../../machines/watch/selectors.ts";
 import {
   Annotations,
   Cluster,

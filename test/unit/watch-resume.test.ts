@@ -15,7 +15,7 @@ import {
   type TaskState,
 } from "../../proto/gen/messages.ts";
 import { Host } from "../../runtime/host.ts";
-import { Status } from "../../runtime/rpc.ts";
+import { Status } from "../../runtime/ports/rpc.ts";
 import { Replica } from "../../runtime/store/replica.ts";
 import { snapshotName } from "../../runtime/store/snapshots.ts";
 import { call, collectedStream, testManager, type CollectedStream, type TestManager } from "../support/manager.ts";

@@ -5,10 +5,10 @@ import {
   watchersBufferBytesMax,
   type WatchOptions,
 } from "../../actors/watch/watch.ts";
-import { Fanout } from "../../actors/watch/watch-fanout.ts";
-import { RecentCommits } from "../../actors/watch/watch-recent.ts";
-import { watchEntriesMax, watchFilter } from "../../machines/watch/watch-filter.ts";
-import { watchTimes } from "../../machines/watch/watch.ts";
+import { Fanout } from "../../actors/watch/fanout.ts";
+import { RecentCommits } from "../../actors/watch/recent.ts";
+import { watchEntriesMax, watchFilter } from "../../machines/watch/filter.ts";
+import { watchTimes } from "../../machines/watch/watch.machine.ts";
 import {
   Annotations,
   CreateSecretRequest,
@@ -25,7 +25,7 @@ import {
   WatchRequest,
   WatchRequest_WatchEntry,
 } from "../../proto/gen/messages.ts";
-import { Status } from "../../runtime/rpc.ts";
+import { Status } from "../../runtime/ports/rpc.ts";
 import { snapshotName } from "../../runtime/store/snapshots.ts";
 import { createdService, spec, updateOf, workerNode, world } from "../support/control.ts";
 import { call, collectedStream, refusalOf, testManager, type CollectedStream } from "../support/manager.ts";

@@ -1,5 +1,5 @@
 /** Limits on peers that all ports of a process share: bytes, time, and the count of refusals. */
-import type { Telemetry } from "../../../runtime/ports.ts";
+import type { Telemetry } from "../../../runtime/ports/index.ts";
 import { ByteBudget } from "./byte-budget.ts";
 import * as limits from "./limits.ts";
 import { Refusals } from "./refusals.ts";

@@ -1,5 +1,5 @@
 /** Counts refusals by reason, and logs each reason at a bounded rate. */
-import type { Counter, Logger, Metrics } from "../../../runtime/ports.ts";
+import type { Counter, Logger, Metrics } from "../../../runtime/ports/index.ts";
 import { refusalLogMs } from "./limits.ts";
 
 /** Why a connection was closed, or one of its streams was refused. */

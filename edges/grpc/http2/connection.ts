@@ -9,7 +9,7 @@
  *     many connections share.
  */
 import type { Duplex } from "node:stream";
-import { InvariantError } from "../../../runtime/assert.ts";
+import { InvariantError } from "../../../lib/assert.ts";
 import type { ByteBudget, ByteHolder } from "../admission/byte-budget.ts";
 import type { TimeShare } from "../admission/time-share.ts";
 import { http1Refusal, isHttp1Request } from "../http1.ts";

@@ -1,7 +1,7 @@
 /**
  * The header blocks we send: constants, and literals that are never indexed (RFC 7541 §6.2.2), so no table is kept.
  */
-import { Status } from "../../../runtime/rpc.ts";
+import { Status } from "../../../runtime/ports/rpc.ts";
 import { encodeStatusMessage } from "../status.ts";
 
 /** A status message is truncated to this size, in encoded bytes, so that every block fits into one frame. */

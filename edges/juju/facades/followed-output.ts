@@ -3,14 +3,14 @@
  *
  * FO1: at most `keptBytesMax` and one delivery (256 KiB) are buffered. Beyond that the sender sees backpressure, as from a slow
  *      reader of a stream: the nodes are not read, and after two minutes without a request the watcher ends
- *      (actors/logs/log-home.ts).
+ *      (actors/logs/home.ts).
  * FO2: each line is reported once, in order of arrival, also lines that came before the end.
  */
 import { SubscribeLogsMessage, type LogMessage } from "../../../proto/gen/messages.ts";
 import type { LogLines } from "../../../proto/log-lines.ts";
-import type { News } from "../../../runtime/json-watch.ts";
-import type { Subscription } from "../../../runtime/ports.ts";
-import type { RpcError, Sink } from "../../../runtime/rpc.ts";
+import type { News } from "../../../runtime/ports/json-watch.ts";
+import type { Subscription } from "../../../runtime/ports/index.ts";
+import type { RpcError, Sink } from "../../../runtime/ports/rpc.ts";
 import { refusal } from "../feed/news.ts";
 import { RequestError } from "../request-error.ts";
 import type { Json } from "../results.ts";

@@ -12,7 +12,7 @@ import {
 } from "../../../proto/gen/messages.ts";
 import { timestampOf } from "../../../proto/time.ts";
 import type { LogLines } from "../../../proto/log-lines.ts";
-import { RpcError, Status } from "../../../runtime/rpc.ts";
+import { RpcError, Status } from "../../../runtime/ports/rpc.ts";
 import type { Call, FacadeSources, Method } from "../facade.ts";
 import type { Params } from "../params.ts";
 import { RequestError } from "../request-error.ts";

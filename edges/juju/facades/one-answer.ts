@@ -2,7 +2,7 @@
  * Reads a stream of the cluster for one reply, until it ends, is complete, or times out. The stream is cancelled then, and when
  * the caller's connection ends.
  */
-import type { CallContext, RpcError, Sink } from "../../../runtime/rpc.ts";
+import type { CallContext, RpcError, Sink } from "../../../runtime/ports/rpc.ts";
 import type { Call, FacadeSources } from "../facade.ts";
 import { RequestError } from "../request-error.ts";
 

@@ -1,5 +1,5 @@
 /** Permissions to set passwords: users and agents set their own, and an agent's superiors that of the agent (reference §3). */
-import type { LoginName } from "../../../runtime/json-api.ts";
+import type { LoginName } from "../../../runtime/ports/json-api.ts";
 import type { Call, Facade, FacadeSources, Method } from "../facade.ts";
 import { RequestError } from "../request-error.ts";
 

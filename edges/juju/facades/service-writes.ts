@@ -11,8 +11,8 @@ import {
   UpdateServiceRequest_Rollback,
   type ServiceSpec,
 } from "../../../proto/gen/messages.ts";
-import type { TimerHandle } from "../../../runtime/ports.ts";
-import { RpcError, Status } from "../../../runtime/rpc.ts";
+import type { TimerHandle } from "../../../runtime/ports/index.ts";
+import { RpcError, Status } from "../../../runtime/ports/rpc.ts";
 import { topics } from "../feed/feed.ts";
 import { networkOf } from "../feed/networks.ts";
 import { applicationName } from "../entities/names.ts";

@@ -2,7 +2,7 @@
  * Watcher types: Next and Stop on their ids (reference §6). An id is valid on its own connection only, so whoever may create a
  * watcher may use it.
  */
-import type { JsonWatcher, News } from "../../../runtime/json-watch.ts";
+import type { JsonWatcher, News } from "../../../runtime/ports/json-watch.ts";
 import type { Call, Facade, FacadeSources } from "../facade.ts";
 import type { Resource } from "../resources.ts";
 import type { Json } from "../results.ts";

@@ -7,7 +7,7 @@
  * F5: one name is one entity: while tasks of a removed service are still ending, a new service of the same name hides them.
  */
 import type { Commit, ObjectChange, Store } from "../../../runtime/store/store.ts";
-import type { Clock, Subscription } from "../../../runtime/ports.ts";
+import type { Clock, Subscription } from "../../../runtime/ports/index.ts";
 import type { Task } from "../../../proto/gen/messages.ts";
 import type { ClusterView } from "../entities/cluster-view.ts";
 import { applicationName, isNodeBound, placeOf, serviceNameOf } from "../entities/names.ts";

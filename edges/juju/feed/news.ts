@@ -1,5 +1,5 @@
 /** News for watchers: each watcher stores its position, and gets the changes since then from the feed. */
-import type { News } from "../../../runtime/json-watch.ts";
+import type { News } from "../../../runtime/ports/json-watch.ts";
 import type { Kind } from "../entities/views.ts";
 import type { Shape } from "../facade.ts";
 import { RequestError } from "../request-error.ts";

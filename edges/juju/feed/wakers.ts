@@ -3,7 +3,7 @@
  * the longer a round's replies took, the longer the pause after it, in which changes accumulate: then many watchers are at the
  * same position, and their reply is made once.
  */
-import type { Clock, Subscription, TimerHandle } from "../../../runtime/ports.ts";
+import type { Clock, Subscription, TimerHandle } from "../../../runtime/ports/index.ts";
 
 /** Maximum delay of a single watcher's wake-up after the previous change, in milliseconds. */
 const pauseMsMin = 5;

@@ -28,8 +28,8 @@ import {
 } from "../../../proto/gen/nomad.ts";
 import { durationOf } from "../../../proto/nomad-time.ts";
 import type { MethodDescriptor } from "../../../proto/codec.ts";
-import type { DriverClient, StreamReceiver } from "../../../runtime/plugins.ts";
-import { RpcError, Status, type DuplexChannel, type ReceivingCall } from "../../../runtime/rpc.ts";
+import type { DriverClient, StreamReceiver } from "../../../runtime/ports/plugins.ts";
+import { RpcError, Status, type DuplexChannel, type ReceivingCall } from "../../../runtime/ports/rpc.ts";
 import { recoverableError } from "../../../runtime/recoverable.ts";
 
 /** Timeout of calls that need no work, such as the plugin's info, capabilities and config schema, in milliseconds. */

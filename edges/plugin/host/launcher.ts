@@ -9,10 +9,10 @@
 import { spawn, type ChildProcess } from "node:child_process";
 import { closeSync, mkdirSync, openSync, rmSync } from "node:fs";
 import { join } from "node:path";
-import { createLocalIdentity, type LocalIdentity } from "../../../runtime/pki/localhost.ts";
-import type { LaunchOutcome, PluginAddress, PluginBinary, PluginLauncher } from "../../../runtime/plugins.ts";
-import type { Logger } from "../../../runtime/ports.ts";
-import type { DuplexChannel } from "../../../runtime/rpc.ts";
+import { createLocalIdentity, type LocalIdentity } from "../../../lib/pki/localhost.ts";
+import type { LaunchOutcome, PluginAddress, PluginBinary, PluginLauncher } from "../../../runtime/ports/plugins.ts";
+import type { Logger } from "../../../runtime/ports/index.ts";
+import type { DuplexChannel } from "../../../runtime/ports/rpc.ts";
 import { connectPlugin, type PluginEndpoint } from "../../grpc/client.ts";
 import {
   Variable,

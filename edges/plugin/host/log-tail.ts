@@ -7,7 +7,7 @@
  * G3: a plugin that floods its log costs a bounded share of the CPU; skipped lines are counted and reported.
  */
 import { closeSync, constants, fstatSync, ftruncateSync, openSync, readSync } from "node:fs";
-import type { Logger } from "../../../runtime/ports.ts";
+import type { Logger } from "../../../runtime/ports/index.ts";
 import { LastWords } from "./last-words.ts";
 import { parseLogLine, type LogLevel } from "./log-line.ts";
 

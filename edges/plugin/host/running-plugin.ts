@@ -17,9 +17,9 @@ import {
   HealthCheckResponse_ServingStatus,
   HealthService,
 } from "../../../proto/gen/nomad.ts";
-import type { DriverClient, PluginAddress, RunningPlugin } from "../../../runtime/plugins.ts";
-import type { Logger } from "../../../runtime/ports.ts";
-import { RpcError, Status, type DuplexChannel } from "../../../runtime/rpc.ts";
+import type { DriverClient, PluginAddress, RunningPlugin } from "../../../runtime/ports/plugins.ts";
+import type { Logger } from "../../../runtime/ports/index.ts";
+import { RpcError, Status, type DuplexChannel } from "../../../runtime/ports/rpc.ts";
 import { driverClient } from "./driver-client.ts";
 import type { LogTail } from "./log-tail.ts";
 

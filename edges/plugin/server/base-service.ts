@@ -6,7 +6,7 @@ import {
   SetConfigResponse,
   type BasePluginService,
 } from "../../../proto/gen/nomad.ts";
-import { RpcError, Status, type ServiceHandlers } from "../../../runtime/rpc.ts";
+import { RpcError, Status, type ServiceHandlers } from "../../../runtime/ports/rpc.ts";
 import type { Driver } from "./driver.ts";
 import { objectSpec, readConfig } from "./fields.ts";
 

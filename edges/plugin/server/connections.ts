@@ -4,8 +4,8 @@
  */
 import type { Duplex } from "node:stream";
 import type { MethodDescriptor } from "../../../proto/codec.ts";
-import type { Logger } from "../../../runtime/ports.ts";
-import { Status, type Peer, type ServiceHandlers } from "../../../runtime/rpc.ts";
+import type { Logger } from "../../../runtime/ports/index.ts";
+import { Status, type Peer, type ServiceHandlers } from "../../../runtime/ports/rpc.ts";
 import { erase } from "../../grpc/erase.ts";
 import { refusesForeign } from "../../grpc/foreign-request.ts";
 import { framedOnce } from "../../grpc/framing.ts";

@@ -26,8 +26,8 @@ import {
   type TaskConfig,
 } from "../../../proto/gen/nomad.ts";
 import { durationMs, timestampOf } from "../../../proto/nomad-time.ts";
-import type { Logger } from "../../../runtime/ports.ts";
-import { RpcError, Status, type CallContext, type ServiceHandlers, type Sink } from "../../../runtime/rpc.ts";
+import type { Logger } from "../../../runtime/ports/index.ts";
+import { RpcError, Status, type CallContext, type ServiceHandlers, type Sink } from "../../../runtime/ports/rpc.ts";
 import type { Driver, Fingerprint, RunningTask, TaskRequest } from "./driver.ts";
 import { execTask, execTaskStreaming, exitResult } from "./exec.ts";
 import { objectSpec, readConfig } from "./fields.ts";

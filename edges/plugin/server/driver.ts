@@ -14,7 +14,7 @@ import type {
   NomadDriverConfig,
   TaskConfig,
 } from "../../../proto/gen/nomad.ts";
-import type { Logger } from "../../../runtime/ports.ts";
+import type { Logger } from "../../../runtime/ports/index.ts";
 import type { ConfigOf, Fields } from "./fields.ts";
 
 export { recoverableError as retryable } from "../../../runtime/recoverable.ts";

@@ -7,7 +7,7 @@ import {
   type ExecTaskRequest,
   type ExecTaskStreamingRequest,
 } from "../../../proto/gen/nomad.ts";
-import { RpcError, Status, type CallContext, type Sink, type CallSignal } from "../../../runtime/rpc.ts";
+import { RpcError, Status, type CallContext, type Sink, type CallSignal } from "../../../runtime/ports/rpc.ts";
 import type { ExecRequest, ExecSession, RunningTask, TaskExit, TerminalSize } from "./driver.ts";
 
 /** Bytes kept of each output stream, from its end: as many as Nomad's own drivers keep. */

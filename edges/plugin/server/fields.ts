@@ -15,7 +15,7 @@ import {
   Object as ObjectSpec,
   Spec,
 } from "../../../proto/gen/nomad.ts";
-import { unpack, type Unpacked } from "../../../runtime/hclspec/msgpack.ts";
+import { unpack, type Unpacked } from "../../../lib/hclspec/msgpack.ts";
 
 /** One field; `Type` is the type of the value that a driver receives. */
 export interface Field<Type> {

@@ -3,7 +3,7 @@
  * host has died continues without a log until the next host attaches.
  */
 import { writeSync } from "node:fs";
-import type { Logger } from "../../../runtime/ports.ts";
+import type { Logger } from "../../../runtime/ports/index.ts";
 
 /** Exactly six fractional digits: a Go host does not parse other formats. */
 function timestamp(nowMs: number): string {

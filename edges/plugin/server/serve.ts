@@ -24,9 +24,9 @@ import {
   HealthService,
   Empty,
 } from "../../../proto/gen/nomad.ts";
-import { createLocalIdentity, type LocalIdentity } from "../../../runtime/pki/localhost.ts";
-import type { Logger } from "../../../runtime/ports.ts";
-import { RpcError, Status } from "../../../runtime/rpc.ts";
+import { createLocalIdentity, type LocalIdentity } from "../../../lib/pki/localhost.ts";
+import type { Logger } from "../../../runtime/ports/index.ts";
+import { RpcError, Status } from "../../../runtime/ports/rpc.ts";
 import { Variable, appVersion, formatHandshake, magicCookie, portRange } from "../handshake.ts";
 import { baseHandlers } from "./base-service.ts";
 import { PluginConnections } from "./connections.ts";

@@ -3,7 +3,7 @@
  * line from there and may have stopped reading. There is one reader; until it connects, the last bytes are kept.
  */
 import { StdioData, StdioData_Channel } from "../../../proto/gen/nomad.ts";
-import type { CallContext, Sink } from "../../../runtime/rpc.ts";
+import type { CallContext, Sink } from "../../../runtime/ports/rpc.ts";
 
 /** Bytes kept before a reader connects, the oldest dropped first. A slow reader misses the newest. */
 const keptBytesMax = 64 * 1024;

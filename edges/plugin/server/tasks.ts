@@ -8,8 +8,8 @@
  * T3: stopping or destroying an unknown task succeeds: a host repeats the call if it does not know whether the last one
  *     arrived.
  */
-import { RpcError, Status } from "../../../runtime/rpc.ts";
-import { unknownTask } from "../../../runtime/plugins.ts";
+import { RpcError, Status } from "../../../runtime/ports/rpc.ts";
+import { unknownTask } from "../../../runtime/ports/plugins.ts";
 import type { RunningTask, TaskExit } from "./driver.ts";
 import type { TaskConfig } from "../../../proto/gen/nomad.ts";
 

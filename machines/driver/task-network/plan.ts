@@ -12,9 +12,9 @@ import {
   type NetworkAttachment,
   type Task,
 } from "../../../proto/gen/messages.ts";
-import { containsAddress, parseAddress, parseCidr } from "../../../runtime/ip-address.ts";
+import { containsAddress, parseAddress, parseCidr } from "../../../lib/ip-address.ts";
 import { macOf } from "../../mac-address.ts";
-import { isEncrypted } from "../../networks/network-facts.ts";
+import { isEncrypted } from "../../networks/facts.ts";
 import { interfaceOf } from "../../policy/facts.ts";
 
 export interface LinkAddress {

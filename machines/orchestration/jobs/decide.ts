@@ -13,7 +13,7 @@
  *     until it returns. On a node that is drained, or no longer meets the placement, the task is stopped.
  */
 import { NodeStatus_State, TaskState, type Node, type Service, type Task } from "../../../proto/gen/messages.ts";
-import { delayAfterMs, isStopping, releaseOf, stopWaitMs, type NodeOf } from "../restart.ts";
+import { delayAfterMs, isStopping, releaseOf, stopWaitMs, type NodeOf } from "../restart.machine.ts";
 import { creationsMax } from "../slots.ts";
 import { isEnded, isWanted, observedState } from "../../task.ts";
 import { leftOf, type LogTimes } from "../../elapsed.ts";

@@ -7,7 +7,7 @@ import {
   type Service,
   type Task,
 } from "../../../proto/gen/messages.ts";
-import type { NodeOf } from "../restart.ts";
+import type { NodeOf } from "../restart.machine.ts";
 import { timeMs, timestampOf } from "../../../proto/time.ts";
 import { isWanted, observedState } from "../../task.ts";
 import { readCron } from "./cron.ts";

@@ -6,7 +6,7 @@
  * J2: a place whose attempts are used up stays failed across changes of leader (SwarmKit: each new leader tries it once more).
  */
 import { meetsPlacement } from "../../scheduling/constraints.ts";
-import { faultOf, isAttempt, shouldRestart, type NodeOf } from "../restart.ts";
+import { faultOf, isAttempt, shouldRestart, type NodeOf } from "../restart.machine.ts";
 import { isWanted, observedState } from "../../task.ts";
 import {
   NodeSpec_Availability,

@@ -1,6 +1,6 @@
 /** The progress of a job's current iteration, as used by the orchestrator, the schedule, `why` and the command line. */
 import type { Node, Service, Task } from "../../../proto/gen/messages.ts";
-import { isStopping, type NodeOf } from "../restart.ts";
+import { isStopping, type NodeOf } from "../restart.machine.ts";
 import { isEnded, isWanted, observedState } from "../../task.ts";
 import { stampedTimes, type LogTimes } from "../../elapsed.ts";
 import { jobSettings, scheduleSettings } from "./labels.ts";

@@ -5,8 +5,8 @@
  *     run as during an update.
  */
 import { NodeStatus_State, TaskState, type Service, type Task } from "../../../proto/gen/messages.ts";
-import type { NodeOf } from "../restart.ts";
-import { isRollingOut } from "../rollout-states.ts";
+import type { NodeOf } from "../restart.machine.ts";
+import { isRollingOut } from "../rollout/states.ts";
 import { isHeld, isWanted, observedState } from "../../task.ts";
 import { untilAfter, type Hold } from "./hold.ts";
 import type { LogTimes } from "../../elapsed.ts";

@@ -9,7 +9,7 @@ import {
   type ServiceSpec,
 } from "../../../proto/gen/messages.ts";
 import { invalid, type Refusal } from "../../refusal.ts";
-import { stopWaitMsMin } from "../restart.ts";
+import { stopWaitMsMin } from "../restart.machine.ts";
 import { durationMs } from "../../../proto/time.ts";
 
 /** SwarmKit's: one slot at a time, each monitored for five seconds (in milliseconds). */

@@ -10,8 +10,8 @@ import {
   type Task,
 } from "../../../proto/gen/messages.ts";
 import { stampedTimes, type LogTimes } from "../../elapsed.ts";
-import { isNeverPlaced } from "../reaper.ts";
-import { conditionOf, isAttempt, shouldRestart, type NodeOf } from "../restart.ts";
+import { isNeverPlaced } from "../reaper.machine.ts";
+import { conditionOf, isAttempt, shouldRestart, type NodeOf } from "../restart.machine.ts";
 import type { TaskDirty } from "../task-dirty.ts";
 import { isEnded, isHeld, isWanted, observedState } from "../../task.ts";
 import { timeMs } from "../../../proto/time.ts";

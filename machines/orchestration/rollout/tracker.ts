@@ -11,11 +11,11 @@
  *     the leader that created the successor had seen the end, and counted it if it was early.
  */
 import { TaskState, type Rollout, type Service, type Task } from "../../../proto/gen/messages.ts";
-import { assert } from "../../../runtime/assert.ts";
+import { assert } from "../../../lib/assert.ts";
 import type { LogTimes } from "../../elapsed.ts";
 import { isEnded, isWanted, observedState } from "../../task.ts";
 import type { TaskDirty } from "../task-dirty.ts";
-import { releaseOf, restartDelayMsOf, stopWaitMs, type NodeOf } from "../restart.ts";
+import { releaseOf, restartDelayMsOf, stopWaitMs, type NodeOf } from "../restart.machine.ts";
 import type { RolloutDescription } from "./explain.ts";
 import { Failures } from "./failures.ts";
 import { shownMs, type RolloutSettings, type RolloutWork } from "./settings.ts";

@@ -9,7 +9,7 @@ import {
   VolumeAccessMode_Sharing as Sharing,
   type VolumeAssignment,
 } from "../../../proto/gen/messages.ts";
-import type { PluginFacts } from "../csi-plugin.ts";
+import type { PluginFacts } from "../csi-plugin.machine.ts";
 import { capabilityOf, type Secrets } from "./requests.ts";
 
 /** Absolute paths on the node. */

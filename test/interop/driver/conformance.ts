@@ -30,15 +30,15 @@ import {
   type TaskConfig,
   type TaskStats,
 } from "../../../proto/gen/nomad.ts";
-import type { ConfigInput } from "../../../runtime/hclspec/index.ts";
+import type { ConfigInput } from "../../../lib/hclspec/index.ts";
 import {
   isPluginGone,
   isUnknownTask,
   type DriverClient,
   type PluginAddress,
   type RunningPlugin,
-} from "../../../runtime/plugins.ts";
-import type { RpcError } from "../../../runtime/rpc.ts";
+} from "../../../runtime/ports/plugins.ts";
+import type { RpcError } from "../../../runtime/ports/rpc.ts";
 import { packed, pluginLab, taskConfig, type PluginLab } from "../../fixtures/plugin-launch.ts";
 import { isAlive } from "../../fixtures/processes.ts";
 import { until } from "../../fixtures/until.ts";

@@ -34,9 +34,9 @@ import {
   Resources,
   TaskConfig,
 } from "../../../proto/gen/nomad.ts";
-import type { ConfigInput } from "../../../runtime/hclspec/index.ts";
+import type { ConfigInput } from "../../../lib/hclspec/index.ts";
 import { isRecoverable } from "../../../runtime/recoverable.ts";
-import type { RpcError } from "../../../runtime/rpc.ts";
+import type { RpcError } from "../../../runtime/ports/rpc.ts";
 import { engineMissing, startEngine, type DockerEngine } from "../../fixtures/docker-engine.ts";
 import { mockDriver, packed } from "../../fixtures/plugin-launch.ts";
 import { until } from "../../fixtures/until.ts";

@@ -7,7 +7,7 @@ import { DockerPlugin } from "../../../drivers/docker/plugin.ts";
 import { objectSpec, readConfig } from "../../../edges/plugin/server/fields.ts";
 import { NomadDriverConfig, TaskConfig } from "../../../proto/gen/nomad.ts";
 import { isRecoverable } from "../../../runtime/recoverable.ts";
-import type { RpcError } from "../../../runtime/rpc.ts";
+import type { RpcError } from "../../../runtime/ports/rpc.ts";
 import { engineMissing, startEngine } from "../../fixtures/docker-engine.ts";
 import { packed } from "../../fixtures/plugin-launch.ts";
 

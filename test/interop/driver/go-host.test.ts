@@ -5,11 +5,11 @@ import { dirname, join } from "node:path";
 import { promisify } from "node:util";
 import test from "ava";
 import { execFor } from "../../../drivers/exec/foreign.ts";
-import { uidOf } from "../../../node/user.ts";
+import { uidOf } from "../../../linux/user.ts";
 import { MockDriver } from "../../../drivers/mock/driver.ts";
 import { objectSpec } from "../../../edges/plugin/server/fields.ts";
 import { mockDriver, packed, protoDir } from "../../fixtures/plugin-launch.ts";
-import type { ConfigInput } from "../../../runtime/hclspec/index.ts";
+import type { ConfigInput } from "../../../lib/hclspec/index.ts";
 import type { Driver } from "../../../edges/plugin/server/index.ts";
 import { goPlugin } from "./subjects.ts";
 

@@ -17,7 +17,7 @@ import {
   Object as ObjectSpec,
   Spec,
 } from "../../../proto/gen/nomad.ts";
-import { encodeConfig, type ConfigInput } from "../../../runtime/hclspec/index.ts";
+import { encodeConfig, type ConfigInput } from "../../../lib/hclspec/index.ts";
 import { peerPath, peersMissing } from "../go/peers.ts";
 
 const missing = peersMissing("nomad-hcl");

@@ -10,7 +10,7 @@ import { tempDir } from "../../fixtures/muster.ts";
 import { freePorts } from "../../fixtures/ports.ts";
 import { commandOf, endProcessesOf, isAlive, kill, processesWith } from "../../fixtures/processes.ts";
 import { until } from "../../fixtures/until.ts";
-import { unplaceChroot } from "../../../node/task-home/chroot.ts";
+import { unplaceChroot } from "../../../linux/task-home/chroot.ts";
 import { peerPath } from "../go/peers.ts";
 import { processesCalled } from "./nomad-outlives.ts";
 

@@ -5,7 +5,7 @@ import type { ExecutionContext } from "ava";
 import { startAgent, startManager, tempDir, type TestAgent, type TestManager } from "../../fixtures/muster.ts";
 import { kill } from "../../fixtures/processes.ts";
 import { until } from "../../fixtures/until.ts";
-import { unplaceChroot } from "../../../node/task-home/chroot.ts";
+import { unplaceChroot } from "../../../linux/task-home/chroot.ts";
 import { peerPath } from "../go/peers.ts";
 
 /** An executable that serves one of Nomad's drivers. */

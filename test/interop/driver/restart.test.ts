@@ -1,10 +1,10 @@
 // The actors of a driver plugin and of a task over a real process: it is killed and restarted, and its task is recovered.
 import { join } from "node:path";
 import test from "ava";
-import { DriverPluginActor, knownPlugin, type DriverPluginPorts } from "../../../actors/agent/driver-plugin.ts";
-import { DriverTaskActor, driverTaskRecord } from "../../../actors/agent/driver-task.ts";
-import type { DriverPluginNews } from "../../../machines/driver/driver-plugin.ts";
-import type { DriverTaskNews } from "../../../machines/driver/driver-task.ts";
+import { DriverPluginActor, knownPlugin, type DriverPluginPorts } from "../../../actors/driver/plugin.ts";
+import { DriverTaskActor, driverTaskRecord } from "../../../actors/driver/task.ts";
+import type { DriverPluginNews } from "../../../machines/driver/plugin.machine.ts";
+import type { DriverTaskNews } from "../../../machines/driver/task.machine.ts";
 import { NomadDriverConfig } from "../../../proto/gen/nomad.ts";
 import { Host } from "../../../runtime/host.ts";
 import { FileDisk } from "../../../runtime/system/file-disk.ts";

@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { mockDriver, protoDir } from "../../fixtures/plugin-launch.ts";
 import { peerPath, peersMissing } from "../go/peers.ts";
-import type { ConfigInput } from "../../../runtime/hclspec/index.ts";
+import type { ConfigInput } from "../../../lib/hclspec/index.ts";
 
 export interface Subject {
   readonly name: string;

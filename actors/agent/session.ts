@@ -1,0 +1,338 @@
+/** Hosts the session chart of one agent: one connection at a time, its streams and its heartbeats. */
+import { agentSessionMachine, type AgentSessionEvent, type SessionNews } from "../../machines/agent/session.machine.ts";
+import { sessionEndWeight, type KnownManager } from "../../machines/agent/managers.ts";
+import {
+  AssignmentChange,
+  Assignment,
+  AssignmentsMessage,
+  AssignmentsMessage_Type as AssignmentsKind,
+  AssignmentsRequest,
+  DispatcherService,
+  HeartbeatRequest,
+  ListenSubscriptionsRequest,
+  ListenTaskCallsRequest,
+  LogBrokerService,
+  NodeDescription,
+  SessionRequest,
+  TaskCallsService,
+  TasksRequest,
+  UpdateTaskStatusRequest,
+  UpdateTaskStatusRequest_TaskStatusUpdate,
+  UpdateVolumeStatusRequest,
+  UpdateVolumeStatusRequest_VolumeStatusUpdate,
+  type SessionMessage,
+  type TasksMessage,
+} from "../../proto/gen/messages.ts";
+import { durationMs } from "../../proto/time.ts";
+import { assert } from "../../lib/assert.ts";
+import type { HostedActor } from "../../runtime/host.ts";
+import { Status, type RpcChannel, type RpcError } from "../../runtime/ports/rpc.ts";
+import type { AgentCalls } from "./calls.ts";
+import type { AgentLogs } from "./logs.ts";
+import type { ManagerList } from "./managers.ts";
+import type { AgentPorts, TlsMaterial } from "./ports.ts";
+import type { StatusReports } from "./reports.ts";
+import { hosted, type Owner } from "../hosted.ts";
+import type { NodeVolumes } from "./node-volumes.ts";
+import type { NetworkFollower } from "./network-follower.ts";
+import type { PolicyFollower } from "./policy-follower.ts";
+import { sentence } from "../sentence.ts";
+
+/** Deadline of a heartbeat (worker protocol §2.1). */
+const heartbeatTimeoutMs = 5_000;
+/** Timeout in milliseconds; the manager answers once the log has it. */
+const volumeReportTimeoutMs = 20_000;
+
+export interface SessionOptions {
+  readonly name: string;
+  readonly managers: ManagerList;
+  readonly reports: StatusReports;
+  readonly volumes: NodeVolumes;
+  readonly logs: AgentLogs;
+  /** Null: this node has no dataplane. */
+  readonly policy: PolicyFollower | null;
+  /** Null: this node creates no networks for tasks. */
+  readonly networks: NetworkFollower | null;
+  readonly calls: AgentCalls;
+  /** The newest certificate, key and root. */
+  readonly identity: () => TlsMaterial;
+  readonly describe: () => NodeDescription;
+  readonly onMessage: (message: SessionMessage) => void;
+  readonly onAssignments: (message: AssignmentsMessage) => void;
+  readonly onNews: (news: SessionNews) => void;
+}
+
+/** One attempt with one manager, from dialling to its end. Events of a closed one are ignored. */
+interface Link {
+  readonly manager: KnownManager;
+  readonly streams: { cancel(): void }[];
+  channel: RpcChannel | null;
+  isClosed: boolean;
+}
+
+const machine = hosted(
+  agentSessionMachine,
+  [
+    "connect",
+    "openSession",
+    "applySessionMessage",
+    "openStreams",
+    "sendHeartbeat",
+    "applyAssignments",
+    "compareDescription",
+    "endSession",
+    "announce",
+  ],
+  ["backoff"],
+);
+
+export class SessionActor {
+  readonly #ports: AgentPorts;
+  readonly #options: SessionOptions;
+  readonly #actor: HostedActor<typeof agentSessionMachine>;
+  #link: Link | null = null;
+  /** The description that the manager has, encoded. */
+  #described: Uint8Array = new Uint8Array();
+
+  constructor(ports: AgentPorts, options: SessionOptions) {
+    this.#ports = ports;
+    this.#options = options;
+    this.#actor = machine.start(ports.host, `agent-session/${options.name}`, undefined, this.#owner());
+  }
+
+  start(): void {
+    this.#send({ type: "session.wanted" });
+  }
+
+  /** To be called when the certificate or root has changed. */
+  identityChanged(): void {
+    this.#send({ type: "identity.changed" });
+  }
+
+  /** Ends the session for a reason found elsewhere; it is then rebuilt. */
+  fail(reason: string): void {
+    this.#send({ type: "session.failed", reason });
+  }
+
+  stop(): void {
+    this.#send({ type: "session.unwanted" });
+    this.#actor.stop();
+  }
+
+  #send(event: AgentSessionEvent): void {
+    this.#actor.actor.send(event);
+  }
+
+  #owner(): Owner {
+    const { managers, onAssignments, onMessage, onNews } = this.#options;
+    return {
+      draw: (boundMs) => this.#ports.random.next() * boundMs,
+      effects: {
+        connect: () => this.#connect(),
+        openSession: ({ sessionId }: { sessionId: string }) => this.#openSession(sessionId),
+        applySessionMessage: ({ message }: { message: SessionMessage }) => {
+          managers.replace(message.managers);
+          onMessage(message);
+        },
+        openStreams: ({ sessionId }: { sessionId: string }) => this.#openStreams(sessionId),
+        sendHeartbeat: ({ sessionId }: { sessionId: string }) => this.#heartbeat(sessionId),
+        // Deferred out of this transition: it starts actors, which XState warns about inside an action.
+        applyAssignments: ({ message }: { message: AssignmentsMessage }) =>
+          this.#ports.clock.soon(() => onAssignments(message)),
+        compareDescription: () => this.#compareDescription(),
+        endSession: () => this.#end(),
+        announce: (news: SessionNews) => onNews(news),
+      },
+    };
+  }
+
+  #connect(): void {
+    const { managers, identity } = this.#options;
+    const manager = managers.choose();
+    if (manager === null) {
+      this.fail("no manager address is known");
+      return;
+    }
+    const link: Link = { manager, streams: [], channel: null, isClosed: false };
+    this.#link = link;
+    this.#ports.dialer.dial(manager.addr, "node", identity()).then(
+      (channel) => {
+        if (link.isClosed) {
+          channel.close();
+          return;
+        }
+        link.channel = channel;
+        channel.onClosed(() => this.#fail(link, `the connection to ${manager.addr} ended`));
+        this.#send({ type: "manager.reached", addr: manager.addr });
+      },
+      (error: unknown) => {
+        if (!link.isClosed) managers.unreached(manager);
+        this.#fail(link, `cannot reach ${manager.addr}: ${sentence(error)}`);
+      },
+    );
+  }
+
+  #openSession(sessionId: string): void {
+    const { link, channel } = this.#open();
+    const description = this.#options.describe();
+    this.#described = NodeDescription.encode(description);
+    const stream = channel.serverStream(
+      DispatcherService.methods.Session,
+      SessionRequest.create({ description, sessionId }),
+      {
+        onMessage: (message) => {
+          if (!link.isClosed) this.#send({ type: "session.message", message });
+        },
+        onEnd: (error) => this.#fail(link, ended("session", error)),
+      },
+    );
+    link.streams.push(stream);
+  }
+
+  #openStreams(sessionId: string): void {
+    const { link, channel } = this.#open();
+    this.#followAssignments(link, channel, sessionId);
+    const subscriptions = channel.serverStream(
+      LogBrokerService.methods.ListenSubscriptions,
+      ListenSubscriptionsRequest.create(),
+      {
+        onMessage: (message) => {
+          if (!link.isClosed) this.#options.logs.hear(channel, message);
+        },
+        onEnd: (error) => {
+          // A manager without a log broker: the session continues without logs (worker protocol §2.3).
+          if (error?.code !== Status.UNIMPLEMENTED) this.#fail(link, ended("log subscriptions", error));
+        },
+      },
+    );
+    link.streams.push(subscriptions);
+    const questions = channel.serverStream(TaskCallsService.methods.Listen, ListenTaskCallsRequest.create(), {
+      onMessage: (question) => {
+        if (!link.isClosed) this.#options.calls.hear(channel, question);
+      },
+      onEnd: (error) => {
+        // SwarmKit's managers do not have this service.
+        if (error?.code !== Status.UNIMPLEMENTED) this.#fail(link, ended("questions", error));
+      },
+    });
+    link.streams.push(questions);
+    const policy = this.#options.policy?.attach(channel, (reason) => this.#fail(link, `network policy: ${reason}`));
+    if (policy !== undefined) link.streams.push(policy);
+    const networks = this.#options.networks?.attach(channel, (reason) => this.#fail(link, `networks: ${reason}`));
+    if (networks !== undefined) link.streams.push(networks);
+    this.#options.reports.attach((taskId, status, traceparent) => {
+      const update = UpdateTaskStatusRequest_TaskStatusUpdate.create({ taskId, status });
+      return channel.unary(
+        DispatcherService.methods.UpdateTaskStatus,
+        UpdateTaskStatusRequest.create({ sessionId, updates: [update] }),
+        { traceparent },
+      );
+    });
+    this.#options.volumes.attach((volumeId) => {
+      const update = UpdateVolumeStatusRequest_VolumeStatusUpdate.create({ id: volumeId, unpublished: true });
+      return channel.unary(
+        DispatcherService.methods.UpdateVolumeStatus,
+        UpdateVolumeStatusRequest.create({ sessionId, updates: [update] }),
+        { timeoutMs: volumeReportTimeoutMs },
+      );
+    });
+  }
+
+  #followAssignments(link: Link, channel: RpcChannel, sessionId: string): void {
+    const stream = channel.serverStream(
+      DispatcherService.methods.Assignments,
+      AssignmentsRequest.create({ sessionId }),
+      {
+        onMessage: (message) => this.#assign(link, message),
+        onEnd: (error) => {
+          if (error?.code === Status.UNIMPLEMENTED) this.#followTasks(link, channel, sessionId);
+          else this.#fail(link, ended("assignments", error));
+        },
+      },
+    );
+    link.streams.push(stream);
+  }
+
+  /** The stream of managers without `Assignments`: the full list of tasks each time. */
+  #followTasks(link: Link, channel: RpcChannel, sessionId: string): void {
+    if (link.isClosed) return;
+    const stream = channel.serverStream(DispatcherService.methods.Tasks, TasksRequest.create({ sessionId }), {
+      onMessage: (message) => this.#assign(link, asAssignments(message)),
+      onEnd: (error) => this.#fail(link, ended("tasks", error)),
+    });
+    link.streams.push(stream);
+  }
+
+  #assign(link: Link, message: AssignmentsMessage): void {
+    if (link.isClosed) return;
+    const { appliesTo, resultsIn, type } = message;
+    this.#send({
+      type: "assignments.received",
+      message,
+      complete: type === AssignmentsKind.COMPLETE,
+      appliesTo,
+      resultsIn,
+    });
+  }
+
+  #heartbeat(sessionId: string): void {
+    const { link, channel } = this.#open();
+    channel
+      .unary(DispatcherService.methods.Heartbeat, HeartbeatRequest.create({ sessionId }), {
+        timeoutMs: heartbeatTimeoutMs,
+      })
+      .then(
+        ({ period }) => {
+          if (!link.isClosed)
+            this.#send({
+              type: "heartbeat.answered",
+              periodMs: durationMs(period, 0),
+            });
+        },
+        (error: unknown) => this.#fail(link, `heartbeat: ${sentence(error)}`),
+      );
+  }
+
+  #compareDescription(): void {
+    const description = NodeDescription.encode(this.#options.describe());
+    const isSame =
+      description.length === this.#described.length && description.every((byte, at) => byte === this.#described[at]);
+    this.#send({ type: isSame ? "description.same" : "description.changed" });
+  }
+
+  #open(): { link: Link; channel: RpcChannel } {
+    const link = this.#link;
+    assert(link !== null && link.channel !== null && !link.isClosed, "A1: a session is opened over a connection");
+    return { link, channel: link.channel };
+  }
+
+  #fail(link: Link, reason: string): void {
+    if (!link.isClosed) this.fail(reason);
+  }
+
+  /** A3 */
+  #end(): void {
+    const link = this.#link;
+    this.#link = null;
+    if (link === null || link.isClosed) return;
+    link.isClosed = true;
+    this.#options.reports.detach();
+    this.#options.volumes.detach();
+    this.#options.logs.detach();
+    this.#options.calls.detach();
+    this.#options.managers.observe(link.manager, sessionEndWeight);
+    for (const stream of link.streams) stream.cancel();
+    link.channel?.close();
+  }
+}
+
+function ended(what: string, error: RpcError | null): string {
+  return error === null ? `the manager ended the ${what} stream` : `${what}: ${sentence(error)}`;
+}
+
+function asAssignments({ tasks }: TasksMessage): AssignmentsMessage {
+  return AssignmentsMessage.create({
+    type: AssignmentsKind.COMPLETE,
+    changes: tasks.map((task) => AssignmentChange.create({ assignment: Assignment.create({ task }) })),
+  });
+}

@@ -1,0 +1,105 @@
+/**
+ * The part behind the JSON API's edge: the charts of its connections, and logins (`logins.ts`, JA1).
+ *
+ * JA2: removing or disabling a login notifies every connection that uses it.
+ * JA3: a login by certificate ends with the certificate (`edges/juju/connection.ts`, C3).
+ */
+import { jsonConnectionMachine, type JsonConnectionEvent } from "../../machines/json/connection.machine.ts";
+import type { Identity, JsonApi, LoginName } from "../../runtime/ports/json-api.ts";
+import type { Environment, Running } from "../environment.ts";
+import { hosted } from "../hosted.ts";
+import type { Logins } from "./logins.ts";
+import { identityOf, recordId } from "./user-records.ts";
+
+const connections = hosted(jsonConnectionMachine, [
+  "checkLogin",
+  "welcome",
+  "refuseLogin",
+  "refuseRequest",
+  "ping",
+  "release",
+  "sayGoodbye",
+  "cutOff",
+]);
+
+export function startJsonApi(env: Environment, logins: Logins): JsonApi & Running {
+  const { host, store } = env;
+  const listeners = new Map<string, Set<{ readonly identity: Identity; readonly listener: () => void }>>();
+
+  const watching = store.watch(({ changes }) => {
+    if (listeners.size === 0) return;
+    for (const { action, table, object } of changes) {
+      if (table !== "user" && table !== "node" && table !== "task") continue;
+      if (action !== "remove" && !(table === "user" && object.disabled)) continue;
+      const id = table === "user" ? object.id : `${table}-${object.id}`;
+      // The agent's record, or its node or task.
+      for (const each of Array.from(listeners.get(id) ?? [])) each.listener();
+    }
+  });
+
+  return {
+    startConnection(id, effects) {
+      const actor = connections.start(host, `json-connection/${id}`, undefined, {
+        effects: {
+          checkLogin: ({ key }: { key: number }) => effects.checkLogin(key),
+          welcome: ({ key }: { key: number }) => effects.welcome(key),
+          refuseLogin: ({ key, reason }: { key: number; reason: "checking" | "already" }) =>
+            effects.refuseLogin(key, reason),
+          refuseRequest: ({ key }: { key: number }) => effects.refuseRequest(key),
+          ping: () => effects.ping(),
+          release: () => effects.release(),
+          sayGoodbye: ({ code, reason }: { code: number; reason: string }) => effects.sayGoodbye(code, reason),
+          cutOff: () => effects.cutOff(),
+        },
+      });
+      const send = (event: JsonConnectionEvent): void => {
+        if (actor.actor.getSnapshot().status === "active") actor.actor.send(event);
+        if (actor.actor.getSnapshot().status !== "active") actor.stop();
+      };
+      return {
+        opened: () => send({ type: "socket.opened" }),
+        closed: () => send({ type: "socket.closed" }),
+        loginAsked: (key) => send({ type: "login.asked", key }),
+        loginAccepted: (key, tag) => send({ type: "login.accepted", key, tag }),
+        loginRefused: (key) => send({ type: "login.refused", key }),
+        requestAsked: (key) => send({ type: "request.asked", key }),
+        messageBroken: (reason) => send({ type: "message.broken", reason }),
+        identityGone: () => send({ type: "identity.gone" }),
+        heard: () => send({ type: "peer.heard" }),
+        outputStuck: () => send({ type: "output.stuck" }),
+        outputMoved: () => send({ type: "output.moved" }),
+        outputEmpty: () => send({ type: "output.empty" }),
+        outputOverflowed: () => send({ type: "output.overflowed" }),
+        serverStopping: () => send({ type: "server.stopping" }),
+      };
+    },
+
+    checkLogin: (attempt) => logins.check(attempt),
+
+    register: logins.register,
+
+    identityNow: (identity) => identityOf(store, identity),
+
+    standing(name) {
+      const identity = identityOf(store, name);
+      const salt = store.get("user", recordId(name))?.password?.salt ?? new Uint8Array();
+      // Each password has its own salt.
+      return identity === null ? null : { identity, mark: salt.join() };
+    },
+
+    onGone(identity, listener) {
+      const id = recordId(identity satisfies LoginName);
+      const entry = { identity, listener };
+      const known = listeners.get(id) ?? new Set();
+      listeners.set(id, known.add(entry));
+      return {
+        unsubscribe: () => {
+          known.delete(entry);
+          if (known.size === 0 && listeners.get(id) === known) listeners.delete(id);
+        },
+      };
+    },
+
+    stop: () => watching.unsubscribe(),
+  };
+}

@@ -1,0 +1,115 @@
+/** `muster agent`. */
+import { hostname } from "node:os";
+import { generations, type Generation } from "../../machines/dataplane/generation.ts";
+import { parseAddress } from "../../lib/ip-address.ts";
+import { runAgent } from "../../processes/agent.ts";
+import { command, UsageError, type Command } from "../command.ts";
+import { parseLabels } from "../values.ts";
+import { csiSocketPaths } from "../../processes/csi.ts";
+import { offeredResources } from "./generic-resources.ts";
+import { driverChoice, driverFlags } from "../../processes/drivers.ts";
+import { serveMetrics } from "../../processes/metrics-server.ts";
+import { runUntilEnd, staying } from "../../processes/run-until-end.ts";
+import { tokenFlags, tokenOf } from "./token-flags.ts";
+import { csiFlag, hostPortOf, logging, metricsFlag, telemetryFor } from "./serving-flags.ts";
+
+export const agent: Command = command({
+  summary: "Run one node: join the cluster and run the tasks assigned to it.",
+  options: {
+    join: { type: "string", value: "ADDR:PORT", help: "Address of any manager; needed only for the first start" },
+    ...tokenFlags("worker"),
+    "data-dir": { type: "string", value: "DIR", help: "Directory for the node's identity and tasks (required)" },
+    hostname: { type: "string", value: "NAME", help: "Hostname of the node (default: this machine's)" },
+    "data-path-addr": {
+      type: "string",
+      value: "ADDR",
+      help: "Address for data path traffic from other nodes (default: the address that managers see)",
+    },
+    label: { type: "string", multiple: true, value: "KEY=VALUE", help: "Engine label, for constraints" },
+    "node-generic-resource": {
+      type: "string",
+      multiple: true,
+      value: "KIND=COUNT|KIND=NAME",
+      help: "User-defined resource of the node, such as ssd=3, or gpu=UUID1 and gpu=UUID2",
+    },
+    "csi-plugin": csiFlag,
+    ...driverFlags,
+    "dataplane-driver": {
+      type: "string",
+      value: "PATH",
+      help: "Executable of a dataplane driver, speaking Felix's protocol, that enforces network policies on this node (default: none)",
+      completes: "file",
+    },
+    "dataplane-protocol": {
+      type: "string",
+      value: "GENERATION",
+      help: "Protocol generation of the dataplane driver: 2016 (Felix 2.0), current (up to 3.31) or 3.32 (and newer) (default current)",
+      completes: [...generations],
+    },
+    metrics: metricsFlag,
+    ...logging,
+  },
+  run: async ({ values }) => {
+    const dataDir = values["data-dir"];
+    if (dataDir === undefined)
+      throw new UsageError("--data-dir is required: the agent keeps its identity and tasks there");
+    const telemetry = await telemetryFor("muster-agent", values["log-level"]);
+    const options = {
+      join: values.join ?? "",
+      token: tokenOf(values) ?? "",
+      dataDir,
+      hostname: values.hostname ?? hostname(),
+      ...dataPathOf(values["data-path-addr"]),
+      labels: parseLabels(values.label ?? []),
+      genericResources: offeredResources(values["node-generic-resource"] ?? []),
+      csiPlugins: csiSocketPaths(values["csi-plugin"] ?? []),
+      drivers: await driverChoice(values),
+      ...dataplaneOf(values),
+    };
+    const metrics = hostPortOf(values.metrics);
+    await runUntilEnd(
+      telemetry,
+      async ({ onBroken }) => {
+        const agent = await runAgent(options, telemetry, onBroken);
+        // The tasks keep running: the next agent on this data dir adopts them.
+        const stop = (): Promise<void> => agent.shutdown(false);
+        if (metrics === null) return { agent, stop };
+        try {
+          const server = await serveMetrics(metrics, telemetry.metrics, () =>
+            agent.state().kind === "serving" ? null : "the agent has no session with a manager",
+          );
+          return { agent, stop: () => stop().finally(() => server.close()) };
+        } catch (error) {
+          await stop();
+          throw error;
+        }
+      },
+      async (running) => {
+        // Fail if the node cannot join; once joined, it reconnects to managers forever.
+        await running.agent.joined();
+        await staying;
+      },
+    );
+  },
+});
+
+/** Throws UsageError. */
+function dataPathOf(address: string | undefined): { readonly dataPathAddress?: string } {
+  if (address === undefined) return {};
+  if (parseAddress(address) === null)
+    throw new UsageError(`invalid argument "${address}" for "--data-path-addr" flag: expected an IP address`);
+  return { dataPathAddress: address };
+}
+
+function dataplaneOf(values: {
+  readonly "dataplane-driver"?: string | undefined;
+  readonly "dataplane-protocol"?: string | undefined;
+}): { readonly dataplane?: { readonly path: string; readonly generation: Generation } } {
+  const { "dataplane-driver": path, "dataplane-protocol": text = "current" } = values;
+  const generation = generations.find((each) => each === text);
+  if (generation === undefined)
+    throw new UsageError(
+      `invalid argument "${text}" for "--dataplane-protocol" flag: expected one of ${generations.join(", ")}`,
+    );
+  return path === undefined ? {} : { dataplane: { path, generation } };
+}

@@ -1,0 +1,47 @@
+/** `muster manager`. */
+import { command, UsageError, type Command } from "../command.ts";
+import { formatHostPort, parseHostPort } from "../../processes/addresses.ts";
+import type { ManagerInvitation } from "../../processes/manager-join.ts";
+import { startManagerProcess } from "../../processes/manager.ts";
+import { natsFlags, sharedNatsOf } from "./nats-flags.ts";
+import { runUntilEnd } from "../../processes/run-until-end.ts";
+import { tokenFlags, tokenOf, type TokenValues } from "./token-flags.ts";
+import { defaultPort, serving, servingOf, telemetryFor } from "./serving-flags.ts";
+
+export const manager: Command = command({
+  summary: "Run one manager; without --nats it runs a nats-server of its own under the data dir.",
+  options: {
+    ...serving,
+    ...natsFlags,
+    join: { type: "string", value: "ADDR:PORT", help: "Address of a manager of the cluster to join" },
+    ...tokenFlags("manager"),
+  },
+  run: async ({ values }) => {
+    if (values["data-dir"] === undefined)
+      throw new UsageError("--data-dir is required: the manager keeps its state there");
+    const nats = sharedNatsOf(values);
+    if (values.join !== undefined && nats === null)
+      throw new UsageError(
+        "--join requires --nats: managers of a cluster share its NATS (workers join with 'muster agent')",
+      );
+    const telemetry = await telemetryFor("muster-manager", values["log-level"]);
+    const options = {
+      dataDir: values["data-dir"],
+      ...servingOf(values),
+      nats,
+      join: invitation(values),
+      telemetry,
+    };
+    await runUntilEnd(telemetry, (starting) => startManagerProcess(options, starting));
+  },
+});
+
+/** Throws UsageError unless both or neither are set. */
+function invitation(values: TokenValues & { readonly join?: string | undefined }): ManagerInvitation | null {
+  const { join: address } = values;
+  const token = tokenOf(values);
+  if (address === undefined && token === undefined) return null;
+  if (address === undefined || token === undefined)
+    throw new UsageError("--join and a token (--token or --token-file) must be set together");
+  return { address: formatHostPort(parseHostPort(address, defaultPort)), token };
+}

@@ -1,0 +1,203 @@
+/** Flags shared by several processes, and their parsing. */
+import { join } from "node:path";
+import {
+  networkDefaults,
+  networkDefaultsProblem,
+  type NetworkDefaults,
+} from "../../machines/allocation/network-defaults.ts";
+import { parseOrigin } from "../../edges/juju/origin.ts";
+import { createTelemetry, type ProcessTelemetry } from "../../runtime/telemetry/telemetry.ts";
+import { UsageError } from "../command.ts";
+import { parseHostPort, type HostPort } from "../../processes/addresses.ts";
+import { csiSocketPaths, type CsiSocketPaths } from "../../processes/csi.ts";
+import { cannotWrite } from "../../processes/data-dir.ts";
+import type { JsonOptions } from "../../processes/json-api.ts";
+
+/** SwarmKit's port. */
+export const defaultPort = 2377;
+const defaultListen = `0.0.0.0:${defaultPort}`;
+
+export const logFile = "muster.log";
+export const logging = {
+  "log-level": {
+    type: "string",
+    value: "LEVEL",
+    help: "Log level: trace, debug, info, warn, error or fatal (default info)",
+  },
+} as const;
+export const metricsFlag = {
+  type: "string",
+  value: "ADDR:PORT",
+  help: "Serve /metrics and /healthz on this address (default: off)",
+} as const;
+export const csiFlag = {
+  type: "string",
+  multiple: true,
+  value: "NAME=unix:///PATH",
+  help: "CSI plugin and the socket that it listens on",
+} as const;
+export const serving = {
+  "data-dir": {
+    type: "string",
+    value: "DIR",
+    help: "Directory for state (up and start have a default)",
+  },
+  listen: {
+    type: "string",
+    value: "ADDR:PORT",
+    help: "Listen address for nodes and other managers (default 0.0.0.0:2377)",
+  },
+  advertise: { type: "string", value: "ADDR[:PORT]", help: "Advertised address (default: detected)" },
+  metrics: metricsFlag,
+  "default-addr-pool": {
+    type: "string",
+    multiple: true,
+    value: "CIDR",
+    help: "Address pool for subnets of networks, set when the cluster is created (default 10.0.0.0/8)",
+  },
+  "default-addr-pool-mask-length": {
+    type: "string",
+    value: "BITS",
+    help: "Prefix length of subnets taken from the pool (default 24)",
+  },
+  "data-path-port": {
+    type: "string",
+    value: "PORT",
+    help: "UDP port for VXLAN traffic between engines (default 4789)",
+  },
+  "accept-log-loss": {
+    type: "boolean",
+    help: "Start although NATS has lost records that this manager has seen; their changes are lost",
+  },
+  "csi-plugin": csiFlag,
+  "json-listen": {
+    type: "string",
+    value: "ADDR[:PORT]",
+    help: "Serve the JSON API on this address; the port defaults to 17070 (default: off)",
+  },
+  "json-origin": {
+    type: "string",
+    multiple: true,
+    value: "ORIGIN",
+    help: "Origin of pages that may use the JSON API in a browser, such as https://example.com (default: same origin only)",
+  },
+  "json-agent-listen": {
+    type: "string",
+    value: "ADDR[:PORT]",
+    help: "Serve the JSON API to agents that present their node's certificate; the port defaults to 17071 (default: off)",
+  },
+  "json-redirect": { type: "string", value: "ADDR:PORT", help: "Redirect logins at the JSON API to this manager" },
+  ...logging,
+} as const;
+
+/** Juju's port. */
+const defaultJsonPort = 17_070;
+const defaultJsonAgentPort = 17_071;
+
+interface JsonFlags {
+  readonly "json-listen"?: string | undefined;
+  readonly "json-origin"?: readonly string[] | undefined;
+  readonly "json-agent-listen"?: string | undefined;
+  readonly "json-redirect"?: string | undefined;
+}
+
+function jsonOf(values: JsonFlags): JsonOptions | null {
+  const { "json-listen": listen, "json-agent-listen": agents, "json-redirect": redirect } = values;
+  if (listen === undefined) {
+    for (const flag of ["json-origin", "json-agent-listen", "json-redirect"] as const)
+      if (values[flag] !== undefined) throw new UsageError(`--${flag} requires --json-listen`);
+    return null;
+  }
+  return {
+    listen: parseHostPort(listen, defaultJsonPort),
+    agents: agents === undefined ? null : parseHostPort(agents, defaultJsonAgentPort),
+    origins: (values["json-origin"] ?? []).map((text) => {
+      const origin = parseOrigin(text);
+      if (origin !== null) return origin;
+      throw new UsageError(
+        `invalid argument ${JSON.stringify(text)} for "--json-origin" flag: expected SCHEME://HOST[:PORT], such as https://example.com`,
+      );
+    }),
+    redirect: redirect === undefined ? null : parseHostPort(redirect, defaultJsonPort),
+  };
+}
+
+/** From flags of `docker swarm init`; used only when the cluster is created. Throws UsageError. */
+function networksOf(values: {
+  readonly "default-addr-pool"?: readonly string[] | undefined;
+  readonly "default-addr-pool-mask-length"?: string | undefined;
+  readonly "data-path-port"?: string | undefined;
+}): NetworkDefaults {
+  const { addressPools, subnetLength, dataPathPort } = networkDefaults;
+  const number = (text: string | undefined, otherwise: number): number =>
+    text === undefined ? otherwise : /^\d{1,5}$/.test(text) ? Number(text) : Number.NaN;
+  const chosen: NetworkDefaults = {
+    addressPools: values["default-addr-pool"] ?? addressPools,
+    subnetLength: number(values["default-addr-pool-mask-length"], subnetLength),
+    dataPathPort: number(values["data-path-port"], dataPathPort),
+  };
+  const problem = networkDefaultsProblem(chosen);
+  if (problem !== null) throw new UsageError(problem);
+  return chosen;
+}
+
+/** An advertised address without a port gets the listening port. */
+function advertised(advertise: string | undefined, listen: string | undefined): HostPort | null {
+  if (advertise === undefined) return null;
+  return parseHostPort(advertise, parseHostPort(listen ?? defaultListen, defaultPort).port);
+}
+
+export function hostPortOf(text: string | undefined): HostPort | null {
+  return text === undefined ? null : parseHostPort(text, defaultPort);
+}
+
+/** Parses the flags of a process that serves nodes. Throws UsageError and UserError. */
+export function servingOf(
+  values: JsonFlags & {
+    readonly listen?: string | undefined;
+    readonly advertise?: string | undefined;
+    readonly metrics?: string | undefined;
+    readonly "default-addr-pool"?: readonly string[] | undefined;
+    readonly "default-addr-pool-mask-length"?: string | undefined;
+    readonly "data-path-port"?: string | undefined;
+    readonly "accept-log-loss"?: boolean | undefined;
+    readonly "csi-plugin"?: readonly string[] | undefined;
+  },
+): {
+  readonly listen: HostPort;
+  readonly advertise: HostPort | null;
+  readonly metrics: HostPort | null;
+  readonly networks: NetworkDefaults;
+  readonly acceptsLogLoss: boolean;
+  readonly csiPlugins: CsiSocketPaths;
+  readonly json: JsonOptions | null;
+} {
+  return {
+    listen: parseHostPort(values.listen ?? defaultListen, defaultPort),
+    advertise: advertised(values.advertise, values.listen),
+    metrics: hostPortOf(values.metrics),
+    networks: networksOf(values),
+    acceptsLogLoss: values["accept-log-loss"] === true,
+    csiPlugins: csiSocketPaths(values["csi-plugin"] ?? []),
+    json: jsonOf(values),
+  };
+}
+
+/** Logs go to standard error for a service, and to a file in the data dir when run at a terminal. Throws UserError. */
+export async function telemetryFor(
+  service: string,
+  level: string | undefined,
+  logDir: string | null = null,
+): Promise<ProcessTelemetry> {
+  try {
+    return await createTelemetry({
+      service,
+      level: level ?? process.env["MUSTER_LOG_LEVEL"] ?? "info",
+      otlpEndpoint: process.env["OTEL_EXPORTER_OTLP_ENDPOINT"],
+      ...(logDir === null ? {} : { logFile: join(logDir, logFile) }),
+    });
+  } catch (error) {
+    if (logDir !== null && (error as NodeJS.ErrnoException).syscall !== undefined) throw cannotWrite(logDir, error);
+    throw error;
+  }
+}

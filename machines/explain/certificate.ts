@@ -1,0 +1,51 @@
+/** Explains why a node's certificate or role is waiting: the part of `muster why node/…` besides its session. */
+import {
+  IssuanceStatus_State,
+  NodeRole,
+  NodeStatus_State,
+  Reason,
+  type Manager,
+  type Node,
+} from "../../proto/gen/messages.ts";
+import { isIssuedBy } from "../certificates/issuer.ts";
+import { issuanceState, isUnsigned } from "../certificates/issuance.ts";
+import { isDemoted } from "../manager/role.ts";
+import { rootRotationLimits } from "../certificates/root-rotation.machine.ts";
+
+export interface CertificateView {
+  /** The node's manager record. */
+  readonly manager: Manager | undefined;
+  /** DER of the name and key of the next root; null outside a rotation. */
+  readonly nextIssuer: { readonly subjectDer: Uint8Array; readonly publicKeyDer: Uint8Array } | null;
+}
+
+export function explainCertificate(node: Node, { manager, nextIssuer }: CertificateView): readonly Reason[] {
+  const since = node.meta?.updatedAt ?? null;
+  const reason = (waitingFor: string, wokenBy: string): Reason => Reason.create({ waitingFor, wokenBy, since });
+  const reasons: Reason[] = [];
+  if (isDemoted(node) && (node.role === NodeRole.MANAGER || manager !== undefined)) {
+    reasons.push(reason("its manager process to exit after its demotion", "the end of its beats, or 10 s"));
+  }
+  const state = issuanceState(node);
+  if (isUnsigned(node)) {
+    reasons.push(
+      reason("the leader, or an external CA, to sign its certificate request", "the certificate in the log"),
+    );
+  } else if (nextIssuer !== null && !isIssuedBy(node.description?.tlsInfo ?? null, nextIssuer)) {
+    const { batchMax, pauseMs } = rootRotationLimits;
+    const isAway = node.status?.state === NodeStatus_State.DOWN;
+    reasons.push(
+      isAway
+        ? reason("the node to return or to be removed: the root rotation waits for it", "its registration")
+        : state === IssuanceStatus_State.ROTATE
+          ? reason("the node to renew its certificate as requested: the root is being rotated", "its request")
+          : reason(
+              `its turn to renew its certificate: the root is being rotated, ${batchMax} nodes every ${pauseMs / 1_000} s`,
+              "the leader's next batch",
+            ),
+    );
+  } else if (state === IssuanceStatus_State.ROTATE) {
+    reasons.push(reason("the node to renew its certificate as requested", "its request"));
+  }
+  return reasons;
+}

@@ -1,0 +1,66 @@
+/**
+ * The leader's watch over one other manager, by its heartbeats.
+ *
+ *   heard ⇄ blind        heard ──▶ silent ──▶ heard …
+ *
+ * V1: a manager counts as dead after `silenceMs` without a heartbeat, if the leader's own link was up throughout: a leader
+ *     that hears nobody may be cut off itself.
+ */
+import { setup } from "xstate";
+import { effect } from "../effect.ts";
+import { membershipTimes } from "./membership.machine.ts";
+
+export type ManagerWatchEvent =
+  | { readonly type: "beat" }
+  | { readonly type: "link.up" }
+  | { readonly type: "link.down" }
+  /** It recorded in the log that it is alive. */
+  | { readonly type: "record.alive" };
+
+export const managerWatchMachine = setup({
+  types: {
+    events: {} as ManagerWatchEvent,
+    input: {} as { readonly managerId: string; readonly isUp: boolean },
+    context: {} as { readonly managerId: string; readonly isUp: boolean },
+  },
+  actions: {
+    /** Proposes `alive = false`. */
+    declareDead: effect("declareDead"),
+    reportUnexpected: effect("reportUnexpected"),
+  },
+  guards: { isUp: ({ context }) => context.isUp },
+  delays: { silence: membershipTimes.silenceMs, retry: membershipTimes.retryMs },
+}).createMachine({
+  id: "managerWatch",
+  context: ({ input }) => input,
+  options: { maxIterations: 1_000 },
+  initial: "starting",
+  on: {
+    beat: ".heard",
+    "link.down": ".blind",
+    "link.up": {},
+    "record.alive": {},
+    "*": { actions: "reportUnexpected" },
+  },
+  states: {
+    starting: {
+      description: "Choosing the first state by this manager's own link; never rests here.",
+      always: [{ guard: "isUp", target: "heard" }, { target: "blind" }],
+    },
+    heard: {
+      description: "The manager's heartbeat arrived within the timeout, or the watch began less than a timeout ago. V1",
+      on: { beat: { target: "heard", reenter: true } },
+      after: { silence: "silent" },
+    },
+    blind: {
+      description: "This manager's own link is down: nothing can be said about other managers. V1",
+      on: { "link.down": {}, "link.up": "heard" },
+    },
+    silent: {
+      description: "The manager is dead as far as anyone can tell; making sure that the log says so.",
+      entry: "declareDead",
+      on: { "record.alive": "heard" },
+      after: { retry: { target: "silent", reenter: true } },
+    },
+  },
+});

@@ -1,0 +1,173 @@
+/** One node agent on this machine: the agent's actors on the real clock, disk, network and drivers. */
+import { cpus, machine, totalmem } from "node:os";
+import { basename, join, resolve } from "node:path";
+import { startAgent, type Agent, type AgentState } from "../actors/agent/agent.ts";
+import type { CertificateMaker, Dialer, NodeFacts } from "../actors/agent/ports.ts";
+import { driveDataplane } from "../actors/agent/node-dataplane.ts";
+import { nodeResolver } from "../linux/task-network/resolv-conf.ts";
+import { openNetworkTools } from "../linux/task-network/tools.ts";
+import { createNameServers } from "../edges/dns/server.ts";
+import { volumeDirectory } from "../edges/csi/places.ts";
+import { dataplaneLauncher } from "../edges/dataplane/driver-process.ts";
+import { connectTls } from "../edges/grpc/client.ts";
+import type { Generation } from "../machines/dataplane/generation.ts";
+import type { GenericResource } from "../proto/gen/messages.ts";
+import { Host } from "../runtime/host.ts";
+import { createKeyAndCsr, describeCertificate } from "../lib/pki/index.ts";
+import type { Telemetry } from "../runtime/ports/index.ts";
+import { SystemClock } from "../runtime/system/clock.ts";
+import { FileDisk } from "../runtime/system/file-disk.ts";
+import { systemProbes } from "../runtime/system/probes.ts";
+import { SystemRandom } from "../runtime/system/random.ts";
+import { formatHostPort, parseHostPort } from "./addresses.ts";
+import { openCsi, type CsiSocketPaths } from "./csi.ts";
+import { openDataDir } from "./data-dir.ts";
+import { openDrivers, taskUsers, type DriverChoice } from "./drivers.ts";
+import { UserError } from "../lib/user-error.ts";
+import { version } from "../lib/version.ts";
+
+/** Port of an address without one: SwarmKit's. */
+const defaultPort = 2377;
+/** For connecting and the handshake; the first message of a session may take as long again. */
+const dialTimeoutMs = 5_000;
+
+export interface AgentProcessOptions {
+  /** `ADDR:PORT` of a manager; empty for a node that has joined before and knows its managers. */
+  readonly join: string;
+  /** Ignored once the node has its certificate. */
+  readonly token: string;
+  readonly dataDir: string;
+  readonly hostname: string;
+  /** Address that other nodes send its tasks' packets to; absent: the address that managers see. */
+  readonly dataPathAddress?: string;
+  /** The engine's labels: `engine.labels.k` in constraints. */
+  readonly labels: Readonly<Record<string, string>>;
+  /** Absent: the node has none. */
+  readonly genericResources?: readonly GenericResource[];
+  /** Storage plugins in addition to those of the data dir. */
+  readonly csiPlugins?: CsiSocketPaths;
+  /** Driver plugins in addition to those of the data dir. */
+  readonly drivers?: DriverChoice;
+  /** Executable of the dataplane driver that programs the node's network, and its protocol; absent: no driver. */
+  readonly dataplane?: { readonly path: string; readonly generation: Generation };
+}
+
+export interface AgentProcess extends Agent {
+  /** Resolves with the node's first session of this life; rejects with UserError when it cannot get a certificate. */
+  joined(): Promise<void>;
+}
+
+/**
+ * Starts an agent, which retries by itself from here on. Throws UserError when the data dir cannot be used or the address is
+ * invalid. `onBroken` receives the error of a broken invariant, after which the process must exit; by default it is thrown
+ * uncaught.
+ */
+export async function runAgent(
+  options: AgentProcessOptions,
+  telemetry: Telemetry,
+  onBroken: (error: unknown) => void = rethrow,
+): Promise<AgentProcess> {
+  const { dataDir, hostname, labels, token } = options;
+  const address = options.join === "" ? null : formatHostPort(parseHostPort(options.join, defaultPort));
+  const folder = openDataDir(dataDir, true);
+  const csi = openCsi(dataDir, options.csiPlugins ?? new Map());
+  const clock = new SystemClock();
+  const drivers = openDrivers(options.drivers ?? noDrivers, { dataDir, clock, log: telemetry.log });
+  const host = new Host({ clock, telemetry, onCrash: (_, error) => onBroken(error) });
+  const random = new SystemRandom();
+  const dataplane = options.dataplane === undefined ? null : openDataplane(options.dataplane);
+  const agent = startAgent({
+    clock,
+    random,
+    telemetry,
+    host,
+    ...(dataplane === null ? {} : { dataplane }),
+    dialer,
+    disk: await FileDisk.open(join(dataDir, "state")),
+    certificates,
+    facts: nodeFacts(),
+    probes: systemProbes,
+    ...(drivers === null
+      ? {}
+      : { plugins: drivers.plugins, networks: await openNetworkTools(dataDir, process.env["PATH"] ?? "") }),
+    nameServers: createNameServers(() => nodeResolver(false).servers),
+    csi: { sockets: csi, places: volumeDirectory(resolve(dataDir, "volumes")) },
+    join: address === null ? null : { address, token },
+    hostname,
+    ...(options.dataPathAddress === undefined ? {} : { dataPathAddress: options.dataPathAddress }),
+    labels,
+    ...(options.genericResources === undefined ? {} : { genericResources: options.genericResources }),
+  });
+  function openDataplane({ generation, path }: NonNullable<AgentProcessOptions["dataplane"]>) {
+    const name = basename(path);
+    const launcher = dataplaneLauncher({ name, path, env: process.env, log: telemetry.log });
+    return driveDataplane({ clock, random, telemetry, host, launcher }, { name, generation, settings: {} });
+  }
+  const shutdown = async (stopTasks: boolean): Promise<void> => {
+    await agent.shutdown(stopTasks);
+    await dataplane?.end();
+    drivers?.release();
+    csi.close();
+    folder.release();
+  };
+  return { ...forward(agent), shutdown, stop: () => void shutdown(false), joined: () => joined(agent) };
+}
+
+const noDrivers: DriverChoice = { directories: [], named: new Map(), configs: new Map(), users: taskUsers({}) };
+
+export const dialer: Dialer = {
+  async dial(address, credentials, material) {
+    const { host, port } = parseHostPort(address, defaultPort);
+    const serverName = credentials === "node" ? "swarm-manager" : "swarm-ca";
+    const { certificatePem, keyPem, rootPem } = material;
+    return connectTls({
+      host,
+      port,
+      serverName,
+      timeoutMs: dialTimeoutMs,
+      ...(credentials === "bootstrap-unverified" ? {} : { rootPem }),
+      ...(credentials === "node" ? { certificatePem, keyPem } : {}),
+    });
+  },
+};
+
+export const certificates: CertificateMaker = { createKeyAndCsr, describe: describeCertificate };
+
+function nodeFacts(): NodeFacts {
+  const cores = cpus().length;
+  return {
+    architecture: machine(),
+    os: process.platform,
+    nanoCpus: cores * 1e9,
+    memoryBytes: totalmem(),
+    engineVersion: version,
+  };
+}
+
+function forward(agent: Agent): Agent {
+  return {
+    nodeId: () => agent.nodeId(),
+    state: () => agent.state(),
+    onState: (listener) => agent.onState(listener),
+    tasks: () => agent.tasks(),
+    shutdown: (stopTasks) => agent.shutdown(stopTasks),
+    stop: () => agent.stop(),
+  };
+}
+
+function joined(agent: Agent): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const look = (state: AgentState): void => {
+      if (state.kind !== "serving" && state.kind !== "failed" && state.kind !== "stopped") return;
+      forget();
+      if (state.kind === "serving") resolve();
+      else reject(new UserError(state.kind === "failed" ? state.reason : "the agent was stopped before it joined"));
+    };
+    const forget = agent.onState(look);
+    look(agent.state());
+  });
+}
+
+function rethrow(error: unknown): never {
+  throw error;
+}

@@ -1,0 +1,90 @@
+/**
+ * The folder for a process's persistent state.
+ *
+ * D1: one live process owns a data dir; a second one fails with the owner's pid.
+ * D2: everything in it is readable by its owner only.
+ * D3: a file has either its old or its new content, even after a crash.
+ */
+import { chmodSync, mkdirSync, readFileSync, rmSync, statSync } from "node:fs";
+import { homedir } from "node:os";
+import { join } from "node:path";
+import { replaceFileSync } from "../runtime/system/whole-file.ts";
+import { UserError } from "../lib/user-error.ts";
+
+export interface DataDir {
+  readonly path: string;
+  read(name: string): string | null;
+  /** Durable on return. Throws the file system's error, with the old content in place. D3 */
+  write(name: string, text: string): void;
+  /** Does nothing when the file does not exist. */
+  remove(name: string): void;
+  /** Releases the ownership; the files stay. */
+  release(): void;
+}
+
+/** Default data dir of `muster up`. */
+export function defaultDataDir(): string {
+  if (process.getuid?.() === 0) return "/var/lib/muster";
+  return join(process.env["XDG_DATA_HOME"] ?? join(homedir(), ".local", "share"), "muster");
+}
+
+/**
+ * Start time of the process with that pid, in clock ticks since boot; null if it does not exist. Guards against reused pids.
+ */
+function startTicks(pid: number): string | null {
+  try {
+    const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
+    const [state, ...rest] = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+    return state === "Z" ? null : (rest[18] ?? null);
+  } catch {
+    return null;
+  }
+}
+
+/** Search permission on a folder, for its group and others. */
+const passable = 0o011;
+
+export function cannotWrite(path: string, error: unknown): UserError {
+  const reason = (error as Error).message;
+  return new UserError(`cannot write the data dir ${path} (${reason}): choose another with --data-dir`, {
+    cause: error,
+  });
+}
+
+/**
+ * Throws UserError when the folder is not writable or another live process owns it. `letsTasksThrough`: other users may
+ * traverse it to the directories of their tasks, without listing it; each of these has its own permissions.
+ */
+export function openDataDir(path: string, letsTasksThrough = false): DataDir {
+  const owner = join(path, "owner");
+  try {
+    mkdirSync(path, { recursive: true, mode: 0o700 });
+    if (letsTasksThrough) chmodSync(path, statSync(path).mode | passable);
+    const [pid, ticks] = readOr(owner, "").split(" ");
+    if (pid !== undefined && pid !== "" && Number(pid) !== process.pid && startTicks(Number(pid)) === ticks) {
+      throw new UserError(
+        `the data dir ${path} is in use by process ${pid}: stop that process, or choose another with --data-dir`,
+      );
+    }
+    replaceFileSync(owner, `${process.pid} ${startTicks(process.pid)}`);
+  } catch (error) {
+    if (error instanceof UserError) throw error;
+    throw cannotWrite(path, error);
+  }
+  return {
+    path,
+    read: (name) => readOr(join(path, name), null),
+    write: (name, text) => replaceFileSync(join(path, name), text),
+    remove: (name) => rmSync(join(path, name), { force: true }),
+    release: () => rmSync(owner, { force: true }),
+  };
+}
+
+function readOr<Else>(path: string, otherwise: Else): string | Else {
+  try {
+    return readFileSync(path, "utf8");
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return otherwise;
+    throw error;
+  }
+}

@@ -1,0 +1,281 @@
+/** The driver plugins of an agent: from its flags, and from `plugins/` in its data dir. */
+import { createHash } from "node:crypto";
+import { accessSync, constants, readdirSync, readFileSync, rmdirSync, statSync } from "node:fs";
+import { cpus } from "node:os";
+import { basename, join, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+import type { AgentPlugins, DriverBinary } from "../actors/agent/ports.ts";
+import { TaskHomeDirectories } from "../linux/task-home/homes.ts";
+import { lazyCgroups } from "../linux/client-cgroups.ts";
+import { ownFolder } from "../linux/own-folder.ts";
+import { taskUser, type TaskUserPolicy } from "../linux/task-users.ts";
+import { portRange } from "../edges/plugin/handshake.ts";
+import { createPluginLauncher } from "../edges/plugin/host/launcher.ts";
+import { ClientTopology, ClientTopologyCore, NomadDriverConfig } from "../proto/gen/nomad.ts";
+import type { Clock, Logger } from "../runtime/ports/index.ts";
+import { UsageError } from "../cli/command.ts";
+import { driverConfigFrom, type PlainValue } from "../cli/driver-config.ts";
+import { UserError } from "../lib/user-error.ts";
+
+export const driverFlags = {
+  "plugin-dir": {
+    type: "string",
+    multiple: true,
+    value: "DIR",
+    help: "Directory whose executables are run as task-driver plugins (default: plugins/ under the data dir)",
+  },
+  driver: {
+    type: "string",
+    multiple: true,
+    value: "NAME=PATH",
+    help: "Task-driver plugin and its executable; exec=none turns off the built-in exec driver",
+  },
+  "driver-config": {
+    type: "string",
+    multiple: true,
+    value: "NAME=JSON|NAME=@FILE",
+    help: "Configuration of a task-driver plugin; NAME is the name given with --driver, or the plugin's file name",
+  },
+  "task-user": {
+    type: "string",
+    value: "USER",
+    help: "User for process tasks that do not name one, if the agent runs as root (default nobody)",
+  },
+  "allow-root": {
+    type: "boolean",
+    help: "Allow process tasks to run as root. Everyone who may create a service then has root on this node",
+  },
+} as const;
+
+export interface DriverChoice {
+  /** Directories of plugins, in addition to the data dir's own. */
+  readonly directories: readonly string[];
+  /** Paths by name; null disables the driver. */
+  readonly named: ReadonlyMap<string, string | null>;
+  readonly configs: ReadonlyMap<string, { readonly [key: string]: PlainValue } | null>;
+  readonly users: TaskUserPolicy;
+}
+
+const userDefault = "nobody";
+
+/**
+ * Users that tasks run as; an agent without root runs every process task as its own user. Throws UsageError for an unknown
+ * user, and for root where it is not allowed.
+ */
+export function taskUsers(
+  values: { readonly "task-user"?: string | undefined; readonly "allow-root"?: boolean | undefined },
+  isRoot = process.getuid?.() === 0,
+): TaskUserPolicy {
+  const { "allow-root": allowsRoot = false, "task-user": named } = values;
+  const users = { fallback: named ?? (isRoot ? userDefault : ""), allowsRoot };
+  if (named === undefined) return users;
+  const found = taskUser(named, users);
+  if (found.kind === "refused") throw new UsageError(`cannot run tasks as ${named} (--task-user): ${found.reason}`);
+  return users;
+}
+
+/** Names occur in file names and log lines. */
+const namePattern = /^[A-Za-z0-9][A-Za-z0-9._-]*$/;
+
+/** Throws UsageError or UserError. */
+export async function driverChoice(values: {
+  readonly "plugin-dir"?: readonly string[] | undefined;
+  readonly driver?: readonly string[] | undefined;
+  readonly "driver-config"?: readonly string[] | undefined;
+  readonly "task-user"?: string | undefined;
+  readonly "allow-root"?: boolean | undefined;
+}): Promise<DriverChoice> {
+  const named = new Map<string, string | null>();
+  for (const text of values.driver ?? []) {
+    const [name, path] = pairOf(text, "--driver", "NAME=PATH");
+    if (named.has(name)) throw new UsageError(`--driver sets "${name}" more than once`);
+    named.set(name, path === "none" ? null : resolve(path));
+  }
+  const configs = new Map<string, { readonly [key: string]: PlainValue } | null>();
+  for (const text of values["driver-config"] ?? []) {
+    const [name, config] = pairOf(text, "--driver-config", "NAME=JSON or NAME=@FILE");
+    if (configs.has(name)) throw new UsageError(`--driver-config sets "${name}" more than once`);
+    configs.set(name, await driverConfigFrom(config, `--driver-config ${name}`));
+  }
+  return {
+    directories: (values["plugin-dir"] ?? []).map((path) => resolve(path)),
+    named,
+    configs,
+    users: taskUsers(values),
+  };
+}
+
+function pairOf(text: string, flag: string, usage: string): readonly [string, string] {
+  const at = text.indexOf("=");
+  const [name, value] = [text.slice(0, Math.max(0, at)), text.slice(at + 1)];
+  if (!namePattern.test(name) || value === "")
+    throw new UsageError(`invalid argument "${text}" for "${flag}" flag: expected ${usage}`);
+  return [name, value];
+}
+
+export interface DriverPlaces {
+  readonly dataDir: string;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+export interface OpenDrivers {
+  readonly plugins: AgentPlugins;
+  /** Call after all plugins have stopped. */
+  release(): void;
+}
+
+/** Null: this node has no driver plugins. Throws UserError. */
+export function openDrivers(choice: DriverChoice, { clock, dataDir, log }: DriverPlaces): OpenDrivers | null {
+  const binaries = binariesOf(choice, join(resolve(dataDir), "plugins"));
+  if (binaries.length === 0) return null;
+  const run = runDirectory(resolve(dataDir));
+  const plugins: AgentPlugins = {
+    launcher: createPluginLauncher({
+      log,
+      logDir: join(resolve(dataDir), "plugin-logs"),
+      socketDir: run,
+      env: process.env,
+    }),
+    homes: new TaskHomeDirectories({
+      directory: resolve(dataDir, "allocs"),
+      outputSocket: join(run, "output.sock"),
+      clock,
+      log,
+      environment: process.env,
+      users: choice.users,
+    }),
+    cgroups: lazyCgroups({
+      clock,
+      log,
+      cpus: onlineText(),
+      kill: (pid) => {
+        try {
+          process.kill(pid, "SIGKILL");
+        } catch {
+          // It has already exited.
+        }
+      },
+    }),
+    binaries,
+    agent: nodeConfig(),
+  };
+  return { plugins, release: () => removeEmpty(run) };
+}
+
+/** Removes a run directory (it may be in /tmp) unless it has sockets of running plugins. */
+function removeEmpty(directory: string): void {
+  try {
+    rmdirSync(directory);
+  } catch {
+    // Plugins of this node's tasks are still running.
+  }
+}
+
+/** Prefix of our own drivers' executables. */
+const ownPrefix = "muster-driver-";
+/** The process driver, which every agent has. */
+const ownDriver = { name: "exec", path: fileURLToPath(new URL("../bin/muster-driver-exec", import.meta.url)) };
+
+function binariesOf({ configs, directories, named }: DriverChoice, own: string): readonly DriverBinary[] {
+  const paths = new Map([...named].filter((entry): entry is [string, string] => entry[1] !== null));
+  for (const directory of [own, ...directories]) {
+    for (const path of executablesIn(directory, directory === own)) {
+      const name = basename(path);
+      if (paths.has(name))
+        throw new UserError(`two driver plugins have the name "${name}": ${paths.get(name)} and ${path}`);
+      paths.set(name, path);
+    }
+  }
+  const isReplaced =
+    named.has(ownDriver.name) || [...paths.values()].some((path) => basename(path) === basename(ownDriver.path));
+  if (!isReplaced && !paths.has(ownDriver.name)) paths.set(ownDriver.name, ownDriver.path);
+  for (const name of configs.keys())
+    if (!paths.has(name)) throw new UserError(`--driver-config ${name}: no such driver plugin`);
+  return [...paths].map(([name, path]) => {
+    if (!isExecutable(path)) throw new UserError(`driver plugin "${name}": ${path} is not an executable file`);
+    const config = configs.get(name) ?? null;
+    const makesCgroups = basename(path).startsWith(ownPrefix);
+    return { binary: { name, path, args: [], env: {}, autoMtls: false }, config, makesCgroups };
+  });
+}
+
+function executablesIn(directory: string, mayBeMissing: boolean): readonly string[] {
+  try {
+    return readdirSync(directory)
+      .filter((name) => namePattern.test(name))
+      .map((name) => join(directory, name))
+      .filter(isExecutable)
+      .sort();
+  } catch (error) {
+    if (mayBeMissing && (error as NodeJS.ErrnoException).code === "ENOENT") return [];
+    throw new UserError(`cannot read the plugin directory ${directory}: ${(error as Error).message}`, {
+      cause: error,
+    });
+  }
+}
+
+function isExecutable(path: string): boolean {
+  try {
+    accessSync(path, constants.X_OK);
+    return statSync(path).isFile();
+  } catch {
+    return false;
+  }
+}
+
+/**
+ * A socket's whole path has at most 107 bytes: sockets are in `run` in the data dir, or else in a directory elsewhere for that
+ * data dir.
+ */
+const runDirectoryMax = 60;
+
+function runDirectory(dataDir: string): string {
+  const own = join(dataDir, "run");
+  const uid = process.getuid?.() ?? 0;
+  const tag = createHash("sha256").update(dataDir).digest("hex").slice(0, 12);
+  const path = own.length <= runDirectoryMax ? own : `/tmp/muster-run-${uid}-${tag}`;
+  try {
+    return ownFolder(path);
+  } catch (error) {
+    throw new UserError(`cannot create the directory for the sockets of driver plugins: ${(error as Error).message}`, {
+      cause: error,
+    });
+  }
+}
+
+/** MHz assumed for a processor that does not report it; Nomad's arithmetic only needs some value. */
+const speedDefault = 1_000;
+
+function nodeConfig(): NomadDriverConfig {
+  const online = onlineCores();
+  const cores = cpus().map(({ speed }, at) => {
+    const mhz = speed || speedDefault;
+    return ClientTopologyCore.create({ coreId: online[at] ?? at, baseSpeed: mhz, maxSpeed: mhz });
+  });
+  return NomadDriverConfig.create({
+    ClientMinPort: portRange.min,
+    ClientMaxPort: portRange.max,
+    Topology: ClientTopology.create({ nodeIds: [0], cores }),
+  });
+}
+
+/** Ids of the online processors; offline ones leave gaps. */
+function onlineCores(): readonly number[] {
+  return onlineText()
+    .split(",")
+    .filter(Boolean)
+    .flatMap((range) => {
+      const [from = 0, to = from] = range.split("-").map(Number);
+      return Array.from({ length: to - from + 1 }, (_, at) => from + at);
+    });
+}
+
+/** The kernel's list, such as `0-3,5`; empty when it has none. */
+function onlineText(): string {
+  try {
+    return readFileSync("/sys/devices/system/cpu/online", "utf8").trim();
+  } catch {
+    return "";
+  }
+}

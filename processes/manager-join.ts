@@ -1,0 +1,185 @@
+/**
+ * Joining as an additional manager: with a manager token, as an engine joins with a worker token. It gets a certificate, with
+ * which it may request the log's keys from other managers.
+ */
+import {
+  CAService,
+  ControlService,
+  DataKeysService,
+  GetDataKeysRequest,
+  GetRootCACertificateRequest,
+  IssuanceStatus_State,
+  IssueNodeCertificateRequest,
+  NodeCAService,
+  NodeCertificateStatusRequest,
+  NodeRole,
+  NodeSpec_Availability,
+  RemoveNodeRequest,
+} from "../proto/gen/messages.ts";
+import type { FetchKeys } from "../actors/keys/data-keys.ts";
+import { createKeyAndCsr, describeCertificate, parseJoinToken, rootMatches } from "../lib/pki/index.ts";
+import type { Telemetry } from "../runtime/ports/index.ts";
+import { RpcError, Status, type RpcChannel } from "../runtime/ports/rpc.ts";
+import type { Vault } from "../runtime/store/vault.ts";
+import { dialer } from "./agent.ts";
+import { UserError } from "../lib/user-error.ts";
+
+/** Timeout of each call, in milliseconds: a certificate is signed at once, unless a leader must be elected first. */
+const callTimeoutMs = 20_000;
+/**
+ * Attempts of a refused manager to remove its node, and the pause between them: a manager that lags may not have the node yet.
+ */
+const removalAttemptsMax = 3;
+const removalRetryMs = 1_000;
+
+export interface ManagerInvitation {
+  /** host:port of a manager. */
+  readonly address: string;
+  readonly token: string;
+}
+
+const decoder = new TextDecoder();
+
+/** Stores key, certificate and root in the vault; resolves with the id of this manager's node. Throws UserError. */
+async function joinAsManager({ address, token }: ManagerInvitation, vault: Vault): Promise<string> {
+  const parsed = parseJoinToken(token);
+  if (parsed.kind === "invalid")
+    throw new UserError("invalid join token: run 'muster token manager' on a manager to get one");
+  try {
+    const rootPem = await using(dialer.dial(address, "bootstrap-unverified", noMaterial), async (channel) => {
+      const request = GetRootCACertificateRequest.create({});
+      const { certificate } = await channel.unary(CAService.methods.GetRootCACertificate, request, limit);
+      if (!rootMatches(parsed, certificate))
+        throw new UserError(
+          `the token is for a cluster other than the one at ${address}: the root certificates differ`,
+        );
+      return decoder.decode(certificate);
+    });
+    return await using(dialer.dial(address, "bootstrap", { ...noMaterial, rootPem }), async (channel) => {
+      const { keyPem, csrPem } = await createKeyAndCsr();
+      const { nodeId } = await channel.unary(
+        NodeCAService.methods.IssueNodeCertificate,
+        IssueNodeCertificateRequest.create({
+          role: NodeRole.MANAGER,
+          csr: new TextEncoder().encode(csrPem),
+          token,
+          // A manager's node runs no tasks.
+          availability: NodeSpec_Availability.DRAIN,
+        }),
+        limit,
+      );
+      const certificatePem = await issued(channel, nodeId);
+      const read = describeCertificate(certificatePem, rootPem);
+      if (read.kind === "malformed" || read.role !== "swarm-manager")
+        throw new UserError(
+          "cannot join as a manager with a worker's token: 'muster token manager' on a manager prints the managers' token",
+        );
+      vault.update({ nodeKey: keyPem, nodeCertificate: certificatePem, rootCertificate: rootPem });
+      return nodeId;
+    });
+  } catch (error) {
+    if (error instanceof RpcError) throw new UserError(`cannot join at ${address}: ${error.message}`, { cause: error });
+    throw error;
+  }
+}
+
+/** A join in progress: from the certificate request until this manager serves. */
+export interface PendingJoin {
+  /** Resolves with the id of this manager's node. Rejects with UserError; then nothing was joined. */
+  readonly joined: Promise<string>;
+  /** Call when this manager serves: it is a member from now on, and the join is no longer undone. */
+  done(): void;
+  /**
+   * Unless done: removes this manager's node from the cluster, and its identity and keys from the vault. Everything that writes
+   * on its behalf must have stopped. Resolves when the node is removed, or after logging that it could not be removed.
+   */
+  withdraw(): Promise<void>;
+}
+
+export function startJoin(invitation: ManagerInvitation, vault: Vault, telemetry: Telemetry): PendingJoin {
+  let isDone = false;
+  const joined = joinAsManager(invitation, vault);
+  joined.catch(() => {});
+  return {
+    joined,
+    done: () => (isDone = true),
+    async withdraw() {
+      // An interrupted start did not wait for the certificate.
+      const nodeId = isDone ? null : await joined.catch(() => null);
+      if (nodeId === null) return;
+      const failure = await removeOwnNode(invitation.address, nodeId, vault);
+      if (failure !== null)
+        telemetry.log.warn(
+          { node: nodeId, error: failure },
+          "cannot remove the node of this refused manager: run 'muster node rm'",
+        );
+      try {
+        vault.update(nothingHeld);
+      } catch (error) {
+        telemetry.log.warn({ error: String(error) }, "cannot remove the keys of this refused manager from its disk");
+      }
+    },
+  };
+}
+
+const nothingHeld = {
+  nodeKey: "",
+  nodeCertificate: "",
+  rootCertificate: "",
+  peers: [],
+  dataKeys: [],
+  plainThrough: 0,
+} as const;
+
+/** Null once the node is removed; else the reason why not. */
+async function removeOwnNode(address: string, nodeId: string, vault: Vault): Promise<string | null> {
+  const { nodeKey: keyPem, nodeCertificate: certificatePem, rootCertificate: rootPem } = vault.fields;
+  const request = RemoveNodeRequest.create({ nodeId, force: true });
+  let failure = "";
+  for (let attempt = 1; attempt <= removalAttemptsMax; attempt += 1) {
+    if (attempt > 1) await new Promise((resolve) => setTimeout(resolve, removalRetryMs));
+    try {
+      await using(dialer.dial(address, "node", { rootPem, certificatePem, keyPem }), (channel) =>
+        channel.unary(ControlService.methods.RemoveNode, request, limit),
+      );
+      return null;
+    } catch (error) {
+      // The answer to a successful removal may have been lost: removing the node closes the connection.
+      if (attempt > 1 && error instanceof RpcError && error.code === Status.PERMISSION_DENIED) return null;
+      failure = error instanceof Error ? error.message : String(error);
+    }
+  }
+  return failure;
+}
+
+const noMaterial = { rootPem: "", certificatePem: "", keyPem: "" };
+const limit = { timeoutMs: callTimeoutMs };
+
+async function issued(channel: RpcChannel, nodeId: string): Promise<string> {
+  const request = NodeCertificateStatusRequest.create({ nodeId });
+  const { status, certificate } = await channel.unary(NodeCAService.methods.NodeCertificateStatus, request, limit);
+  if (status?.state !== IssuanceStatus_State.ISSUED)
+    throw new RpcError(Status.UNAVAILABLE, status?.err || "no certificate was issued");
+  return decoder.decode(certificate?.certificate);
+}
+
+async function using<Result>(dialing: Promise<RpcChannel>, work: (channel: RpcChannel) => Promise<Result>) {
+  const channel = await dialing;
+  try {
+    return await work(channel);
+  } finally {
+    channel.close();
+  }
+}
+
+/** Requests data keys from other managers over mutual TLS, with the vault's current certificate. */
+export function keyFetcher(vault: Vault): FetchKeys {
+  return async (address, keyId) => {
+    const { nodeKey: keyPem, nodeCertificate: certificatePem, rootCertificate: rootPem } = vault.fields;
+    if (certificatePem === "" || rootPem === "")
+      throw new RpcError(Status.FAILED_PRECONDITION, "this manager has no certificate yet");
+    return using(dialer.dial(address, "node", { rootPem, certificatePem, keyPem }), (channel) =>
+      channel.unary(DataKeysService.methods.GetDataKeys, GetDataKeysRequest.create({ keyId }), limit),
+    );
+  };
+}

@@ -1,0 +1,343 @@
+/**
+ * One manager process: its data dir, its nats-server (unless it uses an external one), the manager itself, its edges and its
+ * certificate. Parts stop in the reverse order.
+ */
+import { join } from "node:path";
+import type { ManagerIdentity } from "../actors/certificates/manager-certificate.ts";
+import { startManager, type Manager } from "../actors/manager/manager.ts";
+import { startManagerLock } from "../actors/keys/manager-lock.ts";
+import { startStateGauges } from "../actors/manager/state-gauges.ts";
+import { createTroubles } from "../actors/manager/troubles.ts";
+import { createLogins } from "../actors/json/logins.ts";
+import { createAdmission } from "../edges/grpc/admission/admission.ts";
+import { ListenError } from "../edges/grpc/listener.ts";
+import { createExternalCa } from "../edges/cfssl/client.ts";
+import { newId } from "../runtime/ids.ts";
+import { connectNats, type NatsLink } from "../runtime/nats/connection.ts";
+import { startNatsServer, type NatsServer } from "../runtime/nats/server.ts";
+import { watchForStuck } from "../runtime/nats/stuck-watch.ts";
+import { NatsProblem } from "../runtime/nats/errors.ts";
+import { NatsServerProblem } from "../runtime/nats/server.ts";
+import { Host } from "../runtime/host.ts";
+import * as pki from "../lib/pki/index.ts";
+import type { Vault } from "../runtime/store/vault.ts";
+import { FutureRecord, LogBreak, LogLoss } from "../runtime/store/log-break.ts";
+import { SystemClock } from "../runtime/system/clock.ts";
+import { MarkFile, markFileName } from "../runtime/system/mark-file.ts";
+import { SystemRandom } from "../runtime/system/random.ts";
+import { Scrypt } from "../runtime/system/scrypt.ts";
+import type { ProcessTelemetry } from "../runtime/telemetry/telemetry.ts";
+import { UserError } from "../lib/user-error.ts";
+import { addressesOf, advertisedHost, formatHostPort, type HostPort } from "./addresses.ts";
+import { openCsi, type CsiSocketPaths } from "./csi.ts";
+import { createManagerServer, keepCertificate } from "./manager-server.ts";
+import { emptyLogSentence, lacksKeysForGood, refuseEmptyLog } from "./log-of-cluster.ts";
+import { openDataDir, type DataDir } from "./data-dir.ts";
+import type { JsonOptions } from "./json-api.ts";
+import { adoptIdentity, keyFileDisk, unusable } from "./key-file.ts";
+import { serveLocked } from "./locked.ts";
+import { keyFetcher, startJoin, type ManagerInvitation } from "./manager-join.ts";
+import { watchOwnDemotion } from "../actors/manager/own-demotion.ts";
+import type { NetworkDefaults } from "../machines/allocation/network-defaults.ts";
+import { reportLogTroubles } from "./log-troubles.ts";
+import { serveMetrics } from "./metrics-server.ts";
+import { moveOwnNats, ownNatsServer } from "./move-own-nats.ts";
+import { natsAccess, replicasOn, type SharedNats } from "../cli/serve/nats-flags.ts";
+import { unlessEnding, type Starting } from "./signals.ts";
+
+export interface ManagerProcessOptions {
+  readonly dataDir: string;
+  readonly listen: HostPort;
+  /** Host, or host:port, at which workers reach this manager; null: derived from `listen`. */
+  readonly advertise: HostPort | null;
+  /** The NATS shared with other managers; null: its own, under the data dir. */
+  readonly nats: SharedNats | null;
+  readonly metrics: HostPort | null;
+  /** How to join an existing cluster; null: create one, or continue one joined before. */
+  readonly join: ManagerInvitation | null;
+  /** Called when it needs the unlock key to continue. */
+  readonly onLocked?: (controlSocket: string) => void;
+  /** Network defaults of a cluster that this manager creates. */
+  readonly networks: NetworkDefaults;
+  /** Start even if the log lacks records that this manager has seen. */
+  readonly acceptsLogLoss?: boolean;
+  /** Options of the JSON API; not served when absent. */
+  readonly json?: JsonOptions | null;
+  /** Storage plugins in addition to those of the data dir. */
+  readonly csiPlugins?: CsiSocketPaths;
+  readonly telemetry: ProcessTelemetry;
+}
+
+export interface ManagerProcess {
+  readonly manager: Manager;
+  readonly advertise: string;
+  readonly controlSocket: string;
+  readonly warnings: readonly string[];
+  stop(): Promise<void>;
+}
+
+/** Time for streams to receive the close notice and for unary calls to finish, in milliseconds. */
+const closeGraceMs = 2_000;
+/** A second manager on the same NATS may wait for the first one's bootstrap. */
+const readyTimeoutMs = 60_000;
+
+/** Throws UserError with a remedy, and Interrupted. */
+export async function startManagerProcess(
+  options: ManagerProcessOptions,
+  { onBroken: whenBroken, ending }: Starting,
+): Promise<ManagerProcess> {
+  const { telemetry, listen } = options;
+  const dataDir = openDataDir(options.dataDir);
+  const undo: (() => Promise<void> | void)[] = [() => dataDir.release()];
+  const stop = async (): Promise<void> => {
+    for (const step of undo.splice(0).reverse()) await step();
+  };
+  // A problem with the log aborts the start, which would otherwise wait forever.
+  const broken = Promise.withResolvers<never>();
+  broken.promise.catch(() => {});
+  const onBroken = (error: unknown): void => {
+    const told = inOneSentence(error);
+    broken.reject(told);
+    whenBroken(told);
+  };
+  try {
+    const random = new SystemRandom();
+    const clock = new SystemClock();
+    const host = new Host({
+      clock,
+      telemetry,
+      onCrash: (actorId, error) => onBroken(new Error(`actor ${actorId} failed`, { cause: error })),
+    });
+    undo.push(() => host.stopAll());
+    const controlSocket = join(dataDir.path, "control.sock");
+    const troubles = createTroubles({ clock, telemetry });
+    const lock = startManagerLock({ host, random, telemetry, disk: keyFileDisk(dataDir) });
+    undo.push(() => lock.stop());
+    if (lock.isLocked()) {
+      const locked = await serveLocked(lock, controlSocket, telemetry);
+      undo.push(() => locked.close());
+      options.onLocked?.(controlSocket);
+      await unlessEnding(lock.opened(), ending);
+      await locked.close();
+    }
+    const vault = await lock.opened().catch((error: unknown) => {
+      throw unusable(dataDir, error);
+    });
+    adoptIdentity(dataDir, vault);
+    const invitation = vault.fields.nodeCertificate === "" ? options.join : null;
+    const place = options.advertise ?? { host: advertisedHost(listen.host), port: listen.port };
+    const advertise = formatHostPort(place);
+    const addresses = await addressesOf(place.host);
+
+    let natsServer: NatsServer | null = null;
+    if (options.nats === null) {
+      natsServer = await startNatsServer(ownNatsServer(dataDir.path, telemetry));
+      const server = natsServer;
+      undo.push(() => server.stop());
+    } else if (options.nats.moves) await moveOwnNats(dataDir.path, options.nats, telemetry);
+    const connecting: Promise<NatsLink> = connectNats({
+      servers: natsServer === null ? (options.nats?.servers ?? []) : [natsServer.url],
+      ...(options.nats === null ? {} : { replicas: replicasOn(options.nats), ...natsAccess(options.nats) }),
+      ...(natsServer === null
+        ? {}
+        : {
+            user: natsServer.user,
+            pass: natsServer.pass,
+            flushesEveryWrite: natsServer.flushesEveryWrite,
+            disk: natsServer.disk,
+          }),
+      name: `muster-manager-${knownNodeId(dataDir) ?? "joining"}`,
+      telemetry,
+      signal: ending,
+    });
+    const link = await unlessEnding(connecting, ending).catch((error: unknown) => {
+      // A late connection is closed.
+      connecting.then(
+        (late) => late.drain(),
+        () => {},
+      );
+      throw error;
+    });
+    const stepsOfNats = undo.length;
+    undo.push(() => link.drain());
+    const watch = natsServer === null ? null : watchForStuck(natsServer, link);
+    undo.push(() => watch?.stop());
+    const own = natsServer === null || watch === null ? null : { server: natsServer, watch };
+    const reporting = reportLogTroubles(troubles, link, own);
+    undo.push(() => reporting.stop());
+    for (const warning of link.abilities) telemetry.log.warn({ server: link.serverVersion }, warning);
+    if (invitation !== null || vault.fields.nodeCertificate !== "")
+      await unlessEnding(refuseEmptyLog(link.log, emptyLogSentence(dataDir, natsServer === null, invitation)), ending);
+    const joining = invitation === null ? null : startJoin(invitation, vault, telemetry);
+    if (joining !== null) {
+      undo.push(async () => {
+        await joining.withdraw();
+        if (vault.fields.nodeCertificate === "") for (const file of ["node-id", markFileName]) dataDir.remove(file);
+      });
+      dataDir.write("node-id", `${await unlessEnding(joining.joined, ending)}\n`);
+    }
+    const managerId = nodeIdOf(dataDir, random);
+
+    const csi = openCsi(dataDir.path, options.csiPlugins ?? new Map());
+    undo.push(() => csi.close());
+    const markDisk = new MarkFile(join(dataDir.path, markFileName));
+    undo.push(() => markDisk.close());
+    const denied = Promise.withResolvers<never>();
+    denied.promise.catch(() => undefined);
+    const manager = startManager({
+      managerId,
+      clock,
+      random,
+      bus: link.bus,
+      telemetry,
+      host,
+      log: link.log,
+      leases: link.leases,
+      blobs: link.blobs,
+      authority: pki,
+      externalCa: createExternalCa(() => identityIn(vault)),
+      vault,
+      fetchKeys: keyFetcher(vault),
+      markDisk,
+      acceptsLogLoss: options.acceptsLogLoss ?? false,
+      seeds: options.join === null ? [] : [options.join.address],
+      advertise,
+      addresses,
+      networks: options.networks,
+      warnings: link.abilities,
+      troubles,
+      servers: () => link.servers(),
+      csi,
+      onBroken,
+      onDenied: (reason) => denied.reject(new UserError(deniedSentence(managerId, reason))),
+    });
+    undo.push(async () => {
+      await manager.leadership.release();
+      manager.stop();
+    });
+    await withTimeout(
+      unlessEnding(
+        Promise.race([manager.ready(), lacksKeysForGood(manager, vault, invitation), broken.promise]),
+        ending,
+      ),
+      readyTimeoutMs,
+      "cannot read the cluster's state: check that NATS with JetStream is running and a manager leads",
+    );
+    const running: ManagerProcess = { manager, advertise, controlSocket, warnings: link.abilities, stop };
+    denied.promise.catch(onBroken);
+    const demotion = watchOwnDemotion(manager.replica, managerId);
+    undo.push(() => demotion.stop());
+    /** Stops everything except this process's NATS, which others may use. */
+    const standDown = async (): Promise<void> => {
+      for (const step of undo.splice(natsServer === null ? 0 : stepsOfNats).reverse()) await step();
+      if (natsServer === null) throw new UserError(demotedSentence(managerId));
+      telemetry.log.warn({ manager: managerId }, `${demotedSentence(managerId)}; its nats-server keeps running`);
+    };
+    if (demotion.isDemoted()) {
+      await standDown();
+      return running;
+    }
+    void demotion.demoted.then(standDown).catch(onBroken);
+
+    const identity = {
+      load: () => identityIn(vault),
+      save: ({ certificatePem, keyPem }: ManagerIdentity) =>
+        vault.update({ nodeKey: keyPem, nodeCertificate: certificatePem }),
+      trust: (rootCertificate: string) => {
+        if (vault.fields.rootCertificate !== rootCertificate) vault.update({ rootCertificate });
+      },
+    };
+    lock.follow(manager.replica);
+    const passwords = new Scrypt();
+    const admission = createAdmission(telemetry);
+    const logins = createLogins(manager.environment, passwords);
+    const server = createManagerServer(manager, lock, { logins, passwords }, telemetry, admission);
+    undo.push(() => server.close(closeGraceMs));
+    await unlessEnding(
+      keepCertificate(manager, identity, advertise, server, listen, (cancel) => undo.push(cancel)),
+      ending,
+    );
+    await server.listenUnix(controlSocket);
+    if (options.json !== undefined && options.json !== null) {
+      // Loaded only when served: it costs 2 MB and 40 ms.
+      const { serveJson } = await import("./json-api.ts");
+      await unlessEnding(
+        serveJson(manager, { logins, passwords }, { ...options.json, telemetry, admission }, (end) => undo.push(end)),
+        ending,
+      );
+    }
+    if (options.metrics !== null) {
+      const gauges = startStateGauges(manager.replica, telemetry.metrics);
+      undo.push(() => gauges.stop());
+      const healthy = telemetry.metrics.gauge("muster_healthy", "1 while this manager gets things done.");
+      const shown = telemetry.metrics.onExpose(() => healthy.set(manager.unhealthy() === null ? 1 : 0));
+      undo.push(() => shown.unsubscribe());
+      const metrics = await serveMetrics(options.metrics, telemetry.metrics, () => manager.unhealthy());
+      undo.push(() => void metrics.close());
+    }
+    joining?.done();
+    telemetry.log.info({ manager: managerId, advertise, controlSocket }, "manager is serving");
+    return running;
+  } catch (error) {
+    await stop();
+    throw inOneSentence(error);
+  }
+}
+
+/** Null before this manager has an id. */
+function knownNodeId(dataDir: DataDir): string | null {
+  return dataDir.read("node-id")?.trim() || null;
+}
+
+function nodeIdOf(dataDir: DataDir, random: SystemRandom): string {
+  const known = knownNodeId(dataDir);
+  if (known !== null) return known;
+  const id = newId(random);
+  dataDir.write("node-id", `${id}\n`);
+  return id;
+}
+
+function demotedSentence(managerId: string): string {
+  return (
+    `this manager was demoted: run 'muster node promote ${managerId}' on another manager, ` +
+    "then start this one again"
+  );
+}
+
+function deniedSentence(managerId: string, reason: string): string {
+  return (
+    `the other managers refuse to send the log's keys (${reason}): this manager was demoted or removed. ` +
+    `If it was demoted, run 'muster node promote ${managerId}' on one of them; if removed, join with another --data-dir`
+  );
+}
+
+function identityIn({ fields }: Vault): ManagerIdentity | null {
+  const { nodeKey: keyPem, nodeCertificate: certificatePem } = fields;
+  return keyPem === "" || certificatePem === "" ? null : { keyPem, certificatePem };
+}
+
+async function withTimeout<Result>(promise: Promise<Result>, timeoutMs: number, sentence: string): Promise<Result> {
+  let timer: NodeJS.Timeout | undefined;
+  const timeout = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new UserError(sentence)), timeoutMs);
+  });
+  try {
+    return await Promise.race([promise, timeout]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+function remedyOf(error: LogBreak): string {
+  if (error instanceof FutureRecord) return "upgrade this manager";
+  if (error instanceof LogLoss)
+    return "restore NATS's storage, or start this manager with --accept-log-loss to continue without them";
+  return "run 'muster log check' to see what is usable, and 'muster log repair' to keep it";
+}
+
+function inOneSentence(error: unknown): unknown {
+  if (error instanceof LogBreak) return new UserError(`${error.message}; ${remedyOf(error)}`, { cause: error });
+  if (error instanceof NatsProblem || error instanceof NatsServerProblem || error instanceof ListenError)
+    return new UserError(error.message, { cause: error });
+  return error;
+}
