@@ -1,9 +1,8 @@
 /**
- * `muster charts`: every statechart of the system. The folder `machines/` is the registry, so that no chart can be missing: a
- * file that exports a `…Machine` is a chart.
+ * `muster charts`: every statechart of the system. The folder `machines/` is the registry, so that no chart can be missing: each
+ * file `*.machine.ts` exports one chart, which it calls `…Machine`.
  */
 import { readdirSync, readFileSync } from "node:fs";
-import { basename } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { AnyStateMachine, StateNode } from "xstate";
 import { command, listingOptions, type Command } from "./command.ts";
@@ -14,7 +13,7 @@ const folder = new URL("../machines/", import.meta.url);
 const exported = /^export const (\w+Machine)\b/gm;
 
 export interface Chart {
-  /** The file's name, such as `certificate`. */
+  /** The machine's id in words, such as `agent-certificate`. */
   readonly name: string;
   /** The file below `machines/`. */
   readonly file: string;
@@ -30,18 +29,21 @@ function summaryOf(source: string): string {
   return (text.split(/\n\s*\n/)[0] ?? "").replaceAll(/\s+/g, " ").split(/(?<=\.) /)[0] ?? "";
 }
 
+/** `agentCertificate` is `agent-certificate`. */
+function inWords(id: string): string {
+  return id.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
+}
+
 export async function allCharts(): Promise<readonly Chart[]> {
   const charts: Chart[] = [];
   for (const file of readdirSync(fileURLToPath(folder), { recursive: true, encoding: "utf8" }).toSorted()) {
-    if (!file.endsWith(".ts")) continue;
+    if (!file.endsWith(".machine.ts")) continue;
     const source = readFileSync(new URL(file, folder), "utf8");
     const names = [...source.matchAll(exported)].map(([, name]) => name as string);
-    if (names.length === 0) continue;
     const module = (await import(new URL(file, folder).href)) as Readonly<Record<string, AnyStateMachine>>;
     for (const name of names) {
       const machine = module[name];
-      if (machine !== undefined)
-        charts.push({ name: basename(file, ".ts"), file, summary: summaryOf(source), machine });
+      if (machine !== undefined) charts.push({ name: inWords(machine.id), file, summary: summaryOf(source), machine });
     }
   }
   return charts;

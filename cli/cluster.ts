@@ -12,7 +12,8 @@ import {
 } from "../proto/gen/messages.ts";
 import { withoutJoinTokens } from "../machines/redaction.ts";
 import { updateCluster } from "./cluster-update.ts";
-import { command, inspectOptions, listingOptions, UsageError, type Command } from "./command.ts";
+import { command, inspectOptions, listingOptions, type Command } from "./command.ts";
+import { UsageError } from "../lib/user-error.ts";
 import { cluster, listNodes, withManager, type ManagerClient } from "./manager-client.ts";
 import { inspectEach } from "./operands.ts";
 import { rotationProgress } from "./root-rotation.ts";

@@ -11,12 +11,7 @@ import { hostOfContext } from "./contexts.ts";
 import { knownHosts } from "../processes/last-host.ts";
 import type { Shell } from "./shell.ts";
 import { CommandTrace } from "./tracing.ts";
-import { UserError } from "../lib/user-error.ts";
-
-/** An invalid command line: exit status 125, like Docker's. */
-export class UsageError extends Error {
-  override readonly name = "UsageError";
-}
+import { UsageError, UserError } from "../lib/user-error.ts";
 
 type Values<Options extends ParseArgsOptionsConfig> = ReturnType<
   typeof parseArgs<{ options: Options; allowPositionals: true; strict: true }>

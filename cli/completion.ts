@@ -1,7 +1,8 @@
 /** `muster completion bash|zsh|fish`: prints a script that completes verbs, flags and names of objects. */
 import { candidates } from "./completion/candidates.ts";
 import { scripts } from "./completion/scripts.ts";
-import { command, UsageError, type Command } from "./command.ts";
+import { command, type Command } from "./command.ts";
+import { UsageError } from "../lib/user-error.ts";
 
 const shells = Object.keys(scripts);
 

@@ -1,7 +1,7 @@
 /** Shared by the commands for secrets and configs: content from files, listings, lookup by id or name. */
 import { readFileSync } from "node:fs";
 import type { Annotations, Meta } from "../proto/gen/messages.ts";
-import { UsageError } from "./command.ts";
+import { UsageError } from "../lib/user-error.ts";
 import { keyOf, labelFields, type Listing } from "./table.ts";
 import { notThere, UserError } from "../lib/user-error.ts";
 import { ago } from "./values.ts";

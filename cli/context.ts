@@ -1,5 +1,6 @@
 /** `muster context`: create, use, ls, show, rm. A context is a name for a manager. */
-import { command, listingOptions, UsageError, type Command } from "./command.ts";
+import { command, listingOptions, type Command } from "./command.ts";
+import { UsageError } from "../lib/user-error.ts";
 import { contentFrom } from "./content.ts";
 import { currentContext, defaultContext, readContexts, writeContexts, type Context } from "./contexts.ts";
 import { knownHosts } from "../processes/last-host.ts";

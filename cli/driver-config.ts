@@ -1,15 +1,7 @@
 /** A driver's configuration in JSON or YAML, given on the command line or in a file. */
 import { readFileSync } from "node:fs";
 import { UserError } from "../lib/user-error.ts";
-
-/** A JSON value. */
-export type PlainValue =
-  | null
-  | boolean
-  | number
-  | string
-  | readonly PlainValue[]
-  | { readonly [key: string]: PlainValue };
+import type { PlainValue } from "../processes/drivers.ts";
 
 /** `text`, or `@FILE`. Errors are UserErrors that begin with `what`. */
 export async function driverConfigFrom(

@@ -1,6 +1,7 @@
 /** `muster events`: one line for each object that is created, updated or removed. */
 import { WatchRequest_WatchEntry, type WatchActionKind, type WatchMessage_Event } from "../proto/gen/messages.ts";
-import { command, UsageError, type Command } from "./command.ts";
+import { command, type Command } from "./command.ts";
+import { UsageError } from "../lib/user-error.ts";
 import { eventFields, eventKinds, eventLine, type EventKind } from "./event-lines.ts";
 import { jsonText } from "../lib/template/template.ts";
 import { filled, readFormat, type Format } from "./format.ts";

@@ -1,7 +1,6 @@
 /** `--format`: a table, JSON, or a Go template with Docker's names, alone or for a table's columns. */
 import { dockerFunctions, parseTemplate, TemplateError, type Template } from "../lib/template/template.ts";
-import { UsageError } from "./command.ts";
-import { UserError } from "../lib/user-error.ts";
+import { UsageError, UserError } from "../lib/user-error.ts";
 
 export interface TemplateFormat {
   readonly template: Template;

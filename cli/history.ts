@@ -1,11 +1,11 @@
 /** `muster history KIND NAME`: what changed in an object, who requested it, and what followed. */
 import { HistoryEntry, HistoryRequest, OperatorService, type HistoryResponse } from "../proto/gen/messages.ts";
 import type { RpcError } from "../runtime/ports/rpc.ts";
-import { command, formatOf, UsageError, type Command } from "./command.ts";
+import { command, formatOf, type Command } from "./command.ts";
 import { entryLines } from "./history-lines.ts";
 import { withManager } from "./manager-client.ts";
 import { parsePast } from "./moment.ts";
-import { UserError } from "../lib/user-error.ts";
+import { UsageError, UserError } from "../lib/user-error.ts";
 import { anyNumber, millisecondsOf, parseCount } from "./values.ts";
 
 function lastOf(text: string | undefined): number {

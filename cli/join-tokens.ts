@@ -1,9 +1,8 @@
 /** Join tokens, by the role that they grant. */
 import { KeyRotation } from "../proto/gen/messages.ts";
 import { updateCluster } from "./cluster-update.ts";
-import { UsageError } from "./command.ts";
 import { cluster, type ManagerClient } from "./manager-client.ts";
-import { UserError } from "../lib/user-error.ts";
+import { UsageError, UserError } from "../lib/user-error.ts";
 
 export type JoinRole = "worker" | "manager";
 

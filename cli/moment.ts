@@ -1,7 +1,7 @@
 /** Versions and times as typed: `1234`, `2026-11-21T15:00:00Z`, or `10m` for 10 minutes ago. */
 import { Timestamp } from "../proto/gen/messages.ts";
 import { durationMs, timestampOf } from "../proto/time.ts";
-import { UsageError } from "./command.ts";
+import { UsageError } from "../lib/user-error.ts";
 import { parseDuration } from "./values.ts";
 
 export type Moment = { readonly version: number } | { readonly time: Timestamp };

@@ -18,10 +18,10 @@ import {
   StatusRequest,
   UpdateNodeRequest,
 } from "../proto/gen/messages.ts";
-import { command, inspectOptions, listingOptions, UsageError, type Command } from "./command.ts";
+import { command, inspectOptions, listingOptions, type Command } from "./command.ts";
 import { findNode, listNodes, nodeName, retryingConflicts, withManager, type ManagerClient } from "./manager-client.ts";
 import { RpcError, Status } from "../runtime/ports/rpc.ts";
-import { UserError } from "../lib/user-error.ts";
+import { UsageError, UserError } from "../lib/user-error.ts";
 import { matchingNodes, nodeFilterKeys } from "./node/filters.ts";
 import { eachOperand, inspectEach } from "./operands.ts";
 import { dataplanePart, readReports } from "./policy/status.ts";

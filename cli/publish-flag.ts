@@ -1,7 +1,7 @@
 /** Docker's `--publish` syntax, and how added and removed ports change a service's ports. */
 import { PortConfig, PortConfig_Protocol, PortConfig_PublishMode } from "../proto/gen/messages.ts";
 import { portNamePattern } from "../machines/policy/check.ts";
-import { UsageError } from "./command.ts";
+import { UsageError } from "../lib/user-error.ts";
 import { anyNumber, csvFields, parseChoice, parseCount } from "./values.ts";
 
 const protocols = { tcp: PortConfig_Protocol.TCP, udp: PortConfig_Protocol.UDP, sctp: PortConfig_Protocol.SCTP };

@@ -16,7 +16,8 @@ import {
   UpdateServiceRequest,
   type Reason,
 } from "../proto/gen/messages.ts";
-import { command, formatOf, plainFormat, UsageError, type Command } from "./command.ts";
+import { command, formatOf, plainFormat, type Command } from "./command.ts";
+import { UsageError } from "../lib/user-error.ts";
 import {
   cluster,
   findService,

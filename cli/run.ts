@@ -1,6 +1,7 @@
 /** Runs a command line. Exit status: 0, 1 with an error message, or 125 for an invalid command line. */
 import { RpcError, Status } from "../runtime/ports/rpc.ts";
-import { commandOf, shellFor, UsageError } from "./command.ts";
+import { commandOf, shellFor } from "./command.ts";
+import { UsageError } from "../lib/user-error.ts";
 import type { Shell } from "./shell.ts";
 import { CommandEnded, UserError } from "../lib/user-error.ts";
 import { verbs, type Verb } from "./verbs.ts";

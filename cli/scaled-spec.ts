@@ -1,7 +1,6 @@
 /** A service's spec with another number of replicas, for `service scale`. */
 import { ReplicatedJob, ReplicatedService, ServiceSpec } from "../proto/gen/messages.ts";
-import { UsageError } from "./command.ts";
-import { UserError } from "../lib/user-error.ts";
+import { UsageError, UserError } from "../lib/user-error.ts";
 import { anyNumber, parseCount } from "./values.ts";
 
 export function scaledTo(spec: ServiceSpec, count: number): ServiceSpec {

@@ -11,7 +11,8 @@ import {
   Secret,
   SecretSpec,
 } from "../proto/gen/messages.ts";
-import { command, inspectOptions, listingOptions, UsageError, type Command } from "./command.ts";
+import { command, inspectOptions, listingOptions, type Command } from "./command.ts";
+import { UsageError } from "../lib/user-error.ts";
 import { contentFrom, contentListing, findNamed, matchingNamed, prettyContent } from "./content.ts";
 import { withManager, type ManagerClient } from "./manager-client.ts";
 import { eachOperand, inspectEach } from "./operands.ts";

@@ -1,4 +1,4 @@
-/** `muster service`: create, update, rollback, scale and rm; reading commands are in `service-listing.ts`. */
+/** `muster service`: create, update, rollback, scale and rm; reading commands are in `service/listing.ts`. */
 import {
   ControlService,
   CreateServiceRequest,

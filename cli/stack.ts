@@ -1,7 +1,7 @@
 /** `muster stack`: deploy, ls, ps, services, config and rm. The implementation is in `stack/`. */
 import { setMaxListeners } from "node:events";
 import { ListTasksRequest_Filters } from "../proto/gen/messages.ts";
-import { command, listingOptions, UsageError, type Command } from "./command.ts";
+import { command, listingOptions, type Command } from "./command.ts";
 import { listServices, serviceName, withManager, type ManagerClient } from "./manager-client.ts";
 import { matching, serviceListing } from "./service/listing.ts";
 import type { Shell } from "./shell.ts";
@@ -17,7 +17,7 @@ import { View } from "./stack/view.ts";
 import { yamlText } from "./stack/yaml.ts";
 import { printListing } from "./table.ts";
 import { filterFlag, printTasks, taskListingOptions } from "./task/listing.ts";
-import { UserError } from "../lib/user-error.ts";
+import { UsageError, UserError } from "../lib/user-error.ts";
 import { parseChoice } from "./values.ts";
 
 const fileFlags = {

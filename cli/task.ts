@@ -1,7 +1,8 @@
 /** `muster task`: ls and inspect; logs, exec, stats and signal are in their own files. */
 import { taskObject } from "./docker-objects/index.ts";
 import { ListTasksRequest_Filters, Task, TaskState } from "../proto/gen/messages.ts";
-import { command, inspectOptions, listingOptions, UsageError, type Command } from "./command.ts";
+import { command, inspectOptions, listingOptions, type Command } from "./command.ts";
+import { UsageError } from "../lib/user-error.ts";
 import { findNode, findService, findTask, listTasks, withManager, type ManagerClient } from "./manager-client.ts";
 import { inspectEach } from "./operands.ts";
 import { logs } from "./service/logs.ts";

@@ -16,7 +16,8 @@ import {
   UsersService,
 } from "../proto/gen/messages.ts";
 import { timeMs } from "../proto/time.ts";
-import { command, listingOptions, UsageError, type Command } from "./command.ts";
+import { command, listingOptions, type Command } from "./command.ts";
+import { UsageError } from "../lib/user-error.ts";
 import { withManager } from "./manager-client.ts";
 import { eachOperand } from "./operands.ts";
 import { lifetimeOption, lifetimeSeconds } from "./remote/lifetime.ts";

@@ -1,7 +1,8 @@
 /** Parses values as users write them: durations, sizes, cores, labels; and formats durations. */
 import { Duration, type Timestamp } from "../proto/gen/messages.ts";
 import { timeMs } from "../proto/time.ts";
-import { truthOf, UsageError } from "./command.ts";
+import { truthOf } from "./command.ts";
+import { UsageError } from "../lib/user-error.ts";
 
 const unitNanos: Readonly<Record<string, number>> = {
   ns: 1,

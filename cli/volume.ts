@@ -24,7 +24,8 @@ import {
   VolumeSpec_VolumeAvailability as Availability,
   type Secret,
 } from "../proto/gen/messages.ts";
-import { command, inspectOptions, listingOptions, UsageError, type Command } from "./command.ts";
+import { command, inspectOptions, listingOptions, type Command } from "./command.ts";
+import { UsageError } from "../lib/user-error.ts";
 import { contentName, findNamed } from "./content.ts";
 import { withManager, type ManagerClient } from "./manager-client.ts";
 import { eachOperand, inspectEach } from "./operands.ts";

@@ -10,7 +10,7 @@ import {
   SelectBySlot,
   TaskState,
 } from "../proto/gen/messages.ts";
-import { UsageError } from "./command.ts";
+import { UsageError } from "../lib/user-error.ts";
 import { findNetwork, findNode, findService, type ManagerClient } from "./manager-client.ts";
 import { NotThereError, notThere } from "../lib/user-error.ts";
 

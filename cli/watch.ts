@@ -3,7 +3,8 @@
  * from which to resume.
  */
 import { FindVersionRequest, OperatorService, WatchRequest_WatchEntry } from "../proto/gen/messages.ts";
-import { command, formatOf, UsageError, type Command } from "./command.ts";
+import { command, formatOf, type Command } from "./command.ts";
+import { UsageError } from "../lib/user-error.ts";
 import { eventLine } from "./event-lines.ts";
 import { withManager, type ManagerClient } from "./manager-client.ts";
 import { parseMoment } from "./moment.ts";

@@ -22,3 +22,8 @@ export class CommandEnded extends Error {
     this.status = status;
   }
 }
+
+/** An invalid command line: exit status 125, like Docker's. */
+export class UsageError extends Error {
+  override readonly name = "UsageError";
+}

@@ -1,4 +1,4 @@
-/** Predicates on a task object. The chart of its life cycle is in task-life.ts. */
+/** Predicates on a task object. The chart of its life cycle is in task.machine.ts. */
 import { TaskState, type Task } from "../proto/gen/messages.ts";
 
 /** The task is in a terminal state, whatever its desired state. */

@@ -1,4 +1,4 @@
-/** The driver plugins of an agent: from its flags, and from `plugins/` in its data dir. */
+/** The driver plugins of an agent: those chosen by its flags, and those in `plugins/` in its data dir. */
 import { createHash } from "node:crypto";
 import { accessSync, constants, readdirSync, readFileSync, rmdirSync, statSync } from "node:fs";
 import { cpus } from "node:os";
@@ -13,39 +13,16 @@ import { portRange } from "../edges/plugin/handshake.ts";
 import { createPluginLauncher } from "../edges/plugin/host/launcher.ts";
 import { ClientTopology, ClientTopologyCore, NomadDriverConfig } from "../proto/gen/nomad.ts";
 import type { Clock, Logger } from "../runtime/ports/index.ts";
-import { UsageError } from "../cli/command.ts";
-import { driverConfigFrom, type PlainValue } from "../cli/driver-config.ts";
-import { UserError } from "../lib/user-error.ts";
+import { UsageError, UserError } from "../lib/user-error.ts";
 
-export const driverFlags = {
-  "plugin-dir": {
-    type: "string",
-    multiple: true,
-    value: "DIR",
-    help: "Directory whose executables are run as task-driver plugins (default: plugins/ under the data dir)",
-  },
-  driver: {
-    type: "string",
-    multiple: true,
-    value: "NAME=PATH",
-    help: "Task-driver plugin and its executable; exec=none turns off the built-in exec driver",
-  },
-  "driver-config": {
-    type: "string",
-    multiple: true,
-    value: "NAME=JSON|NAME=@FILE",
-    help: "Configuration of a task-driver plugin; NAME is the name given with --driver, or the plugin's file name",
-  },
-  "task-user": {
-    type: "string",
-    value: "USER",
-    help: "User for process tasks that do not name one, if the agent runs as root (default nobody)",
-  },
-  "allow-root": {
-    type: "boolean",
-    help: "Allow process tasks to run as root. Everyone who may create a service then has root on this node",
-  },
-} as const;
+/** A JSON value. */
+export type PlainValue =
+  | null
+  | boolean
+  | number
+  | string
+  | readonly PlainValue[]
+  | { readonly [key: string]: PlainValue };
 
 export interface DriverChoice {
   /** Directories of plugins, in addition to the data dir's own. */
@@ -74,44 +51,8 @@ export function taskUsers(
   return users;
 }
 
-/** Names occur in file names and log lines. */
-const namePattern = /^[A-Za-z0-9][A-Za-z0-9._-]*$/;
-
-/** Throws UsageError or UserError. */
-export async function driverChoice(values: {
-  readonly "plugin-dir"?: readonly string[] | undefined;
-  readonly driver?: readonly string[] | undefined;
-  readonly "driver-config"?: readonly string[] | undefined;
-  readonly "task-user"?: string | undefined;
-  readonly "allow-root"?: boolean | undefined;
-}): Promise<DriverChoice> {
-  const named = new Map<string, string | null>();
-  for (const text of values.driver ?? []) {
-    const [name, path] = pairOf(text, "--driver", "NAME=PATH");
-    if (named.has(name)) throw new UsageError(`--driver sets "${name}" more than once`);
-    named.set(name, path === "none" ? null : resolve(path));
-  }
-  const configs = new Map<string, { readonly [key: string]: PlainValue } | null>();
-  for (const text of values["driver-config"] ?? []) {
-    const [name, config] = pairOf(text, "--driver-config", "NAME=JSON or NAME=@FILE");
-    if (configs.has(name)) throw new UsageError(`--driver-config sets "${name}" more than once`);
-    configs.set(name, await driverConfigFrom(config, `--driver-config ${name}`));
-  }
-  return {
-    directories: (values["plugin-dir"] ?? []).map((path) => resolve(path)),
-    named,
-    configs,
-    users: taskUsers(values),
-  };
-}
-
-function pairOf(text: string, flag: string, usage: string): readonly [string, string] {
-  const at = text.indexOf("=");
-  const [name, value] = [text.slice(0, Math.max(0, at)), text.slice(at + 1)];
-  if (!namePattern.test(name) || value === "")
-    throw new UsageError(`invalid argument "${text}" for "${flag}" flag: expected ${usage}`);
-  return [name, value];
-}
+/** Names of drivers occur in file names and log lines. */
+export const driverName = /^[A-Za-z0-9][A-Za-z0-9._-]*$/;
 
 export interface DriverPlaces {
   readonly dataDir: string;
@@ -203,7 +144,7 @@ function binariesOf({ configs, directories, named }: DriverChoice, own: string):
 function executablesIn(directory: string, mayBeMissing: boolean): readonly string[] {
   try {
     return readdirSync(directory)
-      .filter((name) => namePattern.test(name))
+      .filter((name) => driverName.test(name))
       .map((name) => join(directory, name))
       .filter(isExecutable)
       .sort();

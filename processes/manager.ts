@@ -42,7 +42,7 @@ import type { NetworkDefaults } from "../machines/allocation/network-defaults.ts
 import { reportLogTroubles } from "./log-troubles.ts";
 import { serveMetrics } from "./metrics-server.ts";
 import { moveOwnNats, ownNatsServer } from "./move-own-nats.ts";
-import { natsAccess, replicasOn, type SharedNats } from "../cli/serve/nats-flags.ts";
+import { natsAccess, replicasOn, type SharedNats } from "./shared-nats.ts";
 import { unlessEnding, type Starting } from "./signals.ts";
 
 export interface ManagerProcessOptions {

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { moveStreams } from "../runtime/nats/move.ts";
 import { startNatsServer } from "../runtime/nats/server.ts";
 import type { Telemetry } from "../runtime/ports/index.ts";
-import { natsAccess, replicasOn, type SharedNats } from "../cli/serve/nats-flags.ts";
+import { natsAccess, replicasOn, type SharedNats } from "./shared-nats.ts";
 
 /** Folder of the manager's own NATS in a data dir. */
 export function ownNatsFolder(dataDir: string): string {

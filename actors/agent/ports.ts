@@ -49,7 +49,7 @@ export interface AgentDisk {
   list(prefix: string): Promise<readonly string[]>;
 }
 
-/** The parts of `runtime/pki` that create or read keys and certificates; a simulation may use cheaper, repeatable ones. */
+/** The parts of `lib/pki` that create or read keys and certificates; a simulation may use cheaper, repeatable ones. */
 export interface CertificateMaker {
   /** A new key pair (PKCS#8) and a PKCS#10 request with an empty subject; both PEM. */
   createKeyAndCsr(): Promise<{ readonly keyPem: string; readonly csrPem: string }>;

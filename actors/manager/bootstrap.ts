@@ -1,6 +1,6 @@
 /**
  * Creates a cluster and a manager's place in it: the leader of an empty log writes the cluster object and the ingress network,
- * each leader the networks that every node has by default, and every manager process its own node (`manager-certificate.ts`).
+ * each leader the networks that every node has by default, and every manager process its own node (`actors/certificates/manager-certificate.ts`).
  *
  * B1: there is one cluster object even if two first leaders write one: the second is refused by name.
  * B2: a manager's node is created drained: no task is ever placed on a process that runs none.

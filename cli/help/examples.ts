@@ -242,7 +242,7 @@ const lines: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     "source <(muster completion bash)": "in ~/.bashrc",
     "muster completion fish | source": "in config.fish",
   },
-  charts: { "muster charts --format mermaid task-life": "the life cycle of a task as a diagram" },
+  charts: { "muster charts --format mermaid task": "the life cycle of a task as a diagram" },
 };
 
 /** Empty for a command without examples. */

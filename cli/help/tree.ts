@@ -1,5 +1,6 @@
 /** The tree of all commands, for help, completion and the reference page. */
-import { commandOf, UsageError, type Command } from "../command.ts";
+import { commandOf, type Command } from "../command.ts";
+import { UsageError } from "../../lib/user-error.ts";
 import { verbs } from "../verbs.ts";
 import { groupHelp } from "./text.ts";
 

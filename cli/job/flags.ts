@@ -1,7 +1,7 @@
 /** Flags of `job run`: those of `service create` that fit a job, the job's own, and their labels. */
 import { jobLabel } from "../../machines/orchestration/jobs/labels.ts";
 import type { ServiceSpec } from "../../proto/gen/messages.ts";
-import { UsageError } from "../command.ts";
+import { UsageError } from "../../lib/user-error.ts";
 import { behaviourFlags, createFlags, type CreateValues, type FlagValues } from "../service/flags.ts";
 import { newSpec } from "../service/spec.ts";
 import type { Lookups } from "../service/references.ts";

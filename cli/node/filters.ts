@@ -1,6 +1,6 @@
 /** `muster node ls --filter`: Docker's keys. */
 import { NodeRole, NodeSpec_Membership, type Node } from "../../proto/gen/messages.ts";
-import { UsageError } from "../command.ts";
+import { UsageError } from "../../lib/user-error.ts";
 import { nodeName } from "../manager-client.ts";
 
 export const nodeFilterKeys = ["id", "name", "role", "membership", "label", "node.label"] as const;

@@ -17,12 +17,12 @@ import {
   UpdateResourceRequest,
 } from "../../proto/gen/messages.ts";
 import { RpcError, Status } from "../../runtime/ports/rpc.ts";
-import { command, UsageError } from "../command.ts";
+import { command } from "../command.ts";
 import { contentFrom } from "../content.ts";
 import { withManager, type ManagerClient } from "../manager-client.ts";
 import { eachOperand } from "../operands.ts";
 import { mistake } from "../stack/located.ts";
-import { UserError } from "../../lib/user-error.ts";
+import { UsageError, UserError } from "../../lib/user-error.ts";
 import { factsOf, objectsOf, readCluster, unknownPortsOf, type PolicyCluster } from "./cluster.ts";
 import { cutsOff } from "./cut-off.ts";
 import { readPolicies, type LocatedObject } from "./file.ts";

@@ -17,10 +17,9 @@ import type { PolicyObject } from "../../machines/policy/objects.ts";
 import { matchesSelector, parseSelector } from "../../machines/policy/selector.ts";
 import { parseAddress } from "../../lib/ip-address.ts";
 import type { Node } from "../../proto/gen/messages.ts";
-import { UsageError } from "../command.ts";
 import { byAge, nodeName, serviceName } from "../manager-client.ts";
 import { taskName } from "../../machines/list-filters.ts";
-import { UserError } from "../../lib/user-error.ts";
+import { UsageError, UserError } from "../../lib/user-error.ts";
 import { objectsOf, throughHost, unknownPortsOf, type PolicyCluster } from "./cluster.ts";
 
 /** Source or destination of a packet. */

@@ -9,7 +9,8 @@ import {
   type PolicyKind,
 } from "../../machines/policy/objects.ts";
 import { Resource } from "../../proto/gen/messages.ts";
-import { command, inspectOptions, listingOptions, UsageError } from "../command.ts";
+import { command, inspectOptions, listingOptions } from "../command.ts";
+import { UsageError } from "../../lib/user-error.ts";
 import { withManager } from "../manager-client.ts";
 import { inspectEach } from "../operands.ts";
 import { printListing, type Row } from "../table.ts";

@@ -1,6 +1,6 @@
 /** `--lifetime` of a user's certificate. */
 import { userCertificateSecondsMax, userCertificateSecondsMin } from "../../machines/certificates/user-certificate.ts";
-import { UsageError } from "../command.ts";
+import { UsageError } from "../../lib/user-error.ts";
 import { durationMs } from "../../proto/time.ts";
 import { parseDuration } from "../values.ts";
 

@@ -3,15 +3,17 @@ import { hostname } from "node:os";
 import { generations, type Generation } from "../../machines/dataplane/generation.ts";
 import { parseAddress } from "../../lib/ip-address.ts";
 import { runAgent } from "../../processes/agent.ts";
-import { command, UsageError, type Command } from "../command.ts";
+import { command, type Command } from "../command.ts";
+import { UsageError } from "../../lib/user-error.ts";
 import { parseLabels } from "../values.ts";
-import { csiSocketPaths } from "../../processes/csi.ts";
+import { csiSocketPaths, csiFlag } from "./csi-flag.ts";
 import { offeredResources } from "./generic-resources.ts";
-import { driverChoice, driverFlags } from "../../processes/drivers.ts";
+import { driverChoice, driverFlags } from "./driver-flags.ts";
 import { serveMetrics } from "../../processes/metrics-server.ts";
 import { runUntilEnd, staying } from "../../processes/run-until-end.ts";
 import { tokenFlags, tokenOf } from "./token-flags.ts";
-import { csiFlag, hostPortOf, logging, metricsFlag, telemetryFor } from "./serving-flags.ts";
+import { hostPortOf, logging, metricsFlag } from "./serving-flags.ts";
+import { telemetryFor } from "../../processes/telemetry.ts";
 
 export const agent: Command = command({
   summary: "Run one node: join the cluster and run the tasks assigned to it.",

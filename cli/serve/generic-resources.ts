@@ -1,6 +1,6 @@
 /** Generic resources of a node, in the syntax of dockerd's flag of the same name. */
 import { DiscreteGenericResource, GenericResource, NamedGenericResource } from "../../proto/gen/messages.ts";
-import { UsageError } from "../command.ts";
+import { UsageError } from "../../lib/user-error.ts";
 
 const flag = "--node-generic-resource";
 

@@ -18,16 +18,18 @@ import { SystemClock } from "../../runtime/system/clock.ts";
 import { MarkFile, markFileName } from "../../runtime/system/mark-file.ts";
 import { SystemRandom } from "../../runtime/system/random.ts";
 import { appendAllSync } from "../../runtime/system/whole-file.ts";
-import { command, UsageError, type Command } from "../command.ts";
+import { command, type Command } from "../command.ts";
 import { isConfirmed } from "../confirm.ts";
 import { secretFrom } from "../secret-file.ts";
 import type { Shell } from "../shell.ts";
-import { UserError } from "../../lib/user-error.ts";
+import { UsageError, UserError } from "../../lib/user-error.ts";
 import { openDataDir, type DataDir } from "../../processes/data-dir.ts";
 import { keysOf, unreadable } from "../../processes/log-keys.ts";
 import { ownNatsServer } from "../../processes/move-own-nats.ts";
-import { natsAccess, natsFlags, replicasOn, sharedNatsOf, type SharedNats } from "./nats-flags.ts";
-import { logging, telemetryFor } from "./serving-flags.ts";
+import { natsFlags, sharedNatsOf } from "./nats-flags.ts";
+import { natsAccess, replicasOn, type SharedNats } from "../../processes/shared-nats.ts";
+import { logging } from "./serving-flags.ts";
+import { telemetryFor } from "../../processes/telemetry.ts";
 
 const { "nats-move": _, "lease-ttl": __, ...natsOnly } = natsFlags;
 const flags = {

@@ -1,12 +1,14 @@
 /** `muster manager`. */
-import { command, UsageError, type Command } from "../command.ts";
+import { command, type Command } from "../command.ts";
+import { UsageError } from "../../lib/user-error.ts";
 import { formatHostPort, parseHostPort } from "../../processes/addresses.ts";
 import type { ManagerInvitation } from "../../processes/manager-join.ts";
 import { startManagerProcess } from "../../processes/manager.ts";
 import { natsFlags, sharedNatsOf } from "./nats-flags.ts";
 import { runUntilEnd } from "../../processes/run-until-end.ts";
 import { tokenFlags, tokenOf, type TokenValues } from "./token-flags.ts";
-import { defaultPort, serving, servingOf, telemetryFor } from "./serving-flags.ts";
+import { defaultPort, serving, servingOf } from "./serving-flags.ts";
+import { telemetryFor } from "../../processes/telemetry.ts";
 
 export const manager: Command = command({
   summary: "Run one manager; without --nats it runs a nats-server of its own under the data dir.",

@@ -5,11 +5,11 @@ import { resolve } from "node:path";
 import { createSecureContext } from "node:tls";
 import { parseAddress, showAddress } from "../../runtime/nats/address.ts";
 import { NatsProblem } from "../../runtime/nats/errors.ts";
-import { UsageError } from "../command.ts";
 import { durationMs } from "../../proto/time.ts";
 import { parsePositiveDuration } from "../values.ts";
 import { secretFrom } from "../secret-file.ts";
-import { UserError } from "../../lib/user-error.ts";
+import type { SharedNats } from "../../processes/shared-nats.ts";
+import { UsageError, UserError } from "../../lib/user-error.ts";
 
 export const natsFlags = {
   nats: {
@@ -48,33 +48,6 @@ export const natsFlags = {
   },
   "nats-move": { type: "boolean", help: "Move the data of this manager's own NATS to these servers first" },
 } as const;
-
-export interface SharedNats {
-  /** Without duplicates. */
-  readonly servers: readonly string[];
-  /** Whether the data of the manager's own NATS is moved there first. */
-  readonly moves: boolean;
-  /** TTL of the lease from now on, in milliseconds; null: unchanged. */
-  readonly leaseTtlMs: number | null;
-  /** Whether to accept servers beyond loopback that lack TLS or authentication. */
-  readonly insecure: boolean;
-  /** Paths, read again for each connection, so that renewed files take effect; null: TLS only if the servers require it. */
-  readonly tls: { readonly caFile?: string; readonly certFile?: string; readonly keyFile?: string } | null;
-}
-
-/** The part that connection options need, besides the number of replicas. */
-export function natsAccess({ insecure, leaseTtlMs, tls }: SharedNats): {
-  readonly insecure: boolean;
-  readonly leaseTtlMs?: number;
-  readonly tls?: NonNullable<SharedNats["tls"]>;
-} {
-  return { insecure, ...(leaseTtlMs === null ? {} : { leaseTtlMs }), ...(tls === null ? {} : { tls }) };
-}
-
-/** Replicas of streams on these servers: 3 with enough servers, the most that JetStream benefits from. */
-export function replicasOn({ servers }: Pick<SharedNats, "servers">): 1 | 3 {
-  return servers.length >= 3 ? 3 : 1;
-}
 
 /** Null without `--nats`. Throws UsageError, and UserError for unusable files. */
 export function sharedNatsOf(values: {

@@ -1,23 +1,20 @@
 /** Flags shared by several processes, and their parsing. */
-import { join } from "node:path";
 import {
   networkDefaults,
   networkDefaultsProblem,
   type NetworkDefaults,
 } from "../../machines/allocation/network-defaults.ts";
 import { parseOrigin } from "../../edges/juju/origin.ts";
-import { createTelemetry, type ProcessTelemetry } from "../../runtime/telemetry/telemetry.ts";
-import { UsageError } from "../command.ts";
+import { UsageError } from "../../lib/user-error.ts";
 import { parseHostPort, type HostPort } from "../../processes/addresses.ts";
-import { csiSocketPaths, type CsiSocketPaths } from "../../processes/csi.ts";
-import { cannotWrite } from "../../processes/data-dir.ts";
+import type { CsiSocketPaths } from "../../processes/csi.ts";
+import { csiFlag, csiSocketPaths } from "./csi-flag.ts";
 import type { JsonOptions } from "../../processes/json-api.ts";
 
 /** SwarmKit's port. */
 export const defaultPort = 2377;
 const defaultListen = `0.0.0.0:${defaultPort}`;
 
-export const logFile = "muster.log";
 export const logging = {
   "log-level": {
     type: "string",
@@ -29,12 +26,6 @@ export const metricsFlag = {
   type: "string",
   value: "ADDR:PORT",
   help: "Serve /metrics and /healthz on this address (default: off)",
-} as const;
-export const csiFlag = {
-  type: "string",
-  multiple: true,
-  value: "NAME=unix:///PATH",
-  help: "CSI plugin and the socket that it listens on",
 } as const;
 export const serving = {
   "data-dir": {
@@ -181,23 +172,4 @@ export function servingOf(
     csiPlugins: csiSocketPaths(values["csi-plugin"] ?? []),
     json: jsonOf(values),
   };
-}
-
-/** Logs go to standard error for a service, and to a file in the data dir when run at a terminal. Throws UserError. */
-export async function telemetryFor(
-  service: string,
-  level: string | undefined,
-  logDir: string | null = null,
-): Promise<ProcessTelemetry> {
-  try {
-    return await createTelemetry({
-      service,
-      level: level ?? process.env["MUSTER_LOG_LEVEL"] ?? "info",
-      otlpEndpoint: process.env["OTEL_EXPORTER_OTLP_ENDPOINT"],
-      ...(logDir === null ? {} : { logFile: join(logDir, logFile) }),
-    });
-  } catch (error) {
-    if (logDir !== null && (error as NodeJS.ErrnoException).syscall !== undefined) throw cannotWrite(logDir, error);
-    throw error;
-  }
 }

@@ -1,5 +1,5 @@
 /** Flags for the token of a joining process. */
-import { UsageError } from "../command.ts";
+import { UsageError } from "../../lib/user-error.ts";
 import { secretFrom } from "../secret-file.ts";
 
 export interface TokenValues {

@@ -1,14 +1,15 @@
 /** `muster up` and `muster start`: a cluster on this machine that lives as long as the process. */
 import { join } from "node:path";
-import { command, UsageError, type Command } from "../command.ts";
+import { command, type Command } from "../command.ts";
 import type { Shell } from "../shell.ts";
-import { UserError } from "../../lib/user-error.ts";
+import { UsageError, UserError } from "../../lib/user-error.ts";
 import { formatHostPort } from "../../processes/addresses.ts";
 import { humanDuration } from "../values.ts";
 import { defaultDataDir } from "../../processes/data-dir.ts";
-import { driverChoice, driverFlags } from "../../processes/drivers.ts";
+import { driverChoice, driverFlags } from "./driver-flags.ts";
 import { runUntilEnd, staying } from "../../processes/run-until-end.ts";
-import { logFile, serving, servingOf, telemetryFor } from "./serving-flags.ts";
+import { serving, servingOf } from "./serving-flags.ts";
+import { logFile, telemetryFor } from "../../processes/telemetry.ts";
 import { lastWriteMs, putAside } from "../../processes/earlier-state.ts";
 import { startHello } from "./sample.ts";
 import { startUp, workerToken } from "../../processes/up.ts";

@@ -8,7 +8,6 @@ import {
   HealthConfig,
 } from "../../proto/gen/messages.ts";
 import { parseAddress } from "../../lib/ip-address.ts";
-import { UsageError } from "../command.ts";
 import { capabilitiesAfter, newCapabilities } from "./capabilities.ts";
 import { credentialAfter, newCredential } from "./credential.ts";
 import { dnsAfter, newDns } from "./dns.ts";
@@ -16,7 +15,7 @@ import { environmentAfter, newEnvironment } from "./environment.ts";
 import type { CreateValues, SettingValues, UpdateValues } from "./flags.ts";
 import { secretReferences, type Lookups } from "./references.ts";
 import { mountsAfter, parseMount } from "./mount-flag.ts";
-import { UserError } from "../../lib/user-error.ts";
+import { UsageError, UserError } from "../../lib/user-error.ts";
 import {
   anyNumber,
   parseChoice,

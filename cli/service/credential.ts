@@ -5,7 +5,7 @@ import {
   type ConfigReference,
   type ContainerSpec,
 } from "../../proto/gen/messages.ts";
-import { UsageError } from "../command.ts";
+import { UsageError } from "../../lib/user-error.ts";
 import type { CreateValues, UpdateValues } from "./flags.ts";
 import { configReferences, runtimeReference, type Lookups } from "./references.ts";
 

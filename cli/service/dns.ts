@@ -1,7 +1,7 @@
 /** DNS settings of a task from the flags of `service create` and `service update`, field by field like Docker's client. */
 import { parseAddress } from "../../lib/ip-address.ts";
 import { ContainerSpec_DNSConfig } from "../../proto/gen/messages.ts";
-import { UsageError } from "../command.ts";
+import { UsageError } from "../../lib/user-error.ts";
 import type { CreateValues, UpdateValues } from "./flags.ts";
 
 function nameServer(text: string, flag: string): string {

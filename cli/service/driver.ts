@@ -9,7 +9,7 @@ import {
   ResourceType,
   type TaskSpec,
 } from "../../proto/gen/messages.ts";
-import { UsageError } from "../command.ts";
+import { UsageError } from "../../lib/user-error.ts";
 import { driverConfigFrom } from "../driver-config.ts";
 import { dnsAfter, newDns, processDns } from "./dns.ts";
 import { environmentAfter, newEnvironment } from "./environment.ts";

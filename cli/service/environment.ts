@@ -1,8 +1,7 @@
 /** `--env` and `--env-file`, and updates of a service's environment. */
 import { readFileSync } from "node:fs";
-import { UsageError } from "../command.ts";
 import type { CreateValues, UpdateValues } from "./flags.ts";
-import { UserError } from "../../lib/user-error.ts";
+import { UsageError, UserError } from "../../lib/user-error.ts";
 
 const nameOf = (entry: string): string => entry.split("=", 1)[0] as string;
 

@@ -1,7 +1,6 @@
 /** Health check of tasks without a container: conversion from flags to the payload. */
 import { HealthCheck, HealthHttp, HealthTcp, type Duration } from "../../proto/gen/messages.ts";
-import { UsageError } from "../command.ts";
-import { UserError } from "../../lib/user-error.ts";
+import { UsageError, UserError } from "../../lib/user-error.ts";
 import { parseCount, parsePositiveDuration } from "../values.ts";
 import type { SettingValues } from "./flags.ts";
 

@@ -11,7 +11,8 @@ import {
   type ListServiceStatusesResponse_ServiceStatus,
   type PortConfig,
 } from "../../proto/gen/messages.ts";
-import { command, inspectOptions, listingOptions, UsageError } from "../command.ts";
+import { command, inspectOptions, listingOptions } from "../command.ts";
+import { UsageError } from "../../lib/user-error.ts";
 import {
   listNetworks,
   listServices,

@@ -14,7 +14,8 @@ import {
 } from "../../proto/gen/messages.ts";
 import { durationMs, timestampOf } from "../../proto/time.ts";
 import type { RpcError } from "../../runtime/ports/rpc.ts";
-import { command, UsageError } from "../command.ts";
+import { command } from "../command.ts";
+import { UsageError } from "../../lib/user-error.ts";
 import { lineText, originText, outputOf, type LineFormat, type LineOrigin } from "../log-lines.ts";
 import {
   findService,

@@ -10,8 +10,7 @@ import {
   Mount_Type,
   Mount_VolumeOptions,
 } from "../../proto/gen/messages.ts";
-import { UsageError } from "../command.ts";
-import { UserError } from "../../lib/user-error.ts";
+import { UsageError, UserError } from "../../lib/user-error.ts";
 import { csvFields, parseBytes, parseChoice, parseTruth } from "../values.ts";
 
 const mountTypes = {

@@ -11,10 +11,9 @@ import {
   SecretReference,
   type Annotations,
 } from "../../proto/gen/messages.ts";
-import { UsageError } from "../command.ts";
 import type { ManagerClient } from "../manager-client.ts";
 import type { CreateValues, UpdateValues } from "./flags.ts";
-import { UserError } from "../../lib/user-error.ts";
+import { UsageError, UserError } from "../../lib/user-error.ts";
 import { csvFields } from "../values.ts";
 
 const methods = ControlService.methods;

@@ -5,7 +5,8 @@ import {
   ControlRolloutResponse,
   OperatorService,
 } from "../../proto/gen/messages.ts";
-import { command, formatOf, plainFormat, UsageError, type Command } from "../command.ts";
+import { command, formatOf, plainFormat, type Command } from "../command.ts";
+import { UsageError } from "../../lib/user-error.ts";
 import { withManager } from "../manager-client.ts";
 import { ago, millisecondsOf } from "../values.ts";
 

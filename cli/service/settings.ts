@@ -26,11 +26,10 @@ import {
   UpdateConfig_FailureAction,
   UpdateConfig_UpdateOrder,
 } from "../../proto/gen/messages.ts";
-import { UsageError } from "../command.ts";
 import { driverPayload, driverSettings } from "./driver.ts";
 import type { SettingValues } from "./flags.ts";
 import { healthCheckAfter } from "./health.ts";
-import { UserError } from "../../lib/user-error.ts";
+import { UsageError, UserError } from "../../lib/user-error.ts";
 import {
   anyNumber,
   parseBytes,

@@ -20,7 +20,6 @@ import {
   type GenericResource,
   type Mount,
 } from "../../proto/gen/messages.ts";
-import { UsageError } from "../command.ts";
 import { parsePublish, portsAfter } from "../publish-flag.ts";
 import { containerAfter, newContainer, pairsAfter } from "./container.ts";
 import { dnsAfter, newDns, processDns } from "./dns.ts";
@@ -38,7 +37,7 @@ import {
 } from "./references.ts";
 import { mountsAfter, parseMount } from "./mount-flag.ts";
 import { execOf, execTask, genericResources, withSettings } from "./settings.ts";
-import { UserError } from "../../lib/user-error.ts";
+import { UsageError, UserError } from "../../lib/user-error.ts";
 import { anyNumber, parseCount, parseLabels, shellWords } from "../values.ts";
 
 function modeFields(flags: CreateValues): Partial<ServiceSpec> {

@@ -8,7 +8,7 @@ import {
   Mount_Type,
   Mount_VolumeOptions,
 } from "../../proto/gen/messages.ts";
-import { UsageError } from "../command.ts";
+import { UsageError } from "../../lib/user-error.ts";
 import { parseBytes } from "../values.ts";
 import { scoped, withStackLabel } from "./names.ts";
 import type { View } from "./view.ts";

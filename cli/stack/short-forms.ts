@@ -2,7 +2,7 @@
  * Expands short forms, so that files are merged and read in one form: lists of `KEY=VALUE` become mappings, `8080:80` becomes a
  * mapping with `published` and `target`, paths become absolute.
  */
-import { UsageError } from "../command.ts";
+import { UsageError } from "../../lib/user-error.ts";
 import { shellWords } from "../values.ts";
 import { absolutePath } from "./paths.ts";
 import { portsOf } from "./short-port.ts";

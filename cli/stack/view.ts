@@ -1,6 +1,6 @@
 /** Typed access to a checked tree. Absent values read as null or empty; invalid ones throw an error with their place. */
 import type { Duration } from "../../proto/gen/messages.ts";
-import { UsageError } from "../command.ts";
+import { UsageError } from "../../lib/user-error.ts";
 import { parseBytes, parseCpus, parsePositiveDuration } from "../values.ts";
 import { child, mapping, mistake, textOf, under, type MappingNode, type Node, type Place } from "./located.ts";
 

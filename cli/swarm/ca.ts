@@ -1,13 +1,13 @@
 /** `muster swarm ca [--rotate …]`: prints or replaces the root certificate that every node trusts. */
 import { CAConfig, ClusterSpec, type Cluster } from "../../proto/gen/messages.ts";
 import { updateCluster } from "../cluster-update.ts";
-import { command, UsageError, type Command } from "../command.ts";
+import { command, type Command } from "../command.ts";
 import { cluster, listNodes, withManager, type ManagerClient } from "../manager-client.ts";
 import { rotationLines, rotationProgress } from "../root-rotation.ts";
 import { redrawn } from "../service/bars.ts";
 import type { Shell } from "../shell.ts";
 import { caSettingOptions, readPem, withCaSettings } from "./settings.ts";
-import { UserError } from "../../lib/user-error.ts";
+import { UsageError, UserError } from "../../lib/user-error.ts";
 
 /** Polling interval, in milliseconds; Docker's client uses the same. */
 const lookMs = 200;

@@ -13,7 +13,7 @@ import {
   OrchestrationConfig,
   RaftConfig,
 } from "../../proto/gen/messages.ts";
-import { UsageError } from "../command.ts";
+import { UsageError } from "../../lib/user-error.ts";
 import { csvFields, parseCount, parseDuration } from "../values.ts";
 
 export const caSettingOptions = {

@@ -1,7 +1,8 @@
 /** Shared by `ps` of services, jobs, stacks and nodes: flags, filters and table. */
 import { taskName } from "../../machines/list-filters.ts";
 import type { ListTasksRequest_Filters, Task } from "../../proto/gen/messages.ts";
-import { listingOptions, UsageError } from "../command.ts";
+import { listingOptions } from "../command.ts";
+import { UsageError } from "../../lib/user-error.ts";
 import { findNode, listTasks, type ManagerClient } from "../manager-client.ts";
 import type { Shell } from "../shell.ts";
 import { printListing, type ListingOptions } from "../table.ts";

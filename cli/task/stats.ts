@@ -1,7 +1,8 @@
 /** `muster task stats` and `muster task signal`: resource usage of a running task, and signals to it. */
 import { TaskSignal, TaskStatsWish } from "../../proto/gen/messages.ts";
 import { TaskStats } from "../../proto/gen/nomad.ts";
-import { command, UsageError } from "../command.ts";
+import { command } from "../command.ts";
+import { UsageError } from "../../lib/user-error.ts";
 import { findTask, withManager } from "../manager-client.ts";
 import { formatTable } from "../table.ts";
 import { callTask } from "./call.ts";

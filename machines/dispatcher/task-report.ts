@@ -1,7 +1,7 @@
 /**
  * Which parts of a node's task report go into the log.
  *
- * W1: a node sets only states that are a node's to set and that the task's life cycle (task-life.ts) can reach.
+ * W1: a node sets only states that are a node's to set and that the task's life cycle (task.machine.ts) can reach.
  * W2: a status has at most `statusBytesMax` bytes: texts are cut and marked, and of a status that is still too large only the
  *     fields known to the log's readers are kept. So every accepted status fits into a record.
  * W3: reports that only repeat a state with another text count against the node's budget; a state advances only a few times

@@ -1,5 +1,5 @@
 /**
- * The nodes of one log subscription, on its home manager: pure steps for `log-subscription.ts`.
+ * The nodes of one log subscription, on its home manager: pure steps for `subscription.machine.ts`.
  *
  * LN1: once a node has ended or is lost, everything from an earlier attempt is ignored.
  * LN3: an attempt belongs to one run of one manager: a node that another manager asked again would repeat its output.

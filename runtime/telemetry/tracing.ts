@@ -12,9 +12,7 @@ import {
   type Tracer,
 } from "@opentelemetry/api";
 import type * as Resources from "@opentelemetry/resources";
-import packageJson from "../../package.json" with { type: "json" };
-
-const version = packageJson.version;
+import { version } from "../../lib/version.ts";
 
 export interface Tracing {
   readonly tracer: Tracer;

@@ -9,7 +9,7 @@ import { allCharts } from "../../cli/charts.ts";
 import { toMermaid } from "../../cli/chart-mermaid.ts";
 import { humanDuration, parseBytes, parseCount, parseCpus, parseDuration, parseRatio } from "../../cli/values.ts";
 import { formatTable } from "../../cli/table.ts";
-import { UsageError } from "../../cli/command.ts";
+import { UsageError } from "../../lib/user-error.ts";
 import {
   EngineDescription,
   Manager,
@@ -318,7 +318,7 @@ test("the managers started here are remembered, the last one first, until they e
   const state = mkdtempSync(join(tmpdir(), "muster-state-"));
   t.teardown(() => rmSync(state, { recursive: true, force: true }));
   const script = `
-    const { forgetHost, knownHosts, rememberHost } = await import(${JSON.stringify(join(top, "cli", "last-host.ts"))});
+    const { forgetHost, knownHosts, rememberHost } = await import(${JSON.stringify(join(top, "processes", "last-host.ts"))});
     const show = () => process.stdout.write(knownHosts().join(" ") + "\\n");
     for (const host of ["a", "b", "c", "a"]) rememberHost("unix:///" + host);
     show();

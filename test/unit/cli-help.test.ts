@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import test from "ava";
-import { commandOf, UsageError } from "../../cli/command.ts";
+import { commandOf } from "../../cli/command.ts";
+import { UsageError } from "../../lib/user-error.ts";
 import { reference } from "../../cli/help/reference.ts";
 import { allCommands, commandAt } from "../../cli/help/tree.ts";
 import { run } from "../../cli/run.ts";

@@ -6,7 +6,7 @@ import test from "ava";
 import { jobConvergence } from "../../cli/job/convergence.ts";
 import { jobSpec, type JobValues } from "../../cli/job/flags.ts";
 import { iterationRows } from "../../cli/job/history.ts";
-import { UsageError } from "../../cli/command.ts";
+import { UsageError } from "../../lib/user-error.ts";
 import type { Lookups } from "../../cli/service/references.ts";
 import { driverRuntimeOf } from "../../machines/driver/spec.ts";
 import { jobLabel } from "../../machines/orchestration/jobs/labels.ts";

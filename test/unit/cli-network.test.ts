@@ -2,7 +2,7 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import test, { type ExecutionContext } from "ava";
-import { UsageError } from "../../cli/command.ts";
+import { UsageError } from "../../lib/user-error.ts";
 import { networkSpec, type NetworkFlags } from "../../cli/network/spec.ts";
 import {
   Annotations,

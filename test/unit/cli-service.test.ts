@@ -4,8 +4,7 @@ import { changedSpec, newSpec } from "../../cli/service/spec.ts";
 import { convergence } from "../../cli/convergence.ts";
 import { processLabel } from "../../machines/manager/role.ts";
 import { isSameMessage } from "../../machines/same-message.ts";
-import { UsageError } from "../../cli/command.ts";
-import { UserError } from "../../lib/user-error.ts";
+import { UsageError, UserError } from "../../lib/user-error.ts";
 import {
   EngineDescription,
   Node,

@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test from "ava";
-import { UsageError } from "../../cli/command.ts";
+import { UsageError } from "../../lib/user-error.ts";
 import { rotationLines, rotationProgress } from "../../cli/root-rotation.ts";
 import { parseExternalCa, withCaSettings, withSettings } from "../../cli/swarm/settings.ts";
 import { clusterObject } from "../../cli/docker-objects/cluster.ts";

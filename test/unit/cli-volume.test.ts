@@ -18,7 +18,7 @@ import {
   VolumeSpec_VolumeAvailability as Availability,
   Volume,
 } from "../../proto/gen/messages.ts";
-import { csiSocketPaths } from "../../processes/csi.ts";
+import { csiSocketPaths } from "../../cli/serve/csi-flag.ts";
 import { Status } from "../../runtime/ports/rpc.ts";
 import { tempDir } from "../fixtures/muster.ts";
 import { world } from "../support/control.ts";

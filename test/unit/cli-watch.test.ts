@@ -1,5 +1,5 @@
 import test, { type ExecutionContext } from "ava";
-import { UsageError } from "../../cli/command.ts";
+import { UsageError } from "../../lib/user-error.ts";
 import { parseMoment } from "../../cli/moment.ts";
 import { selectorOf, type Names } from "../../cli/watch-filters.ts";
 import { NodeRole, SelectBy, TaskState } from "../../proto/gen/messages.ts";

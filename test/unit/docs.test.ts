@@ -140,7 +140,7 @@ test("each link to a file of the tree leads to an existing file and heading", (t
 
 test("docs/observability.md lists every exported metric, and no other", (t) => {
   const written = new Map<string, string>();
-  for (const folder of ["actors", "cli", "drivers", "edges", "machines", "node", "runtime"]) {
+  for (const folder of ["actors", "cli", "drivers", "edges", "lib", "linux", "machines", "processes", "runtime"]) {
     for (const file of readdirSync(join(top, folder), { recursive: true, encoding: "utf8" })) {
       if (!file.endsWith(".ts")) continue;
       const path = join(folder, file);

@@ -1,11 +1,10 @@
 // How a health check of a non-container task is requested, validated, shown, and explained while it has not passed.
 import test from "ava";
-import { UsageError } from "../../cli/command.ts";
 import { driverPayload } from "../../cli/service/driver.ts";
 import type { CreateValues, UpdateValues } from "../../cli/service/flags.ts";
 import { prettyService } from "../../cli/service/pretty.ts";
 import { changedSpec, newSpec } from "../../cli/service/spec.ts";
-import { UserError } from "../../lib/user-error.ts";
+import { UsageError, UserError } from "../../lib/user-error.ts";
 import { explainTask, type ExplainView } from "../../machines/explain/explain.ts";
 import { healthOf } from "../../machines/driver/health-spec.ts";
 import { differenceOf } from "../../machines/history/fields.ts";

@@ -1,7 +1,7 @@
 import test from "ava";
-import { UsageError } from "../../cli/command.ts";
-import { replicasOn, sharedNatsOf } from "../../cli/serve/nats-flags.ts";
-import { UserError } from "../../lib/user-error.ts";
+import { sharedNatsOf } from "../../cli/serve/nats-flags.ts";
+import { replicasOn } from "../../processes/shared-nats.ts";
+import { UsageError, UserError } from "../../lib/user-error.ts";
 
 test("servers are given by repeated flags, or with commas; duplicates count once", (t) => {
   t.is(sharedNatsOf({}), null);

@@ -6,8 +6,7 @@ import { join } from "node:path";
 import { withoutSecrets } from "../../cli/own-arguments.ts";
 import { sharedNatsOf } from "../../cli/serve/nats-flags.ts";
 import { tokenOf } from "../../cli/serve/token-flags.ts";
-import { UsageError } from "../../cli/command.ts";
-import { UserError } from "../../lib/user-error.ts";
+import { UsageError, UserError } from "../../lib/user-error.ts";
 import { until } from "../fixtures/until.ts";
 
 const token = "SWMTKN-1-2c0abc-tellnobody";

@@ -3,7 +3,7 @@ import fc from "fast-check";
 import { Pasts } from "../../actors/history/pasts.ts";
 import { replayTo } from "../../actors/history/replay.ts";
 import { Turns, waitingMax } from "../../actors/history/turns.ts";
-import { UsageError } from "../../cli/command.ts";
+import { UsageError } from "../../lib/user-error.ts";
 import { parseMoment } from "../../cli/moment.ts";
 import { Node, NodeSpec, Task, TaskState, TaskStatus } from "../../proto/gen/messages.ts";
 import { RpcError, Status } from "../../runtime/ports/rpc.ts";

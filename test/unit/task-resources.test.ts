@@ -2,7 +2,7 @@
 import test from "ava";
 import { taskConfigOf, wantsOf } from "../../actors/driver/task-config.ts";
 import type { TaskResources } from "../../actors/agent/ports.ts";
-import { UsageError } from "../../cli/command.ts";
+import { UsageError } from "../../lib/user-error.ts";
 import { offeredResources } from "../../cli/serve/generic-resources.ts";
 import { environmentOf } from "../../linux/task-home/environment.ts";
 import {

@@ -1,6 +1,6 @@
 import test from "ava";
 import { taskUsers } from "../../processes/drivers.ts";
-import { UsageError } from "../../cli/command.ts";
+import { UsageError } from "../../lib/user-error.ts";
 import { groupRefusal, taskUser } from "../../linux/task-users.ts";
 import { uidOf, userNamed } from "../../linux/user.ts";
 

@@ -5,7 +5,7 @@
  *     and its delay has passed.
  * R5: no round exceeds the budget of a round, and no period of the window's length that of the window. Moves are identified
  *     by a label of the tasks that they created, so the budget survives a change of leader as long as these tasks are kept;
- *     on a node where all tasks fail, the reaper deletes them earlier (R2 of reaper.ts).
+ *     on a node where all tasks fail, the reaper deletes them earlier (R2 of reaper.machine.ts).
  */
 import { TaskState, UpdateConfig_UpdateOrder, type Service, type Task } from "../../../proto/gen/messages.ts";
 import { isEnded, isHeld, isWanted, observedState } from "../../task.ts";

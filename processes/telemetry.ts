@@ -1,0 +1,26 @@
+/** The telemetry of a process, set up from its log level and the environment. */
+import { join } from "node:path";
+import { createTelemetry, type ProcessTelemetry } from "../runtime/telemetry/telemetry.ts";
+import { cannotWrite } from "./data-dir.ts";
+
+/** In a data dir. */
+export const logFile = "muster.log";
+
+/** Logs go to standard error for a service, and to a file in the data dir when run at a terminal. Throws UserError. */
+export async function telemetryFor(
+  service: string,
+  level: string | undefined,
+  logDir: string | null = null,
+): Promise<ProcessTelemetry> {
+  try {
+    return await createTelemetry({
+      service,
+      level: level ?? process.env["MUSTER_LOG_LEVEL"] ?? "info",
+      otlpEndpoint: process.env["OTEL_EXPORTER_OTLP_ENDPOINT"],
+      ...(logDir === null ? {} : { logFile: join(logDir, logFile) }),
+    });
+  } catch (error) {
+    if (logDir !== null && (error as NodeJS.ErrnoException).syscall !== undefined) throw cannotWrite(logDir, error);
+    throw error;
+  }
+}
