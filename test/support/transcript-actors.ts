@@ -2,7 +2,8 @@
 import type { AnyActorRef, AnyMachineSnapshot, InspectionEvent, StateValue } from "xstate";
 import type { Host } from "../../runtime/host.ts";
 import { settle, type SimClock } from "../../runtime/sim/clock.ts";
-import { changeText, durationText, eventText, fieldsText, timerName } from "./transcript.ts";
+import { timerName } from "./chart-run.ts";
+import { changeText, durationText, eventText, fieldsText } from "./transcript.ts";
 
 /** Far more callbacks than any command causes. */
 const stepsMax = 10_000;

@@ -9,8 +9,9 @@
  * `replay` runs the commands in order and returns the text with the output of this run. `chartScript` runs a chart with
  * XState's pure transitions, on a clock that only `advance` moves.
  */
-import { initialTransition, transition, type AnyMachineSnapshot, type AnyStateMachine, type StateValue } from "xstate";
+import type { AnyStateMachine, StateValue } from "xstate";
 import { assert } from "../../lib/assert.ts";
+import { ChartRun, timerName, type Effect } from "./chart-run.ts";
 
 type Value = string | number | boolean;
 export type Fields = Readonly<Record<string, Value>>;
@@ -98,11 +99,6 @@ export function eventText({ type, ...fields }: { readonly type: string }): strin
   return `${timerName(type)}${fieldsText(fields)}`;
 }
 
-/** `reconnectGrace` for `xstate.after.reconnectGrace.session.serving.disconnected`; other types unchanged. */
-export function timerName(type: string): string {
-  return /^xstate\.after\.([^.]+)/.exec(type)?.[1] ?? type;
-}
-
 // A chart alone.
 
 /** Fields of each of a chart's events. */
@@ -127,69 +123,44 @@ export function chartScript<Input, Context, Event extends { readonly type: strin
   input,
   events,
 }: ChartScriptOptions<Input, Context, Event>): Script {
-  let snapshot: AnyMachineSnapshot | null = null;
-  let started: object = {};
-  let now = 0;
-  const timers = new Map<string, { readonly due: number; readonly event: { readonly type: string } }>();
+  let run: ChartRun<AnyStateMachine> | null = null;
+  let told = 0;
 
-  function step(event: { readonly type: string } | null): readonly string[] {
-    const before = snapshot;
-    const [next, actions] =
-      before === null || event === null
-        ? initialTransition(machine, started as never)
-        : transition(machine, before, event);
-    snapshot = next as AnyMachineSnapshot;
-    const lines = actions.flatMap(({ type, params }) => effectLines(type, params));
-    const told = `${durationText(now)} ${event === null ? "start" : eventText(event)}`;
-    return [`${told}: ${changeText(before?.value, snapshot.value)}`, ...lines.map((line) => `  ${line}`)];
-  }
-
-  function effectLines(type: string, params: unknown): readonly string[] {
-    if (type === "xstate.raise") {
-      const { id, delay, event } = params as { id: string; delay: number; event: { type: string } };
-      timers.set(id, { due: now + delay, event });
-      return [`timer ${timerName(id)} due ${durationText(now + delay)}`];
-    }
-    if (type === "xstate.cancel") {
-      const { sendId } = params as { sendId: string };
-      // A state that its own timer ended cancels that timer, too.
-      return timers.delete(sendId) ? [`timer ${timerName(sendId)} cancelled`] : [];
-    }
-    return [`${type}${fieldsText(params ?? {})}`];
-  }
-
-  function advance(ms: number): readonly string[] {
-    const lines: string[] = [];
-    const end = now + ms;
-    for (;;) {
-      const [id, timer] = [...timers].reduce((a, b) => (b[1].due < a[1].due ? b : a), ["", { due: Infinity }] as never);
-      if (timer.due > end) break;
-      timers.delete(id);
-      now = Math.max(now, timer.due);
-      lines.push(...step(timer.event));
-    }
-    now = end;
+  /** The steps since the last call. */
+  function news({ steps }: ChartRun<AnyStateMachine>): readonly string[] {
+    const lines = steps.slice(told).flatMap(({ at, event, before, after, actions }) => {
+      const what = `${durationText(at)} ${event === null ? "start" : eventText(event)}`;
+      return [`${what}: ${changeText(before, after)}`, ...actions.map((action) => `  ${effectText(action, at)}`)];
+    });
+    told = steps.length;
     return lines;
+  }
+
+  function effectText({ type, params }: Effect, at: number): string {
+    if (type === "xstate.raise") {
+      const { id, delay } = params as { readonly id: string; readonly delay: number };
+      return `timer ${timerName(id)} due ${durationText(at + delay)}`;
+    }
+    if (type === "xstate.cancel") return `timer ${timerName((params as { readonly sendId: string }).sendId)} cancelled`;
+    return `${type}${fieldsText(params ?? {})}`;
   }
 
   return ({ name, words: [word = ""], fields }) => {
     if (name === "start") {
-      snapshot = null;
-      timers.clear();
-      now = 0;
-      started = replaced(input as object, fields);
-      return step(null);
+      told = 0;
+      run = new ChartRun(machine, replaced(input as object, fields));
+      return news(run);
     }
-    assert(snapshot !== null, "a transcript begins with start");
+    assert(run !== null, "a transcript begins with start");
     if (name === "stall") {
-      now += msOf(word) ?? NaN;
-      return [`it is ${durationText(now)}`];
+      run.stall(msOf(word) ?? NaN);
+      return [`it is ${durationText(run.now)}`];
     }
-    if (name === "advance") return advance(msOf(word) ?? NaN);
+    if (name === "advance") return news(run.advance(msOf(word) ?? NaN));
     assert(name === "event", `${name} is a command of charts: start, event, advance, stall`);
-    const sample = (events(now, snapshot.context as Context) as Record<string, object>)[word];
+    const sample = (events(run.now, run.snapshot.context as Context) as Record<string, object>)[word];
     assert(sample !== undefined, `${word} is an event of this chart`);
-    return step({ type: word, ...replaced(sample, fields) });
+    return news(run.send({ type: word, ...replaced(sample, fields) }));
   };
 }
 

@@ -1,35 +1,17 @@
 // The certificate chart alone: which failures are retried, which are final, and when a renewal is due.
 import test from "ava";
-import { initialTransition, transition, type SnapshotFrom } from "xstate";
 import {
   agentCertificateMachine,
   type AgentCertificateEvent,
   type AgentCertificateInput,
 } from "../../machines/agent/certificate.machine.ts";
+import { ChartRun } from "../support/chart-run.ts";
 
-type Snapshot = SnapshotFrom<typeof agentCertificateMachine>;
-interface Step {
-  readonly state: Snapshot;
-  readonly effects: readonly { readonly type: string; readonly params?: unknown }[];
+type Run = ChartRun<typeof agentCertificateMachine>;
+
+function after(input: AgentCertificateInput, ...happenings: readonly (AgentCertificateEvent | string)[]): Run {
+  return new ChartRun(agentCertificateMachine, input).send(...happenings);
 }
-
-function after(input: AgentCertificateInput, ...events: readonly (AgentCertificateEvent | string)[]): Step {
-  let [state, effects] = initialTransition(agentCertificateMachine, input);
-  for (const event of events) {
-    // A string stands for the end of the delay of that name in the current state.
-    const happened =
-      typeof event === "string"
-        ? ({ type: `xstate.after.${event}.agentCertificate.${String(state.value)}` } as never)
-        : event;
-    [state, effects] = transition(agentCertificateMachine, state, happened);
-  }
-  return { state, effects: effects as unknown as Step["effects"] };
-}
-
-const names = ({ effects }: Step): readonly string[] =>
-  effects.map(({ type }) => type).filter((type) => !type.startsWith("xstate."));
-const delays = ({ effects }: Step): readonly unknown[] =>
-  effects.filter(({ type }) => type === "xstate.raise").map(({ params }) => (params as { delay?: unknown }).delay);
 
 const joining: AgentCertificateInput = { kind: "joining" };
 const holding: AgentCertificateInput = {
@@ -54,102 +36,100 @@ const issued: AgentCertificateEvent = { type: "certificate.issued" };
 const accepted: AgentCertificateEvent = { type: "request.accepted", nodeId: "n1" };
 
 test("a join fetches the root, requests, waits and installs before it announces the certificate", (t) => {
-  t.deepEqual(names(after(joining)), ["fetchRoot"]);
-  t.deepEqual(names(after(joining, { type: "root.fetched" })), ["requestCertificate"]);
-  t.deepEqual(names(after(joining, { type: "root.fetched" }, accepted)), ["pollStatus"]);
-  t.deepEqual(names(after(joining, { type: "root.fetched" }, accepted, issued)), ["hangUp", "installCertificate"]);
+  t.deepEqual(after(joining).names, ["fetchRoot"]);
+  t.deepEqual(after(joining, { type: "root.fetched" }).names, ["requestCertificate"]);
+  t.deepEqual(after(joining, { type: "root.fetched" }, accepted).names, ["pollStatus"]);
+  t.deepEqual(after(joining, { type: "root.fetched" }, accepted, issued).names, ["hangUp", "installCertificate"]);
   const done = after(joining, { type: "root.fetched" }, accepted, issued, installed);
-  t.deepEqual(names(done), ["announceIdentity"]);
-  t.true(done.state.hasTag("identified"));
+  t.deepEqual(done.names, ["announceIdentity"]);
+  t.true(done.snapshot.hasTag("identified"));
 });
 
 test("a join gives up after five attempts two seconds apart, with the last reason", (t) => {
   const four = Array.from({ length: 4 }, () => [refusedRoot, "joinRetry"]).flat();
   const waiting = after(joining, ...four.slice(0, -1));
-  t.is(waiting.state.value, "waiting-for-root");
-  t.deepEqual(delays(waiting), [2_000]);
+  t.is(waiting.snapshot.value, "waiting-for-root");
+  t.deepEqual(waiting.delays, [2_000]);
   const over = after(joining, ...four, refusedRoot);
-  t.is(over.state.value, "failed");
-  t.deepEqual(over.effects.find(({ type }) => type === "announceFailure")?.params, { reason: "no answer" });
+  t.is(over.snapshot.value, "failed");
+  t.deepEqual(over.paramsOf("announceFailure"), { reason: "no answer" });
 });
 
 test("an error that no retry can fix fails a join at once", (t) => {
-  t.is(after(joining, { ...refusedRoot, definite: true } as AgentCertificateEvent).state.value, "failed");
+  t.is(after(joining, { ...refusedRoot, definite: true } as AgentCertificateEvent).snapshot.value, "failed");
   t.is(
-    after(joining, { type: "root.fetched" }, { ...refused, definite: true } as AgentCertificateEvent).state.value,
+    after(joining, { type: "root.fetched" }, { ...refused, definite: true } as AgentCertificateEvent).snapshot.value,
     "failed",
   );
 });
 
 test("a poll past its deadline is repeated at once, and any other failure is retried with increasing delays", (t) => {
   const polling = [{ type: "root.fetched" }, accepted] as const;
-  t.deepEqual(names(after(joining, ...polling, { type: "poll.expired" })), ["pollStatus"]);
+  t.deepEqual(after(joining, ...polling, { type: "poll.expired" }).names, ["pollStatus"]);
   const failed: AgentCertificateEvent = { type: "poll.failed", reason: "?" };
   const bounds = [1, 2, 3, 4, 5, 6, 7].map(
     (count) =>
-      delays(
-        after(
-          joining,
-          ...polling,
-          ...Array.from({ length: count }, () => [failed, "pollBackoff"])
-            .flat()
-            .slice(0, -1),
-        ),
-      )[0],
+      after(
+        joining,
+        ...polling,
+        ...Array.from({ length: count }, () => [failed, "pollBackoff"])
+          .flat()
+          .slice(0, -1),
+      ).delays[0],
   );
   t.deepEqual(bounds, [2_000, 3_000, 5_000, 9_000, 17_000, 30_000, 30_000]);
 });
 
 test("a node with a certificate checks the clock until the renewal is due", (t) => {
-  t.deepEqual(delays(after(holding)), [4_000]);
-  t.deepEqual(names(after(holding, "clockLook")), ["readClock"]);
-  t.is(after(holding, "clockLook", { type: "clock.read", at: 4_999 }).state.value, "valid");
-  t.is(after(holding, "clockLook", { type: "clock.read", at: 5_000 }).state.value, "requesting");
+  t.deepEqual(after(holding).delays, [4_000]);
+  t.deepEqual(after(holding, "clockLook").names, ["readClock"]);
+  t.is(after(holding, "clockLook", { type: "clock.read", at: 4_999 }).snapshot.value, "valid");
+  t.is(after(holding, "clockLook", { type: "clock.read", at: 5_000 }).snapshot.value, "requesting");
 });
 
 test("a renewal that is months away does not depend on a single timer", (t) => {
-  t.deepEqual(delays(after({ ...holding, renewAt: 5_000_000_000 })), [600_000]);
+  t.deepEqual(after({ ...holding, renewAt: 5_000_000_000 }).delays, [600_000]);
 });
 
 test("C3: a renewal is attempted five times at once, then ever more slowly, and never abandoned", (t) => {
   const due = ["clockLook", { type: "clock.read", at: 5_000 } as AgentCertificateEvent] as const;
   const four = Array.from({ length: 4 }, () => refused);
-  t.deepEqual(names(after(holding, ...due, ...four)), ["requestCertificate"]);
+  t.deepEqual(after(holding, ...due, ...four).names, ["requestCertificate"]);
   const waiting = after(holding, ...due, ...four, refused);
-  t.is(waiting.state.value, "waiting-to-renew");
-  t.deepEqual(delays(waiting), [10_000]);
-  t.deepEqual(delays(after(holding, ...due, ...four, refused, "renewalBackoff", refused)), [15_000]);
+  t.is(waiting.snapshot.value, "waiting-to-renew");
+  t.deepEqual(waiting.delays, [10_000]);
+  t.deepEqual(after(holding, ...due, ...four, refused, "renewalBackoff", refused).delays, [15_000]);
   const long = Array.from({ length: 40 }, () => ["renewalBackoff", refused]).flat();
-  t.deepEqual(delays(after(holding, ...due, ...four, refused, ...long)), [3_600_000]);
-  t.is(after(holding, ...due, { ...refused, definite: true } as AgentCertificateEvent).state.value, "requesting");
+  t.deepEqual(after(holding, ...due, ...four, refused, ...long).delays, [3_600_000]);
+  t.is(after(holding, ...due, { ...refused, definite: true } as AgentCertificateEvent).snapshot.value, "requesting");
 });
 
 test("a node told to renew does so once, after half a second", (t) => {
   const forced = after(holding, { type: "renewal.forced" });
-  t.deepEqual(delays(forced), [500]);
-  t.is(after(holding, { type: "renewal.forced" }, { type: "renewal.forced" }).state.value, "forced");
-  t.deepEqual(names(after(holding, { type: "renewal.forced" }, "forcedDelay", { type: "renewal.forced" })), []);
+  t.deepEqual(forced.delays, [500]);
+  t.is(after(holding, { type: "renewal.forced" }, { type: "renewal.forced" }).snapshot.value, "forced");
+  t.deepEqual(after(holding, { type: "renewal.forced" }, "forcedDelay", { type: "renewal.forced" }).names, []);
 });
 
 test("a wanted role is requested until the certificate carries it", (t) => {
   const manager: AgentCertificateEvent = { type: "role.wanted", role: "swarm-manager" };
-  t.is(after(holding, { type: "role.wanted", role: "swarm-worker" }).state.value, "valid");
+  t.is(after(holding, { type: "role.wanted", role: "swarm-worker" }).snapshot.value, "valid");
   const forced = after(holding, manager);
-  t.is(forced.state.value, "forced");
-  t.is(after(holding, manager, "forcedDelay", accepted, issued, installed).state.value, "forced");
+  t.is(forced.snapshot.value, "forced");
+  t.is(after(holding, manager, "forcedDelay", accepted, issued, installed).snapshot.value, "forced");
   t.is(
     after(holding, manager, "forcedDelay", accepted, issued, {
       ...installed,
       role: "swarm-manager",
-    } as AgentCertificateEvent).state.value,
+    } as AgentCertificateEvent).snapshot.value,
     "valid",
   );
 });
 
 test("only a node with a certificate considers an offered root", (t) => {
   const offered: AgentCertificateEvent = { type: "root.offered", rootPem: "R2" };
-  t.deepEqual(names(after(holding, offered)), ["considerRoot"]);
-  t.deepEqual(names(after(joining, offered)), ["reportUnexpected"]);
+  t.deepEqual(after(holding, offered).names, ["considerRoot"]);
+  t.deepEqual(after(joining, offered).names, ["reportUnexpected"]);
 });
 
 test("C7: a join whose certificate is not yet valid waits for it as the same node, and never requests another node", (t) => {
@@ -157,22 +137,22 @@ test("C7: a join whose certificate is not yet valid waits for it as the same nod
   const asked = [joining, { type: "root.fetched" }, accepted, issued] as const;
   const refusals = Array.from({ length: 20 }, () => [unusable, "pollBackoff", issued]).flat();
   const waiting = after(...asked, ...refusals, unusable);
-  t.is(waiting.state.value, "waiting-to-poll");
-  t.is(waiting.state.context.reason, "expired");
-  t.deepEqual(delays(waiting), [30_000]);
-  t.deepEqual(names(after(...asked, unusable, "pollBackoff")), ["pollStatus"]);
+  t.is(waiting.snapshot.value, "waiting-to-poll");
+  t.is(waiting.snapshot.context.reason, "expired");
+  t.deepEqual(waiting.delays, [30_000]);
+  t.deepEqual(after(...asked, unusable, "pollBackoff").names, ["pollStatus"]);
   const done = after(...asked, ...refusals, installed);
-  t.is(done.state.value, "valid");
-  t.is(done.state.context.nodeId, "n1");
+  t.is(done.snapshot.value, "valid");
+  t.is(done.snapshot.context.nodeId, "n1");
 });
 
 test("a join whose certificate never chains to the root pinned by its token fails at once with that reason", (t) => {
   const foreign: AgentCertificateEvent = { type: "certificate.refused", reason: "another root", definite: true };
   const failed = after(joining, { type: "root.fetched" }, accepted, issued, foreign);
-  t.is(failed.state.value, "failed");
-  t.is(failed.state.context.reason, "another root");
+  t.is(failed.snapshot.value, "failed");
+  t.is(failed.snapshot.context.reason, "another root");
   t.is(
-    after(holding, { type: "renewal.forced" }, "forcedDelay", accepted, issued, foreign).state.value,
+    after(holding, { type: "renewal.forced" }, "forcedDelay", accepted, issued, foreign).snapshot.value,
     "waiting-to-renew",
   );
 });
@@ -180,21 +160,21 @@ test("a join whose certificate never chains to the root pinned by its token fail
 test("a join starts over once it is certain that its node was removed, and not because a manager lags", (t) => {
   const unknown: AgentCertificateEvent = { type: "poll.unknown", reason: "not found" };
   const polling = [joining, { type: "root.fetched" }, accepted] as const;
-  t.is(after(...polling, unknown).state.value, "waiting-to-poll");
+  t.is(after(...polling, unknown).snapshot.value, "waiting-to-poll");
   const gone = after(...polling, unknown, "pollBackoff", unknown, "pollBackoff", unknown);
-  t.is(gone.state.value, "waiting-to-request");
+  t.is(gone.snapshot.value, "waiting-to-request");
   const again = after(...polling, unknown, "pollBackoff", unknown, "pollBackoff", unknown, "joinRetry", refused);
-  t.is(again.state.value, "waiting-to-request");
+  t.is(again.snapshot.value, "waiting-to-request");
   // A node with a certificate belongs to the cluster until somebody removes it.
   const renewing = [holding, { type: "renewal.forced" }, "forcedDelay", accepted] as const;
   const kept = after(...renewing, unknown, "pollBackoff", unknown, "pollBackoff", unknown);
-  t.is(kept.state.value, "waiting-to-poll");
+  t.is(kept.snapshot.value, "waiting-to-poll");
 });
 
 test("invalid data on disk fails the start with the reason", (t) => {
   const failed = after({ kind: "failed", reason: "expired" });
-  t.is(failed.state.value, "failed");
-  t.deepEqual(failed.effects.find(({ type }) => type === "announceFailure")?.params, { reason: "expired" });
+  t.is(failed.snapshot.value, "failed");
+  t.deepEqual(failed.paramsOf("announceFailure"), { reason: "expired" });
 });
 
 test("a node told to renew during a request sends another one after it", (t) => {
@@ -207,8 +187,8 @@ test("a node told to renew during a request sends another one after it", (t) => 
     { type: "certificate.issued" },
     installed,
   );
-  t.is(told.state.value, "forced");
-  t.true(names(told).includes("announceIdentity"));
+  t.is(told.snapshot.value, "forced");
+  t.true(told.names.includes("announceIdentity"));
   const done = after(
     holding,
     ...asked,
@@ -221,20 +201,19 @@ test("a node told to renew during a request sends another one after it", (t) => 
     { type: "certificate.issued" },
     installed,
   );
-  t.is(done.state.value, "valid");
+  t.is(done.snapshot.value, "valid");
 });
 
 test("a request overtaken by an older one is repeated, once it is certain that no manager merely lags", (t) => {
   const superseded: AgentCertificateEvent = { type: "poll.superseded", reason: "older" };
   const polling = [{ type: "renewal.forced" }, "forcedDelay", accepted] as const;
   const first = after(holding, ...polling, superseded);
-  t.is(first.state.value, "waiting-to-poll");
+  t.is(first.snapshot.value, "waiting-to-poll");
   const third = after(holding, ...polling, superseded, "pollBackoff", superseded, "pollBackoff", superseded);
-  t.is(third.state.value, "waiting-to-renew");
+  t.is(third.snapshot.value, "waiting-to-renew");
   t.deepEqual(
-    names(
-      after(holding, ...polling, superseded, "pollBackoff", superseded, "pollBackoff", superseded, "renewalBackoff"),
-    ),
+    after(holding, ...polling, superseded, "pollBackoff", superseded, "pollBackoff", superseded, "renewalBackoff")
+      .names,
     ["requestCertificate"],
   );
 });

@@ -1,7 +1,6 @@
 // The session chart alone: one event in, state and effects out; and the choice of managers.
 import test from "ava";
 import fc from "fast-check";
-import { initialTransition, transition, type SnapshotFrom } from "xstate";
 import {
   chooseManager,
   namesSameManagers,
@@ -12,24 +11,16 @@ import {
 } from "../../machines/agent/managers.ts";
 import { agentSessionMachine, type AgentSessionEvent } from "../../machines/agent/session.machine.ts";
 import { AssignmentsMessage, SessionMessage } from "../../proto/gen/messages.ts";
+import { ChartRun } from "../support/chart-run.ts";
 
-type Snapshot = SnapshotFrom<typeof agentSessionMachine>;
-interface Step {
-  readonly state: Snapshot;
-  readonly effects: readonly { readonly type: string; readonly params?: unknown }[];
+type Run = ChartRun<typeof agentSessionMachine>;
+
+function after(...events: readonly AgentSessionEvent[]): Run {
+  return new ChartRun(agentSessionMachine).send(...events);
 }
 
-function after(...events: readonly AgentSessionEvent[]): Step {
-  let [state, effects] = initialTransition(agentSessionMachine);
-  for (const event of events) [state, effects] = transition(agentSessionMachine, state, event);
-  return { state, effects: effects as unknown as Step["effects"] };
-}
-
-/** The chart's own effects; timers and announcements are requested by name where they matter. */
-const names = ({ effects }: Step): readonly string[] =>
-  effects.map(({ type }) => type).filter((type) => !type.startsWith("xstate.") && type !== "announce");
-const delays = ({ effects }: Step): readonly unknown[] =>
-  effects.filter(({ type }) => type === "xstate.raise").map(({ params }) => (params as { delay?: unknown }).delay);
+/** Without announcements, which are requested by name where they matter. */
+const names = (run: Run): readonly string[] => run.names.filter((name) => name !== "announce");
 
 const wanted: AgentSessionEvent = { type: "session.wanted" };
 const reached: AgentSessionEvent = { type: "manager.reached", addr: "m:1" };
@@ -48,16 +39,16 @@ const assignments = (complete: boolean, appliesTo: string, resultsIn: string): A
 
 test("A1: no other stream opens before the session's first message", (t) => {
   const opening = after(wanted, reached);
-  t.true(opening.state.matches({ engaged: "registering" }));
+  t.true(opening.snapshot.matches({ engaged: "registering" }));
   t.deepEqual(names(opening), ["openSession"]);
   const serving = after(wanted, reached, message("s1"));
-  t.true(serving.state.hasTag("serving"));
+  t.true(serving.snapshot.hasTag("serving"));
   t.deepEqual(names(serving), ["applySessionMessage", "openStreams", "sendHeartbeat"]);
-  t.is(serving.state.context.sessionId, "s1");
+  t.is(serving.snapshot.context.sessionId, "s1");
 });
 
 test("A1: a manager that is silent for the registration timeout counts as failed", (t) => {
-  t.deepEqual(delays(after(wanted, reached)), [5_000]);
+  t.deepEqual(after(wanted, reached).delays, [5_000]);
 });
 
 test("A2: a message that does not continue the previous one ends the session unapplied", (t) => {
@@ -65,44 +56,38 @@ test("A2: a message that does not continue the previous one ends the session una
   t.deepEqual(names(after(...serving, assignments(true, "", "1"), assignments(false, "1", "2"))), ["applyAssignments"]);
   for (const bad of [[assignments(false, "1", "2")], [assignments(true, "", "1"), assignments(false, "9", "10")]]) {
     const end = after(...serving, ...bad);
-    t.true(end.state.matches("backing-off"));
+    t.true(end.snapshot.matches("backing-off"));
     t.deepEqual(names(end), ["endSession"]);
   }
 });
 
 test("A2: a new stream does not continue the old one", (t) => {
   const end = after(wanted, reached, message("s1"), assignments(true, "", "1"), failed);
-  t.is(end.state.context.assignments, "");
+  t.is(end.snapshot.context.assignments, "");
 });
 
 test("A3, A4: a failure ends the connection and keeps the session's id", (t) => {
   const end = after(wanted, reached, message("s1"), failed);
   t.deepEqual(names(end), ["endSession"]);
-  t.like(end.state.context, { sessionId: "s1", reason: "gone", addr: "" });
+  t.like(end.snapshot.context, { sessionId: "s1", reason: "gone", addr: "" });
 });
 
 test("delays grow as SwarmKit's do and reset after a registration", (t) => {
   const bounds: number[] = [];
-  let [state] = transition(agentSessionMachine, after().state, wanted);
+  const run = after(wanted);
   for (let at = 0; at < 8; at += 1) {
-    [state] = transition(agentSessionMachine, state, failed);
-    bounds.push(state.context.backoffMs);
-    [state] = transition(agentSessionMachine, state, {
-      type: "xstate.after.backoff.agentSession.backing-off",
-    } as never);
+    bounds.push(run.send(failed).snapshot.context.backoffMs);
+    run.send("backoff");
   }
   t.deepEqual(bounds, [100, 300, 700, 1_500, 3_100, 6_300, 8_000, 8_000]);
-  [state] = transition(agentSessionMachine, state, reached);
-  [state] = transition(agentSessionMachine, state, message("s1"));
-  [state] = transition(agentSessionMachine, state, failed);
-  t.is(state.context.backoffMs, 100);
+  t.is(run.send(reached, message("s1"), failed).snapshot.context.backoffMs, 100);
 });
 
 test("heartbeats follow the manager's period, or a default if it sends none", (t) => {
   const serving = [wanted, reached, message("s1")];
-  t.deepEqual(delays(after(...serving, { type: "heartbeat.answered", periodMs: 700 })), [700]);
-  t.deepEqual(delays(after(...serving, { type: "heartbeat.answered", periodMs: 0 })), [5_000]);
-  t.deepEqual(delays(after(...serving, { type: "heartbeat.answered", periodMs: 1 })), [100]);
+  t.deepEqual(after(...serving, { type: "heartbeat.answered", periodMs: 700 }).delays, [700]);
+  t.deepEqual(after(...serving, { type: "heartbeat.answered", periodMs: 0 }).delays, [5_000]);
+  t.deepEqual(after(...serving, { type: "heartbeat.answered", periodMs: 1 }).delays, [100]);
 });
 
 test("a changed description registers again at once, and an unchanged one does nothing", (t) => {
@@ -110,15 +95,15 @@ test("a changed description registers again at once, and an unchanged one does n
   t.deepEqual(names(after(...serving)), ["compareDescription"]);
   t.deepEqual(names(after(...serving, { type: "description.same" })), []);
   const changed = after(...serving, { type: "description.changed" });
-  t.true(changed.state.matches({ engaged: "connecting" }));
+  t.true(changed.snapshot.matches({ engaged: "connecting" }));
   t.deepEqual(names(changed), ["endSession", "connect"]);
-  t.is(changed.state.context.backoffMs, 0);
+  t.is(changed.snapshot.context.backoffMs, 0);
 });
 
 test("a session that is no longer wanted ends from any state", (t) => {
   const unwanted: AgentSessionEvent = { type: "session.unwanted" };
   for (const events of [[wanted], [wanted, reached], [wanted, reached, message("s1")], [wanted, failed]]) {
-    t.true(after(...events, unwanted).state.matches("idle"));
+    t.true(after(...events, unwanted).snapshot.matches("idle"));
   }
   t.deepEqual(names(after(wanted, reached, message("s1"), unwanted)), ["endSession"]);
 });

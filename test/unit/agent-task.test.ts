@@ -1,6 +1,6 @@
 // The task chart alone: the states passed, the reports, and the effect of a stop or a removal at each point.
 import test from "ava";
-import { initialTransition, transition, type SnapshotFrom } from "xstate";
+import { type SnapshotFrom } from "xstate";
 import { planAssignments } from "../../machines/agent/assignments.ts";
 import {
   agentTaskMachine,
@@ -21,6 +21,7 @@ import {
   Task,
   TaskState,
 } from "../../proto/gen/messages.ts";
+import { ChartRun } from "../support/chart-run.ts";
 
 interface Outcome {
   readonly state: SnapshotFrom<typeof agentTaskMachine>;
@@ -29,24 +30,19 @@ interface Outcome {
 }
 
 function life(input: Partial<AgentTaskInput>, ...events: readonly AgentTaskEvent[]): Outcome {
-  const effects: { type: string; params?: unknown }[] = [];
-  let [state, more] = initialTransition(agentTaskMachine, {
+  const run = new ChartRun(agentTaskMachine, {
     taskId: "t1",
     before: TaskState.ASSIGNED,
     desired: TaskState.RUNNING,
     isChecked: false,
     flaw: "",
     ...input,
-  });
-  effects.push(...(more as never[]));
-  for (const event of events) {
-    [state, more] = transition(agentTaskMachine, state, event);
-    effects.push(...(more as never[]));
-  }
+  }).send(...events);
+  const { reports = [], acts = [] } = Object.groupBy(run.all(), ({ type }) => (type === "report" ? "reports" : "acts"));
   return {
-    state,
-    reports: effects.filter(({ type }) => type === "report").map(({ params }) => params as TaskReport),
-    acts: effects.map(({ type }) => type).filter((type) => type !== "report" && !type.startsWith("xstate.")),
+    state: run.snapshot,
+    reports: reports.map(({ params }) => params as TaskReport),
+    acts: acts.map(({ type }) => type),
   };
 }
 

@@ -1,6 +1,5 @@
 // The messages that tell a node its tasks and their dependencies.
 import test from "ava";
-import { createActor } from "xstate";
 import {
   Annotations,
   AssignmentChange_AssignmentAction as Action,
@@ -24,6 +23,7 @@ import {
 } from "../../proto/gen/messages.ts";
 import { AssignmentSet, concernsNode, type AssignmentSource } from "../../machines/dispatcher/assignment-diff.ts";
 import { assignmentsMachine } from "../../machines/dispatcher/assignments.machine.ts";
+import { ChartRun } from "../support/chart-run.ts";
 
 function task(
   id: string,
@@ -222,32 +222,24 @@ test("the router's quick check passes what may concern a stream, and drops the f
 });
 
 test("messages are chained without a gap, and nothing is written to a node that does not read", (t) => {
-  const written: string[] = [];
-  let collected = 0;
-  const machine = assignmentsMachine.provide({
-    actions: {
-      collectChanges: () => void (collected += 1),
-      writeComplete: (_, { appliesTo, resultsIn }) => void written.push(`complete ${appliesTo}>${resultsIn}`),
-      writeIncrement: (_, { appliesTo, resultsIn }) => void written.push(`increment ${appliesTo}>${resultsIn}`),
-    },
-  });
-  const timers: (() => void)[] = [];
-  const clock = { setTimeout: (fn: () => void) => timers.push(fn), clearTimeout: () => undefined };
-  const stream = createActor(machine, {
-    input: { nodeId: "n1", sessionId: "s1", method: "Assignments" },
-    clock: clock as never,
-  }).start();
+  const stream = new ChartRun(assignmentsMachine, { nodeId: "n1", sessionId: "s1", method: "Assignments" });
   stream.send({ type: "changes.noted" });
-  t.is(collected, 0, "nothing before the complete set");
-  stream.send({ type: "snapshot.taken", changes: [] });
-  stream.send({ type: "changes.noted" });
-  stream.send({ type: "changes.collected", changes: [] });
-  stream.send({ type: "changes.collected", changes: [] });
-  t.deepEqual(written, ["complete >1", "increment 1>2", "increment 2>3"]);
-  stream.send({ type: "peer.stalled" });
-  stream.send({ type: "changes.noted" });
-  t.is(collected, 1);
-  timers.at(-1)?.();
-  t.is(collected, 2);
-  t.deepEqual(stream.getSnapshot().value, { streaming: "flowing" });
+  t.deepEqual(stream.names, [], "nothing before the complete set");
+  stream.send({ type: "snapshot.taken", changes: [] }, { type: "changes.noted" });
+  stream.send({ type: "changes.collected", changes: [] }, { type: "changes.collected", changes: [] });
+  const written = stream.all().filter(({ type }) => type.startsWith("write"));
+  t.deepEqual(
+    written.map(({ type, params }) => [type, { ...(params as object), changes: undefined }]),
+    [
+      ["writeComplete", { appliesTo: "", resultsIn: "1", changes: undefined }],
+      ["writeIncrement", { appliesTo: "1", resultsIn: "2", changes: undefined }],
+      ["writeIncrement", { appliesTo: "2", resultsIn: "3", changes: undefined }],
+    ],
+  );
+  const collected = () => stream.all().filter(({ type }) => type === "collectChanges").length;
+  stream.send({ type: "peer.stalled" }, { type: "changes.noted" });
+  t.is(collected(), 1);
+  stream.send("stallCheck");
+  t.is(collected(), 2);
+  t.is(stream.state, "streaming:flowing");
 });

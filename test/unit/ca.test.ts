@@ -1,5 +1,4 @@
 import test, { type ExecutionContext } from "ava";
-import { initialTransition, transition } from "xstate";
 import * as pki from "../../lib/pki/index.ts";
 import { bootstrapCluster, whenCluster } from "../../actors/manager/bootstrap.ts";
 import { createCa } from "../../actors/certificates/ca.ts";
@@ -26,6 +25,7 @@ import {
 } from "../../proto/gen/messages.ts";
 import { Status } from "../../runtime/ports/rpc.ts";
 import { settle } from "../../runtime/sim/clock.ts";
+import { ChartRun } from "../support/chart-run.ts";
 import { call, refusalOf, testManager, type TestManager } from "../support/manager.ts";
 import { ensureManagerCertificate } from "../support/roots.ts";
 
@@ -337,19 +337,15 @@ test("a stored request that is malformed ends as FAILED with its reason", async 
 
 test("a node in rotation keeps its certificate until it requests a new one, then gets that", (t) => {
   const input = { nodeId: "n1", isRotating: true };
-  const [rotating] = initialTransition(certificateMachine, input);
-  t.is(rotating.value, "rotating");
-  const [pending, effects] = transition(certificateMachine, rotating, { type: "csr.received" });
-  t.is(pending.value, "pending");
-  t.deepEqual(
-    effects.map(({ type }) => type),
-    ["requestSignature"],
-  );
-  const [signing] = transition(certificateMachine, pending, { type: "signing.started" });
-  const [issued] = transition(certificateMachine, signing, { type: "certificate.stored" });
-  t.is(issued.status, "done");
-  const [gone] = transition(certificateMachine, signing, { type: "node.removed" });
-  t.is(gone.value, "gone");
+  const rotating = new ChartRun(certificateMachine, input);
+  t.is(rotating.state, "rotating");
+  const pending = rotating.send({ type: "csr.received" });
+  t.is(pending.state, "pending");
+  t.deepEqual(pending.names, ["requestSignature"]);
+  const signing = () =>
+    new ChartRun(certificateMachine, input).send({ type: "csr.received" }, { type: "signing.started" });
+  t.is(signing().send({ type: "certificate.stored" }).snapshot.status, "done");
+  t.is(signing().send({ type: "node.removed" }).state, "gone");
 });
 
 const facts = { hostname: "m", advertise: "[fd00::1]:2377", version: "0.1.0", architecture: "x86_64", os: "linux" };

@@ -1,7 +1,6 @@
 // Which tasks are evicted from a changed node or a drained volume, and that no others are.
 import test from "ava";
 import fc from "fast-check";
-import { initialTransition, transition } from "xstate";
 import {
   enforcerMachine,
   evictions,
@@ -43,6 +42,7 @@ import {
   VolumeSpec,
   VolumeSpec_VolumeAvailability,
 } from "../../proto/gen/messages.ts";
+import { ChartRun } from "../support/chart-run.ts";
 import { testCluster, testNode } from "../support/cluster.ts";
 
 const { ACTIVE, DRAIN, PAUSE } = NodeSpec_Availability;
@@ -353,7 +353,7 @@ test("a task is not assigned to a node that has lost a required label", async (t
 });
 
 test("the enforcer's chart checks again after a partial round", (t) => {
-  let [snapshot] = initialTransition(enforcerMachine);
+  const run = new ChartRun(enforcerMachine);
   for (const [event, value] of [
     [{ type: "work.arrived" }, "gathering"],
     [{ type: "work.arrived" }, "gathering"],
@@ -362,8 +362,7 @@ test("the enforcer's chart checks again after a partial round", (t) => {
     [{ type: "round.due" }, "enforcing"],
     [{ type: "round.done", isPartial: false }, "resting"],
   ] as const) {
-    [snapshot] = transition(enforcerMachine, snapshot, event);
-    t.is(snapshot.value, value);
+    t.is(run.send(event).state, value);
   }
 });
 

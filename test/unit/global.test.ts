@@ -1,6 +1,5 @@
 // A global service from its spec to its tasks: every actor of the orchestration, a real replica, nodes that behave.
 import test from "ava";
-import { initialTransition, transition } from "xstate";
 import { globalMachine } from "../../machines/orchestration/global.machine.ts";
 import {
   Annotations,
@@ -34,6 +33,7 @@ import {
   UpdateStatus_UpdateState,
   Version,
 } from "../../proto/gen/messages.ts";
+import { ChartRun } from "../support/chart-run.ts";
 import { testCluster, type TestCluster } from "../support/cluster.ts";
 
 const { ACTIVE, DRAIN, PAUSE } = NodeSpec_Availability;
@@ -400,24 +400,14 @@ test("the ledger allows a service one wanted task of a spec version on a node", 
 });
 
 test("the orchestrator decides once more if something happened while it wrote", (t) => {
-  let [snapshot, actions] = initialTransition(globalMachine, { serviceId: "s" });
-  const step = (event: Parameters<typeof transition<typeof globalMachine>>[2]): void => {
-    [snapshot, actions] = transition(globalMachine, snapshot, event);
-  };
-  t.is(snapshot.value, "gathering");
-  step({ type: "round.due" });
-  step({ type: "decision.made", nextMs: -1 });
-  step({ type: "nodes.touched" });
-  t.is(snapshot.value, "writing");
-  step({ type: "decision.written" });
-  t.is(snapshot.value, "gathering");
-  t.deepEqual(
-    actions.map(({ type }) => type),
-    ["gather"],
-  );
-  step({ type: "round.due" });
-  step({ type: "decision.empty", nextMs: 700 });
-  t.is(snapshot.value, "waiting");
-  step({ type: "service.removed" });
-  t.is(snapshot.status, "done");
+  const run = new ChartRun(globalMachine, { serviceId: "s" });
+  t.is(run.state, "gathering");
+  run.send({ type: "round.due" }, { type: "decision.made", nextMs: -1 }, { type: "nodes.touched" });
+  t.is(run.state, "writing");
+  run.send({ type: "decision.written" });
+  t.is(run.state, "gathering");
+  t.deepEqual(run.names, ["gather"]);
+  run.send({ type: "round.due" }, { type: "decision.empty", nextMs: 700 });
+  t.is(run.state, "waiting");
+  t.is(run.send({ type: "service.removed" }).snapshot.status, "done");
 });

@@ -1,21 +1,14 @@
 import test from "ava";
-import { initialTransition, transition } from "xstate";
 import { createJsonWatchers } from "../../actors/json/watcher.ts";
 import { asksMax, jsonWatcherMachine, type JsonWatcherEvent } from "../../machines/json/watcher.machine.ts";
 import type { News } from "../../runtime/ports/json-watch.ts";
+import { ChartRun } from "../support/chart-run.ts";
 import { testManager } from "../support/manager.ts";
 
 function after(...events: readonly JsonWatcherEvent[]) {
-  let [snapshot] = initialTransition(jsonWatcherMachine);
-  let acted: readonly { readonly type: string; readonly params?: unknown }[] = [];
-  for (const event of events) [snapshot, acted] = transition(jsonWatcherMachine, snapshot, event);
-  return {
-    state: snapshot.value,
-    asks: snapshot.context.asks,
-    effects: acted
-      .filter(({ type }) => !type.startsWith("xstate."))
-      .map(({ type, params }) => [type, params ?? null] as const),
-  };
+  const { state, snapshot, effects } = new ChartRun(jsonWatcherMachine).send(...events);
+  const { asks } = snapshot.context;
+  return { state, asks, effects: effects.map(({ type, params }) => [type, params ?? null] as const) };
 }
 
 const asked = (ask: number, hasNews = false): JsonWatcherEvent => ({ type: "next.asked", ask, hasNews });

@@ -1,51 +1,40 @@
 // The lease's chart, on a clock of its own.
 import test from "ava";
-import { createActor, SimulatedClock } from "xstate";
 import { leaseMachine } from "../../machines/ledger/lease.machine.ts";
+import { ChartRun, type Effect } from "../support/chart-run.ts";
 
 const ttlMs = 3_600;
 
 /** The chart with a scripted bucket, which does nothing by itself. */
 function lease(fields: { managerId?: string; instance?: string } = {}) {
-  const clock = new SimulatedClock();
-  const effects: string[] = [];
-  let attempt = 0;
-  const note = (name: string) => (_: unknown, params: unknown) => {
-    const { attempt: number, revision } = (params ?? {}) as { attempt?: number; revision?: number };
-    if (number !== undefined) attempt = number;
-    effects.push(revision === undefined ? name : `${name} ${revision}`);
-  };
-  const names = [
-    "look",
-    "write",
-    "remove",
-    "announceTaken",
-    "announceEnded",
-    "announceReleased",
-    "reportUnexpected",
-  ] as const;
-  const actions = Object.fromEntries(names.map((name) => [name, note(name)])) as never;
-  const actor = createActor(leaseMachine.provide({ actions }), {
-    id: "lease",
-    clock,
-    input: { ttlMs, managerId: fields.managerId ?? "m1", instance: fields.instance ?? "life2", jitter: 0.5 },
-  });
-  actor.start();
+  const { managerId = "m1", instance = "life2" } = fields;
+  const run = new ChartRun(leaseMachine, { ttlMs, managerId, instance, jitter: 0.5 });
+  /** The number of the last call. */
+  const attempt = (): number =>
+    Math.max(...run.all().map(({ params }) => (params as Attempt | undefined)?.attempt ?? 0));
   return {
-    actor,
-    clock,
-    state: () => JSON.stringify(actor.getSnapshot().value).replaceAll(/["{}]/g, ""),
-    isLeading: () => actor.getSnapshot().hasTag("leading"),
-    seen: () => effects.splice(0),
-    absent: () => actor.send({ type: "lease.absent", attempt, jitter: 0.5 }),
-    held: (managerId: string, instance: string, revision: number) =>
-      actor.send({ type: "lease.held", attempt, managerId, instance, revision, jitter: 0.5 }),
+    run,
+    isLeading: () => run.snapshot.hasTag("leading"),
+    seen: () => run.take().map(nameOf),
+    absent: () => run.send({ type: "lease.absent", attempt: attempt(), jitter: 0.5 }),
+    held: (by: string, life: string, revision: number) =>
+      run.send({ type: "lease.held", attempt: attempt(), managerId: by, instance: life, revision, jitter: 0.5 }),
     written: (revision: number, tookMs = 0) =>
-      actor.send({ type: "lease.written", attempt, revision, sentAt: clock.now() - tookMs, at: clock.now() }),
-    conflict: () => actor.send({ type: "lease.conflict", attempt }),
-    unknown: () => actor.send({ type: "lease.unknown", attempt }),
-    attempt: () => attempt,
+      run.send({ type: "lease.written", attempt: attempt(), revision, sentAt: run.now - tookMs, at: run.now }),
+    conflict: () => run.send({ type: "lease.conflict", attempt: attempt() }),
+    unknown: () => run.send({ type: "lease.unknown", attempt: attempt() }),
+    attempt,
   };
+}
+
+interface Attempt {
+  readonly attempt?: number;
+  readonly revision?: number;
+}
+
+function nameOf({ type, params }: Effect): string {
+  const revision = (params as Attempt | undefined)?.revision;
+  return revision === undefined ? type : `${type} ${revision}`;
 }
 
 function leading() {
@@ -71,9 +60,9 @@ test("a key held by another is read six times in its lifetime", (t) => {
   it.seen();
   for (let look = 0; look < 6; look += 1) {
     it.held("m2", "other", 3);
-    it.clock.increment(ttlMs / 6 - 1);
+    it.run.advance(ttlMs / 6 - 1);
     t.deepEqual(it.seen(), []);
-    it.clock.increment(1);
+    it.run.advance(1);
     t.deepEqual(it.seen(), ["look"]);
   }
 });
@@ -84,18 +73,18 @@ test("the key of an earlier life of this manager is taken over at the first read
   t.deepEqual(first.seen(), ["look", "write 5"]);
   const later = lease();
   later.held("m2", "other", 5);
-  later.clock.increment(ttlMs / 6);
+  later.run.advance(ttlMs / 6);
   later.seen();
   later.held("m1", "twin", 6);
-  t.is(later.state(), "waiting:resting");
+  t.is(later.run.state, "waiting:resting");
 });
 
 test("a write with an unknown outcome is resolved by reading", (t) => {
   const it = lease();
   it.absent();
   it.unknown();
-  t.is(it.state(), "lost");
-  it.clock.increment(ttlMs / 6);
+  t.is(it.run.state, "lost");
+  it.run.advance(ttlMs / 6);
   it.held("m1", "life2", 8);
   t.is(it.seen().at(-1), "write 8");
   it.written(9);
@@ -105,7 +94,7 @@ test("a write with an unknown outcome is resolved by reading", (t) => {
 test("the lease is renewed every third of its lifetime against the revision last written", (t) => {
   const it = leading();
   for (let revision = 7; revision < 12; revision += 1) {
-    it.clock.increment(ttlMs / 3);
+    it.run.advance(ttlMs / 3);
     t.deepEqual(it.seen(), [`write ${revision}`]);
     it.written(revision + 1);
   }
@@ -114,34 +103,34 @@ test("the lease is renewed every third of its lifetime against the revision last
 
 test("a leader that cannot renew stops after two thirds of the key's lifetime", (t) => {
   const it = leading();
-  it.clock.increment((ttlMs * 2) / 3 - 1);
+  it.run.advance((ttlMs * 2) / 3 - 1);
   t.true(it.isLeading());
-  it.clock.increment(1);
-  t.is(it.state(), "lost");
+  it.run.advance(1);
+  t.is(it.run.state, "lost");
   t.is(it.seen().at(-1), "announceEnded");
 });
 
 test("time counts from when the write was sent, not from its answer", (t) => {
   const it = leading();
-  it.clock.increment(ttlMs / 3);
-  it.clock.increment(200);
+  it.run.advance(ttlMs / 3);
+  it.run.advance(200);
   it.written(8, 200);
-  it.clock.increment((ttlMs * 2) / 3 - 201);
+  it.run.advance((ttlMs * 2) / 3 - 201);
   t.true(it.isLeading());
-  it.clock.increment(1);
+  it.run.advance(1);
   t.false(it.isLeading());
 });
 
 test("a manager does not lead on an answer that comes too late", (t) => {
   // If the whole process was stopped, timers do not fire before the answer.
-  const answered = (it: ReturnType<typeof lease>, tookMs: number): void =>
-    it.actor.send({ type: "lease.written", attempt: it.attempt(), revision: 7, sentAt: 50_000, at: 50_000 + tookMs });
+  const answered = (it: ReturnType<typeof lease>, tookMs: number) =>
+    it.run.send({ type: "lease.written", attempt: it.attempt(), revision: 7, sentAt: 50_000, at: 50_000 + tookMs });
   const it = lease();
   it.absent();
   it.seen();
   answered(it, (ttlMs * 2) / 3);
   t.deepEqual(it.seen(), ["look"]);
-  t.is(it.state(), "waiting:looking");
+  t.is(it.run.state, "waiting:looking");
   const inTime = lease();
   inTime.absent();
   answered(inTime, (ttlMs * 2) / 3 - 1);
@@ -150,68 +139,68 @@ test("a manager does not lead on an answer that comes too late", (t) => {
 
 test("a renewal answered too late does not prolong the leadership", (t) => {
   const it = leading();
-  it.clock.increment(ttlMs / 3);
+  it.run.advance(ttlMs / 3);
   it.seen();
   it.written(8, (ttlMs * 2) / 3);
   t.deepEqual(it.seen(), ["reportUnexpected"]);
-  it.clock.increment(ttlMs / 3);
+  it.run.advance(ttlMs / 3);
   t.false(it.isLeading());
 });
 
 test("a renewal rejected because of another's key ends the leadership", (t) => {
   const it = leading();
-  it.clock.increment(ttlMs / 3);
+  it.run.advance(ttlMs / 3);
   it.conflict();
-  t.is(it.state(), "leading:term:checking");
+  t.is(it.run.state, "leading:term:checking");
   it.held("m2", "other", 9);
-  t.is(it.state(), "lost");
+  t.is(it.run.state, "lost");
   t.is(it.seen().at(-1), "announceEnded");
 });
 
 test("a renewal whose answer was lost continues from the key's revision", (t) => {
   const it = leading();
-  it.clock.increment(ttlMs / 3);
+  it.run.advance(ttlMs / 3);
   it.seen();
-  it.clock.increment(ttlMs / 9);
+  it.run.advance(ttlMs / 9);
   t.deepEqual(it.seen(), ["look"]);
   it.held("m1", "life2", 8);
   t.deepEqual(it.seen(), ["write 8"]);
   it.written(9);
-  it.clock.increment(ttlMs / 3);
+  it.run.advance(ttlMs / 3);
   t.deepEqual(it.seen(), ["write 9"]);
   t.true(it.isLeading());
 });
 
 test("a stale answer is reported and changes nothing", (t) => {
   const it = leading();
-  it.clock.increment(ttlMs / 3);
+  it.run.advance(ttlMs / 3);
   it.seen();
-  it.actor.send({ type: "lease.conflict", attempt: it.attempt() - 1 });
+  it.run.send({ type: "lease.conflict", attempt: it.attempt() - 1 });
   t.deepEqual(it.seen(), ["reportUnexpected"]);
   t.true(it.isLeading());
 });
 
 test("a release ends the leadership first, then removes the key, then reports", (t) => {
   const it = leading();
-  it.actor.send({ type: "release.requested" });
+  it.run.send({ type: "release.requested" });
   t.deepEqual(it.seen(), ["announceEnded", "remove 7"]);
-  it.actor.send({ type: "lease.removed", attempt: it.attempt() });
+  it.run.send({ type: "lease.removed", attempt: it.attempt() });
   t.deepEqual(it.seen(), ["announceReleased"]);
-  it.clock.increment(10 * ttlMs);
+  it.run.advance(10 * ttlMs);
   t.deepEqual(it.seen(), []);
 });
 
 test("releasing a lease that is not held is reported at once", (t) => {
   const it = lease();
-  it.actor.send({ type: "release.requested" });
+  it.run.send({ type: "release.requested" });
   t.is(it.seen().at(-1), "announceReleased");
 });
 
 test("a leader that the log has deposed reads the key again only after a while", (t) => {
   const it = leading();
-  it.actor.send({ type: "leader.deposed" });
+  it.run.send({ type: "leader.deposed" });
   t.deepEqual(it.seen(), ["announceEnded"]);
-  it.clock.increment(ttlMs / 6);
+  it.run.advance(ttlMs / 6);
   t.deepEqual(it.seen(), ["look"]);
 });
 
@@ -219,17 +208,17 @@ test("a lease is kept over a link on which a write takes nearly a third of the T
   const heldFor = (roundTripMs: number): number => {
     const it = lease();
     it.absent();
-    it.clock.increment(roundTripMs);
+    it.run.advance(roundTripMs);
     it.written(7, roundTripMs);
     if (!it.isLeading()) return 0;
     let revision = 7;
     let sentAt = -1;
     for (let ms = 0; ms < 60_000; ms += 10) {
-      it.clock.increment(10);
+      it.run.advance(10);
       if (!it.isLeading()) return ms;
-      if (it.seen().some((effect) => effect.startsWith("write"))) sentAt = it.clock.now();
-      if (sentAt >= 0 && it.clock.now() - sentAt >= roundTripMs) {
-        it.written((revision += 1), it.clock.now() - sentAt);
+      if (it.seen().some((effect) => effect.startsWith("write"))) sentAt = it.run.now;
+      if (sentAt >= 0 && it.run.now - sentAt >= roundTripMs) {
+        it.written((revision += 1), it.run.now - sentAt);
         sentAt = -1;
       }
     }

@@ -1,6 +1,5 @@
 // The ledger: its chart, and its proposers' outcomes when the log's answers are lost, late or negative.
 import test from "ava";
-import { initialTransition, transition, type SnapshotFrom } from "xstate";
 import { startLeadership } from "../../actors/ledger/leadership.ts";
 import { ledgerMachine, type LedgerEvent } from "../../machines/ledger/ledger.machine.ts";
 import {
@@ -17,21 +16,12 @@ import { Simulation } from "../../runtime/sim/simulation.ts";
 import { Replica } from "../../runtime/store/replica.ts";
 import { ErrorCode } from "../../runtime/error-codes.ts";
 import * as subjects from "../../runtime/subjects.ts";
+import { ChartRun } from "../support/chart-run.ts";
 import { create, proposal, service, testTtlMs, update } from "./store-kit.ts";
 
 // The chart.
 
-function play(...events: LedgerEvent[]) {
-  let [snapshot] = initialTransition(ledgerMachine, undefined);
-  let effects: string[] = [];
-  for (const event of events) {
-    const [next, actions] = transition(ledgerMachine, snapshot, event);
-    snapshot = next;
-    effects = actions.map(({ type }) => type).filter((type) => !type.startsWith("xstate."));
-  }
-  return { snapshot, effects, at: place(snapshot) };
-}
-const place = (snapshot: SnapshotFrom<typeof ledgerMachine>) => JSON.stringify(snapshot.value).replaceAll(/["{}]/g, "");
+const play = (...events: readonly LedgerEvent[]) => new ChartRun(ledgerMachine).send(...events);
 
 const taken: LedgerEvent = { type: "lease.taken", revision: 7 };
 const reached = (attempt: number, epoch: number, isOwn = false): LedgerEvent => ({
@@ -45,12 +35,12 @@ const leads = [taken, reached(1, 3), appended(2)] as const;
 const appends = [...leads, { type: "work.arrived" }] as const satisfies LedgerEvent[];
 
 test("it leads once its barrier is in the log, with the lease's revision as epoch", (t) => {
-  t.is(play(taken).at, "taking");
-  t.is(play(taken, reached(1, 3)).at, "barrier");
-  const { at, snapshot, effects } = play(...leads);
-  t.is(at, "leading:idle");
+  t.is(play(taken).state, "taking");
+  t.is(play(taken, reached(1, 3)).state, "barrier");
+  const { state, snapshot, names } = play(...leads);
+  t.is(state, "leading:idle");
   t.is(snapshot.context.epoch, 7);
-  t.deepEqual(effects, ["applyAppended", "announceLeading", "lookForWork"]);
+  t.deepEqual(names, ["applyAppended", "announceLeading", "lookForWork"]);
 });
 
 test("a lease whose revision is below the log's epoch leads with the log's next epoch", (t) => {
@@ -59,23 +49,23 @@ test("a lease whose revision is below the log's epoch leads with the log's next 
 
 test("a barrier that conflicts with another record is retried after it, unless that has an equal or newer epoch", (t) => {
   const met = [taken, reached(1, 3), { type: "append.conflict", attempt: 2 }] as const satisfies LedgerEvent[];
-  t.is(play(...met).at, "rejoining");
-  t.is(play(...met, reached(3, 6)).at, "barrier");
+  t.is(play(...met).state, "rejoining");
+  t.is(play(...met, reached(3, 6)).state, "barrier");
   const outbid = play(...met, reached(3, 7));
-  t.is(outbid.at, "following");
-  t.deepEqual(outbid.effects, ["announceDeposed"]);
+  t.is(outbid.state, "following");
+  t.deepEqual(outbid.names, ["announceDeposed"]);
 });
 
 test("a barrier that turns out to be in the log starts the leadership", (t) => {
-  const { at, effects } = play(taken, reached(1, 3), { type: "append.conflict", attempt: 2 }, reached(3, 7, true));
-  t.is(at, "leading:idle");
-  t.deepEqual(effects, ["announceLeading", "lookForWork"]);
+  const { state, names } = play(taken, reached(1, 3), { type: "append.conflict", attempt: 2 }, reached(3, 7, true));
+  t.is(state, "leading:idle");
+  t.deepEqual(names, ["announceLeading", "lookForWork"]);
 });
 
 test("an append's outcome determines the batch's outcome", (t) => {
   const after = (event: LedgerEvent) => {
-    const { at, effects } = play(...appends, event);
-    return [at, ...effects];
+    const { state, names } = play(...appends, event);
+    return [state, ...names];
   };
   t.deepEqual(after(appended(3, 2)), ["leading:idle", "applyAppended", "answerBatch", "lookForWork"]);
   t.deepEqual(after({ type: "append.needless", attempt: 3 }), ["leading:idle", "answerBatch", "lookForWork"]);
@@ -88,33 +78,33 @@ test("an append's outcome determines the batch's outcome", (t) => {
 });
 
 test("an answer to an earlier append changes nothing", (t) => {
-  const { at, effects } = play(...appends, appended(2, 9));
-  t.is(at, "leading:appending");
-  t.deepEqual(effects, ["reportUnexpected"]);
+  const { state, names } = play(...appends, appended(2, 9));
+  t.is(state, "leading:appending");
+  t.deepEqual(names, ["reportUnexpected"]);
 });
 
 test("a doubt is resolved by whichever record is in the batch's place", (t) => {
   const doubts = [...appends, { type: "append.unknown", attempt: 3 }] as const satisfies LedgerEvent[];
-  t.deepEqual(play(...doubts, appended(4, 2)).effects, ["applyAppended", "settleDoubt", "lookForWork"]);
-  t.is(play(...doubts, { type: "append.unknown", attempt: 4 }).at, "leading:doubting:waiting");
+  t.deepEqual(play(...doubts, appended(4, 2)).names, ["applyAppended", "settleDoubt", "lookForWork"]);
+  t.is(play(...doubts, { type: "append.unknown", attempt: 4 }).state, "leading:doubting:waiting");
   const reads = [...doubts, { type: "append.conflict", attempt: 4 }] as const satisfies LedgerEvent[];
-  t.is(play(...reads).at, "leading:doubting:reading");
-  t.deepEqual(play(...reads, reached(5, 7)).effects, ["settleDoubt", "lookForWork"]);
-  t.is(play(...reads, reached(5, 8)).at, "following");
+  t.is(play(...reads).state, "leading:doubting:reading");
+  t.deepEqual(play(...reads, reached(5, 7)).names, ["settleDoubt", "lookForWork"]);
+  t.is(play(...reads, reached(5, 8)).state, "following");
 });
 
 test("a newer epoch in the log ends the leadership in every state", (t) => {
   for (const before of [leads, appends, [...appends, { type: "append.unknown", attempt: 3 } as const]]) {
-    const { at, effects } = play(...before, { type: "log.advanced", epoch: 8 });
-    t.is(at, "following");
-    t.deepEqual(effects, ["abandonWork", "announceDeposed"]);
+    const { state, names } = play(...before, { type: "log.advanced", epoch: 8 });
+    t.is(state, "following");
+    t.deepEqual(names, ["abandonWork", "announceDeposed"]);
   }
-  t.is(play(...leads, { type: "log.advanced", epoch: 7 }).at, "leading:idle");
+  t.is(play(...leads, { type: "log.advanced", epoch: 7 }).state, "leading:idle");
 });
 
 test("the lease's end ends everything that was begun with it", (t) => {
   for (const before of [[taken], [taken, reached(1, 3)], leads, appends]) {
-    t.is(play(...before, { type: "lease.ended" }).at, "following");
+    t.is(play(...before, { type: "lease.ended" }).state, "following");
   }
 });
 

@@ -1,6 +1,5 @@
 // The life of a log subscription according to its chart, and which nodes are asked.
 import test from "ava";
-import { initialTransition, transition, type SnapshotFrom } from "xstate";
 import { logSubscriptionMachine, type LogSubscriptionEvent } from "../../machines/logs/subscription.machine.ts";
 import { logLimits, type LogNodes } from "../../machines/logs/nodes.ts";
 import { isSelected, selectLogs, selectorProblem } from "../../machines/logs/selection.ts";
@@ -15,39 +14,24 @@ import {
   TaskStatus,
 } from "../../proto/gen/messages.ts";
 import type { Replica } from "../../runtime/store/replica.ts";
+import { ChartRun, type Effect } from "../support/chart-run.ts";
 import { testManager } from "../support/manager.ts";
 
-type Snapshot = SnapshotFrom<typeof logSubscriptionMachine>;
-interface Step {
-  readonly type: string;
-  readonly params: unknown;
-}
-const tick = { type: "xstate.after.announceInterval.logSubscription" };
-
 function life(follow: boolean) {
-  let [snapshot] = initialTransition(logSubscriptionMachine, { follow });
-  const effects: Step[] = [];
-  const run = {
-    send(event: LogSubscriptionEvent): readonly Step[] {
-      const [next, actions] = transition(logSubscriptionMachine, snapshot, event);
-      snapshot = next;
-      const now = actions.filter(({ type }) => !type.startsWith("xstate."));
-      effects.push(...now.map(({ params, type }) => ({ type, params })));
-      return now;
+  const run = new ChartRun(logSubscriptionMachine, { follow });
+  return {
+    send(event: LogSubscriptionEvent | string): readonly Effect[] {
+      return run.send(event).effects;
     },
-    tick(): readonly Step[] {
-      return run.send({ type: `${tick.type}.${String(snapshot.value)}` } as never);
-    },
-    state: (): Snapshot["value"] => snapshot.value,
-    nodes: (): LogNodes => snapshot.context.nodes,
-    finish: (): unknown => effects.find(({ type }) => type === "finish")?.params,
+    state: () => run.state,
+    nodes: (): LogNodes => run.snapshot.context.nodes,
+    finish: (): unknown => run.all().find(({ type }) => type === "finish")?.params,
     told: (): readonly unknown[] =>
-      effects.filter(({ type }) => type === "tellMissing").flatMap(({ params }) => (params as { reasons: [] }).reasons),
+      run.all().flatMap(({ type, params }) => (type === "tellMissing" ? (params as { reasons: [] }).reasons : [])),
   };
-  return run;
 }
 
-function announced(effects: readonly Step[]): { readonly nodes: LogNodes; readonly close: boolean } {
+function announced(effects: readonly Effect[]): { readonly nodes: LogNodes; readonly close: boolean } {
   const found = effects.find(({ type }) => type === "announce");
   if (found === undefined) throw new Error("nothing was announced");
   return found.params as { nodes: LogNodes; close: boolean };
@@ -90,11 +74,11 @@ test("LS2: missing output is reported at the end, in SwarmKit's words", (t) => {
   run.send(selected(["down1", "n2", "n3"], ["t9"]));
   run.send({ type: "nodes.held", holder: "m1", held: [{ nodeId: "n2", attempt: 1 }] });
   for (let ticks = 0; ticks < logLimits.silentTicksMax; ticks += 1) {
-    run.tick();
+    run.send("announceInterval");
     run.send({ type: "nodes.held", holder: "m1", held: [{ nodeId: "n2", attempt: 1 }] });
   }
   t.is(run.state(), "gathering");
-  run.tick();
+  run.send("announceInterval");
   t.is(run.nodes()["n3"]?.phase, "lost", "nobody listens for it");
   run.send(ended("n2", "node n2 disconnected unexpectedly"));
   t.deepEqual(run.finish(), {
@@ -109,7 +93,7 @@ test("a node whose manager falls silent is lost", (t) => {
   const run = life(false);
   run.send(selected(["n1"]));
   run.send({ type: "nodes.held", holder: "m1", held: [{ nodeId: "n1", attempt: 1 }] });
-  for (let ticks = 0; ticks <= logLimits.silentTicksMax; ticks += 1) run.tick();
+  for (let ticks = 0; ticks <= logLimits.silentTicksMax; ticks += 1) run.send("announceInterval");
   t.regex((run.finish() as { warning: string }).warning, /node n1 disconnected unexpectedly$/);
 });
 
@@ -127,7 +111,7 @@ test("LN2: a follower is notified of a lost node at once, and asks for it again"
   t.deepEqual(run.nodes()["n1"], { phase: "asked", attempt: 2, silentTicks: 0, holder: "" });
   t.is(run.told().length, 1);
   for (let ticks = 0; ticks < 10; ticks += 1) {
-    run.tick();
+    run.send("announceInterval");
     run.send({ type: "nodes.held", holder: "m1", held: [{ nodeId: "n2", attempt: 1 }] });
   }
   t.deepEqual(run.told().slice(1), ["node n1 is not available"], "told once");
@@ -141,7 +125,7 @@ test("LN3: another life of a manager does not continue the earlier one's streams
   run.send(selected(["n1"]));
   run.send({ type: "nodes.held", holder: "m1", held: [{ nodeId: "n1", attempt: 1 }] });
   for (let ticks = 0; ticks <= logLimits.silentTicksMax; ticks += 1) {
-    run.tick();
+    run.send("announceInterval");
     run.send({ type: "nodes.held", holder: "m1 again", held: [{ nodeId: "n1", attempt: 1 }] });
   }
   t.deepEqual(run.told(), ["node n1 disconnected unexpectedly"]);

@@ -1,6 +1,5 @@
 // A manager's own certificate during root rotation.
 import test from "ava";
-import { initialTransition, transition } from "xstate";
 import { startManagerCertificate } from "../../actors/certificates/manager-certificate.ts";
 import {
   managerCertificateMachine,
@@ -16,6 +15,7 @@ import {
 } from "../../proto/gen/messages.ts";
 import type { Clock } from "../../runtime/ports/index.ts";
 import * as pki from "../../lib/pki/index.ts";
+import { ChartRun } from "../support/chart-run.ts";
 import { bytes, ensureManagerCertificate, facts, rootWorld, text, worker } from "../support/roots.ts";
 
 test("during a rotation a manager presents a chain that both roots authenticate, and accepts certificates of both", async (t) => {
@@ -188,11 +188,9 @@ test("M6: a manager renews its certificate at once when its clock was set outsid
 });
 
 test("changes during a failed renewal are handled right after it, too", (t) => {
-  const [obtaining] = initialTransition(managerCertificateMachine);
-  const [doubted] = transition(managerCertificateMachine, obtaining, { type: "certificate.doubted" });
-  const [again, asked] = transition(managerCertificateMachine, doubted, { type: "certificate.failed", reason: "old" });
-  t.is(again.value, "obtaining");
-  t.true(asked.some(({ type }) => type === "obtainCertificate"));
-  const [resting] = transition(managerCertificateMachine, again, { type: "certificate.failed", reason: "no leader" });
-  t.is(resting.value, "retrying");
+  const run = new ChartRun(managerCertificateMachine);
+  run.send({ type: "certificate.doubted" }, { type: "certificate.failed", reason: "old" });
+  t.is(run.state, "obtaining");
+  t.true(run.names.includes("obtainCertificate"));
+  t.is(run.send({ type: "certificate.failed", reason: "no leader" }).state, "retrying");
 });

@@ -1,6 +1,5 @@
 // Whether and when a finished task gets a successor.
 import test from "ava";
-import { initialTransition, transition } from "xstate";
 import { stampedTimes } from "../../machines/elapsed.ts";
 import {
   delayAfterMs,
@@ -29,6 +28,7 @@ import {
   Version,
   type Node,
 } from "../../proto/gen/messages.ts";
+import { ChartRun } from "../support/chart-run.ts";
 import { testNode } from "../support/cluster.ts";
 
 const up = testNode("up");
@@ -176,13 +176,10 @@ test("a task with a long grace period gets all of it before another may run besi
 });
 
 test("the supervisor checks again at the nearest deadline", (t) => {
-  let [state] = initialTransition(restartMachine);
-  [state] = transition(restartMachine, state, { type: "slots.touched" });
-  t.is(state.value, "gathering");
-  [state] = transition(restartMachine, state, { type: "round.due" });
-  const [waiting] = transition(restartMachine, state, { type: "round.done", nextMs: 700 });
-  t.is(waiting.value, "waiting");
-  t.is(waiting.context.nextMs, 700);
-  const [resting] = transition(restartMachine, state, { type: "round.done", nextMs: -1 });
-  t.is(resting.value, "resting");
+  const touched = () => new ChartRun(restartMachine).send({ type: "slots.touched" });
+  t.is(touched().state, "gathering");
+  const waiting = touched().send({ type: "round.due" }, { type: "round.done", nextMs: 700 });
+  t.is(waiting.state, "waiting");
+  t.is(waiting.snapshot.context.nextMs, 700);
+  t.is(touched().send({ type: "round.due" }, { type: "round.done", nextMs: -1 }).state, "resting");
 });

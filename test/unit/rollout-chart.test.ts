@@ -1,28 +1,15 @@
 // The phases of a rollout in the chart: which event leads where, and the resulting requests to the host.
 import test from "ava";
-import { initialTransition, transition } from "xstate";
 import { rolloutMachine, type RolloutEvent } from "../../machines/orchestration/rollout.machine.ts";
 import type { RolloutPhase } from "../../machines/orchestration/rollout/status.ts";
-
-type Snapshot = ReturnType<typeof initialTransition<typeof rolloutMachine>>[0];
-
-const [first] = initialTransition(rolloutMachine, { serviceId: "web" });
+import { ChartRun } from "../support/chart-run.ts";
 
 function phase(is: RolloutPhase, mustBegin = false): RolloutEvent {
   return { type: "phase.is", phase: is, mustBegin, remainingMs: 60_000 };
 }
 
-/** The state after the events, and the effects of the last. */
-function after(...events: readonly RolloutEvent[]): { readonly state: string; readonly effects: readonly string[] } {
-  let snapshot: Snapshot = first;
-  let effects: readonly string[] = [];
-  for (const event of events) {
-    const [next, actions] = transition(rolloutMachine, snapshot, event);
-    snapshot = next;
-    effects = actions.map(({ type }) => type).filter((type) => !type.startsWith("xstate."));
-  }
-  return { state: JSON.stringify(snapshot.value).replaceAll(/["{}]/g, ""), effects };
-}
+const after = (...events: readonly RolloutEvent[]) =>
+  new ChartRun(rolloutMachine, { serviceId: "web" }).send(...events);
 
 const round: RolloutEvent = { type: "round.due" };
 
@@ -30,7 +17,7 @@ const leads = test.macro({
   exec: (t, events: readonly RolloutEvent[], state: string, effect: string) => {
     const found = after(...events);
     t.is(found.state, state);
-    t.true(found.effects.includes(effect), found.effects.join());
+    t.true(found.names.includes(effect), found.names.join());
   },
   title: (_title, events: readonly RolloutEvent[], state: string) =>
     `${events.map((event) => (event.type === "phase.is" ? event.phase : event.type)).join(", ")} leads to ${state}`,
@@ -81,7 +68,7 @@ test("a rejected rollback has no effect on a later phase", (t) => {
 
 test("while it is paused nothing is checked", (t) => {
   for (const name of ["paused", "rollback paused"] as const) {
-    t.deepEqual(after(phase(name), { type: "slots.touched" }).effects, []);
-    t.deepEqual(after(phase(name), round).effects, []);
+    t.deepEqual(after(phase(name), { type: "slots.touched" }).names, []);
+    t.deepEqual(after(phase(name), round).names, []);
   }
 });

@@ -1,11 +1,11 @@
 // How the leader rotates to a wanted root, until nodes trust it.
 import test from "ava";
-import { initialTransition, transition } from "xstate";
 import { rootRotationLimits, rootRotationMachine } from "../../machines/certificates/root-rotation.machine.ts";
 import { startRootRotation } from "../../actors/certificates/root-rotation.ts";
 import type { Clock } from "../../runtime/ports/index.ts";
 import { IssuanceStatus_State, Node } from "../../proto/gen/messages.ts";
 import * as pki from "../../lib/pki/index.ts";
+import { ChartRun } from "../support/chart-run.ts";
 import { rootWorld, text, wanted, worker } from "../support/roots.ts";
 
 test("nodes are notified in batches, and the root is switched once the last of them has renewed", async (t) => {
@@ -123,19 +123,17 @@ test("a cancelled rotation is left alone", async (t) => {
 });
 
 test("the chart of a rotation starts at the store's state, pauses after a failed write and ends when cancelled", (t) => {
-  const [idle] = initialTransition(rootRotationMachine, { isWanted: false });
-  t.is(idle.value, "idle");
-  const [notifying, effects] = initialTransition(rootRotationMachine, { isWanted: true });
-  t.is(notifying.value, "notifying");
-  t.true(effects.some(({ type }) => type === "notifyNodes"));
-  const [pausing] = transition(rootRotationMachine, notifying, { type: "write.failed", reason: "no leader" });
-  t.is(pausing.value, "pausing");
-  t.is(pausing.context.reason, "no leader");
-  const [switching, asked] = transition(rootRotationMachine, pausing, { type: "nodes.renewed" });
-  t.is(switching.value, "switching");
-  t.true(asked.some(({ type }) => type === "switchRoot"));
+  t.is(new ChartRun(rootRotationMachine, { isWanted: false }).state, "idle");
+  const run = new ChartRun(rootRotationMachine, { isWanted: true });
+  t.is(run.state, "notifying");
+  t.true(run.names.includes("notifyNodes"));
+  run.send({ type: "write.failed", reason: "no leader" });
+  t.is(run.state, "pausing");
+  t.is(run.snapshot.context.reason, "no leader");
+  run.send({ type: "nodes.renewed" });
+  t.is(run.state, "switching");
+  t.true(run.names.includes("switchRoot"));
   // Another root is requested at the moment of the switch.
-  const [again] = transition(rootRotationMachine, switching, { type: "rotation.wanted" });
-  t.is(again.value, "notifying");
-  t.is(transition(rootRotationMachine, again, { type: "rotation.over" })[0].value, "idle");
+  t.is(run.send({ type: "rotation.wanted" }).state, "notifying");
+  t.is(run.send({ type: "rotation.over" }).state, "idle");
 });

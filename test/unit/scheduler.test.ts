@@ -1,5 +1,5 @@
 import test, { type ExecutionContext } from "ava";
-import { initialTransition, transition, type EventFromLogic } from "xstate";
+import { type EventFromLogic } from "xstate";
 import { startScheduler, type Scheduler } from "../../actors/orchestration/scheduler.ts";
 import { schedulerMachine } from "../../machines/scheduling/scheduler.machine.ts";
 import {
@@ -33,6 +33,7 @@ import {
   VolumePublishStatus_State,
   VolumeSpec,
 } from "../../proto/gen/messages.ts";
+import { ChartRun } from "../support/chart-run.ts";
 import { testManager, type TestManager } from "../support/manager.ts";
 import { containerSpec, inState, pendingTask, pendingTasks, readyNode } from "../support/scheduling.ts";
 
@@ -344,18 +345,13 @@ test("after stop it decides nothing", async (t) => {
 });
 
 function chart(...events: readonly EventFromLogic<typeof schedulerMachine>[]) {
-  let [state, actions] = initialTransition(schedulerMachine, { proposalsMax: 1, retryMs: 200 });
-  const names: string[] = [];
-  for (const event of events) {
-    [state, actions] = transition(schedulerMachine, state, event);
-    names.push(...actions.map(({ type }) => type).filter((type) => !type.startsWith("xstate.")));
-  }
-  return { value: state.value as Record<string, string>, effects: names };
+  const run = new ChartRun(schedulerMachine, { proposalsMax: 1, retryMs: 200 }).send(...events);
+  return { value: run.snapshot.value, effects: run.all().map(({ type }) => type) };
 }
 
 test("one tick is requested, however many commits bring work", (t) => {
   const { value, effects } = chart({ type: "work.arrived" }, { type: "work.arrived" });
-  t.is(value["rounds"], "scheduled");
+  t.is(value.rounds, "scheduled");
   t.deepEqual(effects, ["requestTick"]);
 });
 
@@ -367,7 +363,7 @@ test("with the maximum number of proposals in progress, the next round waits for
     { type: "round.decided", hasMore: true, hasStale: false },
     { type: "tick" },
   ] as const;
-  t.is(chart(...busy).value["rounds"], "full");
+  t.is(chart(...busy).value.rounds, "full");
   const { value, effects } = chart(...busy, { type: "proposal.settled", returned: 1 });
   t.deepEqual(value, { rounds: "scheduled", proposals: "none", later: "holding" });
   t.deepEqual(effects, ["requestTick", "decide", "requestTick", "requestTick"]);

@@ -31,7 +31,7 @@ import {
 import type { DriverClient, StreamReceiver } from "../../runtime/ports/plugins.ts";
 import { RpcError, Status, type DuplexCall, type RpcChannel, type SendingCall } from "../../runtime/ports/rpc.ts";
 import * as subjects from "../../runtime/subjects.ts";
-import { initialTransition, transition } from "xstate";
+import { ChartRun } from "../support/chart-run.ts";
 import { call, collectedStream, refusalOf, testManager, type TestManager } from "../support/manager.ts";
 import { sharedBus } from "../support/shared-bus.ts";
 
@@ -338,18 +338,10 @@ test("a call to a node without a connection fails at once", async (t) => {
 });
 
 test("C1: a call is lost only after several unconfirmed questions", (t) => {
-  let [state] = initialTransition(taskCallMachine, { callId: "c" });
-  const send = (type: "node.asked" | "pulse.missed" | "pulse.heard" | "xstate.after.pulse.taskCall.open"): void => {
-    [state] = transition(taskCallMachine, state, { type } as never);
-  };
-  send("node.asked");
+  const run = new ChartRun(taskCallMachine, { callId: "c" }).send({ type: "node.asked" });
   for (const outcome of ["pulse.missed", "pulse.missed", "pulse.heard", "pulse.missed", "pulse.missed"] as const) {
-    send("xstate.after.pulse.taskCall.open");
-    t.true(state.matches("pulsing"));
-    send(outcome);
-    t.true(state.matches("open"));
+    t.is(run.send("pulse").state, "pulsing");
+    t.is(run.send({ type: outcome }).state, "open");
   }
-  send("xstate.after.pulse.taskCall.open");
-  send("pulse.missed");
-  t.true(state.matches("over"));
+  t.is(run.send("pulse", { type: "pulse.missed" }).state, "over");
 });

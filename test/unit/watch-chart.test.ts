@@ -1,45 +1,31 @@
 import test from "ava";
-import { initialTransition, transition } from "xstate";
 import { watchMachine, type WatchEnding, type WatchEvent } from "../../machines/watch/watch.machine.ts";
+import { ChartRun } from "../support/chart-run.ts";
 
-type Step = ReturnType<typeof initialTransition<typeof watchMachine>>;
+type Run = ChartRun<typeof watchMachine>;
 
-function begun(from: number | null, { version = 10, isRecent = false } = {}): Step {
-  return initialTransition(watchMachine, { from, version, isRecent });
+function begun(from: number | null, { version = 10, isRecent = false } = {}): Run {
+  return new ChartRun(watchMachine, { from, version, isRecent });
 }
 
-/** The state after the events, and the names of the effects of the last. */
-function after(start: Step, ...events: readonly WatchEvent[]): Step {
-  let step = start;
-  for (const event of events) step = transition(watchMachine, step[0], event) as Step;
-  return step;
-}
-
-function names([, effects]: Step): readonly string[] {
-  return effects.map(({ type }) => type).filter((type) => !type.startsWith("xstate") && !type.includes("assign"));
-}
-
-function endingOf([state, effects]: Step): WatchEnding | "none" | null {
-  if (!state.matches("ended")) return null;
-  const told = effects.find(({ type }) => type === "endStream") as { params: { ending: WatchEnding } } | undefined;
-  return told?.params.ending ?? "none";
+function endingOf(run: Run): WatchEnding | "none" | null {
+  if (run.state !== "ended") return null;
+  return (run.paramsOf("endStream") as { readonly ending: WatchEnding } | undefined)?.ending ?? "none";
 }
 
 const held = { type: "recent.held" } as const;
-const behind = { type: "xstate.after.behind.watch.ahead" } as unknown as WatchEvent;
-const stalled = (state: string) => ({ type: `xstate.after.stall.watch.replaying.${state}` }) as unknown as WatchEvent;
 
 test("a watch starts live, replaying from memory or from the log, or ahead of its manager", (t) => {
-  t.is(begun(null)[0].value, "live");
-  t.deepEqual(names(begun(null)), ["sendGreeting", "joinLive"]);
-  t.is(begun(10)[0].value, "live");
-  t.deepEqual(begun(7, { isRecent: true })[0].value, { replaying: { recent: "sending" } });
-  t.deepEqual(begun(7)[0].value, { replaying: { retained: "queued" } });
-  t.is(begun(11)[0].value, "ahead");
+  t.is(begun(null).state, "live");
+  t.deepEqual(begun(null).names, ["sendGreeting", "joinLive"]);
+  t.is(begun(10).state, "live");
+  t.is(begun(7, { isRecent: true }).state, "replaying:recent:sending");
+  t.is(begun(7).state, "replaying:retained:queued");
+  t.is(begun(11).state, "ahead");
 });
 
 test("W1: the greeting is sent once, before any change, whatever path the stream takes", (t) => {
-  const ways: readonly (readonly [Step, readonly WatchEvent[]])[] = [
+  const ways: readonly (readonly [Run, readonly WatchEvent[]])[] = [
     [begun(null), []],
     [
       begun(7, { isRecent: true }),
@@ -68,12 +54,8 @@ test("W1: the greeting is sent once, before any change, whatever path the stream
     [begun(11), [{ type: "version.reached" }, held, { type: "room.made" }, { type: "recent.sent" }]],
   ];
   for (const [start, events] of ways) {
-    let step = start;
-    let all = [...names(step)];
-    for (const event of events) {
-      step = after(step, event);
-      all = [...all, ...names(step)];
-    }
+    const run = start.send(...events);
+    const all = run.all().map(({ type }) => type);
     t.is(all.filter((name) => name === "sendGreeting").length, 1, all.join(" "));
     const first = all.findIndex((name) => name === "sendRecent" || name === "joinLive");
     t.true(first < 0 || all.indexOf("sendGreeting") < first, all.join(" "));
@@ -81,42 +63,42 @@ test("W1: the greeting is sent once, before any change, whatever path the stream
 });
 
 test("W2: a replaying stream is not live, and a live one does not replay", (t) => {
-  const live = after(begun(7), { type: "history.begun" }, { type: "history.reached" });
-  t.deepEqual(names(live), ["leaveReplay", "sendRecent"]);
-  t.deepEqual(names(after(live, { type: "recent.sent" })), ["joinLive"]);
-  t.deepEqual(names(after(begun(null), { type: "caller.gone" })), ["leaveLive", "release"]);
-  t.deepEqual(names(after(begun(7), { type: "caller.gone" })), ["leaveReplay", "release"]);
+  const live = begun(7).send({ type: "history.begun" }, { type: "history.reached" });
+  t.deepEqual(live.names, ["leaveReplay", "sendRecent"]);
+  t.deepEqual(live.send({ type: "recent.sent" }).names, ["joinLive"]);
+  t.deepEqual(begun(null).send({ type: "caller.gone" }).names, ["leaveLive", "release"]);
+  t.deepEqual(begun(7).send({ type: "caller.gone" }).names, ["leaveReplay", "release"]);
 });
 
-const endings: readonly (readonly [WatchEnding | "none", Step])[] = [
-  ["future", after(begun(11), { type: "log.answered", last: 10 })],
-  ["behind", after(begun(11), { type: "log.answered", last: 11 }, behind)],
-  ["compacted", after(begun(7), { type: "history.compacted" })],
-  ["compacted", after(begun(7), { type: "history.begun" }, { type: "history.compacted" })],
-  ["unreadable", after(begun(7), { type: "history.unreadable" })],
-  ["slow", after(begun(null), { type: "watcher.slow" })],
-  ["slow", after(begun(7, { isRecent: true }), held, stalled("recent.waiting"))],
-  ["slow", after(begun(7), { type: "history.begun" }, { type: "history.held" }, stalled("retained.held"))],
-  ["jumped", after(begun(null), { type: "replica.jumped" })],
-  ["stopped", after(begun(7), { type: "manager.stopped" })],
-  ["stopped", after(begun(11), { type: "manager.stopped" })],
-  ["none", after(begun(null), { type: "caller.gone" })],
+const endings: readonly (readonly [WatchEnding | "none", Run])[] = [
+  ["future", begun(11).send({ type: "log.answered", last: 10 })],
+  ["behind", begun(11).send({ type: "log.answered", last: 11 }, "behind")],
+  ["compacted", begun(7).send({ type: "history.compacted" })],
+  ["compacted", begun(7).send({ type: "history.begun" }, { type: "history.compacted" })],
+  ["unreadable", begun(7).send({ type: "history.unreadable" })],
+  ["slow", begun(null).send({ type: "watcher.slow" })],
+  ["slow", begun(7, { isRecent: true }).send(held, "stall")],
+  ["slow", begun(7).send({ type: "history.begun" }, { type: "history.held" }, "stall")],
+  ["jumped", begun(null).send({ type: "replica.jumped" })],
+  ["stopped", begun(7).send({ type: "manager.stopped" })],
+  ["stopped", begun(11).send({ type: "manager.stopped" })],
+  ["none", begun(null).send({ type: "caller.gone" })],
 ];
 
 test("every ending is reached where it belongs, and releases everything", (t) => {
-  for (const [ending, step] of endings) {
-    t.is(endingOf(step), ending);
-    t.is(names(step).at(-1), "release");
-    t.is(step[0].status, "done");
+  for (const [ending, run] of endings) {
+    t.is(endingOf(run), ending);
+    t.is(run.names.at(-1), "release");
+    t.is(run.snapshot.status, "done");
   }
   const reached = new Set(endings.map(([ending]) => ending));
   t.is(reached.size, 8);
 });
 
 test("a replaying stream continues when the replica jumps: it reads the log", (t) => {
-  for (const start of [begun(7), begun(7, { isRecent: true }), begun(11)]) {
-    const step = after(start, { type: "replica.jumped" });
-    t.deepEqual(step[0].value, start[0].value);
-    t.deepEqual(names(step), []);
+  for (const run of [begun(7), begun(7, { isRecent: true }), begun(11)]) {
+    const before = run.state;
+    t.is(run.send({ type: "replica.jumped" }).state, before);
+    t.deepEqual(run.names, []);
   }
 });
