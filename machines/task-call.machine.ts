@@ -68,6 +68,10 @@ export const taskCallMachine = setup({
   states: {
     asking: {
       description: "Asking the manager that serves the node.",
+      meta: {
+        waitingFor: "the manager that serves the node",
+        wokenBy: { "node.*": "its answer", "caller.left": "the end of the call", askTimeout: "the time limit" },
+      },
       entry: "ask",
       on: {
         "node.asked": "open",
@@ -79,10 +83,22 @@ export const taskCallMachine = setup({
     },
     open: {
       description: "The node answers; the manager is asked at intervals whether the call still runs. C1",
+      meta: {
+        waitingFor: "the next question whether the call still runs",
+        wokenBy: {
+          "answers.ended": "the end of the node's answers",
+          "caller.left": "the end of the call",
+          pulse: "the end of the interval",
+        },
+      },
       after: { pulse: "pulsing" },
     },
     pulsing: {
       description: "Asking the node's manager whether the call is still running.",
+      meta: {
+        waitingFor: "the manager's answer",
+        wokenBy: { "pulse.*": "the answer", "caller.left": "the end of the call" },
+      },
       entry: "lookForPulse",
       on: {
         "pulse.heard": { target: "open", actions: "resetMissed" },
@@ -98,6 +114,7 @@ export const taskCallMachine = setup({
     },
     over: {
       description: "The call has ended. C2",
+      meta: { waitingFor: "nothing: the call has ended", wokenBy: {} },
       entry: "forget",
       on: { "node.*": {}, "pulse.*": {}, "answers.ended": {}, "caller.left": {} },
     },

@@ -60,14 +60,28 @@ export const taskMachine = setup({
   states: {
     NEW: {
       description: "Created by an orchestrator; waiting for addresses and ports.",
+      meta: {
+        waitingFor: "the allocator",
+        wokenBy: { "allocator.allocated": "the allocator's next round, which is due now" },
+      },
       on: { "allocator.allocated": "PENDING", "reaper.dropped": "SHUTDOWN", "manager.orphaned": "ORPHANED" },
     },
     PENDING: {
       description: "Waiting for a node; addresses and ports are allocated.",
+      meta: {
+        waitingFor: "a node to run on",
+        wokenBy: {
+          "scheduler.assigned": "a node that joins, changes or is freed by a task, or a volume that becomes usable",
+        },
+      },
       on: { "scheduler.assigned": "ASSIGNED", "reaper.dropped": "SHUTDOWN", "manager.orphaned": "ORPHANED" },
     },
     ASSIGNED: {
       description: "Assigned to a node that has not received it yet.",
+      meta: {
+        waitingFor: "{its node}, to take it from ASSIGNED to RUNNING",
+        wokenBy: { "node.*": "the node's next report" },
+      },
       on: {
         "node.accepted": "ACCEPTED",
         "node.preparing": "PREPARING",
@@ -84,6 +98,10 @@ export const taskMachine = setup({
     },
     ACCEPTED: {
       description: "The node has accepted the task and can run its driver.",
+      meta: {
+        waitingFor: "{its node}, to take it from ACCEPTED to RUNNING",
+        wokenBy: { "node.*": "the node's next report" },
+      },
       on: {
         "node.preparing": "PREPARING",
         "node.ready": "READY",
@@ -99,6 +117,10 @@ export const taskMachine = setup({
     },
     PREPARING: {
       description: "The node is fetching what the task needs: image, volumes, networks.",
+      meta: {
+        waitingFor: "{its node}, to take it from PREPARING to RUNNING",
+        wokenBy: { "node.*": "the node's next report" },
+      },
       on: {
         "node.ready": "READY",
         "node.starting": "STARTING",
@@ -113,6 +135,10 @@ export const taskMachine = setup({
     },
     READY: {
       description: "Ready to start; waiting for the desired state RUNNING.",
+      meta: {
+        waitingFor: "{its node}, to take it from READY to RUNNING",
+        wokenBy: { "node.*": "the node's next report" },
+      },
       on: {
         "node.starting": "STARTING",
         "node.running": "RUNNING",
@@ -126,6 +152,10 @@ export const taskMachine = setup({
     },
     STARTING: {
       description: "Starting; with a health check, until the check passes.",
+      meta: {
+        waitingFor: "{its node}, to take it from STARTING to RUNNING",
+        wokenBy: { "node.*": "the node's next report" },
+      },
       on: {
         "node.running": "RUNNING",
         "node.completed": "COMPLETE",
@@ -138,6 +168,7 @@ export const taskMachine = setup({
     },
     RUNNING: {
       description: "Running.",
+      meta: { waitingFor: "nothing: it runs on {its node}", wokenBy: { "node.*": "its end" } },
       on: {
         "node.completed": "COMPLETE",
         "node.shutdown": "SHUTDOWN",

@@ -1,5 +1,6 @@
 /** The pages of docs/machines/, by file name. */
 import { dirname } from "node:path";
+import { filled, waitsOf } from "../machines/wait-meta.ts";
 import { allCharts } from "../cli/charts.ts";
 import { toMermaid } from "../cli/chart-mermaid.ts";
 
@@ -13,10 +14,13 @@ export async function chartPages(): Promise<ReadonlyMap<string, string>> {
       index.push("", `## ${folder === "." ? "of all" : folder}`, "");
     }
     index.push(`- [${name}](${name}.md): ${summary}`);
-    pages.set(
-      `${name}.md`,
-      `# ${name}\n\n${summary} (\`machines/${file}\`)\n\n\`\`\`mermaid\n${toMermaid(machine).trim()}\n\`\`\`\n`,
-    );
+    const diagram = `\`\`\`mermaid\n${toMermaid(machine).trim()}\n\`\`\``;
+    const waits = [...waitsOf(machine)].map(([state, { waitingFor, wokenBy }]) => {
+      const wakers = Object.entries(wokenBy).map(([key, phrase]) => `${filled(phrase)} (\`${key}\`)`);
+      return `| ${state} | ${filled(waitingFor)} | ${wakers.join("; ")} |`;
+    });
+    const table = ["| state | waits for | woken by |", "|---|---|---|", ...waits].join("\n");
+    pages.set(`${name}.md`, `# ${name}\n\n${summary} (\`machines/${file}\`)\n\n${diagram}\n\n${table}\n`);
   }
   pages.set("README.md", `${index.join("\n")}\n`);
   return pages;

@@ -19,7 +19,9 @@ import { jitterMs, nextHeartbeatMs } from "../../machines/dispatcher/heartbeat.t
 import type { Wait } from "../../machines/dispatcher/mass-down-breaker.machine.ts";
 import { assignmentLimits } from "../../machines/dispatcher/assignments.machine.ts";
 import { sessionTimes, type SessionEnd } from "../../machines/dispatcher/session.machine.ts";
+import { nodeWatchMachine } from "../../machines/dispatcher/node-watch.machine.ts";
 import { readmission } from "../../machines/dispatcher/readmission.ts";
+import { waitOf } from "../../machines/wait-meta.ts";
 import { newId } from "../../runtime/ids.ts";
 import type { BusMessage, Random } from "../../runtime/ports/index.ts";
 import { RpcError, Status, type CallContext, type ServiceHandlers, type Sink } from "../../runtime/ports/rpc.ts";
@@ -181,11 +183,12 @@ class DispatcherActor implements Dispatcher {
         }),
       ];
     }
-    const state =
-      record === undefined
-        ? `the agent to register${whyDown(node)}`
-        : `the agent to register elsewhere: its manager ${record.managerId} is dead`;
-    return [Reason.create({ waitingFor: state, wokenBy: "a Session call to any manager", since, tried })];
+    if (record !== undefined) {
+      const facts = { "its manager": `its manager ${record.managerId}` };
+      return [Reason.create({ ...waitOf(nodeWatchMachine, "unknown", facts), since, tried })];
+    }
+    const wait = waitOf(nodeWatchMachine, "down");
+    return [Reason.create({ ...wait, waitingFor: wait.waitingFor + whyDown(node), since, tried })];
   }
 
   stop(): void {

@@ -23,7 +23,8 @@ import type { HostedActor } from "../../runtime/host.ts";
 import { RpcError, Status, type Sink, type CallSignal } from "../../runtime/ports/rpc.ts";
 import type { AssignmentStream } from "./assignments.ts";
 import type { Environment } from "../environment.ts";
-import type { Wait } from "../../machines/dispatcher/mass-down-breaker.machine.ts";
+import type { Wait as NodeWait } from "../../machines/dispatcher/mass-down-breaker.machine.ts";
+import { waitOf, type Wait } from "../../machines/wait-meta.ts";
 import { hosted } from "../hosted.ts";
 import type { ProposalBatch } from "../ledger/proposal-batch.ts";
 import { HeartbeatTimer } from "./heartbeat-timer.ts";
@@ -53,7 +54,7 @@ export interface SessionPorts {
   /** Milliseconds from a sign of life until the node is suspect, for a new registration. */
   graceMs(): number;
   unknownGraceMs(): number;
-  verdict(wait: Wait): Verdict;
+  verdict(wait: NodeWait): Verdict;
   /** Null when the node was removed. */
   message(session: NodeSession): SessionMessage | null;
   announce(session: NodeSession): void;
@@ -230,65 +231,41 @@ export class NodeSession {
     const { clock } = this.#ports.env;
     /** Session times are monotonic; readers want the time of day. */
     const timeOf = (at: number) => timestampOf(clock.now() + at - clock.monotonic());
-    const reason = (
-      waitingFor: string,
-      wokenBy: string,
-      since: number,
-      deadline: number | null,
-      atDeadline = "gives up",
-    ): Reason[] => [
+    const wait = waitOf(sessionMachine, state);
+    const reason = (since: number, deadline: number | null, atDeadline = "gives up", words: Partial<Wait> = {}) => [
       Reason.create({
-        waitingFor,
-        wokenBy,
+        ...wait,
+        ...words,
         since: timeOf(since),
         deadline: deadline === null ? null : timeOf(deadline),
         atDeadline,
         tried,
       }),
     ];
-    if (state === "registering")
-      return reason("the commit of the node's registration", "the log's answer", context.linkAt, null);
-    if (state === "adopted") {
-      return reason(
-        "the agent to resume its session, which this manager adopted after a restart",
-        "a Session call or heartbeat",
-        context.linkAt,
-        context.linkAt + context.unknownGraceMs,
-      );
+    switch (state) {
+      case "registering":
+        return reason(context.linkAt, null);
+      case "adopted":
+        return reason(context.linkAt, context.linkAt + context.unknownGraceMs);
+      case "serving.disconnected":
+        return reason(context.linkAt, Math.min(context.linkAt + reconnectGraceMs(context.graceMs), heartbeatBy));
+      case "serving.connected": {
+        const silentMs = clock.monotonic() - heardAt;
+        if (silentMs <= this.#heartbeatTimer.graceMs / 2) return reason(heardAt, heartbeatBy, "suspected");
+        return reason(heardAt, heartbeatBy, "suspected", {
+          waitingFor: `a heartbeat of the node, which has been silent for ${Math.round(silentMs / 1_000)} s: heartbeats are overdue`,
+          wokenBy: "a heartbeat; else the node is suspected to be down",
+        });
+      }
+      case "suspect":
+      case "checking": {
+        const held = context.heldBecause === "" ? "" : `; held back because ${context.heldBecause}`;
+        const asked = context.heldBecause === "" ? heartbeatBy : context.heldAt;
+        return reason(heardAt, asked + context.recheckMs, "is checked", { waitingFor: wait.waitingFor + held });
+      }
+      default:
+        return reason(heardAt, null);
     }
-    if (state === "serving.disconnected") {
-      const deadline = Math.min(context.linkAt + reconnectGraceMs(context.graceMs), heartbeatBy);
-      return reason(
-        "the agent to come back: its Session stream broke",
-        "a Session call or heartbeat; else the node is DOWN",
-        context.linkAt,
-        deadline,
-      );
-    }
-    if (state === "serving.connected") {
-      const silentMs = clock.monotonic() - heardAt;
-      if (silentMs > this.#heartbeatTimer.graceMs / 2)
-        return reason(
-          `a heartbeat of the node, which has been silent for ${Math.round(silentMs / 1_000)} s: heartbeats are overdue`,
-          "a heartbeat; else the node is suspected to be down",
-          heardAt,
-          heartbeatBy,
-          "suspected",
-        );
-      return reason("nothing: the node is served by this manager", "a heartbeat", heardAt, heartbeatBy, "suspected");
-    }
-    if (state === "suspect" || state === "checking") {
-      const held = context.heldBecause === "" ? "" : `; held back because ${context.heldBecause}`;
-      const asked = context.heldBecause === "" ? heartbeatBy : context.heldAt;
-      return reason(
-        `the verdict on whether the node is DOWN, since it missed its heartbeats${held}`,
-        "a heartbeat, or the next check",
-        heardAt,
-        asked + context.recheckMs,
-        "is checked",
-      );
-    }
-    return reason("the commit of DOWN", "the log's answer", heardAt, null);
   }
 
   #register(): void {
@@ -357,7 +334,7 @@ export class NodeSession {
   }
 
   /** The unsuccessful wait that the verdict judges. */
-  #wait(): Wait {
+  #wait(): NodeWait {
     const { adopted, connected, linkAt, unknownGraceMs } = this.#hosted.actor.getSnapshot().context;
     const { graceMs, heardAt } = this.#heartbeatTimer;
     const since = Math.max(heardAt, linkAt);

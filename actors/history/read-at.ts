@@ -12,6 +12,8 @@ import { lazyNodeNames } from "../../machines/node-names.ts";
 import { explainGlobal } from "../../machines/explain/global.ts";
 import { withoutJoinTokens } from "../../machines/redaction.ts";
 import { readScheduleStatus } from "../../machines/orchestration/jobs/runs.ts";
+import { taskMachine } from "../../machines/task.machine.ts";
+import { waitOf } from "../../machines/wait-meta.ts";
 import { timeMs } from "../../proto/time.ts";
 import type { MethodDescriptor } from "../../proto/codec.ts";
 import {
@@ -145,7 +147,7 @@ function viewOf({ store, clock }: Environment): ExplainView {
     schedule: (serviceId) => readScheduleStatus(store.get("resource", serviceId)),
     placement: ({ status }) => [
       Reason.create({
-        waitingFor: "a node to run on",
+        ...waitOf(taskMachine, "PENDING"),
         since: status?.timestamp ?? null,
         tried: [status?.err ?? ""].filter((text) => text !== ""),
       }),

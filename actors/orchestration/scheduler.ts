@@ -11,6 +11,8 @@ import { groupKey, NodeSet } from "../../machines/scheduling/node-set.ts";
 import { Backlog, isWanting } from "../../machines/scheduling/place.ts";
 import type { Assignment, Explanation } from "../../machines/scheduling/round.ts";
 import type { Tracked } from "../../machines/scheduling/tracked.ts";
+import { taskMachine } from "../../machines/task.machine.ts";
+import { waitOf } from "../../machines/wait-meta.ts";
 import { timeMs, timestampOf } from "../../proto/time.ts";
 import {
   Operation,
@@ -116,32 +118,14 @@ class SchedulerActor implements Scheduler {
     const since = task.status?.timestamp ?? null;
     const tracked = this.#nodes.tracked(task.id);
     if (tracked?.isPlanned === true) {
-      return [
-        Reason.create({
-          waitingFor: `the log, to accept its assignment to node ${tracked.on?.id}`,
-          since,
-          wokenBy: "the ledger's answer",
-        }),
-      ];
+      const facts = { "a node": `node ${tracked.on?.id}` };
+      return [Reason.create({ ...waitOf(schedulerMachine, "proposals.proposing", facts), since })];
     }
     const told = this.#backlog.describe(task);
-    if (told === null) {
-      return [
-        Reason.create({
-          waitingFor: "the scheduler, to retry what the ledger did not accept",
-          since,
-          wokenBy: "the retry delay",
-        }),
-      ];
-    }
-    return [
-      Reason.create({
-        waitingFor: `a node to run on: ${task.status?.err || told.text}`,
-        since,
-        wokenBy: "a node that joins, changes or is freed by a task, or a volume that becomes usable",
-        tried: told.nodes,
-      }),
-    ];
+    if (told === null) return [Reason.create({ ...waitOf(schedulerMachine, "later.holding"), since })];
+    const wait = waitOf(taskMachine, "PENDING");
+    const waitingFor = `${wait.waitingFor}: ${task.status?.err || told.text}`;
+    return [Reason.create({ ...wait, waitingFor, since, tried: told.nodes })];
   }
 
   #send(event: Parameters<HostedActor<typeof schedulerMachine>["actor"]["send"]>[0]): void {

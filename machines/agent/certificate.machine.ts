@@ -216,6 +216,10 @@ export const agentCertificateMachine = setup({
     },
     "fetching-root": {
       description: "Fetching the cluster's root certificate over an unauthenticated connection. C1",
+      meta: {
+        waitingFor: "a manager to send the cluster's root certificate",
+        wokenBy: { "root.*": "the manager's answer" },
+      },
       entry: "fetchRoot",
       on: {
         "root.fetched": { target: "requesting", actions: "forgetFailures" },
@@ -230,12 +234,20 @@ export const agentCertificateMachine = setup({
       },
     },
     "waiting-for-root": {
-      description: "Waiting before fetching the root certificate again.",
+      description: "The root certificate could not be fetched.",
+      meta: {
+        waitingFor: "the next attempt to fetch the root certificate",
+        wokenBy: { joinRetry: "the end of the delay" },
+      },
       after: { joinRetry: "fetching-root" },
     },
     requesting: {
       description:
         "Requesting a certificate with a new key: by join token the first time, by the old certificate later.",
+      meta: {
+        waitingFor: "a manager to accept the certificate request",
+        wokenBy: { "request.*": "the manager's answer" },
+      },
       entry: "requestCertificate",
       on: {
         "request.accepted": {
@@ -260,16 +272,28 @@ export const agentCertificateMachine = setup({
       },
     },
     "waiting-to-request": {
-      description: "Waiting before requesting the first certificate again.",
+      description: "The request for the first certificate failed.",
+      meta: {
+        waitingFor: "the next attempt to request the first certificate",
+        wokenBy: { joinRetry: "the end of the delay" },
+      },
       after: { joinRetry: "requesting" },
     },
     "waiting-to-renew": {
-      description: "Renewal failed several times; waiting for a random, growing delay. C3",
+      description: "Renewal failed several times; the next delay is random and grows. C3",
+      meta: {
+        waitingFor: "the next attempt to renew the certificate",
+        wokenBy: { renewalBackoff: "the end of the delay" },
+      },
       entry: "hangUp",
       after: { renewalBackoff: "requesting" },
     },
     polling: {
-      description: "Waiting for the manager to issue the certificate. C4",
+      description: "The request is with the manager. C4",
+      meta: {
+        waitingFor: "the leader to issue the certificate",
+        wokenBy: { "certificate.issued": "the certificate in the log", "poll.*": "the manager's answer without one" },
+      },
       entry: { type: "pollStatus", params: ({ context }) => ({ nodeId: context.nodeId }) },
       on: {
         "certificate.issued": "installing",
@@ -290,12 +314,20 @@ export const agentCertificateMachine = setup({
       },
     },
     "waiting-to-poll": {
-      description: "Waiting before asking again whether the certificate is issued and usable. C7",
+      description: "The certificate is not issued or not usable yet. C7",
+      meta: {
+        waitingFor: "the next question whether the certificate is issued and usable",
+        wokenBy: { pollBackoff: "the end of the delay" },
+      },
       entry: "hangUp",
       after: { pollBackoff: "polling" },
     },
     installing: {
       description: "Verifying the chain; writing certificate, key and root to the disk. C2",
+      meta: {
+        waitingFor: "the disk to hold the new certificate",
+        wokenBy: { "certificate.*": "the outcome of the write" },
+      },
       entry: ["hangUp", "installCertificate"],
       on: {
         "certificate.installed": {
@@ -326,7 +358,15 @@ export const agentCertificateMachine = setup({
       ],
     },
     valid: {
-      description: "The certificate is valid; checking the clock at intervals until renewal is due.",
+      description: "The certificate is valid; renewal is not due yet.",
+      meta: {
+        waitingFor: "the next look at the clock, which tells whether renewal is due",
+        wokenBy: {
+          clockLook: "the end of the interval",
+          "renewal.forced": "the manager's request to renew it",
+          "role.wanted": "a change of the node's role",
+        },
+      },
       tags: ["identified"],
       after: { clockLook: { target: "looking" } },
       on: {
@@ -343,6 +383,13 @@ export const agentCertificateMachine = setup({
     },
     looking: {
       description: "Checking the clock to see whether renewal is due.",
+      meta: {
+        waitingFor: "the time of day",
+        wokenBy: {
+          "clock.read": "the clock's answer",
+          "renewal.forced": "the manager's request to renew the certificate",
+        },
+      },
       entry: "readClock",
       on: {
         "clock.read": [
@@ -357,7 +404,11 @@ export const agentCertificateMachine = setup({
       },
     },
     forced: {
-      description: "The manager asked for a renewal; waiting for a short pause before it.",
+      description: "The manager asked for a renewal.",
+      meta: {
+        waitingFor: "the short pause before the renewal that the manager asked for",
+        wokenBy: { forcedDelay: "the end of the pause" },
+      },
       on: { "renewal.forced": {} },
       after: { forcedDelay: { target: "requesting", actions: ["forgetFailures", "forgetForced"] } },
     },

@@ -84,12 +84,17 @@ export const managerStreamMachine = setup({
   states: {
     detached: {
       description: "There is no manager to ask. MS1",
+      meta: { waitingFor: "a session with a manager", wokenBy: { "session.opened": "a registered session" } },
       entry: "forgetFailures",
       on: { "session.opened": "asking", "session.closed": {} },
     },
     asking: {
       description:
-        "Asked a manager; waiting for its complete answer. A manager that cannot read the log yet is not abandoned: without the log no other could answer. MS2",
+        "A manager was asked. One that cannot read the log yet is not abandoned: without the log no other could answer. MS2",
+      meta: {
+        waitingFor: "the manager's complete answer",
+        wokenBy: { "state.taken": "the complete answer", "stream.*": "the end of the stream" },
+      },
       entry: "ask",
       on: {
         "state.taken": "following",
@@ -101,7 +106,11 @@ export const managerStreamMachine = setup({
       },
     },
     following: {
-      description: "The complete answer has arrived; following changes.",
+      description: "The complete answer has arrived.",
+      meta: {
+        waitingFor: "a change",
+        wokenBy: { "stream.ended": "the end of the stream", "session.closed": "the end of the session" },
+      },
       tags: ["following"],
       entry: "forgetFailures",
       on: {
@@ -112,12 +121,17 @@ export const managerStreamMachine = setup({
       },
     },
     waiting: {
-      description: "The stream ended but the session goes on: asking the manager again. MS3",
+      description: "The stream ended but the session goes on. MS3",
+      meta: {
+        waitingFor: "the next question to the manager",
+        wokenBy: { backoff: "the end of the delay", "session.closed": "the end of the session" },
+      },
       always: { guard: "hasFailedTooOften", target: "leaving" },
       after: { backoff: "asking" },
     },
     leaving: {
       description: "The manager sends nothing: the session ends, and the next one is with another manager. MS3",
+      meta: { waitingFor: "the end of the session", wokenBy: { "session.closed": "its end" } },
       entry: {
         type: "leave",
         params: ({ context }: { context: ManagerStreamContext }) => ({ reason: context.reason }),
@@ -125,6 +139,10 @@ export const managerStreamMachine = setup({
     },
     unsupported: {
       description: "The manager does not offer this stream; the session goes on without it. MS1",
+      meta: {
+        waitingFor: "the next session, perhaps with a manager that offers this stream",
+        wokenBy: { "session.closed": "the end of this session" },
+      },
     },
   },
 });

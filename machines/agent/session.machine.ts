@@ -132,6 +132,10 @@ export const agentSessionMachine = setup({
   states: {
     idle: {
       description: "No session is wanted: the node has no certificate yet, or the agent is stopping.",
+      meta: {
+        waitingFor: "a certificate, without which the agent opens no session",
+        wokenBy: { "session.wanted": "the node's certificate" },
+      },
       entry: { type: "announce", params: { kind: "idle" } },
       on: { "session.wanted": "engaged" },
     },
@@ -148,6 +152,14 @@ export const agentSessionMachine = setup({
       states: {
         connecting: {
           description: "Connecting to a known manager, chosen at random by weight.",
+          meta: {
+            waitingFor: "a connection to the chosen manager",
+            wokenBy: {
+              "manager.reached": "the connection",
+              "session.failed": "its failure",
+              registrationTimeout: "the time limit of the registration",
+            },
+          },
           entry: [
             { type: "announce", params: ({ context }) => ({ kind: "connecting", reason: context.reason }) },
             "connect",
@@ -166,7 +178,15 @@ export const agentSessionMachine = setup({
           },
         },
         registering: {
-          description: "The Session call is open; waiting for its first message, which creates the session. A1, A4",
+          description: "The Session call is open; its first message creates the session. A1, A4",
+          meta: {
+            waitingFor: "the manager's first session message",
+            wokenBy: {
+              "session.message": "that message",
+              "session.failed": "the end of the call",
+              registrationTimeout: "the time limit of the registration",
+            },
+          },
           entry: { type: "openSession", params: ({ context }) => ({ sessionId: context.sessionId }) },
           on: {
             "session.message": {
@@ -211,6 +231,10 @@ export const agentSessionMachine = setup({
               states: {
                 sending: {
                   description: "A heartbeat is in flight; its deadline is the call's.",
+                  meta: {
+                    waitingFor: "the manager's answer to a heartbeat",
+                    wokenBy: { "heartbeat.answered": "the answer", "session.failed": "the deadline of the call" },
+                  },
                   entry: { type: "sendHeartbeat", params: ({ context }) => ({ sessionId: context.sessionId }) },
                   on: {
                     "heartbeat.answered": [
@@ -225,7 +249,11 @@ export const agentSessionMachine = setup({
                   },
                 },
                 waiting: {
-                  description: "Waiting for the period to end before the next heartbeat.",
+                  description: "The manager has answered the last heartbeat.",
+                  meta: {
+                    waitingFor: "the time of the next heartbeat",
+                    wokenBy: { heartbeatPeriod: "the end of the period" },
+                  },
                   after: { heartbeatPeriod: "sending" },
                 },
               },
@@ -235,10 +263,18 @@ export const agentSessionMachine = setup({
               initial: "awaiting",
               states: {
                 awaiting: {
-                  description: "The stream is open; waiting for the complete set.",
+                  description: "The stream is open; nothing has arrived yet.",
+                  meta: {
+                    waitingFor: "the complete set of assignments",
+                    wokenBy: { "assignments.received": "the complete set", "session.failed": "the end of the stream" },
+                  },
                 },
                 following: {
-                  description: "The complete set has arrived; following changes.",
+                  description: "The complete set has arrived.",
+                  meta: {
+                    waitingFor: "a change of the node's assignments",
+                    wokenBy: { "assignments.received": "a change", "session.failed": "the end of the stream" },
+                  },
                 },
               },
               on: {
@@ -270,11 +306,22 @@ export const agentSessionMachine = setup({
               states: {
                 settled: {
                   description: "The manager has the node's latest description.",
+                  meta: {
+                    waitingFor: "the next look for changes of the node's description",
+                    wokenBy: {
+                      descriptionInterval: "the end of the interval",
+                      "identity.changed": "a changed identity of the node",
+                    },
+                  },
                   after: { descriptionInterval: "comparing" },
                   on: { "identity.changed": "comparing" },
                 },
                 comparing: {
                   description: "Computing the description again.",
+                  meta: {
+                    waitingFor: "the node's current description",
+                    wokenBy: { "description.*": "the computed description" },
+                  },
                   entry: "compareDescription",
                   on: {
                     "description.same": "settled",
@@ -290,7 +337,9 @@ export const agentSessionMachine = setup({
       },
     },
     "backing-off": {
-      description: "Waiting before the next attempt; the bound grows with each failure until a registration succeeds.",
+      description:
+        "The last attempt failed; the bound of the delay grows with each failure until a registration succeeds.",
+      meta: { waitingFor: "the next attempt to reach a manager", wokenBy: { backoff: "the end of the delay" } },
       entry: [
         "growBackoff",
         { type: "announce", params: ({ context }) => ({ kind: "backing-off", reason: context.reason }) },

@@ -177,6 +177,10 @@ export const agentTaskMachine = setup({
   states: {
     looking: {
       description: "Asking the driver what an earlier agent process left of this task. K3",
+      meta: {
+        waitingFor: "the driver, to say what an earlier agent process left of this task",
+        wokenBy: { "run.*": "the driver's answer" },
+      },
       always: { guard: "isEnded", target: "ended" },
       entry: "look",
       on: {
@@ -247,7 +251,14 @@ export const agentTaskMachine = setup({
       },
     },
     accepted: {
-      description: "Accepted; waiting for a higher desired state.",
+      description: "Accepted; nothing is asked of the driver yet.",
+      meta: {
+        waitingFor: "a higher desired state",
+        wokenBy: {
+          "desired.raised": "the manager's next desired state",
+          "removal.wanted": "its removal from the node",
+        },
+      },
       entry: { type: "report", params: told(TaskState.ACCEPTED, "accepted") },
       always: [
         { guard: "mustStop", target: "stopping" },
@@ -256,6 +267,10 @@ export const agentTaskMachine = setup({
     },
     preparing: {
       description: "The driver is preparing the task; the task is recorded on disk.",
+      meta: {
+        waitingFor: "the driver, to prepare the task",
+        wokenBy: { "run.*": "the driver's answer", "desired.raised": "a request to stop it" },
+      },
       entry: [{ type: "report", params: told(TaskState.PREPARING, "preparing") }, "prepare"],
       always: { guard: "mustStop", target: "stopping" },
       on: {
@@ -267,8 +282,14 @@ export const agentTaskMachine = setup({
       },
     },
     ready: {
-      description:
-        "Ready to start; waiting for the desired state RUNNING, as the new task of a start-first update does. K2",
+      description: "Ready to start, as the new task of a start-first update is. K2",
+      meta: {
+        waitingFor: "the desired state RUNNING",
+        wokenBy: {
+          "desired.raised": "the manager's next desired state",
+          "removal.wanted": "its removal from the node",
+        },
+      },
       entry: { type: "report", params: told(TaskState.READY, "prepared") },
       always: [
         { guard: "mustStop", target: "stopping" },
@@ -277,6 +298,7 @@ export const agentTaskMachine = setup({
     },
     starting: {
       description: "The driver is starting the task. A stop waits for the outcome, so that nothing starts after it.",
+      meta: { waitingFor: "the driver, to start the task", wokenBy: { "run.*": "the driver's answer" } },
       entry: [{ type: "report", params: told(TaskState.STARTING, "starting") }, "start"],
       on: {
         "desired.raised": [
@@ -315,7 +337,15 @@ export const agentTaskMachine = setup({
       },
       states: {
         proving: {
-          description: "Waiting for the health check to pass for the first time. K6",
+          description: "The task runs; its health is not known yet. K6",
+          meta: {
+            waitingFor: "its health check to pass for the first time",
+            wokenBy: {
+              "health.*": "the outcome of the checks",
+              "run.exited": "the task's exit",
+              "desired.raised": "a request to stop it",
+            },
+          },
           entry: { type: "check", params: { wasHealthy: false } },
           on: {
             "health.lost": {
@@ -339,6 +369,14 @@ export const agentTaskMachine = setup({
         },
         running: {
           description: "Running and healthy, as far as is known.",
+          meta: {
+            waitingFor: "nothing: the task runs",
+            wokenBy: {
+              "run.exited": "the task's exit",
+              "health.lost": "failed health checks",
+              "desired.raised": "a request to stop it",
+            },
+          },
           entry: [
             { type: "report", params: ({ context }) => ({ ...told(TaskState.RUNNING, "started"), pid: context.pid }) },
             { type: "check", params: { wasHealthy: true } },
@@ -363,6 +401,7 @@ export const agentTaskMachine = setup({
     },
     failing: {
       description: "Unhealthy: stopping with signal, grace period and kill; then the task has failed. K6",
+      meta: { waitingFor: "the driver, to stop the unhealthy task", wokenBy: { "run.*": "the driver's answer" } },
       tags: ["live"],
       entry: "stop",
       on: {
@@ -378,6 +417,7 @@ export const agentTaskMachine = setup({
     },
     stopping: {
       description: "Stopping: signal, grace period, kill; done when no process of the task is left.",
+      meta: { waitingFor: "the driver, to stop the task", wokenBy: { "run.*": "the driver's answer" } },
       tags: ["live"],
       entry: "stop",
       on: {
@@ -397,7 +437,11 @@ export const agentTaskMachine = setup({
       },
     },
     ended: {
-      description: "In a terminal state, which is reported until the manager removes the task. K1",
+      description: "In a terminal state, which is reported again until the task is removed. K1",
+      meta: {
+        waitingFor: "the manager, to remove the task",
+        wokenBy: { "removal.wanted": "its removal from the node's assignments" },
+      },
       // The exit that a stop caused, or vice versa.
       on: { "run.*": {}, "desired.raised": {} },
     },
@@ -408,11 +452,19 @@ export const agentTaskMachine = setup({
       states: {
         halting: {
           description: "Stopping what still runs.",
+          meta: {
+            waitingFor: "the driver, to stop what still runs",
+            wokenBy: { "run.stopped": "the driver's answer" },
+          },
           entry: "stop",
           on: { "run.stopped": "forgetting" },
         },
         forgetting: {
           description: "Deleting output and record.",
+          meta: {
+            waitingFor: "the disk, to delete output and record",
+            wokenBy: { "run.forgotten": "the end of the deletion" },
+          },
           entry: "forget",
           on: { "run.forgotten": "removed" },
         },

@@ -38,21 +38,37 @@ export const allocatorMachine = setup({
   on: { "*": { actions: "reportUnexpected" } },
   states: {
     idle: {
-      description: "Every object has what it asks for; waiting for new tasks.",
+      description: "Every object has what it asks for.",
+      meta: {
+        waitingFor: "a new object that asks for addresses or ports",
+        wokenBy: {
+          "work.arrived": "a new network, service, node or task",
+          "resources.freed": "freed addresses or ports",
+        },
+      },
       on: { "work.arrived": "gathering", "resources.freed": "gathering" },
     },
     blocked: {
-      description: "Waiting for resources that the cluster lacks; the tasks concerned say which. A3",
+      description: "Some objects cannot get what they ask for; the tasks concerned say why. A3",
+      meta: {
+        waitingFor: "resources that the cluster lacks",
+        wokenBy: {
+          "work.arrived": "a new network, service, node or task",
+          "resources.freed": "freed addresses or ports",
+        },
+      },
       on: { "work.arrived": "gathering", "resources.freed": "gathering" },
     },
     gathering: {
       description: "Objects are queued; gathering more from the same commits.",
+      meta: { waitingFor: "the rest of the current batch of commits", wokenBy: { "round.due": "its end" } },
       entry: "gather",
       on: { "work.arrived": {}, "resources.freed": {}, "round.due": "allocating" },
     },
     allocating: {
       description:
         "Allocating for networks, services and nodes, then releasing tasks to the scheduler. A1, A2, M1 to M4, N1",
+      meta: { waitingFor: "the end of the round", wokenBy: { "round.done": "the last allocation of the round" } },
       entry: "allocate",
       on: {
         "round.done": [

@@ -78,16 +78,28 @@ export const certificateMachine = setup({
       always: [{ guard: "isRotating", target: "rotating" }, { target: "pending" }],
     },
     rotating: {
-      description: "Waiting for the node to request a new certificate; the old one stays in use.",
+      description: "The old certificate stays in use until the node requests another.",
+      meta: {
+        waitingFor: "the node to renew its certificate as requested",
+        wokenBy: { "csr.received": "its request" },
+      },
       on: { "csr.received": "pending", "certificate.stored": "issued" },
     },
     pending: {
-      description: "The request is in the log; waiting for the next batch.",
+      description: "The request is in the log.",
+      meta: { waitingFor: "the next batch of certificates", wokenBy: { "signing.started": "the start of the batch" } },
       entry: { type: "requestSignature", params: ({ context }) => ({ nodeId: context.nodeId }) },
       on: { "signing.started": "signing" },
     },
     signing: {
       description: "Signing and writing the certificate with the others of its batch. C1",
+      meta: {
+        waitingFor: "the leader, or an external CA, to sign its certificate request",
+        wokenBy: {
+          "certificate.stored": "the certificate in the log",
+          "csr.refused": "a refusal",
+        },
+      },
       on: {
         "certificate.stored": "issued",
         "certificate.superseded": "pending",
@@ -103,6 +115,10 @@ export const certificateMachine = setup({
     },
     refusing: {
       description: "The request is malformed or not signed by its own key; writing the refusal. C2",
+      meta: {
+        waitingFor: "the log, to record the refusal",
+        wokenBy: { "refusal.stored": "the ledger's answer", "write.failed": "a failed write" },
+      },
       entry: {
         type: "storeRefusal",
         params: ({ context }) => ({ nodeId: context.nodeId, reason: context.reason }),
@@ -117,7 +133,11 @@ export const certificateMachine = setup({
       },
     },
     waiting: {
-      description: "The write failed; retrying after a delay, or when the node asks again.",
+      description: "The write failed.",
+      meta: {
+        waitingFor: "the next attempt to sign the request",
+        wokenBy: { retryDelay: "the end of the delay", "csr.received": "a new request of the node" },
+      },
       on: { "csr.received": "pending" },
       after: { retryDelay: "pending" },
     },

@@ -63,6 +63,10 @@ export const managerCertificateMachine = setup({
   states: {
     obtaining: {
       description: "Checking the certificate, and obtaining another if it is no longer valid. M1",
+      meta: {
+        waitingFor: "a valid certificate for this manager",
+        wokenBy: { "certificate.*": "the answer of the disk, the leader or another manager" },
+      },
       entry: ["trust", "obtainCertificate"],
       on: {
         "certificate.obtained": {
@@ -77,13 +81,27 @@ export const managerCertificateMachine = setup({
       },
     },
     held: {
-      description: "The certificate is in use; waiting until renewal is due. M2",
+      description: "The certificate is in use. M2",
+      meta: {
+        waitingFor: "the time of its renewal",
+        wokenBy: {
+          due: "the due time",
+          "certificate.doubted": "a change of the cluster's root or of the manager's role",
+        },
+      },
       always: { guard: "isDoubted", target: "obtaining" },
       on: { "certificate.doubted": "obtaining" },
       after: { due: "obtaining" },
     },
     retrying: {
       description: "No certificate could be obtained; the old one, if any, stays in use. M1, M2",
+      meta: {
+        waitingFor: "the next attempt to obtain a certificate",
+        wokenBy: {
+          retry: "the end of the delay",
+          "certificate.doubted": "a change of the cluster's root or of the manager's role",
+        },
+      },
       always: { guard: "isDoubted", target: "obtaining" },
       on: { "certificate.doubted": "obtaining" },
       after: { retry: "obtaining" },

@@ -96,9 +96,20 @@ export const rootRotationMachine = setup({
       description: "Starting with a new leader, possibly in the middle of a rotation. R3",
       always: [{ guard: "isWanted", target: "notifying" }, { target: "idle" }],
     },
-    idle: { description: "The cluster has one root and no rotation is requested." },
+    idle: {
+      description: "The cluster has one root.",
+      meta: { waitingFor: "an operator to request another root", wokenBy: { "rotation.wanted": "muster ca rotate" } },
+    },
     notifying: {
       description: "Telling a batch of nodes with certificates of an older root to renew them. R2",
+      meta: {
+        waitingFor: "the log, to request renewals of a batch of nodes",
+        wokenBy: {
+          "batch.notified": "the ledger's answer",
+          "nodes.renewed": "the last renewal",
+          "write.failed": "a failed write",
+        },
+      },
       entry: "notifyNodes",
       on: {
         "batch.notified": { target: "pausing", actions: "forgetReason" },
@@ -107,14 +118,24 @@ export const rootRotationMachine = setup({
       },
     },
     pausing: {
-      description:
-        "Waiting for nodes to renew; the next batch follows after a pause, the switch when all have renewed.",
+      description: "The last batch is notified; the next one follows after a pause, the switch when all have renewed.",
+      meta: {
+        waitingFor: "nodes to renew their certificates",
+        wokenBy: {
+          "nodes.renewed": "the last renewal",
+          pause: "the end of the pause, and the next batch",
+          "rotation.over": "the end of the rotation",
+        },
+      },
       on: { "nodes.renewed": "switching" },
       after: { pause: "notifying" },
     },
     switching: {
-      description:
-        "All certificates are from the new root: making it the cluster's root, which join tokens then name. R1",
+      description: "All certificates are from the new root, which join tokens then name. R1",
+      meta: {
+        waitingFor: "the log, to make the new root the cluster's",
+        wokenBy: { "rotation.over": "the ledger's answer", "write.failed": "a failed write" },
+      },
       entry: "switchRoot",
       on: { "write.failed": { target: "pausing", actions: remembersReason } },
     },

@@ -94,13 +94,21 @@ export const dataplaneDriverMachine = setup({
   on: { "*": { actions: "reportUnexpected" } },
   states: {
     waitForReady: {
-      description: "Waiting to learn what this node needs. D1",
+      description: "The driver is not started: it is unknown what this node needs. D1",
+      meta: {
+        waitingFor: "a manager to send its network policy",
+        wokenBy: { "state.ready": "its answer to the node's policy stream", "driver.unwanted": "the end of the agent" },
+      },
       entry: { type: "announce", params: { state: "wait-for-ready", reason: "this node's needs are unknown yet" } },
       on: { "state.ready": "resync", "settings.changed": {}, "driver.unwanted": "stopped" },
     },
     resync: {
       description:
         "Sending the driver everything. A driver that accepts nothing stays here, and the kernel's rules stay unchanged. D3",
+      meta: {
+        waitingFor: "{the dataplane driver} to read all of its rules",
+        wokenBy: { "resync.sent": "the driver's reading", "driver.exited": "its exit", "driver.broke": "its failure" },
+      },
       entry: [{ type: "announce", params: ({ context }) => ({ state: "resync", reason: context.reason }) }, "launch"],
       on: {
         "resync.sent": "inSync",
@@ -144,10 +152,26 @@ export const dataplaneDriverMachine = setup({
       states: {
         unheard: {
           description: "The driver has sent no report; some drivers never do.",
+          meta: {
+            waitingFor: "nothing: {the dataplane driver} has all rules",
+            wokenBy: {
+              "pulse.received": "the driver's first report",
+              "settings.changed": "changed settings",
+              "driver.exited": "its exit",
+            },
+          },
           on: { "pulse.received": "heard" },
         },
         heard: {
           description: "The driver reports; if the reports stop, it counts as hung.",
+          meta: {
+            waitingFor: "nothing: {the dataplane driver} has all rules",
+            wokenBy: {
+              "pulse.received": "the driver's next report",
+              pulseTtl: "the time limit for that report",
+              "driver.exited": "its exit",
+            },
+          },
           on: { "pulse.received": { target: "heard", reenter: true } },
           after: {
             pulseTtl: {
@@ -166,11 +190,13 @@ export const dataplaneDriverMachine = setup({
       states: {
         ending: {
           description: "Ending what is left of the driver.",
+          meta: { waitingFor: "{the dataplane driver} to be restarted", wokenBy: { "driver.exited": "its exit" } },
           entry: "endDriver",
           on: { "driver.exited": "waiting", "driver.unwanted": "#dataplaneDriver.stopping" },
         },
         renewing: {
           description: "Restarting the driver for new settings. D4",
+          meta: { waitingFor: "{the dataplane driver} to be restarted", wokenBy: { "driver.exited": "its exit" } },
           entry: "endDriver",
           on: {
             "driver.exited": { target: "#dataplaneDriver.resync", actions: "forgetDriver" },
@@ -178,7 +204,11 @@ export const dataplaneDriverMachine = setup({
           },
         },
         waiting: {
-          description: "Waiting before the next driver is started. D4",
+          description: "The driver has ended; the next one starts after a delay. D4",
+          meta: {
+            waitingFor: "{the dataplane driver} to be restarted",
+            wokenBy: { backoff: "the end of the delay, at most 30 s" },
+          },
           entry: ["forgetDriver", "growBackoff"],
           on: { "driver.unwanted": "#dataplaneDriver.stopped" },
           after: { backoff: "#dataplaneDriver.resync" },
@@ -187,6 +217,7 @@ export const dataplaneDriverMachine = setup({
     },
     stopping: {
       description: "No driver is wanted; ending this one.",
+      meta: { waitingFor: "{the dataplane driver} to end", wokenBy: { "driver.exited": "its exit" } },
       entry: "endDriver",
       on: { "driver.exited": "stopped", "driver.broke": {}, "pulse.received": {}, "settings.changed": {} },
     },

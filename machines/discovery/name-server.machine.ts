@@ -72,11 +72,16 @@ export const nameServerMachine = setup({
   states: {
     closed: {
       description: "Not listening: no task on this node has a network.",
+      meta: { waitingFor: "a task with a network", wokenBy: { "names.wanted": "the first such task" } },
       entry: "forgetFailures",
       on: { "names.wanted": "opening", "names.unwanted": {}, "names.left": "clearing" },
     },
     clearing: {
       description: "No task on this node has a network any more: removing what was set up for names.",
+      meta: {
+        waitingFor: "the node, to remove what was set up for names",
+        wokenBy: { "server.*": "its answer", "names.wanted": "a task with a network" },
+      },
       entry: "close",
       on: {
         "server.cleared": "closed",
@@ -86,12 +91,17 @@ export const nameServerMachine = setup({
       },
     },
     dirty: {
-      description: "Something could not be removed; waiting before the next attempt. NV2",
+      description: "Something could not be removed. NV2",
+      meta: {
+        waitingFor: "the next attempt to remove the rest",
+        wokenBy: { backoff: "the end of the delay", "names.wanted": "a task with a network" },
+      },
       after: { backoff: "clearing" },
       on: { "names.wanted": { target: "opening", actions: "forgetFailures" }, "names.unwanted": {} },
     },
     opening: {
       description: "Adding the address to the node and opening the port.",
+      meta: { waitingFor: "the node, to open address and port", wokenBy: { "server.*": "its answer" } },
       entry: "open",
       on: {
         "server.opened": "serving",
@@ -103,6 +113,10 @@ export const nameServerMachine = setup({
     },
     serving: {
       description: "Answering queries.",
+      meta: {
+        waitingFor: "nothing: names are answered",
+        wokenBy: { "server.lost": "the loss of the port", "names.unwanted": "the end of the last task with a network" },
+      },
       tags: ["serving"],
       entry: "forgetFailures",
       on: {
@@ -115,6 +129,10 @@ export const nameServerMachine = setup({
     waiting: {
       description:
         "Cannot listen: new tasks get the node's own name servers; tasks that were given this one get no answer. NV1",
+      meta: {
+        waitingFor: "the next attempt to listen",
+        wokenBy: { backoff: "the end of the delay", "names.unwanted": "the end of the last task with a network" },
+      },
       after: { backoff: "opening" },
     },
   },

@@ -87,6 +87,10 @@ export const assignmentsMachine = setup({
   states: {
     snapshotting: {
       description: "Gathering the complete set of what the node must have. G1",
+      meta: {
+        waitingFor: "the complete set, before anything is sent",
+        wokenBy: { "snapshot.taken": "the set from the replica" },
+      },
       on: {
         "changes.noted": {},
         "snapshot.taken": {
@@ -126,10 +130,18 @@ export const assignmentsMachine = setup({
       states: {
         flowing: {
           description: "The node reads as fast as the manager writes. G2",
+          meta: {
+            waitingFor: "a change of what the node must have",
+            wokenBy: { "changes.noted": "the commit of a change", "peer.stalled": "an unread stream" },
+          },
           on: { "changes.noted": { actions: "collectChanges" }, "peer.stalled": "stalled" },
         },
         stalled: {
           description: "The node is not reading its stream: changes are queued and sent when it resumes. G3",
+          meta: {
+            waitingFor: "the node to read its stream",
+            wokenBy: { stallCheck: "the next look at the stream", "stream.ended": "the end of the call" },
+          },
           on: { "changes.noted": {}, "peer.stalled": { target: "stalled", reenter: true } },
           after: { stallCheck: { target: "flowing", actions: "collectChanges" } },
         },

@@ -98,15 +98,24 @@ export const gossipMachine = setup({
   states: {
     idle: {
       description: "Every engine has had time to find its peers; only managers are announced. I1",
+      meta: { waitingFor: "an engine to register", wokenBy: { "engine.registered": "its registration" } },
       on: { "engine.registered": "introducing" },
     },
     introducing: {
       description: "Announcing other workers to engines that registered recently. I2",
+      meta: {
+        waitingFor: "engines that registered recently to find their peers",
+        wokenBy: { introduction: "the end of their introduction" },
+      },
       on: { "engine.registered": {} },
       after: { introduction: "ending" },
     },
     ending: {
       description: "Removing the other workers from the lists of engines that have had time to find them. I1",
+      meta: {
+        waitingFor: "the dispatcher, to send the shorter lists",
+        wokenBy: { "introductions.ended": "the sent lists" },
+      },
       entry: "endIntroductions",
       on: {
         "engine.registered": {},

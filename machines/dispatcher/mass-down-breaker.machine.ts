@@ -196,6 +196,7 @@ export const massDownBreakerMachine = setup({
     settling: {
       description:
         "This manager was cut off within the last grace period (its link, the log or the process): declaring no node DOWN. D1",
+      meta: { waitingFor: "a whole grace period without a cut", wokenBy: { looked: "the next look, once a second" } },
       on: {
         looked: [
           {
@@ -216,11 +217,19 @@ export const massDownBreakerMachine = setup({
     },
     watching: {
       description: "Declaring silent nodes DOWN, as long as few are missing at once.",
+      meta: {
+        waitingFor: "nothing: silent nodes may be declared DOWN",
+        wokenBy: { looked: "the next look, once a second" },
+      },
       tags: ["granting"],
       always: { guard: { type: "isMass", params: ({ context }) => context }, target: "holding" },
     },
     holding: {
-      description: "Too many nodes are missing at once: waiting for them to return. D2",
+      description: "Too many nodes are missing at once: none is declared DOWN. D2",
+      meta: {
+        waitingFor: "the missing nodes to return",
+        wokenBy: { looked: "the next look, if most have returned", hold: "the end of the hold" },
+      },
       entry: [
         "rememberHold",
         { type: "reportHold", params: ({ context }) => ({ missing: context.missing, nodes: context.nodes }) },
@@ -230,6 +239,10 @@ export const massDownBreakerMachine = setup({
     },
     releasing: {
       description: "The hold is over: declaring every node DOWN that stayed silent through it, however many. D3, D4",
+      meta: {
+        waitingFor: "every node that stayed silent to be declared DOWN",
+        wokenBy: { looked: "the next look, once a second", release: "the end of the release" },
+      },
       tags: ["granting"],
       entry: { type: "reportRelease", params: ({ context }) => ({ missing: context.missing, nodes: context.nodes }) },
       after: { release: "watching" },

@@ -82,43 +82,78 @@ export const nodeWatchMachine = setup({
       always: [{ guard: "isDown", target: "down" }, { target: "unknown" }],
     },
     unknown: {
-      description: "The node's manager is gone; waiting for the node to register with another one. W1",
+      description: "The node's manager is gone. W1",
+      meta: {
+        waitingFor: "the agent to register elsewhere: {its manager} is dead",
+        wokenBy: {
+          "node.settled": "a Session call to any manager",
+          unknownGrace: "the end of the grace period, after which the node may be declared DOWN",
+        },
+      },
       on: { "node.unknown": {} },
       after: { unknownGrace: "checking" },
     },
     checking: {
       description:
         "Asking the mass-down breaker whether this manager's view can be trusted and how many nodes are missing at once. W1",
+      meta: {
+        waitingFor: "the mass-down breaker's verdict on whether the node is DOWN",
+        wokenBy: { "verdict.*": "the verdict", "node.settled": "a Session call to any manager" },
+      },
       entry: { type: "requestVerdict", params: ({ context }) => ({ since: context.since }) },
       on: { "node.unknown": {}, "verdict.granted": "declaring", "verdict.held": "waiting" },
     },
     declaring: {
       description: "Writing DOWN to the log. W1",
+      meta: {
+        waitingFor: "the log, to record that the node is DOWN",
+        wokenBy: { "node.down": "the ledger's answer", "write.failed": "a failed write" },
+      },
       entry: "declareDown",
       on: { "node.unknown": {}, "write.failed": "waiting" },
     },
     waiting: {
-      description: "DOWN was not granted or not written; asking again later. W1",
+      description: "DOWN was not granted or not written. W1",
+      meta: {
+        waitingFor: "the next question whether the node is DOWN",
+        wokenBy: { retry: "the end of the delay", "node.settled": "a Session call to any manager" },
+      },
       on: { "node.unknown": {} },
       after: { retry: "checking" },
     },
     down: {
       description: "The node is DOWN; its tasks are kept in case it returns. W2",
+      meta: {
+        waitingFor: "the agent to register",
+        wokenBy: {
+          "node.settled": "a Session call to any manager",
+          orphanDelay: "the end of the time after which its tasks are orphaned",
+        },
+      },
       on: { "node.down": {} },
       after: { orphanDelay: "orphaning" },
     },
     orphaning: {
       description: "Writing ORPHANED for the tasks that the node may still be running. W2",
+      meta: {
+        waitingFor: "the log, to record that the tasks are orphaned",
+        wokenBy: { "tasks.orphaned": "the ledger's answer", "write.failed": "a failed write" },
+      },
       entry: "orphanTasks",
       on: { "node.down": {}, "tasks.orphaned": "orphaned", "write.failed": "resting" },
     },
     resting: {
-      description: "The log write failed; retrying. W2",
+      description: "The log write failed. W2",
+      meta: {
+        waitingFor: "the next attempt to write",
+        wokenBy: { retry: "the end of the delay", "node.settled": "a Session call to any manager" },
+      },
       on: { "node.down": {} },
       after: { retry: "orphaning" },
     },
     orphaned: {
       description: "Nothing is pending for the node.",
+      meta: { waitingFor: "the agent to register", wokenBy: { "node.settled": "a Session call to any manager" } },
       on: { "node.down": {} },
     },
     ended: {

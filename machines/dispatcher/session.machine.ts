@@ -192,8 +192,15 @@ export const sessionMachine = setup({
       always: [{ guard: "isAdopted", target: "adopted" }, { target: "registering" }],
     },
     adopted: {
-      description:
-        "The log names this session from an earlier run of this manager; waiting for its agent to resume it.",
+      description: "The log names this session from an earlier run of this manager.",
+      meta: {
+        waitingFor: "the agent to resume its session, which this manager adopted after a restart",
+        wokenBy: {
+          "session.resumed": "a Session call",
+          heartbeat: "a heartbeat",
+          unknownGrace: "the end of the grace period, after which the node is suspected",
+        },
+      },
       tags: ["missing"],
       on: {
         heartbeat: {
@@ -222,8 +229,11 @@ export const sessionMachine = setup({
       after: { unknownGrace: "suspect" },
     },
     registering: {
-      description:
-        "Waiting for the commit of READY, description, address and Session record, however long the log takes. S1",
+      description: "Writing READY, description, address and Session record, however long the log takes. S1",
+      meta: {
+        waitingFor: "the commit of the node's registration",
+        wokenBy: { "registration.committed": "the log's answer" },
+      },
       entry: { type: "register", params: ({ context }) => ({ sessionId: context.sessionId }) },
       on: {
         "registration.committed": [
@@ -290,6 +300,10 @@ export const sessionMachine = setup({
       states: {
         connected: {
           description: "The Session stream is open, or a heartbeat arrived after it broke.",
+          meta: {
+            waitingFor: "nothing: the node is served by this manager",
+            wokenBy: { "stream.broken": "a broken Session stream", "heartbeats.missed": "missed heartbeats" },
+          },
           on: {
             "stream.broken": {
               target: "disconnected",
@@ -300,7 +314,15 @@ export const sessionMachine = setup({
         },
         disconnected: {
           description:
-            "The Session stream broke: waiting for the agent to reconnect within the reconnect grace, if the heartbeat grace is longer.",
+            "The Session stream broke; the agent may reconnect within the reconnect grace, if the heartbeat grace is longer.",
+          meta: {
+            waitingFor: "the agent to come back: its Session stream broke",
+            wokenBy: {
+              "session.resumed": "a Session call",
+              heartbeat: "a heartbeat",
+              reconnectGrace: "the end of the reconnect grace, after which the node is suspected",
+            },
+          },
           tags: ["missing"],
           on: {
             heartbeat: {
@@ -315,7 +337,11 @@ export const sessionMachine = setup({
     },
     suspect: {
       description:
-        "A deadline passed: waiting briefly before asking whether the node may be declared DOWN, or asking again later. S3",
+        "A deadline passed: this manager asks shortly whether the node may be declared DOWN, or asks again later. S3",
+      meta: {
+        waitingFor: "the verdict on whether the node is DOWN, since it missed its heartbeats",
+        wokenBy: { heartbeat: "a heartbeat", "session.resumed": "a Session call", verdictDelay: "the next check" },
+      },
       tags: ["missing"],
       entry: "forgetHeard",
       on: {
@@ -349,6 +375,10 @@ export const sessionMachine = setup({
     checking: {
       description:
         "Asking the mass-down breaker whether this process's view can be trusted and how many nodes are missing at once. S3",
+      meta: {
+        waitingFor: "the verdict on whether the node is DOWN, since it missed its heartbeats",
+        wokenBy: { "verdict.*": "the mass-down breaker's verdict" },
+      },
       tags: ["missing"],
       entry: "requestVerdict",
       on: {
@@ -358,6 +388,10 @@ export const sessionMachine = setup({
     },
     expiring: {
       description: "Writing DOWN to the log, fenced by the session id. S2",
+      meta: {
+        waitingFor: "the commit of DOWN",
+        wokenBy: { "down.*": "the log's answer", "session.resumed": "a Session call" },
+      },
       tags: ["missing"],
       entry: ["forgetHold", { type: "declareDown", params: ({ context }) => ({ sessionId: context.sessionId }) }],
       on: {

@@ -117,11 +117,19 @@ export const healthCheckMachine = setup({
       after: { startPeriod: { actions: "endStartPeriod" } },
       states: {
         waiting: {
-          description: "Waiting for the next check, which comes sooner during the start period. H1",
+          description: "No check is running; checks come sooner during the start period. H1",
+          meta: {
+            waitingFor: "the next check",
+            wokenBy: { firstPause: "the end of the interval" },
+          },
           after: { firstPause: "checking" },
         },
         checking: {
           description: "A check is running.",
+          meta: {
+            waitingFor: "the outcome of the running check",
+            wokenBy: { "check.*": "the outcome", timeout: "the time limit of the check" },
+          },
           entry: ["noteBeginning", "check"],
           on: {
             "check.passed": {
@@ -166,9 +174,17 @@ export const healthCheckMachine = setup({
       description: "The latest counted check passed, or too few have failed since.",
       initial: "waiting",
       states: {
-        waiting: { description: "Waiting for the next check. H1", after: { pause: "checking" } },
+        waiting: {
+          description: "No check is running. H1",
+          meta: { waitingFor: "the next check", wokenBy: { pause: "the end of the interval" } },
+          after: { pause: "checking" },
+        },
         checking: {
           description: "A check is running.",
+          meta: {
+            waitingFor: "the outcome of the running check",
+            wokenBy: { "check.*": "the outcome", timeout: "the time limit of the check" },
+          },
           entry: "check",
           on: {
             "check.passed": { target: "waiting", actions: "forgetFailures" },

@@ -151,10 +151,18 @@ export const driverPluginMachine = setup({
   states: {
     absent: {
       description: "Not started yet.",
+      meta: {
+        waitingFor: "a task or agent that wants the driver",
+        wokenBy: { "plugin.wanted": "the start of the agent" },
+      },
       on: { "plugin.wanted": [{ guard: "isKnown", target: "reattaching" }, { target: "launching" }] },
     },
     reattaching: {
       description: "Looking for the process that an earlier agent started. D3",
+      meta: {
+        waitingFor: "the process that an earlier agent started",
+        wokenBy: { "plugin.connected": "its connection", "launch.failed": "its absence" },
+      },
       entry: [
         { type: "announce", params: { state: "starting", reason: "looking for the running plugin" } },
         "reattach",
@@ -170,6 +178,10 @@ export const driverPluginMachine = setup({
     },
     launching: {
       description: "Starting the executable. D1",
+      meta: {
+        waitingFor: "the executable to start",
+        wokenBy: { "process.spawned": "the new process", "launch.failed": "its failure" },
+      },
       entry: [{ type: "announce", params: ({ context }) => ({ state: "starting", reason: context.reason }) }, "launch"],
       on: {
         "process.spawned": {
@@ -184,7 +196,11 @@ export const driverPluginMachine = setup({
       },
     },
     handshaking: {
-      description: "Waiting for the handshake, connection and health check, up to the launch timeout.",
+      description: "The process runs but does not serve yet.",
+      meta: {
+        waitingFor: "the plugin's handshake, connection and health check",
+        wokenBy: { "plugin.connected": "its connection", "launch.failed": "the launch timeout" },
+      },
       on: {
         "plugin.connected": {
           target: "configuring",
@@ -199,6 +215,14 @@ export const driverPluginMachine = setup({
     },
     configuring: {
       description: "Asking for the plugin's identity, configuration schema and capabilities. D3",
+      meta: {
+        waitingFor: "the plugin's identity, configuration schema and capabilities",
+        wokenBy: {
+          "configure.*": "its answer",
+          "process.exited": "its exit",
+          configureTimeout: "the time limit of the answer",
+        },
+      },
       entry: { type: "configure", params: ({ context }) => ({ isKnown: context.isKnown }) },
       on: {
         "configure.done": "running",
@@ -261,7 +285,11 @@ export const driverPluginMachine = setup({
           initial: "awaiting",
           states: {
             awaiting: {
-              description: "Waiting for the first fingerprint.",
+              description: "The plugin serves; the health of its driver is unknown.",
+              meta: {
+                waitingFor: "the driver's first fingerprint",
+                wokenBy: { "fingerprint.received": "the fingerprint", firstFingerprint: "its time limit" },
+              },
               entry: { type: "announce", params: { state: "awaiting", reason: "no fingerprint yet" } },
               after: {
                 firstFingerprint: {
@@ -284,6 +312,13 @@ export const driverPluginMachine = setup({
                 },
               },
               description: "Healthy: accepts tasks. D2",
+              meta: {
+                waitingFor: "nothing: the driver accepts tasks",
+                wokenBy: {
+                  "fingerprint.received": "another health report",
+                  "fingerprint.lost": "the end of the reports",
+                },
+              },
               tags: ["healthy"],
               entry: { type: "announce", params: ({ context }) => ({ state: "healthy", reason: context.reason }) },
             },
@@ -301,6 +336,13 @@ export const driverPluginMachine = setup({
                 },
               },
               description: "Unhealthy: accepts no new tasks; running ones go on.",
+              meta: {
+                waitingFor: "the driver to be healthy",
+                wokenBy: {
+                  "fingerprint.received": "its next health report",
+                  "fingerprint.lost": "the end of the reports",
+                },
+              },
               entry: { type: "announce", params: ({ context }) => ({ state: "unhealthy", reason: context.reason }) },
             },
             undetected: {
@@ -317,10 +359,21 @@ export const driverPluginMachine = setup({
                 },
               },
               description: "Undetected: what the driver needs is not on this machine.",
+              meta: {
+                waitingFor: "this machine to get the things that the driver needs",
+                wokenBy: {
+                  "fingerprint.received": "its next health report",
+                  "fingerprint.lost": "the end of the reports",
+                },
+              },
               entry: { type: "announce", params: ({ context }) => ({ state: "undetected", reason: context.reason }) },
             },
             blind: {
-              description: "The fingerprint stream ended; waiting to open it again.",
+              description: "The fingerprint stream ended.",
+              meta: {
+                waitingFor: "the next attempt to read the driver's fingerprints",
+                wokenBy: { fingerprintRetry: "the end of the delay" },
+              },
               entry: {
                 type: "announce",
                 params: ({ context }) => ({ state: "unhealthy", reason: `failed to fingerprint: ${context.reason}` }),
@@ -335,24 +388,48 @@ export const driverPluginMachine = setup({
           states: {
             young: {
               description: "Recently started: another failure counts as one more in a row.",
+              meta: {
+                waitingFor: "the process to prove stable",
+                wokenBy: { held: "the end of that time", "process.exited": "its exit" },
+              },
               after: { held: "proven" },
             },
-            proven: { description: "Stable: a failure counts as the first.", entry: "resetBackoff" },
+            proven: {
+              description: "Stable: a failure counts as the first.",
+              meta: { waitingFor: "nothing: the process is stable", wokenBy: { "process.exited": "its exit" } },
+              entry: "resetBackoff",
+            },
           },
         },
         pulse: {
           description: "Whether the plugin answers calls; a hung plugin does not report that itself.",
           initial: "resting",
           states: {
-            resting: { description: "The plugin answered the last probe.", after: { pulse: "asking" } },
+            resting: {
+              description: "The plugin answered the last probe.",
+              meta: { waitingFor: "the next probe", wokenBy: { pulse: "the end of the interval" } },
+              after: { pulse: "asking" },
+            },
             asking: {
               description: "Probing the plugin.",
+              meta: {
+                waitingFor: "the plugin's answer to a probe",
+                wokenBy: { "health.*": "the outcome of the probe" },
+              },
               entry: { type: "checkHealth", params: { timeoutMs: driverPluginTimes.pulseTimeoutMs } },
               on: { "health.answered": "resting", "health.missed": "missed" },
             },
-            missed: { description: "The plugin missed one probe.", after: { pulseRetry: "askingAgain" } },
+            missed: {
+              description: "The plugin missed one probe.",
+              meta: { waitingFor: "the last probe", wokenBy: { pulseRetry: "the end of the delay" } },
+              after: { pulseRetry: "askingAgain" },
+            },
             askingAgain: {
               description: "Probing the plugin for the last time.",
+              meta: {
+                waitingFor: "the plugin's answer to the last probe",
+                wokenBy: { "health.*": "the outcome of the probe" },
+              },
               entry: { type: "checkHealth", params: { timeoutMs: driverPluginTimes.pulseTimeoutMs } },
               on: {
                 "health.answered": "resting",
@@ -375,7 +452,8 @@ export const driverPluginMachine = setup({
       ],
       states: {
         ending: {
-          description: "Waiting for the failed process to end.",
+          description: "Killing the rest of the failed process.",
+          meta: { waitingFor: "the failed process to end", wokenBy: { "process.ended": "its end" } },
           entry: "endProcess",
           on: {
             "process.ended": "waiting",
@@ -388,7 +466,11 @@ export const driverPluginMachine = setup({
           },
         },
         waiting: {
-          description: "No process runs; waiting for the back-off before the next start.",
+          description: "No process runs.",
+          meta: {
+            waitingFor: "the next start of the plugin",
+            wokenBy: { backoff: "the end of the delay", "plugin.unwanted": "the end of the agent" },
+          },
           entry: "forgetProcess",
           on: { "plugin.unwanted": "#driverPlugin.stopped", "configure.*": {}, "fingerprint.*": {}, "health.*": {} },
           after: { backoff: "#driverPlugin.launching" },
@@ -410,11 +492,18 @@ export const driverPluginMachine = setup({
       },
       states: {
         asking: { description: "Telling the process to stop.", entry: "endProcess", always: "ending" },
-        ending: { description: "Waiting for the process to end." },
+        ending: {
+          description: "The process was told to stop.",
+          meta: { waitingFor: "the process to end", wokenBy: { "process.ended": "its end" } },
+        },
       },
     },
     stopped: {
       description: "No process is left.",
+      meta: {
+        waitingFor: "a task or agent that wants the driver",
+        wokenBy: { "plugin.wanted": "the start of the agent" },
+      },
       entry: ["forgetProcess", { type: "announce", params: { state: "stopped", reason: "not wanted" } }],
       on: { "plugin.wanted": "launching", "process.exited": {} },
     },

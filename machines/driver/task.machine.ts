@@ -166,7 +166,11 @@ export const driverTaskMachine = setup({
       ],
     },
     pending: {
-      description: "Waiting for the driver to serve; nothing has been asked of it.",
+      description: "Nothing has been asked of the driver.",
+      meta: {
+        waitingFor: "the driver to serve",
+        wokenBy: { "plugin.ready": "a plugin that serves", "stop.wanted": "a request to stop" },
+      },
       entry: [{ type: "announce", params: { kind: "waiting", reason: "the driver is not running" } }, "awaitPlugin"],
       on: {
         "plugin.ready": "starting",
@@ -187,6 +191,14 @@ export const driverTaskMachine = setup({
       states: {
         asked: {
           description: "The driver may take its time: it is fetching what the task is made of.",
+          meta: {
+            waitingFor: "the driver, to start the task",
+            wokenBy: {
+              "task.started": "its answer",
+              "start.refused": "its refusal",
+              "call.lost": "the loss of the driver",
+            },
+          },
           on: {
             "stop.wanted": {
               target: "unwanted",
@@ -198,7 +210,16 @@ export const driverTaskMachine = setup({
           },
         },
         unwanted: {
-          description: "The driver did not answer within the task's own limit; whatever it starts will be destroyed.",
+          description: "A stop is wanted while the start is in flight; whatever the driver starts will be destroyed.",
+          meta: {
+            waitingFor: "the driver's answer to the start, to stop the task afterwards",
+            wokenBy: {
+              "task.started": "its answer",
+              "start.refused": "its refusal",
+              "call.lost": "the loss of the driver",
+              stopTimeout: "the time limit of the stop",
+            },
+          },
           after: {
             stopTimeout: {
               target: "#driverTask.doubtful",
@@ -235,7 +256,11 @@ export const driverTaskMachine = setup({
       },
     },
     doubtful: {
-      description: "The outcome of the start is unknown: waiting for the driver, to stop the task if it runs. T1",
+      description: "The outcome of the start is unknown. T1",
+      meta: {
+        waitingFor: "the driver to serve again, to stop the task if it runs",
+        wokenBy: { "plugin.ready": "a plugin that serves" },
+      },
       entry: [
         { type: "announce", params: { kind: "waiting", reason: "the driver died; waiting for it to come back" } },
         "awaitPlugin",
@@ -244,6 +269,14 @@ export const driverTaskMachine = setup({
     },
     clearing: {
       description: "Destroying whatever exists of the task before it counts as failed. T1",
+      meta: {
+        waitingFor: "the driver, to destroy whatever exists of the task",
+        wokenBy: {
+          "task.destroyed": "its answer",
+          "destroy.refused": "its refusal",
+          "call.lost": "the loss of the driver",
+        },
+      },
       entry: "destroyTask",
       on: {
         "task.destroyed": "failed",
@@ -270,6 +303,14 @@ export const driverTaskMachine = setup({
       states: {
         running: {
           description: "Running and meant to go on.",
+          meta: {
+            waitingFor: "nothing: the task runs",
+            wokenBy: {
+              "task.exited": "its exit",
+              "stop.wanted": "a request to stop",
+              "call.lost": "the loss of the driver",
+            },
+          },
           entry: { type: "announce", params: { kind: "running" } },
           on: {
             "stop.wanted": {
@@ -283,6 +324,14 @@ export const driverTaskMachine = setup({
         },
         stopping: {
           description: "The driver is stopping the task: signal, the task's kill timeout, kill. T3",
+          meta: {
+            waitingFor: "the driver, to stop the task",
+            wokenBy: {
+              "task.exited": "the exit",
+              "stop.*": "the driver's answer",
+              stopTimeout: "the time limit of the stop",
+            },
+          },
           entry: [
             { type: "announce", params: { kind: "stopping" } },
             {
@@ -294,12 +343,20 @@ export const driverTaskMachine = setup({
           after: { stopTimeout: "killing" },
         },
         stopped: {
-          description: "The driver reports the task as dead; waiting for the exit result.",
+          description: "The driver reports the task as dead.",
+          meta: {
+            waitingFor: "the exit result",
+            wokenBy: { "task.exited": "the exit", exitGrace: "the end of the time allowed for it" },
+          },
           after: { exitGrace: "killing" },
           on: { "stop.wanted": {} },
         },
         killing: {
           description: "Destroying the task by force, again until the driver confirms it. T3",
+          meta: {
+            waitingFor: "the driver, to destroy the task by force",
+            wokenBy: { "task.destroyed": "its answer", killRetry: "the next attempt" },
+          },
           entry: "destroyTask",
           on: {
             "task.destroyed": "gone",
@@ -309,7 +366,11 @@ export const driverTaskMachine = setup({
           after: { killRetry: { target: "killing", reenter: true } },
         },
         gone: {
-          description: "Destroyed; waiting for the open WaitTask call, which may still return the exit result. T2",
+          description: "The task is destroyed. T2",
+          meta: {
+            waitingFor: "the exit result, which the open WaitTask call may still return",
+            wokenBy: { "task.exited": "the exit", exitGrace: "the end of the time allowed for it" },
+          },
           after: {
             exitGrace: {
               target: "#driverTask.exited",
@@ -321,7 +382,8 @@ export const driverTaskMachine = setup({
       },
     },
     awaiting: {
-      description: "The driver is gone but the task is not: waiting for a driver to serve again. T4",
+      description: "The driver is gone but the task is not. T4",
+      meta: { waitingFor: "a driver to serve again", wokenBy: { "plugin.ready": "a plugin that serves" } },
       entry: [
         { type: "announce", params: { kind: "waiting", reason: "the driver is not running; the task goes on" } },
         "awaitPlugin",
@@ -330,6 +392,14 @@ export const driverTaskMachine = setup({
     },
     recovering: {
       description: "Handing the task's handle to the driver for recovery.",
+      meta: {
+        waitingFor: "the driver, to recover the task from its handle",
+        wokenBy: {
+          "task.recovered": "its answer",
+          "recover.refused": "its refusal",
+          "call.lost": "the loss of the driver",
+        },
+      },
       entry: "recoverTask",
       on: {
         "task.recovered": [{ guard: "mustStop", target: "live.stopping" }, { target: "live" }],
@@ -348,6 +418,7 @@ export const driverTaskMachine = setup({
     },
     exited: {
       description: "Finished and reported. The driver keeps its state until the task is destroyed. T2",
+      meta: { waitingFor: "the removal of the task", wokenBy: { "destroy.wanted": "the agent's request" } },
       on: {
         "destroy.wanted": "destroying",
         "stop.*": {},
@@ -358,6 +429,7 @@ export const driverTaskMachine = setup({
     },
     failed: {
       description: "Never ran, or its outcome is unknown; nothing of it runs. T2",
+      meta: { waitingFor: "the removal of the task", wokenBy: { "destroy.wanted": "the agent's request" } },
       entry: {
         type: "announce",
         params: ({ context }) => ({ kind: "failed", reason: context.reason, isRecoverable: context.isRecoverable }),
@@ -373,6 +445,14 @@ export const driverTaskMachine = setup({
     },
     destroying: {
       description: "Asking the driver to forget the task and free its resources.",
+      meta: {
+        waitingFor: "the driver, to forget the task and free its resources",
+        wokenBy: {
+          "task.destroyed": "its answer",
+          "destroy.refused": "its refusal",
+          "call.lost": "the loss of the driver",
+        },
+      },
       entry: "destroyTask",
       on: {
         "task.destroyed": {
@@ -390,6 +470,7 @@ export const driverTaskMachine = setup({
     },
     refused: {
       description: "The driver refused; asking again after a delay, a limited number of times.",
+      meta: { waitingFor: "the next attempt to destroy the task", wokenBy: { destroyRetry: "the end of the delay" } },
       always: {
         guard: "isGivenUp",
         target: "destroyed",
@@ -405,7 +486,8 @@ export const driverTaskMachine = setup({
       on: { "stop.*": {}, "destroy.*": {}, "call.lost": {}, "task.started": {}, "start.refused": {} },
     },
     unreachable: {
-      description: "The driver died before it answered; waiting to ask again when it is back.",
+      description: "The driver died before it answered; it is asked again when it is back.",
+      meta: { waitingFor: "the driver to serve again", wokenBy: { "plugin.ready": "a plugin that serves" } },
       entry: "awaitPlugin",
       on: {
         "plugin.ready": "destroying",

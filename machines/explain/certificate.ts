@@ -7,10 +7,13 @@ import {
   type Manager,
   type Node,
 } from "../../proto/gen/messages.ts";
+import { certificateMachine } from "../certificates/certificate.machine.ts";
 import { isIssuedBy } from "../certificates/issuer.ts";
 import { issuanceState, isUnsigned } from "../certificates/issuance.ts";
+import { demotionMachine, demotionTimes } from "../manager/demotion.machine.ts";
 import { isDemoted } from "../manager/role.ts";
 import { rootRotationLimits } from "../certificates/root-rotation.machine.ts";
+import { waitOf } from "../wait-meta.ts";
 
 export interface CertificateView {
   /** The node's manager record. */
@@ -22,15 +25,15 @@ export interface CertificateView {
 export function explainCertificate(node: Node, { manager, nextIssuer }: CertificateView): readonly Reason[] {
   const since = node.meta?.updatedAt ?? null;
   const reason = (waitingFor: string, wokenBy: string): Reason => Reason.create({ waitingFor, wokenBy, since });
+  const stateReason = (state: string): Reason => Reason.create({ ...waitOf(certificateMachine, state), since });
   const reasons: Reason[] = [];
   if (isDemoted(node) && (node.role === NodeRole.MANAGER || manager !== undefined)) {
-    reasons.push(reason("its manager process to exit after its demotion", "the end of its beats, or 10 s"));
+    const facts = { "the grace period": `${demotionTimes.graceMs / 1_000} s` };
+    reasons.push(Reason.create({ ...waitOf(demotionMachine, "leaving", facts), since }));
   }
   const state = issuanceState(node);
   if (isUnsigned(node)) {
-    reasons.push(
-      reason("the leader, or an external CA, to sign its certificate request", "the certificate in the log"),
-    );
+    reasons.push(stateReason("signing"));
   } else if (nextIssuer !== null && !isIssuedBy(node.description?.tlsInfo ?? null, nextIssuer)) {
     const { batchMax, pauseMs } = rootRotationLimits;
     const isAway = node.status?.state === NodeStatus_State.DOWN;
@@ -45,7 +48,7 @@ export function explainCertificate(node: Node, { manager, nextIssuer }: Certific
             ),
     );
   } else if (state === IssuanceStatus_State.ROTATE) {
-    reasons.push(reason("the node to renew its certificate as requested", "its request"));
+    reasons.push(stateReason("rotating"));
   }
   return reasons;
 }

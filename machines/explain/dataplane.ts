@@ -3,8 +3,10 @@
  * node's reports on its driver. A node without reports has no driver.
  */
 import { DataplaneReport, Reason, type Resource, type Task, type Timestamp } from "../../proto/gen/messages.ts";
+import { dataplaneDriverMachine } from "../dataplane/dataplane-driver.machine.ts";
 import { reportKind } from "../policy/objects.ts";
 import { isEnded, isWanted, observedState } from "../task.ts";
+import { waitOf } from "../wait-meta.ts";
 
 interface Said {
   readonly report: DataplaneReport;
@@ -64,6 +66,13 @@ function saidIn(resource: Resource | undefined): Said | null {
   return report === null ? null : { report, since: resource?.meta?.updatedAt ?? null };
 }
 
+/** Reported states in which a node waits for its driver, as states of the chart. */
+const waiting: ReadonlyMap<string, string> = new Map([
+  ["waiting", "waitForReady"],
+  ["resync", "resync"],
+  ["restarting", "restarting.waiting"],
+]);
+
 /** Null: the driver is in sync, or the node has none. */
 function stateReason({ report, since }: Said, what: string): Reason | null {
   const { driver, reason, restarts, state } = report;
@@ -72,23 +81,11 @@ function stateReason({ report, since }: Said, what: string): Reason | null {
   const tried = restarts === 0 ? [] : [`it was restarted ${restarts === 1 ? "once" : `${restarts} times`}`];
   const of = (waitingFor: string, wokenBy: string): Reason =>
     Reason.create({ waitingFor: what + waitingFor, wokenBy, since, tried });
-  switch (state) {
-    case "waiting":
-      return of("a manager to send its network policy", "its answer to the node's policy stream");
-    case "resync":
-      return of(`${name} to read all of its rules${because}`, "the driver's reading; the previous rules stay in force");
-    case "restarting":
-      return of(
-        `${name} to be restarted${because}`,
-        "the end of the delay, at most 30 s; the previous rules stay in force",
-      );
-    case "stopped":
-    case "failed":
-      return of(
-        `${name}, which is not running${because}`,
-        "the next start of the agent; the previous rules stay in force",
-      );
-    default:
-      return null;
-  }
+  const stays = "; the previous rules stay in force";
+  if (state === "stopped" || state === "failed")
+    return of(`${name}, which is not running${because}`, `the next start of the agent${stays}`);
+  const chartState = waiting.get(state);
+  if (chartState === undefined) return null;
+  const { waitingFor, wokenBy } = waitOf(dataplaneDriverMachine, chartState, { "the dataplane driver": name });
+  return state === "waiting" ? of(waitingFor, wokenBy) : of(waitingFor + because, wokenBy + stays);
 }

@@ -20,7 +20,9 @@ import { explainJob } from "../orchestration/jobs/explain.ts";
 import { conditionOf, releaseOf, shouldRestart } from "../orchestration/restart.machine.ts";
 import { timeMs, timestampOf } from "../../proto/time.ts";
 import { modeOf } from "../orchestration/service-mode.ts";
+import { taskMachine } from "../task.machine.ts";
 import { isEnded, isHeld, isWanted, observedState } from "../task.ts";
+import { waitOf, type Wait } from "../wait-meta.ts";
 
 export interface ExplainView {
   readonly nowMs: number;
@@ -68,26 +70,21 @@ export function explainTask(task: Task, view: ExplainView): readonly Reason[] {
   if (!isWanted(task)) return [explainStop(task, view)];
   if (state === TaskState.NEW) {
     const err = task.status?.err ?? "";
-    return [
-      reason(task, {
-        waitingFor: err === "" ? "the allocator" : err,
-        wokenBy:
-          err === ""
-            ? "the allocator's next round, which is due now"
-            : "a change of the service, or of a network or port that it requests",
-        tried: words(task),
-      }),
-    ];
+    const blocked = { waitingFor: err, wokenBy: "a change of the service, or of a network or port that it requests" };
+    return [reason(task, { ...(err === "" ? lifeWait(task, view) : blocked), tried: words(task) })];
   }
   const start = task.desiredState === TaskState.READY ? [explainStart(task, view)] : [];
   if (state === TaskState.PENDING) return [...view.placement(task), ...start];
   if (state === TaskState.RUNNING && start.length === 0) {
     const node = view.node(task.nodeId);
     if (isUp(node) && task.status?.err) return [explainUnhealthy(task, nodeName(task, view))];
-    const waitingFor = isUp(node)
-      ? `nothing: it runs on ${nodeName(task, view)}`
-      : `${nodeName(task, view)} to return: the task was running there when it was last reported`;
-    return [reason(task, { waitingFor, wokenBy: isUp(node) ? "" : "the node's return, or its replacement elsewhere" })];
+    if (isUp(node)) return [reason(task, lifeWait(task, view))];
+    return [
+      reason(task, {
+        waitingFor: `${nodeName(task, view)} to return: the task was running there when it was last reported`,
+        wokenBy: "the node's return, or its replacement elsewhere",
+      }),
+    ];
   }
   // A ready successor only waits for its start.
   if (start.length > 0 && state >= TaskState.READY) return start;
@@ -199,11 +196,12 @@ function explainNode(task: Task, view: ExplainView): Reason {
       tried: words(task),
     });
   }
-  return reason(task, {
-    waitingFor: `${name}, to take it from ${state} to RUNNING`,
-    wokenBy: "the node's next report",
-    tried: words(task),
-  });
+  return reason(task, { ...lifeWait(task, view), tried: words(task) });
+}
+
+/** The wait of its state, for a task that nothing keeps from going on. */
+function lifeWait(task: Task, view: ExplainView): Wait {
+  return waitOf(taskMachine, stateName(observedState(task)), { "its node": nodeName(task, view) });
 }
 
 /** The error of a task that has not ended comes from its health check. */

@@ -108,7 +108,15 @@ export const jsonConnectionMachine = setup({
   on: { "*": { actions: "reportUnexpected" } },
   states: {
     handshake: {
-      description: "TLS is up; waiting for the WebSocket handshake. JC2",
+      description: "TLS is up. JC2",
+      meta: {
+        waitingFor: "the WebSocket handshake",
+        wokenBy: {
+          "socket.opened": "the handshake",
+          "socket.closed": "the end of the connection",
+          handshakeMs: "its time limit",
+        },
+      },
       after: { handshakeMs: "cut" },
       on: { "socket.opened": "open", "socket.closed": "ended", "server.stopping": "cut" },
     },
@@ -140,7 +148,8 @@ export const jsonConnectionMachine = setup({
           initial: "anonymous",
           states: {
             anonymous: {
-              description: "Waiting for a login. JC1, JC2",
+              description: "The client is not identified yet. JC1, JC2",
+              meta: { waitingFor: "a login", wokenBy: { "login.asked": "the login", anonymousMs: "its time limit" } },
               after: {
                 anonymousMs: {
                   target: "#json-connection.closing",
@@ -154,6 +163,7 @@ export const jsonConnectionMachine = setup({
             },
             checking: {
               description: "Verifying a login.",
+              meta: { waitingFor: "the verdict on the login", wokenBy: { "login.*": "the verdict" } },
               entry: {
                 type: "checkLogin",
                 params: ({ event }) => ({ key: event.type === "login.asked" ? event.key : -1 }),
@@ -188,6 +198,7 @@ export const jsonConnectionMachine = setup({
             },
             authenticated: {
               description: "Logged in; answering requests.",
+              meta: { waitingFor: "the client's next request", wokenBy: { "request.asked": "a request" } },
               tags: "authenticated",
               on: {
                 "login.asked": {
@@ -208,11 +219,19 @@ export const jsonConnectionMachine = setup({
           states: {
             quiet: {
               description: "The client responded recently or has just connected.",
+              meta: {
+                waitingFor: "the time of the next ping",
+                wokenBy: { pingMs: "the end of the interval" },
+              },
               after: { pingMs: "pinged" },
               on: { "peer.heard": {} },
             },
             pinged: {
-              description: "Waiting for the answer to a ping.",
+              description: "A ping is sent.",
+              meta: {
+                waitingFor: "the client's answer to a ping",
+                wokenBy: { "peer.heard": "the answer, or any message", pongMs: "its time limit" },
+              },
               entry: "ping",
               after: {
                 pongMs: {
@@ -233,10 +252,18 @@ export const jsonConnectionMachine = setup({
           states: {
             flowing: {
               description: "Nothing has been waiting for long.",
+              meta: {
+                waitingFor: "nothing: the client reads what is sent",
+                wokenBy: { "output.stuck": "an unread message" },
+              },
               on: { "output.stuck": "stuck", "output.moved": {}, "output.empty": {} },
             },
             stuck: {
               description: "The client is not reading; nothing more is read from it until it does.",
+              meta: {
+                waitingFor: "the client to read what was sent",
+                wokenBy: { "output.*": "progress of the output", writeMs: "its time limit" },
+              },
               after: {
                 writeMs: {
                   target: "#json-connection.cut",
@@ -258,6 +285,14 @@ export const jsonConnectionMachine = setup({
     },
     closing: {
       description: "Closing: the close frame is sent, and incoming messages are ignored. JC3",
+      meta: {
+        waitingFor: "the client to close the connection",
+        wokenBy: {
+          "socket.closed": "the end of the connection",
+          "output.overflowed": "an overflowing output",
+          goodbyeMs: "the time limit",
+        },
+      },
       entry: ["release", { type: "sayGoodbye", params: ({ context }) => context }],
       after: { goodbyeMs: "unanswered" },
       on: {

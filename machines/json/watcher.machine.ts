@@ -78,6 +78,10 @@ export const jsonWatcherMachine = setup({
   states: {
     idle: {
       description: "No Next call is open: nothing is watched or kept. JW1",
+      meta: {
+        waitingFor: "a Next call",
+        wokenBy: { "next.asked": "the call", "news.ended": "the end of the changes" },
+      },
       on: {
         "next.asked": [
           {
@@ -92,7 +96,11 @@ export const jsonWatcherMachine = setup({
       },
     },
     waiting: {
-      description: "A Next call is open; waiting for a change. JW2",
+      description: "A Next call is open. JW2",
+      meta: {
+        waitingFor: "a change, for the open Next call",
+        wokenBy: { "news.found": "a change", "news.ended": "the end of the changes" },
+      },
       entry: "awaitNews",
       exit: "stopAwaitingNews",
       on: {
@@ -123,6 +131,10 @@ export const jsonWatcherMachine = setup({
     over: {
       description:
         "No more changes will come, for example of the output of a removed task: each Next call is answered with that. JW3",
+      meta: {
+        waitingFor: "the client to stop the watcher",
+        wokenBy: { "stop.asked": "the Stop call", "connection.closed": "the end of the connection" },
+      },
       on: {
         "next.asked": {
           actions: { type: "refuse", params: ({ event }) => ({ asks: [event.ask], reason: "ended" as const }) },

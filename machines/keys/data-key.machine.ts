@@ -113,9 +113,13 @@ export const dataKeyMachine = setup({
     ],
   },
   states: {
-    resting: { description: "New records are written under the current key." },
+    resting: {
+      description: "New records are written under the current key.",
+      meta: { waitingFor: "a change of the managers' keys or lock", wokenBy: { "keys.seen": "that change" } },
+    },
     making: {
       description: "The managers' lock has changed: generating a new key and saving it to this manager's disk.",
+      meta: { waitingFor: "this manager's disk, to save a new key", wokenBy: { "key.*": "the outcome of the write" } },
       entry: "makeKey",
       on: {
         "keys.seen": {},
@@ -127,10 +131,15 @@ export const dataKeyMachine = setup({
       },
     },
     spreading: {
-      description: "Announcing the new key; waiting until every live manager has fetched and saved it. J1",
+      description: "The new key is announced. J1",
+      meta: {
+        waitingFor: "every live manager to fetch and save the new key",
+        wokenBy: { "keys.seen": "the managers' announcements" },
+      },
     },
     retrying: {
-      description: "The disk refused the new key; retrying after a delay. Records stay under the old key.",
+      description: "The disk refused the new key; records stay under the old key.",
+      meta: { waitingFor: "the next attempt to save a key", wokenBy: { retryDelay: "the end of the delay" } },
       on: { "keys.seen": {} },
       after: { retryDelay: { target: "resting", actions: "look" } },
     },

@@ -71,6 +71,7 @@ export const keyFetchMachine = setup({
   states: {
     idle: {
       description: "Every known key is held.",
+      meta: { waitingFor: "a key that this process lacks", wokenBy: { "keys.looked": "its announcement in the log" } },
       on: {
         "keys.looked": {
           guard: { type: "lacks", params: ({ event }) => ({ lacking: event.lacking }) },
@@ -81,6 +82,7 @@ export const keyFetchMachine = setup({
     },
     asking: {
       description: "Fetching missing keys from other managers, first from those that announced them.",
+      meta: { waitingFor: "other managers' answers", wokenBy: { "round.ended": "the last answer" } },
       entry: "ask",
       on: {
         "round.ended": [
@@ -103,11 +105,16 @@ export const keyFetchMachine = setup({
       },
     },
     pausing: {
-      description: "Every manager was asked; waiting before checking again for missing keys.",
+      description: "Every manager was asked.",
+      meta: { waitingFor: "the next look for missing keys", wokenBy: { retryDelay: "the end of the delay" } },
       after: { retryDelay: { target: "idle", actions: "look" } },
     },
     denied: {
       description: "Other managers refuse to hand out keys: this process is no longer a manager and must end. Y1",
+      meta: {
+        waitingFor: "the end of this process, which is no longer a manager",
+        wokenBy: { retryDelay: "the next look for missing keys" },
+      },
       entry: { type: "giveUp", params: ({ context }) => ({ reason: context.reason }) },
       after: { retryDelay: { target: "idle", actions: "look" } },
     },

@@ -82,10 +82,18 @@ export const keyRotationMachine = setup({
     },
     resting: {
       description: "The keys are within their maximum age.",
+      meta: {
+        waitingFor: "the maximum age of the keys",
+        wokenBy: { rotationPeriod: "the end of the rotation period" },
+      },
       after: { rotationPeriod: "rotating" },
     },
     rotating: {
       description: "Writing new keys to the cluster object. K1, K2",
+      meta: {
+        waitingFor: "the log, to record new keys",
+        wokenBy: { "keys.rotated": "the ledger's answer", "rotation.failed": "a failed write" },
+      },
       entry: "rotateKeys",
       on: {
         "keys.rotated": { target: "resting", actions: { type: "rememberReason", params: { reason: "" } } },
@@ -96,7 +104,8 @@ export const keyRotationMachine = setup({
       },
     },
     retrying: {
-      description: "The log write failed; retrying after a delay.",
+      description: "The log write failed.",
+      meta: { waitingFor: "the next attempt to write new keys", wokenBy: { retryDelay: "the end of the delay" } },
       after: { retryDelay: "rotating" },
     },
   },

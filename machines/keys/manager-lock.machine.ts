@@ -68,6 +68,7 @@ export const managerLockMachine = setup({
   states: {
     opening: {
       description: "Reading the key file.",
+      meta: { waitingFor: "the disk, to read the key file", wokenBy: { "file.*": "its content" } },
       entry: "openFile",
       on: {
         "file.opened": "open",
@@ -79,12 +80,17 @@ export const managerLockMachine = setup({
       },
     },
     locked: {
-      description: "Waiting for the unlock key; nothing else runs. U1",
+      description: "The key file is locked; nothing else runs. U1",
+      meta: { waitingFor: "the unlock key", wokenBy: { "unlock.requested": "muster swarm unlock" } },
       entry: "announceLocked",
       on: { "unlock.requested": "unlocking" },
     },
     unlocking: {
       description: "Trying an unlock key. U2",
+      meta: {
+        waitingFor: "the outcome of the attempt",
+        wokenBy: { "file.*": "an opened file", "unlock.refused": "a wrong key" },
+      },
       entry: "tryKey",
       on: {
         "file.opened": "open",
@@ -97,6 +103,7 @@ export const managerLockMachine = setup({
     },
     damaged: {
       description: "The key file is not valid: restore it, or join the manager again.",
+      meta: { waitingFor: "an operator to restore the key file, or to join the manager again", wokenBy: {} },
       entry: { type: "announceBroken", params: ({ context }) => ({ reason: context.reason }) },
     },
     open: {
@@ -106,6 +113,7 @@ export const managerLockMachine = setup({
       states: {
         settled: {
           description: "The key file is locked as the cluster wants it, as far as is known.",
+          meta: { waitingFor: "a change of the cluster's unlock key", wokenBy: { "lock.looked": "that change" } },
           entry: "look",
           on: {
             "lock.looked": [
@@ -123,6 +131,10 @@ export const managerLockMachine = setup({
         },
         unread: {
           description: "The cluster has a new unlock key that was not handed out yet: the key file stays unchanged. U4",
+          meta: {
+            waitingFor: "the cluster's unlock key to be handed out",
+            wokenBy: { "lock.looked": "the first reader of the key" },
+          },
           on: {
             "lock.looked": [
               {
@@ -139,6 +151,10 @@ export const managerLockMachine = setup({
         },
         closing: {
           description: "The key was handed out, or is no longer needed: about to rewrite the key file. U4",
+          meta: {
+            waitingFor: "the short pause before the key file is rewritten",
+            wokenBy: { closeDelay: "the end of the pause", "lock.looked": "another change" },
+          },
           on: {
             "lock.looked": [
               {
@@ -156,6 +172,7 @@ export const managerLockMachine = setup({
         },
         relocking: {
           description: "Writing the key file under the cluster's unlock key, or without one. U3",
+          meta: { waitingFor: "the disk, to write the key file", wokenBy: { "relock.*": "the outcome of the write" } },
           entry: "relock",
           on: {
             "relock.done": { target: "settled", actions: { type: "rememberReason", params: { reason: "" } } },
@@ -167,7 +184,11 @@ export const managerLockMachine = setup({
           },
         },
         retrying: {
-          description: "The disk refused the write and the key file is unchanged; retrying after a delay.",
+          description: "The disk refused the write and the key file is unchanged.",
+          meta: {
+            waitingFor: "the next attempt to write the key file",
+            wokenBy: { retryDelay: "the end of the delay" },
+          },
           on: { "lock.looked": {} },
           after: { retryDelay: "settled" },
         },

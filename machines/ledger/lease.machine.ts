@@ -151,6 +151,10 @@ export const leaseMachine = setup({
       states: {
         looking: {
           description: "Reading the key.",
+          meta: {
+            waitingFor: "the bucket's answer",
+            wokenBy: { "lease.*": "the answer", takePatience: "its time limit" },
+          },
           entry: ["countAttempt", { type: "look", params: ({ context }) => ({ attempt: context.attempt }) }],
           on: {
             "lease.absent": {
@@ -191,13 +195,18 @@ export const leaseMachine = setup({
           after: { takePatience: "resting" },
         },
         resting: {
-          description: "Waiting before the next read.",
+          description: "Another manager holds the lease, or the bucket cannot be read.",
+          meta: { waitingFor: "the next read of the key", wokenBy: { pollInterval: "the end of the interval" } },
           after: { pollInterval: "looking" },
         },
       },
     },
     taking: {
       description: "Writing the key, which was absent or already this manager's. E2",
+      meta: {
+        waitingFor: "the bucket, to accept this manager's key",
+        wokenBy: { "lease.*": "the answer", takePatience: "its time limit" },
+      },
       entry: [
         "countAttempt",
         { type: "write", params: ({ context }) => ({ attempt: context.attempt, revision: context.revision }) },
@@ -246,10 +255,18 @@ export const leaseMachine = setup({
           states: {
             resting: {
               description: "The key was renewed recently.",
+              meta: {
+                waitingFor: "the time of the next renewal",
+                wokenBy: { renewInterval: "the end of the interval" },
+              },
               after: { renewInterval: "renewing" },
             },
             renewing: {
               description: "Renewing the key.",
+              meta: {
+                waitingFor: "the bucket, to accept the renewal",
+                wokenBy: { "lease.*": "the answer", patience: "its time limit", surrender: "the end of the lease" },
+              },
               entry: [
                 "countAttempt",
                 { type: "write", params: ({ context }) => ({ attempt: context.attempt, revision: context.revision }) },
@@ -279,12 +296,20 @@ export const leaseMachine = setup({
               after: { patience: "checking" },
             },
             pausing: {
-              description: "A write or read of the key failed; reading it again shortly.",
+              description: "A write or read of the key failed.",
+              meta: {
+                waitingFor: "the next read of the key",
+                wokenBy: { patience: "the end of the pause", surrender: "the end of the lease" },
+              },
               after: { patience: "checking" },
             },
             checking: {
               description:
                 "An earlier write may have succeeded: reading the key to learn which revision the next write must name. E2",
+              meta: {
+                waitingFor: "the bucket's answer",
+                wokenBy: { "lease.*": "the answer", patience: "its time limit", surrender: "the end of the lease" },
+              },
               entry: ["countAttempt", { type: "look", params: ({ context }) => ({ attempt: context.attempt }) }],
               on: {
                 "lease.held": [
@@ -317,11 +342,16 @@ export const leaseMachine = setup({
       },
     },
     lost: {
-      description: "Lost or missed the lease; waiting so that other managers can try first.",
+      description: "The lease was lost or missed.",
+      meta: { waitingFor: "other managers, which may try first", wokenBy: { pollInterval: "the end of the interval" } },
       after: { pollInterval: "waiting" },
     },
     releasing: {
       description: "Releasing the lease, so that another manager need not wait for it to expire.",
+      meta: {
+        waitingFor: "the bucket, to remove the key",
+        wokenBy: { "lease.removed": "the answer", takePatience: "its time limit" },
+      },
       entry: [
         "countAttempt",
         { type: "remove", params: ({ context }) => ({ attempt: context.attempt, revision: context.revision }) },
@@ -337,6 +367,7 @@ export const leaseMachine = setup({
     },
     released: {
       description: "No longer a candidate: this process is ending.",
+      meta: { waitingFor: "the end of this process", wokenBy: {} },
       entry: "announceReleased",
       on: { "release.requested": {} },
     },

@@ -114,7 +114,8 @@ export const ledgerMachine = setup({
   },
   states: {
     following: {
-      description: "Not the leader; waiting for the lease.",
+      description: "Not the leader.",
+      meta: { waitingFor: "the lease", wokenBy: { "lease.taken": "the lease" } },
       entry: "forgetEpoch",
       on: {
         "lease.taken": {
@@ -126,6 +127,10 @@ export const ledgerMachine = setup({
     },
     taking: {
       description: "Holds the lease; reading the log to its end and choosing the epoch.",
+      meta: {
+        waitingFor: "this replica to reach the end of the log",
+        wokenBy: { "log.reached": "the last record", "lease.ended": "the loss of the lease" },
+      },
       entry: ["countAttempt", { type: "catchUp", params: ({ context }) => ({ attempt: context.attempt }) }],
       on: {
         "log.reached": {
@@ -138,6 +143,10 @@ export const ledgerMachine = setup({
     },
     barrier: {
       description: "Appending the first record of the epoch. L2",
+      meta: {
+        waitingFor: "the log, to accept the first record of the epoch",
+        wokenBy: { "append.*": "the log's answer", "lease.ended": "the loss of the lease" },
+      },
       entry: [
         "countAttempt",
         { type: "appendBarrier", params: ({ context }) => ({ attempt: context.attempt, epoch: context.epoch }) },
@@ -164,13 +173,21 @@ export const ledgerMachine = setup({
       },
     },
     pausing: {
-      description: "The first record may or may not be in the log; checking again shortly.",
+      description: "The first record may or may not be in the log.",
+      meta: {
+        waitingFor: "the next look whether the first record is in the log",
+        wokenBy: { appendRetry: "the end of the delay", "lease.ended": "the loss of the lease" },
+      },
       after: { appendRetry: "rejoining" },
       on: { "lease.ended": "following" },
     },
     rejoining: {
       description:
         "The log has more records than expected: reading on to find this epoch's first record, a leader of an equal or newer epoch, or the position for another attempt.",
+      meta: {
+        waitingFor: "this replica to reach the end of the log",
+        wokenBy: { "log.reached": "the last record", "lease.ended": "the loss of the lease" },
+      },
       entry: ["countAttempt", { type: "catchUp", params: ({ context }) => ({ attempt: context.attempt }) }],
       on: {
         "log.reached": [
@@ -208,11 +225,19 @@ export const ledgerMachine = setup({
       states: {
         idle: {
           description: "No append is in flight.",
+          meta: {
+            waitingFor: "a proposal",
+            wokenBy: { "work.arrived": "a proposal", "lease.ended": "the loss of the lease" },
+          },
           entry: "lookForWork",
           on: { "work.arrived": "appending" },
         },
         appending: {
           description: "Appending one transaction with everything that was waiting. L1",
+          meta: {
+            waitingFor: "the log, to accept one transaction",
+            wokenBy: { "append.*": "the log's answer", "lease.ended": "the loss of the lease" },
+          },
           entry: [
             "countAttempt",
             { type: "appendBatch", params: ({ context }) => ({ attempt: context.attempt, epoch: context.epoch }) },
@@ -248,12 +273,20 @@ export const ledgerMachine = setup({
           },
         },
         resting: {
-          description: "The log refused the append; waiting briefly.",
+          description: "The log refused the append.",
+          meta: {
+            waitingFor: "the next attempt to append",
+            wokenBy: { appendRetry: "the end of the delay", "lease.ended": "the loss of the lease" },
+          },
           after: { appendRetry: "idle" },
         },
         behind: {
           description:
             "The log has a record that this replica lacks: reading it, then deciding the batch again or stepping down.",
+          meta: {
+            waitingFor: "this replica to read the record that it lacks",
+            wokenBy: { "log.reached": "that record", "lease.ended": "the loss of the lease" },
+          },
           entry: ["countAttempt", { type: "catchUp", params: ({ context }) => ({ attempt: context.attempt }) }],
           on: {
             "log.reached": [
@@ -272,6 +305,10 @@ export const ledgerMachine = setup({
           states: {
             probing: {
               description: "Appending an empty record at the position of the batch.",
+              meta: {
+                waitingFor: "the log's answer to an empty record",
+                wokenBy: { "append.*": "the answer", "lease.ended": "the loss of the lease" },
+              },
               entry: [
                 "countAttempt",
                 { type: "appendProbe", params: ({ context }) => ({ attempt: context.attempt, epoch: context.epoch }) },
@@ -300,11 +337,19 @@ export const ledgerMachine = setup({
               },
             },
             waiting: {
-              description: "The log does not answer; probing again shortly.",
+              description: "The log does not answer.",
+              meta: {
+                waitingFor: "the next probe",
+                wokenBy: { appendRetry: "the end of the delay", "lease.ended": "the loss of the lease" },
+              },
               after: { appendRetry: "probing" },
             },
             reading: {
               description: "The position is taken; reading on to see by which record.",
+              meta: {
+                waitingFor: "this replica to read the record at that position",
+                wokenBy: { "log.reached": "that record", "lease.ended": "the loss of the lease" },
+              },
               entry: ["countAttempt", { type: "catchUp", params: ({ context }) => ({ attempt: context.attempt }) }],
               on: {
                 "log.reached": [

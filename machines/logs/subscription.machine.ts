@@ -137,6 +137,7 @@ export const logSubscriptionMachine = setup({
   states: {
     choosing: {
       description: "Looking up the selection for the first time.",
+      meta: { waitingFor: "the first selection", wokenBy: { "selection.changed": "the selected tasks and nodes" } },
       on: {
         "selection.changed": [
           {
@@ -150,6 +151,14 @@ export const logSubscriptionMachine = setup({
     },
     gathering: {
       description: "Collecting existing output; done when each node has sent its own or cannot. LS1, LS2",
+      meta: {
+        waitingFor: "the output that each node has kept",
+        wokenBy: {
+          "nodes.held": "nodes that hold such output",
+          "node.ended": "the end of a node's output",
+          announceInterval: "the next announcement to the nodes",
+        },
+      },
       entry: { type: "announce", params: ({ context }) => ({ nodes: context.nodes, close: false }) },
       always: {
         guard: "isComplete",
@@ -164,6 +173,14 @@ export const logSubscriptionMachine = setup({
     },
     following: {
       description: "Forwarding new output; new tasks of the selection join. LS2, LS3",
+      meta: {
+        waitingFor: "new output",
+        wokenBy: {
+          "selection.changed": "a changed selection",
+          "node.ended": "the end of a node's output",
+          announceInterval: "the next announcement to the nodes",
+        },
+      },
       entry: [
         { type: "announce", params: ({ context }) => ({ nodes: context.nodes, close: false }) },
         { type: "tellMissing", params: ({ context }) => ({ reasons: context.news }) },
@@ -187,7 +204,11 @@ export const logSubscriptionMachine = setup({
       after: { announceInterval: { target: "following", reenter: true, actions: "age" } },
     },
     closing: {
-      description: "The selected objects are gone: waiting a few seconds for the nodes to send what they still have.",
+      description: "The selected objects are gone; the nodes get a few seconds.",
+      meta: {
+        waitingFor: "the nodes, to send what they still have",
+        wokenBy: { "node.ended": "the end of a node's output", announceInterval: "the next announcement to the nodes" },
+      },
       entry: { type: "announce", params: ({ context }) => ({ nodes: context.nodes, close: true }) },
       always: {
         guard: "isClosed",

@@ -61,12 +61,20 @@ export const demotionMachine = setup({
   states: {
     leaving: {
       description: "The manager was demoted and is ending by itself. D1",
+      meta: {
+        waitingFor: "its manager process to exit after its demotion",
+        wokenBy: { "manager.gone": "the end of its beats", grace: "{the grace period}" },
+      },
       always: { guard: "isGone", target: "recording" },
       on: { "manager.gone": "recording" },
       after: { grace: "recording" },
     },
     recording: {
       description: "Writing its role and its record among the managers. D1",
+      meta: {
+        waitingFor: "the log, to record that it is a worker",
+        wokenBy: { "demotion.recorded": "the ledger's answer", "write.failed": "a failed write" },
+      },
       entry: { type: "recordDemotion", params: ({ context }) => ({ nodeId: context.nodeId }) },
       on: {
         "write.failed": {
@@ -75,7 +83,11 @@ export const demotionMachine = setup({
         },
       },
     },
-    retrying: { description: "The log write failed; retrying after a delay.", after: { retry: "recording" } },
+    retrying: {
+      description: "The log write failed.",
+      meta: { waitingFor: "the next attempt to write", wokenBy: { retry: "the end of the delay" } },
+      after: { retry: "recording" },
+    },
     done: { type: "final", description: "It is a worker, or the demotion was withdrawn." },
   },
 });

@@ -49,15 +49,25 @@ export const managerWatchMachine = setup({
     },
     heard: {
       description: "The manager's heartbeat arrived within the timeout, or the watch began less than a timeout ago. V1",
+      meta: { waitingFor: "the manager's next beat", wokenBy: { beat: "the beat", silence: "the time limit for it" } },
       on: { beat: { target: "heard", reenter: true } },
       after: { silence: "silent" },
     },
     blind: {
       description: "This manager's own link is down: nothing can be said about other managers. V1",
+      meta: { waitingFor: "this manager's own link", wokenBy: { "link.up": "the link's return" } },
       on: { "link.down": {}, "link.up": "heard" },
     },
     silent: {
       description: "The manager is dead as far as anyone can tell; making sure that the log says so.",
+      meta: {
+        waitingFor: "the manager's return",
+        wokenBy: {
+          "record.alive": "its record in the log",
+          beat: "a beat",
+          retry: "another attempt to write that it is dead",
+        },
+      },
       entry: "declareDead",
       on: { "record.alive": "heard" },
       after: { retry: { target: "silent", reenter: true } },

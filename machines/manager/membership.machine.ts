@@ -46,7 +46,8 @@ export const membershipMachine = setup({
       initial: "waiting",
       states: {
         waiting: {
-          description: "Waiting for the period to end before the next heartbeat. M1",
+          description: "The last beat is published. M1",
+          meta: { waitingFor: "the time of the next beat", wokenBy: { beatPeriod: "the end of the period" } },
           entry: "publishBeat",
           after: { beatPeriod: { target: "waiting", reenter: true } },
         },
@@ -57,12 +58,20 @@ export const membershipMachine = setup({
       states: {
         announcing: {
           description: "This manager's record is missing or wrong: writing it until the log has it. M2",
+          meta: {
+            waitingFor: "the log, to list this manager with its addresses",
+            wokenBy: { "record.right": "that record in the log", retry: "another attempt to write it" },
+          },
           entry: "announce",
           on: { "record.right": "listed", "record.wrong": {} },
           after: { retry: { target: "announcing", reenter: true } },
         },
         listed: {
           description: "The log lists this manager as live, with its addresses. M2",
+          meta: {
+            waitingFor: "nothing: the log lists this manager",
+            wokenBy: { "record.wrong": "a record that differs" },
+          },
           on: { "record.wrong": "announcing", "record.right": {} },
         },
       },

@@ -50,10 +50,15 @@ export const progressMachine = setup({
       states: {
         asking: {
           description: "A probe is under way; it always returns, if only as failed.",
+          meta: { waitingFor: "the outcome of a probe", wokenBy: { "probe.*": "the outcome" } },
           entry: "probe",
           on: { "probe.answered": "resting", "probe.failed": "resting" },
         },
-        resting: { description: "Waiting for the next probe.", after: { probeInterval: "asking" } },
+        resting: {
+          description: "The last probe has returned.",
+          meta: { waitingFor: "the next probe", wokenBy: { probeInterval: "the end of the interval" } },
+          after: { probeInterval: "asking" },
+        },
       },
     },
     health: {
@@ -64,6 +69,10 @@ export const progressMachine = setup({
       states: {
         healthy: {
           description: "A probe returned within staleMs.",
+          meta: {
+            waitingFor: "nothing: probes return",
+            wokenBy: { "probe.answered": "the next answer", staleAfter: "the time limit for it" },
+          },
           tags: "healthy",
           on: {
             "probe.answered": {
@@ -81,6 +90,7 @@ export const progressMachine = setup({
         },
         stuck: {
           description: "No probe has returned for staleMs.",
+          meta: { waitingFor: "a probe to return", wokenBy: { "probe.answered": "an answer" } },
           on: {
             "probe.answered": {
               target: "healthy",

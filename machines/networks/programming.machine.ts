@@ -61,10 +61,12 @@ export const programmingMachine = setup({
   states: {
     current: {
       description: "The kernel has everything that is known.",
+      meta: { waitingFor: "a change of what the kernel must have", wokenBy: { "facts.changed": "that change" } },
       on: { "facts.changed": "programming" },
     },
     programming: {
       description: "Programming the kernel with what was known when this began. VB1",
+      meta: { waitingFor: "the kernel, to accept the update", wokenBy: { "kernel.*": "the kernel's answer" } },
       entry: ["forgetChange", "program"],
       on: {
         "facts.changed": { actions: "rememberChange" },
@@ -80,6 +82,10 @@ export const programmingMachine = setup({
     },
     waiting: {
       description: "The kernel refused the update; the earlier state stays in force. VB2",
+      meta: {
+        waitingFor: "the next attempt to program the kernel",
+        wokenBy: { backoff: "the end of the delay" },
+      },
       on: { "facts.changed": {} },
       after: { backoff: "programming" },
     },

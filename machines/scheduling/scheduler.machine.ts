@@ -74,11 +74,16 @@ export const schedulerMachine = setup({
       initial: "idle",
       states: {
         idle: {
-          description: "Waiting for a new task, or for a change that may help a waiting one.",
+          description: "Nothing is to be decided.",
+          meta: {
+            waitingFor: "a task to place, or a change that may help a waiting one",
+            wokenBy: { "work.arrived": "that task or change" },
+          },
           on: { "work.arrived": "scheduled" },
         },
         scheduled: {
-          description: "Waiting until the current batch of commits is applied. S1",
+          description: "Work has arrived. S1",
+          meta: { waitingFor: "the rest of the current batch of commits", wokenBy: { tick: "its end" } },
           entry: "requestTick",
           on: {
             "work.arrived": {},
@@ -88,6 +93,7 @@ export const schedulerMachine = setup({
         },
         deciding: {
           description: "Choosing nodes from the current replica, and proposing them.",
+          meta: { waitingFor: "the end of the round", wokenBy: { "round.decided": "the last decision of the round" } },
           entry: "decide",
           on: {
             "work.arrived": "scheduled",
@@ -98,7 +104,8 @@ export const schedulerMachine = setup({
           },
         },
         full: {
-          description: "The limit of proposals in flight is reached; waiting for one to settle. S2",
+          description: "The limit of proposals in flight is reached. S2",
+          meta: { waitingFor: "an answer of the log", wokenBy: { "proposal.settled": "the ledger's answer" } },
           on: { "work.arrived": {}, "proposal.settled": "scheduled" },
         },
       },
@@ -108,10 +115,15 @@ export const schedulerMachine = setup({
       states: {
         none: {
           description: "No decision is in flight.",
+          meta: { waitingFor: "a decision", wokenBy: { "proposal.sent": "a decision" } },
           on: { "proposal.sent": { target: "proposing", actions: "countSent" } },
         },
         proposing: {
           description: "Decisions are in flight; their tasks are not decided again until the log answers.",
+          meta: {
+            waitingFor: "the log, to accept its assignment to {a node}",
+            wokenBy: { "proposal.settled": "the ledger's answer" },
+          },
           on: {
             "proposal.sent": { actions: "countSent" },
             "proposal.settled": [
@@ -127,13 +139,21 @@ export const schedulerMachine = setup({
       states: {
         none: {
           description: "Nothing is held back.",
+          meta: {
+            waitingFor: "a refused decision",
+            wokenBy: { "proposal.settled": "the ledger's refusal", "round.decided": "an explanation that waits" },
+          },
           on: {
             "proposal.settled": { guard: { type: "hasReturned", params: ({ event }) => event }, target: "holding" },
             "round.decided": { guard: { type: "hasStale", params: ({ event }) => event }, target: "holding" },
           },
         },
         holding: {
-          description: "Waiting for the retry delay before deciding refused tasks again and replacing explanations. S3",
+          description: "Refused tasks and explanations are held back. S3",
+          meta: {
+            waitingFor: "the scheduler, to retry what the ledger did not accept",
+            wokenBy: { retry: "the retry delay" },
+          },
           on: { "proposal.settled": {}, "round.decided": {} },
           after: { retry: { target: "none", actions: "releaseHeld" } },
         },

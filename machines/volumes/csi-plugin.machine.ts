@@ -102,10 +102,15 @@ export const csiPluginMachine = setup({
   states: {
     absent: {
       description: "No plugin of this name is on this node.",
+      meta: { waitingFor: "a plugin of this name on this node", wokenBy: { "plugin.listed": "its start" } },
       on: { "plugin.listed": "dialling" },
     },
     dialling: {
       description: "Connecting to the plugin's socket.",
+      meta: {
+        waitingFor: "a connection to the plugin's socket",
+        wokenBy: { "link.opened": "the connection", "link.lost": "its failure" },
+      },
       entry: "dial",
       on: {
         "link.opened": "identifying",
@@ -114,6 +119,10 @@ export const csiPluginMachine = setup({
     },
     identifying: {
       description: "Asking for the plugin's identity, capabilities and readiness. L1",
+      meta: {
+        waitingFor: "the plugin's identity, capabilities and readiness",
+        wokenBy: { "plugin.identified": "its answers", "link.lost": "the end of the connection" },
+      },
       entry: "identify",
       on: {
         "plugin.identified": {
@@ -128,6 +137,10 @@ export const csiPluginMachine = setup({
     },
     serving: {
       description: "Ready; calls go to the plugin.",
+      meta: {
+        waitingFor: "nothing: calls go to the plugin",
+        wokenBy: { "link.lost": "the end of the connection", "plugin.unlisted": "the plugin's removal" },
+      },
       tags: ["serving"],
       entry: "announce",
       after: { linkHeld: { actions: "forgetFailure" } },
@@ -139,7 +152,11 @@ export const csiPluginMachine = setup({
       },
     },
     resting: {
-      description: "The plugin could not be reached; waiting before the next attempt. L2",
+      description: "The plugin could not be reached. L2",
+      meta: {
+        waitingFor: "the next attempt to reach the plugin",
+        wokenBy: { retry: "the end of the delay", "plugin.unlisted": "the plugin's removal" },
+      },
       after: { retry: "dialling" },
     },
   },

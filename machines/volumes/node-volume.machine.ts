@@ -93,6 +93,10 @@ export const nodeVolumeMachine = setup({
     },
     staging: {
       description: "The plugin is staging the volume on this node, if it supports staging.",
+      meta: {
+        waitingFor: "{the storage plugin}, to stage the volume on this node",
+        wokenBy: { "call.*": "the plugin's answer" },
+      },
       entry: "stage",
       on: {
         "call.answered": [{ guard: "isWanted", target: "publishing" }, { target: "looking" }],
@@ -101,6 +105,7 @@ export const nodeVolumeMachine = setup({
     },
     publishing: {
       description: "The plugin is publishing (mounting) the volume.",
+      meta: { waitingFor: "{the storage plugin}, to mount the volume", wokenBy: { "call.*": "the plugin's answer" } },
       entry: "publish",
       on: {
         "call.answered": [
@@ -112,12 +117,20 @@ export const nodeVolumeMachine = setup({
     },
     ready: {
       description: "Published: tasks may use the volume. M1",
+      meta: {
+        waitingFor: "nothing: tasks may use the volume",
+        wokenBy: { "volume.unwanted": "the manager's request to unmount it" },
+      },
       tags: ["ready"],
       entry: "announce",
       on: { "volume.unwanted": { target: "looking", actions: "unwant" } },
     },
     used: {
-      description: "No longer wanted: waiting for the last task that uses it; no new task gets it. M2",
+      description: "The volume is no longer wanted; no new task gets it. M2",
+      meta: {
+        waitingFor: "the last task that uses the volume",
+        wokenBy: { "users.changed": "the end of that task", "volume.wanted": "the manager's assignment of it" },
+      },
       always: { guard: "isWanted", target: "ready" },
       on: {
         "users.changed": { target: "looking", actions: { type: "rememberUse", params: ({ event }) => event } },
@@ -126,6 +139,7 @@ export const nodeVolumeMachine = setup({
     },
     unpublishing: {
       description: "The plugin is unpublishing (unmounting) the volume. M2",
+      meta: { waitingFor: "{the storage plugin}, to unmount the volume", wokenBy: { "call.*": "the plugin's answer" } },
       entry: "unpublish",
       on: {
         "call.answered": "unstaging",
@@ -134,6 +148,7 @@ export const nodeVolumeMachine = setup({
     },
     unstaging: {
       description: "The plugin is unstaging the volume.",
+      meta: { waitingFor: "{the storage plugin}, to unstage the volume", wokenBy: { "call.*": "the plugin's answer" } },
       entry: "unstage",
       on: {
         "call.answered": "telling",
@@ -142,6 +157,10 @@ export const nodeVolumeMachine = setup({
     },
     telling: {
       description: "Reporting to the manager that the volume is unmounted. M3",
+      meta: {
+        waitingFor: "the manager, to record that the volume is unmounted",
+        wokenBy: { "call.*": "the manager's answer" },
+      },
       entry: "tell",
       on: {
         "call.answered": [
@@ -152,7 +171,15 @@ export const nodeVolumeMachine = setup({
       },
     },
     resting: {
-      description: "A call failed; retrying after a doubling delay, or as soon as something changes.",
+      description: "A call failed; the delay doubles each time.",
+      meta: {
+        waitingFor: "the next call",
+        wokenBy: {
+          retry: "the end of the retry delay",
+          "way.opened": "the return of the plugin or the manager",
+          "volume.*": "a change of the assignment",
+        },
+      },
       after: { retry: "looking" },
       on: {
         "way.opened": "looking",

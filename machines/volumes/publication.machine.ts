@@ -97,13 +97,21 @@ export const publicationMachine = setup({
       ],
     },
     blocked: {
-      description: "Waiting for another node to release the volume: only one node can have it. U3",
+      description: "Another node has the volume. U3",
+      meta: {
+        waitingFor: "{another node}, to unmount it: only one node can use it at a time",
+        wokenBy: { "volume.changed": "that node's report, or its removal from the cluster" },
+      },
       on: {
         "volume.changed": { target: "looking", actions: { type: "rememberStage", params: ({ event }) => event } },
       },
     },
     publishing: {
       description: "The plugin is attaching the volume to the node.",
+      meta: {
+        waitingFor: "{the storage plugin}, to attach it to {the node}",
+        wokenBy: { "call.*": "the plugin's answer" },
+      },
       entry: "callPublish",
       on: {
         "call.answered": { target: "recording", actions: "forgetFailure" },
@@ -118,6 +126,7 @@ export const publicationMachine = setup({
     },
     recording: {
       description: "Writing that the node can use the volume, unless no task there needs it any more. U1, U2",
+      meta: { waitingFor: "the log, to record the plugin's answer", wokenBy: { "write.*": "the ledger's answer" } },
       entry: "writePublished",
       on: {
         "write.settled": { target: "looking", actions: { type: "rememberStage", params: ({ event }) => event } },
@@ -126,18 +135,30 @@ export const publicationMachine = setup({
     },
     published: {
       description: "The node has the volume, or may have it.",
+      meta: {
+        waitingFor: "nothing: {the node} has it",
+        wokenBy: { "volume.changed": "the end of its last task there" },
+      },
       on: {
         "volume.changed": { target: "looking", actions: { type: "rememberStage", params: ({ event }) => event } },
       },
     },
     leaving: {
-      description: "Waiting for the node to report that it has unmounted the volume.",
+      description: "No task on the node needs the volume any more.",
+      meta: {
+        waitingFor: "{the node}, to unmount it",
+        wokenBy: { "volume.changed": "the node's report, or its removal from the cluster" },
+      },
       on: {
         "volume.changed": { target: "looking", actions: { type: "rememberStage", params: ({ event }) => event } },
       },
     },
     abandoning: {
       description: "The node was removed from the cluster and will not report again.",
+      meta: {
+        waitingFor: "the log, to record that the node no longer has it",
+        wokenBy: { "write.*": "the ledger's answer" },
+      },
       entry: "writeAbandoned",
       on: {
         "write.settled": { target: "looking", actions: { type: "rememberStage", params: ({ event }) => event } },
@@ -146,6 +167,10 @@ export const publicationMachine = setup({
     },
     unpublishing: {
       description: "The plugin is detaching the volume from the node. U2",
+      meta: {
+        waitingFor: "{the storage plugin}, to detach it from {the node}",
+        wokenBy: { "call.*": "the plugin's answer" },
+      },
       entry: "callUnpublish",
       on: {
         "call.answered": { target: "erasing", actions: "forgetFailure" },
@@ -160,6 +185,7 @@ export const publicationMachine = setup({
     },
     erasing: {
       description: "The volume is detached from the node: removing the entry. U1",
+      meta: { waitingFor: "the log, to record the plugin's answer", wokenBy: { "write.*": "the ledger's answer" } },
       entry: "writeErasure",
       on: {
         "write.settled": { target: "looking", actions: { type: "rememberStage", params: ({ event }) => event } },
@@ -167,7 +193,15 @@ export const publicationMachine = setup({
       },
     },
     resting: {
-      description: "A call or a write failed; retrying after a doubling delay, or as soon as something changes.",
+      description: "A call or a write failed; the delay doubles each time.",
+      meta: {
+        waitingFor: "the next call to {the storage plugin}, to {attach or detach it}",
+        wokenBy: {
+          retry: "the end of the retry delay",
+          "volume.changed": "a change of the volume",
+          "plugin.served": "the plugin's return",
+        },
+      },
       after: { retry: "looking" },
       on: {
         "plugin.served": "looking",

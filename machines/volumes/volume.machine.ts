@@ -98,6 +98,10 @@ export const volumeMachine = setup({
     },
     noting: {
       description: "Writing that the plugin is being asked. V1",
+      meta: {
+        waitingFor: "the log, to record that the plugin is asked",
+        wokenBy: { "write.*": "the ledger's answer" },
+      },
       entry: "writeAsked",
       on: {
         "write.settled": { target: "looking", actions: { type: "rememberStage", params: ({ event }) => event } },
@@ -106,6 +110,7 @@ export const volumeMachine = setup({
     },
     creating: {
       description: "The plugin is creating the volume, or finding the one that it created earlier. V3",
+      meta: { waitingFor: "{the storage plugin}, to create it", wokenBy: { "call.*": "the plugin's answer" } },
       entry: "callCreate",
       on: {
         "call.answered": { target: "recording", actions: "forgetFailure" },
@@ -117,6 +122,7 @@ export const volumeMachine = setup({
     },
     recording: {
       description: "Writing the plugin's answer; from then on tasks can use the volume.",
+      meta: { waitingFor: "the log, to record the plugin's answer", wokenBy: { "write.*": "the ledger's answer" } },
       entry: "writeCreated",
       on: {
         "write.settled": { target: "looking", actions: { type: "rememberStage", params: ({ event }) => event } },
@@ -125,18 +131,27 @@ export const volumeMachine = setup({
     },
     created: {
       description: "The volume exists; its publications on nodes are charts of their own.",
+      meta: {
+        waitingFor: "nothing: it exists at {the storage plugin} as {its id}",
+        wokenBy: { "volume.changed": "its removal, or a change of its users" },
+      },
       on: {
         "volume.changed": { target: "looking", actions: { type: "rememberStage", params: ({ event }) => event } },
       },
     },
     inUse: {
-      description: "Marked for removal; waiting for the last node and task that uses it. V2",
+      description: "Marked for removal while a node or task uses it. V2",
+      meta: {
+        waitingFor: "the tasks and nodes that use it: it is removed after the last of them",
+        wokenBy: { "volume.changed": "the end of these tasks, and their nodes' reports that they have unmounted it" },
+      },
       on: {
         "volume.changed": { target: "looking", actions: { type: "rememberStage", params: ({ event }) => event } },
       },
     },
     deleting: {
       description: "The plugin is deleting the volume. V2",
+      meta: { waitingFor: "{the storage plugin}, to delete it", wokenBy: { "call.*": "the plugin's answer" } },
       entry: "callDelete",
       on: {
         "call.answered": { target: "removing", actions: "forgetFailure" },
@@ -145,6 +160,7 @@ export const volumeMachine = setup({
     },
     removing: {
       description: "The plugin has deleted the volume: removing the object.",
+      meta: { waitingFor: "the log, to remove the object", wokenBy: { "write.*": "the ledger's answer" } },
       entry: "writeRemoval",
       on: {
         "write.settled": { target: "looking", actions: { type: "rememberStage", params: ({ event }) => event } },
@@ -152,7 +168,15 @@ export const volumeMachine = setup({
       },
     },
     resting: {
-      description: "A call or a write failed; retrying after a doubling delay, or as soon as something changes.",
+      description: "A call or a write failed; the delay doubles each time.",
+      meta: {
+        waitingFor: "the next call to {the storage plugin}",
+        wokenBy: {
+          retry: "the end of the retry delay",
+          "volume.changed": "a change of the volume",
+          "plugin.served": "the plugin's return",
+        },
+      },
       after: { retry: "looking" },
       on: {
         "plugin.served": "looking",

@@ -130,8 +130,15 @@ export const watchMachine = setup({
       ],
     },
     ahead: {
-      description:
-        "The watcher's version is newer than this replica: waiting for the replica, unless the log lacks that version, too. W2",
+      description: "The watcher's version is newer than this replica; the log is asked whether it has that version. W2",
+      meta: {
+        waitingFor: "this replica to reach the watcher's version",
+        wokenBy: {
+          "version.reached": "that version",
+          "log.answered": "the log's answer, if it lacks that version",
+          behind: "the time limit",
+        },
+      },
       entry: ["awaitVersion", "askLog"],
       exit: "stopAwaitingVersion",
       on: {
@@ -155,6 +162,10 @@ export const watchMachine = setup({
           states: {
             sending: {
               description: "Sending as many changes as may be buffered for the watcher.",
+              meta: {
+                waitingFor: "the next changes from memory",
+                wokenBy: { "recent.*": "the outcome of the sending" },
+              },
               entry: "sendRecent",
               on: {
                 "recent.sent": "#watch.live",
@@ -163,7 +174,11 @@ export const watchMachine = setup({
               },
             },
             waiting: {
-              description: "Waiting for the watcher to read what was sent. W3",
+              description: "The buffer for the watcher is full. W3",
+              meta: {
+                waitingFor: "the watcher to read what was sent",
+                wokenBy: { "room.made": "room in the buffer", stall: "the time limit" },
+              },
               entry: "awaitRoom",
               exit: "stopAwaitingRoom",
               on: { "room.made": "sending" },
@@ -189,7 +204,11 @@ export const watchMachine = setup({
           },
           states: {
             queued: {
-              description: "Waiting for the state at the watcher's version to be rebuilt.",
+              description: "Other rebuilds may come first.",
+              meta: {
+                waitingFor: "the state at the watcher's version to be rebuilt",
+                wokenBy: { "history.begun": "the rebuilt state" },
+              },
               on: {
                 "history.begun": [
                   { guard: "isGreeted", target: "reading" },
@@ -199,11 +218,19 @@ export const watchMachine = setup({
             },
             reading: {
               description: "Applying each transaction of the log to the rebuilt state and sending it.",
+              meta: {
+                waitingFor: "the rest of the log",
+                wokenBy: { "history.reached": "the end of the log", "history.held": "a full buffer" },
+              },
               // Restarted after a gap.
               on: { "history.begun": {}, "history.held": "held" },
             },
             held: {
-              description: "Waiting for the watcher to read what was sent, before reading more of the log. W3",
+              description: "The buffer for the watcher is full; no more of the log is read. W3",
+              meta: {
+                waitingFor: "the watcher to read what was sent",
+                wokenBy: { "history.moved": "room in the buffer", stall: "the time limit" },
+              },
               on: { "history.moved": "reading", "history.begun": "reading" },
               after: { stall: { target: "#watch.ended", actions: { type: "endStream", params: { ending: "slow" } } } },
             },
@@ -213,6 +240,14 @@ export const watchMachine = setup({
     },
     live: {
       description: "Sending each transaction as the replica applies it. W1",
+      meta: {
+        waitingFor: "the next transaction",
+        wokenBy: {
+          "replica.jumped": "a replica that skips a part of the log",
+          "watcher.slow": "a full buffer",
+          "caller.gone": "the end of the call",
+        },
+      },
       tags: "live",
       entry: "joinLive",
       exit: "leaveLive",

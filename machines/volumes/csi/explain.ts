@@ -7,19 +7,14 @@ import {
   type Task,
   type Volume,
 } from "../../../proto/gen/messages.ts";
+import { initialTransition } from "xstate";
 import { lazyNodeNames } from "../../node-names.ts";
 import { isWanted, observedState } from "../../task.ts";
 import { isVolumeReady, volumeWantsOf } from "../../scheduling/volumes.ts";
-import {
-  blockers,
-  driverOf,
-  publicationOf,
-  publicationStage,
-  volumeName,
-  volumeStage,
-  type PublicationStage,
-  type VolumeStage,
-} from "./stages.ts";
+import { waitOf } from "../../wait-meta.ts";
+import { publicationMachine } from "../publication.machine.ts";
+import { volumeMachine } from "../volume.machine.ts";
+import { blockers, driverOf, publicationOf, publicationStage, volumeName, volumeStage } from "./stages.ts";
 
 /** A chart's state, and why its last attempt failed (empty if none has). */
 export interface Standing {
@@ -36,66 +31,28 @@ export interface CsiView {
   publication(volumeId: string, nodeId: string): Standing | null;
 }
 
-const logWait = { waitingFor: "the log, to record the plugin's answer", wokenBy: "the ledger's answer" };
-
 function explainLife(volume: Volume, { state, reason }: Standing): Partial<Reason> {
-  const plugin = `storage plugin ${driverOf(volume)}`;
-  switch (state) {
-    case "creating":
-      return { waitingFor: `${plugin}, to create it`, wokenBy: "the plugin's answer" };
-    case "deleting":
-      return { waitingFor: `${plugin}, to delete it`, wokenBy: "the plugin's answer" };
-    case "inUse":
-      return {
-        waitingFor: "the tasks and nodes that use it: it is removed after the last of them",
-        wokenBy: "the end of these tasks, and their nodes' reports that they have unmounted it",
-      };
-    case "created":
-      return { waitingFor: `nothing: it exists at ${plugin} as ${volume.volumeInfo?.volumeId ?? ""}` };
-    case "resting":
-      return {
-        waitingFor: `the next call to ${plugin}`,
-        wokenBy: "the end of the retry delay, a change of the volume, or the plugin's return",
-        tried: [reason],
-      };
-    default:
-      return logWait;
-  }
+  const facts = { "the storage plugin": pluginOf(volume), "its id": volume.volumeInfo?.volumeId ?? "" };
+  return { ...waitOf(volumeMachine, state, facts), tried: reason === "" ? [] : [reason] };
 }
 
 function explainPublication(volume: Volume, nodeId: string, standing: Standing | null, view: CsiView): Partial<Reason> {
-  const node = `node ${view.nodeName(nodeId)}`;
-  const plugin = `storage plugin ${driverOf(volume)}`;
+  const nameOf = (id: string): string => `node ${view.nodeName(id)}`;
+  const node = nameOf(nodeId);
   const status = publicationOf(volume, nodeId);
   const isComing = status?.state === PublishState.PENDING_PUBLISH;
   const words = standing?.reason || status?.message || "";
-  const tried = words === "" ? [] : [words];
-  switch (standing?.state) {
-    case "publishing":
-      return { waitingFor: `${plugin}, to attach it to ${node}`, wokenBy: "the plugin's answer", tried };
-    case "unpublishing":
-      return { waitingFor: `${plugin}, to detach it from ${node}`, wokenBy: "the plugin's answer", tried };
-    case "blocked":
-      return {
-        waitingFor: `${blockers(volume, nodeId)
-          .map((id) => `node ${view.nodeName(id)}`)
-          .join(", ")}, to unmount it: only one node can use it at a time`,
-        wokenBy: "that node's report, or its removal from the cluster",
-      };
-    case "leaving":
-      return {
-        waitingFor: `${node}, to unmount it`,
-        wokenBy: "the node's report, or its removal from the cluster",
-      };
-    case "resting":
-      return {
-        waitingFor: `the next call to ${plugin}, to ${isComing ? "attach it to" : "detach it from"} ${node}`,
-        wokenBy: "the end of the retry delay, a change of the volume, or the plugin's return",
-        tried,
-      };
-    default:
-      return logWait;
-  }
+  const wait = waitOf(publicationMachine, standing?.state ?? "recording", {
+    "another node": blockers(volume, nodeId).map(nameOf).join(", "),
+    "the node": node,
+    "the storage plugin": pluginOf(volume),
+    "attach or detach it": isComing ? `attach it to ${node}` : `detach it from ${node}`,
+  });
+  return { ...wait, tried: words === "" ? [] : [words] };
+}
+
+function pluginOf(volume: Volume): string {
+  return `storage plugin ${driverOf(volume)}`;
 }
 
 export function explainVolume(volume: Volume, view: CsiView): readonly Reason[] {
@@ -168,35 +125,17 @@ export function storedCsiView(
     volumes: () => store.volumes(),
     volume: (id) => store.volume(id),
     nodeName: lazyNodeNames(() => store.nodes()),
-    life(id) {
-      const volume = store.volume(id);
-      const state = lifeStates[volumeStage(volume, false)];
-      return state === null ? null : { state, reason: "" };
+    life(volumeId) {
+      const stage = volumeStage(store.volume(volumeId), false);
+      return standingOf(initialTransition(volumeMachine, { volumeId, stage })[0]);
     },
-    publication(id, nodeId) {
-      const state = publicationStates[publicationStage(store.volume(id), nodeId, store.node(nodeId) !== undefined)];
-      return state === null ? null : { state, reason: "" };
+    publication(volumeId, nodeId) {
+      const stage = publicationStage(store.volume(volumeId), nodeId, store.node(nodeId) !== undefined);
+      return standingOf(initialTransition(publicationMachine, { volumeId, nodeId, stage })[0]);
     },
   };
 }
 
-const lifeStates: Readonly<Record<VolumeStage, string | null>> = {
-  new: "creating",
-  asked: "creating",
-  created: "created",
-  "unwanted-used": "inUse",
-  "unwanted-new": "removing",
-  "unwanted-asked": "deleting",
-  "unwanted-created": "deleting",
-  gone: null,
-};
-
-const publicationStates: Readonly<Record<PublicationStage, string | null>> = {
-  blocked: "blocked",
-  wanted: "publishing",
-  published: "published",
-  leaving: "leaving",
-  abandoned: "abandoning",
-  left: "unpublishing",
-  gone: null,
-};
+function standingOf({ status, value }: { readonly status: string; readonly value: unknown }): Standing | null {
+  return status === "done" ? null : { state: String(value), reason: "" };
+}

@@ -1,0 +1,63 @@
+/**
+ * The waits of the charts' states, as their `meta` says them: read by `muster why`, and by the pages of docs/machines/.
+ *
+ * A text may have placeholders such as `{the node}`: without that fact it reads as the words between the braces.
+ */
+import type { AnyStateMachine, StateNode } from "xstate";
+import { assert } from "../lib/assert.ts";
+
+/** `meta` of each state in which an actor rests. */
+export interface WaitMeta {
+  /** The thing or event that the actor waits for, as a noun phrase; starts with `nothing` if all is well. */
+  readonly waitingFor: string;
+  /**
+   * Noun phrases for the events that end or renew the wait. A key is the type of an event that the state, or one around it, handles
+   * (`call.*`: several), or the name of a delay of the state.
+   */
+  readonly wokenBy: Readonly<Record<string, string>>;
+}
+
+export type WaitFacts = Readonly<Record<string, string>>;
+
+export interface Wait {
+  readonly waitingFor: string;
+  readonly wokenBy: string;
+}
+
+/** `state`: keys joined by dots, such as `serving.disconnected`. */
+export function waitOf(machine: AnyStateMachine, state: string, facts: WaitFacts = {}): Wait {
+  let node: AnyStateNode | undefined = machine.root as unknown as AnyStateNode;
+  for (const key of state.split(".")) node = node?.states[key];
+  const wait = metaOf(node);
+  assert(wait !== null, `${machine.id} does not wait in state ${state}`);
+  return { waitingFor: filled(wait.waitingFor, facts), wokenBy: filled(wakersOf(wait), facts) };
+}
+
+/** The states that wait, by their keys joined by dots, in the order of the chart. */
+export function* waitsOf(machine: AnyStateMachine): Iterable<readonly [state: string, meta: WaitMeta]> {
+  function* waitsIn(node: AnyStateNode): Iterable<readonly [string, WaitMeta]> {
+    const meta = metaOf(node);
+    if (meta !== null) yield [node.path.join("."), meta];
+    for (const child of Object.values<AnyStateNode>(node.states)) yield* waitsIn(child);
+  }
+  yield* waitsIn(machine.root as unknown as AnyStateNode);
+}
+
+type AnyStateNode = StateNode<never, never>;
+
+function metaOf(node: AnyStateNode | undefined): WaitMeta | null {
+  return (node?.meta as WaitMeta | undefined) ?? null;
+}
+
+/** Replaces the placeholders. */
+export function filled(text: string, facts: WaitFacts = {}): string {
+  return text.replaceAll(/\{([^}]+)\}/g, (_, name: string) => facts[name] ?? name);
+}
+
+/** Such as `a heartbeat, a Session call, or the next check`. */
+function wakersOf({ wokenBy }: WaitMeta): string {
+  const phrases = [...new Set(Object.values(wokenBy))];
+  const last = phrases.pop() ?? "";
+  if (phrases.length === 0) return last;
+  return `${phrases.join(", ")}${phrases.length > 1 ? "," : ""} or ${last}`;
+}
