@@ -12,6 +12,8 @@ import { knownHosts } from "../processes/last-host.ts";
 import type { Shell } from "./shell.ts";
 import { CommandTrace } from "./tracing.ts";
 import { UsageError, UserError } from "../lib/user-error.ts";
+import type { CommandDescription, Completable, Example, FlagHelp } from "./help/description.ts";
+import { truthOf } from "./values.ts";
 
 type Values<Options extends ParseArgsOptionsConfig> = ReturnType<
   typeof parseArgs<{ options: Options; allowPositionals: true; strict: true }>
@@ -54,59 +56,7 @@ export interface Command {
   run(name: string, args: readonly string[], shell: Shell): Promise<void>;
 }
 
-/** Help of a flag; flags of one group are listed together, under the group's name. */
-export interface FlagHelp {
-  readonly group?: string;
-  /** Placeholder of the value, in capitals. */
-  readonly value?: string;
-  /** Description; ends with the default in parentheses. */
-  readonly help?: string;
-  /** Possible values, for completion. */
-  readonly completes?: Completable | readonly string[];
-}
-
 type FlagTable = Readonly<Record<string, ParseArgsOptionsConfig[string] & FlagHelp>>;
-
-/** A word that a shell can complete: a cluster object by name, a file, or a command. */
-export type Completable =
-  | "config"
-  | "file"
-  | "job"
-  | "network"
-  | "node"
-  | "secret"
-  | "policy"
-  | "service"
-  | "stack"
-  | "task"
-  | "verb"
-  | "volume";
-
-export interface Example {
-  /** The command line as typed. */
-  readonly line: string;
-  /** Its purpose, as half a sentence. */
-  readonly does: string;
-}
-
-export interface FlagDescription extends FlagHelp {
-  /** Without its dashes. */
-  readonly name: string;
-  readonly short: string | null;
-  readonly takesValue: boolean;
-  readonly isRepeated: boolean;
-}
-
-export interface CommandDescription {
-  readonly name: string;
-  readonly operands: string;
-  readonly summary: string;
-  readonly flags: readonly FlagDescription[];
-  readonly examples: readonly Example[];
-  readonly stopsAtOperand: boolean;
-  /** Null: completion guesses. */
-  readonly completes: readonly Completable[] | null;
-}
 
 const control = { type: "string", short: "H", value: "SOCKET", help: "Control socket of the manager to use" } as const;
 const context = {
@@ -230,12 +180,6 @@ function saidTruth(flag: string, value: string | null): boolean {
   const truth = value === null ? true : truthOf(value);
   if (truth === null) throw new UsageError(`invalid argument "${value}" for "--${flag}" flag: expected true or false`);
   return truth;
-}
-
-/** Go's words for true and false; null for any other. */
-export function truthOf(text: string): boolean | null {
-  if (/^(?:1|t|T|true|True|TRUE)$/.test(text)) return true;
-  return /^(?:0|f|F|false|False|FALSE)$/.test(text) ? false : null;
 }
 
 function count(min: number): string {

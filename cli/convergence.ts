@@ -14,17 +14,7 @@ import {
   type Task,
 } from "../proto/gen/messages.ts";
 import { timeMs } from "../proto/time.ts";
-import { jobConvergence } from "./job/convergence.ts";
-
-export type Convergence =
-  /**
-   * `isProven`: no monitoring is needed, because the manager has done it or the service is a job. `done` is less than `wanted`
-   * when the manager completed the update although some tasks failed or ended.
-   */
-  | { readonly kind: "converged"; readonly done: number; readonly wanted: number; readonly isProven: boolean }
-  /** `remark`: why the slowest task is not running yet; empty when unknown. */
-  | { readonly kind: "moving"; readonly done: number; readonly wanted: number; readonly remark: string }
-  | { readonly kind: "failed"; readonly reason: string };
+import { jobConvergence, type Convergence } from "./job/convergence.ts";
 
 const stopped: Readonly<Partial<Record<UpdateStatus_UpdateState, string>>> = {
   [UpdateStatus_UpdateState.PAUSED]: "update paused",

@@ -19,7 +19,8 @@ import {
   type WatchMessage,
 } from "../proto/gen/messages.ts";
 import { durationMs } from "../proto/time.ts";
-import { convergence, type Convergence } from "./convergence.ts";
+import { convergence } from "./convergence.ts";
+import { type Convergence } from "./job/convergence.ts";
 import { listNodes, listTasks, serviceName, type ManagerClient } from "./manager-client.ts";
 import { overallLine, progressLines, redrawn } from "./service/bars.ts";
 import type { Shell } from "./shell.ts";

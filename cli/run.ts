@@ -4,7 +4,8 @@ import { commandOf, shellFor } from "./command.ts";
 import { UsageError } from "../lib/user-error.ts";
 import type { Shell } from "./shell.ts";
 import { CommandEnded, UserError } from "../lib/user-error.ts";
-import { verbs, type Verb } from "./verbs.ts";
+import type { Verb } from "./help/tree.ts";
+import { verbs } from "./verbs.ts";
 
 function isHelp(arg: string | undefined): boolean {
   return arg === "--help" || arg === "-h" || arg === "help";
@@ -57,7 +58,7 @@ async function runVerb(name: string, loaded: Verb, args: readonly string[], shel
 
 async function printHelp(words: readonly string[], shell: Shell): Promise<void> {
   const { helpOf } = await import("./help/tree.ts");
-  shell.print((await helpOf(words)).trimEnd());
+  shell.print((await helpOf(verbs, words)).trimEnd());
 }
 
 async function dispatch(given: readonly string[], outer: Shell): Promise<void> {

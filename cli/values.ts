@@ -1,7 +1,6 @@
 /** Parses values as users write them: durations, sizes, cores, labels; and formats durations. */
 import { Duration, type Timestamp } from "../proto/gen/messages.ts";
 import { timeMs } from "../proto/time.ts";
-import { truthOf } from "./command.ts";
 import { UsageError } from "../lib/user-error.ts";
 
 const unitNanos: Readonly<Record<string, number>> = {
@@ -224,4 +223,10 @@ export function durationText(duration: Duration | null): string {
 export function ago(timestamp: Timestamp | null, now: number): string {
   const at = millisecondsOf(timestamp);
   return at === null ? "" : `${humanDuration(Math.max(0, now - at)).toLowerCase()} ago`;
+}
+
+/** Go's words for true and false; null for any other. */
+export function truthOf(text: string): boolean | null {
+  if (/^(?:1|t|T|true|True|TRUE)$/.test(text)) return true;
+  return /^(?:0|f|F|false|False|FALSE)$/.test(text) ? false : null;
 }

@@ -1,15 +1,6 @@
 /** The verbs of `muster`; each file is loaded only when its verb is used. */
 import type { Command } from "./command.ts";
-
-/** A command, or a noun with its own commands. */
-export type Verb =
-  | { readonly kind: "command"; readonly command: Command }
-  | { readonly kind: "noun"; readonly commands: Readonly<Record<string, Command>> };
-
-export interface VerbEntry {
-  readonly summary: string;
-  load(): Promise<Verb>;
-}
+import type { VerbEntry } from "./help/tree.ts";
 
 function noun(
   summary: string,
@@ -69,6 +60,8 @@ export const verbs: Readonly<Record<string, VerbEntry>> = {
   ),
   why: verb("Explain what an object is waiting for", async () => (await import("./why.ts")).why),
   info: verb("Display a summary of the cluster", async () => (await import("./info.ts")).info),
-  completion: verb("Generate a shell completion script", async () => (await import("./completion.ts")).completion),
+  completion: verb("Generate a shell completion script", async () =>
+    (await import("./completion.ts")).completionOf(verbs),
+  ),
   charts: verb("Show the statecharts of the system", async () => (await import("./charts.ts")).charts),
 };

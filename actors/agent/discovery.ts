@@ -27,8 +27,7 @@ import type { NameQuestion, NameReply, NameServers, OpenNameServer } from "../..
 import type { Clock, Random, Telemetry, TimerHandle } from "../../runtime/ports/index.ts";
 import { hosted } from "../hosted.ts";
 import { sentence } from "../sentence.ts";
-import type { AgentDisk, NetworkTools } from "./ports.ts";
-import type { TaskNetwork } from "./task-networks.ts";
+import type { AgentDisk, NetworkTools, TaskNetwork } from "./ports.ts";
 
 const record = "discovery";
 const dnsPort = 53;

@@ -6,10 +6,10 @@ import type { Any, DriverSpec, GenericResource } from "../../proto/gen/messages.
 import type { TaskContainer } from "../../machines/driver/container-task.ts";
 import type { VolumePlaces } from "../../machines/volumes/csi/node-requests.ts";
 import type { PlannedMount } from "../../machines/driver/mounts.ts";
-import type { NetworkDecision } from "../../machines/driver/task-network/plan.ts";
+import type { NetworkDecision, NetworkPlan } from "../../machines/driver/task-network/plan.ts";
 import { tunnelDevice, type FoundTunnel } from "../../machines/networks/tunnel-lines.ts";
 import { interfacePrefix } from "../../machines/policy/facts.ts";
-import type { NomadDriverConfig } from "../../proto/gen/nomad.ts";
+import type { NetworkIsolationSpec, NomadDriverConfig } from "../../proto/gen/nomad.ts";
 import type { ConfigInput } from "../../lib/hclspec/index.ts";
 import type { PluginBinary, PluginLauncher } from "../../runtime/ports/plugins.ts";
 import type { CsiSockets } from "../../runtime/ports/csi-sockets.ts";
@@ -368,4 +368,16 @@ export interface AgentPorts {
   readonly networks?: NetworkTools;
   /** Absent when tasks with networks use the node's name servers, which know no services. */
   readonly nameServers?: NameServers;
+}
+
+/** A network that was created, at least in part. */
+export interface TaskNetwork {
+  readonly plan: NetworkPlan;
+  /**
+   * The network that the task's driver reported; `asked`: it may have created one, without a report; null: the namespace is
+   * ours.
+   */
+  readonly ofDriver: NetworkIsolationSpec | "asked" | null;
+  /** Name servers for the task's other queries; empty: the node's. */
+  readonly nameservers: readonly string[];
 }

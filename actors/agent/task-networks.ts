@@ -16,7 +16,7 @@ import { tunnelOverhead } from "../../machines/networks/tunnel-plan.ts";
 import { interfacePrefix } from "../../machines/policy/facts.ts";
 import { NetworkIsolationSpec } from "../../proto/gen/nomad.ts";
 import type { Clock, Telemetry, TimerHandle } from "../../runtime/ports/index.ts";
-import type { AgentDisk, NetworkTools } from "./ports.ts";
+import type { AgentDisk, NetworkTools, TaskNetwork } from "./ports.ts";
 import type { Discovery } from "./discovery.ts";
 import { sentence } from "../sentence.ts";
 
@@ -26,18 +26,6 @@ const networkRecords = "driver-network.";
 export const retryMs = 10_000;
 /** Placeholder for the path of an unknown namespace. */
 const nowhere = "/";
-
-/** A network that was created, at least in part. */
-export interface TaskNetwork {
-  readonly plan: NetworkPlan;
-  /**
-   * The network that the task's driver reported; `asked`: it may have created one, without a report; null: the namespace is
-   * ours.
-   */
-  readonly ofDriver: NetworkIsolationSpec | "asked" | null;
-  /** Name servers for the task's other queries; empty: the node's. */
-  readonly nameservers: readonly string[];
-}
 
 export interface TaskNetworksPorts {
   readonly clock: Clock;

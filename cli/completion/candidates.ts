@@ -1,7 +1,8 @@
 /** Completion candidates at the cursor, from the same tables as the help. */
-import { shellFor, type CommandDescription, type Completable, type FlagDescription } from "../command.ts";
+import { shellFor } from "../command.ts";
+import { type CommandDescription, type Completable, type FlagDescription } from "../help/description.ts";
 import { contextNames } from "../contexts.ts";
-import { commandAt, wordsAfter } from "../help/tree.ts";
+import { commandAt, wordsAfter, type Verbs } from "../help/tree.ts";
 import type { Shell } from "../shell.ts";
 import { objectNames } from "./objects.ts";
 
@@ -93,20 +94,25 @@ function literals({ operands }: CommandDescription, at: number): readonly string
 }
 
 async function ofKinds(
+  verbs: Verbs,
   shell: Shell,
   wanted: readonly Completable[],
   also: readonly string[] = [],
 ): Promise<Candidates> {
   const isFiles = wanted.includes("file");
   const asked = wanted.filter((kind) => kind !== "file" && kind !== "verb");
-  const verbs = wanted.includes("verb") ? [...((await wordsAfter([])) ?? new Map()).keys()] : [];
+  const words = wanted.includes("verb") ? Object.keys(verbs) : [];
   const names = asked.length === 0 ? [] : await objectNames(shell, asked);
-  return { words: [...also, ...verbs, ...names], files: isFiles };
+  return { words: [...also, ...words, ...names], files: isFiles };
 }
 
-async function flagValue(shell: Shell, { completes, help = "", name, value }: FlagDescription): Promise<Candidates> {
+async function flagValue(
+  verbs: Verbs,
+  shell: Shell,
+  { completes, help = "", name, value }: FlagDescription,
+): Promise<Candidates> {
   const known = completes ?? (Object.hasOwn(flagValues, name) ? flagValues[name] : undefined);
-  if (typeof known === "string") return ofKinds(shell, [known]);
+  if (typeof known === "string") return ofKinds(verbs, shell, [known]);
   if (known !== undefined) return { words: known, files: false };
   // The help lists the keys: `id=, name= or label=`.
   if (name === "filter") return { words: help.match(/[a-z][a-z.-]*=/g) ?? [], files: false };
@@ -144,7 +150,12 @@ function walk(
 }
 
 /** `words`: complete words before the cursor, without `muster`; `current`: the partial word. */
-export async function candidates(shell: Shell, words: readonly string[], current: string): Promise<Candidates> {
+export async function candidates(
+  verbs: Verbs,
+  shell: Shell,
+  words: readonly string[],
+  current: string,
+): Promise<Candidates> {
   const hasHost = words[0] === "-H" || words[0] === "--host";
   const hasContext = words[0] === "--context";
   if (hasHost && words.length === 1) return files;
@@ -152,18 +163,19 @@ export async function candidates(shell: Shell, words: readonly string[], current
   const rest = hasHost || hasContext ? words.slice(2) : words;
   const chosen = hasHost ? shell.at(words[1] ?? "") : hasContext ? shellFor(shell, undefined, words[1]) : shell;
   const isHelp = rest[0] === "help";
-  const next = await wordsAfter(isHelp ? rest.slice(1) : rest);
+  const next = await wordsAfter(verbs, isHelp ? rest.slice(1) : rest);
   if (next !== null) {
     const flags = rest.length === 0 ? ["--context", "--host", "--help", "--version"] : ["--help"];
     return fitting({ words: current.startsWith("-") ? flags : [...next.keys()], files: false }, current);
   }
-  const at = await commandAt(rest);
+  const at = await commandAt(verbs, rest);
   if (at === null || isHelp) return none;
   const description = at.found.command.describe(at.found.name);
-  return fitting(await within(chosen, description, rest.slice(at.length), current), current);
+  return fitting(await within(verbs, chosen, description, rest.slice(at.length), current), current);
 }
 
 async function within(
+  verbs: Verbs,
   shell: Shell,
   description: CommandDescription,
   words: readonly string[],
@@ -171,21 +183,21 @@ async function within(
 ): Promise<Candidates> {
   const { flags, stopsAtOperand } = description;
   const { isEnded, operands, waiting } = walk(words, flags);
-  if (waiting !== null) return flagValue(shell, waiting);
+  if (waiting !== null) return flagValue(verbs, shell, waiting);
   // The rest is another program's command line.
   if (stopsAtOperand && operands > 0) return files;
   if (current.startsWith("--") && current.includes("=") && !isEnded) {
     const name = current.slice(2, current.indexOf("="));
     const flag = flags.find((each) => each.name === name && each.takesValue);
     if (flag === undefined) return none;
-    const { files: isFiles, words: values } = await flagValue(shell, flag);
+    const { files: isFiles, words: values } = await flagValue(verbs, shell, flag);
     return { files: isFiles, words: values.map((value) => `--${name}=${value}`) };
   }
   if (current.startsWith("-") && !isEnded) {
     const once = flags.filter(({ isRepeated, name }) => isRepeated || !words.includes(`--${name}`));
     return { words: once.map(({ name }) => `--${name}`), files: false };
   }
-  return ofKinds(shell, operandKinds(description, operands), literals(description, operands));
+  return ofKinds(verbs, shell, operandKinds(description, operands), literals(description, operands));
 }
 
 function fitting({ files: isFiles, words }: Candidates, current: string): Candidates {

@@ -10,7 +10,7 @@ import {
 import { isJob } from "../../machines/orchestration/service-mode.ts";
 import { taskName } from "../../machines/list-filters.ts";
 import { isPolicyKind } from "../../machines/policy/objects.ts";
-import type { Completable } from "../command.ts";
+import type { Completable } from "../help/description.ts";
 import {
   listNetworks,
   listNodes,

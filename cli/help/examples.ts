@@ -1,5 +1,5 @@
 /** Examples by command name, for the help and the reference page. A test parses every line. */
-import type { Example } from "../command.ts";
+import type { Example } from "./description.ts";
 
 /** Commands with their examples: command line, then purpose. */
 const lines: Readonly<Record<string, Readonly<Record<string, string>>>> = {

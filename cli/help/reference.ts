@@ -1,5 +1,5 @@
 /** The page docs/cli.md: every command with its flags and examples, from the same tables as the help. */
-import type { CommandDescription } from "../command.ts";
+import type { CommandDescription } from "./description.ts";
 import { verbs } from "../verbs.ts";
 import { flagGroups, flagText, usageText } from "./text.ts";
 import { allCommands } from "./tree.ts";
@@ -56,7 +56,7 @@ function section(description: CommandDescription): string {
 }
 
 export async function reference(): Promise<string> {
-  const byVerb = Map.groupBy(await allCommands(), ({ name }) => name.split(" ")[0] ?? "");
+  const byVerb = Map.groupBy(await allCommands(verbs), ({ name }) => name.split(" ")[0] ?? "");
   const parts = [introduction.trimEnd()];
   for (const [verb, commands] of byVerb) {
     const about = verbs[verb]?.summary ?? "";

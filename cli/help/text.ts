@@ -1,5 +1,5 @@
 /** A command's help: usage, summary, flags by group, and examples. */
-import type { CommandDescription, FlagDescription } from "../command.ts";
+import type { CommandDescription, FlagDescription } from "./description.ts";
 
 /** Column of the descriptions; the few longer flags overflow. */
 const columnMax = 44;

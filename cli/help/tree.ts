@@ -1,8 +1,19 @@
 /** The tree of all commands, for help, completion and the reference page. */
 import { commandOf, type Command } from "../command.ts";
 import { UsageError } from "../../lib/user-error.ts";
-import { verbs } from "../verbs.ts";
 import { groupHelp } from "./text.ts";
+
+/** A command, or a noun with its own commands. */
+export type Verb =
+  | { readonly kind: "command"; readonly command: Command }
+  | { readonly kind: "noun"; readonly commands: Readonly<Record<string, Command>> };
+
+export interface VerbEntry {
+  readonly summary: string;
+  load(): Promise<Verb>;
+}
+
+export type Verbs = Readonly<Record<string, VerbEntry>>;
 
 /** A command with its full name, such as `service plan create`. */
 export interface NamedCommand {
@@ -11,7 +22,7 @@ export interface NamedCommand {
 }
 
 /** Words that may follow `words`, with their summaries; null where a command takes operands. */
-export async function wordsAfter(words: readonly string[]): Promise<ReadonlyMap<string, string> | null> {
+export async function wordsAfter(verbs: Verbs, words: readonly string[]): Promise<ReadonlyMap<string, string> | null> {
   const [name, ...rest] = words;
   if (name === undefined) return new Map(Object.entries(verbs).map(([word, { summary }]) => [word, summary]));
   const entry = Object.hasOwn(verbs, name) ? verbs[name] : undefined;
@@ -28,6 +39,7 @@ export async function wordsAfter(words: readonly string[]): Promise<ReadonlyMap<
 
 /** The command at the start of `words`, and the length of its name in words; null if there is none. */
 export async function commandAt(
+  verbs: Verbs,
   words: readonly string[],
 ): Promise<{ readonly found: NamedCommand; readonly length: number } | null> {
   const [name, ...rest] = words;
@@ -49,7 +61,7 @@ export async function commandAt(
 }
 
 /** Every command that can be run, in the order of the help. */
-export async function allCommands(): Promise<readonly NamedCommand[]> {
+export async function allCommands(verbs: Verbs): Promise<readonly NamedCommand[]> {
   const found: NamedCommand[] = [];
   const add = (name: string, command: Command): void => {
     if (command.commands === undefined) found.push({ name, command });
@@ -63,7 +75,7 @@ export async function allCommands(): Promise<readonly NamedCommand[]> {
   return found;
 }
 
-function overview(): string {
+function overview(verbs: Verbs): string {
   const width = Math.max(...Object.keys(verbs).map((name) => name.length)) + 3;
   const lines = Object.entries(verbs).map(([name, { summary }]) => `  ${name.padEnd(width)}${summary}`);
   return [
@@ -77,12 +89,12 @@ function overview(): string {
 }
 
 /** Help of the command that `words` name; without words, the overview. Throws UsageError. */
-export async function helpOf(words: readonly string[]): Promise<string> {
+export async function helpOf(verbs: Verbs, words: readonly string[]): Promise<string> {
   const [name] = words;
-  if (name === undefined) return overview();
+  if (name === undefined) return overview(verbs);
   const entry = Object.hasOwn(verbs, name) ? verbs[name] : undefined;
   if (entry === undefined) throw new UsageError(`unknown command: muster ${name}: see 'muster --help'`);
-  const at = await commandAt(words);
+  const at = await commandAt(verbs, words);
   const missing = words.slice(at?.length ?? 1)[0];
   if (missing !== undefined) {
     const known = at?.found.name ?? name;

@@ -2,7 +2,16 @@
 import { isOfIteration, iterationOf } from "../../machines/orchestration/jobs/places.ts";
 import { progressOf } from "../../machines/orchestration/jobs/progress.ts";
 import { TaskState, type Node, type Service, type Task } from "../../proto/gen/messages.ts";
-import type { Convergence } from "../convergence.ts";
+
+export type Convergence =
+  /**
+   * `isProven`: no monitoring is needed, because the manager has done it or the service is a job. `done` is less than `wanted`
+   * when the manager completed the update although some tasks failed or ended.
+   */
+  | { readonly kind: "converged"; readonly done: number; readonly wanted: number; readonly isProven: boolean }
+  /** `remark`: why the slowest task is not running yet; empty when unknown. */
+  | { readonly kind: "moving"; readonly done: number; readonly wanted: number; readonly remark: string }
+  | { readonly kind: "failed"; readonly reason: string };
 
 /** A schedule converges as soon as it exists: its runs are separate jobs. */
 export function jobConvergence(service: Service, tasks: readonly Task[], nodes: readonly Node[]): Convergence {

@@ -4,7 +4,7 @@
  */
 import { containsAddress, containsRange, parseAddress, parseCidr, type Prefix } from "../../lib/ip-address.ts";
 import { Annotations, Driver, IPAMConfig, IPAMOptions, NetworkSpec } from "../../proto/gen/messages.ts";
-import { type FlagHelp } from "../command.ts";
+import { type FlagHelp } from "../help/description.ts";
 import { UsageError } from "../../lib/user-error.ts";
 import type { FlagValues } from "../service/flags.ts";
 import { parseLabels, parsePairs } from "../values.ts";

@@ -1,5 +1,5 @@
 /** Flags of `service create` and `service update`, with Docker's names: one table per command, with help texts. */
-import type { FlagHelp } from "../command.ts";
+import type { FlagHelp } from "../help/description.ts";
 import { UserError } from "../../lib/user-error.ts";
 
 type Help = Required<Pick<FlagHelp, "group" | "help">> &

@@ -16,7 +16,7 @@ import type {
   WorkloadEndpointID,
 } from "../../proto/gen/felix.ts";
 import type { Settings } from "./config.ts";
-import type { Evaluation } from "./evaluation.ts";
+import type { Evaluation } from "./output.ts";
 import { IpSet, IpSetType } from "./ip-set.ts";
 import { isInterfaceName } from "./names.ts";
 import { policyKey } from "./policy-key.ts";

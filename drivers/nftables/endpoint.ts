@@ -10,18 +10,19 @@ import type { HostEndpoint, WorkloadEndpoint } from "../../proto/gen/felix.ts";
 import type { Prefix } from "../../lib/ip-address.ts";
 import { netText, outermost, parseNet } from "./addresses.ts";
 import type { Settings } from "./config.ts";
-import { evaluate, evaluationChain, evaluationKey, marksOf, tiersOf, type Evaluation } from "./evaluation.ts";
-import { families } from "./ip-set.ts";
-import { nameOf } from "./names.ts";
+import { evaluate, evaluationChain, evaluationKey, marksOf, tiersOf } from "./evaluation.ts";
 import {
+  type Evaluation,
   droppedChain,
   otherSourceChain,
   OutputBuilder,
   workloadInterfaces,
   type HostMap,
   type Output,
+  type Direction,
 } from "./output.ts";
-import type { Direction } from "./policy.ts";
+import { families } from "./ip-set.ts";
+import { nameOf } from "./names.ts";
 import { dropOf } from "./rule.ts";
 
 /** The chains with the failsafe ports; part of the base. */

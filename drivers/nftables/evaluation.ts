@@ -7,9 +7,9 @@
 import type { TierInfo } from "../../proto/gen/felix.ts";
 import type { Settings } from "./config.ts";
 import { nameOf } from "./names.ts";
-import { OutputBuilder, type Output } from "./output.ts";
+import { OutputBuilder, type Evaluation, type Output, type Tier, type Direction } from "./output.ts";
 import { keyOfEntry } from "./policy-key.ts";
-import { policyChain, profileChain, type Direction } from "./policy.ts";
+import { policyChain, profileChain } from "./policy.ts";
 import { dropOf, hex } from "./rule.ts";
 
 /** Matches on a packet's mark, and changes of it. */
@@ -22,21 +22,6 @@ export function marksOf({ marks }: Settings) {
     isAccepted: `meta mark and ${hex(marks.accept)} == ${hex(marks.accept)}`,
     isNotPassed: `meta mark and ${hex(marks.pass)} == 0`,
   };
-}
-
-interface Tier {
-  /** Keys, in order; at least one. */
-  readonly policies: readonly string[];
-  /** Drops packets that they do not decide about. */
-  readonly drops: boolean;
-}
-
-export interface Evaluation {
-  readonly direction: Direction;
-  readonly tiers: readonly Tier[];
-  readonly profiles: readonly string[];
-  /** Drops packets that nothing decides about. */
-  readonly drops: boolean;
 }
 
 /** Skips tiers without policies for the direction. */

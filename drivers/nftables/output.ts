@@ -1,6 +1,22 @@
 /** The rendering of one part of the desired state. A transaction is the difference between two of them. */
-import type { Evaluation } from "./evaluation.ts";
 
+/** To the endpoint, or from it. */
+export type Direction = "in" | "out";
+
+export interface Tier {
+  /** Keys, in order; at least one. */
+  readonly policies: readonly string[];
+  /** Drops packets that they do not decide about. */
+  readonly drops: boolean;
+}
+
+export interface Evaluation {
+  readonly direction: Direction;
+  readonly tiers: readonly Tier[];
+  readonly profiles: readonly string[];
+  /** Drops packets that nothing decides about. */
+  readonly drops: boolean;
+}
 export interface Chain {
   /** The hook through which packets enter the chain, in nft's syntax; null: only by a jump. */
   readonly hook: string | null;

@@ -8,12 +8,9 @@ import type { Policy, Profile, Rule } from "../../proto/gen/felix.ts";
 import type { Settings } from "./config.ts";
 import type { IpSetType } from "./ip-set.ts";
 import { nameOf } from "./names.ts";
-import { OutputBuilder, type Output } from "./output.ts";
+import { OutputBuilder, type Direction, type Output } from "./output.ts";
 import { unreadablePolicy } from "./policy-key.ts";
 import { dropOf, renderRule, type RuleSurroundings } from "./rule.ts";
-
-/** To the endpoint, or from it. */
-export type Direction = "in" | "out";
 
 export function policyChain(direction: Direction, key: string): string {
   return nameOf(direction === "in" ? "pi" : "po", key);

@@ -1,5 +1,6 @@
 /** Admin, the only type that is available before login: reads logins and writes their results (reference §2). */
-import type { Identity, Shape } from "./facade.ts";
+import type { Identity } from "./facade.ts";
+import type { Shape } from "./shape.ts";
 import { Params } from "./params.ts";
 import { RequestError } from "./request-error.ts";
 import { verbatim, type Json } from "./results.ts";

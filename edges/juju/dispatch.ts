@@ -2,7 +2,9 @@
  * Finds the method for a request and authorizes it, in the reference's order (facade.ts). Only the facades' tables define
  * permissions.
  */
-import { isAtLeast, type Call, type Facade, type Method, type Session, type Shape } from "./facade.ts";
+import { type Call, type Facade, type Method, type Session } from "./facade.ts";
+import { isAtLeast } from "../../runtime/user-roles.ts";
+import { type Shape } from "./shape.ts";
 import { idNotFound, permissionDenied, RequestError } from "./request-error.ts";
 import type { Json } from "./results.ts";
 

@@ -13,14 +13,11 @@ import type { JsonWatchers } from "../../runtime/ports/json-watch.ts";
 import type { Clock, Logger } from "../../runtime/ports/index.ts";
 import type { CallContext, ServiceHandlers } from "../../runtime/ports/rpc.ts";
 import type { Store } from "../../runtime/store/store.ts";
-
 import type { Feed } from "./feed/feed.ts";
 import type { Params } from "./params.ts";
 import type { Resources } from "./resources.ts";
 import type { Json } from "./results.ts";
-
-/** Shape of a request and its reply: `V0` is CamelCase, as in Juju 1.x and before; `V1` is kebab-case, as in 2.x and 3.x. */
-export type Shape = "V0" | "V1";
+import type { Shape } from "./shape.ts";
 
 export type { Identity, Role } from "../../runtime/ports/json-api.ts";
 
@@ -104,5 +101,3 @@ export interface FacadeSources {
   readonly feed: Feed;
   readonly watchers: JsonWatchers;
 }
-
-export { isAtLeast } from "../../runtime/user-roles.ts";

@@ -5,11 +5,12 @@
  * RD1: a payload that cannot be decoded is omitted as a whole.
  */
 import { nameAlone, namesAlone, notShown, payloadWithoutValues } from "../grpc/redaction.ts";
-import { isAtLeast, type Session } from "./facade.ts";
+import type { Identity } from "../../runtime/ports/json-api.ts";
+import { isAtLeast } from "../../runtime/user-roles.ts";
 import type { Json } from "./results.ts";
 
 /** Agents see the environment of their own tasks, which they run anyway. */
-export function seesValues({ identity }: Pick<Session, "identity">): boolean {
+export function seesValues({ identity }: { readonly identity: Identity }): boolean {
   return identity.kind !== "user" || isAtLeast(identity.role, "operator");
 }
 

@@ -3,7 +3,7 @@
  * of moves.ts.
  */
 import type { Node, Service } from "../../proto/gen/messages.ts";
-import type { NodeInfo } from "./node-set.ts";
+import type { NodeInfo } from "./tracked.ts";
 import { spreadLabels } from "./spread.ts";
 
 /** The level at which a move gains something. */

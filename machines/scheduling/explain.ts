@@ -4,7 +4,7 @@ import { containerDriver } from "../driver/container-task.ts";
 import { enginePlugin, meshPlugin, missingPlugin, Verdict, verdictCount, type Demand } from "./filters.ts";
 import { bytesText } from "../bytes-text.ts";
 import { meetsConstraint } from "./constraints.ts";
-import type { NodeInfo } from "./node-set.ts";
+import type { NodeInfo } from "./tracked.ts";
 
 const unseen = 255;
 

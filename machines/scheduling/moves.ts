@@ -12,7 +12,7 @@
  */
 import { Task, TaskState, type Service } from "../../proto/gen/messages.ts";
 import { Balance, type Gain, type SteadyLoads } from "./balance.ts";
-import type { NodeInfo } from "./node-set.ts";
+import type { NodeInfo } from "./tracked.ts";
 import type { WhatIf } from "./what-if.ts";
 
 export interface Move extends Gain {

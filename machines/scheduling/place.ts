@@ -12,11 +12,11 @@
 import { TaskState, type Task } from "../../proto/gen/messages.ts";
 import { describeVerdict, presetText, Tally } from "./explain.ts";
 import { demandKey, demandOf, judge, judgeCapacity, Verdict, type Demand } from "./filters.ts";
-import { groupKey, type NodeInfo, type NodeSet } from "./node-set.ts";
+import { groupKey, type NodeSet } from "./node-set.ts";
+import { type NodeInfo, noGeneric, noVolumes, type Tracked } from "./tracked.ts";
 import { Group, NodeQueue } from "./queues.ts";
 import { isFull, report, type Round, type RoundDraft, type RoundLimits } from "./round.ts";
 import { poolOf } from "./spread.ts";
-import { noGeneric, noVolumes, type Tracked } from "./tracked.ts";
 import { volumeWantsOf } from "./volumes.ts";
 
 /** A group interrupted by a limit; valid while only its own decisions have changed the nodes. */

@@ -4,7 +4,7 @@
  * branches end up equal; the share of a full branch goes to the others.
  */
 import type { Node, PlacementPreference } from "../../proto/gen/messages.ts";
-import type { NodeInfo } from "./node-set.ts";
+import type { NodeInfo } from "./tracked.ts";
 
 /** Places one task on a node, and checks whether the node fits one more. */
 export interface Taker {

@@ -2,8 +2,21 @@
 import type { DiskCopy } from "../../runtime/sim/disk.ts";
 import type { SimRandom } from "../../runtime/sim/random.ts";
 import type { SimProcess, Simulation } from "../../runtime/sim/simulation.ts";
-import type { FaultTargets } from "./faults.ts";
+
 import type { FaultRates } from "./options.ts";
+
+export interface FaultTargets {
+  readonly managers: readonly SimProcess[];
+  readonly agents: readonly SimProcess[];
+  /** Also ends the runs of the agent's tasks. */
+  readonly losePower: (agent: SimProcess) => void;
+  /** Whether NATS may lose acknowledged records; an agent whose membership is lost has to join again manually. */
+  readonly mayLoseTail: () => boolean;
+  /** Whether the machine may break or get an older disk, because the cluster does not depend on it. */
+  readonly mayBreak: (process: SimProcess) => boolean;
+  /** The disk of an agent's machine was replaced by an older one. */
+  readonly diskWentBack: (agent: SimProcess) => void;
+}
 
 const fullMsMax = 10_000;
 const downMsMax = 8_000;

@@ -1,22 +1,9 @@
 /** The faults of a simulation: randomly chosen kinds at random times, until `heal`. */
 import type { SimRandom } from "../../runtime/sim/random.ts";
 import { noFaults } from "../../runtime/sim/network.ts";
-import { startDiskFaults } from "./faults-disks.ts";
+import { startDiskFaults, type FaultTargets } from "./faults-disks.ts";
 import type { SimProcess, Simulation } from "../../runtime/sim/simulation.ts";
 import type { SimOptions } from "./options.ts";
-
-export interface FaultTargets {
-  readonly managers: readonly SimProcess[];
-  readonly agents: readonly SimProcess[];
-  /** Also ends the runs of the agent's tasks. */
-  readonly losePower: (agent: SimProcess) => void;
-  /** Whether NATS may lose acknowledged records; an agent whose membership is lost has to join again manually. */
-  readonly mayLoseTail: () => boolean;
-  /** Whether the machine may break or get an older disk, because the cluster does not depend on it. */
-  readonly mayBreak: (process: SimProcess) => boolean;
-  /** The disk of an agent's machine was replaced by an older one. */
-  readonly diskWentBack: (agent: SimProcess) => void;
-}
 
 export interface Faults {
   /** Ends all faults and their effects. */

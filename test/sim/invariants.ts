@@ -12,9 +12,10 @@
 import { movedFrom } from "../../machines/orchestration/rebalancing/moves.ts";
 import { TaskState, type Task } from "../../proto/gen/messages.ts";
 import { isHopeless, startsFirst } from "./invariants-rollout.ts";
-import type { Commit, Store, TableName } from "../../runtime/store/store.ts";
+import type { Commit, Store } from "../../runtime/store/store.ts";
 import { isJob } from "../../machines/orchestration/service-mode.ts";
 import { findMisplaced } from "./invariants-global.ts";
+import type { Acknowledged } from "./workload.ts";
 import { isChoosy } from "./workload-placement.ts";
 import { findLeftovers, findUnfinished } from "./invariants-jobs.ts";
 
@@ -72,18 +73,6 @@ export function checkSameState(version: number, hash: string, hashes: Map<number
   const first = hashes.get(version);
   if (first === undefined) hashes.set(version, hash);
   return first === undefined || first === hash ? null : `S4: version ${version} has the states ${first} and ${hash}`;
-}
-
-/** A write that was acknowledged to a client. */
-export interface Acknowledged {
-  readonly table: TableName;
-  readonly id: string;
-  /** The version from which on it must be present. */
-  readonly version: number;
-  /** Set when a later removal was requested, acknowledged or not: then it may be missing. */
-  mayBeGone: boolean;
-  /** Checks that the write itself is present, such as a spec version; supplied by the workload. */
-  readonly holds: (store: Store) => boolean;
 }
 
 /** S3, for a replica of `store.version`. */

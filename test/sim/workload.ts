@@ -18,8 +18,20 @@ import {
 } from "../../proto/gen/messages.ts";
 import { RpcError, Status } from "../../runtime/ports/rpc.ts";
 import type { SimRandom } from "../../runtime/sim/random.ts";
+import type { Store, TableName } from "../../runtime/store/store.ts";
 import { SimClient, type ClientOptions } from "./client.ts";
-import type { Acknowledged } from "./invariants.ts";
+
+/** A write that was acknowledged to a client. */
+export interface Acknowledged {
+  readonly table: TableName;
+  readonly id: string;
+  /** The version from which on it must be present. */
+  readonly version: number;
+  /** Set when a later removal was requested, acknowledged or not: then it may be missing. */
+  mayBeGone: boolean;
+  /** Checks that the write itself is present, such as a spec version; supplied by the workload. */
+  readonly holds: (store: Store) => boolean;
+}
 
 /** The GenericRuntimeSpec kind of simulated tasks. */
 export const taskKind = "sim";

@@ -1,7 +1,7 @@
 /** All clients of a simulated cluster, one line each. */
 import { isManagersNode } from "../../machines/manager/role.ts";
 import type { Commit, Store } from "../../runtime/store/store.ts";
-import type { Acknowledged } from "./invariants.ts";
+import { type Acknowledged, Workload } from "./workload.ts";
 import { Answers } from "./invariants-answers.ts";
 import { addressOf, type SimManagers } from "./managers.ts";
 import type { Scene } from "./scene.ts";
@@ -24,7 +24,6 @@ import { RoleWorkload } from "./workload-roles.ts";
 import { RolloutWorkload } from "./workload-rollout.ts";
 import { VolumeWorkload } from "./workload-volumes.ts";
 import { WatchWorkload } from "./workload-watch.ts";
-import { Workload } from "./workload.ts";
 import { Writer } from "./workload-writer.ts";
 
 interface Client {

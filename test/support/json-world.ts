@@ -2,7 +2,8 @@
 import type { ExecutionContext } from "ava";
 import { bootstrapCluster } from "../../actors/manager/bootstrap.ts";
 import { run, Registry } from "../../edges/juju/dispatch.ts";
-import type { Identity, Session, Shape } from "../../edges/juju/facade.ts";
+import type { Identity, Session } from "../../edges/juju/facade.ts";
+import type { Shape } from "../../edges/juju/shape.ts";
 import { Params } from "../../edges/juju/params.ts";
 import { RequestError } from "../../edges/juju/request-error.ts";
 import { Resources } from "../../edges/juju/resources.ts";

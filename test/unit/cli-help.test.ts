@@ -4,6 +4,7 @@ import { commandOf } from "../../cli/command.ts";
 import { UsageError } from "../../lib/user-error.ts";
 import { reference } from "../../cli/help/reference.ts";
 import { allCommands, commandAt } from "../../cli/help/tree.ts";
+import { verbs } from "../../cli/verbs.ts";
 import { run } from "../../cli/run.ts";
 import { processShell } from "../../cli/shell.ts";
 import { shellWords } from "../../cli/values.ts";
@@ -25,7 +26,7 @@ async function printed(...args: readonly string[]) {
 }
 
 test("each command has a description, an explanation of each flag, and an example", async (t) => {
-  for (const { command, name } of await allCommands()) {
+  for (const { command, name } of await allCommands(verbs)) {
     const { examples, flags, summary } = command.describe(name);
     t.regex(summary, /^[A-Z].*\.$/s, name);
     t.true(examples.length > 0, `${name} has an example in cli/help/examples.ts`);
@@ -37,10 +38,10 @@ test("each command has a description, an explanation of each flag, and an exampl
 });
 
 test("each line of the examples can be typed", async (t) => {
-  for (const { command, name } of await allCommands()) {
+  for (const { command, name } of await allCommands(verbs)) {
     for (const { line } of command.describe(name).examples) {
       const given = words(line);
-      const found = await commandAt(given);
+      const found = await commandAt(verbs, given);
       t.is(found?.found.name, name, line);
       t.notThrows(() => found?.found.command.check(name, given.slice(found.length)), line);
     }
@@ -86,7 +87,7 @@ test("Docker's aliases of ls and rm work", async (t) => {
 });
 
 test("a command line is checked without executing anything", async (t) => {
-  const found = await commandAt(["service", "rm"]);
+  const found = await commandAt(verbs, ["service", "rm"]);
   t.throws(() => found?.found.command.check("service rm", []), { instanceOf: UsageError });
   t.throws(() => found?.found.command.check("service rm", ["--nothing", "a"]), { instanceOf: UsageError });
   t.notThrows(() => found?.found.command.check("service rm", ["a", "b"]));

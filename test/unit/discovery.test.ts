@@ -1,7 +1,7 @@
 // The agent's part in names and virtual addresses, on a simulated machine that outlives it: actors/agent/discovery.ts.
 import test from "ava";
 import { Discovery } from "../../actors/agent/discovery.ts";
-import type { TaskNetwork } from "../../actors/agent/task-networks.ts";
+import type { TaskNetwork } from "../../actors/agent/ports.ts";
 import type { NetworksState } from "../../machines/networks/state.ts";
 import { Host } from "../../runtime/host.ts";
 import type { NameReply } from "../../runtime/ports/name-server.ts";

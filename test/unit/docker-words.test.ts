@@ -2,6 +2,7 @@
 import test from "ava";
 import { insteadOf } from "../../cli/docker-words.ts";
 import { commandAt, wordsAfter } from "../../cli/help/tree.ts";
+import { verbs } from "../../cli/verbs.ts";
 import { run } from "../../cli/run.ts";
 import { processShell } from "../../cli/shell.ts";
 
@@ -56,7 +57,7 @@ test("an error about a mistyped word suggests similar commands", async (t) => {
 });
 
 test("commands listed as missing do not exist, and their suggested replacements do", async (t) => {
-  const nouns = [...((await wordsAfter([])) ?? new Map()).keys()];
+  const nouns = [...((await wordsAfter(verbs, [])) ?? new Map()).keys()];
   const dockers =
     "attach build compose container create exec image images inspect kill login logs ps rm run search start";
   const nounless = `${dockers} stats stop system top update wait`.split(" ");
@@ -79,14 +80,14 @@ test("commands listed as missing do not exist, and their suggested replacements 
   let advised = 0;
   for (const each of tried) {
     const advice = insteadOf(each);
-    const isOurs = (await commandAt(each.split(" ")))?.found.name === each;
+    const isOurs = (await commandAt(verbs, each.split(" ")))?.found.name === each;
     if (nounless.includes(each)) t.is(advice !== null, !isOurs, each);
     if (advice === null) continue;
     advised += 1;
     t.false(isOurs, `'muster ${each}' is a command`);
     for (const [, line = ""] of advice.matchAll(/'muster ([^']+)'/g)) {
       if (line.startsWith("NOUN")) continue;
-      const found = await commandAt(line.split(" "));
+      const found = await commandAt(verbs, line.split(" "));
       t.is(found?.found.name, line.split(/ (?=[A-Z-])/)[0], `${each}: ${line}`);
       if (/ [A-Z-]/.test(line)) found?.found.command.check(found.found.name, line.split(" ").slice(found.length));
     }

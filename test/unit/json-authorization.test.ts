@@ -2,7 +2,8 @@
 import { readFileSync } from "node:fs";
 import test from "ava";
 import { authorize, Registry } from "../../edges/juju/dispatch.ts";
-import { isAtLeast, type Call, type Facade, type Identity, type Session } from "../../edges/juju/facade.ts";
+import { type Call, type Facade, type Identity, type Session } from "../../edges/juju/facade.ts";
+import { isAtLeast } from "../../runtime/user-roles.ts";
 import { machineId } from "../../edges/juju/entities/names.ts";
 import { Params } from "../../edges/juju/params.ts";
 import { RequestError } from "../../edges/juju/request-error.ts";

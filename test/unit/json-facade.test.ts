@@ -1,5 +1,5 @@
 import test from "ava";
-import { isAtLeast } from "../../edges/juju/facade.ts";
+import { isAtLeast } from "../../runtime/user-roles.ts";
 import { Params } from "../../edges/juju/params.ts";
 import { RequestError } from "../../edges/juju/request-error.ts";
 import { Resources, resourcesMax } from "../../edges/juju/resources.ts";

@@ -13,7 +13,7 @@ import {
 import { newStatus } from "../../edges/juju/entities/status-new.ts";
 import { oldStatus } from "../../edges/juju/entities/status-old.ts";
 import { statusText } from "../../edges/juju/entities/status-text.ts";
-import type { Shape } from "../../edges/juju/facade.ts";
+import type { Shape } from "../../edges/juju/shape.ts";
 import { failureOf, jsonWorld, type Reply } from "../support/json-world.ts";
 
 /** Maximum message size of stock Python clients, in bytes. */

@@ -1,6 +1,7 @@
 // A user with the role `read-only` sees every object, and no value that may be a password.
 import test from "ava";
-import type { Identity, Shape } from "../../edges/juju/facade.ts";
+import type { Identity } from "../../edges/juju/facade.ts";
+import type { Shape } from "../../edges/juju/shape.ts";
 import { DriverSpec, ExecSpec } from "../../proto/gen/messages.ts";
 import { jsonWorld, type Asked } from "../support/json-world.ts";
 

@@ -3,7 +3,7 @@
 import test from "ava";
 import fc from "fast-check";
 import { machineView } from "../../edges/juju/entities/views.ts";
-import type { Shape } from "../../edges/juju/facade.ts";
+import type { Shape } from "../../edges/juju/shape.ts";
 import { Entities, type Page } from "../../edges/juju/feed/entities.ts";
 import { Shared } from "../../edges/juju/wire/shared.ts";
 import { setPassword } from "../../actors/json/users.ts";

@@ -1,7 +1,8 @@
 // Everything that the muster command reads or changes is available over the JSON API, or its page says why not.
 import { readFileSync } from "node:fs";
 import test from "ava";
-import { verbs, type Verb } from "../../cli/verbs.ts";
+import type { Verb } from "../../cli/help/tree.ts";
+import { verbs } from "../../cli/verbs.ts";
 import { ControlService } from "../../proto/gen/messages.ts";
 import { jsonWorld } from "../support/json-world.ts";
 

@@ -1,5 +1,6 @@
 import test from "ava";
-import { failurePenalty, groupKey, NodeSet } from "../../machines/scheduling/node-set.ts";
+import { groupKey, NodeSet } from "../../machines/scheduling/node-set.ts";
+import { failurePenalty } from "../../machines/scheduling/tracked.ts";
 import { Backlog } from "../../machines/scheduling/place.ts";
 import {
   Placement,

@@ -94,6 +94,20 @@ test("folders import only what the layering allows", (t) => {
   }
 });
 
+test("no files import each other in a circle", (t) => {
+  const importsOf = new Map(sources.map(({ path, imports }) => [path, imports]));
+  const done = new Set<string>();
+  const visit = (path: string, above: readonly string[]): void => {
+    const at = above.indexOf(path);
+    t.is(at, -1, `${[...above.slice(Math.max(0, at)), path].join(" imports ")}: move what both need into a third file`);
+    if (at >= 0 || done.has(path)) return;
+    for (const next of importsOf.get(path) ?? []) visit(next, [...above, path]);
+    done.add(path);
+  };
+  for (const { path } of sources) visit(path, []);
+  t.true(done.size > 1_000, "the files are found");
+});
+
 test("docs/design.md lists the existing folders", (t) => {
   t.deepEqual(
     layers.map(({ folder }) => folder),

@@ -21,18 +21,9 @@ import {
   require,
   type ConnectionLimits,
 } from "./protocol.ts";
-import { RequestEncoder } from "./request-encoder.ts";
+import { RequestEncoder, type RequestHead } from "./request-encoder.ts";
 import { ResponseFields } from "./response-fields.ts";
 import { Http2Stream, type StreamReceiver } from "./stream.ts";
-
-export interface RequestHead {
-  readonly path: string;
-  /** `grpc-timeout`, or empty. */
-  readonly timeout: string;
-  readonly traceparent: string;
-  /** How we identify ourselves to a local manager, or empty. */
-  readonly caller: string;
-}
 
 export interface ResponseReceiver extends StreamReceiver {
   /** The first headers, or the trailers; valid only during the call. */

@@ -7,7 +7,15 @@
 import { callerHeader } from "../calling-process.ts";
 import { fieldBytes, staticTable } from "./hpack-table.ts";
 import { headerTableBytesMax } from "./protocol.ts";
-import type { RequestHead } from "./client-connection.ts";
+
+export interface RequestHead {
+  readonly path: string;
+  /** `grpc-timeout`, or empty. */
+  readonly timeout: string;
+  readonly traceparent: string;
+  /** How we identify ourselves to a local manager, or empty. */
+  readonly caller: string;
+}
 
 function staticIndex(name: string, value: string): number {
   return staticTable.findIndex((field) => field.name === name && field.value === value) + 1;

@@ -2,7 +2,7 @@
  * Entities in the deltas of all-watchers, in both shapes (reference §6.1). Keys that stock clients read without checking are
  * always present; optional empty ones are omitted.
  */
-import type { Shape } from "../facade.ts";
+import type { Shape } from "../shape.ts";
 import { ownerTag } from "../model.ts";
 import { machineTag } from "./names.ts";
 import { base, entityVersion, series } from "./platform.ts";

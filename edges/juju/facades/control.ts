@@ -8,7 +8,8 @@
 import type { MethodDescriptor } from "../../../proto/codec.ts";
 import { ControlService } from "../../../proto/gen/messages.ts";
 import type { CallContext } from "../../../runtime/ports/rpc.ts";
-import { isAtLeast, type Call, type FacadeSources, type Method, type Role } from "../facade.ts";
+import { type Call, type FacadeSources, type Method, type Role } from "../facade.ts";
+import { isAtLeast } from "../../../runtime/user-roles.ts";
 import { redacted, seesValues } from "../redaction.ts";
 import { permissionDenied, RequestError } from "../request-error.ts";
 import { verbatim, type Json } from "../results.ts";

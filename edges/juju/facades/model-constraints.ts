@@ -4,10 +4,9 @@
  */
 import { ServiceSpec } from "../../../proto/gen/messages.ts";
 import type { Store } from "../../../runtime/store/store.ts";
-import type { FacadeSources, Method } from "../facade.ts";
+import type { Call, FacadeSources, Method } from "../facade.ts";
 import { Params } from "../params.ts";
 import type { Json } from "../results.ts";
-import type { AnnotationWork } from "./annotations.ts";
 import type { JsonFields } from "./bulk.ts";
 import { withConstraints } from "./constraints.ts";
 
@@ -57,7 +56,7 @@ function kept(constraints: Params): string {
 /** `Get…` and `Set…` for every facade with model constraints; a set replaces all of them. */
 export function modelConstraintMethods(
   { store }: Pick<FacadeSources, "store">,
-  annotations: AnnotationWork,
+  annotations: { setModel(call: Call, labels: ReadonlyMap<string, string>): Promise<void> },
 ): { readonly get: Method; readonly set: Method } {
   return {
     get: { needs: "read-only", run: () => ({ constraints: modelConstraints(store) as Json }) },

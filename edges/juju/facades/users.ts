@@ -12,7 +12,8 @@ import {
   UserRole,
   type User,
 } from "../../../proto/gen/messages.ts";
-import { isAtLeast, type Call, type Facade, type FacadeSources, type Method, type Session } from "../facade.ts";
+import { type Call, type Facade, type FacadeSources, type Method, type Session } from "../facade.ts";
+import { isAtLeast } from "../../../runtime/user-roles.ts";
 import { ownerTag } from "../model.ts";
 import type { Params } from "../params.ts";
 import { permissionDenied, RequestError } from "../request-error.ts";

@@ -15,7 +15,7 @@
 import { entityIn, isToldIn, kindIn } from "../entities/deltas.ts";
 import { namesAlone } from "../redaction.ts";
 import type { Kind, View } from "../entities/views.ts";
-import type { Shape } from "../facade.ts";
+import type { Shape } from "../shape.ts";
 import { Shared } from "../wire/shared.ts";
 
 export interface Entry {

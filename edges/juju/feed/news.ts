@@ -1,7 +1,7 @@
 /** News for watchers: each watcher stores its position, and gets the changes since then from the feed. */
 import type { News } from "../../../runtime/ports/json-watch.ts";
 import type { Kind } from "../entities/views.ts";
-import type { Shape } from "../facade.ts";
+import type { Shape } from "../shape.ts";
 import { RequestError } from "../request-error.ts";
 import type { Json } from "../results.ts";
 import { topics, type Feed } from "./feed.ts";

@@ -6,7 +6,7 @@
  * `broken`: a message without a usable id, which cannot be answered; the connection ends. `malformed`: a message that has an id
  * but cannot be understood.
  */
-import type { Shape } from "../facade.ts";
+import type { Shape } from "../shape.ts";
 import { depthMax } from "./limits.ts";
 
 export interface Request {

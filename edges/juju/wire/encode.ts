@@ -2,7 +2,7 @@
  * Writes replies in the shape of their requests. Stock clients require (reference §1.2) that a success has no error key and
  * that a failure has a response.
  */
-import type { Shape } from "../facade.ts";
+import type { Shape } from "../shape.ts";
 import type { RequestError } from "../request-error.ts";
 import { camelCased, Encoded, type Json } from "../results.ts";
 

@@ -1,0 +1,53 @@
+/** Descriptions of commands and their flags: input of help, completion and the reference page. */
+
+/** Help of a flag; flags of one group are listed together, under the group's name. */
+export interface FlagHelp {
+  readonly group?: string;
+  /** Placeholder of the value, in capitals. */
+  readonly value?: string;
+  /** Description; ends with the default in parentheses. */
+  readonly help?: string;
+  /** Possible values, for completion. */
+  readonly completes?: Completable | readonly string[];
+}
+
+/** A word that a shell can complete: a cluster object by name, a file, or a command. */
+export type Completable =
+  | "config"
+  | "file"
+  | "job"
+  | "network"
+  | "node"
+  | "secret"
+  | "policy"
+  | "service"
+  | "stack"
+  | "task"
+  | "verb"
+  | "volume";
+
+export interface Example {
+  /** The command line as typed. */
+  readonly line: string;
+  /** Its purpose, as half a sentence. */
+  readonly does: string;
+}
+
+export interface FlagDescription extends FlagHelp {
+  /** Without its dashes. */
+  readonly name: string;
+  readonly short: string | null;
+  readonly takesValue: boolean;
+  readonly isRepeated: boolean;
+}
+
+export interface CommandDescription {
+  readonly name: string;
+  readonly operands: string;
+  readonly summary: string;
+  readonly flags: readonly FlagDescription[];
+  readonly examples: readonly Example[];
+  readonly stopsAtOperand: boolean;
+  /** Null: completion guesses. */
+  readonly completes: readonly Completable[] | null;
+}
