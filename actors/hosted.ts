@@ -5,13 +5,11 @@
  */
 import type { AnyStateMachine, InputFrom } from "xstate";
 import { assert } from "../lib/assert.ts";
+import type { Draw } from "../lib/backoff.ts";
 import type { Host, HostedActor } from "../runtime/host.ts";
 
 /** Effects by name; each gets the action's params, with its owner's `self` as `this`. */
 export type Effects = Readonly<Record<string, (this: never, params: never) => void>>;
-
-/** Draws a delay, uniform below the chart's bound (milliseconds). */
-export type Draw = (boundMs: number) => number;
 
 export interface Owner {
   readonly effects: Effects;
@@ -19,7 +17,7 @@ export interface Owner {
    * `this` of the effects, when owners share one set of functions: own functions would cost an idle node's session 0.7 kB more.
    */
   readonly self?: object;
-  /** For randomized delays; absent when the machine has none. */
+  /** For randomized delays, whose bounds the chart gives; absent when the machine has none. */
   readonly draw?: Draw;
 }
 

@@ -1,4 +1,5 @@
 /** Hosts the certificate chart of one agent: creates keys, calls the CA, and saves the identity. */
+import { drawBelow } from "../../lib/backoff.ts";
 import type { HostedActor } from "../../runtime/host.ts";
 import {
   agentCertificateMachine,
@@ -118,7 +119,7 @@ export class CertificateActor {
 
   #owner(): Owner {
     return {
-      draw: (boundMs) => this.#ports.random.next() * boundMs,
+      draw: drawBelow(this.#ports.random),
       effects: {
         fetchRoot: () => this.#answer(this.#fetchRoot()),
         requestCertificate: () => this.#answer(this.#request()),

@@ -13,6 +13,7 @@ import { settingsOf, type Generation } from "../../machines/dataplane/generation
 import { keyOf, type DataplaneDelta } from "../../machines/dataplane/objects.ts";
 import { Outbox } from "../../machines/dataplane/outbox.ts";
 import { ConfigUpdate, type FromDataplane } from "../../proto/gen/felix.ts";
+import { drawUpperHalf } from "../../lib/backoff.ts";
 import type { DataplaneLauncher, DataplaneProcess } from "../../runtime/ports/dataplane.ts";
 import type { Host, HostedActor } from "../../runtime/host.ts";
 import type { Clock, Gauge, Random, Telemetry } from "../../runtime/ports/index.ts";
@@ -136,7 +137,7 @@ export class DataplaneActor {
         forgetDriver: () => this.#forget(),
         announce: (news: DataplaneDriverNews) => this.#announce(news),
       },
-      draw: (boundMs) => boundMs / 2 + this.#ports.random.below(Math.max(1, Math.floor(boundMs / 2))),
+      draw: drawUpperHalf(this.#ports.random),
     };
   }
 

@@ -22,6 +22,7 @@ import {
 } from "../../machines/discovery/virtual-addresses.ts";
 import type { NetworkPlan } from "../../machines/driver/task-network/plan.ts";
 import type { NetworksState, NodeNetworks } from "../../machines/networks/state.ts";
+import { drawUpperHalf } from "../../lib/backoff.ts";
 import type { Host, HostedActor } from "../../runtime/host.ts";
 import type { NameQuestion, NameReply, NameServers, OpenNameServer } from "../../runtime/ports/name-server.ts";
 import type { Clock, Random, Telemetry, TimerHandle } from "../../runtime/ports/index.ts";
@@ -95,7 +96,7 @@ export class Discovery {
     this.#options = options;
     this.#random = random.fork("order");
     this.addresses = nameServerAddresses(tools.tag);
-    const draw = (boundMs: number): number => boundMs / 2 + random.below(Math.max(1, Math.floor(boundMs / 2)));
+    const draw = drawUpperHalf(random);
     this.#server = nameServer.start(host, `name-server/${options.name}`, undefined, {
       effects: { open: () => this.#openServer(), close: () => this.#closeServer() },
       draw,

@@ -1,5 +1,6 @@
 /** Hosts the chart of a stream of a manager's calculations for this node, across sessions with different managers. */
 import { managerStreamMachine, type ManagerStreamEvent } from "../../machines/agent/manager-stream.machine.ts";
+import { drawUpperHalf } from "../../lib/backoff.ts";
 import type { Host, HostedActor } from "../../runtime/host.ts";
 import type { Random } from "../../runtime/ports/index.ts";
 import { Status, type ReceivingCall, type RpcChannel, type RpcError } from "../../runtime/ports/rpc.ts";
@@ -53,7 +54,7 @@ export class ManagerStream<Piece> {
         hangUp: () => this.#hangUp(),
         leave: ({ reason }: { readonly reason: string }) => this.#attached?.leave(reason),
       },
-      draw: (boundMs) => boundMs / 2 + random.below(Math.max(1, Math.floor(boundMs / 2))),
+      draw: drawUpperHalf(random),
     });
   }
 

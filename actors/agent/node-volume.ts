@@ -9,6 +9,7 @@ import {
 import type { Secrets } from "../../machines/volumes/csi/requests.ts";
 import { nodeVolumeMachine, type NodeVolumeEvent } from "../../machines/volumes/node-volume.machine.ts";
 import { CsiNodeService, type VolumeAssignment } from "../../proto/gen/messages.ts";
+import type { Draw } from "../../lib/backoff.ts";
 import type { HostedActor } from "../../runtime/host.ts";
 import type { AgentPorts, NodeVolumePlaces } from "./ports.ts";
 import { callPlugin, unlessUnknown, type CallFailure } from "../volumes/csi-call.ts";
@@ -27,8 +28,7 @@ export interface NodeVolumeParts {
   /** Reports to the manager that the node has released the volume; rejects without a session. */
   tell(volumeId: string): Promise<void>;
   readonly onReady: (volumeId: string) => void;
-  /** Uniform in [0, 1). */
-  chance(): number;
+  readonly draw: Draw;
 }
 
 export class NodeVolumeActor {
@@ -77,7 +77,7 @@ export class NodeVolumeActor {
           // Deferred: tasks check the state to which this effect belongs, which is entered once it has returned.
           announce: () => void Promise.resolve().then(() => this.isReady && parts.onReady(assignment.id)),
         },
-        draw: (boundMs) => boundMs / 2 + parts.chance() * (boundMs / 2),
+        draw: parts.draw,
       },
     );
   }

@@ -1,6 +1,7 @@
 /** The cluster volumes of one node: one actor for each assigned volume, and the tasks that use them. */
 import type { VolumePlaces } from "../../machines/volumes/csi/node-requests.ts";
 import type { Secret, Task, VolumeAssignment } from "../../proto/gen/messages.ts";
+import { drawUpperHalf } from "../../lib/backoff.ts";
 import { RpcError, Status } from "../../runtime/ports/rpc.ts";
 import { noCsiSockets } from "../../runtime/ports/csi-sockets.ts";
 import type { AgentPorts, NodeVolumePlaces, TaskVolume } from "./ports.ts";
@@ -58,7 +59,7 @@ export class NodeVolumes implements Running {
       secretData: (id) => secrets.get(id)?.spec?.data,
       tell: (id) => this.#tell(id),
       onReady: () => this.#serveWaiting(),
-      chance: () => random.next(),
+      draw: drawUpperHalf(random),
     };
   }
 

@@ -25,6 +25,7 @@ import {
 } from "../../proto/gen/messages.ts";
 import { durationMs } from "../../proto/time.ts";
 import { assert } from "../../lib/assert.ts";
+import { drawBelow } from "../../lib/backoff.ts";
 import type { HostedActor } from "../../runtime/host.ts";
 import { Status, type RpcChannel, type RpcError } from "../../runtime/ports/rpc.ts";
 import type { AgentCalls } from "./calls.ts";
@@ -126,7 +127,7 @@ export class SessionActor {
   #owner(): Owner {
     const { managers, onAssignments, onMessage, onNews } = this.#options;
     return {
-      draw: (boundMs) => this.#ports.random.next() * boundMs,
+      draw: drawBelow(this.#ports.random),
       effects: {
         connect: () => this.#connect(),
         openSession: ({ sessionId }: { sessionId: string }) => this.#openSession(sessionId),

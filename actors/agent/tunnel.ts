@@ -20,6 +20,7 @@ import {
 import { tunnelOf, tunnelOverhead, type TunnelPlan, type TunnelRoutes } from "../../machines/networks/tunnel-plan.ts";
 import { changedTunnel, tunnelTable, wholeTunnel, withoutTunnel } from "../../machines/networks/tunnel-rules.ts";
 import { interfacePrefix } from "../../machines/policy/facts.ts";
+import { drawUpperHalf } from "../../lib/backoff.ts";
 import type { Host, HostedActor } from "../../runtime/host.ts";
 import type { Random, Telemetry } from "../../runtime/ports/index.ts";
 import { hosted } from "../hosted.ts";
@@ -74,7 +75,7 @@ export class Tunnel {
           this.#work = this.#program();
         },
       },
-      draw: (boundMs) => boundMs / 2 + random.below(Math.max(1, Math.floor(boundMs / 2))),
+      draw: drawUpperHalf(random),
     });
     this.#forget = options.networks.onChange(() => this.#tell({ type: "facts.changed" }));
   }

@@ -18,6 +18,7 @@ import {
   type NomadDriverConfig,
   type Spec,
 } from "../../proto/gen/nomad.ts";
+import { drawUpperHalf } from "../../lib/backoff.ts";
 import type { Host, HostedActor } from "../../runtime/host.ts";
 import { encodeConfig, problemText, type ConfigInput } from "../../lib/hclspec/index.ts";
 import type {
@@ -200,8 +201,7 @@ export class DriverPluginActor {
         endProcess: () => void this.#endProcess(),
         announce: (news: DriverPluginNews) => this.#announce(news),
       },
-      // At least half of the bound: a draw near zero would be no delay at all.
-      draw: (boundMs) => boundMs / 2 + this.#ports.random.below(Math.max(1, Math.floor(boundMs / 2))),
+      draw: drawUpperHalf(this.#ports.random),
     };
   }
 

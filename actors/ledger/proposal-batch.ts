@@ -7,6 +7,7 @@
  * B2: a caller is answered only after the log has the operations, or has refused them for good.
  */
 import { ProposeRequest_Mode, type Operation } from "../../proto/gen/messages.ts";
+import { type Backoff, backoffMs, drawUpperHalf } from "../../lib/backoff.ts";
 import { ErrorCode } from "../../runtime/error-codes.ts";
 import type { TimerHandle } from "../../runtime/ports/index.ts";
 import { RpcError, Status } from "../../runtime/ports/rpc.ts";
@@ -41,8 +42,7 @@ const busyOperations = 64;
 
 /** How long one proposal tries to reach a leader, in milliseconds: longer than an election, shorter than an agent's timeout. */
 const proposeTimeoutMs = 5_000;
-const retryMsMin = 50;
-const retryMsMax = 2_000;
+const retryBackoff: Backoff = { stepMs: 50, msMax: 2_000 };
 
 interface Batch<Answer> {
   readonly operations: Map<string, Operation>;
@@ -134,7 +134,7 @@ export class ProposalBatch<Answer> {
 
   /** False when no leader accepted it and giving up is allowed. */
   async #propose(operations: readonly Operation[]): Promise<boolean> {
-    for (let attempt = 0; !this.#stopped; attempt += 1) {
+    for (let attempt = 1; !this.#stopped; attempt += 1) {
       const outcome = await this.#env.proposer.propose({
         operations,
         mode: ProposeRequest_Mode.EACH,
@@ -171,9 +171,9 @@ export class ProposalBatch<Answer> {
   }
 
   #pause(attempt: number): Promise<void> {
-    const longest = Math.min(retryMsMax, retryMsMin * 2 ** Math.min(attempt, 10));
+    const waitMs = drawUpperHalf(this.#env.random)(backoffMs(retryBackoff, attempt));
     return new Promise((resolve) => {
-      const timer = this.#env.clock.setTimeout(finish, longest / 2 + (this.#env.random.next() * longest) / 2);
+      const timer = this.#env.clock.setTimeout(finish, waitMs);
       const { clock } = this.#env;
       const forget = (): void => {
         this.#wake = null;

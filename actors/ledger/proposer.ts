@@ -11,6 +11,7 @@ import {
   ProposeRequest,
   ProposeRequest_Mode,
 } from "../../proto/gen/messages.ts";
+import { type Backoff, backoffMs, drawBelow } from "../../lib/backoff.ts";
 import { ErrorCode } from "../../runtime/error-codes.ts";
 import { newId } from "../../runtime/ids.ts";
 import type { TimerHandle } from "../../runtime/ports/index.ts";
@@ -25,9 +26,8 @@ import type { Ledger } from "./ledger.ts";
 
 /** Timeout of one attempt over the bus, in milliseconds; then the leader is asked again under the same id. */
 const attemptTimeoutMs = 2_000;
-/** Delays between attempts, in milliseconds, each drawn uniformly below the bound: a new leader takes over within seconds. */
-const backoffMsMin = 20;
-const backoffMsMax = 400;
+/** Between attempts: a new leader takes over within seconds. */
+const retryBackoff: Backoff = { stepMs: 20, msMax: 400 };
 /**
  * How long a proposal retries while the log's disk is full, in milliseconds; then it fails, and its caller should not retry at
  * once.
@@ -223,8 +223,8 @@ export function startProposer(env: Omit<Environment, "proposer" | "times">, part
         if (maybe) withdraw(request);
         return { kind: "unavailable", maybe, message: full };
       }
-      const boundMs = Math.min(backoffMsMax, backoffMsMin * 2 ** tries);
-      await sleep(clock, Math.min(random.next() * boundMs, Math.max(0, deadline - clock.monotonic())));
+      const waitMs = drawBelow(random)(backoffMs(retryBackoff, tries + 1));
+      await sleep(clock, Math.min(waitMs, Math.max(0, deadline - clock.monotonic())));
     }
     const why = parts.cause?.() ?? message;
     return { kind: "unavailable", maybe, message: isStopped ? "the manager is stopping" : why };

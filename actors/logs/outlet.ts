@@ -11,13 +11,13 @@
 import { linesWithin } from "../../machines/logs/publish.ts";
 import { LogDelivery, LogDeliveryAnswer_Verdict as Verdict } from "../../proto/gen/messages.ts";
 import { joinedLines, type LogLines } from "../../proto/log-lines.ts";
+import { type Backoff, backoffMs } from "../../lib/backoff.ts";
 import type { Clock } from "../../runtime/ports/index.ts";
 
 /** A quarter of NATS's default `max_payload`: leaves space for headers, and allows 1 GB/s at 0.26 ms a request. */
 const batchBytesMax = 256 * 1024;
-/** Interval of probing whether a follower has read, doubled each time, in milliseconds. */
-const probeMsMin = 10;
-const probeMsMax = 500;
+/** Between probes whether a follower has read; without jitter, since each outlet probes its own follower. */
+const probeBackoff: Backoff = { stepMs: 10, msMax: 500 };
 /** Delay after a delivery with an unknown outcome, in milliseconds. */
 const unsureMs = 200;
 
@@ -151,24 +151,25 @@ export class LogOutlet {
     const { clock, deliver, onStalled } = this.#options;
     const probe = this.#delivery({ probe: true });
     let next = delivery;
-    let waitMs = probeMsMin;
+    let refusals = 0;
     for (;;) {
       const fate = await deliver(next);
       if (fate === "gone") return "gone";
       if (fate === "taken") {
         this.stalledSince = null;
-        waitMs = probeMsMin;
+        refusals = 0;
         if (next === delivery) return "taken";
         next = delivery;
         continue;
       }
       if (fate === "full") {
+        refusals += 1;
         this.stalledSince ??= clock.monotonic();
         next = probe;
         onStalled(this);
       }
-      await new Promise<void>((resolve) => clock.setTimeout(resolve, fate === "unsure" ? unsureMs : waitMs));
-      if (fate === "full") waitMs = Math.min(probeMsMax, 2 * waitMs);
+      const waitMs = fate === "unsure" ? unsureMs : backoffMs(probeBackoff, refusals);
+      await new Promise<void>((resolve) => clock.setTimeout(resolve, waitMs));
       if (this.#isGone || (this.#isCut && !delivery.end)) return "gone";
     }
   }

@@ -21,6 +21,7 @@ import {
   CsiPluginCapability_Service_Type as PluginAbility,
   CsiProbeRequest,
 } from "../../proto/gen/messages.ts";
+import { drawUpperHalf } from "../../lib/backoff.ts";
 import type { Host, HostedActor } from "../../runtime/host.ts";
 import type { Random, Telemetry } from "../../runtime/ports/index.ts";
 import { RpcError, Status, type RpcChannel } from "../../runtime/ports/rpc.ts";
@@ -68,7 +69,7 @@ export class CsiPlugin {
           announce: () => void Promise.resolve().then(() => this.#announce()),
         },
         // Half of the delay is fixed and half random, so that managers waiting for one plugin do not retry together.
-        draw: (boundMs) => boundMs / 2 + parts.random.next() * (boundMs / 2),
+        draw: drawUpperHalf(parts.random),
       },
     );
   }

@@ -66,7 +66,7 @@ export class PublicationActor {
           writeErasure: () => void this.#writeErasure(),
           complain: ({ reason }: { reason: string }) => void this.#complain(reason),
         },
-        draw: (boundMs) => boundMs / 2 + parts.chance() * (boundMs / 2),
+        draw: parts.draw,
       },
     );
   }

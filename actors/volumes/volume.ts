@@ -3,6 +3,7 @@ import { createRequest, deleteRequest, infoByName, infoOf } from "../../machines
 import { driverOf, volumeStage, type VolumeStage } from "../../machines/volumes/csi/stages.ts";
 import { volumeMachine, type VolumeContext, type VolumeEvent } from "../../machines/volumes/volume.machine.ts";
 import { CsiControllerService, Volume, VolumeInfo } from "../../proto/gen/messages.ts";
+import type { Draw } from "../../lib/backoff.ts";
 import type { HostedActor } from "../../runtime/host.ts";
 import { RpcError, Status } from "../../runtime/ports/rpc.ts";
 import type { Store } from "../../runtime/store/store.ts";
@@ -38,8 +39,7 @@ export interface VolumeParts {
   readonly plugins: CsiPlugins;
   /** Whether the volume is assigned to a task that has not terminated. */
   hasUsers(volumeId: string): boolean;
-  /** Uniform in [0, 1). */
-  chance(): number;
+  readonly draw: Draw;
 }
 
 export class VolumeActor {
@@ -67,7 +67,7 @@ export class VolumeActor {
           callDelete: () => void this.#delete(),
           writeRemoval: () => void this.#writeRemoval(),
         },
-        draw: (boundMs) => boundMs / 2 + parts.chance() * (boundMs / 2),
+        draw: parts.draw,
       },
     );
   }

@@ -7,6 +7,7 @@ import { explainTaskVolumes, explainVolume, type CsiView } from "../../machines/
 import { driverOf } from "../../machines/volumes/csi/stages.ts";
 import { isHeld, observedState } from "../../machines/task.ts";
 import type { Reason, Task, Volume } from "../../proto/gen/messages.ts";
+import { drawUpperHalf } from "../../lib/backoff.ts";
 import type { Commit } from "../../runtime/store/store.ts";
 import { CsiPlugins } from "./csi-plugins.ts";
 import type { CsiSockets } from "../../runtime/ports/csi-sockets.ts";
@@ -52,7 +53,7 @@ class VolumesActor implements Volumes {
       sockets,
       onServing: (name) => this.#pluginServes(name),
     });
-    this.#parts = { plugins, hasUsers: (id) => this.#users.has(id), chance: () => random.next() };
+    this.#parts = { plugins, hasUsers: (id) => this.#users.has(id), draw: drawUpperHalf(random) };
     for (const task of env.store.all("task")) if (task.volumes.length > 0) this.#follow(task, new Set());
     for (const volume of env.store.all("volume")) this.#care(volume);
     const watch = env.store.watch((commit) => this.#onCommit(commit));

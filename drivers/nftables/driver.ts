@@ -19,6 +19,7 @@ import type { Kernel } from "./kernel.ts";
 import { isInterfaceName } from "./names.ts";
 import { Ruleset } from "./ruleset.ts";
 import { Statuses, type Status } from "./statuses.ts";
+import { type Backoff, backoffMs } from "../../lib/backoff.ts";
 
 export interface DriverOptions {
   readonly kernel: Kernel;
@@ -32,9 +33,8 @@ export interface DriverOptions {
 const earlyMessagesMax = 100_000;
 /** Maximum number of different problems logged by one driver; after that only statuses report them. */
 const complaintsMax = 1_000;
-/** Delays after a failed transaction, in milliseconds. D3 */
-const retryMsMin = 1_000;
-const retryMsMax = 30_000;
+/** After a failed transaction. D3 */
+const retryBackoff: Backoff = { stepMs: 1_000, msMax: 30_000 };
 
 interface Working {
   readonly settings: Settings;
@@ -176,8 +176,8 @@ export class Driver {
       this.#tellHosts(working);
       if (outcome.kind === "failed") {
         ruleset.distrust();
-        const waitMs = Math.min(retryMsMax, retryMsMin * 2 ** this.#failures);
         this.#failures += 1;
+        const waitMs = backoffMs(retryBackoff, this.#failures);
         this.#options.log(`cannot program the rules, retrying in ${waitMs / 1_000} s: ${outcome.reason}`);
         this.#after(waitMs, () => {
           this.#failures = Math.max(1, this.#failures);

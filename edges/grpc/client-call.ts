@@ -8,6 +8,7 @@
  * K3: the peer has not processed a single-message call whose stream it refused (RFC 9113 §8.7): the call is retried on the
  *     same connection, at most `refusedMax` times and within its deadline. A call of many messages ends, for its caller to restart.
  */
+import { type Backoff, backoffMs } from "../../lib/backoff.ts";
 import { RpcError, Status } from "../../runtime/ports/rpc.ts";
 import { FrameReader, type FrameReceiver } from "./framing.ts";
 import type { ResponseReceiver } from "./http2/client-connection.ts";
@@ -33,8 +34,7 @@ export const messageBytesMaxDefault = 64 * 1024 * 1024;
 
 /** K3. A peer that still refuses after these delays (310 ms in total) does so for other reasons than a burst of calls. */
 const refusedMax = 5;
-/** Delay before the first retry, in milliseconds; doubled for each further one. */
-const refusedDelayMsMin = 10;
+const refusedBackoff: Backoff = { stepMs: 10, msMax: 160 };
 
 export class ClientCall implements ResponseReceiver {
   readonly #receiver: ClientReceiver;
@@ -205,12 +205,13 @@ export class ClientCall implements ResponseReceiver {
   #sendAgain(): boolean {
     const whole = this.#whole;
     if (whole === null || this.#refusals >= refusedMax || this.#health.connectionError() !== null) return false;
+    this.#refusals += 1;
     this.#retryTimer = setTimeout(
       () => {
         this.begin(this.#open);
         this.writeWhole(whole);
       },
-      refusedDelayMsMin * 2 ** this.#refusals++,
+      backoffMs(refusedBackoff, this.#refusals),
     );
     return true;
   }

@@ -20,6 +20,7 @@
  *     node.
  */
 import { assign, setup } from "xstate";
+import { backoffMs } from "../../lib/backoff.ts";
 import { effect } from "../effect.ts";
 
 /** Times in milliseconds and counts, from SwarmKit's agent (worker protocol §1.3, §2.3, §3.5). */
@@ -28,10 +29,8 @@ const certificateTimes = {
   joinRetryMs: 2_000,
   /** Renewal attempts without a pause, before backing off. */
   renewalBurst: 5,
-  renewalBackoffStepMs: 5_000,
-  renewalBackoffMsMax: 3_600_000,
-  pollBackoffStepMs: 1_000,
-  pollBackoffMsMax: 30_000,
+  renewalBackoff: { stepMs: 5_000, offsetMs: 5_000, msMax: 3_600_000 },
+  pollBackoff: { stepMs: 1_000, offsetMs: 1_000, msMax: 30_000 },
   /** After this many failed polls, a lagging manager no longer explains a certificate for another request, or none. C6, C7 */
   surePollsMin: 2,
   /** Between the request to renew and the renewal. */
@@ -42,11 +41,6 @@ const certificateTimes = {
    */
   clockLookMs: 600_000,
 } as const;
-
-/** Upper bound of the wait after `failures` failures in a row (1 or more). */
-function backoffBound(failures: number, stepMs: number, maxMs: number): number {
-  return Math.min(maxMs, stepMs + stepMs * 2 ** Math.min(30, failures - 1));
-}
 
 export type AgentCertificateEvent =
   | { readonly type: "root.fetched" }
@@ -171,13 +165,8 @@ export const agentCertificateMachine = setup({
     clockLook: ({ context }) => Math.min(certificateTimes.clockLookMs, Math.max(0, context.renewAt - context.at)),
     /** The host replaces both with a uniform draw below them. */
     renewalBackoff: ({ context }) =>
-      backoffBound(
-        context.failures - certificateTimes.renewalBurst + 1,
-        certificateTimes.renewalBackoffStepMs,
-        certificateTimes.renewalBackoffMsMax,
-      ),
-    pollBackoff: ({ context }) =>
-      backoffBound(context.failures, certificateTimes.pollBackoffStepMs, certificateTimes.pollBackoffMsMax),
+      backoffMs(certificateTimes.renewalBackoff, context.failures - certificateTimes.renewalBurst + 1),
+    pollBackoff: ({ context }) => backoffMs(certificateTimes.pollBackoff, context.failures),
   },
 }).createMachine({
   id: "agentCertificate",

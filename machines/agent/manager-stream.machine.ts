@@ -15,12 +15,12 @@
  *      such requests the session is ended, to find another manager; a manager that fails later is asked again.
  */
 import { assign, setup } from "xstate";
+import { backoffMs } from "../../lib/backoff.ts";
 import { effect } from "../effect.ts";
 
 const managerStreamLimits = {
-  /** Times in milliseconds. The first wait is shorter than the agent's wait between two sessions. */
-  backoffMsMin: 250,
-  backoffMsMax: 8_000,
+  /** The first wait is shorter than the agent's wait between two sessions. */
+  backoff: { stepMs: 250, msMax: 8_000 },
   /** Requests to one manager that returned no complete state. */
   failuresMax: 4,
 } as const;
@@ -62,11 +62,7 @@ export const managerStreamMachine = setup({
   guards: { hasFailedTooOften: ({ context }) => context.failures >= managerStreamLimits.failuresMax },
   delays: {
     /** The host draws from its upper half. */
-    backoff: ({ context }) =>
-      Math.min(
-        managerStreamLimits.backoffMsMax,
-        managerStreamLimits.backoffMsMin * 2 ** Math.max(0, context.failures - 1),
-      ),
+    backoff: ({ context }) => backoffMs(managerStreamLimits.backoff, context.failures),
   },
 }).createMachine({
   id: "managerStream",

@@ -13,6 +13,7 @@
  */
 import { assign, setup } from "xstate";
 import type { AssignmentsMessage, SessionMessage } from "../../proto/gen/messages.ts";
+import { backoffMs } from "../../lib/backoff.ts";
 import { effect } from "../effect.ts";
 
 /** Times in milliseconds, from SwarmKit's agent (worker protocol §5.2). */
@@ -20,8 +21,8 @@ const agentSessionTimes = {
   registrationTimeoutMs: 5_000,
   /** How often the description is recomputed. */
   descriptionIntervalMs: 20_000,
-  backoffStepMs: 100,
-  backoffMsMax: 8_000,
+  /** 100, 300, 700 … */
+  backoff: { stepMs: 200, offsetMs: -100, msMax: 8_000 },
   /** Used until a manager sends a period. */
   heartbeatPeriodMs: 5_000,
   /** Not SwarmKit's, which trusts its managers: a shorter period would be a busy loop. */
@@ -60,8 +61,8 @@ export interface AgentSessionContext {
   /** The manager that is dialled or that serves the node; empty if none. */
   readonly addr: string;
   readonly heartbeatPeriodMs: number;
-  /** Upper bound of the next wait. */
-  readonly backoffMs: number;
+  /** Sessions that failed in a row. */
+  readonly failures: number;
   /** `results_in` of the newest assignments message of this stream; empty before the first. */
   readonly assignments: string;
   /** Why the last session ended. */
@@ -93,12 +94,8 @@ export const agentSessionMachine = setup({
     rememberAssignments: assign((_, { resultsIn }: { resultsIn: string }) => ({ assignments: resultsIn })),
     rememberReason: assign((_, { reason }: { reason: string }) => ({ reason })),
     forgetStream: assign({ assignments: "" }),
-    resetBackoff: assign({ backoffMs: 0, reason: "" }),
-    growBackoff: assign({
-      addr: "",
-      backoffMs: ({ context }) =>
-        Math.min(agentSessionTimes.backoffMsMax, agentSessionTimes.backoffStepMs + 2 * context.backoffMs),
-    }),
+    forgetFailures: assign({ failures: 0, reason: "" }),
+    countFailure: assign({ addr: "", failures: ({ context }) => context.failures + 1 }),
   },
   guards: {
     continuesAssignments: ({ context }, { complete, appliesTo }: { complete: boolean; appliesTo: string }) =>
@@ -110,7 +107,7 @@ export const agentSessionMachine = setup({
     descriptionInterval: agentSessionTimes.descriptionIntervalMs,
     heartbeatPeriod: ({ context }) => context.heartbeatPeriodMs,
     /** The host replaces this with a uniform draw below it. */
-    backoff: ({ context }) => context.backoffMs,
+    backoff: ({ context }) => backoffMs(agentSessionTimes.backoff, context.failures),
   },
 }).createMachine({
   id: "agentSession",
@@ -118,7 +115,7 @@ export const agentSessionMachine = setup({
     sessionId: "",
     addr: "",
     heartbeatPeriodMs: agentSessionTimes.heartbeatPeriodMs,
-    backoffMs: 0,
+    failures: 0,
     assignments: "",
     reason: "",
   },
@@ -193,7 +190,7 @@ export const agentSessionMachine = setup({
               target: "serving",
               actions: [
                 { type: "rememberSession", params: ({ event }) => ({ sessionId: event.message.sessionId }) },
-                "resetBackoff",
+                "forgetFailures",
                 { type: "applySessionMessage", params: ({ event }) => ({ message: event.message }) },
               ],
             },
@@ -341,7 +338,7 @@ export const agentSessionMachine = setup({
         "The last attempt failed; the bound of the delay grows with each failure until a registration succeeds.",
       meta: { waitingFor: "the next attempt to reach a manager", wokenBy: { backoff: "the end of the delay" } },
       entry: [
-        "growBackoff",
+        "countFailure",
         { type: "announce", params: ({ context }) => ({ kind: "backing-off", reason: context.reason }) },
       ],
       after: { backoff: "engaged" },

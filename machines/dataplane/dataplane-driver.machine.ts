@@ -12,13 +12,13 @@
  *     new settings does not wait.
  */
 import { assign, setup } from "xstate";
+import { backoffMs } from "../../lib/backoff.ts";
 import { effect } from "../effect.ts";
 
 /** Times in milliseconds. */
 const dataplaneDriverTimes = {
   /** Felix's own service waits 1 to 2 seconds. */
-  backoffMsMin: 1_000,
-  backoffMsMax: 30_000,
+  backoff: { stepMs: 1_000, msMax: 30_000 },
   /** A driver that has run this long is considered working. */
   heldMs: 60_000,
   /** Felix's ReportingTTLSecs: a driver that has reported, and then sends no report for this long, hangs. */
@@ -46,7 +46,6 @@ export interface DataplaneDriverNews {
 
 export interface DataplaneDriverContext {
   readonly name: string;
-  readonly backoffMs: number;
   /** Restarts since a driver last ran for `heldMs`. */
   readonly failures: number;
   readonly reason: string;
@@ -71,24 +70,18 @@ export const dataplaneDriverMachine = setup({
     announce: effect<DataplaneDriverNews>("announce"),
     reportUnexpected: effect("reportUnexpected"),
     rememberReason: assign((_, { reason }: { reason: string }) => ({ reason })),
-    resetBackoff: assign({ backoffMs: 0, failures: 0 }),
-    growBackoff: assign(({ context }) => ({
-      failures: context.failures + 1,
-      backoffMs: Math.min(
-        dataplaneDriverTimes.backoffMsMax,
-        context.backoffMs === 0 ? dataplaneDriverTimes.backoffMsMin : 2 * context.backoffMs,
-      ),
-    })),
+    forgetFailures: assign({ failures: 0 }),
+    countFailure: assign({ failures: ({ context }) => context.failures + 1 }),
   },
   delays: {
     /** The host replaces this with a draw from its upper half. */
-    backoff: ({ context }) => context.backoffMs,
+    backoff: ({ context }) => backoffMs(dataplaneDriverTimes.backoff, context.failures),
     held: dataplaneDriverTimes.heldMs,
     pulseTtl: dataplaneDriverTimes.pulseTtlMs,
   },
 }).createMachine({
   id: "dataplaneDriver",
-  context: ({ input }) => ({ name: input.name, backoffMs: 0, failures: 0, reason: "" }),
+  context: ({ input }) => ({ name: input.name, failures: 0, reason: "" }),
   initial: "waitForReady",
   options: { maxIterations: 1_000 },
   on: { "*": { actions: "reportUnexpected" } },
@@ -148,7 +141,7 @@ export const dataplaneDriverMachine = setup({
         },
         "driver.unwanted": "stopping",
       },
-      after: { held: { actions: "resetBackoff" } },
+      after: { held: { actions: "forgetFailures" } },
       states: {
         unheard: {
           description: "The driver has sent no report; some drivers never do.",
@@ -209,7 +202,7 @@ export const dataplaneDriverMachine = setup({
             waitingFor: "{the dataplane driver} to be restarted",
             wokenBy: { backoff: "the end of the delay, at most 30 s" },
           },
-          entry: ["forgetDriver", "growBackoff"],
+          entry: ["forgetDriver", "countFailure"],
           on: { "driver.unwanted": "#dataplaneDriver.stopped" },
           after: { backoff: "#dataplaneDriver.resync" },
         },

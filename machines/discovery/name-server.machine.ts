@@ -13,10 +13,11 @@
  * NV2: a failed removal is retried until it succeeds, or the server is wanted again.
  */
 import { assign, setup } from "xstate";
+import { backoffMs, type Backoff } from "../../lib/backoff.ts";
 import { effect } from "../effect.ts";
 
 /** Times in milliseconds. If the address is in use, it is usually by another server that somebody must stop. */
-const nameServerTimes = { backoffMsMin: 500, backoffMsMax: 30_000 } as const;
+const nameServerBackoff: Backoff = { stepMs: 500, msMax: 30_000 };
 
 export type NameServerEvent =
   | { readonly type: "names.wanted" }
@@ -56,8 +57,7 @@ export const nameServerMachine = setup({
   },
   delays: {
     /** The host draws from its upper half. */
-    backoff: ({ context }) =>
-      Math.min(nameServerTimes.backoffMsMax, nameServerTimes.backoffMsMin * 2 ** Math.max(0, context.failures - 1)),
+    backoff: ({ context }) => backoffMs(nameServerBackoff, context.failures),
   },
 }).createMachine({
   id: "nameServer",

@@ -12,13 +12,13 @@
  * D4: the wait before a restart grows with each failure, and shrinks only after the plugin has run for `heldMs`.
  */
 import { assign, setup } from "xstate";
+import { backoffMs } from "../../lib/backoff.ts";
 import { effect } from "../effect.ts";
 
 /** Times in milliseconds. */
 export const driverPluginTimes = {
   /** Nomad's back-off (reference §6.5): first wait and maximum. */
-  backoffMsMin: 5_000,
-  backoffMsMax: 120_000,
+  backoff: { stepMs: 5_000, msMax: 120_000 },
   /** A plugin that has run this long is stable: the next failure counts as the first. */
   heldMs: 60_000,
   /** Four calls of up to 30 s each. */
@@ -67,8 +67,6 @@ export interface DriverPluginContext {
   readonly isKnown: boolean;
   /** 0 if there is no process. */
   readonly pid: number;
-  /** Upper bound of the next wait. */
-  readonly backoffMs: number;
   /** Failures since the plugin was last stable. */
   readonly failures: number;
   readonly reason: string;
@@ -107,14 +105,8 @@ export const driverPluginMachine = setup({
     rememberReason: assign((_, { reason }: { reason: string }) => ({ reason })),
     forgetKnown: assign({ isKnown: false }),
     forgetProcess: assign({ pid: 0, isKnown: false }),
-    resetBackoff: assign({ backoffMs: 0, failures: 0 }),
-    growBackoff: assign(({ context }) => ({
-      failures: context.failures + 1,
-      backoffMs: Math.min(
-        driverPluginTimes.backoffMsMax,
-        context.backoffMs === 0 ? driverPluginTimes.backoffMsMin : 2 * context.backoffMs,
-      ),
-    })),
+    forgetFailures: assign({ failures: 0 }),
+    countFailure: assign({ failures: ({ context }) => context.failures + 1 }),
   },
   guards: {
     isKnown: ({ context }) => context.isKnown,
@@ -127,7 +119,7 @@ export const driverPluginMachine = setup({
   },
   delays: {
     /** The host replaces this with a draw from its upper half. */
-    backoff: ({ context }) => context.backoffMs,
+    backoff: ({ context }) => backoffMs(driverPluginTimes.backoff, context.failures),
     held: driverPluginTimes.heldMs,
     configureTimeout: driverPluginTimes.configureTimeoutMs,
     fingerprintRetry: driverPluginTimes.fingerprintRetryMs,
@@ -141,7 +133,6 @@ export const driverPluginMachine = setup({
     name: input.name,
     isKnown: input.isKnown,
     pid: 0,
-    backoffMs: 0,
     failures: 0,
     reason: "",
   }),
@@ -397,7 +388,7 @@ export const driverPluginMachine = setup({
             proven: {
               description: "Stable: a failure counts as the first.",
               meta: { waitingFor: "nothing: the process is stable", wokenBy: { "process.exited": "its exit" } },
-              entry: "resetBackoff",
+              entry: "forgetFailures",
             },
           },
         },
@@ -447,7 +438,7 @@ export const driverPluginMachine = setup({
       description: "Failed; another process will be started. D1, D4",
       initial: "waiting",
       entry: [
-        "growBackoff",
+        "countFailure",
         { type: "announce", params: ({ context }) => ({ state: "restarting", reason: context.reason }) },
       ],
       states: {

@@ -12,10 +12,10 @@
  * VB2: a failed update is retried forever, each time complete; the kernel's previous state stays in force.
  */
 import { assign, setup } from "xstate";
+import { backoffMs, type Backoff } from "../../lib/backoff.ts";
 import { effect } from "../effect.ts";
 
-/** Times in milliseconds. */
-const programmingTimes = { backoffMsMin: 500, backoffMsMax: 30_000 } as const;
+const programmingBackoff: Backoff = { stepMs: 500, msMax: 30_000 };
 
 export type ProgrammingEvent =
   /** The wanted state may have changed. */
@@ -49,8 +49,7 @@ export const programmingMachine = setup({
   guards: { hasChanged: ({ context }) => context.hasChanged },
   delays: {
     /** The host draws from its upper half. */
-    backoff: ({ context }) =>
-      Math.min(programmingTimes.backoffMsMax, programmingTimes.backoffMsMin * 2 ** Math.max(0, context.failures - 1)),
+    backoff: ({ context }) => backoffMs(programmingBackoff, context.failures),
   },
 }).createMachine({
   id: "programming",

@@ -4,19 +4,20 @@
  *
  * RS1: consecutive refused starts of one spec wait longer each time: the n-th waits the policy's delay times 2^(n-1), minus up
  *      to a quarter (derived from the refused task's id, so that slots that fail together do not retry together).
- * RS2: no wait is shorter than the policy's delay, or longer than the greater of `backOffMsMax` and that delay.
+ * RS2: no wait is shorter than the policy's delay, or longer than the greater of `refusedStartDelayMsMax` and that delay.
  * RS3: the first refused start waits like any failure, and so does the first one after a task that ran or after an update.
  * RS4: a policy that limits attempts within a window still reaches its limit: all its waits fit into the window.
  */
 import { TaskState, type Task } from "../../proto/gen/messages.ts";
 import { durationMs } from "../../proto/time.ts";
+import { backoffMs } from "../../lib/backoff.ts";
 import { isEnded, observedState } from "../task.ts";
 import { wasEvicted } from "./enforcer.machine.ts";
 
 /** Milliseconds; the maximum back-off of Kubernetes' kubelet for a container that keeps failing. */
-export const backOffMsMax = 300_000;
+export const refusedStartDelayMsMax = 300_000;
 /** Milliseconds: the minimum from which delays are doubled, since a delay of 0 would stay 0. */
-const backOffMsMin = 1_000;
+const refusedStartDelayMsMin = 1_000;
 /** Maximum fraction subtracted from a wait. */
 const jitterMax = 1 / 4;
 
@@ -66,21 +67,23 @@ function boundMs(task: Task): number {
   const restart = task.spec?.restart ?? null;
   const windowMs = durationMs(restart?.window ?? null, 0);
   const attemptsMax = restart?.maxAttempts ?? 0;
-  return attemptsMax > 0 && windowMs > 0 ? Math.min(backOffMsMax, windowMs / (attemptsMax + 1)) : backOffMsMax;
+  return attemptsMax > 0 && windowMs > 0
+    ? Math.min(refusedStartDelayMsMax, windowMs / (attemptsMax + 1))
+    : refusedStartDelayMsMax;
 }
 
 /** Number of refusals after which the wait has its full length, whatever the delay. */
 function countMaxOf(task: Task): number {
-  return 1 + Math.ceil(Math.log2(Math.max(1, boundMs(task) / backOffMsMin)));
+  return 1 + Math.ceil(Math.log2(Math.max(1, boundMs(task) / refusedStartDelayMsMin)));
 }
 
 /**
  * Milliseconds from the end of the refused `task` to the start of its successor. `delayMs`: the policy's delay; `count`:
  * consecutive refused starts, including this one. RS1
  */
-export function backOffMs(task: Task, delayMs: number, count: number): number {
+export function refusedStartDelayMs(task: Task, delayMs: number, count: number): number {
   if (count <= 1) return delayMs;
-  const fullMs = Math.min(boundMs(task), Math.max(delayMs, backOffMsMin) * 2 ** (count - 1));
+  const fullMs = backoffMs({ stepMs: Math.max(delayMs, refusedStartDelayMsMin), msMax: boundMs(task) }, count);
   return Math.max(delayMs, Math.round(fullMs * (1 - jitterMax * fractionOf(task.id))));
 }
 

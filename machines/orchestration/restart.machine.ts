@@ -27,7 +27,7 @@ import {
 } from "../../proto/gen/messages.ts";
 import { effect } from "../effect.ts";
 import { wasEvicted } from "./enforcer.machine.ts";
-import { backOffMs, refusedInARow } from "./refused-starts.ts";
+import { refusedStartDelayMs, refusedInARow } from "./refused-starts.ts";
 import { isEnded, isHeld, isSpent, isWanted, observedState } from "../task.ts";
 import { durationMs, timeMs } from "../../proto/time.ts";
 import { leftOf, type LogTimes } from "../elapsed.ts";
@@ -132,7 +132,7 @@ export function delayAfterMs(task: Task, slot: readonly Task[], nodeOf: NodeOf):
   if (!isSpent(observedState(task))) return 0;
   // The successor goes to another node anyway.
   if (nodeOf(task.nodeId)?.spec?.availability === NodeSpec_Availability.DRAIN) return 0;
-  return backOffMs(task, restartDelayMsOf(task), refusedInARow(task, slot).length);
+  return refusedStartDelayMs(task, restartDelayMsOf(task), refusedInARow(task, slot).length);
 }
 
 /** The policy's delay after a task ended by itself, in milliseconds. */

@@ -11,6 +11,7 @@
  * K4: if several servers are configured, one that answers pings but does not serve the log is left for another.
  */
 import { connect, type Msg, type MsgHdrs, type NatsConnection, type NatsError, type Sub, type TlsOptions } from "nats";
+import { type Backoff, backoffMs, drawUpperHalf } from "../../lib/backoff.ts";
 import type { BusServers, Random, Subscription, Telemetry } from "../ports/index.ts";
 import { type NatsAddress, parseAddress, showAddress } from "./address.ts";
 import { asDialProblem, dialProblem } from "./dial-problem.ts";
@@ -25,9 +26,8 @@ import { Serving } from "./serving.ts";
 const dialMs = 2_000;
 /** Timeout for each server's greeting when they are counted, in milliseconds: a distant one needs a few round trips. */
 const countMs = 1_500;
-const redialDelayMsMin = 50;
 /** A server that restarts is back within a second or two; thousands of managers do not share one NATS. */
-const redialDelayMsMax = 1_000;
+const redialBackoff: Backoff = { stepMs: 50, msMax: 1_000 };
 /** The back-off resets only after a link has held this long, to avoid hammering a server that accepts and drops. */
 const linkHeldMsMin = 5_000;
 /**
@@ -386,8 +386,8 @@ export class Link {
   }
 
   #redialDelayMs(): number {
-    const bound = Math.min(redialDelayMsMax, redialDelayMsMin * 2 ** Math.min(this.#redials++, 10));
-    return bound * (0.5 + this.#options.random.next() / 2);
+    this.#redials += 1;
+    return drawUpperHalf(this.#options.random)(backoffMs(redialBackoff, this.#redials));
   }
 
   #setState(state: "up" | "suspect" | "down" | "closed"): void {

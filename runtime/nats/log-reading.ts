@@ -10,6 +10,7 @@
  *     is delivered until the stream has them again.
  */
 import { createInbox, type Msg } from "nats";
+import { type Backoff, backoffMs, drawUpperHalf } from "../../lib/backoff.ts";
 import type { Counter, LogReader, Random, Subscription, Telemetry } from "../ports/index.ts";
 import { crash } from "./errors.ts";
 import { callJetStream, JetStreamError, textField } from "./jetstream.ts";
@@ -25,8 +26,7 @@ const idleTicksUntilCompare = 5;
 const callTimeoutMs = 2_000;
 /** The server deletes a consumer whose reader has been absent for this long. */
 const consumerKeptMs = 10_000;
-const retryDelayMsMin = 50;
-const retryDelayMsMax = 2_000;
+const retryBackoff: Backoff = { stepMs: 50, msMax: 2_000 };
 /** A new stream leader may still be applying its entries: only after this long are records considered lost. */
 const shorterMsMax = 10_000;
 
@@ -111,8 +111,9 @@ export class LogReading implements Subscription {
     this.#detach();
     // Without a connection no request is possible; the next connection attaches.
     if (!this.#options.link.isConnected()) return;
-    const bound = Math.min(retryDelayMsMax, retryDelayMsMin * 2 ** Math.min(this.#failures++, 10));
-    this.#retryTimer = setTimeout(() => this.#attach("retry"), bound * (0.5 + this.#options.random.next() / 2));
+    this.#failures += 1;
+    const waitMs = drawUpperHalf(this.#options.random)(backoffMs(retryBackoff, this.#failures));
+    this.#retryTimer = setTimeout(() => this.#attach("retry"), waitMs);
   }
 
   #isCurrent(attachment: number): boolean {

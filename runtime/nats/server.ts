@@ -14,6 +14,7 @@ import { closeSync, openSync } from "node:fs";
 import { mkdir, readFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { dirname } from "node:path";
+import { type Backoff, backoffMs, drawUpperHalf } from "../../lib/backoff.ts";
 import type { Random, Telemetry } from "../ports/index.ts";
 import { SystemRandom } from "../system/random.ts";
 import { isSupported } from "./abilities.ts";
@@ -46,8 +47,7 @@ const greetingMs = 1_000;
 const stopGraceMs = 10_000;
 /** A stuck server does not exit on SIGTERM, but flushes what it can. */
 const stuckGraceMs = 3_000;
-const restartDelayMsMin = 100;
-const restartDelayMsMax = 5_000;
+const restartBackoff: Backoff = { stepMs: 100, msMax: 5_000 };
 /** The back-off resets only after the server has run this long. */
 const serverHeldMsMin = 10_000;
 /**
@@ -297,8 +297,8 @@ class SupervisedServer implements NatsServer {
   #died(code: number | null, signal: NodeJS.Signals | null): void {
     if (this.#stopped) return;
     if (performance.now() - this.#startedAt >= serverHeldMsMin) this.#restarts = 0;
-    const bound = Math.min(restartDelayMsMax, restartDelayMsMin * 2 ** Math.min(this.#restarts++, 10));
-    const restartInMs = Math.round(bound * (0.5 + this.#random.next() / 2));
+    this.#restarts += 1;
+    const restartInMs = Math.round(drawUpperHalf(this.#random)(backoffMs(restartBackoff, this.#restarts)));
     const { telemetry } = this.#options;
     telemetry.log.error(
       { code, signal, restartInMs, logFile: this.#options.logFile },

@@ -66,13 +66,13 @@ test("D4: the delay grows with each failure up to its bound, and resets after a 
   const failures = Array.from({ length: 8 }, (_, at) => at);
   const run = plugin(false, wanted);
   const waits = failures.map(() => {
-    const { backoffMs } = run.send({ type: "launch.failed", reason: "no" }).snapshot.context;
+    const [waitMs] = run.send({ type: "launch.failed", reason: "no" }).delays;
     run.send("backoff");
-    return backoffMs;
+    return waitMs;
   });
   t.deepEqual(waits.slice(0, 3), [5_000, 10_000, 20_000]);
-  t.is(waits.at(-1), driverPluginTimes.backoffMsMax);
-  t.is(run.send(spawned, connected, configured, "held").snapshot.context.backoffMs, 0);
+  t.is(waits.at(-1), driverPluginTimes.backoff.msMax);
+  t.is(run.send(spawned, connected, configured, "held").snapshot.context.failures, 0);
 });
 
 test("a plugin that died is restarted, and one that hangs is asked twice and ended", (t) => {

@@ -3,7 +3,7 @@ import test from "ava";
 import fc from "fast-check";
 import { stampedTimes } from "../../machines/elapsed.ts";
 import { evictionStatus } from "../../machines/orchestration/enforcer.machine.ts";
-import { backOffMsMax, refusedInARow, wasRefused } from "../../machines/orchestration/refused-starts.ts";
+import { refusedStartDelayMsMax, refusedInARow, wasRefused } from "../../machines/orchestration/refused-starts.ts";
 import { reapable } from "../../machines/orchestration/reaper.machine.ts";
 import { releaseOf, shouldRestart } from "../../machines/orchestration/restart.machine.ts";
 import { timestampOf } from "../../proto/time.ts";
@@ -105,7 +105,7 @@ test("a start counts as rejected if nothing of the task ran and its node was ask
 test("RS1, RS2: each rejected start waits longer than the one before it, up to five minutes", (t) => {
   for (const delayMs of [0, 500, 5_000, 60_000, 600_000]) {
     for (let n = 2; n <= 14; n += 1) {
-      const full = Math.min(backOffMsMax, Math.max(1_000, delayMs) * 2 ** (n - 1));
+      const full = Math.min(refusedStartDelayMsMax, Math.max(1_000, delayMs) * 2 ** (n - 1));
       const wait = waitAfter(refused(n, { delayMs }), task({ delayMs }));
       const at = `${n} times, delay ${delayMs}`;
       t.true(wait >= Math.max(delayMs, 0.75 * full), `${at}: ${wait}`);
