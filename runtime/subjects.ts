@@ -117,19 +117,6 @@ export function subjectKind(subject: string): string | null {
 // muster.v1.log — LogRecord, in the log stream only
 export const log = "muster.v1.log";
 
-// muster.v1.inspect.<nodeId>.<actor> — inspection events; `/` in an actor's id becomes `:`
-const inspectPrefix = "muster.v1.inspect.";
-export const inspectAll = `${inspectPrefix}>`;
-export function inspect(nodeId: string, actorId: string): string {
-  return `${inspectPrefix}${token(nodeId)}.${actorId.split("/").map(token).join(":")}`;
-}
-export function parseInspect(subject: string): { nodeId: string; actorId: string } | null {
-  if (!subject.startsWith(inspectPrefix)) return null;
-  const [nodeId, actor, ...rest] = subject.slice(inspectPrefix.length).split(".");
-  if (nodeId === undefined || actor === undefined || rest.length > 0) return null;
-  return { nodeId, actorId: actor.replaceAll(":", "/") };
-}
-
 function parseBetween(subject: string, prefix: string, suffix: string): string | null {
   return subject.endsWith(suffix) ? parseLast(subject.slice(0, -suffix.length), prefix) : null;
 }

@@ -75,12 +75,7 @@ export class AgentDrivers {
   #conflict: string | null = null;
 
   /** `onChange`: called when the drivers' health in `facts` has changed. */
-  constructor(
-    ports: AgentPorts,
-    given: readonly TaskDriver[],
-    onChange: () => void,
-    discovery: Discovery | null = null,
-  ) {
+  constructor(ports: AgentPorts, given: readonly TaskDriver[], onChange: () => void, discovery: Discovery | null) {
     this.#ports = ports;
     this.#given = new Map(given.map((driver) => [driver.kind, driver]));
     this.#onChange = onChange;

@@ -26,14 +26,12 @@ export class StatusReports {
   /** Tasks with reports to send, each once. */
   readonly #ready = new Set<string>();
   readonly #onFailure: (error: unknown) => void;
-  readonly #callsMax: number;
   #send: SendStatus | null = null;
   #calls = 0;
 
   /** `onFailure`: called when a call fails in a way that ends the session. */
-  constructor(onFailure: (error: unknown) => void, callsMax: number = statusCallsMax) {
+  constructor(onFailure: (error: unknown) => void) {
     this.#onFailure = onFailure;
-    this.#callsMax = callsMax;
   }
 
   /** To be called when a session is established: reports everything over it. R2 */
@@ -82,7 +80,7 @@ export class StatusReports {
     const send = this.#send;
     if (send === null) return;
     for (const taskId of this.#ready) {
-      if (this.#calls >= this.#callsMax) return;
+      if (this.#calls >= statusCallsMax) return;
       this.#ready.delete(taskId);
       const line = this.#lines.get(taskId);
       const status = line?.waiting.shift();

@@ -5,15 +5,11 @@ import {
   type HealthService,
 } from "../../proto/gen/messages.ts";
 import { RpcError, Status, type ServiceHandlers } from "../../runtime/ports/rpc.ts";
-import type { Environment } from "../environment.ts";
 
 /** Service names that managers of a swarm check on each other, and the empty one for the server as a whole. */
 const services: ReadonlySet<string> = new Set(["", "Raft", "ControlAPI"]);
 
-export function createHealth(
-  _env: Environment,
-  isHealthy: () => boolean,
-): { readonly handlers: ServiceHandlers<typeof HealthService> } {
+export function createHealth(isHealthy: () => boolean): { readonly handlers: ServiceHandlers<typeof HealthService> } {
   return {
     handlers: {
       Check: ({ service }) => {

@@ -389,7 +389,7 @@ export function startManager(parts: ManagerParts): Manager {
       logs: logBroker.logs,
       taskAccess: taskCalls.access,
       taskCalls: taskCalls.handlers,
-      health: createHealth(environment, () => unhealthy() === null).handlers,
+      health: createHealth(() => unhealthy() === null).handlers,
       control: createControl(environment, controlSources).handlers,
       watch: watch.handlers,
       operator: operator.handlers,

@@ -30,14 +30,12 @@ export class SubnetSpace {
     return this.#held.length;
   }
 
-  /** A subnet of another owner that overlaps. */
-  conflict(prefix: Prefix, owner = ""): Held | undefined {
-    for (let at = this.#firstEndingAfter(prefix); at < this.#held.length; at += 1) {
-      const held = this.#held[at] as Held;
-      if (held.prefix.family !== prefix.family || held.prefix.value >= endOf(prefix)) return undefined;
-      if (held.owner !== owner) return held;
-    }
-    return undefined;
+  /** A held subnet that overlaps. */
+  conflict(prefix: Prefix): Held | undefined {
+    const held = this.#held[this.#firstEndingAfter(prefix)];
+    if (held === undefined || held.prefix.family !== prefix.family || held.prefix.value >= endOf(prefix))
+      return undefined;
+    return held;
   }
 
   /** Records the owner's subnet. False if it overlaps with another owner's (M3), which keeps it. */

@@ -68,7 +68,7 @@ export function sessionMessage(
   sessionId: string,
   node: Node,
   shared: SharedPart,
-  seeds: readonly WeightedPeer[] = [],
+  seeds: readonly WeightedPeer[],
 ): SessionMessage {
   return SessionMessage.create({
     sessionId,

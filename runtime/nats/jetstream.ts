@@ -23,7 +23,6 @@ export type Stored =
 export const JetStreamError = {
   /** Fewer servers run than the number of replicas requested. */
   noPeers: 10005,
-  consumerNotFound: 10014,
   noMessageFound: 10037,
   streamNameInUse: 10058,
   streamNotFound: 10059,

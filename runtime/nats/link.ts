@@ -179,10 +179,10 @@ export class Link {
   }
 
   /** False if there is no connection: the message is dropped. */
-  publish(subject: string, data: Uint8Array, headers?: MsgHdrs, reply?: string): boolean {
+  publish(subject: string, data: Uint8Array, headers?: MsgHdrs): boolean {
     if (this.#connection === null) return false;
     try {
-      this.#connection.publish(subject, data, publishOptions(headers, reply));
+      this.#connection.publish(subject, data, publishOptions(headers));
       return true;
     } catch (error) {
       this.#options.telemetry.log.warn({ subject, bytes: data.length, reason: textOf(error) }, "message not published");
@@ -437,9 +437,6 @@ function notifyAll(listeners: ReadonlySet<(value: boolean) => void>, value: bool
   }
 }
 
-function publishOptions(
-  headers: MsgHdrs | undefined,
-  reply: string | undefined,
-): { headers?: MsgHdrs; reply?: string } {
+function publishOptions(headers: MsgHdrs | undefined, reply?: string): { headers?: MsgHdrs; reply?: string } {
   return { ...(headers === undefined ? {} : { headers }), ...(reply === undefined ? {} : { reply }) };
 }

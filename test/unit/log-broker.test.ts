@@ -62,7 +62,7 @@ test("a node publishes for one subscription per stream, and only as itself", (t)
 
 test("health means that the manager makes progress", async (t) => {
   let healthy = true;
-  const { Check } = createHealth(testManager().env, () => healthy).handlers;
+  const { Check } = createHealth(() => healthy).handlers;
   const ask = async (service: string) => (await Check(HealthCheckRequest.create({ service }), worker)).status;
   t.is(await ask("Raft"), ServingStatus.SERVING);
   healthy = false;

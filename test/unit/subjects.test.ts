@@ -9,8 +9,6 @@ test("every builder of a subject is undone by its parser", (t) => {
     t.is(subjects.parseLogsDelivered(subjects.logsDelivered(id)), id);
     t.is(subjects.parseTaskQuestion(subjects.taskQuestion(id)), id);
     t.is(subjects.parseTaskAnswered(subjects.taskAnswered(id)), id);
-    t.deepEqual(subjects.parseInspect(subjects.inspect(id, "session/n1")), { nodeId: id, actorId: "session/n1" });
-    t.deepEqual(subjects.parseInspect(subjects.inspect(id, "dispatcher")), { nodeId: id, actorId: "dispatcher" });
   }
 });
 
@@ -22,8 +20,7 @@ test("a parser answers null for another's subject", (t) => {
     subjects.leaderBeat,
     subjects.sessionRegistered,
     `${subjects.managerBeat("m1")}.more`,
-    "muster.v1.inspect.n1",
-    "muster.v1.inspect.n1.a.b",
+    "muster.v1.beat.node.m1",
     "",
   ]) {
     t.is(subjects.parseManagerBeat(subject), null);
@@ -31,14 +28,12 @@ test("a parser answers null for another's subject", (t) => {
     t.is(subjects.parseLogsDelivered(subject), null);
     t.is(subjects.parseTaskQuestion(subject), null);
     t.is(subjects.parseTaskAnswered(subject), null);
-    t.is(subjects.parseInspect(subject), null);
   }
 });
 
 test("B1: an id that would change a subject's meaning is rejected", (t) => {
   for (const id of ["", "a.b", "*", ">", "a b", "é"]) {
     t.throws(() => subjects.managerBeat(id), { instanceOf: InvariantError });
-    t.throws(() => subjects.inspect("n1", `session/${id}`), { instanceOf: InvariantError });
   }
 });
 
@@ -50,7 +45,6 @@ test("built subjects match the wildcards that receivers subscribe to", (t) => {
     return tokens.length === wanted.length && wanted.every((token, at) => token === "*" || token === tokens[at]);
   };
   t.true(matches(subjects.managerBeat("m1"), subjects.managerBeats));
-  t.true(matches(subjects.inspect("n1", "session/n2"), subjects.inspectAll));
 });
 
 test("every subject has Muster's form, in lower case, and is unique", (t) => {
@@ -66,8 +60,7 @@ test("every subject has Muster's form, in lower case, and is unique", (t) => {
     subjects.taskQuestion("x"),
     subjects.taskAnswered("x"),
     subjects.log,
-    subjects.inspect("x", "y/z"),
   ];
-  for (const subject of all) t.regex(subject, /^muster\.v1\.(svc|cmd|log|beat|out|inspect)(\.[a-z:]+)*$/);
+  for (const subject of all) t.regex(subject, /^muster\.v1\.(svc|cmd|log|beat|out)(\.[a-z:]+)*$/);
   t.is(new Set(all).size, all.length);
 });

@@ -86,10 +86,6 @@ export class Entities {
     return this.#entries.size;
   }
 
-  get goneCount(): number {
-    return this.#gone;
-  }
-
   get(kind: Kind, id: string): View | undefined {
     const entry = this.#entries.get(keyOf(kind, id));
     return entry === undefined || entry.isGone ? undefined : entry.view;

@@ -26,8 +26,8 @@ export type Decoded =
   | { readonly kind: "malformed"; readonly shape: Shape; readonly requestId: number; readonly reason: string }
   | { readonly kind: "broken"; readonly reason: string };
 
-/** Whether arrays and objects are nested deeper than `limit`. Scans the text before it is parsed. */
-export function isTooDeep(text: string, limit: number = depthMax): boolean {
+/** Whether arrays and objects are nested deeper than `depthMax`. Scans the text before it is parsed. */
+export function isTooDeep(text: string): boolean {
   let depth = 0;
   for (let at = 0; at < text.length; at += 1) {
     switch (text.charCodeAt(at)) {
@@ -39,7 +39,7 @@ export function isTooDeep(text: string, limit: number = depthMax): boolean {
       case 0x5b:
       case 0x7b:
         depth += 1;
-        if (depth > limit) return true;
+        if (depth > depthMax) return true;
         break;
       case 0x5d:
       case 0x7d:

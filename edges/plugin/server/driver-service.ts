@@ -38,7 +38,7 @@ import { statsOf } from "./usage.ts";
 const handleVersion = 1;
 
 /** The interval that Go drivers commonly use. */
-const fingerprintIntervalMsDefault = 30_000;
+const fingerprintIntervalMs = 30_000;
 /** If the host requests none; Nomad requests one second. */
 const statsIntervalMsDefault = 1_000;
 const statsIntervalMsMin = 100;
@@ -179,8 +179,7 @@ export class DriverServer {
       if (sink.bufferedBytes() < unreadBytesMax) sink.write(found);
     };
     void look();
-    const interval = this.#driver.fingerprintIntervalMs ?? fingerprintIntervalMsDefault;
-    const timer = setInterval(() => void look(), interval);
+    const timer = setInterval(() => void look(), fingerprintIntervalMs);
     call.signal.addEventListener("abort", () => clearInterval(timer));
   }
 

@@ -30,8 +30,6 @@ export interface Driver<Config extends Fields = Fields, Task extends Fields = Fi
   readonly task: Task;
   /** Capabilities beyond running tasks. `exec` and `sendSignals` default to true. */
   readonly capabilities?: Partial<DriverCapabilities>;
-  /** Milliseconds between two fingerprints (default 30,000). */
-  readonly fingerprintIntervalMs?: number;
 
   /**
    * Receives the driver's configuration, possibly several times; without `agent` it is a trial run, which must change nothing.
