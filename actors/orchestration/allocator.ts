@@ -7,6 +7,7 @@ import { Allocation, type Plans } from "../../machines/allocation/allocation.ts"
 import { defaultPoolsOf } from "../../machines/allocation/network.ts";
 import { causes, type Blocked, type Cause } from "../../machines/allocation/waiting.ts";
 import { allocatorMachine } from "../../machines/allocation/allocator.machine.ts";
+import { waitOf } from "../../machines/wait-meta.ts";
 import { isEnded, observedState } from "../../machines/task.ts";
 import {
   NodePatch,
@@ -94,13 +95,8 @@ class AllocatorActor implements AllocatorPart {
   explain(service: Service): readonly Reason[] {
     const problem = this.#allocation.problemOfService(service.id);
     if (problem === "") return [];
-    return [
-      Reason.create({
-        waitingFor: `its ports and virtual IPs: ${problem}`,
-        since: service.meta?.updatedAt ?? null,
-        wokenBy: "a change of the service, or of a network or port that it requests",
-      }),
-    ];
+    const facts = { "addresses or ports that the cluster lacks": `its ports and virtual IPs: ${problem}` };
+    return [Reason.create({ ...waitOf(allocatorMachine, "blocked", facts), since: service.meta?.updatedAt ?? null })];
   }
 
   stop(): void {

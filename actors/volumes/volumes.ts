@@ -175,5 +175,5 @@ class VolumesActor implements Volumes {
 }
 
 function standing(actor: VolumeActor | PublicationActor | undefined): { state: string; reason: string } | null {
-  return actor === undefined ? null : { state: actor.state, reason: actor.context.reason };
+  return actor === undefined || actor.state === "gone" ? null : { state: actor.state, reason: actor.context.reason };
 }

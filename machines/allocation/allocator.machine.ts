@@ -51,10 +51,10 @@ export const allocatorMachine = setup({
     blocked: {
       description: "Some objects cannot get what they ask for; the tasks concerned say why. A3",
       meta: {
-        waitingFor: "resources that the cluster lacks",
+        waitingFor: "{addresses or ports that the cluster lacks}",
         wokenBy: {
-          "work.arrived": "a new network, service, node or task",
-          "resources.freed": "freed addresses or ports",
+          "work.arrived": "a change of the service, or of a network or port that it requests",
+          "resources.freed": "an address or port that becomes free",
         },
       },
       on: { "work.arrived": "gathering", "resources.freed": "gathering" },

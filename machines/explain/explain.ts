@@ -15,6 +15,7 @@ import {
   type Service,
   type Task,
 } from "../../proto/gen/messages.ts";
+import { allocatorMachine } from "../allocation/allocator.machine.ts";
 import { healthOf, healthTimes, healthWords } from "../driver/health-spec.ts";
 import { explainJob } from "../orchestration/jobs/explain.ts";
 import { conditionOf, releaseOf, shouldRestart } from "../orchestration/restart.machine.ts";
@@ -70,8 +71,9 @@ export function explainTask(task: Task, view: ExplainView): readonly Reason[] {
   if (!isWanted(task)) return [explainStop(task, view)];
   if (state === TaskState.NEW) {
     const err = task.status?.err ?? "";
-    const blocked = { waitingFor: err, wokenBy: "a change of the service, or of a network or port that it requests" };
-    return [reason(task, { ...(err === "" ? lifeWait(task, view) : blocked), tried: words(task) })];
+    const facts = { "addresses or ports that the cluster lacks": err };
+    const wait = err === "" ? lifeWait(task, view) : waitOf(allocatorMachine, "blocked", facts);
+    return [reason(task, { ...wait, tried: words(task) })];
   }
   const start = task.desiredState === TaskState.READY ? [explainStart(task, view)] : [];
   if (state === TaskState.PENDING) return [...view.placement(task), ...start];
