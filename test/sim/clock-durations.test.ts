@@ -10,33 +10,23 @@
 import test from "ava";
 import { rebalanceLabels } from "../../machines/orchestration/rebalancing/settings.ts";
 import { isSpent, observedState } from "../../machines/task.ts";
+import type { ServiceSpec } from "../../proto/gen/messages.ts";
 import {
-  Annotations,
-  Any,
-  ControlService,
-  CreateServiceRequest,
   Duration,
-  GenericRuntimeSpec,
-  GetServiceRequest,
-  ReplicatedService,
   RestartPolicy,
   RestartPolicy_RestartCondition,
-  ServiceSpec,
-  TaskSpec,
   TaskState,
   UpdateConfig,
   UpdateConfig_FailureAction,
-  UpdateServiceRequest,
   UpdateStatus_UpdateState,
   type Service,
 } from "../../proto/gen/messages.ts";
 import type { SimManager } from "./managers.ts";
-import { ScriptedWorld } from "./scripted.ts";
+import { ScriptedWorld, steadyTasks } from "./scripted.ts";
+import { simService, simTask, updatedAgain } from "./services.ts";
 import { refusedPayload } from "./workload-rollout.ts";
-import { taskKind } from "./workload.ts";
 
 const hourMs = 3_600_000;
-const steady = { refusal: 0, failure: 0, lifeMsMax: 0, prepareMsMax: 100, startMsMax: 300, stopMsMax: 300 };
 const delayMs = 20_000;
 /** Time to notice a leader's end, elect another one, and reconnect the node. */
 const changeOfLeaderMs = 15_000;
@@ -52,19 +42,17 @@ interface ServiceOptions {
 }
 
 function specOf({ condition, labels, pauseS, payload, replicas }: ServiceOptions): ServiceSpec {
-  return ServiceSpec.create({
-    annotations: Annotations.create({ name: "web", labels: labels ?? {} }),
-    task: TaskSpec.create({
-      generic: GenericRuntimeSpec.create({
-        kind: taskKind,
-        payload: Any.create({ type_url: "sim", value: new Uint8Array([payload ?? 1]) }),
-      }),
+  return simService({
+    name: "web",
+    labels: labels ?? {},
+    task: {
+      generic: simTask(payload),
       restart: RestartPolicy.create({
         condition: condition ?? RestartPolicy_RestartCondition.ANY,
         delay: Duration.create({ seconds: delayMs / 1_000 }),
       }),
-    }),
-    replicated: ReplicatedService.create({ replicas: replicas ?? 1 }),
+    },
+    replicas: replicas ?? 1,
     update: UpdateConfig.create({
       parallelism: 1,
       delay: Duration.create({ seconds: pauseS ?? 0 }),
@@ -87,37 +75,11 @@ class World extends ScriptedWorld {
   }
 
   async serve(options: ServiceOptions): Promise<void> {
-    const channel = this.#dial();
-    let isDone = false;
-    const request = CreateServiceRequest.create({ spec: specOf(options) });
-    this.#call(channel.unary(ControlService.methods.CreateService, request, { timeoutMs: 30_000 }), () => {
-      isDone = true;
-    });
-    await this.until("the service", () => isDone);
+    await this.create(specOf(options));
   }
 
-  async update(options: ServiceOptions): Promise<void> {
-    const channel = this.#dial();
-    const { GetService, UpdateService } = ControlService.methods;
-    const spec = specOf(options);
-    const task = TaskSpec.patch(spec.task ?? TaskSpec.create(), { forceUpdate: 1 });
-    let isDone = false;
-    const serviceId = this.service?.id ?? "";
-    this.#call(
-      channel.unary(GetService, GetServiceRequest.create({ serviceId }), { timeoutMs: 30_000 }).then(({ service }) => {
-        const serviceVersion = service?.meta?.version ?? null;
-        const request = UpdateServiceRequest.create({
-          serviceId,
-          serviceVersion,
-          spec: ServiceSpec.patch(spec, { task }),
-        });
-        return channel.unary(UpdateService, request, { timeoutMs: 30_000 });
-      }),
-      () => {
-        isDone = true;
-      },
-    );
-    await this.until("the update to be taken", () => isDone);
+  async updateTo(options: ServiceOptions): Promise<void> {
+    await this.update(this.service?.id ?? "", updatedAgain(specOf(options)));
   }
 
   get state(): UpdateStatus_UpdateState | undefined {
@@ -138,20 +100,11 @@ class World extends ScriptedWorld {
     (this.managers.all[1] as SimManager).process.jumpClock(byMs);
     await this.until("a leader", () => this.leader !== undefined && this.managers.areServing && this.areAllReady());
   }
-
-  #dial() {
-    const identity = { nodeId: "", role: "swarm-manager" as const, organization: this.managers.organization() };
-    return this.scene.simulation.ports("person").rpc.dial((this.leader as SimManager).address, identity);
-  }
-
-  #call<Answer>(work: Promise<Answer>, then: (answer: Answer) => void): void {
-    void work.then(then, (error: unknown) => this.scene.fail(String(error)));
-  }
 }
 
 /** A service whose task fails again and again. `next` resolves when the next failure is in the log, in virtual time. */
 async function failing(options: { readonly seed: number; readonly managers: number; readonly apartMs: number }) {
-  const world = new World({ ...options, tasks: { ...steady, failure: 1, lifeMsMax: 200 } });
+  const world = new World({ ...options, tasks: { ...steadyTasks, failure: 1, lifeMsMax: 200 } });
   await world.found();
   if (options.apartMs !== 0) await world.setApart(options.apartMs);
   const seen = new Set<string>();
@@ -204,12 +157,12 @@ for (const apartMs of [6 * hourMs, -6 * hourMs])
 
 for (const apartMs of [6 * hourMs, -6 * hourMs]) {
   test(`S135: an update continues through changes of leader between clocks that are ${apartMs / hourMs} h apart`, async (t) => {
-    const world = new World({ seed: 43, managers: 2, agents: 2, tasks: steady });
+    const world = new World({ seed: 43, managers: 2, agents: 2, tasks: steadyTasks });
     await world.found();
     await world.setApart(apartMs);
     await world.serve({ replicas: 4 });
     await world.until("four tasks", () => world.running("a1").length + world.running("a2").length === 4);
-    await world.update({ replicas: 4, pauseS: 20 });
+    await world.updateTo({ replicas: 4, pauseS: 20 });
     const leaders = new Set<SimManager>();
     for (let change = 0; change < 4; change += 1) {
       await world.pass(2_000);
@@ -226,7 +179,7 @@ for (const apartMs of [6 * hourMs, -6 * hourMs]) {
   test(`S135: a failure reported to a manager whose clock is ${apartMs / hourMs} h off counts for the next leader`, async (t) => {
     let counted = 0;
     for (const seed of [44, 45, 46]) {
-      const world = new World({ seed, managers: 2, tasks: steady });
+      const world = new World({ seed, managers: 2, tasks: steadyTasks });
       await world.found();
       await world.setApart(apartMs);
       const never = { condition: RestartPolicy_RestartCondition.NONE };
@@ -235,7 +188,7 @@ for (const apartMs of [6 * hourMs, -6 * hourMs]) {
       const other = world.managers.all.find((each) => each !== world.leader) as SimManager;
       world.cut("a1", (world.leader as SimManager).process.name);
       await world.until("the node to have moved", () => world.home(other) === other && world.areAllReady());
-      await world.update({ ...never, payload: refusedPayload });
+      await world.updateTo({ ...never, payload: refusedPayload });
       const store = () => other.running?.store;
       const hasFailed = (): boolean =>
         [...(store()?.tasksByService(world.service?.id ?? "") ?? [])].some(
@@ -255,7 +208,7 @@ for (const apartMs of [6 * hourMs, -6 * hourMs]) {
 
 for (const byMs of [hourMs, -12 * hourMs])
   test(`S136: no task moves sooner when a clock jumps by ${byMs / hourMs} h`, async (t) => {
-    const world = new World({ seed: 47, managers: 1, agents: 1, tasks: steady });
+    const world = new World({ seed: 47, managers: 1, agents: 1, tasks: steadyTasks });
     await world.found();
     await world.serve({ replicas: 4, labels: { [rebalanceLabels.mode]: "on" } });
     await world.until("four tasks", () => world.running("a1").length === 4);

@@ -4,66 +4,28 @@
  * S127: a clock that jumps cuts no monitoring period of an update short, at most doubles it, and expires no deadline.
  */
 import test from "ava";
-import {
-  Annotations,
-  Any,
-  ControlService,
-  CreateServiceRequest,
-  Duration,
-  GenericRuntimeSpec,
-  GetServiceRequest,
-  ReplicatedService,
-  ServiceSpec,
-  TaskSpec,
-  UpdateConfig,
-  UpdateServiceRequest,
-  UpdateStatus_UpdateState,
-  type Service,
-} from "../../proto/gen/messages.ts";
+import { Duration, UpdateConfig, UpdateStatus_UpdateState } from "../../proto/gen/messages.ts";
 import type { SimManager } from "./managers.ts";
-import { ScriptedWorld } from "./scripted.ts";
-import { taskKind } from "./workload.ts";
+import { ScriptedWorld, steadyTasks } from "./scripted.ts";
+import { simService, updatedAgain } from "./services.ts";
 
-const steady = { refusal: 0, failure: 0, lifeMsMax: 0, prepareMsMax: 100, startMsMax: 300, stopMsMax: 300 };
 const monitorMs = 20_000;
 const { COMPLETED, UPDATING } = UpdateStatus_UpdateState;
 
 /** One manager, two nodes, and a service of two tasks; an update replaces one task after the other. */
 async function updating(seed: number) {
-  const world = new ScriptedWorld({ seed, managers: 1, agents: 2, tasks: steady });
+  const world = new ScriptedWorld({ seed, managers: 1, agents: 2, tasks: steadyTasks });
   await world.found();
   const manager = world.leader as SimManager;
-  const identity = { nodeId: "", role: "swarm-manager" as const, organization: world.managers.organization() };
-  const channel = world.scene.simulation.ports("person").rpc.dial(manager.address, identity);
-  const { CreateService, GetService, UpdateService } = ControlService.methods;
-  const specOf = (forceUpdate: number): ServiceSpec =>
-    ServiceSpec.create({
-      annotations: Annotations.create({ name: "web" }),
-      task: TaskSpec.create({
-        generic: GenericRuntimeSpec.create({
-          kind: taskKind,
-          payload: Any.create({ type_url: "sim", value: new Uint8Array([1]) }),
-        }),
-        forceUpdate,
-      }),
-      replicated: ReplicatedService.create({ replicas: 2 }),
-      update: UpdateConfig.create({ parallelism: 1, monitor: Duration.create({ seconds: monitorMs / 1_000 }) }),
-    });
-  let service: Service | null = null;
-  const call = (work: Promise<{ readonly service: Service | null }>): void =>
-    void work.then(
-      (answer) => (service = answer.service),
-      (error: unknown) => world.scene.fail(String(error)),
-    );
-  call(channel.unary(CreateService, CreateServiceRequest.create({ spec: specOf(0) }), { timeoutMs: 30_000 }));
+  const spec = simService({
+    name: "web",
+    replicas: 2,
+    update: UpdateConfig.create({ parallelism: 1, monitor: Duration.create({ seconds: monitorMs / 1_000 }) }),
+  });
+  const serviceId = await world.create(spec);
   await world.until("two tasks", () => world.running("a1").length + world.running("a2").length === 2);
-  const serviceId = (service as Service | null)?.id ?? "";
   const before = new Set([...world.running("a1"), ...world.running("a2")]);
-  call(channel.unary(GetService, GetServiceRequest.create({ serviceId }), { timeoutMs: 30_000 }));
-  await world.pass(1_000);
-  const serviceVersion = (service as Service | null)?.meta?.version ?? null;
-  const request = UpdateServiceRequest.create({ serviceId, serviceVersion, spec: specOf(1) });
-  call(channel.unary(UpdateService, request, { timeoutMs: 30_000 }));
+  await world.update(serviceId, updatedAgain(spec));
   const stored = () => manager.running?.store.get("service", serviceId);
   await world.until("the update", () => stored()?.updateStatus?.state === UPDATING);
   /** Running tasks of the new spec. */

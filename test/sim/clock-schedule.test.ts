@@ -8,24 +8,13 @@
 import test from "ava";
 import { jobLabel } from "../../machines/orchestration/jobs/labels.ts";
 import { readScheduleStatus } from "../../machines/orchestration/jobs/runs.ts";
-import {
-  Annotations,
-  Any,
-  ControlService,
-  CreateServiceRequest,
-  GenericRuntimeSpec,
-  ReplicatedJob,
-  ScheduledRun_Outcome,
-  ServiceSpec,
-  TaskSpec,
-} from "../../proto/gen/messages.ts";
+import { ReplicatedJob, ScheduledRun_Outcome } from "../../proto/gen/messages.ts";
 import type { SimManager } from "./managers.ts";
 import { jobPayload } from "./machine.ts";
-import { ScriptedWorld } from "./scripted.ts";
-import { taskKind } from "./workload.ts";
+import { ScriptedWorld, steadyTasks } from "./scripted.ts";
+import { simService, simTask } from "./services.ts";
 
 const hourMs = 3_600_000;
-const steady = { refusal: 0, failure: 0, lifeMsMax: 500, prepareMsMax: 100, startMsMax: 300, stopMsMax: 300 };
 
 /** A job that is due at each full hour. The first manager's clock starts at a quarter past. */
 async function scheduled(options: { readonly seed: number; readonly managers: number; readonly window?: string }) {
@@ -34,7 +23,7 @@ async function scheduled(options: { readonly seed: number; readonly managers: nu
   const replicas = new Set<string>();
   const world = new ScriptedWorld({
     ...options,
-    tasks: steady,
+    tasks: { ...steadyTasks, lifeMsMax: 500 },
     onReplica: (replica) =>
       replica.watch(({ changes, version }) => {
         for (const { action, object, table } of changes) {
@@ -46,33 +35,20 @@ async function scheduled(options: { readonly seed: number; readonly managers: nu
       }),
   });
   await world.found();
-  const first = world.managers.all[0] as SimManager;
   const wallMs = () => world.scene.simulation.clock.now();
   const all = world.managers.all;
   for (const { process: each } of all) each.jumpClock(hourMs - (wallMs() % hourMs) + hourMs / 4);
   await world.until("a leader", () => world.leader !== undefined && world.managers.areServing);
-  const identity = { nodeId: "", role: "swarm-manager" as const, organization: world.managers.organization() };
-  const channel = world.scene.simulation.ports("person").rpc.dial(first.address, identity);
   const labels: Record<string, string> = { [jobLabel.cron]: "0 * * * *", [jobLabel.history]: "100" };
   if (options.window !== undefined) labels[jobLabel.missedRunWindow] = options.window;
-  const spec = ServiceSpec.create({
-    annotations: Annotations.create({ name: "hourly", labels }),
-    task: TaskSpec.create({
-      generic: GenericRuntimeSpec.create({
-        kind: taskKind,
-        payload: Any.create({ type_url: "sim", value: jobPayload }),
-      }),
+  const id = await world.create(
+    simService({
+      name: "hourly",
+      labels,
+      task: { generic: simTask(jobPayload) },
+      replicatedJob: ReplicatedJob.create({ maxConcurrent: 1, totalCompletions: 1 }),
     }),
-    replicatedJob: ReplicatedJob.create({ maxConcurrent: 1, totalCompletions: 1 }),
-  });
-  let id = "";
-  void channel
-    .unary(ControlService.methods.CreateService, CreateServiceRequest.create({ spec }), { timeoutMs: 30_000 })
-    .then(
-      ({ service }) => (id = service?.id ?? ""),
-      (error: unknown) => world.scene.fail(String(error)),
-    );
-  await world.until("the schedule", () => id !== "");
+  );
   const missed = (): number => {
     const runs = readScheduleStatus(world.leader?.running?.store.get("resource", id))?.runs ?? [];
     return runs

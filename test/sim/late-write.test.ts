@@ -20,11 +20,9 @@ interface Answer {
 }
 
 function personOf(world: ScriptedWorld) {
-  const ports = world.scene.simulation.ports("person");
-  const identity = { nodeId: "", role: "swarm-manager" as const, organization: world.managers.organization() };
   return (manager: SimManager, name: string, timeoutMs: number): { answer: Answer; hangUp: () => void } => {
     const answer: Answer = { status: null };
-    const channel = ports.rpc.dial(manager.address, identity);
+    const channel = world.dial(manager);
     const spec = ConfigSpec.create({ annotations: Annotations.create({ name }), data: new Uint8Array(1) });
     channel.unary(CreateConfig, CreateConfigRequest.create({ spec }), { timeoutMs }).then(
       () => (answer.status = Status.OK),

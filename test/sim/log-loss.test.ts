@@ -2,37 +2,31 @@
 import test from "ava";
 import {
   Annotations,
-  Any,
   ConfigSpec,
   ControlService,
   CreateConfigRequest,
   CreateServiceRequest,
-  GenericRuntimeSpec,
   GlobalService,
   ListConfigsRequest,
   NodeRole,
-  ServiceSpec,
-  TaskSpec,
 } from "../../proto/gen/messages.ts";
 import type { SimManager } from "./managers.ts";
 import { ScriptedWorld } from "./scripted.ts";
-import { taskKind } from "./workload.ts";
+import { simService } from "./services.ts";
 
 const { CreateConfig, ListConfigs } = ControlService.methods;
 const seeds = [1, 2, 3, 4, 5, 6, 7, 8];
 
 function clientOf(world: ScriptedWorld) {
-  const ports = world.scene.simulation.ports("person");
-  const identity = { nodeId: "", role: "swarm-manager" as const, organization: world.managers.organization() };
   return {
     create: async (manager: SimManager, name: string): Promise<void> => {
-      const channel = ports.rpc.dial(manager.address, identity);
+      const channel = world.dial(manager);
       const spec = ConfigSpec.create({ annotations: Annotations.create({ name }), data: new Uint8Array(1) });
       await channel.unary(CreateConfig, CreateConfigRequest.create({ spec }), { timeoutMs: 10_000 });
       channel.close();
     },
     names: async (manager: SimManager): Promise<readonly string[]> => {
-      const channel = ports.rpc.dial(manager.address, identity);
+      const channel = world.dial(manager);
       const { configs } = await channel.unary(ListConfigs, ListConfigsRequest.create({}), { timeoutMs: 10_000 });
       channel.close();
       return configs.map(({ spec }) => spec?.annotations?.name ?? "");
@@ -150,14 +144,8 @@ test("a node whose join was lost comes back by itself, and unknown tasks stop on
 });
 
 async function createGlobal(world: ScriptedWorld, manager: SimManager): Promise<void> {
-  const identity = { nodeId: "", role: "swarm-manager" as const, organization: world.managers.organization() };
-  const channel = world.scene.simulation.ports("person").rpc.dial(manager.address, identity);
-  const payload = Any.create({ type_url: "sim", value: new Uint8Array([1]) });
-  const spec = ServiceSpec.create({
-    annotations: Annotations.create({ name: "lost" }),
-    task: TaskSpec.create({ generic: GenericRuntimeSpec.create({ kind: taskKind, payload }) }),
-    global: GlobalService.create(),
-  });
+  const channel = world.dial(manager);
+  const spec = simService({ name: "lost", global: GlobalService.create() });
   await channel.unary(ControlService.methods.CreateService, CreateServiceRequest.create({ spec }), {
     timeoutMs: 10_000,
   });

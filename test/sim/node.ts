@@ -15,7 +15,7 @@ import { traceTransitions } from "./transitions.ts";
 import type { SimDataplanes } from "./policies.ts";
 import type { SimTrace } from "../../runtime/sim/trace.ts";
 import { nodeCsi, type SimStorage } from "./storage.ts";
-import { taskKind } from "./workload.ts";
+import { taskKind } from "./services.ts";
 
 /** S31: when a task starts, its volumes are mounted on its node. */
 function mounting(

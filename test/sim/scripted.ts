@@ -1,5 +1,14 @@
 /** A small world without random faults, for one scenario: managers, a node, and the checks of the scenario. */
-import { NodeStatus_State } from "../../proto/gen/messages.ts";
+import {
+  ControlService,
+  CreateServiceRequest,
+  GetServiceRequest,
+  NodeStatus_State,
+  UpdateServiceRequest,
+  type ServiceSpec,
+  type UpdateServiceResponse,
+} from "../../proto/gen/messages.ts";
+import type { RpcChannel } from "../../runtime/ports/rpc.ts";
 import type { SimProcess } from "../../runtime/sim/simulation.ts";
 import type { Replica } from "../../runtime/store/replica.ts";
 import { noFaults } from "../../runtime/sim/network.ts";
@@ -8,6 +17,17 @@ import { SimManagers, type SimManager } from "./managers.ts";
 import { SimNodes, runningOn } from "./nodes.ts";
 import { drawOptions } from "./options.ts";
 import { Scene } from "./scene.ts";
+
+/** Tasks that never fail or end by themselves. */
+export const steadyTasks: TaskHabits = {
+  refusal: 0,
+  failure: 0,
+  lifeMsMax: 0,
+  prepareMsMax: 100,
+  startMsMax: 300,
+  stopMsMax: 300,
+};
+const callTimeoutMs = 30_000;
 
 /** Maximum time that a scenario waits, in virtual milliseconds. */
 const patienceMs = 60_000;
@@ -81,6 +101,44 @@ export class ScriptedWorld {
   async pass(ms: number): Promise<void> {
     await this.scene.runUntil(() => false, ms);
     if (this.scene.failure !== null) throw new Error(this.scene.failure);
+  }
+
+  /** A person's connection to that manager. */
+  dial(manager = this.leader as SimManager): RpcChannel {
+    const identity = { nodeId: "", role: "swarm-manager" as const, organization: this.managers.organization() };
+    return this.scene.simulation.ports("person").rpc.dial(manager.address, identity);
+  }
+
+  /** The answer to a call, in virtual time. A refusal fails the scenario. */
+  async answered<Answer>(what: string, call: Promise<Answer>): Promise<Answer> {
+    const answers: Answer[] = [];
+    void call.then(
+      (answer) => answers.push(answer),
+      (error: unknown) => this.scene.fail(String(error)),
+    );
+    await this.until(what, () => answers.length > 0);
+    return answers[0] as Answer;
+  }
+
+  /** Creates a service, at the leader. Returns its id. */
+  async create(spec: ServiceSpec): Promise<string> {
+    const request = CreateServiceRequest.create({ spec });
+    const call = this.dial().unary(ControlService.methods.CreateService, request, { timeoutMs: callTimeoutMs });
+    return (await this.answered("the service", call)).service?.id ?? "";
+  }
+
+  /** Updates a service to this spec, at the leader. */
+  async update(serviceId: string, spec: ServiceSpec): Promise<void> {
+    const channel = this.dial();
+    const { GetService, UpdateService } = ControlService.methods;
+    const update = async (): Promise<UpdateServiceResponse> => {
+      const get = GetServiceRequest.create({ serviceId });
+      const { service } = await channel.unary(GetService, get, { timeoutMs: callTimeoutMs });
+      const serviceVersion = service?.meta?.version ?? null;
+      const request = UpdateServiceRequest.create({ serviceId, serviceVersion, spec });
+      return channel.unary(UpdateService, request, { timeoutMs: callTimeoutMs });
+    };
+    await this.answered("the update", update());
   }
 
   /** Cuts all messages between the two, in both directions. */

@@ -4,30 +4,16 @@
  * S72: slowness creates no tasks: the total number of created tasks exceeds that of wanted ones by at most a twentieth.
  */
 import test from "ava";
-import {
-  Annotations,
-  Any,
-  ControlService,
-  CreateServiceRequest,
-  GenericRuntimeSpec,
-  NodeStatus_State,
-  ReplicatedService,
-  ServiceSpec,
-  TaskSpec,
-  TaskState,
-} from "../../proto/gen/messages.ts";
+import { ControlService, CreateServiceRequest, NodeStatus_State, TaskState } from "../../proto/gen/messages.ts";
 import type { Replica } from "../../runtime/store/replica.ts";
-import type { SimManager } from "./managers.ts";
-import { ScriptedWorld } from "./scripted.ts";
-import { taskKind } from "./workload.ts";
+import { ScriptedWorld, steadyTasks } from "./scripted.ts";
+import { simService } from "./services.ts";
 
 const tasksEach = 10;
 /** Duration of the slow phase, in virtual milliseconds: from before the service is created until long after. */
 const slowMs = 120_000;
 /** A run takes about 50,000. */
 const stepsMax = 400_000;
-/** Tasks that never fail by themselves. */
-const steady = { refusal: 0, failure: 0, lifeMsMax: 0, prepareMsMax: 100, startMsMax: 300, stopMsMax: 300 };
 interface Starved {
   readonly seed: number;
   readonly managers: number;
@@ -53,7 +39,7 @@ function starved({ agents, managers, seed }: Starved) {
       }
     });
   };
-  const world = new ScriptedWorld({ seed, managers, agents, steps: stepsMax, tasks: steady, onReplica: follow });
+  const world = new ScriptedWorld({ seed, managers, agents, steps: stepsMax, tasks: steadyTasks, onReplica: follow });
   const running = (): number => {
     let count = 0;
     for (const { status } of world.leader?.running?.store.all("task") ?? [])
@@ -64,17 +50,10 @@ function starved({ agents, managers, seed }: Starved) {
 }
 
 function create(world: ScriptedWorld, wanted: number): void {
-  const ports = world.scene.simulation.ports("person");
-  const identity = { nodeId: "", role: "swarm-manager" as const, organization: world.managers.organization() };
-  const channel = ports.rpc.dial((world.leader as SimManager).address, identity);
-  const payload = Any.create({ type_url: "sim", value: new Uint8Array([1]) });
-  const spec = ServiceSpec.create({
-    annotations: Annotations.create({ name: "web" }),
-    task: TaskSpec.create({ generic: GenericRuntimeSpec.create({ kind: taskKind, payload }) }),
-    replicated: ReplicatedService.create({ replicas: wanted }),
-  });
+  const spec = simService({ name: "web", replicas: wanted });
   const { CreateService } = ControlService.methods;
-  channel
+  world
+    .dial()
     .unary(CreateService, CreateServiceRequest.create({ spec }), { timeoutMs: 600_000 })
     .catch((error: unknown) => world.scene.fail(String(error)));
 }

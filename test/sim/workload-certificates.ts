@@ -9,48 +9,29 @@ import {
   type Cluster,
 } from "../../proto/gen/messages.ts";
 import { isSameBytes } from "../../machines/same-message.ts";
-import type { SimRandom } from "../../runtime/sim/random.ts";
-import { SimClient, type ClientOptions } from "./client.ts";
-import { Operations, type OperationsOptions } from "./operations.ts";
-
-export type CertificateWorkloadOptions = ClientOptions & OperationsOptions;
+import { Operator, type OperatorOptions } from "./operator.ts";
 
 const text = new TextEncoder();
 
-export class CertificateWorkload {
-  readonly #random: SimRandom;
-  readonly #client: SimClient;
-  readonly #trace: ClientOptions["trace"];
-  readonly #operations: Operations;
+export class CertificateWorkload extends Operator {
   /** The operator's own roots, with keys. */
   readonly #own: Uint8Array[] = [];
 
-  constructor(options: CertificateWorkloadOptions) {
-    this.#random = options.ports.random.fork("workload.certificates");
-    this.#client = new SimClient(options, this.#random);
-    this.#trace = options.trace;
-    this.#operations = new Operations(options, this.#random, this.#client);
+  constructor(options: OperatorOptions) {
+    super(options, "workload.certificates", { isFirstAtOnce: false });
   }
 
-  get isDone(): boolean {
-    return this.#operations.areDone;
-  }
-
-  start(): void {
-    this.#operations.start(() => this.#operate(), false);
-  }
-
-  async #operate(): Promise<void> {
+  protected async operate(): Promise<void> {
     const list = ListClustersRequest.create();
-    const { clusters } = await this.#client.call(ControlService.methods.ListClusters, list, "look at the root");
+    const { clusters } = await this.call(ControlService.methods.ListClusters, list, "look at the root");
     const [cluster] = clusters;
     if (cluster === undefined) return;
-    const drawn = this.#random.pick(["forced", "forced", "own", "back", "tokens"] as const);
+    const drawn = this.random.pick(["forced", "forced", "own", "back", "tokens"] as const);
     const present = cluster.rootCa?.caCert ?? new Uint8Array();
     // Only a client with the current root's key can cancel a rotation with it.
     const isOwn = this.#own.some((root) => isSameBytes(root, present));
     // Cancelled during the rotation, which would rarely happen otherwise.
-    const mayCallOff = isOwn && cluster.rootCa?.rootRotation != null && this.#random.chance(0.6);
+    const mayCallOff = isOwn && cluster.rootCa?.rootRotation != null && this.random.chance(0.6);
     const what = mayCallOff ? "back" : drawn;
     if (what === "tokens") return this.#update(cluster, {}, what);
     if (what === "back" && isOwn)
@@ -71,8 +52,8 @@ export class CertificateWorkload {
       spec: ClusterSpec.patch(spec, { caConfig: CAConfig.patch(spec.caConfig ?? CAConfig.create(), fields) }),
       rotation: KeyRotation.create({ workerJoinToken: what === "tokens" }),
     });
-    await this.#client.call(ControlService.methods.UpdateCluster, request, `replace the root (${what})`);
-    this.#trace.mark(`root.${what}`);
+    await this.call(ControlService.methods.UpdateCluster, request, `replace the root (${what})`);
+    this.mark(`root.${what}`);
   }
 }
 

@@ -5,26 +5,20 @@
  */
 import {
   Annotations,
-  Any,
   ConfigSpec,
   ControlService,
   CreateConfigRequest,
   CreateNetworkRequest,
   CreateSecretRequest,
-  CreateServiceRequest,
   Driver,
   Duration,
   EndpointSpec,
-  GenericRuntimeSpec,
-  GetServiceRequest,
   NetworkAttachmentConfig,
   NetworkSpec,
   PortConfig,
   RemoveConfigRequest,
   RemoveNetworkRequest,
   RemoveSecretRequest,
-  RemoveServiceRequest,
-  ReplicatedService,
   ResourceReference,
   ResourceType,
   RestartPolicy,
@@ -34,19 +28,14 @@ import {
   TaskSpec,
   UpdateConfig,
   UpdateConfig_FailureAction,
-  UpdateServiceRequest,
   UpdateServiceRequest_Rollback,
-  type Service,
 } from "../../proto/gen/messages.ts";
 import { dynamicPorts } from "../../machines/allocation/ports.ts";
 import { deadlineLabel, progressDeadlineLabel } from "../../machines/orchestration/rollout/settings.ts";
-import type { SimRandom } from "../../runtime/sim/random.ts";
-import { SimClient, type ClientOptions } from "./client.ts";
-import { Operations, type OperationsOptions } from "./operations.ts";
+import { SimClient } from "./client.ts";
+import { Operator, type OperatorOptions } from "./operator.ts";
 import { refusedPayload } from "./workload-rollout.ts";
-import { taskKind } from "./workload.ts";
-
-export interface ContentionOptions extends ClientOptions, OperationsOptions {}
+import { simService, simTask } from "./services.ts";
 
 /** Requests of one operation, all sent together. */
 const atOnceMax = 4;
@@ -59,32 +48,17 @@ const goodPayload = 1;
 /** Shared objects by name; their ids change when they are created again. */
 type Shared = "net" | "in" | "key" | "settings";
 
-export class ContentionWorkload {
-  readonly #options: ContentionOptions;
-  readonly #random: SimRandom;
+export class ContentionWorkload extends Operator {
   readonly #people: readonly SimClient[];
-  readonly #operations: Operations;
-  readonly #services: string[] = [];
   readonly #shared = new Map<Shared, string>();
-  #names = 0;
 
-  constructor(options: ContentionOptions) {
-    this.#options = options;
-    this.#random = options.ports.random.fork("workload.contention");
-    this.#people = Array.from({ length: atOnceMax }, () => new SimClient(options, this.#random));
-    this.#operations = new Operations(options, this.#random, this.#people[0] as SimClient);
+  constructor(options: OperatorOptions) {
+    super(options, "workload.contention", { isFirstAtOnce: true });
+    this.#people = Array.from({ length: atOnceMax }, () => new SimClient(options, this.random));
   }
 
-  get isDone(): boolean {
-    return this.#operations.areDone;
-  }
-
-  start(): void {
-    this.#operations.start(() => this.#operate(), true);
-  }
-
-  async #operate(): Promise<void> {
-    const wishes = this.#people.slice(0, 2 + this.#random.below(atOnceMax - 1)).map((person) => {
+  protected async operate(): Promise<void> {
+    const wishes = this.#people.slice(0, 2 + this.random.below(atOnceMax - 1)).map((person) => {
       const wish = this.#wish();
       return person.attempt(() => wish(person));
     });
@@ -93,35 +67,33 @@ export class ContentionWorkload {
 
   /** Drawn before anything is sent, so that answers do not shift the random stream. */
   #wish(): (person: SimClient) => Promise<void> {
-    const service = this.#services.length === 0 ? null : this.#random.pick(this.#services);
-    const kind = this.#random.next();
+    const service = this.services.length === 0 ? null : this.random.pick(this.services);
+    const kind = this.random.next();
     const change = this.#change();
-    if (kind < 0.2 && this.#services.length < servicesMax) return (person) => this.#create(person, change);
+    if (kind < 0.2 && this.services.length < servicesMax) return (person) => this.#create(person, change);
     if (kind < 0.4 && service !== null) return (person) => this.#update(person, service, change);
     if (kind < 0.5 && service !== null) return (person) => this.#rollBack(person, service);
-    if (kind < 0.55 && service !== null) return (person) => this.#remove(person, service);
-    const what = this.#random.pick(["net", "in", "in", "key", "settings"] as const);
-    const isDrop = this.#random.chance(what === "in" ? 0.5 : 0.3);
+    if (kind < 0.55 && service !== null)
+      return (person) => this.removeService(service, `remove contending ${service}`, person);
+    const what = this.random.pick(["net", "in", "in", "key", "settings"] as const);
+    const isDrop = this.random.chance(what === "in" ? 0.5 : 0.3);
     return (person) => (isDrop ? this.#drop(person, what) : this.#make(person, what));
   }
 
   #change(): (spec: ServiceSpec) => ServiceSpec {
-    const one = () => this.#random.chance(0.5);
+    const one = () => this.random.chance(0.5);
     const [isOnNetwork, hasKey, hasSettings] = [one(), one(), one()];
     // If many services use it, the ingress network is never removed.
-    const publishes = this.#random.chance(0.35);
-    const publishedPort = this.#random.pick(ports);
-    const payload = this.#random.chance(0.3) ? refusedPayload : goodPayload;
+    const publishes = this.random.chance(0.35);
+    const publishedPort = this.random.pick(ports);
+    const payload = this.random.chance(0.3) ? refusedPayload : goodPayload;
     const reference = (what: Shared, resourceType: ResourceType) => {
       const resourceId = this.#shared.get(what);
       return resourceId === undefined ? [] : [ResourceReference.create({ resourceId, resourceType })];
     };
     const network = isOnNetwork ? this.#shared.get("net") : undefined;
     const task = {
-      generic: GenericRuntimeSpec.create({
-        kind: taskKind,
-        payload: Any.create({ type_url: "sim", value: new Uint8Array([payload]) }),
-      }),
+      generic: simTask(payload),
       networks: network === undefined ? [] : [NetworkAttachmentConfig.create({ target: network })],
       resourceReferences: [
         ...(hasKey ? reference("key", ResourceType.SECRET) : []),
@@ -134,71 +106,46 @@ export class ContentionWorkload {
     return (spec) => ServiceSpec.patch(spec, { task: TaskSpec.patch(spec.task ?? TaskSpec.create(), task), endpoint });
   }
 
-  async #create(person: SimClient, change: (spec: ServiceSpec) => ServiceSpec): Promise<void> {
-    const name = `c${(this.#names += 1)}`;
-    const plain = ServiceSpec.create({
-      annotations: Annotations.create({ name, labels }),
-      task: TaskSpec.create({
+  async #create(by: SimClient, change: (spec: ServiceSpec) => ServiceSpec): Promise<void> {
+    const name = this.newName("c");
+    const plain = simService({
+      name,
+      labels,
+      task: {
         restart: RestartPolicy.create({
           condition: RestartPolicy_RestartCondition.ANY,
           delay: Duration.create({ seconds: 1 }),
           // A cluster in which something fails for ever never comes to rest.
           maxAttempts: 3,
         }),
-      }),
-      replicated: ReplicatedService.create({ replicas: 1 + this.#random.below(2) }),
+      },
+      replicas: 1 + this.random.below(2),
       update: UpdateConfig.create({
         parallelism: 1,
         monitor: Duration.create({ seconds: 2 }),
         failureAction: UpdateConfig_FailureAction.ROLLBACK,
       }),
     });
-    const request = CreateServiceRequest.create({ spec: change(plain) });
-    const { service } = await person.call(ControlService.methods.CreateService, request, `create contending ${name}`);
-    if (service === null) return;
-    this.#services.push(service.id);
-    this.#options.trace.mark("contending.created");
+    const service = await this.createService(change(plain), `create contending ${name}`, by);
+    if (service !== null) this.mark("contending.created");
   }
 
-  async #get(person: SimClient, serviceId: string): Promise<Service | null> {
-    const request = GetServiceRequest.create({ serviceId });
-    const { service } = await person.call(ControlService.methods.GetService, request, `get ${serviceId}`);
-    return service;
+  async #update(by: SimClient, serviceId: string, change: (spec: ServiceSpec) => ServiceSpec): Promise<void> {
+    if (await this.changeService(serviceId, change, `update contending ${serviceId}`, { by }))
+      this.mark("contending.updated");
   }
 
-  async #update(person: SimClient, serviceId: string, change: (spec: ServiceSpec) => ServiceSpec): Promise<void> {
-    const service = await this.#get(person, serviceId);
-    if (service?.spec == null) return;
-    const serviceVersion = service.meta?.version ?? null;
-    const request = UpdateServiceRequest.create({ serviceId, serviceVersion, spec: change(service.spec) });
-    await person.call(ControlService.methods.UpdateService, request, `update contending ${serviceId}`);
-    this.#options.trace.mark("contending.updated");
-  }
-
-  async #rollBack(person: SimClient, serviceId: string): Promise<void> {
-    const service = await this.#get(person, serviceId);
-    if (service?.spec == null) return;
-    const request = UpdateServiceRequest.create({
-      serviceId,
-      serviceVersion: service.meta?.version ?? null,
-      spec: service.spec,
-      rollback: UpdateServiceRequest_Rollback.PREVIOUS,
-    });
-    await person.call(ControlService.methods.UpdateService, request, `roll contending ${serviceId} back`);
-    this.#options.trace.mark("contending.back");
-  }
-
-  async #remove(person: SimClient, serviceId: string): Promise<void> {
-    const request = RemoveServiceRequest.create({ serviceId });
-    await person.call(ControlService.methods.RemoveService, request, `remove contending ${serviceId}`);
-    this.#services.splice(this.#services.indexOf(serviceId), 1);
+  async #rollBack(by: SimClient, serviceId: string): Promise<void> {
+    const how = { rollback: UpdateServiceRequest_Rollback.PREVIOUS };
+    if (await this.changeService(serviceId, (spec) => spec, `roll contending ${serviceId} back`, { by, how }))
+      this.mark("contending.back");
   }
 
   async #make(person: SimClient, what: Shared): Promise<void> {
     const id = await this.#made(person, what);
     if (id === undefined) return;
     this.#shared.set(what, id);
-    this.#options.trace.mark(`contended.made.${what}`);
+    this.mark(`contended.made.${what}`);
   }
 
   async #made(person: SimClient, what: Shared): Promise<string | undefined> {
@@ -210,7 +157,7 @@ export class ContentionWorkload {
       case "in": {
         const ingress = what === "in";
         // Two ingress networks may have different names.
-        const annotations = Annotations.create({ name: ingress ? `in${this.#random.below(2)}` : what });
+        const annotations = Annotations.create({ name: ingress ? `in${this.random.below(2)}` : what });
         const spec = NetworkSpec.create({ annotations, driverConfig: Driver.create({ name: "overlay" }), ingress });
         const request = CreateNetworkRequest.create({ spec });
         return (await person.call(methods.CreateNetwork, request, said)).network?.id;
@@ -248,6 +195,6 @@ export class ContentionWorkload {
         await person.call(methods.RemoveConfig, RemoveConfigRequest.create({ configId: id }), said);
     }
     if (this.#shared.get(what) === id) this.#shared.delete(what);
-    this.#options.trace.mark(`contended.dropped.${what}`);
+    this.mark(`contended.dropped.${what}`);
   }
 }

@@ -5,12 +5,8 @@
 import { jobLabel, scheduleSettings } from "../../machines/orchestration/jobs/labels.ts";
 import {
   Annotations,
-  Any,
   ControlService,
-  CreateServiceRequest,
   Duration,
-  GenericRuntimeSpec,
-  GetServiceRequest,
   GlobalJob,
   ListServicesRequest,
   RemoveServiceRequest,
@@ -18,17 +14,11 @@ import {
   RestartPolicy,
   RestartPolicy_RestartCondition,
   ServiceSpec,
-  TaskSpec,
-  UpdateServiceRequest,
 } from "../../proto/gen/messages.ts";
 import { RpcError } from "../../runtime/ports/rpc.ts";
-import type { SimRandom } from "../../runtime/sim/random.ts";
-import { SimClient, type ClientOptions } from "./client.ts";
-import { Operations, type OperationsOptions } from "./operations.ts";
+import { Operator, type OperatorOptions } from "./operator.ts";
 import { jobPayload } from "./machine.ts";
-import { taskKind } from "./workload.ts";
-
-export interface JobWorkloadOptions extends ClientOptions, OperationsOptions {}
+import { simService, simTask } from "./services.ts";
 
 const totalMax = 6;
 /** Seconds between two due times; each divides a minute. */
@@ -40,45 +30,35 @@ const conditions = [ON_FAILURE, ON_FAILURE, ANY, NONE] as const;
 const lookAgainMs = 20_000;
 const retryMs = 1_000;
 
-export class JobWorkload {
-  readonly #options: JobWorkloadOptions;
-  readonly #random: SimRandom;
-  readonly #client: SimClient;
-  readonly #operations: Operations;
-  readonly #jobs: string[] = [];
-  readonly #schedules = new Set<string>();
-  #names = 0;
+export class JobWorkload extends Operator {
   #isCleared = false;
 
-  constructor(options: JobWorkloadOptions) {
-    this.#options = options;
-    this.#random = options.ports.random.fork("workload.jobs");
-    this.#client = new SimClient(options, this.#random);
-    this.#operations = new Operations(options, this.#random, this.#client);
+  constructor(options: OperatorOptions) {
+    super(options, "workload.jobs", { isFirstAtOnce: true });
   }
 
-  get isDone(): boolean {
-    return this.#operations.areDone && (this.#isCleared || this.#options.operations === 0);
+  override get isDone(): boolean {
+    return super.isDone && (this.#isCleared || this.options.operations === 0);
   }
 
-  start(): void {
-    const { operations, ports, withinMs } = this.#options;
-    this.#operations.start(() => this.#operate(), true);
+  override start(): void {
+    const { operations, ports, withinMs } = this.options;
+    super.start();
     if (operations > 0) ports.clock.after(withinMs, () => void this.#clear());
   }
 
   /** Continues until every schedule is removed, including those whose creation this client did not learn of. */
   async #clear(): Promise<void> {
-    const { clock } = this.#options.ports;
+    const { clock } = this.options.ports;
     const later = (): void => void clock.after(retryMs, () => void this.#clear());
-    if (!this.#operations.areDone) return later();
+    if (!super.isDone) return later();
     try {
       const request = ListServicesRequest.create();
-      const { services } = await this.#client.call(ControlService.methods.ListServices, request, "list services");
+      const { services } = await this.call(ControlService.methods.ListServices, request, "list services");
       const schedules = services.filter((service) => scheduleSettings(service.spec) !== null);
       for (const { id } of schedules) {
         const removal = RemoveServiceRequest.create({ serviceId: id });
-        await this.#client.call(ControlService.methods.RemoveService, removal, `remove schedule ${id}`);
+        await this.call(ControlService.methods.RemoveService, removal, `remove schedule ${id}`);
       }
       this.#isCleared = schedules.length === 0;
     } catch (error) {
@@ -88,68 +68,54 @@ export class JobWorkload {
     clock.after(this.#isCleared ? lookAgainMs : retryMs, () => void this.#clear());
   }
 
-  async #operate(): Promise<void> {
-    const kind = this.#jobs.length === 0 ? 0 : this.#random.next();
+  protected async operate(): Promise<void> {
+    const kind = this.services.length === 0 ? 0 : this.random.next();
     if (kind < 0.35) await this.#create();
-    else if (kind < 0.5) await this.#change(this.#random.pick(this.#jobs), (spec) => this.#updated(spec), "update");
-    else if (kind < 0.9) await this.#change(this.#random.pick(this.#jobs), (spec) => this.#steered(spec), "steer");
-    else await this.#remove(this.#random.pick(this.#jobs));
+    else if (kind < 0.5) await this.#change(this.random.pick(this.services), (spec) => this.#updated(spec), "update");
+    else if (kind < 0.9) await this.#change(this.random.pick(this.services), (spec) => this.#steered(spec), "steer");
+    else await this.#remove(this.random.pick(this.services));
   }
 
   async #create(): Promise<void> {
-    const name = `j${(this.#names += 1)}`;
-    const isScheduled = this.#random.chance(0.5);
-    const isGlobal = this.#random.chance(0.3);
+    const name = this.newName("j");
+    const isScheduled = this.random.chance(0.5);
+    const isGlobal = this.random.chance(0.3);
     const labels: Record<string, string> = {};
     if (isScheduled) {
-      labels[jobLabel.cron] = `*/${this.#random.pick(periods)} * * * * *`;
-      labels[jobLabel.overlap] = this.#random.pick(["forbid", "allow", "replace"]);
-      if (this.#random.chance(0.3)) labels[jobLabel.missedRunWindow] = "3s";
-      if (this.#random.chance(0.3)) labels[jobLabel.history] = "0";
-    } else if (this.#random.chance(0.3)) labels[jobLabel.ttl] = `${this.#random.between(1, 10).toFixed(1)}s`;
-    const spec = ServiceSpec.create({
-      annotations: Annotations.create({ name, labels }),
-      task: TaskSpec.create({
-        generic: GenericRuntimeSpec.create({
-          kind: taskKind,
-          payload: Any.create({ type_url: "sim", value: jobPayload }),
-        }),
+      labels[jobLabel.cron] = `*/${this.random.pick(periods)} * * * * *`;
+      labels[jobLabel.overlap] = this.random.pick(["forbid", "allow", "replace"]);
+      if (this.random.chance(0.3)) labels[jobLabel.missedRunWindow] = "3s";
+      if (this.random.chance(0.3)) labels[jobLabel.history] = "0";
+    } else if (this.random.chance(0.3)) labels[jobLabel.ttl] = `${this.random.between(1, 10).toFixed(1)}s`;
+    const spec = simService({
+      name,
+      labels,
+      task: {
+        generic: simTask(jobPayload),
         restart: RestartPolicy.create({
-          condition: this.#random.pick(conditions),
+          condition: this.random.pick(conditions),
           delay: Duration.create({ nanos: 2e8 }),
-          maxAttempts: this.#random.below(4),
+          maxAttempts: this.random.below(4),
         }),
-      }),
+      },
       ...(isGlobal ? { globalJob: GlobalJob.create({}) } : { replicatedJob: this.#size() }),
     });
     const what = `create job ${name} ${isGlobal ? "global" : `${spec.replicatedJob?.maxConcurrent}/${spec.replicatedJob?.totalCompletions}`} ${JSON.stringify(labels)}`;
-    const request = CreateServiceRequest.create({ spec });
-    const { service } = await this.#client.call(ControlService.methods.CreateService, request, what);
-    if (service === null) return;
-    this.#jobs.push(service.id);
-    if (isScheduled) this.#schedules.add(service.id);
-    this.#options.trace.mark(isScheduled ? "job.scheduled" : "job.created");
+    if ((await this.createService(spec, what)) !== null) this.mark(isScheduled ? "job.scheduled" : "job.created");
   }
 
   #size(): ReplicatedJob {
-    const totalCompletions = this.#random.below(totalMax + 1);
-    return ReplicatedJob.create({ totalCompletions, maxConcurrent: 1 + this.#random.below(3) });
+    const totalCompletions = this.random.below(totalMax + 1);
+    return ReplicatedJob.create({ totalCompletions, maxConcurrent: 1 + this.random.below(3) });
   }
 
   async #change(serviceId: string, change: (spec: ServiceSpec) => ServiceSpec, what: string): Promise<void> {
-    const { service } = await this.#client.call(
-      ControlService.methods.GetService,
-      GetServiceRequest.create({ serviceId }),
-      `get job ${serviceId}`,
+    const isChanged = await this.changeService(
+      serviceId,
+      change,
+      ({ annotations }) => `${what} job ${serviceId} ${annotations?.labels[jobLabel.state] ?? ""}`,
     );
-    if (service?.spec == null) return;
-    const spec = change(service.spec);
-    await this.#client.call(
-      ControlService.methods.UpdateService,
-      UpdateServiceRequest.create({ serviceId, serviceVersion: service.meta?.version ?? null, spec }),
-      `${what} job ${serviceId} ${spec.annotations?.labels[jobLabel.state] ?? ""}`,
-    );
-    this.#options.trace.mark(`job.${what}`);
+    if (isChanged) this.mark(`job.${what}`);
   }
 
   #updated(spec: ServiceSpec): ServiceSpec {
@@ -158,18 +124,17 @@ export class JobWorkload {
 
   #steered(spec: ServiceSpec): ServiceSpec {
     const annotations = spec.annotations ?? Annotations.create();
-    const state = this.#random.pick(["running", "running", "paused", "stopped"]);
+    const state = this.random.pick(["running", "running", "paused", "stopped"]);
     const labels: Record<string, string> = { ...annotations.labels, [jobLabel.state]: state };
-    if (labels[jobLabel.cron] !== undefined && this.#random.chance(0.3)) {
-      labels[jobLabel.cron] = `*/${this.#random.pick(periods)} * * * * *`;
+    if (labels[jobLabel.cron] !== undefined && this.random.chance(0.3)) {
+      labels[jobLabel.cron] = `*/${this.random.pick(periods)} * * * * *`;
     }
     return ServiceSpec.patch(spec, { annotations: Annotations.patch(annotations, { labels }) });
   }
 
   async #remove(serviceId: string): Promise<void> {
-    this.#jobs.splice(this.#jobs.indexOf(serviceId), 1);
+    this.services.splice(this.services.indexOf(serviceId), 1);
     const request = RemoveServiceRequest.create({ serviceId });
-    await this.#client.call(ControlService.methods.RemoveService, request, `remove job ${serviceId}`);
-    this.#schedules.delete(serviceId);
+    await this.call(ControlService.methods.RemoveService, request, `remove job ${serviceId}`);
   }
 }

@@ -15,10 +15,7 @@ import type { ManagerLock } from "../../actors/keys/manager-lock.ts";
 import { formatUnlockKey, unlockKeyBytes } from "../../machines/keys/unlock-key.ts";
 import { RpcError, Status, type CallContext } from "../../runtime/ports/rpc.ts";
 import type { SimRandom } from "../../runtime/sim/random.ts";
-import { SimClient, type ClientOptions } from "./client.ts";
-import { Operations, type OperationsOptions } from "./operations.ts";
-
-export type LockWorkloadOptions = ClientOptions & OperationsOptions;
+import { Operator, type OperatorOptions } from "./operator.ts";
 
 /** Interval between rounds through the managers, in milliseconds. */
 const roundMs = 700;
@@ -29,34 +26,18 @@ const call: CallContext = {
   traceparent: "",
 };
 
-export class LockWorkload {
-  readonly #random: SimRandom;
-  readonly #client: SimClient;
-  readonly #trace: ClientOptions["trace"];
-  readonly #operations: Operations;
-
-  constructor(options: LockWorkloadOptions) {
-    this.#random = options.ports.random.fork("workload.locks");
-    this.#client = new SimClient(options, this.#random);
-    this.#trace = options.trace;
-    this.#operations = new Operations(options, this.#random, this.#client);
+export class LockWorkload extends Operator {
+  constructor(options: OperatorOptions) {
+    super(options, "workload.locks", { isFirstAtOnce: false });
   }
 
-  get isDone(): boolean {
-    return this.#operations.areDone;
-  }
-
-  start(): void {
-    this.#operations.start(() => this.#operate(), false);
-  }
-
-  async #operate(): Promise<void> {
+  protected async operate(): Promise<void> {
     const list = ListClustersRequest.create();
-    const { clusters } = await this.#client.call(ControlService.methods.ListClusters, list, "look at the lock");
+    const { clusters } = await this.call(ControlService.methods.ListClusters, list, "look at the lock");
     const [cluster] = clusters;
     if (cluster === undefined) return;
     const isOn = cluster.spec?.encryptionConfig?.autoLockManagers === true;
-    const what = isOn ? this.#random.pick(["rotate", "rotate", "off"] as const) : "on";
+    const what = isOn ? this.random.pick(["rotate", "rotate", "off"] as const) : "on";
     const spec = cluster.spec ?? ClusterSpec.create();
     const request = UpdateClusterRequest.create({
       clusterId: cluster.id,
@@ -66,8 +47,8 @@ export class LockWorkload {
       }),
       rotation: KeyRotation.create({ managerUnlockKey: what === "rotate" }),
     });
-    await this.#client.call(ControlService.methods.UpdateCluster, request, `change the lock (${what})`);
-    this.#trace.mark(`autolock.${what}`);
+    await this.call(ControlService.methods.UpdateCluster, request, `change the lock (${what})`);
+    this.mark(`autolock.${what}`);
   }
 }
 

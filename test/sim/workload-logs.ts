@@ -15,61 +15,37 @@ import {
   type SubscribeLogsMessage,
 } from "../../proto/gen/messages.ts";
 import { Status, type RpcChannel, type RpcError } from "../../runtime/ports/rpc.ts";
-import type { SimRandom } from "../../runtime/sim/random.ts";
-import { SimClient, type ClientOptions } from "./client.ts";
+import { Operator, type OperatorOptions } from "./operator.ts";
 
-export interface LogWorkloadOptions extends ClientOptions {
-  readonly operations: number;
-  /** The operations are spread over this many milliseconds. */
-  readonly withinMs: number;
+export interface LogWorkloadOptions extends OperatorOptions {
   /** An invariant is violated. */
   readonly onWrong: (claim: string) => void;
 }
 
 const followMsMax = 15_000;
 
-export class LogWorkload {
-  readonly #options: LogWorkloadOptions;
-  readonly #random: SimRandom;
-  readonly #client: SimClient;
+export class LogWorkload extends Operator<LogWorkloadOptions> {
   readonly #open = new Set<string>();
-  #done = 0;
 
   constructor(options: LogWorkloadOptions) {
-    this.#options = options;
-    this.#random = options.ports.random.fork("workload.logs");
-    this.#client = new SimClient(options, this.#random);
-  }
-
-  get isDone(): boolean {
-    return this.#done === this.#options.operations;
+    super(options, "workload.logs", { isFirstAtOnce: false });
   }
 
   whyOpen(): string {
     return [...this.#open].join("; ");
   }
 
-  start(): void {
-    const { operations, ports, withinMs } = this.#options;
-    for (let operation = 0; operation < operations; operation += 1) {
-      const name = `reader ${operation + 1}`;
-      const at = this.#random.between(0, withinMs);
-      ports.clock.after(at, () => {
-        void this.#client.attempt(() => this.#read(name)).then(() => (this.#done += 1));
-      });
-    }
-  }
-
-  async #read(name: string): Promise<void> {
-    const { addresses, identity, ports } = this.#options;
+  protected async operate(): Promise<void> {
+    const name = this.newName("reader ");
+    const { addresses, identity, ports } = this.options;
     const list = ListServicesRequest.create();
-    const { services } = await this.#client.call(ControlService.methods.ListServices, list, "list services to read");
+    const { services } = await this.call(ControlService.methods.ListServices, list, "list services to read");
     if (services.length === 0) return;
-    const follow = this.#random.chance(0.6);
-    const options = LogSubscriptionOptions.create({ follow, tail: this.#random.pick([0, 0, -1, -4]) });
-    const serviceIds = [this.#random.pick(services).id];
-    const address = this.#random.pick(addresses);
-    const followMs = this.#random.between(500, followMsMax);
+    const follow = this.random.chance(0.6);
+    const options = LogSubscriptionOptions.create({ follow, tail: this.random.pick([0, 0, -1, -4]) });
+    const serviceIds = [this.random.pick(services).id];
+    const address = this.random.pick(addresses);
+    const followMs = this.random.between(500, followMsMax);
     const channel = await ports.rpc.connect(address, identity);
     this.#open.add(`${name} of ${serviceIds.join()} at ${address}`);
     try {
@@ -83,13 +59,13 @@ export class LogWorkload {
 
   /** `followMs`: how long to follow; null: until it ends. */
   #subscribe(name: string, channel: RpcChannel, request: SubscribeLogsRequest, followMs: number | null): Promise<void> {
-    const { ports, trace } = this.#options;
+    const { ports, trace } = this.options;
     const reading = new Reading();
     return new Promise((resolve) => {
       const stream = channel.serverStream(LogsService.methods.SubscribeLogs, request, {
         onMessage: (message) => {
           const wrong = reading.take(message);
-          if (wrong !== null) this.#options.onWrong(`${wrong} (${name}, follow ${followMs !== null})`);
+          if (wrong !== null) this.options.onWrong(`${wrong} (${name}, follow ${followMs !== null})`);
         },
         onEnd: (error) => {
           trace.write("client", `${name} ends after ${reading.lines} lines: ${error?.message ?? "OK"}`);

@@ -24,11 +24,7 @@ import {
   UpdateResourceRequest,
 } from "../../proto/gen/messages.ts";
 import { RpcError, Status } from "../../runtime/ports/rpc.ts";
-import type { SimRandom } from "../../runtime/sim/random.ts";
-import { SimClient, type ClientOptions } from "./client.ts";
-import { Operations, type OperationsOptions } from "./operations.ts";
-
-export interface PolicyWorkloadOptions extends ClientOptions, OperationsOptions {}
+import { Operator, type OperatorOptions } from "./operator.ts";
 
 const methods = ControlService.methods;
 
@@ -42,36 +38,23 @@ const selectors = [
   "service contains '1'",
 ] as const;
 
-export class PolicyWorkload {
-  readonly #random: SimRandom;
-  readonly #client: SimClient;
-  readonly #operations: Operations;
+export class PolicyWorkload extends Operator {
   readonly #made: { readonly id: string; readonly kind: PolicyKind; readonly name: string }[] = [];
   #names = 0;
 
-  constructor(options: PolicyWorkloadOptions) {
-    this.#random = options.ports.random.fork("workload.policies");
-    this.#client = new SimClient(options, this.#random);
-    this.#operations = new Operations(options, this.#random, this.#client);
+  constructor(options: OperatorOptions) {
+    super(options, "workload.policies", { isFirstAtOnce: true });
   }
 
-  get isDone(): boolean {
-    return this.#operations.areDone;
-  }
-
-  start(): void {
-    this.#operations.start(() => this.#operate(), true);
-  }
-
-  async #operate(): Promise<void> {
-    const kind = this.#made.length === 0 ? 0 : this.#random.next();
+  protected async operate(): Promise<void> {
+    const kind = this.#made.length === 0 ? 0 : this.random.next();
     if (kind < 0.5) await this.#create();
-    else if (kind < 0.8) await this.#change(this.#random.pick(this.#made));
-    else await this.#remove(this.#random.pick(this.#made));
+    else if (kind < 0.8) await this.#change(this.random.pick(this.#made));
+    else await this.#remove(this.random.pick(this.#made));
   }
 
   async #create(): Promise<void> {
-    const kind = this.#random.pick<PolicyKind>([
+    const kind = this.random.pick<PolicyKind>([
       "NetworkPolicy",
       "NetworkPolicy",
       "Tier",
@@ -80,7 +63,7 @@ export class PolicyWorkload {
     ]);
     try {
       const extension = Annotations.create({ name: kind });
-      await this.#client.call(
+      await this.call(
         methods.CreateExtension,
         CreateExtensionRequest.create({ annotations: extension, description: policyKinds[kind] }),
         `know ${kind}`,
@@ -88,9 +71,9 @@ export class PolicyWorkload {
     } catch (error) {
       if (!(error instanceof RpcError && error.code === Status.ALREADY_EXISTS)) throw error;
     }
-    const name = `${this.#random.pick(["front", "default", "x"])}${(this.#names += 1) % 3 === 0 ? "" : this.#names}`;
+    const name = `${this.random.pick(["front", "default", "x"])}${(this.#names += 1) % 3 === 0 ? "" : this.#names}`;
     const of = this.#object(kind, name);
-    const { resource } = await this.#client.call(
+    const { resource } = await this.call(
       methods.CreateResource,
       CreateResourceRequest.create({
         annotations: Annotations.create({ name: resourceNameOf(kind, name) }),
@@ -111,12 +94,12 @@ export class PolicyWorkload {
     readonly kind: PolicyKind;
     readonly name: string;
   }): Promise<void> {
-    const { resource } = await this.#client.call(
+    const { resource } = await this.call(
       methods.GetResource,
       GetResourceRequest.create({ resourceId: id }),
       `get ${name}`,
     );
-    await this.#client.call(
+    await this.call(
       methods.UpdateResource,
       UpdateResourceRequest.create({
         resourceId: id,
@@ -129,13 +112,13 @@ export class PolicyWorkload {
   }
 
   async #remove({ id }: { readonly id: string }): Promise<void> {
-    await this.#client.call(methods.RemoveResource, RemoveResourceRequest.create({ resourceId: id }), `remove ${id}`);
+    await this.call(methods.RemoveResource, RemoveResourceRequest.create({ resourceId: id }), `remove ${id}`);
     const at = this.#made.findIndex((each) => each.id === id);
     if (at >= 0) this.#made.splice(at, 1);
   }
 
   #object(kind: PolicyKind, name: string): PolicyObject {
-    const random = this.#random;
+    const random = this.random;
     const order = random.chance(0.5) ? PolicyOrder.create({ value: random.below(5) }) : null;
     switch (kind) {
       case "NetworkPolicy":
@@ -163,8 +146,8 @@ export class PolicyWorkload {
   }
 
   #rule(): PolicyRule {
-    const selector = PolicySelector.create({ text: this.#random.pick(selectors) });
-    const peer = PolicyPeer.create(this.#random.chance(0.7) ? { selector } : { notSelector: selector });
-    return PolicyRule.create({ action: this.#random.pick(["allow", "deny"]), source: peer });
+    const selector = PolicySelector.create({ text: this.random.pick(selectors) });
+    const peer = PolicyPeer.create(this.random.chance(0.7) ? { selector } : { notSelector: selector });
+    return PolicyRule.create({ action: this.random.pick(["allow", "deny"]), source: peer });
   }
 }

@@ -14,8 +14,7 @@ import {
   UpdateClusterRequest,
   UpdateServiceRequest,
 } from "../../proto/gen/messages.ts";
-import type { SimRandom } from "../../runtime/sim/random.ts";
-import { SimClient, type ClientOptions } from "./client.ts";
+import { Operator, type OperatorOptions } from "./operator.ts";
 
 export const simRebalance = {
   settleMs: 2_000,
@@ -29,54 +28,39 @@ export const simRebalance = {
 const attemptsMax = 40;
 const retryMs = 1_000;
 
-export interface RebalanceWorkloadOptions extends ClientOptions {
-  /** Operations in addition to the first, which turns rebalancing on. */
-  readonly operations: number;
-  readonly withinMs: number;
-}
+export class RebalanceWorkload extends Operator {
+  #isOn = false;
 
-export class RebalanceWorkload {
-  readonly #options: RebalanceWorkloadOptions;
-  readonly #random: SimRandom;
-  readonly #client: SimClient;
-  #left: number;
-
-  constructor(options: RebalanceWorkloadOptions) {
-    this.#options = options;
-    this.#random = options.ports.random.fork("workload.rebalance");
-    this.#client = new SimClient(options, this.#random);
-    this.#left = options.operations + 1;
+  /** The options' operations come after the first, which turns rebalancing on. */
+  constructor(options: OperatorOptions) {
+    super(options, "workload.rebalance", { isFirstAtOnce: false });
   }
 
-  get isDone(): boolean {
-    return this.#left === 0;
+  override get isDone(): boolean {
+    return super.isDone && this.#isOn;
   }
 
-  start(): void {
-    const { operations, ports, withinMs } = this.#options;
-    void this.#switchOn().then(() => (this.#left -= 1));
-    for (let operation = 0; operation < operations; operation += 1) {
-      const at = this.#random.between(0, withinMs);
-      ports.clock.after(at, () => void this.#client.attempt(() => this.#label()).then(() => (this.#left -= 1)));
-    }
+  override start(): void {
+    void this.#switchOn().then(() => (this.#isOn = true));
+    super.start();
   }
 
   /** Retries until rebalancing is on, without which the run would test nothing. */
   async #switchOn(): Promise<void> {
     for (let attempt = 0, isOn = false; !isOn && attempt < attemptsMax; attempt += 1) {
-      await this.#client.attempt(async () => {
+      await this.client.attempt(async () => {
         await this.#labelCluster();
         isOn = true;
       });
-      if (!isOn) await new Promise<void>((resolve) => this.#options.ports.clock.after(retryMs, resolve));
+      if (!isOn) await new Promise<void>((resolve) => this.options.ports.clock.after(retryMs, resolve));
     }
   }
 
   async #labelCluster(): Promise<void> {
     const { methods } = ControlService;
-    const { clusters } = await this.#client.call(methods.ListClusters, ListClustersRequest.create(), "list clusters");
+    const { clusters } = await this.call(methods.ListClusters, ListClustersRequest.create(), "list clusters");
     const request = GetClusterRequest.create({ clusterId: clusters[0]?.id ?? "" });
-    const { cluster } = await this.#client.call(methods.GetCluster, request, "get cluster");
+    const { cluster } = await this.call(methods.GetCluster, request, "get cluster");
     if (cluster === null) return;
     const { quietMs, roundMovesMax, settleMs, windowMovesMax, windowMs } = simRebalance;
     const before = cluster.spec ?? ClusterSpec.create();
@@ -92,22 +76,22 @@ export class RebalanceWorkload {
     };
     const spec = ClusterSpec.patch(before, { annotations: Annotations.patch(annotations, { labels }) });
     const update = { clusterId: cluster.id, clusterVersion: cluster.meta?.version ?? null, spec };
-    await this.#client.call(methods.UpdateCluster, UpdateClusterRequest.create(update), "switch rebalancing on");
+    await this.call(methods.UpdateCluster, UpdateClusterRequest.create(update), "switch rebalancing on");
   }
 
   /** Excludes one service, or includes it again. */
-  async #label(): Promise<void> {
+  protected async operate(): Promise<void> {
     const { methods } = ControlService;
-    const { services } = await this.#client.call(methods.ListServices, ListServicesRequest.create(), "list services");
+    const { services } = await this.call(methods.ListServices, ListServicesRequest.create(), "list services");
     const replicated = services.filter(({ spec }) => spec?.replicated != null);
     if (replicated.length === 0) return;
-    const service = this.#random.pick(replicated);
+    const service = this.random.pick(replicated);
     const before = service.spec ?? ServiceSpec.create();
     const annotations = before.annotations ?? Annotations.create();
-    const labels = { ...annotations.labels, [rebalanceLabels.mode]: this.#random.chance(0.5) ? "off" : "on" };
+    const labels = { ...annotations.labels, [rebalanceLabels.mode]: this.random.chance(0.5) ? "off" : "on" };
     const spec = ServiceSpec.patch(before, { annotations: Annotations.patch(annotations, { labels }) });
     const request = { serviceId: service.id, serviceVersion: service.meta?.version ?? null, spec };
-    await this.#client.call(
+    await this.call(
       methods.UpdateService,
       UpdateServiceRequest.create(request),
       `rebalancing ${labels[rebalanceLabels.mode]} for ${service.id}`,

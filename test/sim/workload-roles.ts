@@ -8,72 +8,57 @@ import {
   type Node,
 } from "../../proto/gen/messages.ts";
 import { isDemoted, isManagersNode } from "../../machines/manager/role.ts";
-import type { SimRandom } from "../../runtime/sim/random.ts";
-import { SimClient, type ClientOptions } from "./client.ts";
-import { Operations, type OperationsOptions } from "./operations.ts";
-
-export type RoleWorkloadOptions = ClientOptions & OperationsOptions;
+import { Operator, type OperatorOptions } from "./operator.ts";
 
 /** Interval between attempts to promote all former managers, in milliseconds. */
 const retryMs = 1_000;
 
-export class RoleWorkload {
-  readonly #options: RoleWorkloadOptions;
-  readonly #random: SimRandom;
-  readonly #client: SimClient;
-  readonly #operations: Operations;
+export class RoleWorkload extends Operator {
   #isRestoring = false;
 
-  constructor(options: RoleWorkloadOptions) {
-    this.#options = options;
-    this.#random = options.ports.random.fork("workload.roles");
-    this.#client = new SimClient(options, this.#random);
-    this.#operations = new Operations(options, this.#random, this.#client);
+  constructor(options: OperatorOptions) {
+    super(options, "workload.roles", { isFirstAtOnce: false });
   }
 
-  get isDone(): boolean {
-    return this.#operations.areDone && !this.#isRestoring;
-  }
-
-  start(): void {
-    this.#operations.start(() => this.#operate(), false);
+  override get isDone(): boolean {
+    return super.isDone && !this.#isRestoring;
   }
 
   /** Promotes all demoted managers, after all other operations. */
   restore(): void {
     this.#isRestoring = true;
     const attempt = (): void => {
-      void this.#client
+      void this.client
         .attempt(async () => {
-          if (!this.#operations.areDone) return;
+          if (!super.isDone) return;
           const demoted = (await this.#managers()).filter(isDemoted);
           for (const node of demoted) await this.#change(node);
           this.#isRestoring = false;
         })
         .then(() => {
-          if (this.#isRestoring) this.#options.ports.clock.after(retryMs, attempt);
+          if (this.#isRestoring) this.options.ports.clock.after(retryMs, attempt);
         });
     };
     attempt();
   }
 
-  async #operate(): Promise<void> {
+  protected async operate(): Promise<void> {
     const managers = await this.#managers();
     if (managers.length === 0) return;
-    const both = managers.length > 1 && this.#random.chance(0.2);
-    const node = this.#random.pick(managers);
+    const both = managers.length > 1 && this.random.chance(0.2);
+    const node = this.random.pick(managers);
     // Two requests at the same time, of which one must be refused.
     const other = managers.find(({ id }) => id !== node.id);
     await Promise.all(
       [node, ...(both && other !== undefined ? [other] : [])].map((each) =>
-        this.#client.attempt(() => this.#change(each)),
+        this.client.attempt(() => this.#change(each)),
       ),
     );
   }
 
   async #managers(): Promise<readonly Node[]> {
     const request = ListNodesRequest.create();
-    const { nodes } = await this.#client.call(ControlService.methods.ListNodes, request, "look at roles");
+    const { nodes } = await this.call(ControlService.methods.ListNodes, request, "look at roles");
     return nodes.filter(isManagersNode);
   }
 
@@ -87,7 +72,7 @@ export class RoleWorkload {
       spec: NodeSpec.patch(spec ?? NodeSpec.create(), { desiredRole }),
     });
     const what = `${isPromotion ? "promote" : "demote"} ${description?.hostname ?? id}`;
-    await this.#client.call(ControlService.methods.UpdateNode, request, what);
-    this.#options.trace.mark(isPromotion ? "role.promoted" : "role.demoted");
+    await this.call(ControlService.methods.UpdateNode, request, what);
+    this.mark(isPromotion ? "role.promoted" : "role.demoted");
   }
 }

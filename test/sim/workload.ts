@@ -3,23 +3,17 @@
  * acknowledged.
  */
 import {
-  Annotations,
-  Any,
   ControlService,
-  CreateServiceRequest,
   GetServiceRequest,
-  GenericRuntimeSpec,
   RemoveServiceRequest,
-  ReplicatedService,
-  ServiceSpec,
-  TaskSpec,
+  type ServiceSpec,
   UpdateServiceRequest,
   type Service,
 } from "../../proto/gen/messages.ts";
 import { RpcError, Status } from "../../runtime/ports/rpc.ts";
-import type { SimRandom } from "../../runtime/sim/random.ts";
 import type { Store, TableName } from "../../runtime/store/store.ts";
-import { SimClient, type ClientOptions } from "./client.ts";
+import { Operator, type OperatorOptions } from "./operator.ts";
+import { scaledTo, simService, updatedAgain } from "./services.ts";
 
 /** A write that was acknowledged to a client. */
 export interface Acknowledged {
@@ -33,16 +27,7 @@ export interface Acknowledged {
   readonly holds: (store: Store) => boolean;
 }
 
-/** The GenericRuntimeSpec kind of simulated tasks. */
-export const taskKind = "sim";
-
 const replicasMax = 8;
-
-export interface WorkloadOptions extends ClientOptions {
-  readonly operations: number;
-  /** The operations are spread over this many milliseconds. */
-  readonly withinMs: number;
-}
 
 interface Known {
   readonly id: string;
@@ -54,22 +39,15 @@ interface Known {
   readonly creation: Acknowledged;
 }
 
-export class Workload {
-  readonly #options: WorkloadOptions;
-  readonly #random: SimRandom;
+export class Workload extends Operator {
   readonly #writes: Acknowledged[] = [];
-  readonly #services = new Map<string, Known>();
+  readonly #known = new Map<string, Known>();
   readonly #removed = new Set<string>();
-  readonly #client: SimClient;
   /** From this version on, version numbers are ambiguous: a new acknowledgement may refer to the lost history. */
   #lostAfter = Number.POSITIVE_INFINITY;
-  #names = 0;
-  #done = 0;
 
-  constructor(options: WorkloadOptions) {
-    this.#options = options;
-    this.#random = options.ports.random.fork("workload");
-    this.#client = new SimClient(options, this.#random);
+  constructor(options: OperatorOptions) {
+    super(options, "workload", { isFirstAtOnce: true });
   }
 
   get writes(): readonly Acknowledged[] {
@@ -81,10 +59,6 @@ export class Workload {
     return this.#removed;
   }
 
-  get isDone(): boolean {
-    return this.#done === this.#options.operations;
-  }
-
   /** The log lost all records after `version`, including acknowledged ones. */
   excuseAfter(version: number): void {
     this.#lostAfter = Math.min(this.#lostAfter, version);
@@ -92,43 +66,19 @@ export class Workload {
     for (const write of this.#writes) if (write.version > version) write.mayBeGone = true;
   }
 
-  start(): void {
-    const { operations, ports, withinMs } = this.#options;
-    for (let operation = 0; operation < operations; operation += 1) {
-      // The first operation creates a service for the others.
-      const at = operation === 0 ? 0 : this.#random.between(0, withinMs);
-      ports.clock.after(at, () => void this.#operate().then(() => (this.#done += 1)));
-    }
-  }
-
-  async #operate(): Promise<void> {
-    const services = [...this.#services.values()];
-    const kind = services.length === 0 ? 0 : this.#random.next();
-    await this.#client.attempt(async () => {
-      if (kind < 0.35) await this.#create();
-      else if (kind < 0.65) await this.#change(this.#random.pick(services), (spec) => this.#scaled(spec));
-      else if (kind < 0.85) await this.#change(this.#random.pick(services), (spec) => this.#updated(spec));
-      else await this.#remove(this.#random.pick(services));
-    });
+  protected async operate(): Promise<void> {
+    const services = [...this.#known.values()];
+    const kind = services.length === 0 ? 0 : this.random.next();
+    if (kind < 0.35) await this.#create();
+    else if (kind < 0.65) await this.#change(this.random.pick(services), (spec) => this.#scaled(spec));
+    else if (kind < 0.85) await this.#change(this.random.pick(services), updatedAgain);
+    else await this.#remove(this.random.pick(services));
   }
 
   async #create(): Promise<void> {
-    const name = `s${(this.#names += 1)}`;
-    const spec = ServiceSpec.create({
-      annotations: Annotations.create({ name }),
-      task: TaskSpec.create({
-        generic: GenericRuntimeSpec.create({
-          kind: taskKind,
-          payload: Any.create({ type_url: "sim", value: new Uint8Array([1]) }),
-        }),
-      }),
-      replicated: ReplicatedService.create({ replicas: this.#random.below(replicasMax) }),
-    });
-    const { service } = await this.#client.call(
-      ControlService.methods.CreateService,
-      CreateServiceRequest.create({ spec }),
-      `create ${name}`,
-    );
+    const name = this.newName("s");
+    const spec = simService({ name, replicas: this.random.below(replicasMax) });
+    const service = await this.createService(spec, `create ${name}`);
     if (service === null) throw new RpcError(Status.INTERNAL, "no service in the answer");
     const creation: Acknowledged = {
       table: "service",
@@ -139,11 +89,11 @@ export class Workload {
     };
     this.#writes.push(creation);
     const known: Known = { id: service.id, name, lastWrite: null, tried: 0, creation };
-    this.#services.set(service.id, known);
+    this.#known.set(service.id, known);
   }
 
   async #change(known: Known, change: (spec: ServiceSpec) => ServiceSpec): Promise<void> {
-    const { service } = await this.#client.call(
+    const { service } = await this.call(
       ControlService.methods.GetService,
       GetServiceRequest.create({ serviceId: known.id }),
       `get ${known.name}`,
@@ -154,7 +104,7 @@ export class Workload {
     if (known.lastWrite !== null) known.lastWrite.mayBeGone = true;
     known.lastWrite = null;
     const attempt = (known.tried += 1);
-    const answer = await this.#client.call(
+    const answer = await this.call(
       ControlService.methods.UpdateService,
       UpdateServiceRequest.create({ serviceId: known.id, serviceVersion: service.meta?.version ?? null, spec }),
       `update ${known.name} to ${spec.replicated?.replicas} replicas, ${spec.task?.forceUpdate}`,
@@ -179,24 +129,17 @@ export class Workload {
   async #remove(known: Known): Promise<void> {
     known.creation.mayBeGone = true;
     if (known.lastWrite !== null) known.lastWrite.mayBeGone = true;
-    await this.#client.call(
+    await this.call(
       ControlService.methods.RemoveService,
       RemoveServiceRequest.create({ serviceId: known.id }),
       `remove ${known.name}`,
     );
-    this.#services.delete(known.id);
+    this.#known.delete(known.id);
     if (this.#lostAfter === Number.POSITIVE_INFINITY) this.#removed.add(known.id);
   }
 
   #scaled(spec: ServiceSpec): ServiceSpec {
-    return ServiceSpec.patch(spec, {
-      replicated: ReplicatedService.create({ replicas: this.#random.below(replicasMax) }),
-    });
-  }
-
-  #updated(spec: ServiceSpec): ServiceSpec {
-    const task = spec.task ?? TaskSpec.create();
-    return ServiceSpec.patch(spec, { task: TaskSpec.patch(task, { forceUpdate: task.forceUpdate + 1 }) });
+    return scaledTo(spec, this.random.below(replicasMax));
   }
 }
 
