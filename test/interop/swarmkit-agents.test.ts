@@ -23,7 +23,7 @@ test("SwarmKit's own agents join, run 100 tasks through their manager's death, a
     token: await manager.muster("token", "worker"),
     count: agentCount,
     stateDir: tempDir(t, "swarmkit-agents"),
-    tell: true,
+    events: true,
   });
   t.teardown(() => agents.end());
   // Except the manager's own.

@@ -249,7 +249,25 @@ export function passagesOfPage(page: string): readonly Passage[] {
 const wordsMin = 4;
 const isProse = (text: string): boolean => !/^\s/.test(text) && text.trim().split(/\s+/).length >= wordsMin;
 
-/** Comments, and strings of several words, of a source file in TypeScript or Protocol Buffers. */
+/** Comment lines of a script or configuration file, in whose language `#` begins a comment. */
+export function passagesOfScript(script: string): readonly Passage[] {
+  const passages: Passage[] = [];
+  let open: { line: number; parts: string[] } | null = null;
+  const close = (): void => {
+    if (open !== null) passages.push({ line: open.line, kind: "comment", text: withoutCode(open.parts.join(" ")) });
+    open = null;
+  };
+  script.split("\n").forEach((text, at) => {
+    const [, comment] = /^\s*# (.*)$/.exec(text) ?? [];
+    if (comment === undefined) return close();
+    open ??= { line: at + 1, parts: [] };
+    open.parts.push(comment.trim());
+  });
+  close();
+  return passages;
+}
+
+/** Comments, and strings of several words, of a source file in TypeScript, JavaScript, Go or Protocol Buffers. */
 export function passagesOfSource(source: string): readonly Passage[] {
   const passages: Passage[] = [];
   let line = 1;

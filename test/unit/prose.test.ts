@@ -3,13 +3,15 @@ import { readFileSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import test from "ava";
-import { breachesIn, passagesOfPage, passagesOfSource, rules, sentencesOf } from "../support/prose.ts";
+import { breachesIn, passagesOfPage, passagesOfScript, passagesOfSource, rules, sentencesOf } from "../support/prose.ts";
 
 const top = fileURLToPath(new URL("../..", import.meta.url));
 const read = (path: string): string => readFileSync(join(top, path), "utf8");
 const folders = readdirSync(top, { withFileTypes: true })
-  .filter((entry) => entry.isDirectory() && /^[a-z]/.test(entry.name) && entry.name !== "node_modules")
+  .filter((entry) => entry.isDirectory() && /^(?:[a-z]|\.ci$)/.test(entry.name) && entry.name !== "node_modules")
   .map(({ name }) => name);
+const isSource = /\.(?:md|proto|ts|mjs|go)$/;
+const isScript = (path: string): boolean => /\.(?:py|sh|conf)$/.test(path) || /^(?:\.ci|bin)\/[a-z-]+$/.test(path);
 /** Generated code, and the samples of the rules themselves. */
 const isLeftOut = (path: string): boolean => path.startsWith("proto/gen/") || path === "test/support/prose.ts";
 const pages = readdirSync(top).filter((name) => name.endsWith(".md"));
@@ -18,7 +20,13 @@ const files = [...pages, ...folders.flatMap((folder) => filesOf(folder))].filter
 function filesOf(folder: string): readonly string[] {
   return readdirSync(join(top, folder), { recursive: true, encoding: "utf8" })
     .map((file) => join(folder, file))
-    .filter((path) => /\.(?:md|proto|ts)$/.test(path) && !path.includes("node_modules/"));
+    .filter((path) => (isSource.test(path) || isScript(path)) && !path.includes("node_modules/"));
+}
+
+function passagesOf(path: string): ReturnType<typeof passagesOfPage> {
+  const text = read(path);
+  if (path.endsWith(".md")) return passagesOfPage(text);
+  return isSource.test(path) ? passagesOfSource(text) : passagesOfScript(text);
 }
 
 for (const rule of rules) {
@@ -85,12 +93,18 @@ test("paragraphs, items and cells of a page are read with their lines, without h
   );
 });
 
+test("comments of a script are read with their lines", (t) => {
+  const script = ["#!/bin/sh", "# A comment", "# of two lines.", 'echo "# no comment"', "  # Another one."].join("\n");
+  t.deepEqual(
+    passagesOfScript(script).map(({ line, text }) => `${line} ${text}`),
+    ["2 A comment of two lines.", "5 Another one."],
+  );
+});
+
 test("pages, comments and strings follow the rules", (t) => {
   const wrong: string[] = [];
   for (const path of files) {
-    const text = read(path);
-    const passages = path.endsWith(".md") ? passagesOfPage(text) : passagesOfSource(text);
-    for (const { line, text: passage } of passages)
+    for (const { line, text: passage } of passagesOf(path))
       for (const { rule, sentence } of breachesIn(passage))
         wrong.push(`${path}:${line}: ${rule.name} (write ${rule.instead}): ${sentence}`);
   }

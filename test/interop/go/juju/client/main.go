@@ -1,5 +1,5 @@
-// Juju's own Go client packages against a server of its protocol: does what users do every day, one step after the other, and
-// prints what it was told as one JSON object. A step that fails is told by its error.
+// Runs Juju's own Go client packages against a server of its protocol: performs users' daily operations one after the other,
+// and prints the results as one JSON object. A failed operation has its error as its result.
 //
 //	juju-client ADDR:PORT CA-FILE MODEL-UUID USER < password
 package main
@@ -43,7 +43,7 @@ func fail(err error) {
 	os.Exit(1)
 }
 
-// runs gives a command to a unit and waits for its end, as the command `juju exec` does.
+// runs starts a command on a unit and waits until it ends, like `juju exec`.
 func runs(conn api.Connection, unit, commands string) (any, error) {
 	actions := action.NewClient(conn)
 	begun, err := actions.Run(action.RunParams{Commands: commands, Units: []string{unit}, Timeout: actionWaitMax})
@@ -78,7 +78,7 @@ func runs(conn api.Connection, unit, commands string) (any, error) {
 	return nil, fmt.Errorf("action %s has not ended", id)
 }
 
-// adds a unit and destroys it at once.
+// adds creates a unit and destroys it at once.
 func addsAndDestroys(conn api.Connection, name string) (any, error) {
 	applications := application.NewClient(conn)
 	units, err := applications.AddUnits(application.AddUnitsParams{ApplicationName: name, NumUnits: 1})
@@ -125,8 +125,8 @@ func grants(conn api.Connection) (any, error) {
 	return info[0].Access, nil
 }
 
-// register proves a secret key at the server, as the command `juju register` does, and chooses a password with it. It tells the HTTP
-// status, and what the server proved in its answer.
+// register proves its secret key to the server and sets a password, like `juju register`. It returns the HTTP status, and what the
+// server's answer proves.
 func register(address, user, password string, secretKey []byte) (int, params.SecretKeyLoginResponsePayload, error) {
 	var told params.SecretKeyLoginResponsePayload
 	var key [32]byte
@@ -149,7 +149,7 @@ func register(address, user, password string, secretKey []byte) (int, params.Sec
 	if err != nil {
 		return 0, told, err
 	}
-	// Whoever registers does not know the root yet.
+	// A user that registers does not know the root certificate yet.
 	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 	defer transport.CloseIdleConnections()
 	answer, err := (&http.Client{Transport: transport}).Post("https://"+address+"/register", "application/json", bytes.NewReader(body))
@@ -174,8 +174,8 @@ func register(address, user, password string, secretKey []byte) (int, params.Sec
 	return answer.StatusCode, told, json.Unmarshal(opened, &told)
 }
 
-// registers adds a user without a password, registers as that user and logs in with what the answer proves, resets the password and
-// registers again; a key works once.
+// registers creates a user without a password, registers as that user, logs in with the credentials of the answer, resets the
+// password and registers again. A key works once.
 func registers(conn api.Connection, address string) (any, error) {
 	const user, first, second = "cy", "a password of her own", "another of her own"
 	users := usermanager.NewClient(conn)

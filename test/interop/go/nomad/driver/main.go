@@ -1,4 +1,4 @@
-// Nomad's own task drivers, which its agent has built in, served as plugins.
+// Serves the task drivers that are built into Nomad's agent as plugins.
 //
 //	nomad-driver raw_exec|exec|java|docker|mock_driver|qemu
 package main
@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"os"
 
-	// Their init functions run this program as the helper process that its first argument names.
+	// The init functions of these packages turn this program into the helper process named by its first argument.
 	_ "github.com/hashicorp/nomad/drivers/docker/docklog"
 	_ "github.com/hashicorp/nomad/drivers/shared/executor"
 

@@ -1,8 +1,8 @@
-// Configurations by schemas, as Nomad's agent reads and encodes them: what our encoder is compared to.
+// Decodes and encodes configurations by their schemas like Nomad's agent. Tests compare our encoder with it.
 //
 //	nomad-hcl < LINES
 //
-// A line is {"spec": a schema as protobuf's JSON, "config": …}; answered by its bytes in hex, or by "error: …".
+// Each line is {"spec": a schema in protobuf's JSON, "config": …}; the answer is the encoded bytes in hex, or "error: …".
 package main
 
 import (

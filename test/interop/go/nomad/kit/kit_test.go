@@ -1,8 +1,8 @@
-// Nomad's own kit for authors of task drivers, on a plugin that runs as an executable.
+// Runs Nomad's test kit for authors of task drivers against a plugin's executable.
 //
 //	KIT_DRIVER='["PATH", "ARG"…]' KIT_TASK='{"command": "sleep", …}' kit -test.v
 //
-// KIT_CONFIG is the driver's own configuration, KIT_USER the task's user.
+// KIT_CONFIG is the configuration of the driver, KIT_USER the user of the task.
 package kit
 
 import (
@@ -30,7 +30,7 @@ import (
 	"github.com/zclconf/go-cty/cty/msgpack"
 )
 
-// value is a configuration, given as JSON, by its schema.
+// value decodes a configuration in JSON by its schema.
 func value(t *testing.T, spec *hclspec.Spec, text string) cty.Value {
 	decoder, problems := hclspecutils.Convert(spec)
 	must.False(t, problems.HasErrors())
@@ -41,7 +41,7 @@ func value(t *testing.T, spec *hclspec.Spec, text string) cty.Value {
 	return found
 }
 
-// started is the plugin, configured as Nomad's agent does it.
+// started returns the plugin, configured like Nomad's agent does.
 func started(t *testing.T) drivers.DriverPlugin {
 	var command []string
 	must.NoError(t, json.Unmarshal([]byte(os.Getenv("KIT_DRIVER")), &command))

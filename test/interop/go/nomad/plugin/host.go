@@ -1,4 +1,4 @@
-// The other end: a host made with HashiCorp's own plugin library, as Nomad's agent is, that loads a driver and runs a task.
+// A plugin host that uses HashiCorp's plugin library, like Nomad's agent: it loads a driver and runs a task.
 //
 //	MUSTER_PROTO_DIR=<tree>/proto go-driver host [tls] PATH PACKED-CONFIG PACKED-TASK-CONFIG
 //
@@ -99,7 +99,7 @@ func host(args []string) {
 	say("schema", schema.Has(field(schema, "spec")))
 
 	if !useTLS {
-		// As an agent that was started again: a second client on the socket of the first.
+		// A second client on the same socket, like that of a restarted agent.
 		again := plugin.NewClient(&plugin.ClientConfig{HandshakeConfig: options.HandshakeConfig, Plugins: options.Plugins,
 			AllowedProtocols: options.AllowedProtocols, Reattach: client.ReattachConfig(), Logger: options.Logger})
 		protocol, err := again.Client()

@@ -1,10 +1,9 @@
-// A task driver made with HashiCorp's own plugin library, in Go: the foreign peer of the host's conformance suite, where
-// none of the public drivers can be built. Its tasks are real processes. Messages are read from this project's .proto files
-// at run time, so that it shares no code with what it tests.
+// A task driver that uses HashiCorp's plugin library: the foreign peer of the host's conformance suite. Its tasks are real
+// processes. It reads the messages from this project's .proto files at run time, so that it shares no code with the tested side.
 //
 //	MUSTER_PROTO_DIR=<tree>/proto go-driver
 //
-// See host.go for its other half.
+// host.go has the host's side.
 package main
 
 import (
@@ -87,7 +86,7 @@ func duration(m protoreflect.Message, name protoreflect.Name) (time.Duration, er
 	return time.Duration(get(inner, "seconds").Int())*time.Second + time.Duration(get(inner, "nanos").Int()), nil
 }
 
-// One task: a shell that runs what its configuration's raw bytes hold behind the first space.
+// One task: a shell that runs the text after the first space in the raw bytes of the configuration.
 type task struct {
 	cmd     *exec.Cmd
 	config  protoreflect.Message
@@ -126,7 +125,7 @@ func schema(m protoreflect.Message) {
 	fields.Set(protoreflect.ValueOfString("command").MapKey(), attr)
 }
 
-// {"command": text} in MessagePack, the one form that the schema above leads to.
+// {"command": text} in MessagePack, the only form that the schema above allows.
 func commandOf(packed []byte) (string, error) {
 	prefix := append([]byte{0x81, 0xa7}, "command"...)
 	if !bytes.HasPrefix(packed, prefix) {
@@ -141,7 +140,7 @@ func commandOf(packed []byte) (string, error) {
 	case rest[0] == 0xda:
 		return string(rest[3:]), nil
 	}
-	return "", fmt.Errorf("command is no string: %x", rest)
+	return "", fmt.Errorf("command is not a string: %x", rest)
 }
 
 func (d *driver) start(config protoreflect.Message) error {
@@ -207,7 +206,7 @@ func result(m protoreflect.Message, name protoreflect.Name, code, signal int) {
 var signals = map[string]syscall.Signal{"": syscall.SIGINT, "SIGINT": syscall.SIGINT, "SIGTERM": syscall.SIGTERM,
 	"SIGKILL": syscall.SIGKILL, "SIGHUP": syscall.SIGHUP, "SIGUSR1": syscall.SIGUSR1}
 
-// Every method but the streams: fills in the answer.
+// Fills in the answers of all methods except streams.
 func (d *driver) unary(ctx context.Context, method string, request, answer protoreflect.Message) error {
 	switch method {
 	case "PluginInfo":
@@ -484,7 +483,7 @@ func (d *driver) execStream(stream grpc.ServerStream) error {
 	return nil
 }
 
-// What go-plugin calls to have the services put on its server.
+// go-plugin calls this to register the services with its server.
 type servable struct {
 	plugin.NetRPCUnsupportedPlugin
 	file    func() protoreflect.FileDescriptor
@@ -543,7 +542,7 @@ func main() {
 	}
 	d := &driver{tasks: map[string]*task{}}
 	go func() {
-		// Comes over GRPCStdio: the library takes over what Go calls standard output.
+		// Arrives over GRPCStdio: the library captures standard output.
 		time.Sleep(200 * time.Millisecond)
 		fmt.Println("printed by the plugin")
 	}()
@@ -552,7 +551,7 @@ func main() {
 			MagicCookieValue: "e4327c2e01eabfd75a8a67adb114fb34a757d57eee7728d857a8cec6e91a7255"},
 		Plugins: plugin.PluginSet{
 			"base": &servable{file: func() protoreflect.FileDescriptor { return base }, service: "BasePlugin", driver: d},
-			// As drivers older than Nomad 2.0.4, it has neither Init nor Shutdown.
+			// Like drivers older than Nomad 2.0.4, it has neither Init nor Shutdown.
 			"driver": &servable{file: func() protoreflect.FileDescriptor { return drivers }, service: "Driver", driver: d,
 				skip: map[string]bool{"Init": true, "Shutdown": true}},
 		},

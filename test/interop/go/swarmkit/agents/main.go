@@ -1,10 +1,10 @@
-// SwarmKit's own agents, many in one process, with an executor that runs nothing: its tasks are RUNNING until they are told to
-// stop. For tests and benchmarks of managers.
+// Runs many of SwarmKit's agents in one process, with an executor that runs nothing: its tasks stay RUNNING until they are
+// stopped. For tests and benchmarks of managers.
 //
-//	agents -join ADDR:PORT -token TOKEN -state-dir DIR [-count N] [-hostname PREFIX] [-tell]
+//	agents -join ADDR:PORT -token TOKEN -state-dir DIR [-count N] [-hostname PREFIX] [-events]
 //
-// Prints "ready N" once the Nth has registered, and ends with SIGTERM, which lets the agents leave their sessions. With -tell it
-// also prints "started TASK" and "ended TASK" as tasks do, and "heartbeat NODE SESSION" whenever a manager answered one.
+// Prints "ready N" once N agents have registered. On SIGTERM the agents leave their sessions before the process exits. With
+// -events it also prints "started TASK", "ended TASK", and "heartbeat NODE SESSION" for each heartbeat that a manager answered.
 package main
 
 import (
@@ -27,7 +27,7 @@ import (
 
 type executor struct {
 	hostname string
-	tell     bool
+	events   bool
 }
 
 func (e executor) Describe(context.Context) (*api.NodeDescription, error) {
@@ -42,18 +42,18 @@ func (e executor) Describe(context.Context) (*api.NodeDescription, error) {
 func (executor) Configure(context.Context, *api.Node) error         { return nil }
 func (executor) SetNetworkBootstrapKeys([]*api.EncryptionKey) error { return nil }
 func (e executor) Controller(task *api.Task) (exec.Controller, error) {
-	return &controller{task: task.ID, tell: e.tell, done: make(chan struct{})}, nil
+	return &controller{task: task.ID, events: e.events, done: make(chan struct{})}, nil
 }
 
 type controller struct {
-	task string
-	tell bool
-	once sync.Once
-	done chan struct{}
+	task   string
+	events bool
+	once   sync.Once
+	done   chan struct{}
 }
 
 func (c *controller) say(what string) {
-	if c.tell {
+	if c.events {
 		fmt.Println(what, c.task)
 	}
 }
@@ -78,7 +78,7 @@ func (c *controller) Shutdown(context.Context) error        { return c.end() }
 func (c *controller) Terminate(context.Context) error       { return c.end() }
 func (c *controller) Close() error                          { return c.end() }
 
-// Wait ends with the task. When it is only interrupted it says so: otherwise the agent takes the task for finished by itself.
+// Wait returns when the task ends. An interrupted wait must return an error: without one, the agent assumes a finished task.
 func (c *controller) Wait(ctx context.Context) error {
 	select {
 	case <-c.done:
@@ -88,7 +88,7 @@ func (c *controller) Wait(ctx context.Context) error {
 	}
 }
 
-// heartbeats prints what the agent's log says of heartbeats that were answered: nothing else of it tells a session's id.
+// heartbeats prints the answered heartbeats from the agent's log, the only place that has the session's id.
 type heartbeats struct{}
 
 func (heartbeats) Levels() []logrus.Level { return []logrus.Level{logrus.DebugLevel} }
@@ -100,7 +100,7 @@ func (heartbeats) Fire(entry *logrus.Entry) error {
 	return nil
 }
 
-// unwritten leaves out of standard error what only heartbeats is to see.
+// unwritten keeps log entries meant for heartbeats out of standard error.
 type unwritten struct{ logrus.TextFormatter }
 
 func (f *unwritten) Format(entry *logrus.Entry) ([]byte, error) {
@@ -116,10 +116,10 @@ func main() {
 	stateDir := flag.String("state-dir", "", "folder for the agents' identities")
 	count := flag.Int("count", 1, "number of agents")
 	hostname := flag.String("hostname", "agent", "prefix of hostnames")
-	tell := flag.Bool("tell", false, "print what becomes of tasks and sessions")
+	events := flag.Bool("events", false, "print events of tasks and sessions")
 	flag.Parse()
 	logrus.SetLevel(logrus.WarnLevel)
-	if *tell {
+	if *events {
 		logrus.SetLevel(logrus.DebugLevel)
 		logrus.SetFormatter(&unwritten{})
 		logrus.AddHook(heartbeats{})
@@ -134,7 +134,7 @@ func main() {
 		all.Add(1)
 		go func() {
 			defer all.Done()
-			if err := run(ctx, name, *join, *token, filepath.Join(*stateDir, name), *tell, registered); err != nil {
+			if err := run(ctx, name, *join, *token, filepath.Join(*stateDir, name), *events, registered); err != nil {
 				failed <- fmt.Errorf("%s: %w", name, err)
 				cancel()
 			}
@@ -155,10 +155,10 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, name, join, token, stateDir string, tell bool, registered chan<- struct{}) error {
+func run(ctx context.Context, name, join, token, stateDir string, events bool, registered chan<- struct{}) error {
 	n, err := node.New(&node.Config{
 		Hostname: name, JoinAddr: join, JoinToken: token, StateDir: stateDir,
-		ListenControlAPI: filepath.Join(stateDir, "control.sock"), Executor: executor{name, tell},
+		ListenControlAPI: filepath.Join(stateDir, "control.sock"), Executor: executor{name, events},
 	})
 	if err != nil {
 		return err
@@ -172,7 +172,7 @@ func run(ctx context.Context, name, join, token, stateDir string, tell bool, reg
 	case <-ctx.Done():
 	}
 	<-ctx.Done()
-	// A node that is told to stop says so by its context's error, which is no failure.
+	// A stopped node returns the error of its context, which is not a failure.
 	if err := n.Stop(context.Background()); err != nil && ctx.Err() == nil {
 		return err
 	}
