@@ -64,7 +64,7 @@ type Table = ReadonlyMap<string, readonly Candidate[]>;
 
 const known = {
   root: ["id", "schemas", "context", "initial", "options", "on", "states"],
-  state: ["description", "on", "entry", "exit", "type"],
+  state: ["description", "meta", "on", "entry", "exit", "type"],
   transition: ["target", "guard", "actions", "description"],
 };
 

@@ -3,7 +3,14 @@ import { readFileSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import test from "ava";
-import { breachesIn, passagesOfPage, passagesOfScript, passagesOfSource, rules, sentencesOf } from "../support/prose.ts";
+import {
+  breachesIn,
+  passagesOfPage,
+  passagesOfScript,
+  passagesOfSource,
+  rules,
+  sentencesOf,
+} from "../support/prose.ts";
 
 const top = fileURLToPath(new URL("../..", import.meta.url));
 const read = (path: string): string => readFileSync(join(top, path), "utf8");
