@@ -6,13 +6,14 @@ import {
   unstageRequest,
   type VolumePlaces,
 } from "../../machines/volumes/csi/node-requests.ts";
+import type { CallOutcome } from "../../machines/volumes/csi/calls.ts";
 import type { Secrets } from "../../machines/volumes/csi/requests.ts";
 import { nodeVolumeMachine, type NodeVolumeEvent } from "../../machines/volumes/node-volume.machine.ts";
 import { CsiNodeService, type VolumeAssignment } from "../../proto/gen/messages.ts";
 import type { Draw } from "../../lib/backoff.ts";
 import type { HostedActor } from "../../runtime/host.ts";
 import type { AgentPorts, NodeVolumePlaces } from "./ports.ts";
-import { callPlugin, unlessUnknown, type CallFailure } from "../volumes/csi-call.ts";
+import { callPlugin, unlessUnknown } from "../volumes/csi-call.ts";
 import type { CsiPlugin } from "../volumes/csi-plugin.ts";
 import type { CsiPlugins } from "../volumes/csi-plugins.ts";
 import { hosted } from "../hosted.ts";
@@ -120,25 +121,24 @@ export class NodeVolumeActor {
     const { driver, id, secrets: wanted } = this.#assignment;
     const { places, plugins, secretData } = this.#parts;
     const target = { plugins, name: driver?.name ?? "", secrets: wanted, secretData };
-    const outcome = await callPlugin(target, async (plugin, secrets) => ask(plugin, await places.make(id), secrets));
-    this.#answer("answer" in outcome ? null : outcome);
+    this.#answer(await callPlugin(target, async (plugin, secrets) => ask(plugin, await places.make(id), secrets)));
   }
 
   async #tell(): Promise<void> {
     try {
       await this.#parts.tell(this.#assignment.id);
-      this.#answer(null);
+      this.#answer({ type: "call.answered" });
     } catch (error) {
       this.#answer({ type: "call.failed", reason: sentence(error), failing: "unclear" });
     }
   }
 
-  #answer(failure: CallFailure | null): void {
-    if (failure !== null && !this.#stopped)
+  #answer(outcome: CallOutcome): void {
+    if (outcome.type === "call.failed" && !this.#stopped)
       this.#ports.telemetry.log.warn(
-        { volume: this.#assignment.id, reason: failure.reason },
+        { volume: this.#assignment.id, reason: outcome.reason },
         "a step of a cluster volume failed; retrying",
       );
-    this.#send(failure ?? { type: "call.answered" });
+    this.#send(outcome);
   }
 }

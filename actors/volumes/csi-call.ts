@@ -1,17 +1,11 @@
 /** Calls a volume's storage plugin with the volume's secrets, and classifies failures. */
-import type { Failing } from "../../machines/volumes/csi/calls.ts";
+import type { CallOutcome, Failing } from "../../machines/volumes/csi/calls.ts";
 import { secretsOf, withoutSecrets, type Secrets } from "../../machines/volumes/csi/requests.ts";
 import type { VolumeSecret } from "../../proto/gen/messages.ts";
 import { RpcError, Status } from "../../runtime/ports/rpc.ts";
 import type { CsiPlugin } from "./csi-plugin.ts";
 import type { CsiPlugins } from "./csi-plugins.ts";
 import { sentence } from "../sentence.ts";
-
-export interface CallFailure {
-  readonly type: "call.failed";
-  readonly reason: string;
-  readonly failing: Failing;
-}
 
 /** CSI status codes that mean a retry is useless until something changes. */
 const refusals: ReadonlySet<Status> = new Set([
@@ -34,17 +28,18 @@ export interface CallTarget {
   secretData(id: string): Uint8Array | undefined;
 }
 
-/** Calls `ask` with the plugin if it is serving. Never rejects: a failure is returned as an event, with secrets removed. */
-export async function callPlugin<Answer>(
+/** Calls `ask` with the plugin if it is serving. Never rejects: the outcome is an event, with secrets removed. */
+export async function callPlugin(
   { plugins, name, secrets: wanted, secretData }: CallTarget,
-  ask: (plugin: CsiPlugin, secrets: Secrets) => Promise<Answer>,
-): Promise<{ readonly answer: Answer } | CallFailure> {
+  ask: (plugin: CsiPlugin, secrets: Secrets) => Promise<void>,
+): Promise<CallOutcome> {
   const plugin = plugins.find(name);
   if (plugin === undefined) return failure("unclear", `storage plugin ${name} has no socket on this machine`);
   if (!plugin.isServing) return failure("unclear", `cannot reach storage plugin ${name} from here: ${plugin.trouble}`);
   const secrets = secretsOf(wanted, secretData);
   try {
-    return { answer: await ask(plugin, secrets) };
+    await ask(plugin, secrets);
+    return { type: "call.answered" };
   } catch (error) {
     const failing = error instanceof RpcError && refusals.has(error.code) ? "refused" : "unclear";
     return failure(failing, withoutSecrets(`storage plugin ${name}: ${sentence(error)}`, secrets));
@@ -60,6 +55,6 @@ export async function unlessUnknown<Answer>(taking: Promise<Answer>): Promise<vo
   }
 }
 
-function failure(failing: Failing, reason: string): CallFailure {
+function failure(failing: Failing, reason: string): CallOutcome {
   return { type: "call.failed", reason, failing };
 }

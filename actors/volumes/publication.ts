@@ -21,13 +21,12 @@ import {
 import type { HostedActor } from "../../runtime/host.ts";
 import { RpcError, Status } from "../../runtime/ports/rpc.ts";
 import { replacement } from "../control/write.ts";
-import { callPlugin, unlessUnknown, type CallFailure } from "./csi-call.ts";
+import { callPlugin, unlessUnknown } from "./csi-call.ts";
 import type { CsiPlugin } from "./csi-plugin.ts";
 import type { Environment } from "../environment.ts";
 import { hosted } from "../hosted.ts";
-import { sentence } from "../sentence.ts";
 import { goneMeanwhile, targetOf, type VolumeParts } from "./volume.ts";
-import { writeVolume } from "./volume-write.ts";
+import { settled, writeVolume } from "./volume-write.ts";
 
 const machine = hosted(
   publicationMachine,
@@ -109,29 +108,21 @@ export class PublicationActor {
     if (!this.#stopped && !this.isOver) this.#actor.actor.send(event);
   }
 
-  #answer(outcome: { readonly answer: unknown } | CallFailure): void {
-    this.#send("answer" in outcome ? { type: "call.answered" } : outcome);
-  }
-
   /**
    * `change` gets the volume's entry for this node. It returns null to write nothing, an entry to replace it, or "gone" to
    * remove it.
    */
   async #write(change: (status: VolumePublishStatus) => VolumePublishStatus | "gone" | null): Promise<void> {
-    try {
-      await writeVolume(this.#env, this.#volumeId, (volume) => {
-        const status = publicationOf(volume, this.#nodeId);
-        const next = status === null ? null : change(status);
-        if (next === null) return null;
-        const publishStatus = volume.publishStatus.flatMap((each) =>
-          each !== status ? [each] : next === "gone" ? [] : [next],
-        );
-        return replacement("volume", Volume.patch(volume, { publishStatus }));
-      });
-      this.#send({ type: "write.settled", stage: this.#stage() });
-    } catch (error) {
-      this.#send({ type: "write.failed", reason: sentence(error), failing: "unclear" });
-    }
+    const writing = writeVolume(this.#env, this.#volumeId, (volume) => {
+      const status = publicationOf(volume, this.#nodeId);
+      const next = status === null ? null : change(status);
+      if (next === null) return null;
+      const publishStatus = volume.publishStatus.flatMap((each) =>
+        each !== status ? [each] : next === "gone" ? [] : [next],
+      );
+      return replacement("volume", Volume.patch(volume, { publishStatus }));
+    });
+    this.#send(await settled(writing, () => this.#stage()));
   }
 
   async #publish(): Promise<void> {
@@ -168,9 +159,9 @@ export class PublicationActor {
     ask: (volume: Volume, plugin: CsiPlugin, secrets: Readonly<Record<string, string>>) => Promise<void>,
   ): Promise<void> {
     const volume = this.#env.store.get("volume", this.#volumeId);
-    if (volume === undefined) return this.#answer(goneMeanwhile);
+    if (volume === undefined) return this.#send(goneMeanwhile);
     const target = targetOf(volume, this.#parts.plugins, this.#env.store);
-    this.#answer(await callPlugin(target, (plugin, secrets) => ask(volume, plugin, secrets)));
+    this.#send(await callPlugin(target, (plugin, secrets) => ask(volume, plugin, secrets)));
   }
 
   /** U2: an entry that is no longer wanted has changed its state by now, and stays unchanged. */

@@ -1,19 +1,19 @@
 /** Hosts the lifecycle of one cluster volume: has its plugin create and delete it, and writes the result. */
+import type { CallOutcome } from "../../machines/volumes/csi/calls.ts";
 import { createRequest, deleteRequest, infoByName, infoOf } from "../../machines/volumes/csi/requests.ts";
 import { driverOf, volumeStage, type VolumeStage } from "../../machines/volumes/csi/stages.ts";
 import { volumeMachine, type VolumeContext, type VolumeEvent } from "../../machines/volumes/volume.machine.ts";
-import { CsiControllerService, Volume, VolumeInfo } from "../../proto/gen/messages.ts";
+import { CsiControllerService, Volume, VolumeInfo, type Operation } from "../../proto/gen/messages.ts";
 import type { Draw } from "../../lib/backoff.ts";
 import type { HostedActor } from "../../runtime/host.ts";
 import { RpcError, Status } from "../../runtime/ports/rpc.ts";
 import type { Store } from "../../runtime/store/store.ts";
 import { removal, replacement } from "../control/write.ts";
-import { callPlugin, unlessUnknown, type CallFailure, type CallTarget } from "./csi-call.ts";
+import { callPlugin, unlessUnknown, type CallTarget } from "./csi-call.ts";
 import type { CsiPlugins } from "./csi-plugins.ts";
 import type { Environment } from "../environment.ts";
 import { hosted } from "../hosted.ts";
-import { sentence } from "../sentence.ts";
-import { writeVolume } from "./volume-write.ts";
+import { settled, writeVolume } from "./volume-write.ts";
 
 const machine = hosted(
   volumeMachine,
@@ -23,7 +23,7 @@ const machine = hosted(
 const { CreateVolume, DeleteVolume } = CsiControllerService.methods;
 
 /** The volume was force-removed meanwhile; the next look at the store notices it. */
-export const goneMeanwhile: CallFailure = { type: "call.failed", reason: "the volume was removed", failing: "unclear" };
+export const goneMeanwhile: CallOutcome = { type: "call.failed", reason: "the volume was removed", failing: "unclear" };
 
 /** Only for the leader, which has every secret. */
 export function targetOf(volume: Volume, plugins: CsiPlugins, store: Store): CallTarget {
@@ -102,34 +102,22 @@ export class VolumeActor {
     if (!this.#stopped && this.#actor.actor.getSnapshot().status === "active") this.#actor.actor.send(event);
   }
 
-  #answer(outcome: { readonly answer: unknown } | CallFailure): void {
-    this.#send("answer" in outcome ? { type: "call.answered" } : outcome);
-  }
-
-  /** A failed write is reported as an event and retried. */
-  async #settle(writing: Promise<void>): Promise<void> {
-    try {
-      await writing;
-      this.#send({ type: "write.settled", stage: this.#stage() });
-    } catch (error) {
-      this.#send({ type: "write.failed", reason: sentence(error), failing: "unclear" });
-    }
+  async #write(change: (volume: Volume) => Operation | null): Promise<void> {
+    this.#send(await settled(writeVolume(this.#env, this.#id, change), () => this.#stage()));
   }
 
   #writeAsked(): Promise<void> {
-    return this.#settle(
-      writeVolume(this.#env, this.#id, (volume) =>
-        volume.volumeInfo === null
-          ? replacement("volume", Volume.patch(volume, { volumeInfo: VolumeInfo.create() }))
-          : null,
-      ),
+    return this.#write((volume) =>
+      volume.volumeInfo === null
+        ? replacement("volume", Volume.patch(volume, { volumeInfo: VolumeInfo.create() }))
+        : null,
     );
   }
 
   async #create(): Promise<void> {
     const volume = this.#env.store.get("volume", this.#id);
-    if (volume === undefined) return this.#answer(goneMeanwhile);
-    this.#answer(
+    if (volume === undefined) return this.#send(goneMeanwhile);
+    this.#send(
       await callPlugin(targetOf(volume, this.#parts.plugins, this.#env.store), async (served, secrets) => {
         if (!served.facts.makesVolumes) {
           this.#made = infoByName(volume);
@@ -144,19 +132,17 @@ export class VolumeActor {
   }
 
   #writeCreated(): Promise<void> {
-    return this.#settle(
-      writeVolume(this.#env, this.#id, (volume) =>
-        (volume.volumeInfo?.volumeId ?? "") === ""
-          ? replacement("volume", Volume.patch(volume, { volumeInfo: this.#made }))
-          : null,
-      ),
+    return this.#write((volume) =>
+      (volume.volumeInfo?.volumeId ?? "") === ""
+        ? replacement("volume", Volume.patch(volume, { volumeInfo: this.#made }))
+        : null,
     );
   }
 
   async #delete(): Promise<void> {
     const volume = this.#env.store.get("volume", this.#id);
-    if (volume === undefined) return this.#answer(goneMeanwhile);
-    this.#answer(
+    if (volume === undefined) return this.#send(goneMeanwhile);
+    this.#send(
       await callPlugin(targetOf(volume, this.#parts.plugins, this.#env.store), async (served, secrets) => {
         if (served.facts.makesVolumes) await unlessUnknown(served.call(DeleteVolume, deleteRequest(volume, secrets)));
       }),
@@ -164,8 +150,6 @@ export class VolumeActor {
   }
 
   #writeRemoval(): Promise<void> {
-    return this.#settle(
-      writeVolume(this.#env, this.#id, (volume) => (volume.pendingDelete ? removal("volume", this.#id) : null)),
-    );
+    return this.#write((volume) => (volume.pendingDelete ? removal("volume", this.#id) : null));
   }
 }

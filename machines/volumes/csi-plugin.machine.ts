@@ -83,7 +83,7 @@ export const csiPluginMachine = setup({
     forgetFailure: assign({ attempts: 0, reason: "" }),
   },
   delays: {
-    retry: ({ context }) => retryMs(context.attempts, "unclear"),
+    retry: ({ context }) => retryMs({ attempts: context.attempts, failing: "unclear" }),
     linkHeld: csiTimes.linkHeldMs,
   },
 }).createMachine({

@@ -12,7 +12,14 @@
  *     has answered.
  */
 import { assign, setup } from "xstate";
-import { retryMs, type Failing } from "./csi/calls.ts";
+import {
+  noFailures,
+  retryMs,
+  withFailure,
+  type CallOutcome,
+  type StepFailure,
+  type StepFailures,
+} from "./csi/calls.ts";
 import { effect } from "../effect.ts";
 
 export type NodeVolumeEvent =
@@ -20,19 +27,14 @@ export type NodeVolumeEvent =
   | { readonly type: "volume.unwanted" }
   /** Whether a task that has not ended uses it; tasks that still wait for the volume do not count. */
   | { readonly type: "users.changed"; readonly isUsed: boolean }
-  | { readonly type: "call.answered" }
-  | { readonly type: "call.failed"; readonly reason: string; readonly failing: Failing }
+  | CallOutcome
   /** The plugin is reachable (again), or a new session exists. */
   | { readonly type: "way.opened" };
 
-export interface NodeVolumeContext {
+export interface NodeVolumeContext extends StepFailures {
   readonly volumeId: string;
   readonly isWanted: boolean;
   readonly isUsed: boolean;
-  /** Consecutive failures. */
-  readonly attempts: number;
-  readonly failing: Failing;
-  readonly reason: string;
 }
 
 export interface NodeVolumeInput {
@@ -57,21 +59,17 @@ export const nodeVolumeMachine = setup({
     want: assign({ isWanted: true }),
     unwant: assign({ isWanted: false }),
     rememberUse: assign((_, { isUsed }: { isUsed: boolean }) => ({ isUsed })),
-    rememberFailure: assign(({ context }, { reason, failing }: { reason: string; failing: Failing }) => ({
-      reason,
-      failing,
-      attempts: context.attempts + 1,
-    })),
-    forgetFailure: assign({ attempts: 0, reason: "", failing: "unclear" }),
+    rememberFailure: assign(({ context }, failure: StepFailure) => withFailure(context, failure)),
+    forgetFailures: assign(noFailures),
   },
   guards: {
     isWanted: ({ context }) => context.isWanted,
     isUsed: ({ context }) => context.isUsed,
   },
-  delays: { retry: ({ context }) => retryMs(context.attempts, context.failing) },
+  delays: { retry: ({ context }) => retryMs(context) },
 }).createMachine({
   id: "nodeVolume",
-  context: ({ input }) => ({ ...input, attempts: 0, failing: "unclear", reason: "" }),
+  context: ({ input }) => ({ ...input, ...noFailures }),
   initial: "looking",
   options: { maxIterations: 1_000 },
   on: {
@@ -80,6 +78,8 @@ export const nodeVolumeMachine = setup({
     "volume.unwanted": { actions: "unwant" },
     "users.changed": { actions: { type: "rememberUse", params: ({ event }) => event } },
     "way.opened": {},
+    // Every step fails alike.
+    "call.failed": { target: ".resting", actions: { type: "rememberFailure", params: ({ event }) => event } },
     "*": { actions: "reportUnexpected" },
   },
   states: {
@@ -100,7 +100,6 @@ export const nodeVolumeMachine = setup({
       entry: "stage",
       on: {
         "call.answered": [{ guard: "isWanted", target: "publishing" }, { target: "looking" }],
-        "call.failed": { target: "resting", actions: { type: "rememberFailure", params: ({ event }) => event } },
       },
     },
     publishing: {
@@ -109,10 +108,9 @@ export const nodeVolumeMachine = setup({
       entry: "publish",
       on: {
         "call.answered": [
-          { guard: "isWanted", target: "ready", actions: "forgetFailure" },
-          { target: "looking", actions: "forgetFailure" },
+          { guard: "isWanted", target: "ready", actions: "forgetFailures" },
+          { target: "looking", actions: "forgetFailures" },
         ],
-        "call.failed": { target: "resting", actions: { type: "rememberFailure", params: ({ event }) => event } },
       },
     },
     ready: {
@@ -143,7 +141,6 @@ export const nodeVolumeMachine = setup({
       entry: "unpublish",
       on: {
         "call.answered": "unstaging",
-        "call.failed": { target: "resting", actions: { type: "rememberFailure", params: ({ event }) => event } },
       },
     },
     unstaging: {
@@ -152,7 +149,6 @@ export const nodeVolumeMachine = setup({
       entry: "unstage",
       on: {
         "call.answered": "telling",
-        "call.failed": { target: "resting", actions: { type: "rememberFailure", params: ({ event }) => event } },
       },
     },
     telling: {
@@ -164,10 +160,9 @@ export const nodeVolumeMachine = setup({
       entry: "tell",
       on: {
         "call.answered": [
-          { guard: "isWanted", target: "looking", actions: "forgetFailure" },
-          { target: "gone", actions: "forgetFailure" },
+          { guard: "isWanted", target: "looking", actions: "forgetFailures" },
+          { target: "gone", actions: "forgetFailures" },
         ],
-        "call.failed": { target: "resting", actions: { type: "rememberFailure", params: ({ event }) => event } },
       },
     },
     resting: {

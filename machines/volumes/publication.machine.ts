@@ -14,30 +14,23 @@
  * U4: one call at a time.
  */
 import { assign, setup } from "xstate";
-import { retryMs, type Failing } from "./csi/calls.ts";
+import {
+  noFailures,
+  retryMs,
+  withFailure,
+  type StepFailure,
+  type StepFailures,
+  type StoredStepEvent,
+} from "./csi/calls.ts";
 import type { PublicationStage } from "./csi/stages.ts";
 import { effect } from "../effect.ts";
 
-export type PublicationEvent =
-  /** Sent whenever the volume or the node changes. */
-  | { readonly type: "volume.changed"; readonly stage: PublicationStage }
-  | { readonly type: "call.answered" }
-  | { readonly type: "call.failed"; readonly reason: string; readonly failing: Failing }
-  /** The write is in the store; `stage` is the new stage. */
-  | { readonly type: "write.settled"; readonly stage: PublicationStage }
-  | { readonly type: "write.failed"; readonly reason: string; readonly failing: "unclear" }
-  /** The plugin is reachable (again), or has changed. */
-  | { readonly type: "plugin.served" };
+export type PublicationEvent = StoredStepEvent<PublicationStage>;
 
-export interface PublicationContext {
+export interface PublicationContext extends StepFailures {
   readonly volumeId: string;
   readonly nodeId: string;
   readonly stage: PublicationStage;
-  /** Consecutive failures. */
-  readonly attempts: number;
-  readonly failing: Failing;
-  /** Why the last attempt failed; empty if none has. */
-  readonly reason: string;
 }
 
 export interface PublicationInput {
@@ -60,27 +53,33 @@ export const publicationMachine = setup({
     complain: effect<{ reason: string }>("complain"),
     reportUnexpected: effect("reportUnexpected"),
     rememberStage: assign((_, { stage }: { stage: PublicationStage }) => ({ stage })),
-    rememberFailure: assign(({ context }, { reason, failing }: { reason: string; failing: Failing }) => ({
-      reason,
-      failing,
-      attempts: context.attempts + 1,
-    })),
-    forgetFailure: assign({ attempts: 0, reason: "", failing: "unclear" }),
+    rememberFailure: assign(({ context }, failure: StepFailure) => withFailure(context, failure)),
+    forgetFailures: assign(noFailures),
   },
   guards: {
     is: ({ context }, { stage }: { stage: PublicationStage }) => context.stage === stage,
     isOther: ({ context }, { stage }: { stage: PublicationStage }) => context.stage !== stage,
   },
-  delays: { retry: ({ context }) => retryMs(context.attempts, context.failing) },
+  delays: { retry: ({ context }) => retryMs(context) },
 }).createMachine({
   id: "publication",
-  context: ({ input }) => ({ ...input, attempts: 0, failing: "unclear", reason: "" }),
+  context: ({ input }) => ({ ...input, ...noFailures }),
   initial: "looking",
   options: { maxIterations: 1_000 },
   on: {
     "volume.changed": { actions: { type: "rememberStage", params: ({ event }) => event } },
     // Ignored in states that do not wait for the plugin.
     "plugin.served": {},
+    "write.settled": { target: ".looking", actions: { type: "rememberStage", params: ({ event }) => event } },
+    // Every step fails alike.
+    "call.failed": {
+      target: ".resting",
+      actions: [
+        { type: "rememberFailure", params: ({ event }) => event },
+        { type: "complain", params: ({ event }) => event },
+      ],
+    },
+    "write.failed": { target: ".resting", actions: { type: "rememberFailure", params: ({ event }) => event } },
     "*": { actions: "reportUnexpected" },
   },
   states: {
@@ -114,24 +113,13 @@ export const publicationMachine = setup({
       },
       entry: "callPublish",
       on: {
-        "call.answered": { target: "recording", actions: "forgetFailure" },
-        "call.failed": {
-          target: "resting",
-          actions: [
-            { type: "rememberFailure", params: ({ event }) => event },
-            { type: "complain", params: ({ event }) => event },
-          ],
-        },
+        "call.answered": { target: "recording", actions: "forgetFailures" },
       },
     },
     recording: {
       description: "Writing that the node can use the volume, unless no task there needs it any more. U1, U2",
       meta: { waitingFor: "the log, to record the plugin's answer", wokenBy: { "write.*": "the ledger's answer" } },
       entry: "writePublished",
-      on: {
-        "write.settled": { target: "looking", actions: { type: "rememberStage", params: ({ event }) => event } },
-        "write.failed": { target: "resting", actions: { type: "rememberFailure", params: ({ event }) => event } },
-      },
     },
     published: {
       description: "The node has the volume, or may have it.",
@@ -160,10 +148,6 @@ export const publicationMachine = setup({
         wokenBy: { "write.*": "the ledger's answer" },
       },
       entry: "writeAbandoned",
-      on: {
-        "write.settled": { target: "looking", actions: { type: "rememberStage", params: ({ event }) => event } },
-        "write.failed": { target: "resting", actions: { type: "rememberFailure", params: ({ event }) => event } },
-      },
     },
     unpublishing: {
       description: "The plugin is detaching the volume from the node. U2",
@@ -173,24 +157,13 @@ export const publicationMachine = setup({
       },
       entry: "callUnpublish",
       on: {
-        "call.answered": { target: "erasing", actions: "forgetFailure" },
-        "call.failed": {
-          target: "resting",
-          actions: [
-            { type: "rememberFailure", params: ({ event }) => event },
-            { type: "complain", params: ({ event }) => event },
-          ],
-        },
+        "call.answered": { target: "erasing", actions: "forgetFailures" },
       },
     },
     erasing: {
       description: "The volume is detached from the node: removing the entry. U1",
       meta: { waitingFor: "the log, to record the plugin's answer", wokenBy: { "write.*": "the ledger's answer" } },
       entry: "writeErasure",
-      on: {
-        "write.settled": { target: "looking", actions: { type: "rememberStage", params: ({ event }) => event } },
-        "write.failed": { target: "resting", actions: { type: "rememberFailure", params: ({ event }) => event } },
-      },
     },
     resting: {
       description: "A call or a write failed; the delay doubles each time.",
@@ -209,7 +182,7 @@ export const publicationMachine = setup({
           {
             guard: { type: "isOther", params: ({ event }) => event },
             target: "looking",
-            actions: [{ type: "rememberStage", params: ({ event }) => event }, "forgetFailure"],
+            actions: [{ type: "rememberStage", params: ({ event }) => event }, "forgetFailures"],
           },
           {},
         ],

@@ -12,29 +12,22 @@
  * V4: one call at a time.
  */
 import { assign, setup } from "xstate";
-import { retryMs, type Failing } from "./csi/calls.ts";
+import {
+  noFailures,
+  retryMs,
+  withFailure,
+  type StepFailure,
+  type StepFailures,
+  type StoredStepEvent,
+} from "./csi/calls.ts";
 import type { VolumeStage } from "./csi/stages.ts";
 import { effect } from "../effect.ts";
 
-export type VolumeEvent =
-  /** Sent whenever the object or its users change. */
-  | { readonly type: "volume.changed"; readonly stage: VolumeStage }
-  | { readonly type: "call.answered" }
-  | { readonly type: "call.failed"; readonly reason: string; readonly failing: Failing }
-  /** The write is in the store; `stage` is the new stage. */
-  | { readonly type: "write.settled"; readonly stage: VolumeStage }
-  | { readonly type: "write.failed"; readonly reason: string; readonly failing: "unclear" }
-  /** The plugin is reachable (again), or has changed. */
-  | { readonly type: "plugin.served" };
+export type VolumeEvent = StoredStepEvent<VolumeStage>;
 
-export interface VolumeContext {
+export interface VolumeContext extends StepFailures {
   readonly volumeId: string;
   readonly stage: VolumeStage;
-  /** Consecutive failures. */
-  readonly attempts: number;
-  readonly failing: Failing;
-  /** Why the last attempt failed; empty if none has. */
-  readonly reason: string;
 }
 
 export interface VolumeInput {
@@ -55,30 +48,29 @@ export const volumeMachine = setup({
     writeRemoval: effect("writeRemoval"),
     reportUnexpected: effect("reportUnexpected"),
     rememberStage: assign((_, { stage }: { stage: VolumeStage }) => ({ stage })),
-    rememberFailure: assign(({ context }, { reason, failing }: { reason: string; failing: Failing }) => ({
-      reason,
-      failing,
-      attempts: context.attempts + 1,
-    })),
-    forgetFailure: assign({ attempts: 0, reason: "", failing: "unclear" }),
+    rememberFailure: assign(({ context }, failure: StepFailure) => withFailure(context, failure)),
+    forgetFailures: assign(noFailures),
   },
   guards: {
     is: ({ context }, { stage }: { stage: VolumeStage }) => context.stage === stage,
     isOther: ({ context }, { stage }: { stage: VolumeStage }) => context.stage !== stage,
     /** The plugin has refused to create a volume that is no longer wanted. */
-    isNeverMade: ({ context }, { failing }: { failing: Failing }) =>
-      context.stage === "unwanted-asked" && failing === "refused",
+    isNeverMade: ({ context }, { failing }: StepFailure) => context.stage === "unwanted-asked" && failing === "refused",
   },
-  delays: { retry: ({ context }) => retryMs(context.attempts, context.failing) },
+  delays: { retry: ({ context }) => retryMs(context) },
 }).createMachine({
   id: "volume",
-  context: ({ input }) => ({ ...input, attempts: 0, failing: "unclear", reason: "" }),
+  context: ({ input }) => ({ ...input, ...noFailures }),
   initial: "looking",
   options: { maxIterations: 1_000 },
   on: {
     "volume.changed": { actions: { type: "rememberStage", params: ({ event }) => event } },
     // Ignored in states that do not wait for the plugin.
     "plugin.served": {},
+    "write.settled": { target: ".looking", actions: { type: "rememberStage", params: ({ event }) => event } },
+    // Every step fails alike.
+    "call.failed": { target: ".resting", actions: { type: "rememberFailure", params: ({ event }) => event } },
+    "write.failed": { target: ".resting", actions: { type: "rememberFailure", params: ({ event }) => event } },
     "*": { actions: "reportUnexpected" },
   },
   states: {
@@ -103,31 +95,20 @@ export const volumeMachine = setup({
         wokenBy: { "write.*": "the ledger's answer" },
       },
       entry: "writeAsked",
-      on: {
-        "write.settled": { target: "looking", actions: { type: "rememberStage", params: ({ event }) => event } },
-        "write.failed": { target: "resting", actions: { type: "rememberFailure", params: ({ event }) => event } },
-      },
     },
     creating: {
       description: "The plugin is creating the volume, or finding the one that it created earlier. V3",
       meta: { waitingFor: "{the storage plugin}, to create it", wokenBy: { "call.*": "the plugin's answer" } },
       entry: "callCreate",
       on: {
-        "call.answered": { target: "recording", actions: "forgetFailure" },
-        "call.failed": [
-          { guard: { type: "isNeverMade", params: ({ event }) => event }, target: "removing" },
-          { target: "resting", actions: { type: "rememberFailure", params: ({ event }) => event } },
-        ],
+        "call.answered": { target: "recording", actions: "forgetFailures" },
+        "call.failed": { guard: { type: "isNeverMade", params: ({ event }) => event }, target: "removing" },
       },
     },
     recording: {
       description: "Writing the plugin's answer; from then on tasks can use the volume.",
       meta: { waitingFor: "the log, to record the plugin's answer", wokenBy: { "write.*": "the ledger's answer" } },
       entry: "writeCreated",
-      on: {
-        "write.settled": { target: "looking", actions: { type: "rememberStage", params: ({ event }) => event } },
-        "write.failed": { target: "resting", actions: { type: "rememberFailure", params: ({ event }) => event } },
-      },
     },
     created: {
       description: "The volume exists; its publications on nodes are charts of their own.",
@@ -154,18 +135,13 @@ export const volumeMachine = setup({
       meta: { waitingFor: "{the storage plugin}, to delete it", wokenBy: { "call.*": "the plugin's answer" } },
       entry: "callDelete",
       on: {
-        "call.answered": { target: "removing", actions: "forgetFailure" },
-        "call.failed": { target: "resting", actions: { type: "rememberFailure", params: ({ event }) => event } },
+        "call.answered": { target: "removing", actions: "forgetFailures" },
       },
     },
     removing: {
       description: "The plugin has deleted the volume: removing the object.",
       meta: { waitingFor: "the log, to remove the object", wokenBy: { "write.*": "the ledger's answer" } },
       entry: "writeRemoval",
-      on: {
-        "write.settled": { target: "looking", actions: { type: "rememberStage", params: ({ event }) => event } },
-        "write.failed": { target: "resting", actions: { type: "rememberFailure", params: ({ event }) => event } },
-      },
     },
     resting: {
       description: "A call or a write failed; the delay doubles each time.",
@@ -184,7 +160,7 @@ export const volumeMachine = setup({
           {
             guard: { type: "isOther", params: ({ event }) => event },
             target: "looking",
-            actions: [{ type: "rememberStage", params: ({ event }) => event }, "forgetFailure"],
+            actions: [{ type: "rememberStage", params: ({ event }) => event }, "forgetFailures"],
           },
           {},
         ],

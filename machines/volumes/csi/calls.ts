@@ -1,4 +1,7 @@
-/** Timeouts and retry delays of calls to storage plugins. */
+/**
+ * The steps of a cluster volume, in the charts `volume`, `publication` and `node-volume`: each step is a call to the storage plugin
+ * or a write; one that fails is retried after a delay, and the next step is derived anew.
+ */
 import { backoffMs } from "../../../lib/backoff.ts";
 
 export const csiTimes = {
@@ -15,7 +18,39 @@ export const csiTimes = {
 /** How a call failed. `refused`: the plugin understood it, did nothing, and would refuse it again. `unclear`: anything else. */
 export type Failing = "unclear" | "refused";
 
-/** `attempts`: consecutive failures, including this one. */
-export function retryMs(attempts: number, failing: Failing): number {
+export interface StepFailure {
+  readonly reason: string;
+  readonly failing: Failing;
+}
+
+/** Part of a chart's context. */
+export interface StepFailures extends StepFailure {
+  /** Consecutive failures; `reason` and `failing` are those of the last one. */
+  readonly attempts: number;
+}
+
+export const noFailures: StepFailures = { attempts: 0, failing: "unclear", reason: "" };
+
+export function withFailure({ attempts }: StepFailures, { reason, failing }: StepFailure): StepFailures {
+  return { attempts: attempts + 1, failing, reason };
+}
+
+export type CallOutcome = { readonly type: "call.answered" } | ({ readonly type: "call.failed" } & StepFailure);
+
+/** `write.settled`: the write is in the store; `stage` is the new stage. */
+export type WriteOutcome<Stage> =
+  | { readonly type: "write.settled"; readonly stage: Stage }
+  | ({ readonly type: "write.failed" } & StepFailure);
+
+/** Events of a chart that takes its next step from the store. */
+export type StoredStepEvent<Stage> =
+  /** Sent whenever the object or its users change. */
+  | { readonly type: "volume.changed"; readonly stage: Stage }
+  | CallOutcome
+  | WriteOutcome<Stage>
+  /** The plugin is reachable (again), or has changed. */
+  | { readonly type: "plugin.served" };
+
+export function retryMs({ attempts, failing }: Pick<StepFailures, "attempts" | "failing">): number {
   return backoffMs(failing === "refused" ? csiTimes.refused : csiTimes.retry, attempts);
 }
