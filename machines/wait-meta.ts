@@ -58,6 +58,5 @@ export function filled(text: string, facts: WaitFacts = {}): string {
 function wakersOf({ wokenBy }: WaitMeta): string {
   const phrases = [...new Set(Object.values(wokenBy))];
   const last = phrases.pop() ?? "";
-  if (phrases.length === 0) return last;
-  return `${phrases.join(", ")}${phrases.length > 1 ? "," : ""} or ${last}`;
+  return phrases.length === 0 ? last : `${phrases.join(", ")}, or ${last}`;
 }
