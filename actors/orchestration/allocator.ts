@@ -6,7 +6,8 @@
 import { Allocation, type Plans } from "../../machines/allocation/allocation.ts";
 import { defaultPoolsOf } from "../../machines/allocation/network.ts";
 import { causes, type Blocked, type Cause } from "../../machines/allocation/waiting.ts";
-import { allocatorMachine } from "../../machines/allocation/allocator.machine.ts";
+import { allocatorMachine, type AllocatorVerdict } from "../../machines/allocation/allocator.machine.ts";
+import type { ReconcileContext } from "../../machines/reconcile.ts";
 import { waitOf } from "../../machines/wait-meta.ts";
 import { isEnded, observedState } from "../../machines/task.ts";
 import {
@@ -23,12 +24,14 @@ import {
   type TaskPatch,
   type Timestamp,
 } from "../../proto/gen/messages.ts";
-import type { HostedActor } from "../../runtime/host.ts";
 import type { Gauge } from "../../runtime/ports/index.ts";
 import { AllocationQueue, kinds, type Kind } from "./allocation-queue.ts";
 import type { Environment } from "../environment.ts";
-import { sendSoon } from "../send-soon.ts";
+import { hosted } from "../hosted.ts";
 import { advance, complain, now, roundTasksMax, status, type Part, type Writer } from "./part.ts";
+import { Reconciler, type Round } from "./reconciler.ts";
+
+const chart = hosted(allocatorMachine, ["gather", "decide"]);
 
 export interface AllocatorPart extends Part {
   /** Why the service is waiting before its tasks can continue, whether it has any or not. */
@@ -52,8 +55,7 @@ class AllocatorActor implements AllocatorPart {
   /** Number of objects that waited for each cause reopened since the last round. */
   readonly #tried = new Map<Cause, number>();
   readonly #held: Gauge;
-  readonly #hosted: HostedActor<typeof allocatorMachine>;
-  #hasWork = false;
+  readonly #loop: Reconciler<ReconcileContext<AllocatorVerdict>>;
   #told: Allocation["held"] = { addresses: 0, subnets: 0, vxlanIds: 0, ports: 0 };
 
   constructor(env: Environment, writer: Writer) {
@@ -70,16 +72,12 @@ class AllocatorActor implements AllocatorPart {
       defaultPools: () => defaultPoolsOf([...store.all("cluster")][0]),
       nodeCount: () => store.count("node"),
     });
-    this.#hosted = env.host.start(
-      allocatorMachine.provide({
-        actions: {
-          gather: ({ self }) => sendSoon(env.clock, self, { type: "round.due" }),
-          allocate: ({ self }) => self.send({ type: "round.done", ...this.#allocate() }),
-        },
-      }),
-      `allocator/${env.managerId}`,
-      undefined,
-    );
+    this.#loop = new Reconciler(env, {
+      chart,
+      id: `allocator/${env.managerId}`,
+      input: undefined,
+      decide: () => this.#allocate(),
+    });
     // Stored allocations win, so all of them are claimed before anything is allocated.
     for (const network of store.all("network")) this.#allocation.followNetwork(network.id, network);
     for (const service of store.all("service")) this.#allocation.followService(service.id, service);
@@ -100,7 +98,7 @@ class AllocatorActor implements AllocatorPart {
   }
 
   stop(): void {
-    this.#hosted.stop();
+    this.#loop.stop();
     // The next leader reports its own allocations.
     this.#tellHeld({ addresses: 0, subnets: 0, vxlanIds: 0, ports: 0 });
   }
@@ -157,10 +155,8 @@ class AllocatorActor implements AllocatorPart {
 
   commitEnded(): void {
     for (const id of this.#allocation.takeChangedNodes()) this.#arrive("node", id);
-    const hasWork = this.#hasWork;
-    this.#hasWork = false;
-    if (this.#wake()) this.#hosted.actor.send({ type: "resources.freed" });
-    else if (hasWork) this.#hosted.actor.send({ type: "work.arrived" });
+    if (this.#wake()) this.#loop.note();
+    this.#loop.commitEnded();
     this.#tellHeld(this.#allocation.held);
   }
 
@@ -171,7 +167,7 @@ class AllocatorActor implements AllocatorPart {
   }
 
   #arrive(kind: Kind, id: string): void {
-    if (this.#queues[kind].add(id)) this.#hasWork = true;
+    if (this.#queues[kind].add(id)) this.#loop.note();
   }
 
   /** Only services that need a write are queued, so most services cost nothing here. */
@@ -210,7 +206,7 @@ class AllocatorActor implements AllocatorPart {
     return kinds.reduce((sum, kind) => sum + this.#queues[kind].waiting.countFor(cause), 0);
   }
 
-  #allocate(): { readonly blocked: number; readonly isPartial: boolean } {
+  #allocate(): Round<AllocatorVerdict> {
     const operations: Operation[] = [];
     this.#allocateNetworks(operations);
     this.#allocateServices(operations);
@@ -225,13 +221,10 @@ class AllocatorActor implements AllocatorPart {
     for (const [cause, before] of this.#tried) if (this.#countFor(cause) < before) this.#allocation.reopen(cause);
     this.#tried.clear();
     this.#wake();
-    let blocked = 0;
-    let isPartial = false;
-    for (const kind of kinds) {
-      blocked += this.#queues[kind].waiting.size;
-      isPartial ||= this.#queues[kind].due.size > 0;
-    }
-    return { blocked, isPartial };
+    const queues = Object.values(this.#queues);
+    const isBlocked = queues.some(({ waiting }) => waiting.size > 0);
+    const isPartial = queues.some(({ due }) => due.size > 0);
+    return { verdict: { phase: isBlocked ? "blocked" : "idle", isPartial } };
   }
 
   #allocateNetworks(operations: Operation[]): void {

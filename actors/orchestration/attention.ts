@@ -1,4 +1,6 @@
 /** An orchestrator's list of work: the touched places of its service (slots or nodes), and the next due time. */
+import { msUntil } from "../../machines/reconcile.ts";
+
 export class Attention<Place> {
   /** Null: all places. */
   #places: Set<Place> | null = null;
@@ -28,6 +30,6 @@ export class Attention<Place> {
   waitUntil(lookAgainMs: number | null, places: ReadonlySet<Place> | null, nowMs: number): number {
     const waits = [places === null ? null : this.#dueMs, lookAgainMs].filter((time) => time !== null);
     this.#dueMs = waits.length === 0 ? null : Math.min(...waits);
-    return this.#dueMs === null ? -1 : Math.max(0, Math.ceil(this.#dueMs - nowMs));
+    return msUntil(this.#dueMs, nowMs);
   }
 }

@@ -2,7 +2,12 @@
  * Hosts an orchestrator for each global service. Turns store changes into nodes to check, and decisions into operations.
  * `actors/orchestration/replicated.ts` stops the tasks of removed services of any mode.
  */
-import { globalMachine, type GlobalEvent } from "../../machines/orchestration/global.machine.ts";
+import {
+  globalMachine,
+  type GlobalContext,
+  type GlobalEvent,
+  type GlobalVerdict,
+} from "../../machines/orchestration/global.machine.ts";
 import { decideNodes, isSameToPlaces, placesOf, type NodeDecision } from "../../machines/orchestration/global-nodes.ts";
 import { newTask, taskTemplate } from "../../machines/orchestration/new-task.ts";
 import { templatesFor } from "../../machines/orchestration/rollout/pinned.ts";
@@ -16,6 +21,7 @@ import type { Environment } from "../environment.ts";
 import { hosted } from "../hosted.ts";
 import { now, type Part, type Writer } from "./part.ts";
 import { Orchestrators, type Orchestrator } from "./orchestrators.ts";
+import type { Round } from "./reconciler.ts";
 
 const chart = hosted(globalMachine, ["gather", "decide"]);
 
@@ -32,13 +38,12 @@ interface GlobalOrchestrator extends Orchestrator {
 export function startGlobal(env: Environment, writer: Writer, turnsOf: (service: Service) => Turns): Part {
   const { store } = env;
   const nodeOf = (id: string): Node | undefined => store.get("node", id);
-  const all = new Orchestrators<GlobalEvent, GlobalOrchestrator>({
+  const all = new Orchestrators<GlobalContext, GlobalEvent, GlobalOrchestrator>({
     env,
     writer,
     noun: "global",
-    machine: chart,
-    touched: { type: "nodes.touched" },
-    effects: (one) => ({ decide: () => decide(one) }),
+    chart,
+    decide,
   });
 
   function start(serviceId: string): void {
@@ -50,12 +55,9 @@ export function startGlobal(env: Environment, writer: Writer, turnsOf: (service:
     all.touch(one);
   }
 
-  function decide(one: GlobalOrchestrator): void {
+  function decide(one: GlobalOrchestrator): Round<GlobalVerdict> {
     const service = store.get("service", one.serviceId);
-    if (service?.spec?.global == null) {
-      all.send(one, { type: "decision.empty", nextMs: -1 });
-      return;
-    }
+    if (service?.spec?.global == null) return { verdict: { nextMs: -1 } };
     const world: World = {
       nowMs: env.clock.now(),
       nodeOf,
@@ -69,12 +71,9 @@ export function startGlobal(env: Environment, writer: Writer, turnsOf: (service:
         ? placesOf(store.all("node"), store.tasksByService(service.id))
         : new Map([...nodes].map((id) => [id, [...store.tasksAt(service.id, noSlot, id)]]));
     const decision = decideNodes(service, places, world);
-    const nextMs = one.attention.waitUntil(decision.lookAgainMs, nodes, world.nowMs);
-    if (decision.steps.length === 0) all.send(one, { type: "decision.empty", nextMs });
-    else {
-      all.send(one, { type: "decision.made", nextMs });
-      write(one, service, decision);
-    }
+    const verdict = { nextMs: one.attention.waitUntil(decision.lookAgainMs, nodes, world.nowMs) };
+    if (decision.steps.length === 0) return { verdict };
+    return { verdict, write: () => write(one, service, decision) };
   }
 
   function write(one: GlobalOrchestrator, service: Service, decision: NodeDecision): void {

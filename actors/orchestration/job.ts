@@ -2,9 +2,15 @@
  * Hosts an orchestrator for each job. Turns store changes into checks of the job, and decisions into operations.
  * `actors/orchestration/replicated.ts` stops the tasks of removed jobs of any mode.
  */
-import { jobMachine, type JobEvent } from "../../machines/orchestration/job.machine.ts";
+import {
+  jobMachine,
+  type JobContext,
+  type JobEvent,
+  type JobVerdict,
+} from "../../machines/orchestration/job.machine.ts";
 import { isSameToPlaces } from "../../machines/orchestration/global-nodes.ts";
 import { decideJob, type JobDecision } from "../../machines/orchestration/jobs/decide.ts";
+import { msUntil } from "../../machines/reconcile.ts";
 import { newTask, taskTemplate } from "../../machines/orchestration/new-task.ts";
 import { faultOf } from "../../machines/orchestration/restart.machine.ts";
 import { isEnded, isHeld, isWanted, observedState } from "../../machines/task.ts";
@@ -14,6 +20,7 @@ import type { Environment } from "../environment.ts";
 import { hosted } from "../hosted.ts";
 import { now, type Part, type Writer } from "./part.ts";
 import { Orchestrators, type Orchestrator } from "./orchestrators.ts";
+import type { Round } from "./reconciler.ts";
 
 const chart = hosted(jobMachine, ["gather", "decide"]);
 
@@ -24,23 +31,16 @@ export function startJobs(env: Environment, writer: Writer): Part {
     "Finished jobs removed because their time to live had passed.",
   );
   const nodeOf = (id: string): Node | undefined => store.get("node", id);
-  const all = new Orchestrators<JobEvent, Orchestrator>({
-    env,
-    writer,
-    noun: "job",
-    machine: chart,
-    touched: { type: "job.touched" },
-    effects: (one) => ({ decide: () => decide(one) }),
-  });
+  const all = new Orchestrators<JobContext, JobEvent, Orchestrator>({ env, writer, noun: "job", chart, decide });
 
   function start(serviceId: string): void {
     all.start({ serviceId, creating: new Set() });
   }
 
-  function decide(one: Orchestrator): void {
+  function decide(one: Orchestrator): Round<JobVerdict> {
     const service = store.get("service", one.serviceId);
     // Its removal arrives with the end of the commit.
-    if (service === undefined) return all.send(one, { type: "decision.empty", phase: "stopped", nextMs: -1 });
+    if (service === undefined) return { verdict: { phase: "stopped", nextMs: -1 } };
     const nowMs = env.clock.now();
     const world = { nowMs, nodeOf, nodes: () => store.all("node"), times: env.times };
     const { phase, steps, lookAgainMs, isPartial, isExpired } = decideJob(
@@ -48,16 +48,17 @@ export function startJobs(env: Environment, writer: Writer): Part {
       store.tasksByService(service.id),
       world,
     );
-    const nextMs = lookAgainMs === null ? -1 : Math.max(0, Math.ceil(lookAgainMs - nowMs));
-    if (steps.length === 0 && !isExpired) return all.send(one, { type: "decision.empty", phase, nextMs });
-    all.send(one, { type: "decision.made", phase, nextMs });
-    if (isExpired) {
-      expired.add();
-      writer.write([removal(service)], () => {
-        all.touchNow(one);
-        all.send(one, { type: "decision.written" });
-      });
-    } else write(one, service, { steps, isPartial });
+    const verdict = { phase, nextMs: msUntil(lookAgainMs, nowMs) };
+    if (isExpired) return { verdict, write: () => remove(one, service) };
+    return steps.length === 0 ? { verdict } : { verdict, write: () => write(one, service, { steps, isPartial }) };
+  }
+
+  function remove(one: Orchestrator, service: Service): void {
+    expired.add();
+    writer.write([removal(service)], () => {
+      all.touchNow(one);
+      all.send(one, { type: "decision.written" });
+    });
   }
 
   /** Conditional on the version that was found expired: an update would start a new iteration. */

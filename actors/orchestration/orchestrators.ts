@@ -5,21 +5,14 @@
  * O4: a task created by a decision is recorded here by its id until the store has it, so that its own arrival is not a change;
  *     parts of a decision that did not happen are decided again.
  */
+import type { ReconcileContext, ReconcileEvent } from "../../machines/reconcile.ts";
 import { Operation, StoreObject, type Task, type TaskState } from "../../proto/gen/messages.ts";
-import type { Host } from "../../runtime/host.ts";
 import { newId } from "../../runtime/ids.ts";
 import type { Random } from "../../runtime/ports/index.ts";
 import type { Environment } from "../environment.ts";
 import type { Owner } from "../hosted.ts";
 import { desire, type Writer } from "./part.ts";
-
-/** Events common to all orchestrators' charts. */
-type CommonEvent = { readonly type: "round.due" } | { readonly type: "decision.written" };
-
-interface Listener<Event> {
-  readonly actor: { send(event: Event): void };
-  stop(): void;
-}
+import { Reconciler, type ReconcileChart, type Round } from "./reconciler.ts";
 
 interface DesireStep {
   readonly kind: "desire";
@@ -31,38 +24,42 @@ interface CreateStep {
   readonly kind: "create";
 }
 
-/** The orchestrator of one service; kinds of orchestrators extend it. */
-export interface Orchestrator {
+/** The actor of one service; kinds of them extend it. */
+export interface Served {
   readonly serviceId: string;
+}
+
+/** The orchestrator of one service. */
+export interface Orchestrator extends Served {
   /** Ids of tasks created by a decision that the store does not have yet. */
   readonly creating: Set<string>;
 }
 
-interface Options<Event, One> {
-  readonly env: Environment;
-  readonly writer: Writer;
-  /** Name of the actors and of their random source. */
-  readonly noun: string;
-  readonly machine: {
-    start(host: Host, id: string, input: { readonly serviceId: string }, owner: Owner): Listener<Event | CommonEvent>;
-  };
-  /** Event for an actor whose service has changed. */
-  readonly touched: Event;
-  /** The effects besides `gather`. */
-  effects(one: One): Owner["effects"];
+interface ServiceInput {
+  readonly serviceId: string;
 }
 
-export class Orchestrators<Event, One extends Orchestrator> {
-  readonly #options: Options<Event, One>;
-  readonly #random: Random;
+interface Options<Context extends ReconcileContext, Own, One> {
+  readonly env: Environment;
+  /** Name of the actors and of their random source. */
+  readonly noun: string;
+  readonly chart: ReconcileChart<Context, Own, ServiceInput>;
+  /** One round. */
+  decide(one: One): Round<Context["verdict"]>;
+  /** The chart's own. */
+  effects?(one: One): Owner["effects"];
+}
+
+/** One reconcile loop per service. */
+export class Reconcilers<Context extends ReconcileContext, Own, One extends Served> {
+  readonly #options: Options<Context, Own, One>;
   readonly #all = new Map<string, One>();
-  readonly #actors = new Map<One, Listener<Event | CommonEvent>>();
+  readonly #loops = new Map<One, Reconciler<Context, Own, ServiceInput>>();
   /** To be notified at the end of the commit. */
   readonly #touched = new Set<One>();
 
-  constructor(options: Options<Event, One>) {
+  constructor(options: Options<Context, Own, One>) {
     this.#options = options;
-    this.#random = options.env.random.fork(options.noun);
   }
 
   get size(): number {
@@ -78,16 +75,21 @@ export class Orchestrators<Event, One extends Orchestrator> {
   }
 
   start(one: One): void {
-    const { effects, env, machine, noun } = this.#options;
+    const { chart, decide, effects, env, noun } = this.#options;
     const { serviceId } = one;
     this.#all.set(serviceId, one);
-    const gather = (): void => env.clock.soon(() => this.send(one, { type: "round.due" }));
-    const owner = { effects: { ...effects(one), gather } };
-    this.#actors.set(one, machine.start(env.host, `${noun}/${serviceId}`, { serviceId }, owner));
+    const loop = new Reconciler(env, {
+      chart,
+      id: `${noun}/${serviceId}`,
+      input: { serviceId },
+      decide: () => decide(one),
+      effects: effects?.(one) ?? {},
+    });
+    this.#loops.set(one, loop);
   }
 
-  send(one: One, event: Event | CommonEvent): void {
-    if (this.#all.get(one.serviceId) === one) this.#actors.get(one)?.actor.send(event);
+  send(one: One, event: Own | ReconcileEvent<Context["verdict"]>): void {
+    this.#loops.get(one)?.send(event);
   }
 
   touch(one: One): void {
@@ -96,16 +98,43 @@ export class Orchestrators<Event, One extends Orchestrator> {
 
   /** Notifies it now, not at the end of the commit. */
   touchNow(one: One): void {
-    this.send(one, this.#options.touched);
+    this.#loops.get(one)?.wake();
   }
 
   /** To be called when its chart has ended, or ends with the event just sent. */
   forget(one: One): void {
-    const actor = this.#actors.get(one);
+    this.#loops.get(one)?.end();
     this.#all.delete(one.serviceId);
-    this.#actors.delete(one);
+    this.#loops.delete(one);
     this.#touched.delete(one);
-    this.#options.env.clock.soon(() => actor?.stop());
+  }
+
+  commitEnded(): void {
+    if (this.#touched.size === 0) return;
+    const told = [...this.#touched];
+    this.#touched.clear();
+    for (const one of told) this.touchNow(one);
+  }
+
+  stop(): void {
+    for (const loop of this.#loops.values()) loop.stop();
+    this.#all.clear();
+    this.#loops.clear();
+  }
+}
+
+export class Orchestrators<Context extends ReconcileContext, Own, One extends Orchestrator> extends Reconcilers<
+  Context,
+  Own,
+  One
+> {
+  readonly #writer: Writer;
+  readonly #random: Random;
+
+  constructor(options: Options<Context, Own, One> & { readonly writer: Writer }) {
+    super(options);
+    this.#writer = options.writer;
+    this.#random = options.env.random.fork(options.noun);
   }
 
   /**
@@ -124,7 +153,7 @@ export class Orchestrators<Event, One extends Orchestrator> {
       const task = taskOf(step as Exclude<Step, DesireStep>, id);
       return Operation.create({ create: StoreObject.create({ task }) });
     };
-    this.#options.writer.writeSteps(steps, operationOf, () => {
+    this.#writer.writeSteps(steps, operationOf, () => {
       const isAllThere = !isPartial && one.creating.size === 0;
       one.creating.clear();
       if (!isAllThere) {
@@ -133,19 +162,6 @@ export class Orchestrators<Event, One extends Orchestrator> {
       }
       this.send(one, { type: "decision.written" });
     });
-  }
-
-  commitEnded(): void {
-    if (this.#touched.size === 0) return;
-    const told = [...this.#touched];
-    this.#touched.clear();
-    for (const one of told) this.touchNow(one);
-  }
-
-  stop(): void {
-    for (const actor of this.#actors.values()) actor.stop();
-    this.#all.clear();
-    this.#actors.clear();
   }
 }
 

@@ -9,25 +9,25 @@ import {
 import { iterationOf } from "../../machines/orchestration/jobs/places.ts";
 import { isEnded, isWanted, observedState } from "../../machines/task.ts";
 import { isJob } from "../../machines/orchestration/service-mode.ts";
-import { TaskState, type Node, type Operation, type Task } from "../../proto/gen/messages.ts";
+import { TaskState, type Node, type Task } from "../../proto/gen/messages.ts";
 import type { Environment } from "../environment.ts";
-import { sendSoon } from "../send-soon.ts";
+import { hosted } from "../hosted.ts";
 import { advance, deletion, now, roundTasksMax, slotKey, status, type Part, type Writer } from "./part.ts";
+import { Reconciler, TaskWrites, type Round } from "./reconciler.ts";
+
+const chart = hosted(reaperMachine, ["gather", "decide"]);
 
 export function startReaper(env: Environment, writer: Writer): Part {
   const { store } = env;
   const reaped = env.telemetry.metrics.counter("muster_reaper_deleted_total", "Ended tasks that were deleted.");
   /** One task of each slot, by slot. */
   const touched = new Map<string, Task>();
-  /** Ids of tasks being deleted or ended. */
-  const writing = new Set<string>();
-  let hasNews = false;
   const hasNode = (id: string): boolean => store.get("node", id) !== undefined;
 
   function touch(task: Task): void {
     // Slot 0 is keyed by node, even for a replicated job: without the service, nothing distinguishes the two.
     touched.set(task.slot === 0 ? `${task.serviceId}@${task.nodeId}` : slotKey(task), task);
-    hasNews = true;
+    loop.note();
   }
 
   function historyLimit(): number {
@@ -35,8 +35,7 @@ export function startReaper(env: Environment, writer: Writer): Part {
     return cluster?.spec?.orchestration?.taskHistoryRetentionLimit ?? historyLimitDefault;
   }
 
-  function reap(): { readonly isPartial: boolean } {
-    const operations: Operation[] = [];
+  function reap(): Round<{ readonly isPartial: boolean }> {
     const limit = historyLimit();
     const ended = status(TaskState.SHUTDOWN, neverPlacedMessage, now(env));
     let left = roundTasksMax;
@@ -44,7 +43,7 @@ export function startReaper(env: Environment, writer: Writer): Part {
       if (left <= 0) break;
       touched.delete(key);
       const tasks: Task[] = [];
-      for (const task of store.tasksAt(serviceId, slot, nodeId)) if (!writing.has(task.id)) tasks.push(task);
+      for (const task of store.tasksAt(serviceId, slot, nodeId)) if (!writes.has(task.id)) tasks.push(task);
       left -= tasks.length;
       const service = serviceId === "" ? undefined : store.get("service", serviceId);
       const hasService = service !== undefined;
@@ -52,51 +51,24 @@ export function startReaper(env: Environment, writer: Writer): Part {
       // Tasks without a service have no history to keep.
       const historyLimit = serviceId === "" ? -1 : limit;
       for (const task of reapable({ tasks, historyLimit, hasService, hasNode, jobIteration })) {
-        writing.add(task.id);
-        operations.push(deletion(task));
+        writes.add(deletion(task));
       }
       for (const task of tasks) {
-        if (!isAbandoned(task) || writing.has(task.id)) continue;
-        writing.add(task.id);
-        operations.push(advance(task, "reaper", ended));
+        if (isAbandoned(task) && !writes.has(task.id)) writes.add(advance(task, "reaper", ended));
       }
     }
-    if (operations.length > 0) write(operations);
-    return { isPartial: touched.size > 0 };
+    writes.flush(() => loop.commitEnded());
+    return { verdict: { isPartial: touched.size > 0 } };
   }
 
-  function write(operations: readonly Operation[]): void {
-    writer.write(operations, () => {
-      for (const { remove, task } of operations) {
-        const id = remove?.id ?? task?.id ?? "";
-        writing.delete(id);
-        const stored = store.get("task", id);
-        if (stored === undefined) reaped.add();
-        // A failed write is still to be done.
-        else if (remove !== null || isAbandoned(stored)) touch(stored);
-      }
-      tell();
-    });
-  }
-
-  function tell(): void {
-    if (!hasNews) return;
-    hasNews = false;
-    hostedActor.actor.send({ type: "slots.touched" });
-  }
-
-  const hostedActor = env.host.start(
-    reaperMachine.provide({
-      actions: {
-        gather: ({ self }) => sendSoon(env.clock, self, { type: "round.due" }),
-        reap: ({ self }) => self.send({ type: "round.done", ...reap() }),
-      },
-    }),
-    `reaper/${env.managerId}`,
-    undefined,
-  );
+  const writes = new TaskWrites(env, writer, ({ remove }, stored) => {
+    if (stored === undefined) reaped.add();
+    // A failed write is still to be done.
+    else if (remove !== null || isAbandoned(stored)) touch(stored);
+  });
+  const loop = new Reconciler(env, { chart, id: `reaper/${env.managerId}`, input: undefined, decide: reap });
   for (const task of store.all("task")) if (!isWanted(task) || isEnded(observedState(task))) touch(task);
-  tell();
+  loop.commitEnded();
 
   return {
     taskChanged(old, task) {
@@ -118,7 +90,7 @@ export function startReaper(env: Environment, writer: Writer): Part {
       for (const task of store.all("task")) touch(task);
     },
 
-    commitEnded: tell,
-    stop: () => hostedActor.stop(),
+    commitEnded: () => loop.commitEnded(),
+    stop: () => loop.stop(),
   };
 }

@@ -5,7 +5,12 @@
 import { newTask, taskTemplate } from "../../machines/orchestration/new-task.ts";
 import { templatesFor } from "../../machines/orchestration/rollout/pinned.ts";
 import type { Turns } from "../../machines/orchestration/rollout/turns.ts";
-import { replicatedMachine, type ReplicatedEvent } from "../../machines/orchestration/replicated.machine.ts";
+import {
+  replicatedMachine,
+  type ReplicatedContext,
+  type ReplicatedEvent,
+  type ReplicatedVerdict,
+} from "../../machines/orchestration/replicated.machine.ts";
 import { faultOf } from "../../machines/orchestration/restart.machine.ts";
 import { TaskDirty } from "../../machines/orchestration/task-dirty.ts";
 import {
@@ -25,6 +30,7 @@ import type { Environment } from "../environment.ts";
 import { hosted } from "../hosted.ts";
 import { desire, now, type Part, type Writer } from "./part.ts";
 import { Orchestrators, type Orchestrator } from "./orchestrators.ts";
+import type { Round } from "./reconciler.ts";
 
 const chart = hosted(replicatedMachine, ["gather", "decide", "removeTasks"]);
 
@@ -38,13 +44,13 @@ interface ReplicatedOrchestrator extends Orchestrator {
 export function startReplicated(env: Environment, writer: Writer, turnsOf: (service: Service) => Turns): Part {
   const { store } = env;
   const nodeOf = (id: string): Node | undefined => store.get("node", id);
-  const all = new Orchestrators<ReplicatedEvent, ReplicatedOrchestrator>({
+  const all = new Orchestrators<ReplicatedContext, ReplicatedEvent, ReplicatedOrchestrator>({
     env,
     writer,
     noun: "replicated",
-    machine: chart,
-    touched: { type: "service.touched" },
-    effects: (one) => ({ decide: () => decide(one), removeTasks: () => removeTasks(one) }),
+    chart,
+    decide,
+    effects: (one) => ({ removeTasks: () => removeTasks(one) }),
   });
 
   function start(serviceId: string, isRemoved: boolean): void {
@@ -69,12 +75,9 @@ export function startReplicated(env: Environment, writer: Writer, turnsOf: (serv
     all.touch(one);
   }
 
-  function decide(one: ReplicatedOrchestrator): void {
+  function decide(one: ReplicatedOrchestrator): Round<ReplicatedVerdict> {
     const service = store.get("service", one.serviceId);
-    if (service === undefined || service.spec?.replicated == null) {
-      all.send(one, { type: "decision.empty", nextMs: -1 });
-      return;
-    }
+    if (service?.spec?.replicated == null) return { verdict: { nextMs: -1 } };
     const world: World = {
       nowMs: env.clock.now(),
       nodeOf,
@@ -92,12 +95,9 @@ export function startReplicated(env: Environment, writer: Writer, turnsOf: (serv
             new Map([...slots].map((slot) => [slot, [...store.tasksBySlot(service.id, slot)]])),
             world,
           );
-    const nextMs = one.attention.waitUntil(decision.lookAgainMs, slots, world.nowMs);
-    if (decision.steps.length === 0) all.send(one, { type: "decision.empty", nextMs });
-    else {
-      all.send(one, { type: "decision.made", nextMs });
-      write(one, service, decision);
-    }
+    const verdict = { nextMs: one.attention.waitUntil(decision.lookAgainMs, slots, world.nowMs) };
+    if (decision.steps.length === 0) return { verdict };
+    return { verdict, write: () => write(one, service, decision) };
   }
 
   function write(one: ReplicatedOrchestrator, service: Service, decision: Decision): void {

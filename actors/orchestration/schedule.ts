@@ -11,7 +11,13 @@ import {
   scheduleOf,
   scheduleResource,
 } from "../../machines/orchestration/jobs/runs.ts";
-import { scheduleMachine, type ScheduleEvent } from "../../machines/orchestration/schedule.machine.ts";
+import {
+  scheduleMachine,
+  type ScheduleContext,
+  type ScheduleEvent,
+  type ScheduleVerdict,
+} from "../../machines/orchestration/schedule.machine.ts";
+import { msUntil } from "../../machines/reconcile.ts";
 import { isEnded, isWanted, observedState } from "../../machines/task.ts";
 import {
   Kind,
@@ -24,19 +30,18 @@ import {
   type Service,
 } from "../../proto/gen/messages.ts";
 import { ErrorCode } from "../../runtime/error-codes.ts";
-import type { HostedActor } from "../../runtime/host.ts";
 import type { Environment } from "../environment.ts";
 import { hosted } from "../hosted.ts";
 import type { Part } from "./part.ts";
+import { Reconcilers, type Served } from "./orchestrators.ts";
+import type { Round } from "./reconciler.ts";
 
 /** Timeout of proposals to the ledger, in milliseconds; the ledger is in this process, so only the log can delay it. */
 const proposalTimeoutMs = 10_000;
 
-const schedule = hosted(scheduleMachine, ["gather", "decide", "removeRest"]);
+const chart = hosted(scheduleMachine, ["gather", "decide", "removeRest"]);
 
-interface Entry {
-  readonly serviceId: string;
-  actor: HostedActor<typeof scheduleMachine> | null;
+interface Entry extends Served {
   isEnding: boolean;
   /** C5. Null: the last proposal was accepted, or may still be. */
   refused: { readonly runId: string; readonly reason: string } | null;
@@ -57,39 +62,26 @@ export function startSchedules(env: Environment): Part {
     started: telemetry.metrics.counter("muster_schedule_runs_total", "Runs started by schedules."),
     passed: telemetry.metrics.counter("muster_schedule_passed_total", "Due times that were skipped or missed."),
   };
-  const entries = new Map<string, Entry>();
+  const all = new Reconcilers<ScheduleContext, ScheduleEvent, Entry>({
+    env,
+    noun: "schedule",
+    chart,
+    decide,
+    effects: (entry) => ({ removeRest: () => removeRest(entry) }),
+  });
   /** Ids of the runs of each schedule. */
   const runs = new Map<string, Set<string>>();
-  /** To be notified at the end of the commit. */
-  const touched = new Set<Entry>();
-  let isStopped = false;
   const nodeOf = (id: string): Node | undefined => store.get("node", id);
 
-  function send(entry: Entry, event: ScheduleEvent): void {
-    if (!isStopped && entries.get(entry.serviceId) === entry) entry.actor?.actor.send(event);
-  }
-
   function start(serviceId: string, isEnding: boolean): void {
-    const entry: Entry = { serviceId, actor: null, isEnding, refused: null };
-    entries.set(serviceId, entry);
-    entry.actor = schedule.start(
-      env.host,
-      `schedule/${serviceId}`,
-      { serviceId },
-      {
-        effects: {
-          gather: () => env.clock.soon(() => send(entry, { type: "round.due" })),
-          decide: () => decide(entry),
-          removeRest: () => removeRest(entry),
-        },
-      },
-    );
-    if (isEnding) send(entry, { type: "schedule.removed" });
+    const entry: Entry = { serviceId, isEnding, refused: null };
+    all.start(entry);
+    if (isEnding) all.send(entry, { type: "schedule.removed" });
   }
 
   function touch(serviceId: string | null): void {
-    const entry = serviceId === null ? undefined : entries.get(serviceId);
-    if (entry !== undefined && !entry.isEnding) touched.add(entry);
+    const entry = serviceId === null ? undefined : all.get(serviceId);
+    if (entry !== undefined && !entry.isEnding) all.touch(entry);
   }
 
   function factsOf(serviceId: string): Map<string, RunFacts> {
@@ -103,14 +95,11 @@ export function startSchedules(env: Environment): Part {
     return facts;
   }
 
-  function decide(entry: Entry): void {
+  function decide(entry: Entry): Round<ScheduleVerdict> {
     const service = store.get("service", entry.serviceId);
     const settings = scheduleSettings(service?.spec ?? null);
     // Its removal arrives with the end of the commit.
-    if (service === undefined || settings === null) {
-      send(entry, { type: "decision.empty", phase: "paused", nextMs: -1 });
-      return;
-    }
+    if (service === undefined || settings === null) return { verdict: { phase: "paused", nextMs: -1 } };
     const nowMs = env.clock.now();
     const resource = store.get("resource", entry.serviceId);
     const decision = decideSchedule(service, settings, readScheduleStatus(resource), {
@@ -120,7 +109,7 @@ export function startSchedules(env: Environment): Part {
       refusalOf: (id) => (entry.refused?.runId === id ? entry.refused.reason : null),
     });
     const { phase, status, create, stop, remove } = decision;
-    const nextMs = decision.nextMs === null ? -1 : Math.max(0, Math.ceil(decision.nextMs - nowMs));
+    const verdict = { phase, nextMs: msUntil(decision.nextMs, nowMs) };
     const operations: Operation[] = [];
     if (status !== null) {
       const record = StoreObject.create({ resource: scheduleResource(resource, status) });
@@ -129,12 +118,12 @@ export function startSchedules(env: Environment): Part {
     for (const run of stop) operations.push(Operation.create({ update: StoreObject.create({ service: run }) }));
     for (const run of remove) operations.push(removal(Kind.KIND_SERVICE, run.id));
     if (create !== null) operations.push(Operation.create({ create: StoreObject.create({ service: create }) }));
-    if (operations.length === 0) return send(entry, { type: "decision.empty", phase, nextMs });
-    send(entry, { type: "decision.made", phase, nextMs });
-    write(entry, operations, create?.id ?? "", () => {
+    if (operations.length === 0) return { verdict };
+    const written = (): void => {
       count(status, create);
-      if (decision.isPartial) send(entry, { type: "schedule.touched" });
-    });
+      if (decision.isPartial) all.touchNow(entry);
+    };
+    return { verdict, write: () => write(entry, operations, create?.id ?? "", written) };
   }
 
   function count(status: ScheduleStatus | null, create: Service | null): void {
@@ -149,11 +138,11 @@ export function startSchedules(env: Environment): Part {
   function write(entry: Entry, operations: readonly Operation[], runId: string, written: () => void): void {
     const proposal = { operations, mode: ProposeRequest_Mode.ATOMIC, timeoutMs: proposalTimeoutMs };
     void env.proposer.propose(proposal).then((outcome) => {
-      if (isStopped) return;
+      if (all.get(entry.serviceId) !== entry) return;
       entry.refused = null;
       if (outcome.kind === "committed") {
         written();
-        send(entry, { type: "decision.written" });
+        all.send(entry, { type: "decision.written" });
         return;
       }
       // Another writer came first, or another manager leads now: nothing to report.
@@ -166,7 +155,7 @@ export function startSchedules(env: Environment): Part {
       const isFinal = outcome.kind === "refused" && finalCodes.has(outcome.code);
       if (isFinal && runId !== "") entry.refused = { runId, reason: outcome.message };
       if (!isOrdinary) telemetry.log.error({ reason: outcome.message }, "the ledger refused a decision of a schedule");
-      send(entry, { type: "write.failed" });
+      all.send(entry, { type: "write.failed" });
     });
   }
 
@@ -186,17 +175,15 @@ export function startSchedules(env: Environment): Part {
       write(entry, operations, "", () => undefined);
       return;
     }
-    send(entry, { type: "rest.gone" });
-    entries.delete(entry.serviceId);
-    env.clock.soon(() => entry.actor?.stop());
+    all.send(entry, { type: "rest.gone" });
+    all.forget(entry);
     const service = store.get("service", entry.serviceId);
     if (service !== undefined && scheduleSettings(service.spec) !== null) start(service.id, false);
   }
 
   function end(entry: Entry): void {
     entry.isEnding = true;
-    touched.delete(entry);
-    send(entry, { type: "schedule.removed" });
+    all.send(entry, { type: "schedule.removed" });
   }
 
   function noteRun(old: Service | null, service: Service | null): void {
@@ -218,10 +205,11 @@ export function startSchedules(env: Environment): Part {
 
   for (const service of store.all("service")) noteRun(null, service);
   for (const service of store.all("service")) if (scheduleSettings(service.spec) !== null) start(service.id, false);
-  for (const { id, kind } of store.all("resource")) if (kind === scheduleKind && !entries.has(id)) start(id, true);
+  for (const { id, kind } of store.all("resource"))
+    if (kind === scheduleKind && all.get(id) === undefined) start(id, true);
   // Runs whose schedule was removed while no manager led. Those of a job that is no longer scheduled stay.
-  for (const id of runs.keys()) if (!entries.has(id) && store.get("service", id) === undefined) start(id, true);
-  touched.clear();
+  for (const id of runs.keys())
+    if (all.get(id) === undefined && store.get("service", id) === undefined) start(id, true);
 
   return {
     taskChanged(old, task) {
@@ -247,7 +235,7 @@ export function startSchedules(env: Environment): Part {
     serviceChanged(old, service) {
       noteRun(old, service);
       const id = (service ?? old)?.id ?? "";
-      const entry = entries.get(id);
+      const entry = all.get(id);
       const isScheduled = service !== null && scheduleSettings(service.spec) !== null;
       if (entry === undefined) {
         if (isScheduled) start(id, false);
@@ -257,18 +245,8 @@ export function startSchedules(env: Environment): Part {
       else if (!entry.isEnding) end(entry);
     },
 
-    commitEnded() {
-      if (touched.size === 0) return;
-      const told = [...touched];
-      touched.clear();
-      for (const entry of told) if (!entry.isEnding) send(entry, { type: "schedule.touched" });
-    },
-
-    stop() {
-      isStopped = true;
-      for (const entry of entries.values()) entry.actor?.stop();
-      entries.clear();
-    },
+    commitEnded: () => all.commitEnded(),
+    stop: () => all.stop(),
   };
 }
 

@@ -6,7 +6,14 @@
  *     and their tasks return here.
  * A2: a task with a pending assignment is charged to its node and is in no backlog until the proposal has settled.
  */
-import { schedulerLimits, schedulerMachine } from "../../machines/scheduling/scheduler.machine.ts";
+import {
+  schedulerLimits,
+  schedulerMachine,
+  type SchedulerContext,
+  type SchedulerEvent,
+  type SchedulerInput,
+  type SchedulerVerdict,
+} from "../../machines/scheduling/scheduler.machine.ts";
 import { groupKey, NodeSet } from "../../machines/scheduling/node-set.ts";
 import { Backlog, isWanting } from "../../machines/scheduling/place.ts";
 import type { Assignment, Explanation } from "../../machines/scheduling/round.ts";
@@ -24,10 +31,13 @@ import {
   TaskStatus,
   type Task,
 } from "../../proto/gen/messages.ts";
-import type { HostedActor } from "../../runtime/host.ts";
 import type { Commit, ObjectChange } from "../../runtime/store/store.ts";
 import type { Environment, Running } from "../environment.ts";
+import { hosted } from "../hosted.ts";
 import { proposalOperationsMax } from "../ledger/proposal-batch.ts";
+import { Reconciler, type Round } from "./reconciler.ts";
+
+const chart = hosted(schedulerMachine, ["gather", "decide", "releaseHeld"]);
 
 /** Timeout of proposals to the ledger, which is on this same manager, in milliseconds. */
 const proposeTimeoutMs = 5_000;
@@ -72,7 +82,7 @@ class SchedulerActor implements Scheduler {
   readonly #backlog = new Backlog(this.#nodes);
   /** Tasks whose proposal failed; the chart decides when they are retried. */
   readonly #held = new Set<string>();
-  readonly #hosted: HostedActor<typeof schedulerMachine>;
+  readonly #loop: Reconciler<SchedulerContext, SchedulerEvent, SchedulerInput>;
   readonly #unsubscribe: () => void;
   readonly #metrics: ReturnType<typeof metricsOf>;
   #replacements = replacementsMax;
@@ -81,17 +91,13 @@ class SchedulerActor implements Scheduler {
   constructor(env: Environment) {
     this.#env = env;
     this.#metrics = metricsOf(env);
-    this.#hosted = env.host.start(
-      schedulerMachine.provide({
-        actions: {
-          requestTick: () => env.clock.soon(() => this.#send({ type: "tick" })),
-          decide: () => this.#decide(),
-          releaseHeld: () => this.#releaseHeld(),
-        },
-      }),
-      `scheduler/${env.managerId}`,
-      schedulerLimits,
-    );
+    this.#loop = new Reconciler(env, {
+      chart,
+      id: `scheduler/${env.managerId}`,
+      input: schedulerLimits,
+      decide: () => this.#decide(),
+      effects: { releaseHeld: () => this.#releaseHeld() },
+    });
     for (const volume of env.store.all("volume")) this.#nodes.volumes.put(volume);
     for (const node of env.store.all("node")) this.#nodes.put(node);
     for (const task of env.store.all("task")) {
@@ -102,14 +108,14 @@ class SchedulerActor implements Scheduler {
     }
     const watch = env.store.watch((commit) => this.#onCommit(commit));
     this.#unsubscribe = () => watch.unsubscribe();
-    if (this.#hasWork()) this.#send({ type: "work.arrived" });
+    if (this.#hasWork()) this.#loop.wake();
   }
 
   stop(): void {
     if (this.#stopped) return;
     this.#stopped = true;
     this.#unsubscribe();
-    this.#hosted.stop();
+    this.#loop.stop();
     this.#metrics.waiting.set(0);
   }
 
@@ -128,10 +134,6 @@ class SchedulerActor implements Scheduler {
     return [Reason.create({ ...wait, waitingFor, since, tried: told.nodes })];
   }
 
-  #send(event: Parameters<HostedActor<typeof schedulerMachine>["actor"]["send"]>[0]): void {
-    if (!this.#stopped) this.#hosted.actor.send(event);
-  }
-
   #onCommit(commit: Commit): void {
     let hasWork = false;
     for (const change of commit.changes) {
@@ -139,7 +141,7 @@ class SchedulerActor implements Scheduler {
       else if (change.table === "node") this.#onNode(change);
       else if (change.table === "volume") this.#onVolume(change);
     }
-    if (hasWork || this.#hasWork()) this.#send({ type: "work.arrived" });
+    if (hasWork || this.#hasWork()) this.#loop.wake();
   }
 
   /**
@@ -187,10 +189,10 @@ class SchedulerActor implements Scheduler {
     this.#nodes.find(task.nodeId)?.recordFailure(groupKey(task), at);
   }
 
-  #decide(): void {
+  #decide(): Round<SchedulerVerdict> {
     const { clock } = this.#env;
     const now = clock.now();
-    const proposals = schedulerLimits.proposalsMax - this.#hosted.actor.getSnapshot().context.proposals;
+    const proposals = schedulerLimits.proposalsMax - this.#loop.snapshot.context.proposals;
     const round = this.#backlog.round(now, {
       operationsMax: Math.min(roundOperationsMax, proposals * proposalOperationsMax),
       replacementsMax: this.#replacements,
@@ -200,7 +202,7 @@ class SchedulerActor implements Scheduler {
     let chunk = newChunk();
     const flush = (): void => {
       if (chunk.operations.length === 0) return;
-      this.#send({ type: "proposal.sent" });
+      this.#loop.send({ type: "proposal.sent" });
       void this.#propose(chunk);
       chunk = newChunk();
     };
@@ -222,11 +224,8 @@ class SchedulerActor implements Scheduler {
       if (chunk.operations.length === proposalOperationsMax) flush();
     }
     flush();
-    this.#send({
-      type: "round.decided",
-      hasMore: round.hasMore,
-      hasStale: round.hasStale || this.#replacements < replacementsMax,
-    });
+    const hasStale = round.hasStale || this.#replacements < replacementsMax;
+    return { verdict: { isPartial: round.hasMore, hasStale } };
   }
 
   /** All assignments of a round share their status. */
@@ -298,9 +297,9 @@ class SchedulerActor implements Scheduler {
       returned += chunk.explained.length + chunk.volumes.length;
     }
     this.#metrics.decisions.add(taken);
-    this.#send({ type: "proposal.settled", returned });
+    this.#loop.send({ type: "proposal.settled", returned });
     // Refused work waits for the retry delay.
-    if (outcome.kind === "committed" && this.#hasWork()) this.#send({ type: "work.arrived" });
+    if (outcome.kind === "committed" && this.#hasWork()) this.#loop.wake();
   }
 
   #releaseHeld(): void {
@@ -311,7 +310,7 @@ class SchedulerActor implements Scheduler {
       if (task !== undefined) this.#backlog.follow(task);
     }
     this.#held.clear();
-    if (this.#backlog.size > 0 || this.#nodes.volumes.hasTouched) this.#send({ type: "work.arrived" });
+    if (this.#backlog.size > 0 || this.#nodes.volumes.hasTouched) this.#loop.wake();
   }
 }
 

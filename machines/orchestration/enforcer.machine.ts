@@ -1,8 +1,7 @@
 /**
  * The enforcers: they reject tasks that may no longer stay where they are, because their node has changed or a volume is
- * drained, so that they are replaced elsewhere. The chart decides when to check; `evictions` decides which tasks are evicted.
- *
- *   resting ──▶ gathering ──▶ enforcing ──▶ resting | gathering
+ * drained, so that they are replaced elsewhere. The chart decides when to check, by the reconcile loop (`machines/reconcile.ts`);
+ * `evictions` decides which tasks are evicted.
  *
  * F1: a task that meets its placement and has its reservations is never evicted.
  * F2: every task of a node is judged, independently of the others.
@@ -11,7 +10,6 @@
  * F5: while a rollout moves tasks to nodes that meet new constraints, only the rollout moves them, at its own pace. While it is
  *     paused nothing moves them: a crashed task is restarted with its old spec (V6), and would be evicted again.
  */
-import { setup } from "xstate";
 import {
   NodeSpec_Availability,
   NodeStatus_State,
@@ -26,57 +24,34 @@ import {
   type Timestamp,
   type Volume,
 } from "../../proto/gen/messages.ts";
-import { effect } from "../effect.ts";
+import { deciding, gathering, judged, reconciling, resting, type ReconcileContext } from "../reconcile.ts";
 import { isRollingOut } from "./rollout/states.ts";
 import { meetsPlacement } from "../scheduling/constraints.ts";
 import { meetsPlatforms } from "../scheduling/platforms.ts";
 import { isHeld, isWanted, observedState } from "../task.ts";
 import { timeMs } from "../../proto/time.ts";
 
-export type EnforcerEvent =
-  /** A node changed in a way that affects placement or reservations, or a volume is being drained. */
-  | { readonly type: "work.arrived" }
-  | { readonly type: "round.due" }
-  /** `isPartial`: the round stopped at its limit. */
-  | { readonly type: "round.done"; readonly isPartial: boolean };
-
-export const enforcerMachine = setup({
-  types: { events: {} as EnforcerEvent },
-  actions: {
-    /** Answered by `round.due` after the current commits are applied. */
-    gather: effect("gather"),
-    /** Judges the affected tasks and evicts; answered by `round.done`. */
-    enforce: effect("enforce"),
-    reportUnexpected: effect("reportUnexpected"),
-  },
-  guards: { isPartial: (_, { isPartial }: { isPartial: boolean }) => isPartial },
-}).createMachine({
+/** Woken by a node whose change affects placement or reservations, and by a volume that is being drained. */
+export const enforcerMachine = reconciling<ReconcileContext<{ readonly isPartial: boolean }>>().createMachine({
   id: "enforcer",
+  context: { verdict: { isPartial: false }, isTouched: false },
   initial: "resting",
   options: { maxIterations: 1_000 },
   on: { "*": { actions: "reportUnexpected" } },
   states: {
-    resting: {
+    resting: resting({
       description: "Every task is on a node where it may run.",
-      on: { "work.arrived": "gathering" },
-    },
-    gathering: {
-      description: "A node or a volume changed; gathering more from the same commits.",
-      entry: "gather",
-      on: { "work.arrived": {}, "round.due": "enforcing" },
-    },
-    enforcing: {
+      meta: {
+        waitingFor: "nothing: no task must leave its node",
+        wokenBy: { "work.arrived": "a change of a node, or a volume that is being drained" },
+      },
+    }),
+    gathering: gathering({ description: "A node or a volume changed; gathering more from the same commits." }),
+    deciding: deciding({
       description:
         "Checking every task affected by the changes, and evicting those that may not stay. F1, F2, F3, F4, F5",
-      entry: "enforce",
-      on: {
-        "work.arrived": {},
-        "round.done": [
-          { guard: { type: "isPartial", params: ({ event }) => event }, target: "gathering" },
-          { target: "resting" },
-        ],
-      },
-    },
+    }),
+    judged: judged([{ target: "resting" }]),
   },
 });
 

@@ -1,60 +1,35 @@
 /**
- * The orchestrator of one global service; one actor for each. The chart decides when it acts,
- * `machines/orchestration/global-nodes.ts` what it does.
+ * The orchestrator of one global service; one actor for each. The chart decides when it acts, by the
+ * reconcile loop (`machines/reconcile.ts`, with O1 and O2), and `machines/orchestration/global-nodes.ts` what it does.
  *
- *   settled ──▶ gathering ──▶ deciding ⇄ writing ──▶ settled           removed, after the service is removed
- *                   ▲             └──▶ waiting ──nextLook──┘
+ *   settled ──▶ gathering ──▶ deciding ──▶ writing ──▶ judged ──▶ settled | waiting ──▶ gathering …
+ *   removed, after the service is removed
  *
- * O1: one decision is in flight at a time: the next sees the result of the last in the store.
- * O2: changes during a decision are not lost: they lead to another decision afterwards.
  * O3: there is no state outside the store, so a new leader's orchestrator continues where the last one stopped.
  */
-import { assign, setup } from "xstate";
-import { effect } from "../effect.ts";
+import {
+  decidingToWrite,
+  gathering,
+  judged,
+  reconciling,
+  resting,
+  writing,
+  type ReconcileContext,
+  type Verdict,
+} from "../reconcile.ts";
 
-export type GlobalEvent =
-  /** The service, a node, or one of its tasks has changed. */
-  | { readonly type: "nodes.touched" }
-  | { readonly type: "service.removed" }
-  | { readonly type: "round.due" }
-  /** `nextMs`: milliseconds until it must decide again by itself; -1: never. */
-  | { readonly type: "decision.empty"; readonly nextMs: number }
-  | { readonly type: "decision.made"; readonly nextMs: number }
-  /** The decision is in the store, or could not be written and must be made again. */
-  | { readonly type: "decision.written" };
+export type GlobalEvent = { readonly type: "service.removed" };
 
-export interface GlobalContext {
+export type GlobalVerdict = Pick<Required<Verdict>, "nextMs">;
+
+export interface GlobalContext extends ReconcileContext<GlobalVerdict> {
   readonly serviceId: string;
-  readonly nextMs: number;
-  /** Something happened while a decision was being written (O2). */
-  readonly isTouched: boolean;
 }
 
-export const globalMachine = setup({
-  types: {
-    context: {} as GlobalContext,
-    events: {} as GlobalEvent,
-    input: {} as { readonly serviceId: string },
-  },
-  actions: {
-    /** Answered by `round.due` after the current commits are applied. */
-    gather: effect("gather"),
-    /** Answered by `decision.empty`, or by `decision.made` and later `decision.written`. */
-    decide: effect("decide"),
-    reportUnexpected: effect("reportUnexpected"),
-    rememberNext: assign((_, { nextMs }: { nextMs: number }) => ({ nextMs })),
-    rememberTouch: assign({ isTouched: true }),
-    forgetTouch: assign({ isTouched: false }),
-  },
-  guards: {
-    hasNext: (_, { nextMs }: { nextMs: number }) => nextMs >= 0,
-    hasDeadline: ({ context }) => context.nextMs >= 0,
-    isTouched: ({ context }) => context.isTouched,
-  },
-  delays: { nextLook: ({ context }) => context.nextMs },
-}).createMachine({
+/** Woken by changes of the service, of a node, or of one of its tasks. */
+export const globalMachine = reconciling<GlobalContext, GlobalEvent, { readonly serviceId: string }>().createMachine({
   id: "global",
-  context: ({ input }) => ({ serviceId: input.serviceId, nextMs: -1, isTouched: false }),
+  context: ({ input }) => ({ serviceId: input.serviceId, verdict: { nextMs: -1 }, isTouched: false }),
   initial: "gathering",
   options: { maxIterations: 1_000 },
   on: {
@@ -62,48 +37,31 @@ export const globalMachine = setup({
     "*": { actions: "reportUnexpected" },
   },
   states: {
-    settled: {
+    settled: resting({
       description:
         "Each eligible node has its task and no other node has one, as far as the orchestrator can act on it. O3",
-      on: { "nodes.touched": "gathering" },
-    },
-    waiting: {
-      description: "Settled, but waiting for a known time: the end of a restart delay or of an update delay.",
-      after: { nextLook: "deciding" },
-      on: { "nodes.touched": "gathering" },
-    },
-    gathering: {
+      meta: {
+        waitingFor: "nothing: its nodes have their tasks",
+        wokenBy: { "work.arrived": "a change of the service, of one of its tasks, or of a node" },
+      },
+    }),
+    waiting: resting({
+      description: "Settled until a known time.",
+      meta: {
+        waitingFor: "the end of a restart delay or of an update delay",
+        wokenBy: {
+          "work.arrived": "a change of the service, of one of its tasks, or of a node",
+          nextRound: "the end of the delay",
+        },
+      },
+      after: { nextRound: "deciding" },
+    }),
+    gathering: gathering({
       description: "Nodes, tasks or the service changed; gathering more from the same commits.",
-      entry: "gather",
-      on: { "nodes.touched": {}, "round.due": "deciding" },
-    },
-    deciding: {
-      description: "Comparing the tasks on the nodes with the spec. O1",
-      entry: ["forgetTouch", "decide"],
-      on: {
-        "decision.empty": [
-          {
-            guard: { type: "hasNext", params: ({ event }) => event },
-            target: "waiting",
-            actions: { type: "rememberNext", params: ({ event }) => event },
-          },
-          { target: "settled" },
-        ],
-        "decision.made": { target: "writing", actions: { type: "rememberNext", params: ({ event }) => event } },
-        "nodes.touched": { actions: "rememberTouch" },
-      },
-    },
-    writing: {
-      description: "Writing the decision to the log. O1, O2",
-      on: {
-        "nodes.touched": { actions: "rememberTouch" },
-        "decision.written": [
-          { guard: "isTouched", target: "gathering" },
-          { guard: "hasDeadline", target: "waiting" },
-          { target: "settled" },
-        ],
-      },
-    },
+    }),
+    deciding: decidingToWrite({ description: "Comparing the tasks on the nodes with the spec. O1" }),
+    writing: writing({ description: "Writing the decision to the log. O1, O2" }),
+    judged: judged([{ guard: "hasNext", target: "waiting" }, { target: "settled" }]),
     removed: {
       description: "The service is removed; another orchestrator stops its tasks.",
       type: "final",

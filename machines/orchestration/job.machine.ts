@@ -1,68 +1,44 @@
 /**
  * The orchestrator of one job; one actor for each service in mode replicated-job or global-job, scheduled ones and their
- * runs included. The chart decides when it acts and shows the job's phase; `machines/orchestration/jobs/decide.ts` decides what
- * it does.
+ * runs included. The chart decides when it acts, by the reconcile loop (`machines/reconcile.ts`, with O1 and O2), and shows the
+ * job's phase; `machines/orchestration/jobs/decide.ts` decides what it does.
  *
- *   gathering ──▶ deciding ⇄ writing ──▶ judged ──▶ working | paused | stopped | succeeded | failed | scheduled
- *       ▲                                                └───────── job.touched, nextLook ─────────┘
+ *   gathering ──▶ deciding ──▶ writing ──▶ judged ──▶ working | paused | stopped | succeeded | failed | scheduled
+ *       ▲                                                  └──────── work.arrived, nextRound ────────┘
  *
- * O1: one decision is in flight at a time: the next sees the result of the last in the store.
- * O2: changes during a decision are not lost: they lead to another decision afterwards.
  * O3: there is no state outside the store, so a new leader's orchestrator continues where the last one stopped.
  */
-import { assign, setup } from "xstate";
-import { effect } from "../effect.ts";
+import {
+  decidingToWrite,
+  gathering,
+  judged,
+  reconciling,
+  rest,
+  resting,
+  writing,
+  type ReconcileContext,
+} from "../reconcile.ts";
 import type { JobPhase } from "./jobs/progress.ts";
 
-type Judgement = {
-  readonly phase: JobPhase;
-  /** Milliseconds until it must decide again by itself; -1: never. */
-  readonly nextMs: number;
-};
+export type JobEvent = { readonly type: "job.removed" };
 
-export type JobEvent =
-  /** The service, one of its tasks or a node has changed. */
-  | { readonly type: "job.touched" }
-  | { readonly type: "job.removed" }
-  | { readonly type: "round.due" }
-  | ({ readonly type: "decision.empty" } & Judgement)
-  | ({ readonly type: "decision.made" } & Judgement)
-  /** The decision is in the store, or could not be written and must be made again. */
-  | { readonly type: "decision.written" };
-
-export interface JobContext {
-  readonly serviceId: string;
+export interface JobVerdict {
   readonly phase: JobPhase;
   readonly nextMs: number;
-  /** Something happened while a decision was being written (O2). */
-  readonly isTouched: boolean;
 }
 
-/** One decision a day costs nothing, and keeps timers below their maximum of 24 days. */
-const lookMsMax = 24 * 3_600_000;
+export interface JobContext extends ReconcileContext<JobVerdict> {
+  readonly serviceId: string;
+}
 
-export const jobMachine = setup({
-  types: { context: {} as JobContext, events: {} as JobEvent, input: {} as { readonly serviceId: string } },
-  actions: {
-    /** Answered by `round.due` after the current commits are applied. */
-    gather: effect("gather"),
-    /** Answered by `decision.empty`, or by `decision.made` and later `decision.written`. */
-    decide: effect("decide"),
-    reportUnexpected: effect("reportUnexpected"),
-    remember: assign((_, { phase, nextMs }: Judgement) => ({ phase, nextMs })),
-    rememberTouch: assign({ isTouched: true }),
-    forgetTouch: assign({ isTouched: false }),
-  },
-  guards: {
-    isTouched: ({ context }) => context.isTouched,
-    isPhase: ({ context }, { phase }: { phase: JobPhase }) => context.phase === phase,
-  },
-  delays: {
-    nextLook: ({ context: { nextMs } }) => (nextMs < 0 || nextMs > lookMsMax ? lookMsMax : nextMs),
-  },
-}).createMachine({
+/** Woken by changes of the service, of one of its tasks, or of a node. */
+export const jobMachine = reconciling<JobContext, JobEvent, { readonly serviceId: string }>().createMachine({
   id: "job",
-  context: ({ input }) => ({ serviceId: input.serviceId, phase: "working", nextMs: -1, isTouched: false }),
+  context: ({ input }) => ({
+    serviceId: input.serviceId,
+    verdict: { phase: "working", nextMs: -1 },
+    isTouched: false,
+  }),
   initial: "gathering",
   options: { maxIterations: 1_000 },
   on: {
@@ -70,68 +46,85 @@ export const jobMachine = setup({
     "*": { actions: "reportUnexpected" },
   },
   states: {
-    gathering: {
-      description: "Something changed; gathering more from the same commits.",
-      entry: "gather",
-      on: { "job.touched": {}, "round.due": "deciding" },
-    },
-    deciding: {
+    gathering: gathering({ description: "Something changed; gathering more from the same commits." }),
+    deciding: decidingToWrite({
       description: "Comparing the slots of the current iteration with the spec. O1, J1 to J7",
-      entry: ["forgetTouch", "decide"],
-      on: {
-        "decision.empty": { target: "judged", actions: { type: "remember", params: ({ event }) => event } },
-        "decision.made": { target: "writing", actions: { type: "remember", params: ({ event }) => event } },
-        "job.touched": { actions: "rememberTouch" },
-      },
-    },
-    writing: {
-      description: "Writing the decision to the log. O1, O2",
-      on: {
-        "job.touched": { actions: "rememberTouch" },
-        "decision.written": [{ guard: "isTouched", target: "gathering" }, { target: "judged" }],
-      },
-    },
-    judged: {
-      description: "Choosing the state that matches the job's progress.",
-      always: [
-        { guard: { type: "isPhase", params: { phase: "paused" } }, target: "paused" },
-        { guard: { type: "isPhase", params: { phase: "stopped" } }, target: "stopped" },
-        { guard: { type: "isPhase", params: { phase: "succeeded" } }, target: "succeeded" },
-        { guard: { type: "isPhase", params: { phase: "failed" } }, target: "failed" },
-        { guard: { type: "isPhase", params: { phase: "scheduled" } }, target: "scheduled" },
-        { target: "working" },
-      ],
-    },
-    working: {
+    }),
+    writing: writing({ description: "Writing the decision to the log. O1, O2" }),
+    judged: judged([
+      rest("paused"),
+      rest("stopped"),
+      rest("succeeded"),
+      rest("failed"),
+      rest("scheduled"),
+      { target: "working" },
+    ]),
+    working: resting({
       description: "Tasks are running or waiting; each exit is examined. J3",
-      after: { nextLook: "deciding" },
-      on: { "job.touched": "gathering" },
-    },
-    paused: {
+      meta: {
+        waitingFor: "the end of its tasks",
+        wokenBy: {
+          "work.arrived": "a change of the job, of one of its tasks, or of a node",
+          nextRound: "the end of a restart delay",
+        },
+      },
+      after: { nextRound: "deciding" },
+    }),
+    paused: resting({
       description: "Paused: no new task is started until the job is resumed; running tasks continue. J6",
-      after: { nextLook: "deciding" },
-      on: { "job.touched": "gathering" },
-    },
-    stopped: {
+      meta: {
+        waitingFor: "an operator to resume it",
+        wokenBy: {
+          "work.arrived": "a change of the job, of one of its tasks, or of a node",
+          nextRound: "the daily check",
+        },
+      },
+      after: { nextRound: "deciding" },
+    }),
+    stopped: resting({
       description: "Stopped: running tasks are stopped; completed ones stay completed if the job is resumed. J6",
-      after: { nextLook: "deciding" },
-      on: { "job.touched": "gathering" },
-    },
-    succeeded: {
+      meta: {
+        waitingFor: "an operator to resume it",
+        wokenBy: {
+          "work.arrived": "a change of the job, of one of its tasks, or of a node",
+          nextRound: "the daily check",
+        },
+      },
+      after: { nextRound: "deciding" },
+    }),
+    succeeded: resting({
       description: "Every slot is complete. A job with a time to live is removed when it expires. J1",
-      after: { nextLook: "deciding" },
-      on: { "job.touched": "gathering" },
-    },
-    failed: {
+      meta: {
+        waitingFor: "nothing: every slot is complete",
+        wokenBy: {
+          "work.arrived": "a change of the job, of one of its tasks, or of a node",
+          nextRound: "the end of its time to live",
+        },
+      },
+      after: { nextRound: "deciding" },
+    }),
+    failed: resting({
       description: "At least one slot has used up its attempts, and all others are complete. J2",
-      after: { nextLook: "deciding" },
-      on: { "job.touched": "gathering" },
-    },
-    scheduled: {
+      meta: {
+        waitingFor: "nothing: it has failed",
+        wokenBy: {
+          "work.arrived": "a change of the job, of one of its tasks, or of a node",
+          nextRound: "the end of its time to live",
+        },
+      },
+      after: { nextRound: "deciding" },
+    }),
+    scheduled: resting({
       description: "Runs no tasks itself: its schedule creates a job for each run.",
-      after: { nextLook: "deciding" },
-      on: { "job.touched": "gathering" },
-    },
+      meta: {
+        waitingFor: "nothing: its runs have their own jobs",
+        wokenBy: {
+          "work.arrived": "a change of the job, of one of its tasks, or of a node",
+          nextRound: "the daily check",
+        },
+      },
+      after: { nextRound: "deciding" },
+    }),
     removed: { description: "The service is removed; another orchestrator stops its tasks.", type: "final" },
   },
 });

@@ -1,7 +1,6 @@
 /**
- * The reaper: deletes tasks that are over. The chart decides when it runs, `reapable` what it deletes.
- *
- *   idle ──▶ gathering ──▶ reaping ──▶ idle | gathering
+ * The reaper: deletes tasks that are over. The chart decides when it runs, by the reconcile loop (`machines/reconcile.ts`);
+ * `reapable` decides what it deletes.
  *
  * R1: a task that is desired REMOVE is deleted when nothing of it can run any more.
  * R2: each slot keeps its newest tasks, including the running one, up to the cluster's history limit. It also keeps the tasks
@@ -13,9 +12,8 @@
  * R4: a task that may still run is never deleted to save space.
  * R5: a task that is no longer wanted before it had a node ends as SHUTDOWN, since no node will report on it.
  */
-import { setup } from "xstate";
 import { TaskState, type Task } from "../../proto/gen/messages.ts";
-import { effect } from "../effect.ts";
+import { deciding, gathering, judged, reconciling, resting, type ReconcileContext } from "../reconcile.ts";
 import { refusedInARow } from "./refused-starts.ts";
 import { countedFor, shouldRestart } from "./restart.machine.ts";
 import { isEnded, isHeld, isWanted, observedState } from "../task.ts";
@@ -23,48 +21,26 @@ import { isEnded, isHeld, isWanted, observedState } from "../task.ts";
 /** SwarmKit's default number of tasks kept for each slot. */
 export const historyLimitDefault = 5;
 
-export type ReaperEvent =
-  | { readonly type: "slots.touched" }
-  | { readonly type: "round.due" }
-  /** `isPartial`: the round stopped at its limit. */
-  | { readonly type: "round.done"; readonly isPartial: boolean };
-
-export const reaperMachine = setup({
-  types: { events: {} as ReaperEvent },
-  actions: {
-    /** Answered by `round.due` after the current commits are applied. */
-    gather: effect("gather"),
-    /** Deletes finished tasks from the touched slots; answered by `round.done`. */
-    reap: effect("reap"),
-    reportUnexpected: effect("reportUnexpected"),
-  },
-  guards: { isPartial: (_, { isPartial }: { isPartial: boolean }) => isPartial },
-}).createMachine({
+/** Woken by slots in which a task ended or must be removed. */
+export const reaperMachine = reconciling<ReconcileContext<{ readonly isPartial: boolean }>>().createMachine({
   id: "reaper",
+  context: { verdict: { isPartial: false }, isTouched: false },
   initial: "idle",
   options: { maxIterations: 1_000 },
   on: { "*": { actions: "reportUnexpected" } },
   states: {
-    idle: {
+    idle: resting({
       description: "No slot keeps more history than the limit.",
-      on: { "slots.touched": "gathering" },
-    },
-    gathering: {
-      description: "Tasks ended or must be removed; gathering more from the same commits.",
-      entry: "gather",
-      on: { "slots.touched": {}, "round.due": "reaping" },
-    },
-    reaping: {
-      description: "Deleting removed tasks, and history beyond the limit, from the affected slots. R1, R2, R3, R4, R5",
-      entry: "reap",
-      on: {
-        "slots.touched": {},
-        "round.done": [
-          { guard: { type: "isPartial", params: ({ event }) => event }, target: "gathering" },
-          { target: "idle" },
-        ],
+      meta: {
+        waitingFor: "nothing: no task is to be deleted",
+        wokenBy: { "work.arrived": "a task that ends or must be removed, or another history limit" },
       },
-    },
+    }),
+    gathering: gathering({ description: "Tasks ended or must be removed; gathering more from the same commits." }),
+    deciding: deciding({
+      description: "Deleting removed tasks, and history beyond the limit, from the affected slots. R1, R2, R3, R4, R5",
+    }),
+    judged: judged([{ target: "idle" }]),
   },
 });
 

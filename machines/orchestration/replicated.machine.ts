@@ -1,125 +1,94 @@
 /**
- * The orchestrator of one replicated service; one actor for each. The chart decides when it acts,
- * `machines/orchestration/slots.ts` what it does.
+ * The orchestrator of one replicated service; one actor for each. The chart decides when it acts, by the
+ * reconcile loop (`machines/reconcile.ts`, with O1 and O2), and `machines/orchestration/slots.ts` what it does.
  *
- *   settled ──▶ gathering ──▶ deciding ⇄ writing ──▶ settled           removing ──▶ removed, after the service is removed
- *                   ▲             └──▶ waiting ──nextLook──┘
+ *   settled ──▶ gathering ──▶ deciding ──▶ writing ──▶ judged ──▶ settled | waiting ──▶ gathering …
+ *   removing ──▶ removed, after the service is removed
  *
- * O1: one decision is in flight at a time: the next sees the result of the last in the store.
- * O2: changes during a decision are not lost: they lead to another decision afterwards.
  * O3: there is no state outside the store, so a new leader's orchestrator continues where the last one stopped.
  */
-import { assign, setup } from "xstate";
 import { effect } from "../effect.ts";
+import {
+  decidingToWrite,
+  gathering,
+  judged,
+  reconciling,
+  resting,
+  writing,
+  type ReconcileContext,
+  type Verdict,
+} from "../reconcile.ts";
 
-export type ReplicatedEvent =
-  /** The service, one of its slots or a node of one has changed. */
-  | { readonly type: "service.touched" }
-  | { readonly type: "service.removed" }
-  | { readonly type: "round.due" }
-  /** `nextMs`: milliseconds until it must decide again by itself; -1: never. */
-  | { readonly type: "decision.empty"; readonly nextMs: number }
-  | { readonly type: "decision.made"; readonly nextMs: number }
-  /** The decision is in the store, or could not be written and must be made again. */
-  | { readonly type: "decision.written" }
-  | { readonly type: "tasks.gone" };
+export type ReplicatedEvent = { readonly type: "service.removed" } | { readonly type: "tasks.gone" };
 
-export interface ReplicatedContext {
+export type ReplicatedVerdict = Pick<Required<Verdict>, "nextMs">;
+
+export interface ReplicatedContext extends ReconcileContext<ReplicatedVerdict> {
   readonly serviceId: string;
-  readonly nextMs: number;
-  /** Something happened while a decision was being written (O2). */
-  readonly isTouched: boolean;
 }
 
-export const replicatedMachine = setup({
-  types: {
-    context: {} as ReplicatedContext,
-    events: {} as ReplicatedEvent,
-    input: {} as { readonly serviceId: string },
-  },
-  actions: {
-    /** Answered by `round.due` after the current commits are applied. */
-    gather: effect("gather"),
-    /** Answered by `decision.empty`, or by `decision.made` and later `decision.written`. */
-    decide: effect("decide"),
-    /** Stops every task of the service for good; answered like `decide`, or by `tasks.gone` if none is left. */
-    removeTasks: effect("removeTasks"),
-    reportUnexpected: effect("reportUnexpected"),
-    rememberNext: assign((_, { nextMs }: { nextMs: number }) => ({ nextMs })),
-    rememberTouch: assign({ isTouched: true }),
-    forgetTouch: assign({ isTouched: false }),
-  },
-  guards: {
-    hasNext: (_, { nextMs }: { nextMs: number }) => nextMs >= 0,
-    hasDeadline: ({ context }) => context.nextMs >= 0,
-    isTouched: ({ context }) => context.isTouched,
-  },
-  delays: { nextLook: ({ context }) => context.nextMs },
-}).createMachine({
-  id: "replicated",
-  context: ({ input }) => ({ serviceId: input.serviceId, nextMs: -1, isTouched: false }),
-  initial: "gathering",
-  options: { maxIterations: 1_000 },
-  on: {
-    "service.removed": ".removing",
-    "*": { actions: "reportUnexpected" },
-  },
-  states: {
-    settled: {
-      description: "Each slot matches the service, as far as the orchestrator can act on it. O3",
-      on: { "service.touched": "gathering" },
+/** Woken by changes of the service, of one of its slots, or of a node of one. */
+export const replicatedMachine = reconciling<ReplicatedContext, ReplicatedEvent, { readonly serviceId: string }>()
+  .extend({
+    actions: {
+      /** Stops every task of the service for good; answered like `decide`, or by `tasks.gone` if none is left. */
+      removeTasks: effect("removeTasks"),
     },
-    waiting: {
-      description: "Settled, but waiting for a known time: the end of a restart delay or of an update delay.",
-      after: { nextLook: "deciding" },
-      on: { "service.touched": "gathering" },
+  })
+  .createMachine({
+    id: "replicated",
+    context: ({ input }) => ({ serviceId: input.serviceId, verdict: { nextMs: -1 }, isTouched: false }),
+    initial: "gathering",
+    options: { maxIterations: 1_000 },
+    on: {
+      "service.removed": ".removing",
+      "*": { actions: "reportUnexpected" },
     },
-    gathering: {
-      description: "Something changed; gathering more from the same commits.",
-      entry: "gather",
-      on: { "service.touched": {}, "round.due": "deciding" },
-    },
-    deciding: {
-      description: "Comparing the slots with the spec. O1",
-      entry: ["forgetTouch", "decide"],
-      on: {
-        "decision.empty": [
-          {
-            guard: { type: "hasNext", params: ({ event }) => event },
-            target: "waiting",
-            actions: { type: "rememberNext", params: ({ event }) => event },
+    states: {
+      settled: resting({
+        description: "Each slot matches the service, as far as the orchestrator can act on it. O3",
+        meta: {
+          waitingFor: "nothing: its slots have their tasks",
+          wokenBy: { "work.arrived": "a change of the service, of one of its slots, or of a node of one" },
+        },
+      }),
+      waiting: resting({
+        description: "Settled until a known time.",
+        meta: {
+          waitingFor: "the end of a restart delay or of an update delay",
+          wokenBy: {
+            "work.arrived": "a change of the service, of one of its slots, or of a node of one",
+            nextRound: "the end of the delay",
           },
-          { target: "settled" },
-        ],
-        "decision.made": { target: "writing", actions: { type: "rememberNext", params: ({ event }) => event } },
-        "service.touched": { actions: "rememberTouch" },
+        },
+        after: { nextRound: "deciding" },
+      }),
+      gathering: gathering({ description: "Something changed; gathering more from the same commits." }),
+      deciding: decidingToWrite({ description: "Comparing the slots with the spec. O1" }),
+      writing: writing({ description: "Writing the decision to the log. O1, O2" }),
+      judged: judged([{ guard: "hasNext", target: "waiting" }, { target: "settled" }]),
+      removing: {
+        description: "The service is removed: stopping its tasks, which the reaper then deletes.",
+        meta: {
+          waitingFor: "the end of its tasks",
+          wokenBy: {
+            "work.arrived": "a change of one of its tasks",
+            "decision.written": "the ledger's answer",
+            "tasks.gone": "the end of the last one",
+          },
+        },
+        entry: "removeTasks",
+        on: {
+          "service.removed": {},
+          "round.due": {},
+          "round.done": {},
+          "decision.made": {},
+          // The decision may have created a task while the service was removed, or could not be written.
+          "decision.written": { target: "removing", reenter: true },
+          "work.arrived": { target: "removing", reenter: true },
+          "tasks.gone": "removed",
+        },
       },
+      removed: { description: "No task of the service is left.", type: "final" },
     },
-    writing: {
-      description: "Writing the decision to the log. O1, O2",
-      on: {
-        "service.touched": { actions: "rememberTouch" },
-        "decision.written": [
-          { guard: "isTouched", target: "gathering" },
-          { guard: "hasDeadline", target: "waiting" },
-          { target: "settled" },
-        ],
-      },
-    },
-    removing: {
-      description: "The service is removed: stopping its tasks, which the reaper then deletes.",
-      entry: ["forgetTouch", "removeTasks"],
-      on: {
-        "service.removed": {},
-        "round.due": {},
-        "decision.empty": {},
-        "decision.made": {},
-        // The decision may have created a task while the service was removed, or could not be written.
-        "decision.written": { target: "removing", reenter: true },
-        "service.touched": { target: "removing", reenter: true },
-        "tasks.gone": "removed",
-      },
-    },
-    removed: { description: "No task of the service is left.", type: "final" },
-  },
-});
+  });

@@ -13,9 +13,8 @@
  * it did not fail. Lost and drained tasks have no restart delay either: a crashed worker's tasks should run elsewhere within
  * seconds. Evicted tasks have one, during which the node stops them.
  *
- *   resting ──▶ gathering ──▶ releasing ──▶ waiting ──nextDeadline──▶ releasing
+ *   resting | waiting ──▶ gathering ──▶ deciding ──▶ judged ──▶ resting | waiting ──nextRound──▶ deciding (reconcile.ts)
  */
-import { assign, setup } from "xstate";
 import {
   NodeSpec_Availability,
   NodeStatus_State,
@@ -25,7 +24,15 @@ import {
   type RestartPolicy,
   type Task,
 } from "../../proto/gen/messages.ts";
-import { effect } from "../effect.ts";
+import {
+  deciding,
+  gathering,
+  judged,
+  reconciling,
+  resting,
+  type ReconcileContext,
+  type Verdict,
+} from "../reconcile.ts";
 import { wasEvicted } from "./enforcer.machine.ts";
 import { refusedStartDelayMs, refusedInARow } from "./refused-starts.ts";
 import { isEnded, isHeld, isSpent, isWanted, observedState } from "../task.ts";
@@ -199,60 +206,41 @@ export function releaseOf(
   return wait ?? { kind: "release" };
 }
 
-export type RestartEvent =
-  | { readonly type: "slots.touched" }
-  | { readonly type: "round.due" }
-  /** `nextMs`: milliseconds until the nearest deadline; -1: none. */
-  | { readonly type: "round.done"; readonly nextMs: number };
+export type RestartVerdict = Pick<Required<Verdict>, "isPartial" | "nextMs">;
 
-export const restartMachine = setup({
-  types: { context: {} as { readonly nextMs: number }, events: {} as RestartEvent },
-  actions: {
-    /** Answered by `round.due` after the current commits are applied. */
-    gather: effect("gather"),
-    /** Raises the tasks that may run; answered by `round.done`. */
-    release: effect("release"),
-    reportUnexpected: effect("reportUnexpected"),
-    rememberNext: assign((_, { nextMs }: { nextMs: number }) => ({ nextMs })),
-  },
-  guards: { hasDeadline: (_, { nextMs }: { nextMs: number }) => nextMs >= 0 },
-  delays: { nextDeadline: ({ context }) => context.nextMs },
-}).createMachine({
+/** Woken by changes in slots with a waiting replacement. */
+export const restartMachine = reconciling<ReconcileContext<RestartVerdict>>().createMachine({
   id: "restart",
-  context: { nextMs: -1 },
+  context: { verdict: { nextMs: -1, isPartial: false }, isTouched: false },
   initial: "resting",
   options: { maxIterations: 1_000 },
   on: { "*": { actions: "reportUnexpected" } },
   states: {
-    resting: {
+    resting: resting({
       description:
         "No replacement task waits for a deadline; those that wait for their predecessor start when it has stopped.",
-      on: { "slots.touched": "gathering" },
-    },
-    waiting: {
-      description: "Replacement tasks are waiting for the end of a restart delay, or for their predecessor to stop. Q2",
-      after: { nextDeadline: "releasing" },
-      on: { "slots.touched": "gathering" },
-    },
-    gathering: {
-      description: "Something happened in a slot with a waiting replacement; gathering more from the same commits.",
-      entry: "gather",
-      on: { "slots.touched": {}, "round.due": "releasing" },
-    },
-    releasing: {
-      description: "Checking the waiting replacements and starting those that may run. Q1, Q4",
-      entry: "release",
-      on: {
-        "round.done": [
-          {
-            guard: { type: "hasDeadline", params: ({ event }) => event },
-            target: "waiting",
-            actions: { type: "rememberNext", params: ({ event }) => event },
-          },
-          { target: "resting" },
-        ],
-        "slots.touched": "gathering",
+      meta: {
+        waitingFor: "a replacement task that must wait",
+        wokenBy: { "work.arrived": "a change in a slot with a replacement task, or of a node" },
       },
-    },
+    }),
+    waiting: resting({
+      description: "Replacement tasks must not start yet. Q2",
+      meta: {
+        waitingFor: "the end of a restart delay, or a predecessor that stops",
+        wokenBy: {
+          "work.arrived": "a change in a slot with a replacement task, or of a node",
+          nextRound: "the nearest deadline",
+        },
+      },
+      after: { nextRound: "deciding" },
+    }),
+    gathering: gathering({
+      description: "Something happened in a slot with a waiting replacement; gathering more from the same commits.",
+    }),
+    deciding: deciding({
+      description: "Checking the waiting replacements and starting those that may run. Q1, Q4",
+    }),
+    judged: judged([{ guard: "hasNext", target: "waiting" }, { target: "resting" }]),
   },
 });

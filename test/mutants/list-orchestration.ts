@@ -77,7 +77,7 @@ export const orchestrationMutants: readonly Mutant[] = [
   {
     name: "deadline-forgotten",
     file: "machines/orchestration/restart.machine.ts",
-    original: 'after: { nextDeadline: "releasing" },',
+    original: 'after: { nextRound: "deciding" },',
     replacement: "",
     breaks: "a successor whose delay is over is not started",
     kind: "time-fault-order",

@@ -357,10 +357,10 @@ test("the enforcer's chart checks again after a partial round", (t) => {
   for (const [event, value] of [
     [{ type: "work.arrived" }, "gathering"],
     [{ type: "work.arrived" }, "gathering"],
-    [{ type: "round.due" }, "enforcing"],
-    [{ type: "round.done", isPartial: true }, "gathering"],
-    [{ type: "round.due" }, "enforcing"],
-    [{ type: "round.done", isPartial: false }, "resting"],
+    [{ type: "round.due" }, "deciding"],
+    [{ type: "round.done", verdict: { isPartial: true } }, "gathering"],
+    [{ type: "round.due" }, "deciding"],
+    [{ type: "round.done", verdict: { isPartial: false } }, "resting"],
   ] as const) {
     t.is(run.send(event).state, value);
   }

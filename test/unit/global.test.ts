@@ -402,12 +402,12 @@ test("the ledger allows a service one wanted task of a spec version on a node", 
 test("the orchestrator decides once more if something happened while it wrote", (t) => {
   const run = new ChartRun(globalMachine, { serviceId: "s" });
   t.is(run.state, "gathering");
-  run.send({ type: "round.due" }, { type: "decision.made", nextMs: -1 }, { type: "nodes.touched" });
+  run.send({ type: "round.due" }, { type: "decision.made", verdict: { nextMs: -1 } }, { type: "work.arrived" });
   t.is(run.state, "writing");
   run.send({ type: "decision.written" });
   t.is(run.state, "gathering");
   t.deepEqual(run.names, ["gather"]);
-  run.send({ type: "round.due" }, { type: "decision.empty", nextMs: 700 });
+  run.send({ type: "round.due" }, { type: "round.done", verdict: { nextMs: 700 } });
   t.is(run.state, "waiting");
   t.is(run.send({ type: "service.removed" }).snapshot.status, "done");
 });

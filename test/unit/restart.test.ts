@@ -176,10 +176,16 @@ test("a task with a long grace period gets all of it before another may run besi
 });
 
 test("the supervisor checks again at the nearest deadline", (t) => {
-  const touched = () => new ChartRun(restartMachine).send({ type: "slots.touched" });
+  const touched = () => new ChartRun(restartMachine).send({ type: "work.arrived" });
   t.is(touched().state, "gathering");
-  const waiting = touched().send({ type: "round.due" }, { type: "round.done", nextMs: 700 });
+  const waiting = touched().send(
+    { type: "round.due" },
+    { type: "round.done", verdict: { nextMs: 700, isPartial: false } },
+  );
   t.is(waiting.state, "waiting");
-  t.is(waiting.snapshot.context.nextMs, 700);
-  t.is(touched().send({ type: "round.due" }, { type: "round.done", nextMs: -1 }).state, "resting");
+  t.is(waiting.snapshot.context.verdict.nextMs, 700);
+  t.is(
+    touched().send({ type: "round.due" }, { type: "round.done", verdict: { nextMs: -1, isPartial: false } }).state,
+    "resting",
+  );
 });

@@ -351,20 +351,20 @@ function chart(...events: readonly EventFromLogic<typeof schedulerMachine>[]) {
 
 test("one tick is requested, however many commits bring work", (t) => {
   const { value, effects } = chart({ type: "work.arrived" }, { type: "work.arrived" });
-  t.is(value.rounds, "scheduled");
-  t.deepEqual(effects, ["requestTick"]);
+  t.is(value.rounds, "gathering");
+  t.deepEqual(effects, ["gather"]);
 });
 
 test("with the maximum number of proposals in progress, the next round waits for one to settle", (t) => {
   const busy = [
     { type: "work.arrived" },
-    { type: "tick" },
+    { type: "round.due" },
     { type: "proposal.sent" },
-    { type: "round.decided", hasMore: true, hasStale: false },
-    { type: "tick" },
+    { type: "round.done", verdict: { isPartial: true, hasStale: false } },
+    { type: "round.due" },
   ] as const;
   t.is(chart(...busy).value.rounds, "full");
   const { value, effects } = chart(...busy, { type: "proposal.settled", returned: 1 });
-  t.deepEqual(value, { rounds: "scheduled", proposals: "none", later: "holding" });
-  t.deepEqual(effects, ["requestTick", "decide", "requestTick", "requestTick"]);
+  t.deepEqual(value, { rounds: "gathering", proposals: "none", later: "holding" });
+  t.deepEqual(effects, ["gather", "decide", "gather", "gather"]);
 });

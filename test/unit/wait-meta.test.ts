@@ -70,7 +70,7 @@ function faultsOf(state: AnyStateNode): readonly string[] {
 test("each state that waits says for what, and names an event or a deadline of the chart that wakes it", async (t) => {
   const faults: string[] = [];
   for (const { file, machine } of await allCharts()) {
-    if (file.startsWith("orchestration/")) continue;
+    if (file.startsWith("orchestration/rollout")) continue;
     for (const state of statesOf(machine.root as unknown as AnyStateNode))
       for (const fault of faultsOf(state)) faults.push(`${file}: ${state.path.join(".")} ${fault}`);
   }

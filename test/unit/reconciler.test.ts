@@ -1,0 +1,78 @@
+// The host of a chart with a reconcile loop: when it gathers, and what it sends when it has stopped.
+import test from "ava";
+import { Reconciler, type ReconcileChart, type Round } from "../../actors/orchestration/reconciler.ts";
+import type { Environment } from "../../actors/environment.ts";
+import type { Owner } from "../../actors/hosted.ts";
+import type { ReconcileContext, Verdict } from "../../machines/reconcile.ts";
+
+function setUp(round: Round<Verdict> = { verdict: { nextMs: 5 } }) {
+  const turns: (() => void)[] = [];
+  const sent: string[] = [];
+  let effects: Owner["effects"] = {};
+  const chart: ReconcileChart<ReconcileContext, never, undefined> = {
+    start(_host, _id, _input, owner) {
+      ({ effects } = owner);
+      const actor = {
+        send: ({ type }: { readonly type: string }) => void sent.push(type),
+        getSnapshot: () => ({ context: { verdict: {}, isTouched: false }, value: "resting" }),
+      };
+      return { actor, stop: () => void sent.push("stopped") };
+    },
+  };
+  const env = { clock: { soon: (callback: () => void) => void turns.push(callback) } } as unknown as Environment;
+  const loop = new Reconciler(env, { chart, id: "loop", input: undefined, decide: () => round });
+  return {
+    loop,
+    sent,
+    act: (name: string) => effects[name]?.call(effects as never, undefined as never),
+    nextTurn: () => turns.splice(0).forEach((callback) => callback()),
+  };
+}
+
+test("a round is due when the turn is over", (t) => {
+  const { act, nextTurn, sent } = setUp();
+  act("gather");
+  t.deepEqual(sent, []);
+  nextTurn();
+  t.deepEqual(sent, ["round.due"]);
+});
+
+test("a loop that has stopped by then gets no event", (t) => {
+  const { act, loop, nextTurn, sent } = setUp();
+  act("gather");
+  loop.stop();
+  nextTurn();
+  act("decide");
+  loop.wake();
+  t.deepEqual(sent, ["stopped"]);
+});
+
+test("a loop that ends in an effect of its own is stopped after that turn", (t) => {
+  const { loop, nextTurn, sent } = setUp();
+  loop.end();
+  loop.wake();
+  t.deepEqual(sent, []);
+  nextTurn();
+  t.deepEqual(sent, ["stopped"]);
+});
+
+test("the changes of a commit wake it once, at the end", (t) => {
+  const { loop, sent } = setUp();
+  loop.commitEnded();
+  loop.note();
+  loop.note();
+  t.deepEqual(sent, []);
+  loop.commitEnded();
+  loop.commitEnded();
+  t.deepEqual(sent, ["work.arrived"]);
+});
+
+test("a decision is made before its write begins, and a round without one is done", (t) => {
+  const done = setUp();
+  done.act("decide");
+  t.deepEqual(done.sent, ["round.done"]);
+  const order: string[] = [];
+  const { act, sent } = setUp({ verdict: {}, write: () => void order.push(...sent, "write") });
+  act("decide");
+  t.deepEqual(order, ["decision.made", "write"]);
+});
