@@ -7,7 +7,7 @@ import { TaskAnswer, TaskQuestion, type TaskCallRequest, type TaskInput } from "
 import type { HostedActor } from "../runtime/host.ts";
 import { RpcError, Status, type Sink } from "../runtime/ports/rpc.ts";
 import type { Environment } from "./environment.ts";
-import { hosted, type Owner } from "./hosted.ts";
+import type { Owner } from "./../runtime/host.ts";
 
 /** Maximum bytes waiting for the client, besides one message; beyond it the node has to wait. */
 const waitingBytesMax = 256 * 1024;
@@ -25,8 +25,6 @@ export interface TaskCallOptions {
   readonly onOver: (call: TaskCall) => void;
 }
 
-const machine = hosted(taskCallMachine, ["ask", "lookForPulse", "cancel", "fail", "forget"]);
-
 export class TaskCall {
   readonly #env: Environment;
   readonly #options: TaskCallOptions;
@@ -41,7 +39,7 @@ export class TaskCall {
     this.#env = env;
     this.#options = options;
     options.sink.write(TaskAnswer.create({ callId: options.id }));
-    this.#actor = machine.start(env.host, `task-call/${options.id}`, { callId: options.id }, this.#owner());
+    this.#actor = env.host.start(taskCallMachine, `task-call/${options.id}`, { callId: options.id }, this.#owner());
   }
 
   get id(): string {
@@ -53,7 +51,7 @@ export class TaskCall {
   }
 
   send(event: TaskCallEvent): void {
-    this.#actor.actor.send(event);
+    this.#actor.send(event);
   }
 
   take(answer: TaskAnswer): AnswerVerdict {
@@ -109,7 +107,7 @@ export class TaskCall {
     return ask(nodeId, TaskQuestion.create({ callId: id, home: this.#env.managerId, ...question }));
   }
 
-  #owner(): Owner {
+  #owner(): Owner<typeof taskCallMachine> {
     return {
       effects: {
         ask: () =>

@@ -7,8 +7,8 @@
  * C1: the caller learns the outcome exactly once, whatever dies meanwhile.
  * C2: nothing keeps running on the node for a caller that has left, if the node can be reached.
  */
-import { assign, setup } from "xstate";
-import { effect } from "./effect.ts";
+import { assign } from "xstate";
+import { chart, effect } from "./chart.ts";
 
 /** Times in milliseconds. */
 export const taskCallTimes = {
@@ -39,17 +39,18 @@ export interface TaskCallContext {
   readonly missed: number;
 }
 
-export const taskCallMachine = setup({
+export const taskCallMachine = chart({
   types: { context: {} as TaskCallContext, events: {} as TaskCallEvent, input: {} as { readonly callId: string } },
-  actions: {
+  effects: {
     /** Answered by `node.asked` or `node.missing`. */
-    ask: effect("ask"),
+    ask: effect(),
     /** Answered by `pulse.heard` or `pulse.missed`. */
-    lookForPulse: effect("lookForPulse"),
-    cancel: effect("cancel"),
-    fail: effect<{ failure: TaskCallFailure }>("fail"),
-    forget: effect("forget"),
-    reportUnexpected: effect("reportUnexpected"),
+    lookForPulse: effect(),
+    cancel: effect(),
+    fail: effect<{ failure: TaskCallFailure }>(),
+    forget: effect(),
+  },
+  actions: {
     countMissed: assign({ missed: ({ context }) => context.missed + 1 }),
     resetMissed: assign({ missed: 0 }),
   },
@@ -59,11 +60,9 @@ export const taskCallMachine = setup({
   id: "taskCall",
   context: ({ input }) => ({ callId: input.callId, missed: 0 }),
   initial: "asking",
-  options: { maxIterations: 1_000 },
   on: {
     "answers.ended": ".over",
     "caller.left": { target: ".over", actions: "cancel" },
-    "*": { actions: "reportUnexpected" },
   },
   states: {
     asking: {
@@ -116,7 +115,7 @@ export const taskCallMachine = setup({
       description: "The call has ended. C2",
       meta: { waitingFor: "nothing: the call has ended", wokenBy: {} },
       entry: "forget",
-      on: { "node.*": {}, "pulse.*": {}, "answers.ended": {}, "caller.left": {} },
+      ignore: ["node.*", "pulse.*", "answers.ended", "caller.left"],
     },
   },
 });

@@ -5,9 +5,8 @@
  * T1: an observed state only increases.
  * T2: each state is entered by one kind of actor only (see the table in docs/model.md).
  */
-import { setup } from "xstate";
 import { TaskState } from "../proto/gen/messages.ts";
-import { effect } from "./effect.ts";
+import { chart } from "./chart.ts";
 
 /**
  * Reporter of a state: the allocator, the scheduler, the reaper (for tasks that never had a node), the node itself, or a
@@ -50,13 +49,12 @@ export const stateAfter: Readonly<Record<TaskEvent["type"], TaskState>> = {
 };
 
 /** A node coalesces its reports: from any state that it owns, it may report any later one. */
-export const taskMachine = setup({
+export const taskMachine = chart({
   types: { events: {} as TaskEvent },
-  actions: { reportUnexpected: effect("reportUnexpected") },
 }).createMachine({
   id: "task",
   initial: "NEW",
-  on: { "*": { actions: "reportUnexpected" } },
+
   states: {
     NEW: {
       description: "Created by an orchestrator; waiting for addresses and ports.",

@@ -29,7 +29,7 @@ import type { ManagerList } from "./managers.ts";
 import { KeptIdentity, type Identity } from "./identity.ts";
 import type { AgentPorts } from "./ports.ts";
 import { caTimeoutMs, CaLink } from "./ca-link.ts";
-import { hosted, type Owner } from "../hosted.ts";
+import type { Owner } from "../../runtime/host.ts";
 import { sentence } from "../sentence.ts";
 
 export interface CertificateOptions {
@@ -54,22 +54,6 @@ const hourMs = 3_600_000;
 const encode = (text: string): Uint8Array => new TextEncoder().encode(text);
 const decode = (bytes: Uint8Array): string => new TextDecoder().decode(bytes);
 
-const machine = hosted(
-  agentCertificateMachine,
-  [
-    "fetchRoot",
-    "requestCertificate",
-    "pollStatus",
-    "installCertificate",
-    "hangUp",
-    "readClock",
-    "considerRoot",
-    "announceIdentity",
-    "announceFailure",
-  ],
-  ["renewalBackoff", "pollBackoff"],
-);
-
 export class CertificateActor {
   readonly #ports: AgentPorts;
   readonly #options: CertificateOptions;
@@ -90,7 +74,12 @@ export class CertificateActor {
   /** Reads the disk and starts with the saved certificate, or by joining. */
   async start(): Promise<void> {
     const input = await this.#load();
-    this.#actor = machine.start(this.#ports.host, `agent-certificate/${this.#options.name}`, input, this.#owner());
+    this.#actor = this.#ports.host.start(
+      agentCertificateMachine,
+      `agent-certificate/${this.#options.name}`,
+      input,
+      this.#owner(),
+    );
     if (this.identity !== null) this.#options.onIdentity();
   }
 
@@ -117,7 +106,7 @@ export class CertificateActor {
     this.#link.stop();
   }
 
-  #owner(): Owner {
+  #owner(): Owner<typeof agentCertificateMachine> {
     return {
       draw: drawBelow(this.#ports.random),
       effects: {
@@ -139,7 +128,7 @@ export class CertificateActor {
   }
 
   #send(event: AgentCertificateEvent): void {
-    this.#actor?.actor.send(event);
+    this.#actor?.send(event);
   }
 
   /** The chart's input: the saved identity, or a join. */

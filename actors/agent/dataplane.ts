@@ -17,7 +17,7 @@ import { drawUpperHalf } from "../../lib/backoff.ts";
 import type { DataplaneLauncher, DataplaneProcess } from "../../runtime/ports/dataplane.ts";
 import type { Host, HostedActor } from "../../runtime/host.ts";
 import type { Clock, Gauge, Random, Telemetry } from "../../runtime/ports/index.ts";
-import { hosted, type Owner } from "../hosted.ts";
+import type { Owner } from "../../runtime/host.ts";
 
 export interface DataplanePorts {
   readonly clock: Clock;
@@ -46,8 +46,6 @@ const endGraceMs = 4_000;
 /** Maximum messages per turn: a large resync must not block other work of this process. */
 const messagesPerTurn = 500;
 
-const machine = hosted(dataplaneDriverMachine, ["launch", "endDriver", "forgetDriver", "announce"], ["backoff"]);
-
 export class DataplaneActor {
   readonly #ports: DataplanePorts;
   readonly #options: DataplaneOptions;
@@ -73,7 +71,12 @@ export class DataplaneActor {
       "muster_dataplane_waiting",
       "Messages that the dataplane driver has not read yet.",
     );
-    this.#actor = machine.start(ports.host, `dataplane-driver/${options.name}`, { name: options.name }, this.#owner());
+    this.#actor = ports.host.start(
+      dataplaneDriverMachine,
+      `dataplane-driver/${options.name}`,
+      { name: options.name },
+      this.#owner(),
+    );
   }
 
   get news(): DataplaneDriverNews {
@@ -103,7 +106,7 @@ export class DataplaneActor {
 
   /** To be called when the node's whole state has been applied: the driver may start. */
   ready(): void {
-    this.#actor.actor.send({ type: "state.ready" });
+    this.#actor.send({ type: "state.ready" });
   }
 
   /** Restarts the driver if the settings have changed. */
@@ -114,7 +117,7 @@ export class DataplaneActor {
       names.every((name) => settings[name] === this.#settings[name]);
     if (isSame) return;
     this.#settings = settings;
-    this.#actor.actor.send({ type: "settings.changed" });
+    this.#actor.send({ type: "settings.changed" });
   }
 
   /** Ends the driver; its rules stay in the kernel. Resolves when it has exited. */
@@ -125,11 +128,11 @@ export class DataplaneActor {
         return;
       }
       this.#ended.push(resolve);
-      this.#actor.actor.send({ type: "driver.unwanted" });
+      this.#actor.send({ type: "driver.unwanted" });
     });
   }
 
-  #owner(): Owner {
+  #owner(): Owner<typeof dataplaneDriverMachine> {
     return {
       effects: {
         launch: () => this.#launch(),
@@ -154,7 +157,7 @@ export class DataplaneActor {
 
   #launch(): void {
     const send = (event: DataplaneDriverEvent): void => {
-      if (this.#process === process) this.#actor.actor.send(event);
+      if (this.#process === process) this.#actor.send(event);
     };
     const process: DataplaneProcess = this.#ports.launcher.launch({
       onMessage: (message) => {
@@ -208,7 +211,7 @@ export class DataplaneActor {
       if (!process.send(body)) this.#isFull = true; // A1
     }
     this.#waiting.set(this.#outbox.size);
-    if (!wasInSync && this.#outbox.isInSync) this.#actor.actor.send({ type: "resync.sent" });
+    if (!wasInSync && this.#outbox.isInSync) this.#actor.send({ type: "resync.sent" });
   }
 
   /** False while the driver is being ended. */
@@ -223,7 +226,7 @@ export class DataplaneActor {
     if (processStatusUpdate !== null) {
       const isFirst = this.#since === null;
       this.#since ??= this.#ports.clock.now() - Math.max(0, processStatusUpdate.uptime) * 1_000;
-      this.#actor.actor.send({ type: "pulse.received" });
+      this.#actor.send({ type: "pulse.received" });
       if (isFirst) this.#options.onSince?.();
       return;
     }

@@ -26,7 +26,6 @@ import { drawUpperHalf } from "../../lib/backoff.ts";
 import type { Host, HostedActor } from "../../runtime/host.ts";
 import type { NameQuestion, NameReply, NameServers, OpenNameServer } from "../../runtime/ports/name-server.ts";
 import type { Clock, Random, Telemetry, TimerHandle } from "../../runtime/ports/index.ts";
-import { hosted } from "../hosted.ts";
 import { sentence } from "../sentence.ts";
 import type { AgentDisk, NetworkTools, TaskNetwork } from "./ports.ts";
 
@@ -36,9 +35,6 @@ const dnsPort = 53;
 const tellMsMax = 5_000;
 /** Maximum queries waiting for that. */
 const waitingMax = 1_000;
-
-const nameServer = hosted(nameServerMachine, ["open", "close"], ["backoff"]);
-const programming = hosted(programmingMachine, ["program"], ["backoff"]);
 
 export interface DiscoveryPorts {
   readonly clock: Clock;
@@ -97,11 +93,11 @@ export class Discovery {
     this.#random = random.fork("order");
     this.addresses = nameServerAddresses(tools.tag);
     const draw = drawUpperHalf(random);
-    this.#server = nameServer.start(host, `name-server/${options.name}`, undefined, {
+    this.#server = host.start(nameServerMachine, `name-server/${options.name}`, undefined, {
       effects: { open: () => this.#openServer(), close: () => this.#closeServer() },
       draw,
     });
-    this.#programming = programming.start(host, `programming/${options.name}`, undefined, {
+    this.#programming = host.start(programmingMachine, `programming/${options.name}`, undefined, {
       effects: { program: () => this.#program() },
       draw,
     });
@@ -372,13 +368,13 @@ export class Discovery {
 
   #tellServer(event: NameServerEvent): void {
     if (this.#isStopped) return;
-    this.#server.actor.send(event);
+    this.#server.send(event);
     this.#wake();
   }
 
   #tellProgramming(event: ProgrammingEvent): void {
     if (this.#isStopped) return;
-    this.#programming.actor.send(event);
+    this.#programming.send(event);
     this.#wake();
   }
 

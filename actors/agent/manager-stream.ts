@@ -4,9 +4,6 @@ import { drawUpperHalf } from "../../lib/backoff.ts";
 import type { Host, HostedActor } from "../../runtime/host.ts";
 import type { Random } from "../../runtime/ports/index.ts";
 import { Status, type ReceivingCall, type RpcChannel, type RpcError } from "../../runtime/ports/rpc.ts";
-import { hosted } from "../hosted.ts";
-
-const machine = hosted(managerStreamMachine, ["ask", "hangUp", "leave"], ["backoff"]);
 
 export interface ManagerStreamPorts {
   readonly host: Host;
@@ -48,7 +45,7 @@ export class ManagerStream<Piece> {
   /** `id`: the actor's id. */
   constructor({ host, random }: ManagerStreamPorts, id: string, followed: Followed<Piece>) {
     this.#followed = followed;
-    this.#actor = machine.start(host, id, undefined, {
+    this.#actor = host.start(managerStreamMachine, id, undefined, {
       effects: {
         ask: () => this.#ask(),
         hangUp: () => this.#hangUp(),
@@ -88,7 +85,7 @@ export class ManagerStream<Piece> {
   }
 
   #tell(event: ManagerStreamEvent): void {
-    this.#actor.actor.send(event);
+    this.#actor.send(event);
   }
 
   #hangUp(): void {

@@ -33,7 +33,7 @@ import type { AgentLogs } from "./logs.ts";
 import type { ManagerList } from "./managers.ts";
 import type { AgentPorts, TlsMaterial } from "./ports.ts";
 import type { StatusReports } from "./reports.ts";
-import { hosted, type Owner } from "../hosted.ts";
+import type { Owner } from "../../runtime/host.ts";
 import type { NodeVolumes } from "./node-volumes.ts";
 import type { NetworkFollower } from "./network-follower.ts";
 import type { PolicyFollower } from "./policy-follower.ts";
@@ -71,22 +71,6 @@ interface Link {
   isClosed: boolean;
 }
 
-const machine = hosted(
-  agentSessionMachine,
-  [
-    "connect",
-    "openSession",
-    "applySessionMessage",
-    "openStreams",
-    "sendHeartbeat",
-    "applyAssignments",
-    "compareDescription",
-    "endSession",
-    "announce",
-  ],
-  ["backoff"],
-);
-
 export class SessionActor {
   readonly #ports: AgentPorts;
   readonly #options: SessionOptions;
@@ -98,7 +82,7 @@ export class SessionActor {
   constructor(ports: AgentPorts, options: SessionOptions) {
     this.#ports = ports;
     this.#options = options;
-    this.#actor = machine.start(ports.host, `agent-session/${options.name}`, undefined, this.#owner());
+    this.#actor = ports.host.start(agentSessionMachine, `agent-session/${options.name}`, undefined, this.#owner());
   }
 
   start(): void {
@@ -121,10 +105,10 @@ export class SessionActor {
   }
 
   #send(event: AgentSessionEvent): void {
-    this.#actor.actor.send(event);
+    this.#actor.send(event);
   }
 
-  #owner(): Owner {
+  #owner(): Owner<typeof agentSessionMachine> {
     const { managers, onAssignments, onMessage, onNews } = this.#options;
     return {
       draw: drawBelow(this.#ports.random),

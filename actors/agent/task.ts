@@ -15,7 +15,7 @@ import type { LogSource } from "./logs.ts";
 import type { AgentPorts, Content, DriverTask, TaskDriver, TaskVolume } from "./ports.ts";
 import type { StatusReports } from "./reports.ts";
 import { HealthCheckActor } from "../driver/health-check.ts";
-import { hosted, type Owner } from "../hosted.ts";
+import type { Owner } from "../../runtime/host.ts";
 import type { NodeVolumes } from "./node-volumes.ts";
 import { sentence } from "../sentence.ts";
 import { endSpan, startSpan } from "../tracing.ts";
@@ -34,19 +34,6 @@ export interface TaskOptions {
   /** Called when nothing of the task is left on this node. */
   readonly onForgotten: (taskId: string) => void;
 }
-
-const machine = hosted(agentTaskMachine, [
-  "look",
-  "prepare",
-  "start",
-  "awaitExit",
-  "stop",
-  "giveUpStart",
-  "check",
-  "endCheck",
-  "forget",
-  "report",
-]);
 
 export class TaskActor {
   readonly #ports: AgentPorts;
@@ -81,7 +68,7 @@ export class TaskActor {
       // In earlier states, the error concerns the task's way to this node.
       flaw: state === TaskState.STARTING || state === TaskState.RUNNING ? err : "",
     };
-    this.#actor = machine.start(ports.host, `agent-task/${task.id}`, input, this.#owner());
+    this.#actor = ports.host.start(agentTaskMachine, `agent-task/${task.id}`, input, this.#owner());
   }
 
   get state(): TaskState {
@@ -136,10 +123,10 @@ export class TaskActor {
   }
 
   #send(event: AgentTaskEvent): void {
-    if (!this.#isStopped) this.#actor.actor.send(event);
+    if (!this.#isStopped) this.#actor.send(event);
   }
 
-  #owner(): Owner {
+  #owner(): Owner<typeof agentTaskMachine> {
     return {
       effects: {
         look: () => this.#answer(this.#look()),

@@ -23,11 +23,8 @@ import { interfacePrefix } from "../../machines/policy/facts.ts";
 import { drawUpperHalf } from "../../lib/backoff.ts";
 import type { Host, HostedActor } from "../../runtime/host.ts";
 import type { Random, Telemetry } from "../../runtime/ports/index.ts";
-import { hosted } from "../hosted.ts";
 import { sentence } from "../sentence.ts";
 import type { NetworkTools } from "./ports.ts";
-
-const machine = hosted(programmingMachine, ["program"], ["backoff"]);
 
 export interface TunnelPorts {
   readonly host: Host;
@@ -69,7 +66,7 @@ export class Tunnel {
     this.#options = options;
     this.#device = tunnelDevice(tools.tag);
     this.#table = tunnelTable(tools.tag);
-    this.#actor = machine.start(host, `tunnel/${options.name}`, undefined, {
+    this.#actor = host.start(programmingMachine, `tunnel/${options.name}`, undefined, {
       effects: {
         program: () => {
           this.#work = this.#program();
@@ -94,7 +91,7 @@ export class Tunnel {
   }
 
   #tell(event: ProgrammingEvent): void {
-    if (!this.#isStopped) this.#actor.actor.send(event);
+    if (!this.#isStopped) this.#actor.send(event);
   }
 
   async #program(): Promise<void> {

@@ -12,7 +12,7 @@ import {
   ProposeRequest_Mode,
   type Operation,
 } from "../../proto/gen/messages.ts";
-import type { HostedActor } from "../../runtime/host.ts";
+import type { EffectsOf, HostedActor } from "../../runtime/host.ts";
 import type { CertificateAuthority } from "./ca-port.ts";
 import { proposeTimeoutMs, replacement } from "../control/write.ts";
 import type { Environment, Running } from "../environment.ts";
@@ -40,22 +40,20 @@ export function startCertificateSigner(
   let isSigning = false;
   let stopped = false;
 
-  const machine = certificateMachine.provide({
-    actions: {
-      requestSignature: (_, { nodeId }) => {
-        queue.push(nodeId);
-        // Requests of one burst are signed in one batch.
-        if (!isSigning) env.clock.soon(() => void signQueue());
-        isSigning = true;
-      },
-      storeRefusal: (_, { nodeId, reason }) => void storeRefusal(nodeId, reason),
+  const effects: EffectsOf<typeof certificateMachine> = {
+    requestSignature: ({ nodeId }) => {
+      queue.push(nodeId);
+      // Requests of one burst are signed in one batch.
+      if (!isSigning) env.clock.soon(() => void signQueue());
+      isSigning = true;
     },
-  });
+    storeRefusal: ({ nodeId, reason }) => void storeRefusal(nodeId, reason),
+  };
 
   function tell(nodeId: string, event: CertificateEvent): void {
     const hosted = live.get(nodeId);
     if (hosted === undefined || stopped) return;
-    hosted.actor.send(event);
+    hosted.send(event);
     if (hosted.actor.getSnapshot().status !== "done") return;
     live.delete(nodeId);
     hosted.stop();
@@ -70,7 +68,10 @@ export function startCertificateSigner(
       return;
     }
     if (!isRotating && !isUnsigned(node)) return;
-    live.set(node.id, host.start(machine, `certificate/${node.id}`, { nodeId: node.id, isRotating }));
+    live.set(
+      node.id,
+      host.start(certificateMachine, `certificate/${node.id}`, { nodeId: node.id, isRotating }, { effects }),
+    );
   }
 
   function isRotatingHere(nodeId: string): boolean {

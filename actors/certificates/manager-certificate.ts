@@ -254,15 +254,11 @@ export function startManagerCertificate(
   let judgedBy = "";
   let isShown = false;
 
-  const hosted = env.host.start(
-    managerCertificateMachine.provide({
-      actions: { obtainCertificate: () => env.clock.soon(() => void obtain()) },
-    }),
-    "manager-certificate",
-    undefined,
-  );
+  const hosted = env.host.start(managerCertificateMachine, "manager-certificate", undefined, {
+    effects: { obtainCertificate: () => env.clock.soon(() => void obtain()) },
+  });
   const send = (event: ManagerCertificateEvent): void => {
-    if (!stopping.signal.aborted) hosted.actor.send(event);
+    if (!stopping.signal.aborted) hosted.send(event);
   };
 
   async function obtain(): Promise<void> {

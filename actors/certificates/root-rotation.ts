@@ -77,19 +77,20 @@ export function startRootRotation(env: Environment, authority: CertificateAuthor
 
   look();
   const hosted = env.host.start(
-    rootRotationMachine.provide({
-      actions: {
+    rootRotationMachine,
+    "root-rotation",
+    { isWanted: present !== null },
+    {
+      effects: {
         // Deferred out of the chart's step: the answer must find it in the state that asked.
         notifyNodes: () => env.clock.soon(() => void notifyNodes()),
         switchRoot: () => env.clock.soon(() => void switchRoot()),
       },
-    }),
-    "root-rotation",
-    { isWanted: present !== null },
+    },
   );
 
   function send(event: RootRotationEvent): void {
-    if (!stopped) hosted.actor.send(event);
+    if (!stopped) hosted.send(event);
   }
 
   async function notifyNodes(): Promise<void> {

@@ -20,11 +20,8 @@ import type { TimerHandle } from "../../runtime/ports/index.ts";
 import type { RpcError, Sink } from "../../runtime/ports/rpc.ts";
 import type { Commit, Store } from "../../runtime/store/store.ts";
 import type { Environment } from "../environment.ts";
-import { hosted } from "../hosted.ts";
 import { traceparentOfTask } from "../orchestration/tracing.ts";
 import { continueSpan, endSpan } from "../tracing.ts";
-
-const assignmentsActor = hosted(assignmentsMachine, ["collectChanges", "writeComplete", "writeIncrement"]);
 
 interface Message {
   readonly changes: readonly AssignmentChange[];
@@ -76,11 +73,11 @@ export class AssignmentStream {
     this.nodeId = input.nodeId;
     this.#writer = writer;
     this.#onEnd = onEnd;
-    this.#hosted = assignmentsActor.start(env.host, id, input, {
+    this.#hosted = env.host.start(assignmentsMachine, id, input, {
       effects: AssignmentStream.#effects,
       self: this,
     });
-    this.#hosted.actor.send({ type: "snapshot.taken", changes: writer.snapshot() });
+    this.#hosted.send({ type: "snapshot.taken", changes: writer.snapshot() });
   }
 
   noteTask(id: string): void {
@@ -102,13 +99,13 @@ export class AssignmentStream {
 
   /** To be called at the end of a batch: sends the recorded changes. */
   flush(): void {
-    if (!this.#ended && this.#noted !== null) this.#hosted.actor.send({ type: "changes.noted" });
+    if (!this.#ended && this.#noted !== null) this.#hosted.send({ type: "changes.noted" });
   }
 
   end(error?: RpcError): void {
     if (this.#ended) return;
     this.#ended = true;
-    this.#hosted.actor.send({ type: "stream.ended" });
+    this.#hosted.send({ type: "stream.ended" });
     this.#hosted.stop();
     this.#writer.sink.end(error);
     this.#onEnd(this);
@@ -118,14 +115,14 @@ export class AssignmentStream {
     const noted = this.#noted;
     if (noted === null) return;
     if (this.#writer.sink.bufferedBytes() > assignmentLimits.bufferedBytesMax) {
-      this.#hosted.actor.send({ type: "peer.stalled" });
+      this.#hosted.send({ type: "peer.stalled" });
       return;
     }
     const changes = this.#writer.changes(noted.taskIds, noted.volumeIds);
     this.#noted = null;
     for (let at = 0; at < changes.length; at += assignmentLimits.changesMax) {
       const part = changes.slice(at, at + assignmentLimits.changesMax);
-      this.#hosted.actor.send({ type: "changes.collected", changes: part });
+      this.#hosted.send({ type: "changes.collected", changes: part });
     }
   }
 }

@@ -25,30 +25,26 @@ export class Gossip implements Running {
   /** `tell`: resends the node's session message. */
   constructor(env: Environment, tell: (nodeId: string) => void) {
     this.#env = env;
-    this.#hosted = env.host.start(
-      gossipMachine.provide({
-        actions: {
-          endIntroductions: ({ self }) => {
-            const over = env.clock.monotonic() - gossipLimits.introductionMs;
-            for (const [nodeId, { at, isTold }] of this.#introduced) {
-              if (at > over) break;
-              this.#introduced.delete(nodeId);
-              if (isTold) tell(nodeId);
-            }
-            self.send({ type: "introductions.ended", left: this.#introduced.size });
-          },
+    this.#hosted = env.host.start(gossipMachine, `gossip/${env.managerId}`, undefined, {
+      effects: {
+        endIntroductions: (_, self) => {
+          const over = env.clock.monotonic() - gossipLimits.introductionMs;
+          for (const [nodeId, { at, isTold }] of this.#introduced) {
+            if (at > over) break;
+            this.#introduced.delete(nodeId);
+            if (isTold) tell(nodeId);
+          }
+          self.send({ type: "introductions.ended", left: this.#introduced.size });
         },
-      }),
-      `gossip/${env.managerId}`,
-      undefined,
-    );
+      },
+    });
   }
 
   /** To be called on a new registration: its process may have no peers yet. */
   introduce(nodeId: string): void {
     this.#introduced.delete(nodeId);
     this.#introduced.set(nodeId, { at: this.#env.clock.monotonic(), isTold: false });
-    this.#hosted.actor.send({ type: "engine.registered" });
+    this.#hosted.send({ type: "engine.registered" });
   }
 
   /** To be called when any node of the cluster changed or was removed (`node` null). */

@@ -10,7 +10,7 @@ import {
 } from "../../machines/dispatcher/mass-down-breaker.machine.ts";
 import { decodedOrNull } from "../../proto/codec.ts";
 import { ManagerBeat, NodeStatus_State, type Node } from "../../proto/gen/messages.ts";
-import type { HostedActor } from "../../runtime/host.ts";
+import type { EffectsOf, HostedActor } from "../../runtime/host.ts";
 import type { Subscription, TimerHandle } from "../../runtime/ports/index.ts";
 import { managerBeats } from "../../runtime/subjects.ts";
 import type { Environment, Running } from "../environment.ts";
@@ -72,33 +72,36 @@ export class MassDownBreaker implements Running {
     this.#options = options;
     this.#lookedAt = env.clock.monotonic();
     const { log, metrics } = env.telemetry;
-    const machine = massDownBreakerMachine.provide({
-      actions: {
-        reportPause: (_, { lateMs }) =>
-          log.warn(
-            { lateMs },
-            "this process was paused: declaring no node DOWN until nodes have had time to send heartbeats",
-          ),
-        reportHold: (_, { missing, nodes }) => {
-          metrics
-            .counter(
-              "muster_mass_down_holds_total",
-              "Times that too many nodes were missing at once to declare any of them DOWN.",
-            )
-            .add();
-          log.error(
-            { missing, nodes, holdMs: massDown.holdMs },
-            "too many nodes are missing at once: declaring none of them DOWN for a while",
-          );
-        },
-        reportRelease: (_, { missing, nodes }) =>
-          log.error(
-            { missing, nodes },
-            "nodes are still missing after the hold: declaring DOWN those that were silent throughout",
-          ),
+    const effects: EffectsOf<typeof massDownBreakerMachine> = {
+      reportPause: ({ lateMs }) =>
+        log.warn(
+          { lateMs },
+          "this process was paused: declaring no node DOWN until nodes have had time to send heartbeats",
+        ),
+      reportHold: ({ missing, nodes }) => {
+        metrics
+          .counter(
+            "muster_mass_down_holds_total",
+            "Times that too many nodes were missing at once to declare any of them DOWN.",
+          )
+          .add();
+        log.error(
+          { missing, nodes, holdMs: massDown.holdMs },
+          "too many nodes are missing at once: declaring none of them DOWN for a while",
+        );
       },
-    });
-    this.#hosted = env.host.start(machine, `mass-down-breaker/${env.managerId}`, { settleMs: options.settleMs });
+      reportRelease: ({ missing, nodes }) =>
+        log.error(
+          { missing, nodes },
+          "nodes are still missing after the hold: declaring DOWN those that were silent throughout",
+        ),
+    };
+    this.#hosted = env.host.start(
+      massDownBreakerMachine,
+      `mass-down-breaker/${env.managerId}`,
+      { settleMs: options.settleMs },
+      { effects },
+    );
     this.#beats = env.bus.subscribe(managerBeats, ({ data }) => {
       const beat = decodedOrNull(ManagerBeat, data);
       if (beat === null || beat.managerId === env.managerId) return;
@@ -185,7 +188,7 @@ export class MassDownBreaker implements Running {
     if (at - this.#counted.at > countAgeMsMax) this.#counted = this.#count(at);
     const { missing, nodes } = this.#counted;
     const lateMs = this.#lateMs(at);
-    this.#hosted.actor.send({ type: "looked", at, settled: this.#options.settled(), lateMs, missing, nodes, asked });
+    this.#hosted.send({ type: "looked", at, settled: this.#options.settled(), lateMs, missing, nodes, asked });
   }
 
   #count(at: number): Count {

@@ -23,11 +23,9 @@ import type { HostedActor } from "../../runtime/host.ts";
 import type { TimerHandle } from "../../runtime/ports/index.ts";
 import type { Commit } from "../../runtime/store/store.ts";
 import type { Environment, Running } from "../environment.ts";
-import { hosted } from "../hosted.ts";
 import { startManagerWatch } from "../manager/manager-watch.ts";
 import { sessionRemoval, type Verdict } from "./session.ts";
 
-const nodeActor = hosted(nodeWatchMachine, ["requestVerdict", "declareDown", "orphanTasks"]);
 /** Timeout of proposals to the ledger, which is on this same manager, in milliseconds. */
 const proposeTimeoutMs = 5_000;
 /** Delay between attempts to move a dead manager's nodes to UNKNOWN, in milliseconds. */
@@ -102,7 +100,7 @@ class NodeWatch implements Running {
     const at = this.#env.clock.monotonic();
     const watched = this.#watched.get(node.id);
     if (watched !== undefined) {
-      watched.actor.send({ type: isDown ? "node.down" : "node.unknown", at });
+      watched.send({ type: isDown ? "node.down" : "node.unknown", at });
       return;
     }
     // The node's last change is no earlier than its DOWN, so a new leader continues the wait of the last one.
@@ -118,19 +116,19 @@ class NodeWatch implements Running {
     const effects = {
       requestVerdict: ({ since }: { since: number }) => {
         const granted = this.#options.verdict({ since, graceMs }).kind === "granted";
-        this.#watched.get(node.id)?.actor.send({ type: granted ? "verdict.granted" : "verdict.held" });
+        this.#watched.get(node.id)?.send({ type: granted ? "verdict.granted" : "verdict.held" });
       },
       declareDown: () => void this.#declareDown(node.id),
       orphanTasks: () => void this.#orphanTasks(node.id),
     };
-    this.#watched.set(node.id, nodeActor.start(this.#env.host, `node-watch/${node.id}`, input, { effects }));
+    this.#watched.set(node.id, this.#env.host.start(nodeWatchMachine, `node-watch/${node.id}`, input, { effects }));
   }
 
   #settle(nodeId: string): void {
     const watched = this.#watched.get(nodeId);
     if (watched === undefined) return;
     this.#watched.delete(nodeId);
-    watched.actor.send({ type: "node.settled" });
+    watched.send({ type: "node.settled" });
     watched.stop();
   }
 
@@ -182,7 +180,7 @@ class NodeWatch implements Running {
     if (sessionId !== "") operations.push(Operation.create({ remove: sessionRemoval(nodeId), sessionId }));
     const written = await this.#propose(operations);
     if (!written || store.get("node", nodeId)?.status?.state === NodeStatus_State.UNKNOWN) {
-      this.#watched.get(nodeId)?.actor.send({ type: "write.failed" });
+      this.#watched.get(nodeId)?.send({ type: "write.failed" });
     }
   }
 
@@ -208,7 +206,7 @@ class NodeWatch implements Running {
         "node has been DOWN for 24 h: its tasks are ORPHANED",
       );
     const written = operations.length === 0 || (await this.#propose(operations));
-    this.#watched.get(nodeId)?.actor.send({ type: written ? "tasks.orphaned" : "write.failed" });
+    this.#watched.get(nodeId)?.send({ type: written ? "tasks.orphaned" : "write.failed" });
   }
 
   async #propose(operations: readonly Operation[]): Promise<boolean> {

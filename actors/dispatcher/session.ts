@@ -25,24 +25,12 @@ import type { AssignmentStream } from "./assignments.ts";
 import type { Environment } from "../environment.ts";
 import type { Wait as NodeWait } from "../../machines/dispatcher/mass-down-breaker.machine.ts";
 import { waitOf, type Wait } from "../../machines/wait-meta.ts";
-import { hosted } from "../hosted.ts";
 import type { ProposalBatch } from "../ledger/proposal-batch.ts";
 import { HeartbeatTimer } from "./heartbeat-timer.ts";
 
 export type Verdict =
   | { readonly kind: "granted" }
   | { readonly kind: "held"; readonly recheckMs: number; readonly reason: string };
-
-const sessionActor = hosted(sessionMachine, [
-  "register",
-  "sendSessionMessage",
-  "announceRegistration",
-  "confirmReady",
-  "requestVerdict",
-  "declareDown",
-  "countHeartbeats",
-  "endSession",
-]);
 
 /** A session's interface to its dispatcher. */
 export interface SessionPorts {
@@ -138,14 +126,14 @@ export class NodeSession {
       unknownGraceMs: ports.unknownGraceMs(),
     };
     this.#heartbeatTimer = new HeartbeatTimer(env.clock, input, () => this.send({ type: "heartbeats.missed" }));
-    this.#hosted = sessionActor.start(env.host, `session/${this.nodeId}`, input, {
+    this.#hosted = env.host.start(sessionMachine, `session/${this.nodeId}`, input, {
       effects: NodeSession.#effects,
       self: this,
     });
   }
 
   send(event: SessionEvent): void {
-    this.#hosted.actor.send(event);
+    this.#hosted.send(event);
   }
 
   /** Hot path: stores two numbers, unless the chart has to know. */

@@ -12,7 +12,6 @@ import type { Host, HostedActor } from "../../runtime/host.ts";
 import { isPluginGone } from "../../runtime/ports/plugins.ts";
 import type { Clock } from "../../runtime/ports/index.ts";
 import type { ProbeOutcome, Probes } from "../../runtime/ports/probes.ts";
-import { hosted } from "../hosted.ts";
 import { sentence } from "../sentence.ts";
 import type { CallTarget } from "../agent/calls.ts";
 
@@ -36,8 +35,6 @@ export interface HealthCheckOptions {
   readonly address: () => string | null;
   readonly onNews: (news: HealthNews) => void;
 }
-
-const machine = hosted(healthCheckMachine, ["check", "cancelCheck", "announce"]);
 
 export class HealthCheckActor {
   readonly #probes: Probes;
@@ -68,7 +65,7 @@ export class HealthCheckActor {
   #begin(host: Host): HostedActor<typeof healthCheckMachine> {
     const { check, onNews, taskId, wasHealthy } = this.#options;
     const input = { taskId, times: healthTimes(check), wasHealthy };
-    return machine.start(host, `health-check/${taskId}`, input, {
+    return host.start(healthCheckMachine, `health-check/${taskId}`, input, {
       effects: {
         check: () => this.#check(),
         cancelCheck: () => this.#cancel(),
@@ -90,7 +87,7 @@ export class HealthCheckActor {
     const answer = (event: HealthCheckEvent): void => {
       if (this.#current !== controller) return;
       this.#current = null;
-      this.#actor?.actor.send(event);
+      this.#actor?.send(event);
     };
     this.#look(controller.signal).then(answer, (error: unknown) =>
       answer({ type: "check.failed", reason: sentence(error) }),

@@ -31,7 +31,7 @@ import type {
 import type { Clock, Random, Telemetry, TimerHandle } from "../../runtime/ports/index.ts";
 import type { ReceivingCall } from "../../runtime/ports/rpc.ts";
 import type { AgentDisk } from "../agent/ports.ts";
-import { hosted, type Owner } from "../hosted.ts";
+import type { Owner } from "../../runtime/host.ts";
 import { sentence } from "../sentence.ts";
 
 /** The only version of the driver interface (reference §2). */
@@ -73,22 +73,6 @@ export interface DriverDescription {
   readonly taskSchema: Spec | null;
 }
 
-const machine = hosted(
-  driverPluginMachine,
-  [
-    "reattach",
-    "launch",
-    "configure",
-    "watchFingerprint",
-    "watchEvents",
-    "checkHealth",
-    "endStreams",
-    "endProcess",
-    "announce",
-  ],
-  ["backoff"],
-);
-
 const healthOf = {
   [FingerprintResponse_HealthState.HEALTHY]: "healthy",
   [FingerprintResponse_HealthState.UNHEALTHY]: "unhealthy",
@@ -120,7 +104,7 @@ export class DriverPluginActor {
     this.#known = known;
     this.name = options.binary.name;
     const input = { name: this.name, isKnown: known !== null };
-    this.#actor = machine.start(ports.host, `driver-plugin/${this.name}`, input, this.#owner());
+    this.#actor = ports.host.start(driverPluginMachine, `driver-plugin/${this.name}`, input, this.#owner());
     this.#send({ type: "plugin.wanted" });
   }
 
@@ -184,11 +168,11 @@ export class DriverPluginActor {
 
   #send(event: DriverPluginEvent): void {
     if (this.#isReleased) return;
-    this.#actor.actor.send(event);
+    this.#actor.send(event);
     if (event.type === "configure.done") this.#tellReady();
   }
 
-  #owner(): Owner {
+  #owner(): Owner<typeof driverPluginMachine> {
     return {
       effects: {
         reattach: () => this.#reattach(),

@@ -11,7 +11,7 @@ import { isPluginGone, isUnknownTask, type DriverClient } from "../../runtime/po
 import { isRecoverable } from "../../runtime/recoverable.ts";
 import { RpcError, Status } from "../../runtime/ports/rpc.ts";
 import type { DriverPluginActor, DriverPluginPorts } from "./plugin.ts";
-import { hosted, type Owner } from "../hosted.ts";
+import type { Owner } from "../../runtime/host.ts";
 import { sentence } from "../sentence.ts";
 
 /** Prefix of the records of tasks on drivers; the task's id, encoded as a name, follows. */
@@ -31,16 +31,6 @@ export interface DriverTaskRecord {
   /** The task's own address, as reported by its driver; empty: none. */
   readonly address: string;
 }
-
-const machine = hosted(driverTaskMachine, [
-  "startTask",
-  "recoverTask",
-  "waitTask",
-  "stopTask",
-  "destroyTask",
-  "awaitPlugin",
-  "announce",
-]);
 
 /**
  * First byte of a record: `starting`: no handle; `started`: a handle follows; `startedAt`: the length of an address in bytes,
@@ -103,7 +93,12 @@ export class DriverTaskActor {
     this.#handle = record?.handle ?? null;
     this.#address = record?.address ?? "";
     const before: DriverTaskInput["before"] = record === null ? "new" : record.handle === null ? "doubtful" : "started";
-    this.#actor = machine.start(ports.host, `driver-task/${config.id}`, { taskId: config.id, before }, this.#owner());
+    this.#actor = ports.host.start(
+      driverTaskMachine,
+      `driver-task/${config.id}`,
+      { taskId: config.id, before },
+      this.#owner(),
+    );
   }
 
   get taskId(): string {
@@ -143,10 +138,10 @@ export class DriverTaskActor {
 
   #send(event: DriverTaskEvent): void {
     // An answer may arrive after the task was destroyed.
-    if (!this.#isStopped && this.#actor.actor.getSnapshot().status === "active") this.#actor.actor.send(event);
+    if (!this.#isStopped && this.#actor.actor.getSnapshot().status === "active") this.#actor.send(event);
   }
 
-  #owner(): Owner {
+  #owner(): Owner<typeof driverTaskMachine> {
     return {
       effects: {
         startTask: () => this.#answer(this.#start(), (error) => this.#refusedStart(error)),

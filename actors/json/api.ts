@@ -7,20 +7,8 @@
 import { jsonConnectionMachine, type JsonConnectionEvent } from "../../machines/json/connection.machine.ts";
 import type { Identity, JsonApi, LoginName } from "../../runtime/ports/json-api.ts";
 import type { Environment, Running } from "../environment.ts";
-import { hosted } from "../hosted.ts";
 import type { Logins } from "./logins.ts";
 import { identityOf, recordId } from "./user-records.ts";
-
-const connections = hosted(jsonConnectionMachine, [
-  "checkLogin",
-  "welcome",
-  "refuseLogin",
-  "refuseRequest",
-  "ping",
-  "release",
-  "sayGoodbye",
-  "cutOff",
-]);
 
 export function startJsonApi(env: Environment, logins: Logins): JsonApi & Running {
   const { host, store } = env;
@@ -39,7 +27,7 @@ export function startJsonApi(env: Environment, logins: Logins): JsonApi & Runnin
 
   return {
     startConnection(id, effects) {
-      const actor = connections.start(host, `json-connection/${id}`, undefined, {
+      const actor = host.start(jsonConnectionMachine, `json-connection/${id}`, undefined, {
         effects: {
           checkLogin: ({ key }: { key: number }) => effects.checkLogin(key),
           welcome: ({ key }: { key: number }) => effects.welcome(key),
@@ -53,7 +41,7 @@ export function startJsonApi(env: Environment, logins: Logins): JsonApi & Runnin
         },
       });
       const send = (event: JsonConnectionEvent): void => {
-        if (actor.actor.getSnapshot().status === "active") actor.actor.send(event);
+        if (actor.actor.getSnapshot().status === "active") actor.send(event);
         if (actor.actor.getSnapshot().status !== "active") actor.stop();
       };
       return {

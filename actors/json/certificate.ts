@@ -61,15 +61,11 @@ export function startJsonCertificate(
   let stopped = false;
   let judgedBy = "";
 
-  const actor = env.host.start(
-    managerCertificateMachine.provide({
-      actions: { obtainCertificate: () => env.clock.soon(() => void obtain()) },
-    }),
-    "json-certificate",
-    undefined,
-  );
+  const actor = env.host.start(managerCertificateMachine, "json-certificate", undefined, {
+    effects: { obtainCertificate: () => env.clock.soon(() => void obtain()) },
+  });
   const send = (event: ManagerCertificateEvent): void => {
-    if (!stopped) actor.actor.send(event);
+    if (!stopped) actor.send(event);
   };
 
   const issuer = (): ReturnType<typeof issuerOf> => {

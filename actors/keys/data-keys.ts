@@ -109,28 +109,24 @@ export function startKeyFetch(env: Environment, parts: DataKeyParts): Running {
     return { reason, isDenied };
   };
 
-  const hosted = env.host.start(
-    keyFetchMachine.provide({
-      actions: {
-        ask: () => {
-          void askAll().then((round) => {
-            if (!isStopped) hosted.actor.send({ type: "round.ended", ...round });
-          });
-        },
-        giveUp: (_, { reason }) => parts.onDenied?.(reason),
-        look: ({ self }) => {
-          const ids = lacking();
-          seen = ids.join();
-          missing.set(ids.length);
-          // The key's id may have been damaged in transit; the record was read again since.
-          if (keyring.unread.length === 0) parts.troubles?.clear(Trouble_Kind.KEY_LACKING);
-          self.send({ type: "keys.looked", lacking: ids });
-        },
+  const hosted = env.host.start(keyFetchMachine, "key-fetch", undefined, {
+    effects: {
+      ask: () => {
+        void askAll().then((round) => {
+          if (!isStopped) hosted.send({ type: "round.ended", ...round });
+        });
       },
-    }),
-    "key-fetch",
-    undefined,
-  );
+      giveUp: ({ reason }) => parts.onDenied?.(reason),
+      look: (_, self) => {
+        const ids = lacking();
+        seen = ids.join();
+        missing.set(ids.length);
+        // The key's id may have been damaged in transit; the record was read again since.
+        if (keyring.unread.length === 0) parts.troubles?.clear(Trouble_Kind.KEY_LACKING);
+        self.send({ type: "keys.looked", lacking: ids });
+      },
+    },
+  });
 
   function look(): void {
     const ids = lacking();
@@ -138,7 +134,7 @@ export function startKeyFetch(env: Environment, parts: DataKeyParts): Running {
     if (now === seen) return;
     seen = now;
     missing.set(ids.length);
-    hosted.actor.send({ type: "keys.looked", lacking: ids });
+    hosted.send({ type: "keys.looked", lacking: ids });
   }
 
   /** Saves the other managers' addresses, to be asked when nothing of the log can be read. */
@@ -191,30 +187,26 @@ export function startKeyRotation(env: Environment, { keyring, vault }: DataKeyPa
     });
   };
 
-  const hosted = env.host.start(
-    dataKeyMachine.provide({
-      actions: {
-        makeKey: ({ self }) => {
-          try {
-            const { id } = keyring.make(fingerprint(unlockKeyOf(clusterOf(env)) ?? new Uint8Array()));
-            telemetry.log.info({ key: id }, "created a new data key; it is used once every living manager has it");
-            self.send({ type: "key.made" });
-          } catch (error) {
-            telemetry.log.error({ error: String(error) }, "cannot save a new data key");
-            self.send({ type: "key.failed", reason: String(error) });
-          }
-        },
-        useKey: (_, { keyId }) => {
-          keyring.use(keyId, store.version);
-          telemetry.log.info({ key: keyId }, "writing records under the new data key");
-        },
-        look: ({ self }) => self.send({ type: "keys.seen", step: step() }),
+  const hosted = env.host.start(dataKeyMachine, "data-key", undefined, {
+    effects: {
+      makeKey: (_, self) => {
+        try {
+          const { id } = keyring.make(fingerprint(unlockKeyOf(clusterOf(env)) ?? new Uint8Array()));
+          telemetry.log.info({ key: id }, "created a new data key; it is used once every living manager has it");
+          self.send({ type: "key.made" });
+        } catch (error) {
+          telemetry.log.error({ error: String(error) }, "cannot save a new data key");
+          self.send({ type: "key.failed", reason: String(error) });
+        }
       },
-    }),
-    "data-key",
-    undefined,
-  );
-  const look = (): void => hosted.actor.send({ type: "keys.seen", step: step() });
+      useKey: ({ keyId }) => {
+        keyring.use(keyId, store.version);
+        telemetry.log.info({ key: keyId }, "writing records under the new data key");
+      },
+      look: (_, self) => self.send({ type: "keys.seen", step: step() }),
+    },
+  });
+  const look = (): void => hosted.send({ type: "keys.seen", step: step() });
   const changing = keyring.onChange(look);
   const relocking = vault.onRelock(look);
   const watching = store.watch(({ changes }) => {

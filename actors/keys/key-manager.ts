@@ -13,13 +13,14 @@ export function startKeyManager(env: Environment): Running {
   const random = env.random.fork("key-manager");
   let stopped = false;
   const hosted = env.host.start(
-    keyRotationMachine.provide({
-      actions: {
-        rotateKeys: () => void rotate(),
-      },
-    }),
+    keyRotationMachine,
     "key-rotation",
     { isWhole: [...env.store.all("cluster")].every(areKeysWhole) },
+    {
+      effects: {
+        rotateKeys: () => void rotate(),
+      },
+    },
   );
 
   async function rotate(): Promise<void> {
@@ -28,9 +29,9 @@ export function startKeyManager(env: Environment): Running {
         const key = (): Uint8Array => random.bytes(networkKeyBytes);
         return [...env.store.all("cluster")].map((cluster) => replacement("cluster", withRotatedKeys(cluster, key)));
       });
-      if (!stopped) hosted.actor.send({ type: "keys.rotated" });
+      if (!stopped) hosted.send({ type: "keys.rotated" });
     } catch (error) {
-      if (!stopped) hosted.actor.send({ type: "rotation.failed", reason: sentence(error) });
+      if (!stopped) hosted.send({ type: "rotation.failed", reason: sentence(error) });
     }
   }
 

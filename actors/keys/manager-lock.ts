@@ -65,60 +65,56 @@ export function startManagerLock({ host, random, telemetry, disk }: ManagerLockP
     return lockState(vault.lock, fingerprint(unlockKeyOf(cluster) ?? new Uint8Array()), handed);
   };
 
-  const hosted = host.start(
-    managerLockMachine.provide({
-      actions: {
-        openFile: ({ self }) => {
-          const opened = openVault(disk, random);
-          if (opened.kind === "broken") {
-            self.send({ type: "file.broken", reason: opened.reason });
-            return;
-          }
-          if (opened.kind === "locked") locked = opened.vault;
-          else vault = opened.vault;
-          self.send({ type: opened.kind === "locked" ? "file.locked" : "file.opened" });
-        },
-        tryKey: ({ self }) => {
-          const outcome = locked?.unlock(tried) ?? { kind: "wrong key" as const };
-          tried = new Uint8Array();
-          verdict = outcome.kind;
-          if (outcome.kind === "open") {
-            vault = outcome.vault;
-            self.send({ type: "file.opened" });
-          } else if (outcome.kind === "wrong key") self.send({ type: "unlock.refused" });
-          else self.send({ type: "file.broken", reason: "the unlock key is correct, but the contents are damaged" });
-        },
-        relock: ({ self }) => {
-          try {
-            vault?.relock(unlockKeyOf(clusterOf()));
-            telemetry.log.info({ locked: vault?.lock !== "" }, "rewrote the manager's key file for autolock");
-            self.send({ type: "relock.done" });
-          } catch (error) {
-            telemetry.log.error({ error: String(error) }, "cannot write the manager's key file; it is unchanged");
-            self.send({ type: "relock.failed", reason: String(error) });
-          }
-        },
-        look: ({ self }) => {
-          const state = stateOf();
-          if (state !== null) self.send({ type: "lock.looked", state });
-        },
-        announceOpen: () => {
-          if (vault !== null) resolveOpen(vault);
-        },
-        announceLocked: () => {
-          if (verdict === null) telemetry.log.warn({}, lockedSentence);
-          else telemetry.log.warn({}, "received a wrong unlock key");
-        },
-        announceBroken: (_, { reason }) => rejectOpen(new Error(`cannot use the manager's key file: ${reason}`)),
+  const hosted = host.start(managerLockMachine, "manager-lock", undefined, {
+    effects: {
+      openFile: (_, self) => {
+        const opened = openVault(disk, random);
+        if (opened.kind === "broken") {
+          self.send({ type: "file.broken", reason: opened.reason });
+          return;
+        }
+        if (opened.kind === "locked") locked = opened.vault;
+        else vault = opened.vault;
+        self.send({ type: opened.kind === "locked" ? "file.locked" : "file.opened" });
       },
-    }),
-    "manager-lock",
-    undefined,
-  );
+      tryKey: (_, self) => {
+        const outcome = locked?.unlock(tried) ?? { kind: "wrong key" as const };
+        tried = new Uint8Array();
+        verdict = outcome.kind;
+        if (outcome.kind === "open") {
+          vault = outcome.vault;
+          self.send({ type: "file.opened" });
+        } else if (outcome.kind === "wrong key") self.send({ type: "unlock.refused" });
+        else self.send({ type: "file.broken", reason: "the unlock key is correct, but the contents are damaged" });
+      },
+      relock: (_, self) => {
+        try {
+          vault?.relock(unlockKeyOf(clusterOf()));
+          telemetry.log.info({ locked: vault?.lock !== "" }, "rewrote the manager's key file for autolock");
+          self.send({ type: "relock.done" });
+        } catch (error) {
+          telemetry.log.error({ error: String(error) }, "cannot write the manager's key file; it is unchanged");
+          self.send({ type: "relock.failed", reason: String(error) });
+        }
+      },
+      look: (_, self) => {
+        const state = stateOf();
+        if (state !== null) self.send({ type: "lock.looked", state });
+      },
+      announceOpen: () => {
+        if (vault !== null) resolveOpen(vault);
+      },
+      announceLocked: () => {
+        if (verdict === null) telemetry.log.warn({}, lockedSentence);
+        else telemetry.log.warn({}, "received a wrong unlock key");
+      },
+      announceBroken: ({ reason }) => rejectOpen(new Error(`cannot use the manager's key file: ${reason}`)),
+    },
+  });
 
   const look = (): void => {
     const state = stateOf();
-    if (state !== null) hosted.actor.send({ type: "lock.looked", state });
+    if (state !== null) hosted.send({ type: "lock.looked", state });
   };
 
   return {
@@ -141,7 +137,7 @@ export function startManagerLock({ host, random, telemetry, disk }: ManagerLockP
         if (key === null)
           throw new RpcError(Status.INVALID_ARGUMENT, "invalid unlock key: expected the prefix SWMKEY-1-");
         tried = key;
-        hosted.actor.send({ type: "unlock.requested" });
+        hosted.send({ type: "unlock.requested" });
         if (verdict === "wrong key")
           throw new RpcError(Status.PERMISSION_DENIED, "swarm could not be unlocked: invalid key provided");
         if (verdict === "broken")

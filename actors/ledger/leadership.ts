@@ -158,7 +158,7 @@ export function startLeadership(env: Omit<Environment, "proposer" | "times">, pa
       );
     },
     onEnded: endDuties,
-    onDeposed: () => lease.actor.send({ type: "leader.deposed" }),
+    onDeposed: () => lease.send({ type: "leader.deposed" }),
     onBroken: (error) => parts.onBroken(error),
   });
 
@@ -174,7 +174,7 @@ export function startLeadership(env: Omit<Environment, "proposer" | "times">, pa
       await Promise.race([reached, sleep(clock, leases.ttlMs / 3)]);
       if (isStopped) return;
       if (!hasReached) {
-        lease.actor.send({ type: "lease.unreadable", attempt, jitter: random.next() });
+        lease.send({ type: "lease.unreadable", attempt, jitter: random.next() });
         return;
       }
     }
@@ -183,22 +183,22 @@ export function startLeadership(env: Omit<Environment, "proposer" | "times">, pa
     const jitter = random.next();
     // A manager that may not lead does not resume its own lease either: the lease expires, and another manager takes it.
     if (parts.mayLead?.() === false) {
-      lease.actor.send({ type: "lease.unreadable", attempt, jitter });
+      lease.send({ type: "lease.unreadable", attempt, jitter });
       return;
     }
     switch (found.kind) {
       case "absent":
-        lease.actor.send({ type: "lease.absent", attempt, jitter });
+        lease.send({ type: "lease.absent", attempt, jitter });
         return;
       case "unknown":
-        lease.actor.send({ type: "lease.unreadable", attempt, jitter });
+        lease.send({ type: "lease.unreadable", attempt, jitter });
         return;
       case "found": {
         const holder = decodeLease(found.value);
         const sight = holder.instance === instance ? null : { instance: holder.instance, revision: found.revision };
         if (isKept(seen, sight)) parts.onLeaseKept?.();
         seen = sight;
-        lease.actor.send({ type: "lease.held", attempt, ...holder, revision: found.revision, jitter });
+        lease.send({ type: "lease.held", attempt, ...holder, revision: found.revision, jitter });
         return;
       }
     }
@@ -212,35 +212,36 @@ export function startLeadership(env: Omit<Environment, "proposer" | "times">, pa
     if (outcome.kind !== "unknown") parts.onLeaseAnswered?.(clock.monotonic() - sentAt);
     switch (outcome.kind) {
       case "stored":
-        lease.actor.send({ type: "lease.written", attempt, revision: outcome.revision, sentAt, at: clock.monotonic() });
+        lease.send({ type: "lease.written", attempt, revision: outcome.revision, sentAt, at: clock.monotonic() });
         return;
       case "conflict":
-        lease.actor.send({ type: "lease.conflict", attempt });
+        lease.send({ type: "lease.conflict", attempt });
         return;
       case "unknown":
-        lease.actor.send({ type: "lease.unknown", attempt });
+        lease.send({ type: "lease.unknown", attempt });
         return;
     }
   };
 
   const remove = async (attempt: number, revision: number): Promise<void> => {
     await leases.remove(leaseKey, revision);
-    if (!isStopped) lease.actor.send({ type: "lease.removed", attempt });
+    if (!isStopped) lease.send({ type: "lease.removed", attempt });
   };
 
   const lease = env.host.start(
-    leaseMachine.provide({
-      actions: {
-        look: (_, { attempt }) => void look(attempt),
-        write: (_, { attempt, revision }) => void write(attempt, revision),
-        remove: (_, { attempt, revision }) => void remove(attempt, revision),
-        announceTaken: (_, { revision }) => ledger.take(revision),
+    leaseMachine,
+    "lease",
+    { ttlMs: leases.ttlMs, managerId, instance, jitter: random.next() },
+    {
+      effects: {
+        look: ({ attempt }) => void look(attempt),
+        write: ({ attempt, revision }) => void write(attempt, revision),
+        remove: ({ attempt, revision }) => void remove(attempt, revision),
+        announceTaken: ({ revision }) => ledger.take(revision),
         announceEnded: () => ledger.end(),
         announceReleased: () => onReleased?.(),
       },
-    }),
-    "lease",
-    { ttlMs: leases.ttlMs, managerId, instance, jitter: random.next() },
+    },
   );
 
   const beats = bus.subscribe(subjects.leaderBeat, (message) => {
@@ -267,7 +268,7 @@ export function startLeadership(env: Omit<Environment, "proposer" | "times">, pa
     },
     proposer,
     follower,
-    stepDown: () => lease.actor.send({ type: "leader.deposed" }),
+    stepDown: () => lease.send({ type: "leader.deposed" }),
     release: async () => {
       isReleasing = true;
       endDuties();
@@ -277,7 +278,7 @@ export function startLeadership(env: Omit<Environment, "proposer" | "times">, pa
       const released = new Promise<void>((resolve) => {
         onReleased = resolve;
       });
-      lease.actor.send({ type: "release.requested" });
+      lease.send({ type: "release.requested" });
       await released;
     },
     stop: () => {

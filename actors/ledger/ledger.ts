@@ -149,7 +149,7 @@ export function startLedger(env: Omit<Environment, "proposer" | "times">, parts:
 
   /** The log may still answer after the stop. */
   const send = (event: LedgerEvent): void => {
-    if (!isStopped) hosted.actor.send(event);
+    if (!isStopped) hosted.send(event);
   };
 
   const settle = (waiting: Waiting, reply: ProposeReply): void => {
@@ -419,36 +419,32 @@ export function startLedger(env: Omit<Environment, "proposer" | "times">, parts:
     parts.onLeading(epoch);
   };
 
-  const hosted = env.host.start(
-    ledgerMachine.provide({
-      actions: {
-        catchUp: (_, { attempt }) => {
-          void parts.follower.caughtUp().then(() => {
-            if (parts.mayLead?.() === false) return parts.onDeposed(replica.epoch);
-            const isOwn = replica.writer === env.managerId;
-            send({ type: "log.reached", attempt, epoch: replica.epoch, isOwn });
-          });
-        },
-        appendBarrier: (_, { attempt, epoch }) => appendEmpty(attempt, epoch),
-        appendProbe: (_, { attempt, epoch }) => appendEmpty(attempt, epoch),
-        appendBatch: (_, { attempt, epoch }) => appendBatch(attempt, epoch),
-        applyAppended: (_, { sequence }) => applyAppended(sequence),
-        answerBatch: () => answerBatch(replica.version),
-        failBatch: (_, { code, reason }) => failBatch(code, reason),
-        returnBatch: () => returnBatch(),
-        settleDoubt: () => returnBatch(),
-        lookForWork: () => signalWork(),
-        announceLeading: (_, { epoch }) => announceLeading(epoch),
-        abandonWork: () => abandonWork(),
-        announceDeposed: (_, { epoch }) => {
-          telemetry.log.warn({ epoch }, "another manager leads now");
-          parts.onDeposed(epoch);
-        },
+  const hosted = env.host.start(ledgerMachine, "ledger", undefined, {
+    effects: {
+      catchUp: ({ attempt }) => {
+        void parts.follower.caughtUp().then(() => {
+          if (parts.mayLead?.() === false) return parts.onDeposed(replica.epoch);
+          const isOwn = replica.writer === env.managerId;
+          send({ type: "log.reached", attempt, epoch: replica.epoch, isOwn });
+        });
       },
-    }),
-    "ledger",
-    undefined,
-  );
+      appendBarrier: ({ attempt, epoch }) => appendEmpty(attempt, epoch),
+      appendProbe: ({ attempt, epoch }) => appendEmpty(attempt, epoch),
+      appendBatch: ({ attempt, epoch }) => appendBatch(attempt, epoch),
+      applyAppended: ({ sequence }) => applyAppended(sequence),
+      answerBatch: () => answerBatch(replica.version),
+      failBatch: ({ code, reason }) => failBatch(code, reason),
+      returnBatch: () => returnBatch(),
+      settleDoubt: () => returnBatch(),
+      lookForWork: () => signalWork(),
+      announceLeading: ({ epoch }) => announceLeading(epoch),
+      abandonWork: () => abandonWork(),
+      announceDeposed: ({ epoch }) => {
+        telemetry.log.warn({ epoch }, "another manager leads now");
+        parts.onDeposed(epoch);
+      },
+    },
+  });
 
   return {
     take: (revision) => send({ type: "lease.taken", revision }),

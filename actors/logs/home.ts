@@ -30,7 +30,6 @@ import type { Subscription, TimerHandle } from "../../runtime/ports/index.ts";
 import { RpcError, Status, type Sink } from "../../runtime/ports/rpc.ts";
 import type { Commit } from "../../runtime/store/store.ts";
 import type { Environment } from "../environment.ts";
-import { hosted } from "../hosted.ts";
 import type { Fate } from "./outlet.ts";
 
 /** Maximum unread bytes of a follower: a few round trips at 100 MB/s. */
@@ -68,8 +67,6 @@ export interface HomeOptions {
   readonly onEnded: (home: LogHome, end: LogEnd) => void;
 }
 
-const machine = hosted(logSubscriptionMachine, ["announce", "tellMissing", "finish"]);
-
 export class LogHome {
   readonly id: string;
   readonly selector: LogSelector;
@@ -97,8 +94,8 @@ export class LogHome {
       "Bytes of task output sent to subscribers, including each line's source and time.",
     );
     const { follow } = home.options;
-    this.#actor = machine.start(
-      env.host,
+    this.#actor = env.host.start(
+      logSubscriptionMachine,
       `log-subscription/${home.id}`,
       { follow },
       {
@@ -118,7 +115,7 @@ export class LogHome {
   }
 
   send(event: LogSubscriptionEvent): void {
-    if (!this.#isEnded) this.#actor.actor.send(event);
+    if (!this.#isEnded) this.#actor.send(event);
   }
 
   held(nodes: readonly HeldNode[], holder: string): void {

@@ -5,7 +5,7 @@
 import { demotionMachine, type DemotionEvent } from "../../machines/manager/demotion.machine.ts";
 import { isDemoted, isManagersNode } from "../../machines/manager/role.ts";
 import { Node, NodeRole, NodeStatus, NodeStatus_State } from "../../proto/gen/messages.ts";
-import type { HostedActor } from "../../runtime/host.ts";
+import type { EffectsOf, HostedActor } from "../../runtime/host.ts";
 import { commit, removal, replacement } from "../control/write.ts";
 import type { Environment, Running } from "../environment.ts";
 import { sentence } from "../sentence.ts";
@@ -18,14 +18,14 @@ export function startDemotions(env: Environment, stepDown: () => void): Running 
   const live = new Map<string, HostedActor<typeof demotionMachine>>();
   let stopped = false;
 
-  const machine = demotionMachine.provide({
-    actions: { recordDemotion: (_, { nodeId }) => env.clock.soon(() => void record(nodeId)) },
-  });
+  const effects: EffectsOf<typeof demotionMachine> = {
+    recordDemotion: ({ nodeId }) => env.clock.soon(() => void record(nodeId)),
+  };
 
   function tell(nodeId: string, event: DemotionEvent): void {
     const hosted = live.get(nodeId);
     if (hosted === undefined || stopped) return;
-    hosted.actor.send(event);
+    hosted.send(event);
     if (hosted.actor.getSnapshot().status !== "done") return;
     live.delete(nodeId);
     hosted.stop();
@@ -44,7 +44,10 @@ export function startDemotions(env: Environment, stepDown: () => void): Running 
       if (isGone(nodeId)) tell(nodeId, { type: "manager.gone" });
       return;
     }
-    live.set(nodeId, host.start(machine, `demotion/${nodeId}`, { nodeId, isGone: isGone(nodeId) }));
+    live.set(
+      nodeId,
+      host.start(demotionMachine, `demotion/${nodeId}`, { nodeId, isGone: isGone(nodeId) }, { effects }),
+    );
   }
 
   async function record(nodeId: string): Promise<void> {

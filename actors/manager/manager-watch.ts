@@ -5,9 +5,7 @@ import type { HostedActor } from "../../runtime/host.ts";
 import type { Commit } from "../../runtime/store/store.ts";
 import { managerBeats, parseManagerBeat } from "../../runtime/subjects.ts";
 import type { Environment, Running } from "../environment.ts";
-import { hosted } from "../hosted.ts";
 
-const managerActor = hosted(managerWatchMachine, ["declareDead"]);
 const proposeTimeoutMs = 2_000;
 
 export function startManagerWatch(env: Environment): Running {
@@ -44,7 +42,7 @@ class ManagerWatch implements Running {
 
   #onBeat(managerId: string | null): void {
     if (managerId === null) return;
-    this.#watched.get(managerId)?.actor.send({ type: "beat" });
+    this.#watched.get(managerId)?.send({ type: "beat" });
   }
 
   #onCommit(commit: Commit): void {
@@ -56,7 +54,7 @@ class ManagerWatch implements Running {
         this.#watched.get(id)?.stop();
         this.#watched.delete(id);
       } else if (this.#watched.has(id)) {
-        if (alive && change.old?.alive !== true) this.#watched.get(id)?.actor.send({ type: "record.alive" });
+        if (alive && change.old?.alive !== true) this.#watched.get(id)?.send({ type: "record.alive" });
       } else this.#see(id);
     }
   }
@@ -66,7 +64,7 @@ class ManagerWatch implements Running {
     if (managerId === "" || managerId === env.managerId || this.#watched.has(managerId)) return;
     const input = { managerId, isUp: env.bus.isUp() };
     const effects = { declareDead: () => this.#declareDead(managerId) };
-    this.#watched.set(managerId, managerActor.start(env.host, `manager-watch/${managerId}`, input, { effects }));
+    this.#watched.set(managerId, env.host.start(managerWatchMachine, `manager-watch/${managerId}`, input, { effects }));
   }
 
   #declareDead(managerId: string): void {

@@ -18,6 +18,7 @@ import type { Keyring } from "../../runtime/store/keyring.ts";
 import { managerBeat, managerBeats } from "../../runtime/subjects.ts";
 import type { ObjectChange } from "../../runtime/store/store.ts";
 import { busMessage } from "../bus-message.ts";
+import type { EffectsOf } from "../../runtime/host.ts";
 import type { Environment, Running } from "../environment.ts";
 
 export interface MembershipOptions {
@@ -84,40 +85,38 @@ export function startMembership(env: Environment, options: MembershipOptions): M
     const held = options.keyring?.keys ?? [];
     return record.heldKeys.length === held.length && record.heldKeys.every(({ id }, at) => id === held[at]?.id);
   };
-  const tell = (): void => hosted.actor.send({ type: isRight() ? "record.right" : "record.wrong" });
+  const tell = (): void => hosted.send({ type: isRight() ? "record.right" : "record.wrong" });
 
-  const machine = membershipMachine.provide({
-    actions: {
-      publishBeat: () => {
-        const trouble = options.trouble?.() ?? { missing: 0, isHolding: false };
-        const beat = {
-          managerId,
-          addr: options.addr,
-          applied: store.version,
-          checksum: ownChecksum(),
-          missingNodes: trouble.missing,
-          holdsVerdicts: trouble.isHolding,
-        };
-        bus.publish(managerBeat(managerId), ManagerBeat.encode(ManagerBeat.create(beat)));
-      },
-      announce: () => {
-        if (isRight()) return;
-        const manager = Manager.create({
-          id: managerId,
-          addr: options.addr,
-          addresses,
-          alive: true,
-          heldKeys: options.keyring?.held ?? [],
-          handedLock: handedLock(),
-          lossAccepted: lossAccepted(),
-        });
-        const operations = [Operation.create({ put: StoreObject.create({ manager }) })];
-        // The chart retries a failed write; the outcome arrives through the store.
-        void proposer.propose({ operations, mode: ProposeRequest_Mode.ATOMIC, timeoutMs: proposeTimeoutMs });
-      },
+  const effects: EffectsOf<typeof membershipMachine> = {
+    publishBeat: () => {
+      const trouble = options.trouble?.() ?? { missing: 0, isHolding: false };
+      const beat = {
+        managerId,
+        addr: options.addr,
+        applied: store.version,
+        checksum: ownChecksum(),
+        missingNodes: trouble.missing,
+        holdsVerdicts: trouble.isHolding,
+      };
+      bus.publish(managerBeat(managerId), ManagerBeat.encode(ManagerBeat.create(beat)));
     },
-  });
-  const hosted = env.host.start(machine, `membership/${managerId}`, undefined);
+    announce: () => {
+      if (isRight()) return;
+      const manager = Manager.create({
+        id: managerId,
+        addr: options.addr,
+        addresses,
+        alive: true,
+        heldKeys: options.keyring?.held ?? [],
+        handedLock: handedLock(),
+        lossAccepted: lossAccepted(),
+      });
+      const operations = [Operation.create({ put: StoreObject.create({ manager }) })];
+      // The chart retries a failed write; the outcome arrives through the store.
+      void proposer.propose({ operations, mode: ProposeRequest_Mode.ATOMIC, timeoutMs: proposeTimeoutMs });
+    },
+  };
+  const hosted = env.host.start(membershipMachine, `membership/${managerId}`, undefined, { effects });
   const watch = store.watch((commit) => {
     if (options.checksum !== undefined) remember(checksums, commit.version, options.checksum());
     const isOwn = ({ object, table }: ObjectChange): boolean =>

@@ -123,27 +123,28 @@ export function startProgress(env: Environment, parts: ProgressParts): Progress 
   };
 
   const hosted = env.host.start(
-    progressMachine.provide({
-      actions: {
+    progressMachine,
+    `progress/${env.managerId}`,
+    { intervalMs: probeIntervalMs, staleMs },
+    {
+      effects: {
         probe: () => {
           void probe().then(async (failed) => {
             await look(failed);
             if (isStopped) return;
             const at = clock.monotonic();
-            hosted.actor.send(
+            hosted.send(
               failed === null ? { type: "probe.answered", at } : { type: "probe.failed", at, reason: failed.reason },
             );
           });
         },
-        reportStuck: (_, { reason }) => {
+        reportStuck: ({ reason }) => {
           env.telemetry.log.error({ reason }, "this manager makes no progress");
           const sentence = `nothing has been written for ${staleMs / 1_000} s: ${reason}`;
           troubles.raise({ kind: Trouble_Kind.NO_PROGRESS, sentence, blocking: true });
         },
       },
-    }),
-    `progress/${env.managerId}`,
-    { intervalMs: probeIntervalMs, staleMs },
+    },
   );
   return {
     stuckBecause: () => {

@@ -26,12 +26,9 @@ import type { Host, HostedActor } from "../../runtime/host.ts";
 import type { Random, Telemetry } from "../../runtime/ports/index.ts";
 import { RpcError, Status, type RpcChannel } from "../../runtime/ports/rpc.ts";
 import type { CsiSockets } from "../../runtime/ports/csi-sockets.ts";
-import { hosted } from "../hosted.ts";
 import { sentence } from "../sentence.ts";
 
 const identity = CsiIdentityService.methods;
-const machine = hosted(csiPluginMachine, ["dial", "identify", "close", "announce"], ["retry"]);
-
 /** The CSI service in use: managers call the controller, agents the plugin on their node. */
 export type CsiSide = "controller" | "node";
 
@@ -56,8 +53,8 @@ export class CsiPlugin {
 
   constructor(parts: CsiPluginParts) {
     this.#parts = parts;
-    this.#actor = machine.start(
-      parts.host,
+    this.#actor = parts.host.start(
+      csiPluginMachine,
       `csi-plugin/${parts.side}/${parts.name}`,
       { name: parts.name },
       {
@@ -118,7 +115,7 @@ export class CsiPlugin {
   }
 
   #send(event: CsiPluginEvent): void {
-    if (!this.#stopped) this.#actor.actor.send(event);
+    if (!this.#stopped) this.#actor.send(event);
   }
 
   async #dial(): Promise<void> {

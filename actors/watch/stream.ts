@@ -1,11 +1,10 @@
 /** One watcher: hosts `machines/watch/watch.machine.ts` and writes its events to the sink. */
 import { watchMachine, type WatchEnding, type WatchEvent } from "../../machines/watch/watch.machine.ts";
 import { WatchMessage } from "../../proto/gen/messages.ts";
-import type { Host, HostedActor } from "../../runtime/host.ts";
+import type { EffectsOf, Host, HostedActor } from "../../runtime/host.ts";
 import type { Clock, Log, TimerHandle } from "../../runtime/ports/index.ts";
 import { RpcError, Status, type Sink } from "../../runtime/ports/rpc.ts";
 import type { Store } from "../../runtime/store/store.ts";
-import { hosted } from "../hosted.ts";
 import { answerOf, type Fanout, type Question } from "./fanout.ts";
 import type { RecentCommits } from "./recent.ts";
 import type { ReplayReader, Replays } from "./replay.ts";
@@ -18,22 +17,6 @@ const sliceCommitsMax = 500;
 const paceMs = 20;
 const boundsTimeoutMs = 2_000;
 const retryMs = 500;
-
-const watchActor = hosted(watchMachine, [
-  "sendGreeting",
-  "askLog",
-  "awaitVersion",
-  "stopAwaitingVersion",
-  "sendRecent",
-  "awaitRoom",
-  "stopAwaitingRoom",
-  "joinReplay",
-  "leaveReplay",
-  "joinLive",
-  "leaveLive",
-  "endStream",
-  "release",
-]);
 
 /** State shared by all watchers of a manager. */
 export interface WatchShared {
@@ -81,7 +64,7 @@ export class WatchStream implements ReplayReader {
     const { from } = options;
     this.position = from ?? store.version;
     const input = { from, version: store.version, isRecent: recent.covers(this.position) };
-    this.#actor = watchActor.start(host, `watch/${id}`, input, { effects: this.#effects() });
+    this.#actor = host.start(watchMachine, `watch/${id}`, input, { effects: this.#effects() });
     for (const event of this.#early) this.#send(event);
   }
 
@@ -158,7 +141,7 @@ export class WatchStream implements ReplayReader {
     this.#send({ type: "history.unreadable" });
   }
 
-  #effects(): Readonly<Record<string, (params: never) => void>> {
+  #effects(): EffectsOf<typeof watchMachine> {
     const { ahead, live, replays } = this.#shared;
     return {
       sendGreeting: () => this.#sink.write(WatchMessage.create({})),
@@ -178,7 +161,7 @@ export class WatchStream implements ReplayReader {
         this.isLive = false;
         live.remove(this);
       },
-      endStream: ({ ending }: { ending: WatchEnding }) => this.#end(ending),
+      endStream: ({ ending }) => this.#end(ending),
       release: () => this.#release(),
     };
   }
@@ -211,7 +194,7 @@ export class WatchStream implements ReplayReader {
   #send(event: WatchEvent): void {
     if (this.#isOver) return;
     if (this.#actor === null) this.#early.push(event);
-    else this.#actor.actor.send(event);
+    else this.#actor.send(event);
   }
 
   #awaitRoom(): void {

@@ -19,9 +19,9 @@
  *     token would create another node, which nobody uses. It requests a new one only when the cluster no longer knows its
  *     node.
  */
-import { assign, setup } from "xstate";
+import { assign } from "xstate";
 import { backoffMs } from "../../lib/backoff.ts";
-import { effect } from "../effect.ts";
+import { chart, effect } from "../chart.ts";
 
 /** Times in milliseconds and counts, from SwarmKit's agent (worker protocol §1.3, §2.3, §3.5). */
 const certificateTimes = {
@@ -105,30 +105,30 @@ export type AgentCertificateInput =
 type Refusal = { event: { reason: string } };
 const reasonOf = ({ event }: Refusal): { reason: string } => ({ reason: event.reason });
 
-export const agentCertificateMachine = setup({
+export const agentCertificateMachine = chart({
   types: {
     context: {} as AgentCertificateContext,
     events: {} as AgentCertificateEvent,
     input: {} as AgentCertificateInput,
   },
-  actions: {
+  effects: {
     /** Answered by `root.fetched` or `root.refused`. C1 */
-    fetchRoot: effect("fetchRoot"),
+    fetchRoot: effect(),
     /** Creates a key and a certificate request; answered by `request.accepted` or `request.refused`. */
-    requestCertificate: effect("requestCertificate"),
+    requestCertificate: effect(),
     /** Answered by `certificate.issued`, `poll.expired` or `poll.failed`. C4 */
-    pollStatus: effect<{ nodeId: string }>("pollStatus"),
+    pollStatus: effect<{ nodeId: string }>(),
     /** Checks the chain and writes to disk; answered by `certificate.installed` or `certificate.refused`. C2 */
-    installCertificate: effect("installCertificate"),
+    installCertificate: effect(),
     /** Closes the connection used for requesting and polling. */
-    hangUp: effect("hangUp"),
+    hangUp: effect(),
     /** Answered by `clock.read`. */
-    readClock: effect("readClock"),
-    considerRoot: effect<{ rootPem: string }>("considerRoot"),
-    announceIdentity: effect("announceIdentity"),
-    announceFailure: effect<{ reason: string }>("announceFailure"),
-    reportUnexpected: effect("reportUnexpected"),
-
+    readClock: effect(),
+    considerRoot: effect<{ rootPem: string }>(),
+    announceIdentity: effect(),
+    announceFailure: effect<{ reason: string }>(),
+  },
+  actions: {
     countFailure: assign(({ context }, { reason }: { reason: string }) => ({ failures: context.failures + 1, reason })),
     forgetFailures: assign({ failures: 0, reason: "" }),
     rememberNode: assign((_, { nodeId }: { nodeId: string }) => ({ nodeId })),
@@ -163,7 +163,8 @@ export const agentCertificateMachine = setup({
     joinRetry: certificateTimes.joinRetryMs,
     forcedDelay: certificateTimes.forcedDelayMs,
     clockLook: ({ context }) => Math.min(certificateTimes.clockLookMs, Math.max(0, context.renewAt - context.at)),
-    /** The host replaces both with a uniform draw below them. */
+  },
+  drawnDelays: {
     renewalBackoff: ({ context }) =>
       backoffMs(certificateTimes.renewalBackoff, context.failures - certificateTimes.renewalBurst + 1),
     pollBackoff: ({ context }) => backoffMs(certificateTimes.pollBackoff, context.failures),
@@ -182,7 +183,7 @@ export const agentCertificateMachine = setup({
     expiresAt: input.kind === "holding" ? input.expiresAt : 0,
   }),
   initial: "starting",
-  options: { maxIterations: 1_000 },
+  ignore: ["clock.read"],
   on: {
     "root.offered": {
       guard: "isHolding",
@@ -191,8 +192,6 @@ export const agentCertificateMachine = setup({
     // A renewal is already in progress. C5
     "renewal.forced": { actions: "rememberForced" },
     "role.wanted": { actions: { type: "rememberWantedRole", params: ({ event }) => ({ role: event.role }) } },
-    "clock.read": {},
-    "*": { actions: "reportUnexpected" },
   },
   states: {
     starting: {
@@ -398,7 +397,7 @@ export const agentCertificateMachine = setup({
         waitingFor: "the short pause before the renewal that the manager asked for",
         wokenBy: { forcedDelay: "the end of the pause" },
       },
-      on: { "renewal.forced": {} },
+      ignore: ["renewal.forced"],
       after: { forcedDelay: { target: "requesting", actions: ["forgetFailures", "forgetForced"] } },
     },
     failed: {

@@ -14,9 +14,9 @@
  * MS3: the wait between two requests grows with each that returns nothing, and is reset by an answer. After `failuresMax`
  *      such requests the session is ended, to find another manager; a manager that fails later is asked again.
  */
-import { assign, setup } from "xstate";
+import { assign } from "xstate";
 import { backoffMs } from "../../lib/backoff.ts";
-import { effect } from "../effect.ts";
+import { chart, effect } from "../chart.ts";
 
 const managerStreamLimits = {
   /** The first wait is shorter than the agent's wait between two sessions. */
@@ -43,16 +43,17 @@ export interface ManagerStreamContext {
 
 type Ended = Extract<ManagerStreamEvent, { type: "stream.ended" }>;
 
-export const managerStreamMachine = setup({
+export const managerStreamMachine = chart({
   types: { context: {} as ManagerStreamContext, events: {} as ManagerStreamEvent },
-  actions: {
+  effects: {
     /** Opens a stream; answered by `state.taken`, `stream.ended` or `stream.unsupported`. */
-    ask: effect("ask"),
+    ask: effect(),
     /** Abandons the requested stream. */
-    hangUp: effect("hangUp"),
+    hangUp: effect(),
     /** Ends the session, so that another manager is found; answered by `session.closed`. */
-    leave: effect<{ readonly reason: string }>("leave"),
-    reportUnexpected: effect("reportUnexpected"),
+    leave: effect<{ readonly reason: string }>(),
+  },
+  actions: {
     countFailure: assign(({ context }, { reason }: { readonly reason: string }) => ({
       failures: context.failures + 1,
       reason,
@@ -60,29 +61,27 @@ export const managerStreamMachine = setup({
     forgetFailures: assign({ failures: 0, reason: "" }),
   },
   guards: { hasFailedTooOften: ({ context }) => context.failures >= managerStreamLimits.failuresMax },
-  delays: {
-    /** The host draws from its upper half. */
-    backoff: ({ context }) => backoffMs(managerStreamLimits.backoff, context.failures),
-  },
+  drawnDelays: { backoff: ({ context }) => backoffMs(managerStreamLimits.backoff, context.failures) },
 }).createMachine({
   id: "managerStream",
   context: { failures: 0, reason: "" },
   initial: "detached",
-  options: { maxIterations: 1_000 },
-  on: {
+  ignore: [
     // From a stream that was abandoned.
-    "stream.ended": {},
-    "state.taken": {},
-    "stream.unsupported": {},
+    "stream.ended",
+    "state.taken",
+    "stream.unsupported",
+  ],
+  on: {
     "session.closed": { target: ".detached", actions: "hangUp" },
-    "*": { actions: "reportUnexpected" },
   },
   states: {
     detached: {
       description: "There is no manager to ask. MS1",
       meta: { waitingFor: "a session with a manager", wokenBy: { "session.opened": "a registered session" } },
       entry: "forgetFailures",
-      on: { "session.opened": "asking", "session.closed": {} },
+      ignore: ["session.closed"],
+      on: { "session.opened": "asking" },
     },
     asking: {
       description:

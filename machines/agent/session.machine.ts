@@ -11,10 +11,10 @@
  * A3: the connection is closed (`endSession`) whenever a session ends, before another one is dialled.
  * A4: the session id survives every rebuild; a manager that does not know it issues a new one.
  */
-import { assign, setup } from "xstate";
+import { assign } from "xstate";
 import type { AssignmentsMessage, SessionMessage } from "../../proto/gen/messages.ts";
 import { backoffMs } from "../../lib/backoff.ts";
-import { effect } from "../effect.ts";
+import { chart, effect } from "../chart.ts";
 
 /** Times in milliseconds, from SwarmKit's agent (worker protocol §5.2). */
 const agentSessionTimes = {
@@ -69,23 +69,23 @@ export interface AgentSessionContext {
   readonly reason: string;
 }
 
-export const agentSessionMachine = setup({
+export const agentSessionMachine = chart({
   types: { context: {} as AgentSessionContext, events: {} as AgentSessionEvent },
-  actions: {
+  effects: {
     /** Chooses a manager and dials it; answered by `manager.reached` or `session.failed`. */
-    connect: effect("connect"),
-    openSession: effect<{ sessionId: string }>("openSession"),
+    connect: effect(),
+    openSession: effect<{ sessionId: string }>(),
     /** Passes on managers, node, root and keys of a session message. */
-    applySessionMessage: effect<{ message: SessionMessage }>("applySessionMessage"),
-    openStreams: effect<{ sessionId: string }>("openStreams"),
-    sendHeartbeat: effect<{ sessionId: string }>("sendHeartbeat"),
-    applyAssignments: effect<{ message: AssignmentsMessage }>("applyAssignments"),
+    applySessionMessage: effect<{ message: SessionMessage }>(),
+    openStreams: effect<{ sessionId: string }>(),
+    sendHeartbeat: effect<{ sessionId: string }>(),
+    applyAssignments: effect<{ message: AssignmentsMessage }>(),
     /** Answered by `description.same` or `description.changed`. */
-    compareDescription: effect("compareDescription"),
-    endSession: effect("endSession"),
-    announce: effect<SessionNews>("announce"),
-    reportUnexpected: effect("reportUnexpected"),
-
+    compareDescription: effect(),
+    endSession: effect(),
+    announce: effect<SessionNews>(),
+  },
+  actions: {
     rememberManager: assign((_, { addr }: { addr: string }) => ({ addr })),
     rememberSession: assign((_, { sessionId }: { sessionId: string }) => ({ sessionId })),
     rememberPeriod: assign((_, { periodMs }: { periodMs: number }) => ({
@@ -106,9 +106,8 @@ export const agentSessionMachine = setup({
     registrationTimeout: agentSessionTimes.registrationTimeoutMs,
     descriptionInterval: agentSessionTimes.descriptionIntervalMs,
     heartbeatPeriod: ({ context }) => context.heartbeatPeriodMs,
-    /** The host replaces this with a uniform draw below it. */
-    backoff: ({ context }) => backoffMs(agentSessionTimes.backoff, context.failures),
   },
+  drawnDelays: { backoff: ({ context }) => backoffMs(agentSessionTimes.backoff, context.failures) },
 }).createMachine({
   id: "agentSession",
   context: {
@@ -120,11 +119,9 @@ export const agentSessionMachine = setup({
     reason: "",
   },
   initial: "idle",
-  options: { maxIterations: 1_000 },
+  ignore: ["identity.changed"],
   on: {
     "session.unwanted": { target: ".idle" },
-    "identity.changed": {},
-    "*": { actions: "reportUnexpected" },
   },
   states: {
     idle: {

@@ -17,9 +17,9 @@
  *     becomes FAILED, however it then exits; that it was unhealthy is written to disk first, so a later run of the agent
  *     knows it.
  */
-import { assign, setup } from "xstate";
+import { assign } from "xstate";
 import { TaskState } from "../../proto/gen/messages.ts";
-import { effect } from "../effect.ts";
+import { chart, effect } from "../chart.ts";
 
 export interface TaskReport {
   readonly state: TaskState;
@@ -114,34 +114,34 @@ function told(state: TaskState, message: string, err = ""): TaskReport {
   return { state, message, err, pid: 0, exitCode: 0 };
 }
 
-export const agentTaskMachine = setup({
+export const agentTaskMachine = chart({
   types: { context: {} as AgentTaskContext, events: {} as AgentTaskEvent, input: {} as AgentTaskInput },
-  actions: {
+  effects: {
     /** Answered by `run.absent`, `run.found`, `run.exited` or `run.refused`. */
-    look: effect("look"),
+    look: effect(),
     /** Records the task on disk first; answered by `run.prepared` or `run.refused`. */
-    prepare: effect("prepare"),
+    prepare: effect(),
     /** Answered by `run.started` or `run.refused`. */
-    start: effect("start"),
+    start: effect(),
     /** Answered by `run.exited`. */
-    awaitExit: effect<{ pid: number }>("awaitExit"),
+    awaitExit: effect<{ pid: number }>(),
     /** Answered by `run.stopped`. */
-    stop: effect("stop"),
+    stop: effect(),
     /** Cancels a start in progress: the driver need not wait any longer. */
-    giveUpStart: effect("giveUpStart"),
+    giveUpStart: effect(),
     /**
      * Starts the health check, unless there is none or it is running; `wasHealthy`: a check has passed before. Answered
      * by `health.*`.
      */
-    check: effect<{ wasHealthy: boolean }>("check"),
+    check: effect<{ wasHealthy: boolean }>(),
     /** Stops the health check, if any. */
-    endCheck: effect("endCheck"),
+    endCheck: effect(),
     /** Deletes the run's state and record; answered by `run.forgotten`. */
-    forget: effect("forget"),
+    forget: effect(),
     /** Sent only if `isNews`: after a restart the chart passes through states that were reported before. K1 */
-    report: effect<TaskReport>("report"),
-    reportUnexpected: effect("reportUnexpected"),
-
+    report: effect<TaskReport>(),
+  },
+  actions: {
     rememberPid: assign((_, { pid }: { pid: number }) => ({ pid })),
     rememberFlaw: assign((_, { reason }: { reason: string }) => ({ flaw: reason })),
     raiseDesired: assign(({ context }, { desired }: { desired: TaskState }) => ({
@@ -165,14 +165,12 @@ export const agentTaskMachine = setup({
   id: "agentTask",
   context: ({ input }) => ({ ...input, pid: 0 }),
   initial: "looking",
-  options: { maxIterations: 1_000 },
   on: {
     "desired.raised": {
       guard: { type: "isHigher", params: ({ event }) => ({ desired: event.desired }) },
       actions: { type: "raiseDesired", params: ({ event }) => ({ desired: event.desired }) },
     },
     "removal.wanted": ".removing",
-    "*": { actions: "reportUnexpected" },
   },
   states: {
     looking: {
@@ -404,6 +402,7 @@ export const agentTaskMachine = setup({
       meta: { waitingFor: "the driver, to stop the unhealthy task", wokenBy: { "run.*": "the driver's answer" } },
       tags: ["live"],
       entry: "stop",
+      ignore: ["run.*"],
       on: {
         "run.stopped": {
           target: "ended",
@@ -412,7 +411,6 @@ export const agentTaskMachine = setup({
             params: ({ context, event }) => reportOfFlaw(context.flaw, context.pid, event.code),
           },
         },
-        "run.*": {},
       },
     },
     stopping: {
@@ -420,6 +418,10 @@ export const agentTaskMachine = setup({
       meta: { waitingFor: "the driver, to stop the task", wokenBy: { "run.*": "the driver's answer" } },
       tags: ["live"],
       entry: "stop",
+      ignore: [
+        // Answers to operations that were in progress when the stop came.
+        "run.*",
+      ],
       on: {
         "run.stopped": {
           target: "ended",
@@ -432,8 +434,6 @@ export const agentTaskMachine = setup({
             }),
           },
         },
-        // Answers to operations that were in progress when the stop came.
-        "run.*": {},
       },
     },
     ended: {
@@ -443,12 +443,12 @@ export const agentTaskMachine = setup({
         wokenBy: { "removal.wanted": "its removal from the node's assignments" },
       },
       // The exit that a stop caused, or vice versa.
-      on: { "run.*": {}, "desired.raised": {} },
+      ignore: ["run.*", "desired.raised"],
     },
     removing: {
       description: "The manager has removed the task; the node removes it without another report. K5",
       initial: "halting",
-      on: { "run.*": {}, "desired.raised": {}, "removal.wanted": {} },
+      ignore: ["run.*", "desired.raised", "removal.wanted"],
       states: {
         halting: {
           description: "Stopping what still runs.",

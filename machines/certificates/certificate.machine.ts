@@ -13,8 +13,8 @@
  *     signed.
  * C2: a request that cannot be signed becomes FAILED with its reason; every other failure is retried until it succeeds.
  */
-import { assign, setup } from "xstate";
-import { effect } from "../effect.ts";
+import { assign } from "xstate";
+import { chart, effect } from "../chart.ts";
 
 /** Milliseconds between attempts while the log accepts no writes: SwarmKit's signer retries at this interval. */
 const certificateRetryMs = 10_000;
@@ -43,18 +43,19 @@ export type CertificateEvent =
   | { readonly type: "write.failed"; readonly reason: string }
   | { readonly type: "node.removed" };
 
-export const certificateMachine = setup({
+export const certificateMachine = chart({
   types: {
     context: {} as CertificateContext,
     events: {} as CertificateEvent,
     input: {} as CertificateInput,
   },
-  actions: {
+  effects: {
     /** Adds the node to the next batch. */
-    requestSignature: effect<{ nodeId: string }>("requestSignature"),
+    requestSignature: effect<{ nodeId: string }>(),
     /** Answered by `refusal.stored` or `write.failed`. */
-    storeRefusal: effect<{ nodeId: string; reason: string }>("storeRefusal"),
-    reportUnexpected: effect("reportUnexpected"),
+    storeRefusal: effect<{ nodeId: string; reason: string }>(),
+  },
+  actions: {
     rememberReason: assign((_, { reason }: { reason: string }) => ({ reason })),
   },
   guards: {
@@ -65,12 +66,12 @@ export const certificateMachine = setup({
   id: "certificate",
   context: ({ input }) => ({ ...input, reason: "" }),
   initial: "sorting",
-  options: { maxIterations: 1_000 },
+  ignore: [
+    // The request to sign is read from the store when signing starts.
+    "csr.received",
+  ],
   on: {
     "node.removed": ".gone",
-    // The request to sign is read from the store when signing starts.
-    "csr.received": {},
-    "*": { actions: "reportUnexpected" },
   },
   states: {
     sorting: {

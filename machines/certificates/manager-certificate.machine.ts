@@ -11,8 +11,8 @@
  * M6: when the clock is set, the certificate is checked at once: it may have expired, or been issued while the clock was
  *     ahead.
  */
-import { assign, setup } from "xstate";
-import { effect } from "../effect.ts";
+import { assign } from "xstate";
+import { chart, effect } from "../chart.ts";
 
 export const managerCertificateTimes = {
   /** Milliseconds between attempts: the signer's retry interval. */
@@ -35,15 +35,16 @@ export interface ManagerCertificateContext {
   readonly reason: string;
 }
 
-export const managerCertificateMachine = setup({
+export const managerCertificateMachine = chart({
   types: { context: {} as ManagerCertificateContext, events: {} as ManagerCertificateEvent },
-  actions: {
+  effects: {
     /**
      * Keeps the current certificate if it is valid, else obtains another; answered by `certificate.obtained` or
      * `certificate.failed`.
      */
-    obtainCertificate: effect("obtainCertificate"),
-    reportUnexpected: effect("reportUnexpected"),
+    obtainCertificate: effect(),
+  },
+  actions: {
     rememberDue: assign((_, { renewInMs }: { renewInMs: number }) => ({ renewInMs, reason: "" })),
     rememberReason: assign((_, { reason }: { reason: string }) => ({ reason })),
     doubt: assign({ isDoubted: true }),
@@ -58,8 +59,7 @@ export const managerCertificateMachine = setup({
   id: "managerCertificate",
   context: { renewInMs: 0, isDoubted: false, reason: "" },
   initial: "obtaining",
-  options: { maxIterations: 1_000 },
-  on: { "*": { actions: "reportUnexpected" } },
+
   states: {
     obtaining: {
       description: "Checking the certificate, and obtaining another if it is no longer valid. M1",

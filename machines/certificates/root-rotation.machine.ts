@@ -15,9 +15,9 @@
  * R2: no more nodes are told to renew at a time than the manager can sign for at once.
  * R3: all progress is in the store: a new leader continues where the old one stopped.
  */
-import { assign, setup } from "xstate";
+import { assign } from "xstate";
 import { IssuanceStatus_State, type Node } from "../../proto/gen/messages.ts";
-import { effect } from "../effect.ts";
+import { chart, effect } from "../chart.ts";
 import { issuanceState } from "./issuance.ts";
 
 export const rootRotationLimits = {
@@ -59,19 +59,20 @@ const remembersReason = {
   params: ({ event }: { event: { reason: string } }) => ({ reason: event.reason }),
 } as const;
 
-export const rootRotationMachine = setup({
+export const rootRotationMachine = chart({
   types: {
     context: {} as RootRotationContext,
     events: {} as RootRotationEvent,
     /** `isWanted`: the cluster object contains a rotation. */
     input: {} as { readonly isWanted: boolean },
   },
-  actions: {
+  effects: {
     /** Tells a batch of nodes to renew; answered by `batch.notified`, `nodes.renewed` or `write.failed`. R2 */
-    notifyNodes: effect("notifyNodes"),
+    notifyNodes: effect(),
     /** Makes the new root the cluster's root; answered by `rotation.over`, `rotation.wanted` or `write.failed`. R1 */
-    switchRoot: effect("switchRoot"),
-    reportUnexpected: effect("reportUnexpected"),
+    switchRoot: effect(),
+  },
+  actions: {
     rememberReason: assign((_, { reason }: { reason: string }) => ({ reason })),
     forgetReason: assign({ reason: "" }),
   },
@@ -81,15 +82,15 @@ export const rootRotationMachine = setup({
   id: "rootRotation",
   context: ({ input }) => ({ isWanted: input.isWanted, reason: "" }),
   initial: "beginning",
-  options: { maxIterations: 1_000 },
+  ignore: [
+    // Late answers for an earlier root.
+    "nodes.renewed",
+    "batch.notified",
+    "write.failed",
+  ],
   on: {
     "rotation.wanted": { target: ".notifying", actions: "forgetReason" },
     "rotation.over": { target: ".idle", actions: "forgetReason" },
-    // Late answers for an earlier root.
-    "nodes.renewed": {},
-    "batch.notified": {},
-    "write.failed": {},
-    "*": { actions: "reportUnexpected" },
   },
   states: {
     beginning: {

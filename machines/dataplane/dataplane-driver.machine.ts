@@ -11,9 +11,9 @@
  * D4: the wait before a restart grows with each failure, and shrinks only after a driver has run for `heldMs`. A restart for
  *     new settings does not wait.
  */
-import { assign, setup } from "xstate";
+import { assign } from "xstate";
 import { backoffMs } from "../../lib/backoff.ts";
-import { effect } from "../effect.ts";
+import { chart, effect } from "../chart.ts";
 
 /** Times in milliseconds. */
 const dataplaneDriverTimes = {
@@ -51,40 +51,39 @@ export interface DataplaneDriverContext {
   readonly reason: string;
 }
 
-export const dataplaneDriverMachine = setup({
+export const dataplaneDriverMachine = chart({
   types: {
     context: {} as DataplaneDriverContext,
     events: {} as DataplaneDriverEvent,
     input: {} as { readonly name: string },
   },
-  actions: {
+  effects: {
     /**
      * Starts a process and sends the settings and everything else; answered by `resync.sent`, `driver.broke` or
      * `driver.exited`.
      */
-    launch: effect("launch"),
+    launch: effect(),
     /** Answered by `driver.exited`. */
-    endDriver: effect("endDriver"),
+    endDriver: effect(),
     /** Nothing more is written to a driver that has exited. */
-    forgetDriver: effect("forgetDriver"),
-    announce: effect<DataplaneDriverNews>("announce"),
-    reportUnexpected: effect("reportUnexpected"),
+    forgetDriver: effect(),
+    announce: effect<DataplaneDriverNews>(),
+  },
+  actions: {
     rememberReason: assign((_, { reason }: { reason: string }) => ({ reason })),
     forgetFailures: assign({ failures: 0 }),
     countFailure: assign({ failures: ({ context }) => context.failures + 1 }),
   },
   delays: {
-    /** The host replaces this with a draw from its upper half. */
-    backoff: ({ context }) => backoffMs(dataplaneDriverTimes.backoff, context.failures),
     held: dataplaneDriverTimes.heldMs,
     pulseTtl: dataplaneDriverTimes.pulseTtlMs,
   },
+  drawnDelays: { backoff: ({ context }) => backoffMs(dataplaneDriverTimes.backoff, context.failures) },
 }).createMachine({
   id: "dataplaneDriver",
   context: ({ input }) => ({ name: input.name, failures: 0, reason: "" }),
   initial: "waitForReady",
-  options: { maxIterations: 1_000 },
-  on: { "*": { actions: "reportUnexpected" } },
+
   states: {
     waitForReady: {
       description: "The driver is not started: it is unknown what this node needs. D1",
@@ -93,7 +92,8 @@ export const dataplaneDriverMachine = setup({
         wokenBy: { "state.ready": "its answer to the node's policy stream", "driver.unwanted": "the end of the agent" },
       },
       entry: { type: "announce", params: { state: "wait-for-ready", reason: "this node's needs are unknown yet" } },
-      on: { "state.ready": "resync", "settings.changed": {}, "driver.unwanted": "stopped" },
+      ignore: ["settings.changed"],
+      on: { "state.ready": "resync", "driver.unwanted": "stopped" },
     },
     resync: {
       description:
@@ -103,9 +103,9 @@ export const dataplaneDriverMachine = setup({
         wokenBy: { "resync.sent": "the driver's reading", "driver.exited": "its exit", "driver.broke": "its failure" },
       },
       entry: [{ type: "announce", params: ({ context }) => ({ state: "resync", reason: context.reason }) }, "launch"],
+      ignore: ["pulse.received"],
       on: {
         "resync.sent": "inSync",
-        "pulse.received": {},
         "settings.changed": {
           target: "restarting.renewing",
           actions: { type: "rememberReason", params: { reason: "its settings changed" } },
@@ -179,7 +179,7 @@ export const dataplaneDriverMachine = setup({
       description: "The driver has failed; the kernel's rules stay until another driver takes them over. D2",
       initial: "ending",
       entry: { type: "announce", params: ({ context }) => ({ state: "restarting", reason: context.reason }) },
-      on: { "settings.changed": {}, "pulse.received": {}, "driver.broke": {}, "resync.sent": {} },
+      ignore: ["settings.changed", "pulse.received", "driver.broke", "resync.sent"],
       states: {
         ending: {
           description: "Ending what is left of the driver.",
@@ -212,7 +212,8 @@ export const dataplaneDriverMachine = setup({
       description: "No driver is wanted; ending this one.",
       meta: { waitingFor: "{the dataplane driver} to end", wokenBy: { "driver.exited": "its exit" } },
       entry: "endDriver",
-      on: { "driver.exited": "stopped", "driver.broke": {}, "pulse.received": {}, "settings.changed": {} },
+      ignore: ["driver.broke", "pulse.received", "settings.changed"],
+      on: { "driver.exited": "stopped" },
     },
     stopped: {
       description: "No driver runs; the kernel's rules stay unchanged.",

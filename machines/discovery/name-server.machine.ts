@@ -12,9 +12,9 @@
  * NV1: while the server is wanted, a failed or lost server is opened again; the wait grows with each attempt.
  * NV2: a failed removal is retried until it succeeds, or the server is wanted again.
  */
-import { assign, setup } from "xstate";
+import { assign } from "xstate";
 import { backoffMs, type Backoff } from "../../lib/backoff.ts";
-import { effect } from "../effect.ts";
+import { chart, effect } from "../chart.ts";
 
 /** Times in milliseconds. If the address is in use, it is usually by another server that somebody must stop. */
 const nameServerBackoff: Backoff = { stepMs: 500, msMax: 30_000 };
@@ -40,14 +40,15 @@ export interface NameServerContext {
 
 type Lost = Extract<NameServerEvent, { type: "server.lost" }>;
 
-export const nameServerMachine = setup({
+export const nameServerMachine = chart({
   types: { context: {} as NameServerContext, events: {} as NameServerEvent },
-  actions: {
+  effects: {
     /** Answered by `server.opened` or `server.lost`. */
-    open: effect("open"),
+    open: effect(),
     /** Abandons what was opened or is being opened. Answered by `server.cleared` or `server.kept`. */
-    close: effect("close"),
-    reportUnexpected: effect("reportUnexpected"),
+    close: effect(),
+  },
+  actions: {
     countFailure: assign(({ context }, { reason }: { readonly reason: string }) => ({
       failures: context.failures + 1,
       reason,
@@ -55,26 +56,22 @@ export const nameServerMachine = setup({
     countTry: assign({ failures: ({ context }) => context.failures + 1, reason: "" }),
     forgetFailures: assign({ failures: 0, reason: "" }),
   },
-  delays: {
-    /** The host draws from its upper half. */
-    backoff: ({ context }) => backoffMs(nameServerBackoff, context.failures),
-  },
+  drawnDelays: { backoff: ({ context }) => backoffMs(nameServerBackoff, context.failures) },
 }).createMachine({
   id: "nameServer",
   context: { failures: 0, reason: "" },
   initial: "closed",
-  options: { maxIterations: 1_000 },
+  ignore: ["names.wanted"],
   on: {
-    "names.wanted": {},
     "names.unwanted": { target: ".clearing", actions: "forgetFailures" },
-    "*": { actions: "reportUnexpected" },
   },
   states: {
     closed: {
       description: "Not listening: no task on this node has a network.",
       meta: { waitingFor: "a task with a network", wokenBy: { "names.wanted": "the first such task" } },
       entry: "forgetFailures",
-      on: { "names.wanted": "opening", "names.unwanted": {}, "names.left": "clearing" },
+      ignore: ["names.unwanted"],
+      on: { "names.wanted": "opening", "names.left": "clearing" },
     },
     clearing: {
       description: "No task on this node has a network any more: removing what was set up for names.",
@@ -83,11 +80,11 @@ export const nameServerMachine = setup({
         wokenBy: { "server.*": "its answer", "names.wanted": "a task with a network" },
       },
       entry: "close",
+      ignore: ["names.unwanted"],
       on: {
         "server.cleared": "closed",
         "server.kept": { target: "dirty", actions: "countTry" },
         "names.wanted": { target: "opening", actions: "forgetFailures" },
-        "names.unwanted": {},
       },
     },
     dirty: {
@@ -97,7 +94,8 @@ export const nameServerMachine = setup({
         wokenBy: { backoff: "the end of the delay", "names.wanted": "a task with a network" },
       },
       after: { backoff: "clearing" },
-      on: { "names.wanted": { target: "opening", actions: "forgetFailures" }, "names.unwanted": {} },
+      ignore: ["names.unwanted"],
+      on: { "names.wanted": { target: "opening", actions: "forgetFailures" } },
     },
     opening: {
       description: "Adding the address to the node and opening the port.",

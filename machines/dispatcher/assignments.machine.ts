@@ -8,9 +8,9 @@
  *     reopens the stream in a busy loop forever (trap 7), so a stream that cannot continue is ended instead.
  * G3: a node that does not read makes nothing grow here except the set of changed objects, which is bounded by its tasks.
  */
-import { assign, setup } from "xstate";
+import { assign } from "xstate";
 import type { AssignmentChange } from "../../proto/gen/messages.ts";
-import { effect } from "../effect.ts";
+import { chart, effect } from "../chart.ts";
 
 export const assignmentLimits = {
   /**
@@ -64,25 +64,24 @@ interface Message {
   readonly resultsIn: string;
 }
 
-export const assignmentsMachine = setup({
+export const assignmentsMachine = chart({
   types: { context: {} as AssignmentsContext, events: {} as AssignmentsEvent, input: {} as AssignmentsInput },
-  actions: {
+  effects: {
     /** Computes the changes; answered by `changes.collected` for each message, by `peer.stalled`, or by nothing. */
-    collectChanges: effect("collectChanges"),
-    writeComplete: effect<Message>("writeComplete"),
-    writeIncrement: effect<Message>("writeIncrement"),
-    reportUnexpected: effect("reportUnexpected"),
+    collectChanges: effect(),
+    writeComplete: effect<Message>(),
+    writeIncrement: effect<Message>(),
+  },
+  actions: {
     countMessage: assign(({ context }) => ({ sequence: context.sequence + 1 })),
   },
   delays: { stallCheck: assignmentLimits.stallCheckMs },
 }).createMachine({
   id: "assignments",
   context: ({ input }) => ({ ...input, sequence: 0 }),
-  options: { maxIterations: 1_000 },
   initial: "snapshotting",
   on: {
     "stream.ended": ".ended",
-    "*": { actions: "reportUnexpected" },
   },
   states: {
     snapshotting: {
@@ -91,8 +90,8 @@ export const assignmentsMachine = setup({
         waitingFor: "the complete set, before anything is sent",
         wokenBy: { "snapshot.taken": "the set from the replica" },
       },
+      ignore: ["changes.noted"],
       on: {
-        "changes.noted": {},
         "snapshot.taken": {
           target: "streaming",
           actions: [
@@ -142,7 +141,8 @@ export const assignmentsMachine = setup({
             waitingFor: "the node to read its stream",
             wokenBy: { stallCheck: "the next look at the stream", "stream.ended": "the end of the call" },
           },
-          on: { "changes.noted": {}, "peer.stalled": { target: "stalled", reenter: true } },
+          ignore: ["changes.noted"],
+          on: { "peer.stalled": { target: "stalled", reenter: true } },
           after: { stallCheck: { target: "flowing", actions: "collectChanges" } },
         },
       },

@@ -9,9 +9,8 @@
  *     often as them.
  * I2: if two engines register at the same time, one finds the other: which engines are listed depends only on the log.
  */
-import { setup } from "xstate";
 import { NodeStatus_State, Peer, WeightedPeer, type Node } from "../../proto/gen/messages.ts";
-import { effect } from "../effect.ts";
+import { chart, effect } from "../chart.ts";
 
 export const gossipLimits = {
   /**
@@ -77,14 +76,13 @@ export type GossipEvent =
   /** `left`: number of engines whose introduction is not over. */
   | { readonly type: "introductions.ended"; readonly left: number };
 
-export const gossipMachine = setup({
+export const gossipMachine = chart({
   types: { events: {} as GossipEvent },
-  actions: {
+  effects: {
     /**
      * Sends a message with only managers to engines that were introduced long enough ago; answered by `introductions.ended`.
      */
-    endIntroductions: effect("endIntroductions"),
-    reportUnexpected: effect("reportUnexpected"),
+    endIntroductions: effect(),
   },
   guards: {
     isDone: (_, { left }: { left: number }) => left === 0,
@@ -93,8 +91,7 @@ export const gossipMachine = setup({
 }).createMachine({
   id: "gossip",
   initial: "idle",
-  options: { maxIterations: 1_000 },
-  on: { "*": { actions: "reportUnexpected" } },
+
   states: {
     idle: {
       description: "Every engine has had time to find its peers; only managers are announced. I1",
@@ -107,7 +104,7 @@ export const gossipMachine = setup({
         waitingFor: "engines that registered recently to find their peers",
         wokenBy: { introduction: "the end of their introduction" },
       },
-      on: { "engine.registered": {} },
+      ignore: ["engine.registered"],
       after: { introduction: "ending" },
     },
     ending: {
@@ -117,8 +114,8 @@ export const gossipMachine = setup({
         wokenBy: { "introductions.ended": "the sent lists" },
       },
       entry: "endIntroductions",
+      ignore: ["engine.registered"],
       on: {
-        "engine.registered": {},
         "introductions.ended": [
           { guard: { type: "isDone", params: ({ event }) => event }, target: "idle" },
           { target: "introducing" },

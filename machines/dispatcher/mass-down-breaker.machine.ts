@@ -19,8 +19,8 @@
  * D6: a process that was late for much of the last grace period is overloaded: nodes find it too slow and move elsewhere, and
  *     it learns late of other managers' writes. It grants nothing for nodes that were silent for less than `overloadMs`.
  */
-import { assign, setup } from "xstate";
-import { effect } from "../effect.ts";
+import { assign } from "xstate";
+import { chart, effect } from "../chart.ts";
 
 export const massDown = {
   /**
@@ -124,18 +124,19 @@ export interface MassDownBreakerContext {
   readonly holdSince: number;
 }
 
-export const massDownBreakerMachine = setup({
+export const massDownBreakerMachine = chart({
   types: {
     context: {} as MassDownBreakerContext,
     events: {} as MassDownBreakerEvent,
     input: {} as { readonly settleMs: number },
     tags: {} as "granting",
   },
+  effects: {
+    reportPause: effect<{ lateMs: number }>(),
+    reportHold: effect<{ missing: number; nodes: number }>(),
+    reportRelease: effect<{ missing: number; nodes: number }>(),
+  },
   actions: {
-    reportPause: effect<{ lateMs: number }>("reportPause"),
-    reportHold: effect<{ missing: number; nodes: number }>("reportHold"),
-    reportRelease: effect<{ missing: number; nodes: number }>("reportRelease"),
-    reportUnexpected: effect("reportUnexpected"),
     count: assign(
       (_, { asked, at, missing, nodes }: Pick<MassDownBreakerContext, "asked" | "at" | "missing" | "nodes">) => ({
         asked,
@@ -171,7 +172,6 @@ export const massDownBreakerMachine = setup({
     asked: false,
     holdSince: 0,
   }),
-  options: { maxIterations: 1_000 },
   initial: "settling",
   on: {
     looked: [
@@ -190,7 +190,6 @@ export const massDownBreakerMachine = setup({
       },
       { actions: { type: "count", params: ({ event }) => event } },
     ],
-    "*": { actions: "reportUnexpected" },
   },
   states: {
     settling: {

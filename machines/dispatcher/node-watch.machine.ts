@@ -8,8 +8,8 @@
  *     may have taken more.
  * W2: the tasks of a node that was DOWN for 24 h become ORPHANED; no late report of the node can undo that.
  */
-import { assign, setup } from "xstate";
-import { effect } from "../effect.ts";
+import { assign } from "xstate";
+import { chart, effect } from "../chart.ts";
 
 export const nodeWatchTimes = {
   /** From SwarmKit (worker protocol §4.1), in milliseconds. */
@@ -43,16 +43,17 @@ export interface NodeWatchContext extends NodeWatchInput {
   readonly since: number;
 }
 
-export const nodeWatchMachine = setup({
+export const nodeWatchMachine = chart({
   types: { context: {} as NodeWatchContext, events: {} as NodeWatchEvent, input: {} as NodeWatchInput },
-  actions: {
+  effects: {
     /** Answered by `verdict.granted` or `verdict.held`. */
-    requestVerdict: effect<{ since: number }>("requestVerdict"),
+    requestVerdict: effect<{ since: number }>(),
     /** Proposes DOWN; answered by `node.down` through the store, or by `write.failed`. */
-    declareDown: effect("declareDown"),
+    declareDown: effect(),
     /** Proposes ORPHANED for the node's tasks; answered by `tasks.orphaned` or `write.failed`. */
-    orphanTasks: effect("orphanTasks"),
-    reportUnexpected: effect("reportUnexpected"),
+    orphanTasks: effect(),
+  },
+  actions: {
     rememberSince: assign((_, { at }: { at: number }) => ({ since: at, orphanMs: nodeWatchTimes.orphanDelayMs })),
   },
   guards: { isDown: ({ context }) => context.isDown },
@@ -64,17 +65,12 @@ export const nodeWatchMachine = setup({
 }).createMachine({
   id: "nodeWatch",
   context: ({ input }) => ({ ...input, since: input.at }),
-  options: { maxIterations: 1_000 },
   initial: "starting",
+  ignore: ["write.failed", "verdict.granted", "verdict.held", "tasks.orphaned"],
   on: {
     "node.unknown": { target: ".unknown", actions: { type: "rememberSince", params: ({ event }) => event } },
     "node.down": { target: ".down", actions: { type: "rememberSince", params: ({ event }) => event } },
     "node.settled": ".ended",
-    "write.failed": {},
-    "verdict.granted": {},
-    "verdict.held": {},
-    "tasks.orphaned": {},
-    "*": { actions: "reportUnexpected" },
   },
   states: {
     starting: {
@@ -90,7 +86,7 @@ export const nodeWatchMachine = setup({
           unknownGrace: "the end of the grace period, after which the node may be declared DOWN",
         },
       },
-      on: { "node.unknown": {} },
+      ignore: ["node.unknown"],
       after: { unknownGrace: "checking" },
     },
     checking: {
@@ -101,7 +97,8 @@ export const nodeWatchMachine = setup({
         wokenBy: { "verdict.*": "the verdict", "node.settled": "a Session call to any manager" },
       },
       entry: { type: "requestVerdict", params: ({ context }) => ({ since: context.since }) },
-      on: { "node.unknown": {}, "verdict.granted": "declaring", "verdict.held": "waiting" },
+      ignore: ["node.unknown"],
+      on: { "verdict.granted": "declaring", "verdict.held": "waiting" },
     },
     declaring: {
       description: "Writing DOWN to the log. W1",
@@ -110,7 +107,8 @@ export const nodeWatchMachine = setup({
         wokenBy: { "node.down": "the ledger's answer", "write.failed": "a failed write" },
       },
       entry: "declareDown",
-      on: { "node.unknown": {}, "write.failed": "waiting" },
+      ignore: ["node.unknown"],
+      on: { "write.failed": "waiting" },
     },
     waiting: {
       description: "DOWN was not granted or not written. W1",
@@ -118,7 +116,7 @@ export const nodeWatchMachine = setup({
         waitingFor: "the next question whether the node is DOWN",
         wokenBy: { retry: "the end of the delay", "node.settled": "a Session call to any manager" },
       },
-      on: { "node.unknown": {} },
+      ignore: ["node.unknown"],
       after: { retry: "checking" },
     },
     down: {
@@ -130,7 +128,7 @@ export const nodeWatchMachine = setup({
           orphanDelay: "the end of the time after which its tasks are orphaned",
         },
       },
-      on: { "node.down": {} },
+      ignore: ["node.down"],
       after: { orphanDelay: "orphaning" },
     },
     orphaning: {
@@ -140,7 +138,8 @@ export const nodeWatchMachine = setup({
         wokenBy: { "tasks.orphaned": "the ledger's answer", "write.failed": "a failed write" },
       },
       entry: "orphanTasks",
-      on: { "node.down": {}, "tasks.orphaned": "orphaned", "write.failed": "resting" },
+      ignore: ["node.down"],
+      on: { "tasks.orphaned": "orphaned", "write.failed": "resting" },
     },
     resting: {
       description: "The log write failed. W2",
@@ -148,13 +147,13 @@ export const nodeWatchMachine = setup({
         waitingFor: "the next attempt to write",
         wokenBy: { retry: "the end of the delay", "node.settled": "a Session call to any manager" },
       },
-      on: { "node.down": {} },
+      ignore: ["node.down"],
       after: { retry: "orphaning" },
     },
     orphaned: {
       description: "Nothing is pending for the node.",
       meta: { waitingFor: "the agent to register", wokenBy: { "node.settled": "a Session call to any manager" } },
-      on: { "node.down": {} },
+      ignore: ["node.down"],
     },
     ended: {
       description: "The node is READY again, or was removed.",

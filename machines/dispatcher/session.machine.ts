@@ -14,8 +14,8 @@
  *     its manager is that it never left (docs/adr/0028). A manager that is cut off from the log resumes no sessions: its
  *     agents should find another.
  */
-import { assign, setup } from "xstate";
-import { effect } from "../effect.ts";
+import { assign } from "xstate";
+import { chart, effect } from "../chart.ts";
 
 /** Times in milliseconds. */
 export const sessionTimes = {
@@ -103,7 +103,7 @@ interface Hold {
   readonly reason: string;
 }
 
-export const sessionMachine = setup({
+export const sessionMachine = chart({
   types: {
     context: {} as SessionContext,
     events: {} as SessionEvent,
@@ -111,24 +111,24 @@ export const sessionMachine = setup({
     output: {} as { readonly end: SessionEnd },
     tags: {} as "missing" | "serving",
   },
-  actions: {
+  effects: {
     /** Proposes READY with description and address, and the Session record; answered by `registration.committed`. */
-    register: effect<{ sessionId: string }>("register"),
+    register: effect<{ sessionId: string }>(),
     /** Writes the first or a complete SessionMessage to the stream, if it is open. */
-    sendSessionMessage: effect("sendSessionMessage"),
+    sendSessionMessage: effect(),
     /** Notifies the other managers. */
-    announceRegistration: effect<{ sessionId: string }>("announceRegistration"),
+    announceRegistration: effect<{ sessionId: string }>(),
     /** Writes READY again if the log says otherwise. */
-    confirmReady: effect("confirmReady"),
+    confirmReady: effect(),
     /** Answered by `verdict.granted` or `verdict.held`. */
-    requestVerdict: effect("requestVerdict"),
+    requestVerdict: effect(),
     /** Answered by one of the `down.*` events. */
-    declareDown: effect<{ sessionId: string }>("declareDown"),
+    declareDown: effect<{ sessionId: string }>(),
     /** Watches for a gap of `graceMs` in the signs of life, the last of which was `at`; answered by `heartbeats.missed`. */
-    countHeartbeats: effect<Life>("countHeartbeats"),
-    endSession: effect<{ end: SessionEnd }>("endSession"),
-    reportUnexpected: effect("reportUnexpected"),
-
+    countHeartbeats: effect<Life>(),
+    endSession: effect<{ end: SessionEnd }>(),
+  },
+  actions: {
     /** A heartbeat or a resumed session: its sender is connected. */
     rememberLife: assign((_, { at, graceMs }: Life) => ({
       at,
@@ -168,23 +168,23 @@ export const sessionMachine = setup({
     heldAt: 0,
   }),
   output: ({ event }) => (event as unknown as { output: { end: SessionEnd } }).output,
-  options: { maxIterations: 1_000 },
   initial: "starting",
+  ignore: [
+    "registration.committed",
+    "node.doubted",
+    "heartbeats.missed",
+    "down.committed",
+    "down.overtaken",
+    "down.unavailable",
+    "verdict.granted",
+    "verdict.held",
+  ],
   on: {
     "session.superseded": ".replaced",
     "node.removed": ".removed",
     "dispatcher.stopped": ".stopped",
     "session.forgotten": ".forgotten",
-    "registration.committed": {},
-    "node.doubted": {},
-    "heartbeats.missed": {},
-    "down.committed": {},
-    "down.overtaken": {},
-    "down.unavailable": {},
-    "verdict.granted": {},
-    "verdict.held": {},
     "stream.broken": { actions: { type: "rememberBroken", params: ({ event }) => event } },
-    "*": { actions: "reportUnexpected" },
   },
   states: {
     starting: {
@@ -235,6 +235,10 @@ export const sessionMachine = setup({
         wokenBy: { "registration.committed": "the log's answer" },
       },
       entry: { type: "register", params: ({ context }) => ({ sessionId: context.sessionId }) },
+      ignore: [
+        // The record of the new registration follows in the log.
+        "session.forgotten",
+      ],
       on: {
         "registration.committed": [
           {
@@ -265,8 +269,6 @@ export const sessionMachine = setup({
           },
           { actions: { type: "rememberOpen", params: ({ event }) => event } },
         ],
-        // The record of the new registration follows in the log.
-        "session.forgotten": {},
       },
     },
     serving: {
@@ -394,6 +396,7 @@ export const sessionMachine = setup({
       },
       tags: ["missing"],
       entry: ["forgetHold", { type: "declareDown", params: ({ context }) => ({ sessionId: context.sessionId }) }],
+      ignore: ["session.forgotten"],
       on: {
         heartbeat: { actions: { type: "rememberLife", params: ({ event }) => event } },
         // Writes READY and the record again, after the DOWN that may already be in the log.
@@ -404,7 +407,6 @@ export const sessionMachine = setup({
             { type: "rememberLife", params: ({ event }) => event },
           ],
         },
-        "session.forgotten": {},
         "down.committed": "expired",
         "down.overtaken": "replaced",
         "down.unavailable": [

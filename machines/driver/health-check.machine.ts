@@ -10,8 +10,8 @@
  * H4: a check without a result, because the driver did not serve, counts neither way.
  * H5: unhealthy is final: the task is then stopped.
  */
-import { assign, setup } from "xstate";
-import { effect } from "../effect.ts";
+import { assign } from "xstate";
+import { chart, effect } from "../chart.ts";
 import type { HealthTimes } from "./health-spec.ts";
 
 export type HealthCheckEvent =
@@ -59,16 +59,16 @@ function isReportedMiss(misses: number): boolean {
   return (misses & (misses - 1)) === 0;
 }
 
-export const healthCheckMachine = setup({
+export const healthCheckMachine = chart({
   types: { context: {} as HealthCheckContext, events: {} as HealthCheckEvent, input: {} as HealthCheckInput },
-  actions: {
+  effects: {
     /** Answered by `check.passed`, `check.failed` or `check.skipped`. */
-    check: effect("check"),
+    check: effect(),
     /** Cancels the current check; its answer is ignored. */
-    cancelCheck: effect("cancelCheck"),
-    announce: effect<HealthNews>("announce"),
-    reportUnexpected: effect("reportUnexpected"),
-
+    cancelCheck: effect(),
+    announce: effect<HealthNews>(),
+  },
+  actions: {
     endStartPeriod: assign({ isStartPeriodOver: true }),
     // H3
     noteBeginning: assign({ isCounted: ({ context }) => context.isStartPeriodOver }),
@@ -104,8 +104,7 @@ export const healthCheckMachine = setup({
     reason: "",
   }),
   initial: "looking",
-  options: { maxIterations: 1_000 },
-  on: { "*": { actions: "reportUnexpected" } },
+
   states: {
     looking: {
       description: "Choosing the first state from what an earlier agent recorded.",

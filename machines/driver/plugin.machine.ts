@@ -11,9 +11,9 @@
  *     configuration.
  * D4: the wait before a restart grows with each failure, and shrinks only after the plugin has run for `heldMs`.
  */
-import { assign, setup } from "xstate";
+import { assign } from "xstate";
 import { backoffMs } from "../../lib/backoff.ts";
-import { effect } from "../effect.ts";
+import { chart, effect } from "../chart.ts";
 
 /** Times in milliseconds. */
 export const driverPluginTimes = {
@@ -77,30 +77,30 @@ export interface DriverPluginInput {
   readonly isKnown: boolean;
 }
 
-export const driverPluginMachine = setup({
+export const driverPluginMachine = chart({
   types: { context: {} as DriverPluginContext, events: {} as DriverPluginEvent, input: {} as DriverPluginInput },
-  actions: {
+  effects: {
     /** Answered by `plugin.connected` or `launch.failed`. */
-    reattach: effect("reattach"),
+    reattach: effect(),
     /** Answered by `process.spawned`, then `plugin.connected` or `launch.failed`. */
-    launch: effect("launch"),
+    launch: effect(),
     /**
      * Asks for the plugin's identity and, unless it was found again, sends its configuration; answered by `configure.done` or
      * `configure.failed`.
      */
-    configure: effect<{ isKnown: boolean }>("configure"),
+    configure: effect<{ isKnown: boolean }>(),
     /** Answered repeatedly by `fingerprint.received`, and by `fingerprint.lost`. */
-    watchFingerprint: effect("watchFingerprint"),
+    watchFingerprint: effect(),
     /** Opens the stream of task events. */
-    watchEvents: effect("watchEvents"),
+    watchEvents: effect(),
     /** Answered by `health.answered` or `health.missed`. */
-    checkHealth: effect<{ timeoutMs: number }>("checkHealth"),
-    endStreams: effect("endStreams"),
+    checkHealth: effect<{ timeoutMs: number }>(),
+    endStreams: effect(),
     /** Stops the process in any stage; answered by `process.ended`. */
-    endProcess: effect("endProcess"),
-    announce: effect<DriverPluginNews>("announce"),
-    reportUnexpected: effect("reportUnexpected"),
-
+    endProcess: effect(),
+    announce: effect<DriverPluginNews>(),
+  },
+  actions: {
     rememberPid: assign((_, { pid }: { pid: number }) => ({ pid })),
     rememberReason: assign((_, { reason }: { reason: string }) => ({ reason })),
     forgetKnown: assign({ isKnown: false }),
@@ -118,8 +118,6 @@ export const driverPluginMachine = setup({
     hasHealth: (_, { is, wanted }: { is: DriverHealth; wanted: DriverHealth }) => is === wanted,
   },
   delays: {
-    /** The host replaces this with a draw from its upper half. */
-    backoff: ({ context }) => backoffMs(driverPluginTimes.backoff, context.failures),
     held: driverPluginTimes.heldMs,
     configureTimeout: driverPluginTimes.configureTimeoutMs,
     fingerprintRetry: driverPluginTimes.fingerprintRetryMs,
@@ -127,6 +125,7 @@ export const driverPluginMachine = setup({
     pulse: driverPluginTimes.pulseMs,
     pulseRetry: driverPluginTimes.pulseRetryMs,
   },
+  drawnDelays: { backoff: ({ context }) => backoffMs(driverPluginTimes.backoff, context.failures) },
 }).createMachine({
   id: "driverPlugin",
   context: ({ input }) => ({
@@ -137,8 +136,7 @@ export const driverPluginMachine = setup({
     reason: "",
   }),
   initial: "absent",
-  options: { maxIterations: 1_000 },
-  on: { "*": { actions: "reportUnexpected" } },
+
   states: {
     absent: {
       description: "Not started yet.",
@@ -446,13 +444,15 @@ export const driverPluginMachine = setup({
           description: "Killing the rest of the failed process.",
           meta: { waitingFor: "the failed process to end", wokenBy: { "process.ended": "its end" } },
           entry: "endProcess",
+          ignore: [
+            // The exit report, and answers to operations in progress.
+            "process.exited",
+            "configure.*",
+            "fingerprint.*",
+            "health.*",
+          ],
           on: {
             "process.ended": "waiting",
-            // The exit report, and answers to operations in progress.
-            "process.exited": {},
-            "configure.*": {},
-            "fingerprint.*": {},
-            "health.*": {},
             "plugin.unwanted": "#driverPlugin.stopping.ending",
           },
         },
@@ -463,7 +463,8 @@ export const driverPluginMachine = setup({
             wokenBy: { backoff: "the end of the delay", "plugin.unwanted": "the end of the agent" },
           },
           entry: "forgetProcess",
-          on: { "plugin.unwanted": "#driverPlugin.stopped", "configure.*": {}, "fingerprint.*": {}, "health.*": {} },
+          ignore: ["configure.*", "fingerprint.*", "health.*"],
+          on: { "plugin.unwanted": "#driverPlugin.stopped" },
           after: { backoff: "#driverPlugin.launching" },
         },
       },
@@ -471,15 +472,17 @@ export const driverPluginMachine = setup({
     stopping: {
       description: "No longer wanted: stopping, while its tasks go on.",
       initial: "asking",
+      ignore: [
+        // Answers to operations in progress.
+        "process.*",
+        "plugin.*",
+        "launch.*",
+        "configure.*",
+        "fingerprint.*",
+        "health.*",
+      ],
       on: {
         "process.ended": "stopped",
-        // Answers to operations in progress.
-        "process.*": {},
-        "plugin.*": {},
-        "launch.*": {},
-        "configure.*": {},
-        "fingerprint.*": {},
-        "health.*": {},
       },
       states: {
         asking: { description: "Telling the process to stop.", entry: "endProcess", always: "ending" },
@@ -496,7 +499,8 @@ export const driverPluginMachine = setup({
         wokenBy: { "plugin.wanted": "the start of the agent" },
       },
       entry: ["forgetProcess", { type: "announce", params: { state: "stopped", reason: "not wanted" } }],
-      on: { "plugin.wanted": "launching", "process.exited": {} },
+      ignore: ["process.exited"],
+      on: { "plugin.wanted": "launching" },
     },
   },
 });

@@ -15,8 +15,8 @@
  * T4: a stop that is requested while no plugin serves is performed as soon as one does.
  * T5: a hanging start delays no stop; if it succeeds after all, its caller destroys what it started.
  */
-import { assign, setup } from "xstate";
-import { effect } from "../effect.ts";
+import { assign } from "xstate";
+import { chart, effect } from "../chart.ts";
 
 /** Times in milliseconds. */
 const driverTaskTimes = {
@@ -88,24 +88,24 @@ export interface DriverTaskInput {
 /** For a task whose exit nobody observed. */
 const unseenExit: DriverTaskExit = { code: -1, signal: 0, oomKilled: false, err: "killed; its exit result is unknown" };
 
-export const driverTaskMachine = setup({
+export const driverTaskMachine = chart({
   types: { context: {} as DriverTaskContext, events: {} as DriverTaskEvent, input: {} as DriverTaskInput },
-  actions: {
+  effects: {
     /** Answered by `task.started` once the handle is stored, `start.refused` or `call.lost`. */
-    startTask: effect("startTask"),
+    startTask: effect(),
     /** Answered by `task.recovered`, `recover.refused` or `call.lost`. */
-    recoverTask: effect("recoverTask"),
+    recoverTask: effect(),
     /** Answered by `task.exited` or `call.lost`. */
-    waitTask: effect("waitTask"),
+    waitTask: effect(),
     /** Answered by `stop.done`, `stop.refused` or `call.lost`. */
-    stopTask: effect<{ signal: string; timeoutMs: number }>("stopTask"),
+    stopTask: effect<{ signal: string; timeoutMs: number }>(),
     /** By force; answered by `task.destroyed`, `destroy.refused` or `call.lost`. */
-    destroyTask: effect("destroyTask"),
+    destroyTask: effect(),
     /** Answered by `plugin.ready`, at once if a plugin serves already. */
-    awaitPlugin: effect("awaitPlugin"),
-    announce: effect<DriverTaskNews>("announce"),
-    reportUnexpected: effect("reportUnexpected"),
-
+    awaitPlugin: effect(),
+    announce: effect<DriverTaskNews>(),
+  },
+  actions: {
     rememberStop: assign((_, stop: { signal: string; timeoutMs: number }) => ({
       stop: { signal: stop.signal, timeoutMs: stop.timeoutMs },
     })),
@@ -138,7 +138,6 @@ export const driverTaskMachine = setup({
     refusals: 0,
   }),
   initial: "looking",
-  options: { maxIterations: 1_000 },
   on: {
     // T4
     "stop.wanted": {
@@ -147,7 +146,6 @@ export const driverTaskMachine = setup({
         params: ({ event }) => ({ signal: event.signal, timeoutMs: event.timeoutMs }),
       },
     },
-    "*": { actions: "reportUnexpected" },
   },
   states: {
     looking: {
@@ -265,7 +263,8 @@ export const driverTaskMachine = setup({
         { type: "announce", params: { kind: "waiting", reason: "the driver died; waiting for it to come back" } },
         "awaitPlugin",
       ],
-      on: { "plugin.ready": "clearing", "call.lost": {}, "task.started": {}, "start.refused": {}, "stop.*": {} },
+      ignore: ["call.lost", "task.started", "start.refused", "stop.*"],
+      on: { "plugin.ready": "clearing" },
     },
     clearing: {
       description: "Destroying whatever exists of the task before it counts as failed. T1",
@@ -278,14 +277,12 @@ export const driverTaskMachine = setup({
         },
       },
       entry: "destroyTask",
+      ignore: ["task.started", "start.refused", "stop.*"],
       on: {
         "task.destroyed": "failed",
         // A driver that does not know the task has nothing to destroy.
         "destroy.refused": "failed",
         "call.lost": "doubtful",
-        "task.started": {},
-        "start.refused": {},
-        "stop.*": {},
       },
     },
     live: {
@@ -349,7 +346,7 @@ export const driverTaskMachine = setup({
             wokenBy: { "task.exited": "the exit", exitGrace: "the end of the time allowed for it" },
           },
           after: { exitGrace: "killing" },
-          on: { "stop.wanted": {} },
+          ignore: ["stop.wanted"],
         },
         killing: {
           description: "Destroying the task by force, again until the driver confirms it. T3",
@@ -358,10 +355,9 @@ export const driverTaskMachine = setup({
             wokenBy: { "task.destroyed": "its answer", killRetry: "the next attempt" },
           },
           entry: "destroyTask",
+          ignore: ["destroy.refused", "stop.*"],
           on: {
             "task.destroyed": "gone",
-            "destroy.refused": {},
-            "stop.*": {},
           },
           after: { killRetry: { target: "killing", reenter: true } },
         },
@@ -377,7 +373,7 @@ export const driverTaskMachine = setup({
               actions: { type: "announce", params: { kind: "exited", exit: unseenExit } },
             },
           },
-          on: { "stop.*": {} },
+          ignore: ["stop.*"],
         },
       },
     },
@@ -388,7 +384,8 @@ export const driverTaskMachine = setup({
         { type: "announce", params: { kind: "waiting", reason: "the driver is not running; the task goes on" } },
         "awaitPlugin",
       ],
-      on: { "plugin.ready": "recovering", "call.lost": {}, "stop.done": {}, "stop.refused": {} },
+      ignore: ["call.lost", "stop.done", "stop.refused"],
+      on: { "plugin.ready": "recovering" },
     },
     recovering: {
       description: "Handing the task's handle to the driver for recovery.",
@@ -419,12 +416,9 @@ export const driverTaskMachine = setup({
     exited: {
       description: "Finished and reported. The driver keeps its state until the task is destroyed. T2",
       meta: { waitingFor: "the removal of the task", wokenBy: { "destroy.wanted": "the agent's request" } },
+      ignore: ["stop.*", "task.*", "destroy.refused", "call.lost"],
       on: {
         "destroy.wanted": "destroying",
-        "stop.*": {},
-        "task.*": {},
-        "destroy.refused": {},
-        "call.lost": {},
       },
     },
     failed: {
@@ -434,13 +428,9 @@ export const driverTaskMachine = setup({
         type: "announce",
         params: ({ context }) => ({ kind: "failed", reason: context.reason, isRecoverable: context.isRecoverable }),
       },
+      ignore: ["stop.*", "call.lost", "plugin.ready", "task.started", "start.refused"],
       on: {
         "destroy.wanted": "destroying",
-        "stop.*": {},
-        "call.lost": {},
-        "plugin.ready": {},
-        "task.started": {},
-        "start.refused": {},
       },
     },
     destroying: {
@@ -454,6 +444,7 @@ export const driverTaskMachine = setup({
         },
       },
       entry: "destroyTask",
+      ignore: ["task.exited", "task.started", "start.refused", "stop.*", "destroy.wanted"],
       on: {
         "task.destroyed": {
           target: "destroyed",
@@ -461,11 +452,6 @@ export const driverTaskMachine = setup({
         },
         "destroy.refused": { target: "refused", actions: "countRefusal" },
         "call.lost": "unreachable",
-        "task.exited": {},
-        "task.started": {},
-        "start.refused": {},
-        "stop.*": {},
-        "destroy.wanted": {},
       },
     },
     refused: {
@@ -483,19 +469,15 @@ export const driverTaskMachine = setup({
         },
       },
       after: { destroyRetry: "destroying" },
-      on: { "stop.*": {}, "destroy.*": {}, "call.lost": {}, "task.started": {}, "start.refused": {} },
+      ignore: ["stop.*", "destroy.*", "call.lost", "task.started", "start.refused"],
     },
     unreachable: {
       description: "The driver died before it answered; it is asked again when it is back.",
       meta: { waitingFor: "the driver to serve again", wokenBy: { "plugin.ready": "a plugin that serves" } },
       entry: "awaitPlugin",
+      ignore: ["call.lost", "stop.*", "destroy.wanted", "task.started", "start.refused"],
       on: {
         "plugin.ready": "destroying",
-        "call.lost": {},
-        "stop.*": {},
-        "destroy.wanted": {},
-        "task.started": {},
-        "start.refused": {},
       },
     },
     destroyed: { description: "Nothing of the task is left on this node.", type: "final" },

@@ -9,8 +9,8 @@
  * JC2: a connection that does not log in, answer pings or read ends within a bounded time.
  * JC3: once the connection is closing, everything that its requests started is stopped, once.
  */
-import { assign, setup } from "xstate";
-import { effect } from "../effect.ts";
+import { assign } from "xstate";
+import { chart, effect } from "../chart.ts";
 
 /** Why a connection ends: WebSocket close codes (RFC 6455 §7.4.1). */
 const CloseCode = { normal: 1000, goingAway: 1001, protocol: 1002, policy: 1008, tooBig: 1009 } as const;
@@ -66,29 +66,30 @@ const goodbyeMs = 5_000;
 /** After this many refused logins, the client must reconnect. */
 export const failuresMax = 5;
 
-export const jsonConnectionMachine = setup({
+export const jsonConnectionMachine = chart({
   types: {
     context: {} as JsonConnectionContext,
     events: {} as JsonConnectionEvent,
     tags: {} as "authenticated",
   },
-  actions: {
+  effects: {
     /** Answered by `login.accepted` or `login.refused`. */
-    checkLogin: effect<{ readonly key: number }>("checkLogin"),
+    checkLogin: effect<{ readonly key: number }>(),
     /** Answers the login with success, and only then admits requests. JC1 */
-    welcome: effect<{ readonly key: number }>("welcome"),
+    welcome: effect<{ readonly key: number }>(),
     /** Answers a login that is not possible now, with the reason. */
-    refuseLogin: effect<{ readonly key: number; readonly reason: "checking" | "already" }>("refuseLogin"),
+    refuseLogin: effect<{ readonly key: number; readonly reason: "checking" | "already" }>(),
     /** Answers `permission denied`. */
-    refuseRequest: effect<{ readonly key: number }>("refuseRequest"),
-    ping: effect("ping"),
+    refuseRequest: effect<{ readonly key: number }>(),
+    ping: effect(),
     /** Stops everything that the connection's requests started. JC3 */
-    release: effect("release"),
+    release: effect(),
     /** Sends the close frame; answered by `socket.closed`. */
-    sayGoodbye: effect<{ readonly code: CloseCode; readonly reason: string }>("sayGoodbye"),
+    sayGoodbye: effect<{ readonly code: CloseCode; readonly reason: string }>(),
     /** Closes the connection without waiting. */
-    cutOff: effect("cutOff"),
-    reportUnexpected: effect("reportUnexpected"),
+    cutOff: effect(),
+  },
+  actions: {
     rememberTag: assign((_, { tag }: { readonly tag: string }) => ({ tag })),
     countFailure: assign(({ context }) => ({ failures: context.failures + 1 })),
     rememberWhy: assign((_, { code, reason }: { readonly code: CloseCode; readonly reason: string }) => ({
@@ -104,8 +105,7 @@ export const jsonConnectionMachine = setup({
   id: "json-connection",
   context: { tag: "", failures: 0, code: CloseCode.normal, reason: "" },
   initial: "handshake",
-  options: { maxIterations: 1_000 },
-  on: { "*": { actions: "reportUnexpected" } },
+
   states: {
     handshake: {
       description: "TLS is up. JC2",
@@ -224,7 +224,7 @@ export const jsonConnectionMachine = setup({
                 wokenBy: { pingMs: "the end of the interval" },
               },
               after: { pingMs: "pinged" },
-              on: { "peer.heard": {} },
+              ignore: ["peer.heard"],
             },
             pinged: {
               description: "A ping is sent.",
@@ -256,7 +256,8 @@ export const jsonConnectionMachine = setup({
                 waitingFor: "nothing: the client reads what is sent",
                 wokenBy: { "output.stuck": "an unread message" },
               },
-              on: { "output.stuck": "stuck", "output.moved": {}, "output.empty": {} },
+              ignore: ["output.moved", "output.empty"],
+              on: { "output.stuck": "stuck" },
             },
             stuck: {
               description: "The client is not reading; nothing more is read from it until it does.",
@@ -273,8 +274,8 @@ export const jsonConnectionMachine = setup({
                   },
                 },
               },
+              ignore: ["output.stuck"],
               on: {
-                "output.stuck": {},
                 "output.moved": { target: "stuck", reenter: true },
                 "output.empty": "flowing",
               },
@@ -295,20 +296,22 @@ export const jsonConnectionMachine = setup({
       },
       entry: ["release", { type: "sayGoodbye", params: ({ context }) => context }],
       after: { goodbyeMs: "unanswered" },
+      ignore: [
+        "login.asked",
+        "login.accepted",
+        "login.refused",
+        "request.asked",
+        "message.broken",
+        "identity.gone",
+        "peer.heard",
+        "output.stuck",
+        "output.moved",
+        "output.empty",
+        "server.stopping",
+      ],
       on: {
         "socket.closed": "closed",
-        "login.asked": {},
-        "login.accepted": {},
-        "login.refused": {},
-        "request.asked": {},
-        "message.broken": {},
-        "identity.gone": {},
-        "peer.heard": {},
-        "output.stuck": {},
-        "output.moved": {},
-        "output.empty": {},
         "output.overflowed": "unanswered",
-        "server.stopping": {},
       },
     },
     unanswered: {

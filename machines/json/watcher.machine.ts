@@ -11,8 +11,8 @@
  * JW2: requests are answered in the order of their arrival, each with a change of its own.
  * JW3: once the watcher has stopped, every request has been answered.
  */
-import { assign, setup } from "xstate";
-import { effect } from "../effect.ts";
+import { assign } from "xstate";
+import { chart, effect } from "../chart.ts";
 
 /**
  * `asked`: its client stopped it. `closed`: the connection or the manager ends. `crowded`: too many requests wait. `ended`:
@@ -38,18 +38,19 @@ export interface JsonWatcherContext {
 /** Maximum number of waiting requests per watcher. Clients have one; more are legal, but no program needs many. */
 export const asksMax = 64;
 
-export const jsonWatcherMachine = setup({
+export const jsonWatcherMachine = chart({
   types: { context: {} as JsonWatcherContext, events: {} as JsonWatcherEvent },
-  actions: {
+  effects: {
     /** Answers with everything that changed since the previous answer. */
-    answer: effect<{ ask: number }>("answer"),
-    refuse: effect<{ asks: readonly number[]; reason: WatcherRefusal }>("refuse"),
+    answer: effect<{ ask: number }>(),
+    refuse: effect<{ asks: readonly number[]; reason: WatcherRefusal }>(),
     /** Requests `news.found` for the next change. */
-    awaitNews: effect("awaitNews"),
-    stopAwaitingNews: effect("stopAwaitingNews"),
+    awaitNews: effect(),
+    stopAwaitingNews: effect(),
     /** No more requests will come. */
-    release: effect("release"),
-    reportUnexpected: effect("reportUnexpected"),
+    release: effect(),
+  },
+  actions: {
     enqueue: assign(({ context }, { ask }: { ask: number }) => ({ asks: [...context.asks, ask] })),
     dequeue: assign(({ context }) => ({ asks: context.asks.slice(1) })),
     forgetAsks: assign({ asks: [] }),
@@ -63,7 +64,6 @@ export const jsonWatcherMachine = setup({
   id: "jsonWatcher",
   context: { asks: [] },
   initial: "idle",
-  options: { maxIterations: 1_000 },
   on: {
     "stop.asked": {
       target: ".stopped",
@@ -73,7 +73,6 @@ export const jsonWatcherMachine = setup({
       target: ".stopped",
       actions: { type: "refuse", params: ({ context }) => ({ asks: context.asks, reason: "closed" as const }) },
     },
-    "*": { actions: "reportUnexpected" },
   },
   states: {
     idle: {
@@ -82,6 +81,10 @@ export const jsonWatcherMachine = setup({
         waitingFor: "a Next call",
         wokenBy: { "next.asked": "the call", "news.ended": "the end of the changes" },
       },
+      ignore: [
+        // The watcher was woken together with others, and was answered meanwhile.
+        "news.found",
+      ],
       on: {
         "next.asked": [
           {
@@ -90,8 +93,6 @@ export const jsonWatcherMachine = setup({
           },
           { target: "waiting", actions: { type: "enqueue", params: ({ event }) => event } },
         ],
-        // The watcher was woken together with others, and was answered meanwhile.
-        "news.found": {},
         "news.ended": "over",
       },
     },
@@ -135,12 +136,11 @@ export const jsonWatcherMachine = setup({
         waitingFor: "the client to stop the watcher",
         wokenBy: { "stop.asked": "the Stop call", "connection.closed": "the end of the connection" },
       },
+      ignore: ["news.found", "news.ended"],
       on: {
         "next.asked": {
           actions: { type: "refuse", params: ({ event }) => ({ asks: [event.ask], reason: "ended" as const }) },
         },
-        "news.found": {},
-        "news.ended": {},
       },
     },
     stopped: {

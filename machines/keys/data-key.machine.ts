@@ -10,8 +10,8 @@
  * J1: nothing is written under a key that a live manager does not have on disk: the next leader can read everything.
  * J2: if the leader dies on the way, the next one continues from the current state.
  */
-import { assign, setup } from "xstate";
-import { effect } from "../effect.ts";
+import { assign } from "xstate";
+import { chart, effect } from "../chart.ts";
 
 const dataKeyTimes = {
   /** Milliseconds before a key that could not be saved to disk is generated again. */
@@ -68,15 +68,16 @@ interface DataKeyContext {
   readonly reason: string;
 }
 
-export const dataKeyMachine = setup({
+export const dataKeyMachine = chart({
   types: { context: {} as DataKeyContext, events: {} as DataKeyEvent },
-  actions: {
+  effects: {
     /** Answered by `key.made` or `key.failed`. */
-    makeKey: effect("makeKey"),
-    useKey: effect<{ keyId: string }>("useKey"),
+    makeKey: effect(),
+    useKey: effect<{ keyId: string }>(),
     /** Answered by `keys.seen`. */
-    look: effect("look"),
-    reportUnexpected: effect("reportUnexpected"),
+    look: effect(),
+  },
+  actions: {
     rememberSpreading: assign((_, { step }: { step: KeyStep }) =>
       step.kind === "spread" ? { keyId: step.keyId, waitingFor: step.waitingFor } : { keyId: "", waitingFor: [] },
     ),
@@ -88,9 +89,7 @@ export const dataKeyMachine = setup({
   id: "dataKey",
   context: { keyId: "", waitingFor: [], reason: "" },
   initial: "resting",
-  options: { maxIterations: 1_000 },
   on: {
-    "*": { actions: "reportUnexpected" },
     "keys.seen": [
       { guard: { type: "is", params: ({ event }) => ({ step: event.step, kind: "make" }) }, target: ".making" },
       {
@@ -121,8 +120,8 @@ export const dataKeyMachine = setup({
       description: "The managers' lock has changed: generating a new key and saving it to this manager's disk.",
       meta: { waitingFor: "this manager's disk, to save a new key", wokenBy: { "key.*": "the outcome of the write" } },
       entry: "makeKey",
+      ignore: ["keys.seen"],
       on: {
-        "keys.seen": {},
         "key.made": { target: "spreading", actions: [{ type: "rememberReason", params: { reason: "" } }, "look"] },
         "key.failed": {
           target: "retrying",
@@ -140,7 +139,7 @@ export const dataKeyMachine = setup({
     retrying: {
       description: "The disk refused the new key; records stay under the old key.",
       meta: { waitingFor: "the next attempt to save a key", wokenBy: { retryDelay: "the end of the delay" } },
-      on: { "keys.seen": {} },
+      ignore: ["keys.seen"],
       after: { retryDelay: { target: "resting", actions: "look" } },
     },
   },

@@ -10,8 +10,8 @@
  * Y1: a process that the others repeatedly refuse because it is not a manager gives up: it was demoted or removed while it
  *     did not run, and the log that says so is under a key that it does not get.
  */
-import { assign, setup } from "xstate";
-import { effect } from "../effect.ts";
+import { assign } from "xstate";
+import { chart, effect } from "../chart.ts";
 
 const keyFetchTimes = {
   /** Milliseconds between two rounds over all managers. Meanwhile, reading of the log is suspended. */
@@ -37,16 +37,17 @@ interface KeyFetchContext {
   readonly denials: number;
 }
 
-export const keyFetchMachine = setup({
+export const keyFetchMachine = chart({
   types: { context: {} as KeyFetchContext, events: {} as KeyFetchEvent },
-  actions: {
+  effects: {
     /** Asks every manager; answered by `round.ended`, or earlier by `keys.looked` when a key has arrived. */
-    ask: effect("ask"),
+    ask: effect(),
     /** Answered by `keys.looked`. */
-    look: effect("look"),
+    look: effect(),
     /** The process must exit. */
-    giveUp: effect<{ reason: string }>("giveUp"),
-    reportUnexpected: effect("reportUnexpected"),
+    giveUp: effect<{ reason: string }>(),
+  },
+  actions: {
     rememberLacking: assign((_, { lacking }: { lacking: readonly string[] }) => ({ lacking })),
     rememberRound: assign(({ context }, { reason, isDenied }: { reason: string; isDenied: boolean }) => ({
       reason,
@@ -63,9 +64,7 @@ export const keyFetchMachine = setup({
   id: "keyFetch",
   context: { lacking: [], reason: "", denials: 0 },
   initial: "idle",
-  options: { maxIterations: 1_000 },
   on: {
-    "*": { actions: "reportUnexpected" },
     "keys.looked": { actions: { type: "rememberLacking", params: ({ event }) => ({ lacking: event.lacking }) } },
   },
   states: {

@@ -10,9 +10,9 @@
  * K2: a new key's lamport time is greater than that of every older key. Engines encrypt with the middle one of three, so each
  *     key is known everywhere for a whole period before it is used, and for another one after.
  */
-import { assign, setup } from "xstate";
+import { assign } from "xstate";
 import { Cluster, EncryptionKey, EncryptionKey_Algorithm } from "../../proto/gen/messages.ts";
-import { effect } from "../effect.ts";
+import { chart, effect } from "../chart.ts";
 
 /** SwarmKit's: the newest key, the previous one for traffic in transit, and the next one, distributed in advance. */
 export const keyringSize = 3;
@@ -54,17 +54,18 @@ export type KeyRotationEvent =
   | { readonly type: "keys.rotated" }
   | { readonly type: "rotation.failed"; readonly reason: string };
 
-export const keyRotationMachine = setup({
+export const keyRotationMachine = chart({
   types: {
     context: {} as { readonly reason: string; readonly isWhole: boolean },
     events: {} as KeyRotationEvent,
     /** `isWhole`: whether the cluster has all its keys. */
     input: {} as { readonly isWhole: boolean },
   },
-  actions: {
+  effects: {
     /** Answered by `keys.rotated` or `rotation.failed`. */
-    rotateKeys: effect("rotateKeys"),
-    reportUnexpected: effect("reportUnexpected"),
+    rotateKeys: effect(),
+  },
+  actions: {
     rememberReason: assign((_, { reason }: { reason: string }) => ({ reason })),
   },
   guards: { isWhole: ({ context }) => context.isWhole },
@@ -73,8 +74,7 @@ export const keyRotationMachine = setup({
   id: "keyRotation",
   context: ({ input }) => ({ reason: "", isWhole: input.isWhole }),
   initial: "beginning",
-  options: { maxIterations: 1_000 },
-  on: { "*": { actions: "reportUnexpected" } },
+
   states: {
     beginning: {
       description: "Starting with a new leader; missing keys are created at once. K1",

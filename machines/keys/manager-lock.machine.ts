@@ -11,8 +11,8 @@
  *     the key, and then loses the manager, still has a key that opens the file.
  * U3: relocking rewrites the whole file, so it always opens with the previous or the next key, whatever dies when.
  */
-import { assign, setup } from "xstate";
-import { effect } from "../effect.ts";
+import { assign } from "xstate";
+import { chart, effect } from "../chart.ts";
 import type { LockState } from "./unlock-key.ts";
 
 const managerLockTimes = {
@@ -36,24 +36,25 @@ export type ManagerLockEvent =
   | { readonly type: "relock.done" }
   | { readonly type: "relock.failed"; readonly reason: string };
 
-export const managerLockMachine = setup({
+export const managerLockMachine = chart({
   types: {
     context: {} as { readonly reason: string; readonly wrongKeys: number },
     events: {} as ManagerLockEvent,
   },
-  actions: {
+  effects: {
     /** Answered by `file.opened`, `file.locked` or `file.broken`. */
-    openFile: effect("openFile"),
+    openFile: effect(),
     /** Tries the given key; answered by `file.opened`, `unlock.refused` or `file.broken`. */
-    tryKey: effect("tryKey"),
+    tryKey: effect(),
     /** Answered by `relock.done` or `relock.failed`. */
-    relock: effect("relock"),
+    relock: effect(),
     /** Answered by `lock.looked` if the cluster's key is known. */
-    look: effect("look"),
-    announceOpen: effect("announceOpen"),
-    announceLocked: effect("announceLocked"),
-    announceBroken: effect<{ reason: string }>("announceBroken"),
-    reportUnexpected: effect("reportUnexpected"),
+    look: effect(),
+    announceOpen: effect(),
+    announceLocked: effect(),
+    announceBroken: effect<{ reason: string }>(),
+  },
+  actions: {
     countWrongKey: assign(({ context }) => ({ wrongKeys: context.wrongKeys + 1 })),
     rememberReason: assign((_, { reason }: { reason: string }) => ({ reason })),
   },
@@ -63,8 +64,7 @@ export const managerLockMachine = setup({
   id: "managerLock",
   context: { reason: "", wrongKeys: 0 },
   initial: "opening",
-  options: { maxIterations: 1_000 },
-  on: { "*": { actions: "reportUnexpected" } },
+
   states: {
     opening: {
       description: "Reading the key file.",
@@ -174,13 +174,13 @@ export const managerLockMachine = setup({
           description: "Writing the key file under the cluster's unlock key, or without one. U3",
           meta: { waitingFor: "the disk, to write the key file", wokenBy: { "relock.*": "the outcome of the write" } },
           entry: "relock",
+          ignore: ["lock.looked"],
           on: {
             "relock.done": { target: "settled", actions: { type: "rememberReason", params: { reason: "" } } },
             "relock.failed": {
               target: "retrying",
               actions: { type: "rememberReason", params: ({ event }) => ({ reason: event.reason }) },
             },
-            "lock.looked": {},
           },
         },
         retrying: {
@@ -189,7 +189,7 @@ export const managerLockMachine = setup({
             waitingFor: "the next attempt to write the key file",
             wokenBy: { retryDelay: "the end of the delay" },
           },
-          on: { "lock.looked": {} },
+          ignore: ["lock.looked"],
           after: { retryDelay: "settled" },
         },
       },

@@ -12,8 +12,8 @@
  *     third of the TTL (`roundTripShareMax`). A slower link needs a longer lease.
  * E3: the lease only avoids contention. The log keeps an old leader from writing (ledger L2).
  */
-import { assign, setup } from "xstate";
-import { effect } from "../effect.ts";
+import { assign } from "xstate";
+import { chart, effect } from "../chart.ts";
 
 type Attempt = { attempt: number };
 
@@ -74,19 +74,19 @@ export interface LeaseContext extends LeaseInput {
   readonly isFirstLook: boolean;
 }
 
-export const leaseMachine = setup({
+export const leaseMachine = chart({
   types: { context: {} as LeaseContext, events: {} as LeaseEvent, input: {} as LeaseInput },
-  actions: {
+  effects: {
     /** Reads the key; answered by `lease.absent`, `lease.held` or `lease.unreadable`. */
-    look: effect<Attempt>("look"),
+    look: effect<Attempt>(),
     /** Writes the key against `revision`, 0 meaning absent; answered by `lease.written`, `lease.conflict` or `lease.unknown`. */
-    write: effect<Attempt & { revision: number }>("write"),
-    remove: effect<Attempt & { revision: number }>("remove"),
-    announceTaken: effect<{ revision: number }>("announceTaken"),
-    announceEnded: effect("announceEnded"),
-    announceReleased: effect("announceReleased"),
-    reportUnexpected: effect("reportUnexpected"),
-
+    write: effect<Attempt & { revision: number }>(),
+    remove: effect<Attempt & { revision: number }>(),
+    announceTaken: effect<{ revision: number }>(),
+    announceEnded: effect(),
+    announceReleased: effect(),
+  },
+  actions: {
     countAttempt: assign({ attempt: ({ context }) => context.attempt + 1 }),
     rememberJitter: assign((_, { jitter }: { jitter: number }) => ({ jitter, isFirstLook: false })),
     rememberRevision: assign((_, { revision }: { revision: number }) => ({ revision })),
@@ -138,11 +138,9 @@ export const leaseMachine = setup({
     isFirstLook: true,
   }),
   initial: "waiting",
-  options: { maxIterations: 1_000 },
+  ignore: ["leader.deposed"],
   on: {
-    "leader.deposed": {},
     "release.requested": ".released",
-    "*": { actions: "reportUnexpected" },
   },
   states: {
     waiting: {
@@ -356,12 +354,12 @@ export const leaseMachine = setup({
         "countAttempt",
         { type: "remove", params: ({ context }) => ({ attempt: context.attempt, revision: context.revision }) },
       ],
+      ignore: ["release.requested"],
       on: {
         "lease.removed": {
           guard: { type: "isCurrent", params: ({ event }) => ({ attempt: event.attempt }) },
           target: "released",
         },
-        "release.requested": {},
       },
       after: { takePatience: "released" },
     },
@@ -369,7 +367,7 @@ export const leaseMachine = setup({
       description: "No longer a candidate: this process is ending.",
       meta: { waitingFor: "the end of this process", wokenBy: {} },
       entry: "announceReleased",
-      on: { "release.requested": {} },
+      ignore: ["release.requested"],
     },
   },
 });

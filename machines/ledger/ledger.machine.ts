@@ -15,8 +15,8 @@
  * plus one. Two managers that draw the same number meet at the barrier, where one append wins; the other finds an epoch not
  * below its own and steps down.
  */
-import { assign, setup } from "xstate";
-import { effect } from "../effect.ts";
+import { assign } from "xstate";
+import { chart, effect } from "../chart.ts";
 
 export type LedgerEvent =
   | { readonly type: "lease.taken"; readonly revision: number }
@@ -58,34 +58,34 @@ const appendRetryMs = 100;
 
 type Attempt = { attempt: number };
 
-export const ledgerMachine = setup({
+export const ledgerMachine = chart({
   types: { context: {} as LedgerContext, events: {} as LedgerEvent },
-  actions: {
+  effects: {
     /** Updates the replica to the current end of the log; answered by `log.reached`. */
-    catchUp: effect<Attempt>("catchUp"),
-    appendBarrier: effect<Attempt & { epoch: number }>("appendBarrier"),
+    catchUp: effect<Attempt>(),
+    appendBarrier: effect<Attempt & { epoch: number }>(),
     /** Decides the waiting proposals and appends the result. */
-    appendBatch: effect<Attempt & { epoch: number }>("appendBatch"),
+    appendBatch: effect<Attempt & { epoch: number }>(),
     /** Appends an empty record at the position of the uncertain one. */
-    appendProbe: effect<Attempt & { epoch: number }>("appendProbe"),
+    appendProbe: effect<Attempt & { epoch: number }>(),
     /** Applies the appended record to this replica, unless the reader was faster. */
-    applyAppended: effect<{ sequence: number }>("applyAppended"),
+    applyAppended: effect<{ sequence: number }>(),
     /** Answers the proposals of the batch. */
-    answerBatch: effect("answerBatch"),
+    answerBatch: effect(),
     /** Answers that the log accepts no writes; proposers may retry. */
-    failBatch: effect<{ code: AppendRefusal; reason: string }>("failBatch"),
+    failBatch: effect<{ code: AppendRefusal; reason: string }>(),
     /** Returns the batch to the front of the queue, to be decided again. */
-    returnBatch: effect("returnBatch"),
+    returnBatch: effect(),
     /** Answers the uncertain batch if the reader found its record; otherwise returns it to the queue. */
-    settleDoubt: effect("settleDoubt"),
+    settleDoubt: effect(),
     /** Sends `work.arrived` if proposals are waiting. */
-    lookForWork: effect("lookForWork"),
-    announceLeading: effect<{ epoch: number }>("announceLeading"),
+    lookForWork: effect(),
+    announceLeading: effect<{ epoch: number }>(),
     /** Answers everyone that this is not the leader, and an unsettled batch according to what the reader found of it. */
-    abandonWork: effect("abandonWork"),
-    announceDeposed: effect<{ epoch: number }>("announceDeposed"),
-    reportUnexpected: effect("reportUnexpected"),
-
+    abandonWork: effect(),
+    announceDeposed: effect<{ epoch: number }>(),
+  },
+  actions: {
     rememberLease: assign((_, { revision }: { revision: number }) => ({ revision })),
     drawEpoch: assign(({ context }, { last }: { last: number }) => ({ epoch: Math.max(context.revision, last + 1) })),
     countAttempt: assign({ attempt: ({ context }) => context.attempt + 1 }),
@@ -106,23 +106,18 @@ export const ledgerMachine = setup({
   id: "ledger",
   context: { revision: 0, epoch: 0, attempt: 0 },
   initial: "following",
-  options: { maxIterations: 1_000 },
-  on: {
-    "log.advanced": {},
-    "work.arrived": {},
-    "*": { actions: "reportUnexpected" },
-  },
+  ignore: ["log.advanced", "work.arrived"],
   states: {
     following: {
       description: "Not the leader.",
       meta: { waitingFor: "the lease", wokenBy: { "lease.taken": "the lease" } },
       entry: "forgetEpoch",
+      ignore: ["lease.ended"],
       on: {
         "lease.taken": {
           target: "taking",
           actions: { type: "rememberLease", params: ({ event }) => ({ revision: event.revision }) },
         },
-        "lease.ended": {},
       },
     },
     taking: {

@@ -9,8 +9,8 @@
  * LS2: missing output is reported at the end; to a follower, at once.
  * LS3: a follower that does not read is disconnected, so that it does not block the nodes' connections forever.
  */
-import { assign, setup } from "xstate";
-import { effect } from "../effect.ts";
+import { assign } from "xstate";
+import { chart, effect } from "../chart.ts";
 import {
   ageNodes,
   endNode,
@@ -71,23 +71,23 @@ function endOf({ missing, unscheduled }: LogSubscriptionContext): LogEnd {
   return warning === null ? { kind: "complete" } : { kind: "incomplete", warning };
 }
 
-export const logSubscriptionMachine = setup({
+export const logSubscriptionMachine = chart({
   types: {
     context: {} as LogSubscriptionContext,
     events: {} as LogSubscriptionEvent,
     input: {} as { follow: boolean },
   },
-  actions: {
+  effects: {
     /**
      * Announces to every manager, including this one, which nodes are asked. `close`: nodes may stop once they have sent what
      * they have.
      */
-    announce: effect<{ nodes: LogNodes; close: boolean }>("announce"),
+    announce: effect<{ nodes: LogNodes; close: boolean }>(),
     /** Reports to a follower what it will miss. */
-    tellMissing: effect<{ reasons: readonly string[] }>("tellMissing"),
-    finish: effect<LogEnd>("finish"),
-    reportUnexpected: effect("reportUnexpected"),
-
+    tellMissing: effect<{ reasons: readonly string[] }>(),
+    finish: effect<LogEnd>(),
+  },
+  actions: {
     select: assign(
       (
         { context },
@@ -124,7 +124,6 @@ export const logSubscriptionMachine = setup({
     closingTicks: 0,
   }),
   initial: "choosing",
-  options: { maxIterations: 1_000 },
   on: {
     "follower.left": { target: ".ended", actions: { type: "finish", params: { kind: "left" } } },
     "follower.stalled": {
@@ -132,7 +131,6 @@ export const logSubscriptionMachine = setup({
       actions: { type: "finish", params: ({ event }) => ({ kind: "stalled", limit: event.limit }) },
     },
     "broker.stopped": { target: ".ended", actions: { type: "finish", params: { kind: "stopped" } } },
-    "*": { actions: "reportUnexpected" },
   },
   states: {
     choosing: {
@@ -215,10 +213,10 @@ export const logSubscriptionMachine = setup({
         target: "ended",
         actions: { type: "finish", params: ({ context }) => endOf(context) },
       },
+      ignore: ["selection.changed"],
       on: {
         "nodes.held": { actions: { type: "hold", params: ({ event }) => event } },
         "node.ended": { actions: { type: "end", params: ({ event }) => event } },
-        "selection.changed": {},
       },
       after: { announceInterval: { target: "closing", reenter: true, actions: ["age", "countClosing"] } },
     },

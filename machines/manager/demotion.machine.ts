@@ -12,8 +12,8 @@
  * D2: a leader never demotes itself, and only a leader demotes a manager: otherwise it would write the log as a worker. A
  *     demoted leader that does not exit gives up leadership, and the next leader records the demotion.
  */
-import { assign, setup } from "xstate";
-import { effect } from "../effect.ts";
+import { assign } from "xstate";
+import { chart, effect } from "../chart.ts";
 
 export const demotionTimes = {
   /**
@@ -33,16 +33,17 @@ export type DemotionEvent =
   /** It was promoted again, or the node was removed. */
   | { readonly type: "demotion.withdrawn" };
 
-export const demotionMachine = setup({
+export const demotionMachine = chart({
   types: {
     context: {} as { readonly nodeId: string; readonly isGone: boolean; readonly reason: string },
     events: {} as DemotionEvent,
     input: {} as { readonly nodeId: string; readonly isGone: boolean },
   },
-  actions: {
+  effects: {
     /** Answered by `demotion.recorded` or `write.failed`; a leader that records its own demotion ends its term instead. D2 */
-    recordDemotion: effect<{ nodeId: string }>("recordDemotion"),
-    reportUnexpected: effect("reportUnexpected"),
+    recordDemotion: effect<{ nodeId: string }>(),
+  },
+  actions: {
     rememberReason: assign((_, { reason }: { reason: string }) => ({ reason })),
   },
   guards: { isGone: ({ context }) => context.isGone },
@@ -51,12 +52,10 @@ export const demotionMachine = setup({
   id: "demotion",
   context: ({ input }) => ({ ...input, reason: "" }),
   initial: "leaving",
-  options: { maxIterations: 1_000 },
+  ignore: ["manager.gone"],
   on: {
     "demotion.withdrawn": ".done",
     "demotion.recorded": ".done",
-    "manager.gone": {},
-    "*": { actions: "reportUnexpected" },
   },
   states: {
     leaving: {

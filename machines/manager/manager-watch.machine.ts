@@ -6,8 +6,7 @@
  * V1: a manager counts as dead after `silenceMs` without a heartbeat, if the leader's own link was up throughout: a leader
  *     that hears nobody may be cut off itself.
  */
-import { setup } from "xstate";
-import { effect } from "../effect.ts";
+import { chart, effect } from "../chart.ts";
 import { membershipTimes } from "./membership.machine.ts";
 
 export type ManagerWatchEvent =
@@ -17,30 +16,26 @@ export type ManagerWatchEvent =
   /** It recorded in the log that it is alive. */
   | { readonly type: "record.alive" };
 
-export const managerWatchMachine = setup({
+export const managerWatchMachine = chart({
   types: {
     events: {} as ManagerWatchEvent,
     input: {} as { readonly managerId: string; readonly isUp: boolean },
     context: {} as { readonly managerId: string; readonly isUp: boolean },
   },
-  actions: {
+  effects: {
     /** Proposes `alive = false`. */
-    declareDead: effect("declareDead"),
-    reportUnexpected: effect("reportUnexpected"),
+    declareDead: effect(),
   },
   guards: { isUp: ({ context }) => context.isUp },
   delays: { silence: membershipTimes.silenceMs, retry: membershipTimes.retryMs },
 }).createMachine({
   id: "managerWatch",
   context: ({ input }) => input,
-  options: { maxIterations: 1_000 },
   initial: "starting",
+  ignore: ["link.up", "record.alive"],
   on: {
     beat: ".heard",
     "link.down": ".blind",
-    "link.up": {},
-    "record.alive": {},
-    "*": { actions: "reportUnexpected" },
   },
   states: {
     starting: {
@@ -56,7 +51,8 @@ export const managerWatchMachine = setup({
     blind: {
       description: "This manager's own link is down: nothing can be said about other managers. V1",
       meta: { waitingFor: "this manager's own link", wokenBy: { "link.up": "the link's return" } },
-      on: { "link.down": {}, "link.up": "heard" },
+      ignore: ["link.down"],
+      on: { "link.up": "heard" },
     },
     silent: {
       description: "The manager is dead as far as anyone can tell; making sure that the log says so.",

@@ -5,8 +5,7 @@
  * M2: the manager's record says that it is alive, and its addresses; if it does not (a leader declared it dead, or nothing
  *     was written yet), it is written again, and workers then learn of the manager.
  */
-import { setup } from "xstate";
-import { effect } from "../effect.ts";
+import { chart, effect } from "../chart.ts";
 
 export const membershipTimes = {
   /**
@@ -27,20 +26,18 @@ export type MembershipEvent =
   /** Whether the record in the log is correct. */
   { readonly type: "record.right" } | { readonly type: "record.wrong" };
 
-export const membershipMachine = setup({
+export const membershipMachine = chart({
   types: { events: {} as MembershipEvent },
-  actions: {
-    publishBeat: effect("publishBeat"),
+  effects: {
+    publishBeat: effect(),
     /** Proposes the record; the store shows the result. */
-    announce: effect("announce"),
-    reportUnexpected: effect("reportUnexpected"),
+    announce: effect(),
   },
   delays: { beatPeriod: membershipTimes.beatPeriodMs, retry: membershipTimes.retryMs },
 }).createMachine({
   id: "membership",
   type: "parallel",
-  options: { maxIterations: 1_000 },
-  on: { "*": { actions: "reportUnexpected" } },
+
   states: {
     beat: {
       initial: "waiting",
@@ -63,7 +60,8 @@ export const membershipMachine = setup({
             wokenBy: { "record.right": "that record in the log", retry: "another attempt to write it" },
           },
           entry: "announce",
-          on: { "record.right": "listed", "record.wrong": {} },
+          ignore: ["record.wrong"],
+          on: { "record.right": "listed" },
           after: { retry: { target: "announcing", reenter: true } },
         },
         listed: {
@@ -72,7 +70,8 @@ export const membershipMachine = setup({
             waitingFor: "nothing: the log lists this manager",
             wokenBy: { "record.wrong": "a record that differs" },
           },
-          on: { "record.wrong": "announcing", "record.right": {} },
+          ignore: ["record.right"],
+          on: { "record.wrong": "announcing" },
         },
       },
     },

@@ -5,8 +5,8 @@
  * P1: health is evidence, never the absence of complaints: if no probe has returned for `staleMs`, the manager is stuck,
  *     whatever its heartbeats say.
  */
-import { assign, setup } from "xstate";
-import { effect } from "../effect.ts";
+import { assign } from "xstate";
+import { chart, effect } from "../chart.ts";
 
 type ProgressEvent =
   | { readonly type: "probe.answered"; readonly at: number }
@@ -21,16 +21,17 @@ interface ProgressContext {
   readonly reason: string;
 }
 
-export const progressMachine = setup({
+export const progressMachine = chart({
   types: {
     context: {} as ProgressContext,
     events: {} as ProgressEvent,
     input: {} as { readonly intervalMs: number; readonly staleMs: number },
   },
+  effects: {
+    probe: effect(),
+    reportStuck: effect<{ readonly reason: string }>(),
+  },
   actions: {
-    probe: effect("probe"),
-    reportStuck: effect<{ readonly reason: string }>("reportStuck"),
-    reportUnexpected: effect("reportUnexpected"),
     rememberAnswer: assign((_, params: { readonly at: number }) => ({ answeredAt: params.at, reason: "" })),
     rememberFailure: assign((_, params: { readonly reason: string }) => ({ reason: params.reason })),
   },
@@ -43,7 +44,7 @@ export const progressMachine = setup({
   description: "Probing the path from the ledger through the log to this manager's replica.",
   context: ({ input }) => ({ ...input, answeredAt: -1, reason: "no probe has come back yet" }),
   type: "parallel",
-  on: { "*": { actions: "reportUnexpected" } },
+
   states: {
     probe: {
       initial: "asking",

@@ -11,9 +11,9 @@
  * VB1: the last state programmed is the last one known; no two updates run at once.
  * VB2: a failed update is retried forever, each time complete; the kernel's previous state stays in force.
  */
-import { assign, setup } from "xstate";
+import { assign } from "xstate";
 import { backoffMs, type Backoff } from "../../lib/backoff.ts";
-import { effect } from "../effect.ts";
+import { chart, effect } from "../chart.ts";
 
 const programmingBackoff: Backoff = { stepMs: 500, msMax: 30_000 };
 
@@ -32,12 +32,13 @@ export interface ProgrammingContext {
 
 type Refused = Extract<ProgrammingEvent, { type: "kernel.refused" }>;
 
-export const programmingMachine = setup({
+export const programmingMachine = chart({
   types: { context: {} as ProgrammingContext, events: {} as ProgrammingEvent },
-  actions: {
+  effects: {
     /** Answered by `kernel.programmed` or `kernel.refused`. */
-    program: effect("program"),
-    reportUnexpected: effect("reportUnexpected"),
+    program: effect(),
+  },
+  actions: {
     rememberChange: assign({ hasChanged: true }),
     forgetChange: assign({ hasChanged: false }),
     countFailure: assign(({ context }, { reason }: { readonly reason: string }) => ({
@@ -47,16 +48,12 @@ export const programmingMachine = setup({
     forgetFailures: assign({ failures: 0, reason: "" }),
   },
   guards: { hasChanged: ({ context }) => context.hasChanged },
-  delays: {
-    /** The host draws from its upper half. */
-    backoff: ({ context }) => backoffMs(programmingBackoff, context.failures),
-  },
+  drawnDelays: { backoff: ({ context }) => backoffMs(programmingBackoff, context.failures) },
 }).createMachine({
   id: "programming",
   context: { hasChanged: false, failures: 0, reason: "" },
   initial: "current",
-  options: { maxIterations: 1_000 },
-  on: { "*": { actions: "reportUnexpected" } },
+
   states: {
     current: {
       description: "The kernel has everything that is known.",
@@ -85,7 +82,7 @@ export const programmingMachine = setup({
         waitingFor: "the next attempt to program the kernel",
         wokenBy: { backoff: "the end of the delay" },
       },
-      on: { "facts.changed": {} },
+      ignore: ["facts.changed"],
       after: { backoff: "programming" },
     },
   },

@@ -8,9 +8,9 @@
  * L2: the retry delay doubles, and resets only after a link has held for a while: a plugin that accepts and then drops
  *     connections is not dialled in a loop.
  */
-import { assign, setup } from "xstate";
+import { assign } from "xstate";
 import { csiTimes, retryMs } from "./csi/calls.ts";
-import { effect } from "../effect.ts";
+import { chart, effect } from "../chart.ts";
 
 /** A plugin's report on itself, as far as the caller needs it. */
 export interface PluginFacts {
@@ -60,21 +60,22 @@ export interface CsiPluginContext {
   readonly reason: string;
 }
 
-export const csiPluginMachine = setup({
+export const csiPluginMachine = chart({
   types: {
     context: {} as CsiPluginContext,
     events: {} as CsiPluginEvent,
     input: {} as { readonly name: string },
   },
-  actions: {
+  effects: {
     /** Answered by `link.opened` or `link.lost`. */
-    dial: effect("dial"),
+    dial: effect(),
     /** Answered by `plugin.identified` or `link.lost`. L1 */
-    identify: effect("identify"),
-    close: effect("close"),
+    identify: effect(),
+    close: effect(),
     /** Lets everything that waits for the plugin continue. */
-    announce: effect("announce"),
-    reportUnexpected: effect("reportUnexpected"),
+    announce: effect(),
+  },
+  actions: {
     rememberFacts: assign((_, { facts }: { facts: PluginFacts }) => ({ facts })),
     rememberFailure: assign(({ context }, { reason }: { reason: string }) => ({
       reason,
@@ -83,21 +84,21 @@ export const csiPluginMachine = setup({
     forgetFailure: assign({ attempts: 0, reason: "" }),
   },
   delays: {
-    retry: ({ context }) => retryMs({ attempts: context.attempts, failing: "unclear" }),
     linkHeld: csiTimes.linkHeldMs,
   },
+  drawnDelays: { retry: ({ context }) => retryMs({ attempts: context.attempts, failing: "unclear" }) },
 }).createMachine({
   id: "csiPlugin",
   context: ({ input }) => ({ name: input.name, facts: noFacts, attempts: 0, reason: "" }),
   initial: "absent",
-  options: { maxIterations: 1_000 },
+  ignore: [
+    "plugin.listed",
+    // Late events of a closed link.
+    "link.*",
+    "plugin.identified",
+  ],
   on: {
     "plugin.unlisted": { target: ".absent", actions: ["close", "forgetFailure"] },
-    "plugin.listed": {},
-    // Late events of a closed link.
-    "link.*": {},
-    "plugin.identified": {},
-    "*": { actions: "reportUnexpected" },
   },
   states: {
     absent: {

@@ -12,8 +12,8 @@
  *     the log, and then live, without gaps or overlaps.
  * W3: a watcher that does not read is disconnected; it can resume from the last version that it received.
  */
-import { assign, setup } from "xstate";
-import { effect } from "../effect.ts";
+import { assign } from "xstate";
+import { chart, effect } from "../chart.ts";
 
 /** Why a stream ended. */
 export type WatchEnding =
@@ -75,27 +75,27 @@ export const watchTimes = {
   stallMs: 10_000,
 } as const;
 
-export const watchMachine = setup({
+export const watchMachine = chart({
   types: { context: {} as WatchContext, events: {} as WatchEvent, input: {} as WatchInput },
-  actions: {
+  effects: {
     /** Sends the empty message. */
-    sendGreeting: effect("sendGreeting"),
+    sendGreeting: effect(),
     /** Requests the log's last version; answered by `log.answered`, or not at all. */
-    askLog: effect("askLog"),
-    awaitVersion: effect("awaitVersion"),
-    stopAwaitingVersion: effect("stopAwaitingVersion"),
+    askLog: effect(),
+    awaitVersion: effect(),
+    stopAwaitingVersion: effect(),
     /** Sends the changes in memory; answered by `recent.sent`, `recent.held` or `recent.outrun`. */
-    sendRecent: effect("sendRecent"),
-    awaitRoom: effect("awaitRoom"),
-    stopAwaitingRoom: effect("stopAwaitingRoom"),
-    joinReplay: effect("joinReplay"),
-    leaveReplay: effect("leaveReplay"),
-    joinLive: effect("joinLive"),
-    leaveLive: effect("leaveLive"),
-    endStream: effect<{ ending: WatchEnding }>("endStream"),
-    release: effect("release"),
-    reportUnexpected: effect("reportUnexpected"),
-
+    sendRecent: effect(),
+    awaitRoom: effect(),
+    stopAwaitingRoom: effect(),
+    joinReplay: effect(),
+    leaveReplay: effect(),
+    joinLive: effect(),
+    leaveLive: effect(),
+    endStream: effect<{ ending: WatchEnding }>(),
+    release: effect(),
+  },
+  actions: {
     rememberGreeting: assign({ isGreeted: true }),
   },
   guards: {
@@ -110,14 +110,14 @@ export const watchMachine = setup({
   id: "watch",
   context: ({ input }) => ({ ...input, isGreeted: false }),
   initial: "starting",
-  options: { maxIterations: 1_000 },
+  ignore: [
+    // Concerns only live streams: the others read the log.
+    "replica.jumped",
+  ],
   on: {
     "caller.gone": ".ended",
     "manager.stopped": { target: ".ended", actions: { type: "endStream", params: { ending: "stopped" } } },
     "watcher.slow": { target: ".ended", actions: { type: "endStream", params: { ending: "slow" } } },
-    // Concerns only live streams: the others read the log.
-    "replica.jumped": {},
-    "*": { actions: "reportUnexpected" },
   },
   states: {
     starting: {
@@ -223,7 +223,8 @@ export const watchMachine = setup({
                 wokenBy: { "history.reached": "the end of the log", "history.held": "a full buffer" },
               },
               // Restarted after a gap.
-              on: { "history.begun": {}, "history.held": "held" },
+              ignore: ["history.begun"],
+              on: { "history.held": "held" },
             },
             held: {
               description: "The buffer for the watcher is full; no more of the log is read. W3",

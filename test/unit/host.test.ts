@@ -1,6 +1,5 @@
 import test from "ava";
-import { setup } from "xstate";
-import { effect } from "../../machines/effect.ts";
+import { chart, effect } from "../../machines/chart.ts";
 import { ActorSystems } from "../../runtime/actor-systems.ts";
 import { Host, type Inspection } from "../../runtime/host.ts";
 import { SimClock } from "../../runtime/sim/clock.ts";
@@ -8,26 +7,33 @@ import { SimRandom } from "../../runtime/sim/random.ts";
 import { createSimTelemetry } from "../../runtime/sim/telemetry.ts";
 import { SimTrace } from "../../runtime/sim/trace.ts";
 
-const lampMachine = setup({
-  types: { events: {} as { readonly type: "pressed" | "broken" | "unknown" } },
-  actions: { break: effect("break"), reportUnexpected: effect("reportUnexpected") },
+const lampMachine = chart({
+  types: { context: {}, events: {} as { readonly type: "pressed" | "broken" | "unknown" } },
+  effects: { break: effect() },
 }).createMachine({
   id: "lamp",
   initial: "off",
-  on: { "*": { actions: "reportUnexpected" } },
   states: { off: { on: { pressed: "on", broken: { actions: "break" } } }, on: { on: { pressed: "off" } } },
 });
 
-const kettleMachine = setup({
-  types: { events: {} as { readonly type: "filled" } },
-  actions: { reportUnexpected: effect("reportUnexpected") },
-  delays: { boil: 1_000 },
+const kettleMachine = chart({
+  types: { context: {}, events: {} as { readonly type: "filled" } },
+  effects: { whistle: effect<{ times: number }>() },
+  drawnDelays: { boil: 1_000 },
 }).createMachine({
   id: "kettle",
   initial: "heating",
-  on: { "*": { actions: "reportUnexpected" } },
-  states: { heating: { after: { boil: "boiling" } }, boiling: { on: { filled: "heating" } } },
+  states: {
+    heating: { after: { boil: "boiling" } },
+    boiling: { entry: { type: "whistle", params: { times: 3 } }, on: { filled: "heating" } },
+  },
 });
+
+const shatter = (): void => {
+  throw new Error("broken");
+};
+const lamp = { effects: { break: shatter } };
+const kettle = { effects: { whistle() {} }, draw: (boundMs: number) => boundMs };
 
 function newHost(): { host: Host; clock: SimClock; crashes: string[] } {
   const clock = new SimClock();
@@ -44,10 +50,10 @@ function newHost(): { host: Host; clock: SimClock; crashes: string[] } {
 
 test("an inspector sees the transitions of actors started before and after it, and none once it is removed (H3)", (t) => {
   const { host } = newHost();
-  const before = host.start(lampMachine, "lamp/before", undefined);
+  const before = host.start(lampMachine, "lamp/before", undefined, lamp);
   const seen: Inspection[] = [];
   const inspecting = host.inspect((inspection) => seen.push(inspection));
-  const after = host.start(lampMachine, "lamp/after", undefined);
+  const after = host.start(lampMachine, "lamp/after", undefined, lamp);
   before.actor.send({ type: "pressed" });
   after.actor.send({ type: "pressed" });
   t.deepEqual(
@@ -65,8 +71,8 @@ test("an inspector sees the transitions of actors started before and after it, a
 
 test("an actor whose effect throws is reported and removed, and its id is free (H1, H2)", (t) => {
   const { host, crashes } = newHost();
-  const { actor } = host.start(lampMachine, "lamp/1", undefined);
-  t.throws(() => host.start(lampMachine, "lamp/1", undefined), { message: /H2/ });
+  const { actor } = host.start(lampMachine, "lamp/1", undefined, lamp);
+  t.throws(() => host.start(lampMachine, "lamp/1", undefined, lamp), { message: /H2/ });
   actor.send({ type: "broken" });
   t.deepEqual(crashes, ["lamp/1"]);
   t.is(host.find("lamp/1"), undefined);
@@ -74,7 +80,7 @@ test("an actor whose effect throws is reported and removed, and its id is free (
 
 test("an event that no state handles does not stop an actor", (t) => {
   const { host, crashes } = newHost();
-  const { actor } = host.start(lampMachine, "lamp/1", undefined);
+  const { actor } = host.start(lampMachine, "lamp/1", undefined, lamp);
   actor.send({ type: "unknown" });
   actor.send({ type: "pressed" });
   t.is(actor.getSnapshot().value, "on");
@@ -83,12 +89,12 @@ test("an event that no state handles does not stop an actor", (t) => {
 
 test("actors are independent: each has its own timers, and the end of one does not affect others", (t) => {
   const { host, clock } = newHost();
-  const kettles = Array.from({ length: 200 }, (_, at) => host.start(kettleMachine, `kettle/${at}`, undefined));
+  const kettles = Array.from({ length: 200 }, (_, at) => host.start(kettleMachine, `kettle/${at}`, undefined, kettle));
   const seen: string[] = [];
   host.inspect(({ actorId, state }) => void (state === "boiling" && seen.push(actorId)));
   for (const [at, kettle] of kettles.entries()) if (at % 3 !== 0) kettle.stop();
   kettles[1]?.stop();
-  host.start(kettleMachine, "kettle/1", undefined);
+  host.start(kettleMachine, "kettle/1", undefined, kettle);
   clock.advance(1_000);
   const kept = kettles.filter((_, at) => at % 3 === 0).map(({ id }) => id);
   t.deepEqual(seen.toSorted(), [...kept, "kettle/1"].toSorted());
@@ -96,6 +102,52 @@ test("actors are independent: each has its own timers, and the end of one does n
   host.stopAll();
   t.deepEqual([...host.ids()], []);
   t.true(kettles.every(({ actor }) => actor.getSnapshot().status === "stopped"));
+});
+
+test("owners share one machine, each with its own effects, draws and `this`", (t) => {
+  const { host, clock } = newHost();
+  const heard: string[] = [];
+  function whistle(this: { name: string }, { times }: { times: number }, actor: { readonly id: string }) {
+    heard.push(`${clock.now()} ${this.name} ${times} ${actor.id}`);
+  }
+  host.start(kettleMachine, "kettle/a", undefined, { effects: { whistle }, self: { name: "a" }, draw: () => 10 });
+  host.start(kettleMachine, "kettle/b", undefined, { effects: { whistle }, self: { name: "b" }, draw: (ms) => ms / 2 });
+  const from = clock.now();
+  clock.advance(1_000);
+  t.deepEqual(heard, [`${from + 10} a 3 kettle/a`, `${from + 500} b 3 kettle/b`]);
+});
+
+test("an owner that lacks an effect, its params or a draw does not compile, and does not start an actor (H4)", (t) => {
+  const { host } = newHost();
+  // @ts-expect-error Its effect `break` is missing.
+  t.throws(() => host.start(lampMachine, "lamp/1", undefined, { effects: {} }), { message: /H4: effect break/ });
+  // @ts-expect-error A kettle's delay is drawn.
+  t.throws(() => host.start(kettleMachine, "kettle/1", undefined, { effects: kettle.effects }), {
+    message: /H4: .*draw/,
+  });
+  const whistle = ({ times }: { times: string }): string => times;
+  // @ts-expect-error The effect's params are numbers.
+  host.start(kettleMachine, "kettle/2", undefined, { ...kettle, effects: { whistle } });
+  t.deepEqual([...host.ids()], ["kettle/2"]);
+});
+
+test("an actor that was stopped gets no events, neither now nor from an earlier turn (H5)", (t) => {
+  const { host, clock } = newHost();
+  const actor = host.start(lampMachine, "lamp/1", undefined, lamp);
+  actor.sendSoon({ type: "pressed" });
+  t.is(actor.actor.getSnapshot().value, "off");
+  clock.advance(1);
+  t.is(actor.actor.getSnapshot().value, "on");
+  const seen: Inspection[] = [];
+  host.inspect((inspection) => seen.push(inspection));
+  actor.sendSoon({ type: "pressed" });
+  actor.stop();
+  actor.send({ type: "pressed" });
+  clock.advance(1);
+  t.deepEqual(
+    seen.filter(({ event }) => event === "pressed"),
+    [],
+  );
 });
 
 test("a fixed number of actors share a system, and one that has lost all of them is not reused (Y1, Y2)", (t) => {

@@ -1,0 +1,272 @@
+/**
+ * `chart` is XState's `setup` for every statechart of this system: the same configuration, with the effects declared apart
+ * from the chart's own actions, so that the machine's type says what its host must supply (`Host.start`).
+ *
+ * It adds to each machine what all of them need: the root handler that reports unexpected events, and a limit of microsteps.
+ * `ignore` in a state or at the root lists the events that it drops on purpose; in XState's terms, `{ on: { event: {} } }`.
+ *
+ * C1: every effect, action, guard and delay that a chart declares is used in it, and every name that it uses is declared.
+ */
+import {
+  setup,
+  type ActionFunction,
+  type AnyActorRef,
+  type DelayConfig,
+  type EventDescriptor,
+  type EventObject,
+  type GuardPredicate,
+  type MachineConfig,
+  type MachineContext,
+  type MetaObject,
+  type NonReducibleUnknown,
+  type ParameterizedObject,
+  type SetupTypes,
+  type StateMachine,
+  type StateNodeConfig,
+  type StateSchema,
+  type ToStateValue,
+} from "xstate";
+import { assert } from "../lib/assert.ts";
+
+/** An `always` loop throws after this many steps; the longest chain of a chart has fewer than ten. */
+const microstepsMax = 1_000;
+
+/** The host's function; gets the action's params. */
+export type Effect<Params> = (params: Params) => void;
+
+/** Declares an effect with its params. Its host supplies the function. */
+export function effect(): Effect<undefined>;
+export function effect<Params>(): Effect<Params>;
+export function effect(): Effect<unknown> {
+  return () => {};
+}
+
+type Params = ParameterizedObject["params"] | undefined;
+type Named<Map extends Record<string, Params>> = {
+  [Name in keyof Map & string]: { type: Name; params: Map[Name] };
+}[keyof Map & string];
+
+/** A machine's type tells its host the effects and drawn delays; at run time, `machine.schemas` has their names. */
+export interface Declared<Effects extends Record<string, Params>, Drawn extends string> extends StateSchema {
+  readonly effects: { readonly [Name in keyof Effects]: Effect<Effects[Name]> };
+  readonly drawnDelays: Drawn;
+}
+
+interface Ignoring<Event extends EventObject> {
+  /** Events that are expected here and have no effect. */
+  readonly ignore?: readonly EventDescriptor<Event>[];
+}
+
+type StateConfig<
+  Context extends MachineContext,
+  Event extends EventObject,
+  Action extends ParameterizedObject,
+  Guard extends ParameterizedObject,
+  Delay extends string,
+  Tag extends string,
+  Meta extends MetaObject,
+> = Omit<
+  StateNodeConfig<Context, Event, never, Action, Guard, Delay, Tag, NonReducibleUnknown, EventObject, Meta>,
+  "states"
+> &
+  Ignoring<Event> & {
+    readonly states?: { [Name in string]: StateConfig<Context, Event, Action, Guard, Delay, Tag, Meta> };
+  };
+
+type RootConfig<
+  Context extends MachineContext,
+  Event extends EventObject,
+  Action extends ParameterizedObject,
+  Guard extends ParameterizedObject,
+  Delay extends string,
+  Tag extends string,
+  Input,
+  Output,
+  Meta extends MetaObject,
+> = Omit<
+  MachineConfig<Context, Event, never, Action, Guard, Delay, Tag, Input, Output, EventObject, Meta>,
+  "states" | "options"
+> &
+  Ignoring<Event> & {
+    readonly id: string;
+    readonly states: { [Name in string]: StateConfig<Context, Event, Action, Guard, Delay, Tag, Meta> };
+  };
+
+export interface Chart<
+  Context extends MachineContext,
+  Event extends EventObject,
+  Effects extends Record<string, Params>,
+  Action extends ParameterizedObject,
+  Guard extends ParameterizedObject,
+  Delay extends string,
+  Drawn extends string,
+  Tag extends string,
+  Input,
+  Output extends NonReducibleUnknown,
+  Meta extends MetaObject,
+> {
+  createMachine<const Config extends RootConfig<Context, Event, Action, Guard, Delay, Tag, Input, Output, Meta>>(
+    config: Config,
+  ): StateMachine<
+    Context,
+    Event,
+    Record<string, AnyActorRef | undefined>,
+    never,
+    Action,
+    Guard,
+    Delay,
+    ToStateValue<Extract<Config, StateSchema>>,
+    Tag,
+    Input,
+    Output,
+    EventObject,
+    Meta,
+    Declared<Effects, Drawn>
+  >;
+  /** A state that a chart uses several times. */
+  createStateConfig<const Config extends StateConfig<Context, Event, Action, Guard, Delay, Tag, Meta>>(
+    config: Config,
+  ): Config;
+}
+
+export function chart<
+  Context extends MachineContext,
+  Event extends EventObject,
+  Effects extends Record<string, Params> = {},
+  Actions extends Record<string, Params> = {},
+  Guards extends Record<string, Params> = {},
+  Delay extends string = never,
+  Drawn extends string = never,
+  Tag extends string = string,
+  Input = NonReducibleUnknown,
+  Output extends NonReducibleUnknown = NonReducibleUnknown,
+  Meta extends MetaObject = MetaObject,
+>(declared: {
+  types?: SetupTypes<Context, Event, {}, Tag, Input, Output, EventObject, Meta>;
+  /** Supplied by the host; their outcome comes back as an event. */
+  effects?: { [Name in keyof Effects]: Effect<Effects[Name]> };
+  /** The chart's own: they change the context. */
+  actions?: {
+    [Name in keyof Actions]: ActionFunction<
+      Context,
+      Event,
+      Event,
+      Actions[Name],
+      never,
+      Named<Actions>,
+      Named<Guards>,
+      Delay,
+      EventObject
+    >;
+  };
+  guards?: { [Name in keyof Guards]: GuardPredicate<Context, Event, Guards[Name], Named<Guards>> };
+  delays?: { [Name in Delay]: DelayConfig<Context, Event, undefined, Event> };
+  /** Bounds: the host draws the delay at random below them (`Owner.draw`). */
+  drawnDelays?: { [Name in Drawn]: DelayConfig<Context, Event, undefined, Event> };
+}): Chart<
+  Context,
+  Event,
+  Effects,
+  Named<Actions> | Named<Effects> | { type: "reportUnexpected"; params: undefined },
+  Named<Guards>,
+  Delay | Drawn,
+  Drawn,
+  Tag,
+  Input,
+  Output,
+  Meta
+> {
+  const { effects = {}, actions = {}, guards = {}, delays = {}, drawnDelays = {} } = declared;
+  const bodies = [...Object.keys(effects), "reportUnexpected"].map((name) => [name, missing(name)] as const);
+  const machines = setup({
+    schemas: { effects: Object.keys(effects), drawnDelays: Object.keys(drawnDelays) },
+    actions: { ...actions, ...Object.fromEntries(bodies) },
+    guards,
+    delays: { ...delays, ...drawnDelays },
+  } as never);
+  return {
+    createMachine(config: Config) {
+      const id = String(config.id);
+      const used = namesIn(config);
+      check(id, "action", used.actions, [...Object.keys(effects), ...Object.keys(actions)]);
+      check(id, "guard", used.guards, Object.keys(guards));
+      check(id, "delay", used.delays, [...Object.keys(delays), ...Object.keys(drawnDelays)]);
+      const { on, ...rest } = withoutIgnore(config);
+      return machines.createMachine({
+        ...rest,
+        options: { maxIterations: microstepsMax },
+        on: { ...on, "*": { actions: "reportUnexpected" } },
+      } as never);
+    },
+    createStateConfig: (config: Config) => config,
+  } as never;
+}
+
+/** The body of an effect that a host did not supply; `transition()` still shows the effect with its params as data. */
+function missing(name: string): () => void {
+  return () => {
+    throw new Error(`effect ${name} is not provided`);
+  };
+}
+
+type Some<Item> = Item | readonly Item[] | undefined;
+type Name = string | { readonly type: string };
+interface Transition {
+  readonly guard?: Name;
+  readonly actions?: Some<Name>;
+}
+type Transitions = Readonly<Record<string, Some<string | Transition>>>;
+/** A state, as far as it names things. */
+interface Config {
+  readonly id?: string;
+  readonly ignore?: readonly string[];
+  readonly on?: Transitions;
+  readonly after?: Transitions;
+  readonly always?: Some<string | Transition>;
+  readonly entry?: Some<Name>;
+  readonly exit?: Some<Name>;
+  readonly states?: Readonly<Record<string, Config>>;
+}
+
+const listOf = <Item>(some: Some<Item>): readonly Item[] =>
+  some === undefined ? [] : Array.isArray(some) ? (some as readonly Item[]) : [some as Item];
+const nameOf = (name: Name): string => (typeof name === "string" ? name : name.type);
+
+interface Names {
+  readonly actions: Set<string>;
+  readonly guards: Set<string>;
+  readonly delays: Set<string>;
+}
+
+function namesIn(config: Config, names: Names = { actions: new Set(), guards: new Set(), delays: new Set() }): Names {
+  const { on = {}, after = {}, always, entry, exit, states = {} } = config;
+  for (const action of [...listOf(entry), ...listOf(exit)]) names.actions.add(nameOf(action));
+  for (const delay of Object.keys(after)) names.delays.add(delay);
+  for (const transition of [...Object.values(on), ...Object.values(after), always].flatMap(listOf)) {
+    if (typeof transition === "string") continue;
+    for (const action of listOf(transition.actions)) names.actions.add(nameOf(action));
+    if (transition.guard !== undefined) names.guards.add(nameOf(transition.guard));
+  }
+  for (const state of Object.values(states)) namesIn(state, names);
+  return names;
+}
+
+/** C1 */
+function check(id: string, what: string, used: ReadonlySet<string>, declared: readonly string[]): void {
+  assert(new Set(declared).size === declared.length, `C1: ${id} declares each ${what} once`);
+  for (const name of declared) assert(used.has(name), `C1: ${id} uses ${what} ${name}`);
+  for (const name of used) assert(declared.includes(name), `C1: ${id} declares ${what} ${name}`);
+}
+
+/** The configuration as XState knows it. */
+function withoutIgnore({ ignore = [], ...config }: Config): Config {
+  const { on = {}, states = {} } = config;
+  for (const event of ignore) assert(!(event in on), `C1: ${event} is either handled or ignored`);
+  return {
+    ...config,
+    ...(ignore.length > 0 ? { on: { ...on, ...Object.fromEntries(ignore.map((event) => [event, {}])) } } : {}),
+    ...("states" in config
+      ? { states: Object.fromEntries(Object.entries(states).map(([name, state]) => [name, withoutIgnore(state)])) }
+      : {}),
+  };
+}
