@@ -10,6 +10,7 @@ import type { NetworkDecision, NetworkPlan } from "../../machines/driver/task-ne
 import { tunnelDevice, type FoundTunnel } from "../../machines/networks/tunnel-lines.ts";
 import { interfacePrefix } from "../../machines/policy/facts.ts";
 import type { NetworkIsolationSpec, NomadDriverConfig } from "../../proto/gen/nomad.ts";
+import type { TemplatedTask } from "../../lib/template/task-context.ts";
 import type { ConfigInput } from "../../lib/hclspec/index.ts";
 import type { PluginBinary, PluginLauncher } from "../../runtime/ports/plugins.ts";
 import type { CsiSockets } from "../../runtime/ports/csi-sockets.ts";
@@ -71,16 +72,7 @@ export interface NodeFacts {
 }
 
 /** A task as passed to a driver: nothing of the cluster but what the task may use. */
-export interface DriverTask {
-  readonly id: string;
-  readonly name: string;
-  readonly slot: number;
-  readonly serviceId: string;
-  readonly serviceName: string;
-  readonly serviceLabels: Readonly<Record<string, string>>;
-  readonly nodeId: string;
-  readonly nodeHostname: string;
-  readonly nodePlatform: { readonly architecture: string; readonly os: string };
+export interface DriverTask extends TemplatedTask {
   /** The GenericRuntimeSpec's payload. */
   readonly payload: Any | null;
   /** A container service's task, instead of a payload. */

@@ -2,56 +2,8 @@
  * The certificate authority as actors see it. `lib/pki/index.ts` implements it (`import * as pki`); a simulation uses
  * another, whose certificates are plain text and whose bytes all come from the seed.
  */
+import type { CertificateOutcome, CsrOutcome, IssueRequest, IssuerName, RootOutcome } from "../../lib/pki/index.ts";
 import type { ExternalCrossRequest } from "../../runtime/ports/external-ca.ts";
-
-export type NodeRoleName = "swarm-worker" | "swarm-manager";
-
-export type CsrOutcome = { readonly kind: "csr" } | { readonly kind: "refused"; readonly reason: string };
-
-export interface CertificateFactsRead {
-  readonly kind: "certificate";
-  readonly nodeId: string;
-  readonly role: NodeRoleName | null;
-  readonly organization: string;
-  readonly notBeforeMs: number;
-  readonly notAfterMs: number;
-  /** DER of the issuer's name. */
-  readonly issuerSubjectDer: Uint8Array;
-  /** DER of the issuer's public key; null when neither chain nor root contains the issuer. */
-  readonly issuerPublicKeyDer: Uint8Array | null;
-  /** True when the chain leads to the root and all of it is valid at `nowMs`. */
-  verify(rootPem: string, nowMs: number): boolean;
-}
-
-export interface IssueRequest {
-  readonly csrPem: Uint8Array | string;
-  readonly rootCertificatePem: string;
-  readonly rootKeyPem: string;
-  readonly nodeId: string;
-  readonly role: NodeRoleName;
-  /** The cluster's id. */
-  readonly organization: string;
-  readonly validitySeconds: number;
-  readonly nowMs: number;
-  /** Cross-certificates to deliver after the leaf while a root is being rotated; none when absent. */
-  readonly intermediatesPem?: string;
-}
-
-/** DER of the issuer's name and public key, which together identify it. */
-export interface IssuerNameRead {
-  readonly subjectDer: Uint8Array;
-  readonly publicKeyDer: Uint8Array;
-}
-
-export type RootCheck =
-  | {
-      readonly kind: "root";
-      /** In the normalized form in which certificates are compared and sent to nodes. */
-      readonly certificatePem: string;
-      readonly count: number;
-      readonly notAfterMs: number;
-    }
-  | { readonly kind: "refused"; readonly reason: string };
 
 export interface CertificateAuthority {
   createRoot(options: {
@@ -62,18 +14,15 @@ export interface CertificateAuthority {
   readCsr(pem: Uint8Array | string): CsrOutcome;
   /** The PEM chain for the node. Rejects when the request is invalid, or root and key do not match. */
   issue(request: IssueRequest): Promise<string>;
-  describeCertificate(
-    pem: string,
-    rootPem?: string,
-  ): CertificateFactsRead | { readonly kind: "malformed"; readonly reason: string };
+  describeCertificate(pem: string, rootPem?: string): CertificateOutcome;
   /** Checks whether certificates can be a cluster's root, together with the key if there is one. Never throws. */
-  checkRoot(certificatePem: string, keyPem: string | null, nowMs: number): RootCheck;
+  checkRoot(certificatePem: string, keyPem: string | null, nowMs: number): RootOutcome;
   /** The first root, signed by the second. Throws when the second's certificate and key do not match. */
   crossSign(newRootPem: string, oldRootPem: string, oldKeyPem: string): string;
   /** The equivalent request to an external CA. Throws when certificate and key do not match. */
   crossSignRequest(newRootPem: string, newKeyPem: string): ExternalCrossRequest;
   /** Issuer name of the first certificate; null when there is none. Never throws. */
-  issuerName(rootPem: string): IssuerNameRead | null;
+  issuerName(rootPem: string): IssuerName | null;
   /** The certificates after the first of a chain, each as its own PEM text. Never throws. */
   intermediatesOf(chainPem: string): readonly string[];
   /** The certificates of a PEM text in normalized form; empty when there are none. Never throws. */

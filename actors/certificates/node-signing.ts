@@ -2,7 +2,8 @@
 import { issuerOf } from "../../machines/certificates/issuer.ts";
 import { validitySecondsOf } from "../../machines/certificates/issuance.ts";
 import type { Cluster } from "../../proto/gen/messages.ts";
-import type { CertificateAuthority, NodeRoleName } from "./ca-port.ts";
+import type { CertificateAuthority } from "./ca-port.ts";
+import type { NodeRoleName } from "../../lib/pki/index.ts";
 import type { ExternalCa } from "../../runtime/ports/external-ca.ts";
 
 export interface SignRequest {

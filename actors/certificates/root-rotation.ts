@@ -19,7 +19,8 @@ import {
   type Operation,
   type RootRotation,
 } from "../../proto/gen/messages.ts";
-import type { CertificateAuthority, IssuerNameRead } from "./ca-port.ts";
+import type { CertificateAuthority } from "./ca-port.ts";
+import type { IssuerName } from "../../lib/pki/index.ts";
 import { commit, proposeTimeoutMs, replacement } from "../control/write.ts";
 import type { Environment, Running } from "../environment.ts";
 import { sentence } from "../sentence.ts";
@@ -37,7 +38,7 @@ export function startRootRotation(env: Environment, authority: CertificateAuthor
   const unclaimed = new UnclaimedNodes(env);
   let stopped = false;
   /** The rotation whose nodes are counted; null outside one. */
-  let present: { readonly rotation: RootRotation; readonly issuer: IssuerNameRead } | null = null;
+  let present: { readonly rotation: RootRotation; readonly issuer: IssuerName } | null = null;
   /** Ids of nodes without a certificate of the new root. */
   const behind = new Set<string>();
 

@@ -9,7 +9,7 @@ import {
 } from "../../proto/gen/messages.ts";
 import { newId } from "../../runtime/ids.ts";
 import { RpcError, Status } from "../../runtime/ports/rpc.ts";
-import { tableNames } from "../../runtime/store/tables.ts";
+import { tableNames } from "../../proto/table-names.ts";
 import type { Environment } from "../environment.ts";
 import { demand, demandId, notFound, rejection } from "./answer.ts";
 import type { ControlHandlers } from "./handlers.ts";

@@ -10,7 +10,8 @@ import {
 } from "../../proto/gen/messages.ts";
 import { ErrorCode } from "../../runtime/error-codes.ts";
 import type { CallContext } from "../../runtime/ports/rpc.ts";
-import type { ProposeOutcome, TableName, Tables } from "../../runtime/store/store.ts";
+import type { ProposeOutcome, Tables } from "../../runtime/store/store.ts";
+import type { TableName } from "../../proto/table-names.ts";
 import { codecs, kindOf } from "../../runtime/store/tables.ts";
 import type { Environment } from "../environment.ts";
 import { callerOf } from "../origin.ts";

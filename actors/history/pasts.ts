@@ -8,7 +8,7 @@
 import { RpcError, Status, type CallSignal } from "../../runtime/ports/rpc.ts";
 import type { TimerHandle } from "../../runtime/ports/index.ts";
 import type { Replica } from "../../runtime/store/replica.ts";
-import { tableNames } from "../../runtime/store/tables.ts";
+import { tableNames } from "../../proto/table-names.ts";
 import { loadBase, type PastParts } from "./base.ts";
 import { notKept, unreadable } from "./moment.ts";
 import { replayTo } from "./replay.ts";

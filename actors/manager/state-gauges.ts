@@ -5,7 +5,7 @@
  */
 import { NodeStatus_State, TaskState, type Node, type Task } from "../../proto/gen/messages.ts";
 import type { Store } from "../../runtime/store/store.ts";
-import { tableNames } from "../../runtime/store/tables.ts";
+import { tableNames } from "../../proto/table-names.ts";
 import type { PrometheusMetrics } from "../../runtime/telemetry/metrics.ts";
 import type { Running } from "../environment.ts";
 

@@ -57,9 +57,8 @@ import {
   type ServiceConflict,
   type ServiceView,
 } from "../orchestration/service-conflicts.ts";
+import { tableNames, type TableName } from "../../proto/table-names.ts";
 
-/** Name of a table: its field in StoreObject. */
-export type TableName = keyof StoreObject;
 export type TableObject<Name extends TableName> = NonNullable<StoreObject[Name]>;
 
 /** The state before an operation: the replica's, plus the changes before it in the same append. */
@@ -93,24 +92,6 @@ export type Decision =
   /** Not applied, but no error: its time has passed, or it would change nothing. */
   | { readonly kind: "skipped" }
   | Refused;
-
-/** Indexed by the number of Kind, which is that of the table's field in StoreObject. */
-const tables: readonly TableName[] = [
-  "node",
-  "service",
-  "network",
-  "task",
-  "cluster",
-  "secret",
-  "resource",
-  "extension",
-  "config",
-  "volume",
-  "session",
-  "manager",
-  "rollout",
-  "user",
-];
 
 /** Host names need not be unique, and a task's name only identifies its slot. */
 const namedTables: ReadonlySet<TableName> = new Set<TableName>([
@@ -153,7 +134,7 @@ export function decide(view: StateView, operation: Operation): Decision {
 type Wrapped = { readonly table: TableName; readonly object: TableObject<TableName> };
 
 function unwrap(wrapped: StoreObject): Wrapped | Refused {
-  for (const table of tables) {
+  for (const table of tableNames) {
     const object = wrapped[table];
     if (object === null) continue;
     return object.id === "" ? refused("malformed", `the ${table} has no id`) : { table, object };
@@ -184,7 +165,7 @@ function hasTwin(view: StateView, task: Task): boolean {
 /** P8 */
 function restsOnPresent(view: StateView, basis: readonly Basis[]): boolean {
   for (const { kind, id, version } of basis) {
-    const table = tables[kind - 1];
+    const table = tableNames[kind - 1];
     const stored = table === undefined ? undefined : view.get(table, id);
     if (stored === undefined || versionOf(stored) !== version) return false;
   }
@@ -213,7 +194,7 @@ function decidePut(view: StateView, wrapped: StoreObject): Decision {
 }
 
 function decideRemove(view: StateView, removal: Removal, version: number, sessionId: string): Decision {
-  const table = tables[removal.kind - 1];
+  const table = tableNames[removal.kind - 1];
   if (table === undefined) return refused("malformed", `unknown kind ${removal.kind}`);
   if (removal.kind === Kind.KIND_SESSION && sessionId !== "") {
     const refusal = refuseOtherSession(view, removal.id, sessionId);

@@ -37,8 +37,9 @@ import { decodeRecord, equalBytes, toHex } from "./record.ts";
 import { detached } from "./sharing.ts";
 import { captureHash, decodingSteps, encodeSnapshot, lastOf, type Capture, type LoadedSnapshot } from "./snapshot.ts";
 import { State } from "./state.ts";
-import type { Cause, Commit, ObjectChange, Store, TableName, Tables } from "./store.ts";
-import { codecs, tableNames, tableOf, unwrap } from "./tables.ts";
+import type { Cause, Commit, ObjectChange, Store, Tables } from "./store.ts";
+import { type TableName, tableNames } from "../../proto/table-names.ts";
+import { codecs, tableOf, unwrap } from "./tables.ts";
 import { TaskParts } from "./task-parts.ts";
 
 /** A commit, with the parts of its record that only the ledger needs. */

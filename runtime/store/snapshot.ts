@@ -13,7 +13,7 @@ import {
 } from "../../proto/gen/messages.ts";
 import { equalBytes, joinDelimited, sha256, splitDelimited, startSha256 } from "./record.ts";
 import { detached } from "./sharing.ts";
-import type { TableName } from "./store.ts";
+import type { TableName } from "../../proto/table-names.ts";
 import { codecs, kindOf, unwrap, type AnyObject } from "./tables.ts";
 
 /** Objects in one part: some hundred kilobytes, a few milliseconds of work before the next turn of the event loop. */

@@ -4,7 +4,8 @@
  */
 import { Meta, Timestamp, Version, type Change, type Task, type TaskPatch } from "../../proto/gen/messages.ts";
 import { patchNode, patchTask } from "./patch.ts";
-import type { Store, TableName, Tables } from "./store.ts";
+import type { Store, Tables } from "./store.ts";
+import type { TableName } from "../../proto/table-names.ts";
 import { nameKey, tableOf, unwrap, withMeta, type AnyObject } from "./tables.ts";
 
 interface Undo {

@@ -4,8 +4,9 @@
  */
 import type { Task, TaskSpec } from "../../proto/gen/messages.ts";
 import { MultiIndex } from "./multi-index.ts";
-import { nameKey, tableNames, type AnyObject } from "./tables.ts";
-import type { TableName, Tables } from "./store.ts";
+import { nameKey, type AnyObject } from "./tables.ts";
+import { tableNames, type TableName } from "../../proto/table-names.ts";
+import type { Tables } from "./store.ts";
 
 type TableMaps = { readonly [Name in TableName]: Map<string, Tables[Name]> };
 type NameIndices = { readonly [Name in TableName]: MultiIndex<string> };

@@ -22,6 +22,7 @@ import type {
 import type { ErrorCode } from "../error-codes.ts";
 import type { CallSignal } from "../ports/rpc.ts";
 import type { Subscription } from "../ports/index.ts";
+import type { TableName } from "../../proto/table-names.ts";
 
 /** The tables, by the name of their field in StoreObject. */
 export interface Tables {
@@ -40,7 +41,6 @@ export interface Tables {
   readonly rollout: Rollout;
   readonly user: User;
 }
-export type TableName = keyof Tables;
 
 /** One object's change, as a watcher sees it. `old` is null for a creation; `object` is the last state for a removal. */
 export type ObjectChange = {

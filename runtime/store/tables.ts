@@ -19,25 +19,8 @@ import {
   type Meta,
   type StoreObject,
 } from "../../proto/gen/messages.ts";
-import type { TableName, Tables } from "./store.ts";
-
-/** In the order of Kind, which is also the order of snapshots and hashes. */
-export const tableNames = [
-  "node",
-  "service",
-  "network",
-  "task",
-  "cluster",
-  "secret",
-  "resource",
-  "extension",
-  "config",
-  "volume",
-  "session",
-  "manager",
-  "rollout",
-  "user",
-] as const satisfies readonly TableName[];
+import type { Tables } from "./store.ts";
+import { tableNames, type TableName } from "../../proto/table-names.ts";
 
 /** Any object of the store. */
 export type AnyObject = Tables[TableName];

@@ -3,7 +3,8 @@
  * every byte comes from the seed. Tokens, renewal times and the checks of names and validity are real.
  */
 import type { CertificateMaker } from "../../actors/agent/ports.ts";
-import type { CertificateAuthority, NodeRoleName } from "../../actors/certificates/ca-port.ts";
+import type { CertificateAuthority } from "../../actors/certificates/ca-port.ts";
+import type { NodeRoleName } from "../../lib/pki/index.ts";
 import * as pki from "../../lib/pki/index.ts";
 import type { Random } from "../../runtime/ports/index.ts";
 
@@ -73,7 +74,7 @@ export function simulatedAuthority(random: Random): CertificateAuthority & Certi
     readCsr: (pem) => {
       const request = typeof pem === "string" ? pem : new TextDecoder().decode(pem);
       return request.startsWith("SIMULATED REQUEST ")
-        ? { kind: "csr" }
+        ? { kind: "csr", publicKeyDer: new TextEncoder().encode(request) }
         : { kind: "refused", reason: "not a certificate request" };
     },
     issue: async (request) => {

@@ -11,7 +11,8 @@ import {
   type Service,
 } from "../../proto/gen/messages.ts";
 import { RpcError, Status } from "../../runtime/ports/rpc.ts";
-import type { Store, TableName } from "../../runtime/store/store.ts";
+import type { Store } from "../../runtime/store/store.ts";
+import type { TableName } from "../../proto/table-names.ts";
 import { Operator, type OperatorOptions } from "./operator.ts";
 import { scaledTo, simService, updatedAgain } from "./services.ts";
 

@@ -28,7 +28,8 @@ import { Replica } from "../../runtime/store/replica.ts";
 import { encodeRecord } from "../../runtime/store/record.ts";
 import { Staging } from "../../runtime/store/staging.ts";
 import { kindOf } from "../../runtime/store/tables.ts";
-import type { Proposal, ProposeOutcome, TableName, Tables } from "../../runtime/store/store.ts";
+import type { Proposal, ProposeOutcome, Tables } from "../../runtime/store/store.ts";
+import type { TableName } from "../../proto/table-names.ts";
 
 export interface TestManager {
   readonly env: Environment;

@@ -27,7 +27,8 @@ import {
 } from "../../proto/gen/messages.ts";
 import * as pki from "../../lib/pki/index.ts";
 import { RpcError, Status } from "../../runtime/ports/rpc.ts";
-import { codecs, tableNames } from "../../runtime/store/tables.ts";
+import { codecs } from "../../runtime/store/tables.ts";
+import { tableNames } from "../../proto/table-names.ts";
 import { arbitraryMessage } from "../support/arbitrary-message.ts";
 import { spec, workerNode, world } from "../support/control.ts";
 import { call } from "../support/manager.ts";
