@@ -3,17 +3,14 @@ import type { LogTimes } from "../../machines/elapsed.ts";
 import { conditionOf } from "../../machines/orchestration/restart.machine.ts";
 import { explainRollout } from "../../machines/orchestration/rollout/explain.ts";
 import { settingsOf } from "../../machines/orchestration/rollout/settings.ts";
-import { isOver, hasRollbackStatus, phaseOf, recordOf } from "../../machines/orchestration/rollout/status.ts";
+import { isRollback, recordOf } from "../../machines/orchestration/rollout/status.ts";
 import { RolloutTracker } from "../../machines/orchestration/rollout/tracker.ts";
-import type { Admission } from "../../machines/orchestration/rollout/verdict.ts";
 import { TaskDirty } from "../../machines/orchestration/task-dirty.ts";
 import { isWanted } from "../../machines/task.ts";
-import { timeMs } from "../../proto/time.ts";
 import {
   Operation,
   RestartPolicy_RestartCondition,
   Rollout,
-  RolloutStep,
   StoreObject,
   type Reason,
   type Service,
@@ -32,8 +29,7 @@ export function trackerOf(
   return new RolloutTracker(
     {
       service,
-      // After a completed rollback, a new rollout is an update.
-      settings: settingsOf(service, hasRollbackStatus(service) && !isOver(phaseOf(service, record))),
+      settings: settingsOf(service, isRollback(service)),
       record,
       times,
       taskDirty: new TaskDirty(),
@@ -51,13 +47,6 @@ export function whyRollout(store: Store, service: Service, nowMs: number, times:
   return explainRollout(service, record, trackerOf(store, service, record, nowMs, times).describe(nowMs));
 }
 
-/** The inputs of a tracker: the spec, the direction, the start of the rollout, and how much of it may proceed. */
-export function basisOf(service: Service, record: Rollout | null): string {
-  const times = [record?.startedAt, record?.countedSince, record?.deadline].map((time) => timeMs(time ?? null));
-  const direction = hasRollbackStatus(service) && !isOver(phaseOf(service, record)) ? "rollback" : "update";
-  return [service.specVersion?.index ?? 0, direction, ...times, record?.step ?? 0, record?.batch.length ?? 0].join(" ");
-}
-
 /**
  * Whether a service may have slots of another spec; a history of earlier ones alone does not count when running tasks keep
  * slots filled.
@@ -72,26 +61,6 @@ export function mayHaveOutdated(service: Service, tasks: Iterable<Task>): boolea
 
 export function isOtherVersion(task: Task, service: Service): boolean {
   return (task.specVersion?.index ?? 0) !== (service.specVersion?.index ?? 0);
-}
-
-export function isSameBasis(a: Rollout, b: Rollout): boolean {
-  return (
-    timeMs(a.startedAt) === timeMs(b.startedAt) &&
-    timeMs(a.countedSince) === timeMs(b.countedSince) &&
-    timeMs(a.deadline) === timeMs(b.deadline) &&
-    (a.target?.index ?? 0) === (b.target?.index ?? 0)
-  );
-}
-
-export function admissionOf({ batch, step }: Rollout): Admission {
-  switch (step) {
-    case RolloutStep.ROLLOUT_STEP_ASKED:
-      return { kind: "choose" };
-    case RolloutStep.ROLLOUT_STEP_CHOSEN:
-      return { kind: "batch", slots: new Set(batch) };
-    default:
-      return { kind: "all" };
-  }
 }
 
 /** R4. `before`: the service on which the decision was based. */

@@ -1,5 +1,5 @@
 /** Keeps a rollout for each service with tasks of another spec, and passes it the changes of each commit that concern it. */
-import { isOver, isPaused, phaseOf, recordOf } from "../../machines/orchestration/rollout/status.ts";
+import { isOver, isPaused, isSameBasis, phaseOf, recordOf } from "../../machines/orchestration/rollout/status.ts";
 import type { Turns } from "../../machines/orchestration/rollout/turns.ts";
 import { isWanted } from "../../machines/task.ts";
 import { isJob } from "../../machines/orchestration/service-mode.ts";
@@ -15,7 +15,7 @@ import {
 import type { Environment } from "../environment.ts";
 import type { Part } from "./part.ts";
 import { proposalTimeoutMs, ServiceRollout, settingsNow } from "./rollout.ts";
-import { isOtherVersion, isSameBasis, mayHaveOutdated, trackerOf } from "./rollout-view.ts";
+import { isOtherVersion, mayHaveOutdated, trackerOf } from "./rollout-view.ts";
 
 export interface Rollouts extends Part {
   /** The turns for the service's orchestrator, for the current version of the service. */
@@ -51,7 +51,7 @@ export function startRollouts(
     if (!isOver(phaseOf(service, record))) start(service.id);
     else if (mayHaveOutdated(service, store.tasksByService(service.id))) {
       const tracker = trackerOf(store, service, record, env.clock.now(), env.times);
-      if (tracker.outdated > 0) start(service.id).adopt(tracker, { service, record });
+      if (tracker.outdated > 0) start(service.id).adopt(tracker);
     }
   }
 
@@ -119,12 +119,7 @@ export function startRollouts(
 
     rolloutChanged(old, record) {
       if (record === null || !rollouts.has(record.id)) return;
-      const isNote =
-        old !== null &&
-        old.step === record.step &&
-        old.batch.length === record.batch.length &&
-        isSameBasis(old, record);
-      if (!isNote) changed.add(record.id);
+      if (old === null || !isSameBasis(old, record)) changed.add(record.id);
     },
 
     commitEnded() {

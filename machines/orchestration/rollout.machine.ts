@@ -4,22 +4,28 @@
  * have their turn and what has failed, `machines/orchestration/rollout/status.ts` what is written, and the service's
  * orchestrator (`machines/orchestration/slots.ts`) creates and stops the tasks.
  *
- *   beginning ──▶ updating ──▶ completing ──▶ over          paused ⇄ updating ⇄ stepping, by an operator
- *                    │ failed: pausing ──▶ paused
- *                    └ failed: startingRollback ──▶ rollingBack ──▶ completing
- *                                                  └ failed, aborted: rollbackPaused (⇄ rollingBack ⇄ rollbackStepping)
+ *   update:    beginning ──▶ moving ──▶ completing ──▶ over
+ *                              │ failed, or a step is done: pausing ──▶ paused (⇄ moving, by an operator)
+ *                              └ failed: startingRollback ──▶ rollback
+ *   rollback:  beginning ──▶ moving ──▶ completing ──▶ over
+ *                              └ failed, or a step is done: pausing ──▶ paused (⇄ moving, by an operator)
  *
  * R1: the phase is the stored one: every write of it, by an operator or this actor, comes back as `phase.is`. So a new
- *     leader's actor continues in the same phase, and of two simultaneous requests only one succeeds.
+ *     leader's actor continues in the same phase, and of two simultaneous requests only one succeeds. A step is a phase of
+ *     `moving`: the stored batch limits which slots have their turn.
  * R2: every wait has a deadline: for each new task, and for the whole rollout.
- * R3: a rollback that fails stays `rollback paused`.
+ * R3: a rollback that fails stays paused; it is never rolled back again.
  */
-import { assign, setup } from "xstate";
-import type { RolloutPhase } from "./rollout/status.ts";
+import { assign, raise, setup } from "xstate";
+import { UpdateConfig_FailureAction, type Rollout } from "../../proto/gen/messages.ts";
+import { cannotRollBack, isMoving, isOver, notRolledBack, type RolloutPhase } from "./rollout/status.ts";
+import type { Verdict } from "./rollout/verdict.ts";
 import { effect } from "../effect.ts";
 
 /** Longest timer, in milliseconds; a later deadline is checked again then. */
 const timerMsMax = 86_400_000;
+/** Delay before a refused or unanswered write is decided again, in milliseconds. */
+const retryMs = 100;
 
 export type RolloutEvent =
   /** The stored phase. `mustBegin`: slots must change, and no record exists yet. `remainingMs`: until its deadline. */
@@ -44,15 +50,51 @@ export type RolloutEvent =
   /** The batch of a step is done and was monitored. */
   | { readonly type: "look.stepped" }
   | { readonly type: "look.choose" }
-  /** Too many tasks failed, or the deadline has passed. `wantsRollback`: the failure action is to roll back. */
-  | { readonly type: "look.failed"; readonly wantsRollback: boolean }
+  /**
+   * Too many tasks failed, or the deadline has passed. `why`: continues `update paused`. `wantsRollback`: the failure action is
+   * to roll back. `isLate`: no update was requested. D4
+   */
+  | { readonly type: "look.failed"; readonly why: string; readonly wantsRollback: boolean; readonly isLate: boolean }
   /** The ledger rejected the rollback: something that the previous spec needs is in use elsewhere or was removed. */
-  | { readonly type: "rollback.rejected" };
+  | { readonly type: "rollback.rejected"; readonly reason: string }
+  /** A write was refused, has no answer or no longer applies. */
+  | { readonly type: "write.failed" }
+  | { readonly type: "read.due" };
 
 export interface RolloutContext {
   readonly serviceId: string;
   readonly nextMs: number;
   readonly remainingMs: number;
+  /** Why it is to be paused or rolled back; continues `update paused`. */
+  readonly why: string;
+}
+
+/** Reports the stored phase. `outdated`: number of slots of another spec. `remainingMs`: until the rollout's deadline. */
+export function phaseEvent(
+  phase: RolloutPhase,
+  { isRecorded, outdated, remainingMs }: { isRecorded: boolean; outdated: number; remainingMs: number },
+): RolloutEvent {
+  if (isOver(phase) && outdated === 0) return { type: "rollout.over" };
+  return { type: "phase.is", phase, mustBegin: isOver(phase) || (isMoving(phase) && !isRecorded), remainingMs };
+}
+
+/** The answer to `look`. `action`: the failure action of the rollout's settings. */
+export function lookEvent(verdict: Verdict, { late }: Rollout, action: UpdateConfig_FailureAction): RolloutEvent {
+  switch (verdict.kind) {
+    case "busy":
+    case "delayed":
+    case "watching":
+      return { type: `look.${verdict.kind}`, nextMs: verdict.nextMs };
+    case "finished":
+    case "stepped":
+    case "choose":
+      return { type: `look.${verdict.kind}` };
+    case "failed":
+    case "expired": {
+      const wantsRollback = action === UpdateConfig_FailureAction.ROLLBACK;
+      return { type: "look.failed", why: verdict.why, wantsRollback, isLate: late };
+    }
+  }
 }
 
 const machine = setup({
@@ -68,58 +110,65 @@ const machine = setup({
     gather: effect("gather"),
     /** Counts failures and gives slots their turn; answered by one of the `look` events. */
     look: effect("look"),
-    /** Writes the failure counts and the blocking task to the store; has no answer. */
+    /** Writes the failure counts and the blocking task to the store; answered only by `write.failed`. */
     note: effect("note"),
-    /** Each is written conditionally on the state that it was decided from, and answered by `phase.is`. */
+    /** Each is written conditionally on the state that it was decided from, and answered by `phase.is` or `write.failed`. */
     begin: effect("begin"),
-    pause: effect("pause"),
-    startRollback: effect("startRollback"),
+    pause: effect<{ why: string }>("pause"),
+    startRollback: effect<{ why: string }>("startRollback"),
     complete: effect("complete"),
     chooseBatch: effect("chooseBatch"),
     reportUnexpected: effect("reportUnexpected"),
     rememberNext: assign((_, { nextMs }: { nextMs: number }) => ({ nextMs })),
-    rememberRemaining: assign((_, { remainingMs }: { remainingMs: number }) => ({ remainingMs })),
+    rememberRemaining: assign(({ event }) => (event.type === "phase.is" ? { remainingMs: event.remainingMs } : {})),
+    rememberWhy: assign((_, { why }: { why: string }) => ({ why })),
+    readLater: raise({ type: "read.due" }, { delay: "retry", id: "read" }),
   },
   guards: {
     hasNext: ({ context }) => context.nextMs >= 0,
     hasDeadline: ({ context }) => context.remainingMs >= 0,
-    wantsRollback: (_, { wantsRollback }: { wantsRollback: boolean }) => wantsRollback,
-    mustBegin: (_, { mustBegin }: { mustBegin: boolean }) => mustBegin,
-    isPhase: (_, { is, phase }: { is: RolloutPhase; phase: RolloutPhase }) => is === phase,
+    mayRollBack: ({ event }) => event.type === "look.failed" && event.wantsRollback && !event.isLate,
+    mustBegin: ({ event }) => event.type === "phase.is" && event.mustBegin && !isBack(event.phase),
+    mustBeginRollback: ({ event }) => event.type === "phase.is" && event.mustBegin && isBack(event.phase),
+    isUpdating: ({ event }) => isMovingIn(event, false),
+    isPaused: ({ event }) => event.type === "phase.is" && event.phase === "paused",
+    isRollingBack: ({ event }) => isMovingIn(event, true),
+    isRollbackPaused: ({ event }) => event.type === "phase.is" && event.phase === "rollback paused",
   },
   delays: {
     nextLook: ({ context }) => Math.min(context.nextMs, timerMsMax),
     deadline: ({ context }) => Math.min(context.remainingMs, timerMsMax),
+    retry: retryMs,
   },
 });
+
+/** A rollback in progress: after a completed one, a new rollout is an update. */
+function isBack(phase: RolloutPhase): boolean {
+  return phase === "rolling back" || phase === "rollback stepping";
+}
+
+function isMovingIn(event: RolloutEvent, isRollback: boolean): boolean {
+  return event.type === "phase.is" && !event.mustBegin && isMoving(event.phase) && isBack(event.phase) === isRollback;
+}
 
 /** The states of a phase in which slots change; the same on the way there and back, in one go or a step at a time. */
 const moving = machine.createStateConfig({
   initial: "gathering",
   after: { deadline: { guard: "hasDeadline", target: ".looking" } },
-  on: {
-    "look.finished": "#rollout.completing",
-    "look.stepped": "#rollout.pausing",
-    "look.choose": "#rollout.choosing",
-    "look.failed": [
-      { guard: { type: "wantsRollback", params: ({ event }) => event }, target: "#rollout.startingRollback" },
-      { target: "#rollout.pausing" },
-    ],
-    "look.busy": { target: ".replacing", actions: { type: "rememberNext", params: ({ event }) => event } },
-    "look.delayed": { target: ".delaying", actions: { type: "rememberNext", params: ({ event }) => event } },
-    "look.watching": { target: ".watching", actions: { type: "rememberNext", params: ({ event }) => event } },
-    "slots.touched": ".gathering",
-    "round.due": ".looking",
-  },
   states: {
     gathering: {
       description: "Something changed; gathering more from the same commits.",
       entry: "gather",
-      on: { "slots.touched": {} },
+      on: { "round.due": "looking", "slots.touched": {} },
     },
     looking: {
       description: "Counting failures and updating as many slots at once as the parallelism allows. U1, U2",
       entry: "look",
+      on: {
+        "look.busy": { target: "replacing", actions: { type: "rememberNext", params: ({ event }) => event } },
+        "look.delayed": { target: "delaying", actions: { type: "rememberNext", params: ({ event }) => event } },
+        "look.watching": { target: "watching", actions: { type: "rememberNext", params: ({ event }) => event } },
+      },
     },
     replacing: {
       description: "New tasks are starting in some slots; each has its progress deadline. R2",
@@ -127,13 +176,12 @@ const moving = machine.createStateConfig({
       after: { nextLook: { guard: "hasNext", target: "looking" } },
     },
     delaying: {
-      description: "Waiting for the update delay between slots.",
+      description: "Waiting for the delay between slots.",
       entry: "note",
       after: { nextLook: { guard: "hasNext", target: "looking" } },
     },
     watching: {
-      description:
-        "Every slot of the update or of the step has its new task; monitoring the last ones for the monitor period.",
+      description: "Every slot, or every slot of a step, has its new task; monitoring the last ones.",
       entry: "note",
       after: { nextLook: { guard: "hasNext", target: "looking" } },
     },
@@ -142,35 +190,21 @@ const moving = machine.createStateConfig({
 
 export const rolloutMachine = machine.createMachine({
   id: "rollout",
-  context: ({ input }) => ({ serviceId: input.serviceId, nextMs: -1, remainingMs: -1 }),
+  context: ({ input }) => ({ serviceId: input.serviceId, nextMs: -1, remainingMs: -1, why: "" }),
   initial: "reading",
   options: { maxIterations: 1_000 },
   on: {
     "phase.is": [
-      { guard: { type: "mustBegin", params: ({ event }) => event }, target: ".beginning" },
-      ...(
-        [
-          ["updating", ".updating"],
-          ["stepping", ".stepping"],
-          ["paused", ".paused"],
-          ["rolling back", ".rollingBack"],
-          ["rollback stepping", ".rollbackStepping"],
-          ["rollback paused", ".rollbackPaused"],
-        ] as const
-      ).map(([phase, target]) => ({
-        guard: {
-          type: "isPhase" as const,
-          params: ({ event }: { event: { phase: RolloutPhase } }) => ({ is: phase, phase: event.phase }),
-        },
-        target,
-        reenter: true,
-        actions: {
-          type: "rememberRemaining" as const,
-          params: ({ event }: { event: { remainingMs: number } }) => event,
-        },
-      })),
+      { guard: "mustBegin", target: ".update.beginning" },
+      { guard: "isUpdating", target: ".update.moving", actions: "rememberRemaining" },
+      { guard: "isPaused", target: ".update.paused" },
+      { guard: "mustBeginRollback", target: ".rollback.beginning" },
+      { guard: "isRollingBack", target: ".rollback.moving", actions: "rememberRemaining" },
+      { guard: "isRollbackPaused", target: ".rollback.paused" },
     ],
     "rollout.over": ".over",
+    "write.failed": { actions: "readLater" },
+    "read.due": { actions: "readPhase" },
     "slots.touched": {},
     "round.due": {},
     "rollback.rejected": {},
@@ -178,38 +212,118 @@ export const rolloutMachine = machine.createMachine({
   },
   states: {
     reading: { description: "Starting with a new leader, possibly in the middle of an update.", entry: "readPhase" },
-    beginning: {
-      description: "Slots differ from the service's spec: recording their number and the start of the update.",
-      entry: "begin",
+    update: {
+      description: "The slots get the service's spec.",
+      initial: "beginning",
+      states: {
+        beginning: {
+          description: "Slots differ from the service's spec: recording their number and the start of the update.",
+          entry: "begin",
+          on: { "phase.is": { guard: "isUpdating", target: "moving", actions: "rememberRemaining" } },
+        },
+        moving: {
+          ...moving,
+          description: "Updating slots, some at a time, or those of one step.",
+          on: {
+            "slots.touched": ".gathering",
+            "look.finished": "completing",
+            "look.stepped": { target: "pausing", actions: { type: "rememberWhy", params: { why: " after one step" } } },
+            "look.choose": "choosing",
+            "look.failed": [
+              {
+                guard: "mayRollBack",
+                target: "startingRollback",
+                actions: { type: "rememberWhy", params: ({ event }) => event },
+              },
+              {
+                target: "pausing",
+                actions: { type: "rememberWhy", params: ({ event }) => ({ why: notRolledBack(event) }) },
+              },
+            ],
+          },
+        },
+        choosing: {
+          description:
+            "An operator requested one step: recording its slots, so that no other leader picks different ones.",
+          entry: "chooseBatch",
+          on: { "phase.is": { guard: "isUpdating", target: "moving", actions: "rememberRemaining" } },
+        },
+        pausing: {
+          description: "Too much failed, or a step is done: recording the pause.",
+          entry: { type: "pause", params: ({ context }) => ({ why: context.why }) },
+          on: { "phase.is": { guard: "isPaused", target: "paused" } },
+        },
+        paused: {
+          description:
+            "No further slot is updated, and each keeps its spec. Continues on resume, step, abort or a new update.",
+          on: { "phase.is": { guard: "isUpdating", target: "moving", actions: "rememberRemaining" } },
+        },
+        startingRollback: {
+          description: "Too much failed: restoring the service's previous spec, or pausing if there is none. D2",
+          entry: { type: "startRollback", params: ({ context }) => ({ why: context.why }) },
+          on: {
+            "phase.is": [
+              { guard: "mustBeginRollback", target: "#rollout.rollback.beginning" },
+              { guard: "isPaused", target: "paused" },
+            ],
+            "rollback.rejected": {
+              target: "pausing",
+              actions: {
+                type: "rememberWhy",
+                params: ({ context, event }) => ({ why: cannotRollBack(context.why, event.reason) }),
+              },
+            },
+          },
+        },
+        completing: {
+          description: "Nothing is left to do: recording the completion.",
+          entry: "complete",
+          on: { "rollout.over": "#rollout.over" },
+        },
+      },
     },
-    updating: { ...moving, description: "Updating slots to the new spec, some at a time." },
-    stepping: {
-      ...moving,
-      description: "Updating the slots of one step; pauses when they have been monitored.",
+    rollback: {
+      description: "The slots get the previous spec again, by the rollback settings. R3",
+      initial: "beginning",
+      states: {
+        beginning: {
+          description: "The service has its previous spec: recording how many slots differ from it.",
+          entry: "begin",
+          on: { "phase.is": { guard: "isRollingBack", target: "moving", actions: "rememberRemaining" } },
+        },
+        moving: {
+          ...moving,
+          description: "Rolling back slots, some at a time, or those of one step.",
+          on: {
+            "slots.touched": ".gathering",
+            "look.finished": "completing",
+            "look.stepped": { target: "pausing", actions: { type: "rememberWhy", params: { why: " after one step" } } },
+            "look.choose": "choosing",
+            "look.failed": { target: "pausing", actions: { type: "rememberWhy", params: ({ event }) => event } },
+          },
+        },
+        choosing: {
+          description: "An operator requested one step: recording its slots.",
+          entry: "chooseBatch",
+          on: { "phase.is": { guard: "isRollingBack", target: "moving", actions: "rememberRemaining" } },
+        },
+        pausing: {
+          description: "Too much failed, or a step is done: recording the pause.",
+          entry: { type: "pause", params: ({ context }) => ({ why: context.why }) },
+          on: { "phase.is": { guard: "isRollbackPaused", target: "paused" } },
+        },
+        paused: {
+          description:
+            "The rollback failed too, or an operator paused it. Continues on resume, step or a new update. R3",
+          on: { "phase.is": { guard: "isRollingBack", target: "moving", actions: "rememberRemaining" } },
+        },
+        completing: {
+          description: "Nothing is left to do: recording the completion.",
+          entry: "complete",
+          on: { "rollout.over": "#rollout.over" },
+        },
+      },
     },
-    choosing: {
-      description: "An operator requested one step: recording its slots, so that no other leader picks different ones.",
-      entry: "chooseBatch",
-    },
-    pausing: { description: "Too much failed, or a step is done: recording the pause.", entry: "pause" },
-    paused: {
-      description:
-        "Paused: no further slot is updated, and each keeps its spec. Continues on resume, step, abort or a new update.",
-    },
-    startingRollback: {
-      description: "Too much failed: restoring the service's previous spec, or pausing if there is none. D2",
-      entry: "startRollback",
-      on: { "rollback.rejected": "pausing" },
-    },
-    rollingBack: { ...moving, description: "Rolling back slots to the previous spec, by the rollback settings." },
-    rollbackStepping: {
-      ...moving,
-      description: "Rolling back the slots of one step; pauses when they have been monitored.",
-    },
-    rollbackPaused: {
-      description: "The rollback failed too, or was paused by an operator. Continues like any paused update. R3",
-    },
-    completing: { description: "Nothing is left to do: recording the completion.", entry: "complete" },
     over: { description: "Every slot matches the service.", type: "final" },
   },
 });

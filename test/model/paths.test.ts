@@ -159,12 +159,12 @@ test("a task on its node reports one final state, does not start twice over two 
 
 test("a rollout is always in the phase that the store has", (t) => {
   const phases: Readonly<Partial<Record<RolloutPhase, string>>> = {
-    updating: "updating",
-    stepping: "stepping",
-    paused: "paused",
-    "rolling back": "rollingBack",
-    "rollback stepping": "rollbackStepping",
-    "rollback paused": "rollbackPaused",
+    updating: "update.moving",
+    stepping: "update.moving",
+    paused: "update.paused",
+    "rolling back": "rollback.moving",
+    "rollback stepping": "rollback.moving",
+    "rollback paused": "rollback.paused",
   };
   const events: readonly RolloutEvent[] = [
     ...Object.keys(phases).flatMap((phase) =>
@@ -176,6 +176,7 @@ test("a rollout is always in the phase that the store has", (t) => {
       })),
     ),
     { type: "phase.is", phase: "updating", mustBegin: true, remainingMs: -1 },
+    { type: "phase.is", phase: "rolling back", mustBegin: true, remainingMs: -1 },
     { type: "rollout.over" },
     { type: "slots.touched" },
     { type: "round.due" },
@@ -187,9 +188,11 @@ test("a rollout is always in the phase that the store has", (t) => {
     { type: "look.finished" },
     { type: "look.stepped" },
     { type: "look.choose" },
-    { type: "look.failed", wantsRollback: true },
-    { type: "look.failed", wantsRollback: false },
-    { type: "rollback.rejected" },
+    { type: "look.failed", why: " due to a task", wantsRollback: true, isLate: false },
+    { type: "look.failed", why: " due to a task", wantsRollback: false, isLate: false },
+    { type: "rollback.rejected", reason: "port 80 is taken" },
+    { type: "write.failed" },
+    { type: "read.due" },
   ];
   const writes = ["begin", "pause", "startRollback", "complete", "chooseBatch"];
   const places = allPlaces(rolloutMachine, {
@@ -197,12 +200,13 @@ test("a rollout is always in the phase that the store has", (t) => {
     events,
     memory: null,
     remember: (_, { asked, event, from, states }) => {
-      const top = states[0] ?? "";
+      const top = states[1] ?? "";
       const isPhase = Object.values(phases).includes(top);
       const isSaid = event?.type === "phase.is" && !event.mustBegin && phases[event.phase] === top;
-      claim(!isPhase || from?.states[0] === top || isSaid, `R1: ${top} although the store does not have it`);
+      claim(!isPhase || from?.states[1] === top || isSaid, `R1: ${top} although the store does not have it`);
       claim(writes.filter((write) => isAsked(asked, write)).length <= 1, "R1: two phases are written at once");
       claim(!isAsked(asked, "look") || isPhase, "slots get their turn outside any phase");
+      claim(!isAsked(asked, "startRollback") || from?.states[0] === "update", "R3: a rollback is rolled back");
       return null;
     },
   });

@@ -177,9 +177,8 @@ export const orchestrationMutants: readonly Mutant[] = [
   {
     name: "rollback-to-nothing",
     file: "machines/orchestration/rollout.machine.ts",
-    original:
-      '{ guard: { type: "wantsRollback", params: ({ event }) => event }, target: "#rollout.startingRollback" },',
-    replacement: "",
+    original: 'event.type === "look.failed" && event.wantsRollback && !event.isLate,',
+    replacement: "false,",
     breaks: "a failed update pauses instead of rolling back",
     kind: "logic",
     tests: ["unit/rollout", "unit/rollout-chart"],

@@ -18,6 +18,8 @@ export interface StoryOptions {
    * that leads back; and timers that are cancelled, which are often those of a detour.
    */
   readonly detours?: ReadonlySet<string>;
+  /** Called with every inspection of those actors. */
+  readonly see?: (event: InspectionEvent) => void;
 }
 
 export class ActorStory {
@@ -70,6 +72,7 @@ export class ActorStory {
     const actor = event.actorRef as AnyActorRef & { readonly id: string };
     const { prefix, detours } = this.#options;
     if (!actor.id.startsWith(prefix)) return;
+    this.#options.see?.(event);
     // A timer that has fired; its state will cancel it all the same.
     if (event.type === "@xstate.event") this.#timers.delete(`${actor.id} ${event.event.type}`);
     if (event.type === "@xstate.action") {

@@ -4,25 +4,35 @@
  * created, told to stop, run and end; `v1` is the version of a task's spec. Commands:
  *
  *   start FIELDS              a running service: `replicas=4 parallelism=1 order=start-first delay=10s monitor=5s ratio=0.5`,
- *                             `action=rollback`, `restart=none`
+ *                             `action=rollback`, `restart=none`, `deadline=1m`, `rollbackDelay=10s`
  *   update N FIELDS           to the version N; its tasks fail in the slots of `bad=1,2`
  *   operator pause            also `resume`, `step`, `abort`
+ *   remove                    the service is removed
+ *   forget                    the service has no previous spec any longer
+ *   ledger taken              the rollout's next write is refused, because a port is taken; `ledger away`: not written
  *   fail SLOT                 the slot's running task fails
  *   nodes stuck               no task reaches its next state; `nodes alive`
  *   leader changes            another leader takes over with only the store
  *   advance TIME
  */
+import type { InspectionEvent } from "xstate";
 import {
+  Operation,
+  Origin,
   RestartPolicy,
   RestartPolicy_RestartCondition,
   TaskState,
   UpdateStatus_UpdateState,
   Duration,
+  Service,
+  StoreObject,
   type Task,
   type UpdateConfig,
 } from "../../proto/gen/messages.ts";
 import { assert } from "../../lib/assert.ts";
-import type { ObjectChange } from "../../runtime/store/store.ts";
+import { deadlineLabel } from "../../machines/orchestration/rollout/settings.ts";
+import { ErrorCode } from "../../runtime/error-codes.ts";
+import type { ObjectChange, ProposeOutcome } from "../../runtime/store/store.ts";
 import { ABORT, act, forced, PAUSE, RESUME, ROLLBACK, START_FIRST, started, STEP, wanted } from "./rollout-cluster.ts";
 import { ActorStory } from "./transcript-actors.ts";
 import { msOf, type Command, type Fields, type Script } from "./transcript.ts";
@@ -40,21 +50,24 @@ const operatorActions = new Map([
   ["abort", ABORT],
 ]);
 
-export function rolloutScript(): Script {
+/** `see`: called with each inspection of an actor, besides the transcript. */
+export function rolloutScript(see?: (event: InspectionEvent) => void): Script {
   let world: Awaited<ReturnType<typeof startWorld>> | null = null;
   return async (command) => {
-    if (command.name === "start") world = await startWorld(command.fields);
+    if (command.name === "start") world = await startWorld(command.fields, see);
     assert(world !== null, "a transcript begins with start");
     if (command.name !== "start") await world.run(command);
-    return world.story.take(command.name === "advance" ? (msOf(command.words[0] ?? "") ?? NaN) : 0);
+    const lines = await world.story.take(command.name === "advance" ? (msOf(command.words[0] ?? "") ?? NaN) : 0);
+    return lines.map((line) => line.replaceAll(/task [0-9a-z]{25}/g, "task T"));
   };
 }
 
 const durationOf = (ms: number): Duration =>
   Duration.create({ seconds: Math.floor(ms / 1_000), nanos: (ms % 1_000) * 1e6 });
 
-async function startWorld(fields: Fields) {
+async function startWorld(fields: Fields, see: ((event: InspectionEvent) => void) | undefined) {
   const { replicas = 4, parallelism = 1, order, delay = 0, monitor = 5_000, ratio = 0, action, restart } = fields;
+  const { deadline, rollbackDelay = 0 } = fields;
   const update: Partial<UpdateConfig> = {
     parallelism: Number(parallelism),
     delay: durationOf(Number(delay)),
@@ -67,7 +80,8 @@ async function startWorld(fields: Fields) {
   const cluster = await started({
     replicas: Number(replicas),
     update,
-    rollback: { monitor: durationOf(Number(monitor)) },
+    rollback: { parallelism: 1, delay: durationOf(Number(rollbackDelay)), monitor: durationOf(Number(monitor)) },
+    ...(deadline === undefined ? {} : { labels: { [deadlineLabel]: `${Number(deadline)}ms` } }),
     ...(restart === "none" ? { task: { restart: never } } : {}),
   });
   const bad = new Map<number, string>();
@@ -78,10 +92,25 @@ async function startWorld(fields: Fields) {
   cluster.store.watch(({ changes }) => {
     for (const change of changes) for (const line of changeLines(change)) story.note(line);
   });
+  let answer: ProposeOutcome | null = null;
+  const { proposer } = cluster.env;
+  const { propose } = proposer;
+  proposer.propose = (proposal) => {
+    const given = answer;
+    if (given === null || proposal.origin !== Origin.ORIGIN_ROLLOUT) return propose(proposal);
+    answer = null;
+    return Promise.resolve(given);
+  };
   // The new orchestration watches the store after this transcript, so a change precedes its consequences here.
   cluster.changeLeader();
   const { clock, env } = cluster;
-  const story: ActorStory = new ActorStory({ host: env.host, clock, prefix: "rollout/", detours });
+  const story: ActorStory = new ActorStory({
+    host: env.host,
+    clock,
+    prefix: "rollout/",
+    detours,
+    ...(see === undefined ? {} : { see }),
+  });
 
   async function run({ name, words: [word = ""], fields: more }: Command): Promise<void> {
     switch (name) {
@@ -101,6 +130,20 @@ async function startWorld(fields: Fields) {
         await cluster.report(task, TaskState.FAILED);
         break;
       }
+      case "remove":
+        await cluster.removeService("web");
+        break;
+      case "forget": {
+        const service = Service.patch(cluster.store.get("service", "web")!, { previousSpec: null });
+        await cluster.propose(Operation.create({ update: StoreObject.create({ service }) }));
+        break;
+      }
+      case "ledger":
+        answer =
+          word === "taken"
+            ? { kind: "refused", code: ErrorCode.portTaken, message: "port '80' is already in use" }
+            : { kind: "unavailable", maybe: false, message: "no leader" };
+        break;
       case "nodes":
         if (word === "stuck") cluster.alive.clear();
         else cluster.alive.add("n1");
@@ -126,7 +169,7 @@ function changeLines(change: ObjectChange): readonly string[] {
   if (change.table === "service") {
     const [before, status] = [change.old?.updateStatus ?? null, change.object.updateStatus];
     if (status === null || (before?.state === status.state && before.message === status.message)) return [];
-    return [`service: ${statusNames.get(status.state)}: ${status.message.replaceAll(/task [0-9a-z]{25}/g, "task T")}`];
+    return [`service: ${statusNames.get(status.state)}: ${status.message}`];
   }
   if (change.table !== "task") return [];
   const { object: task, old, action } = change;

@@ -23,38 +23,69 @@ const leads = test.macro({
     `${events.map((event) => (event.type === "phase.is" ? event.phase : event.type)).join(", ")} leads to ${state}`,
 });
 
+/** Phases with the state that they lead to, and the direction. */
 const moving: readonly (readonly [RolloutPhase, string])[] = [
-  ["updating", "updating"],
-  ["stepping", "stepping"],
-  ["rolling back", "rollingBack"],
-  ["rollback stepping", "rollbackStepping"],
+  ["updating", "update"],
+  ["stepping", "update"],
+  ["rolling back", "rollback"],
+  ["rollback stepping", "rollback"],
 ];
 
-test(leads, [phase("none", true)], "beginning", "begin");
-for (const [name, state] of moving) {
-  test(leads, [phase(name)], `${state}:gathering`, "gather");
-  test(leads, [phase(name), round], `${state}:looking`, "look");
-  test(leads, [phase(name), round, { type: "look.busy", nextMs: 5 }], `${state}:replacing`, "note");
-  test(leads, [phase(name), round, { type: "look.delayed", nextMs: 5 }], `${state}:delaying`, "note");
-  test(leads, [phase(name), round, { type: "look.watching", nextMs: 5 }], `${state}:watching`, "note");
+function failed(fields: { wantsRollback?: boolean; isLate?: boolean } = {}): RolloutEvent {
+  return { type: "look.failed", why: " due to a task", wantsRollback: false, isLate: false, ...fields };
+}
+
+test(leads, [phase("none", true)], "update:beginning", "begin");
+test(leads, [phase("rolling back", true)], "rollback:beginning", "begin");
+for (const [name, way] of moving) {
+  test(leads, [phase(name)], `${way}:moving:gathering`, "gather");
+  test(leads, [phase(name), round], `${way}:moving:looking`, "look");
+  test(leads, [phase(name), round, { type: "look.busy", nextMs: 5 }], `${way}:moving:replacing`, "note");
+  test(leads, [phase(name), round, { type: "look.delayed", nextMs: 5 }], `${way}:moving:delaying`, "note");
+  test(leads, [phase(name), round, { type: "look.watching", nextMs: 5 }], `${way}:moving:watching`, "note");
   test(
     leads,
     [phase(name), round, { type: "look.busy", nextMs: 5 }, { type: "slots.touched" }],
-    `${state}:gathering`,
+    `${way}:moving:gathering`,
     "gather",
   );
-  test(leads, [phase(name), round, { type: "look.finished" }], "completing", "complete");
-  test(leads, [phase(name), round, { type: "look.stepped" }], "pausing", "pause");
-  test(leads, [phase(name), round, { type: "look.choose" }], "choosing", "chooseBatch");
-  test(leads, [phase(name), round, { type: "look.failed", wantsRollback: false }], "pausing", "pause");
-  test(leads, [phase(name), round, { type: "look.failed", wantsRollback: true }], "startingRollback", "startRollback");
+  test(leads, [phase(name), round, { type: "look.finished" }], `${way}:completing`, "complete");
+  test(leads, [phase(name), round, { type: "look.stepped" }], `${way}:pausing`, "pause");
+  test(leads, [phase(name), round, { type: "look.choose" }], `${way}:choosing`, "chooseBatch");
+  test(leads, [phase(name), round, failed()], `${way}:pausing`, "pause");
 }
 
-const failed: RolloutEvent = { type: "look.failed", wantsRollback: true };
-test(leads, [phase("updating"), round, failed, { type: "rollback.rejected" }], "pausing", "pause");
+const rejected: RolloutEvent = { type: "rollback.rejected", reason: "port 80 is taken" };
+const toRollback = [phase("updating"), round, failed({ wantsRollback: true })];
+test(leads, toRollback, "update:startingRollback", "startRollback");
+test(leads, [...toRollback, rejected], "update:pausing", "pause");
+
+test("a pause and a rollback are written with the reason", (t) => {
+  const why = (...events: readonly RolloutEvent[]): unknown => after(...events).effects.at(-1)?.params;
+  t.deepEqual(why(phase("updating"), round, failed()), { why: " due to a task" });
+  t.deepEqual(why(...toRollback), { why: " due to a task" });
+  t.deepEqual(why(...toRollback, rejected), { why: " due to a task; it cannot be rolled back: port 80 is taken" });
+  const late = failed({ wantsRollback: true, isLate: true });
+  t.deepEqual(why(phase("updating"), round, late), {
+    why: " due to a task; not rolled back, because no update was requested",
+  });
+  t.deepEqual(why(phase("stepping"), round, { type: "look.stepped" }), { why: " after one step" });
+});
+
+test("a rollback that fails is paused, whatever its failure action", (t) => {
+  const { state, names } = after(phase("rolling back"), round, failed({ wantsRollback: true }));
+  t.is(state, "rollback:pausing");
+  t.deepEqual(names, ["pause"]);
+});
+
+test("after a failed write the phase is read again", (t) => {
+  const delayed = after(phase("updating"), round, { type: "look.finished" }, { type: "write.failed" });
+  t.is(delayed.state, "update:completing");
+  t.deepEqual(after(phase("updating"), { type: "write.failed" }, { type: "read.due" }).names, ["readPhase"]);
+});
 
 test("the store's state is followed from every phase", (t) => {
-  const phases = [...moving, ["paused", "paused"], ["rollback paused", "rollbackPaused"]] as const;
+  const phases = [...moving, ["paused", "update:paused"], ["rollback paused", "rollback:paused"]] as const;
   for (const [from] of phases) {
     for (const [to, state] of phases) t.true(after(phase(from), phase(to)).state.startsWith(state), `${from} ▶ ${to}`);
     t.is(after(phase(from), { type: "rollout.over" }).state, "over");
@@ -62,8 +93,7 @@ test("the store's state is followed from every phase", (t) => {
 });
 
 test("a rejected rollback has no effect on a later phase", (t) => {
-  for (const [name, state] of moving)
-    t.is(after(phase(name), { type: "rollback.rejected" }).state, `${state}:gathering`);
+  for (const [name, way] of moving) t.is(after(phase(name), rejected).state, `${way}:moving:gathering`);
 });
 
 test("while it is paused nothing is checked", (t) => {

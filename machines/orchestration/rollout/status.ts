@@ -13,7 +13,6 @@ import {
   Rollout,
   RolloutStep,
   Service,
-  UpdateConfig_FailureAction,
   UpdateStatus,
   UpdateStatus_UpdateState,
   type Timestamp,
@@ -21,6 +20,7 @@ import {
 import { refuse, type Refusal } from "../../refusal.ts";
 import { durationMs, durationOf, timeMs, timestampOf } from "../../../proto/time.ts";
 import { deadlineMsOf, settingsOf, type RolloutWork } from "./settings.ts";
+import { blockerText, type Blocker } from "./verdict.ts";
 
 export type RolloutPhase =
   | "none"
@@ -51,6 +51,12 @@ const waiting = ": waiting for ";
  * change at once, and a new leader within seconds.
  */
 const promptMsMax = 60_000;
+
+/**
+ * Minimum interval between updates of the message about a blocked rollout, in milliseconds: each is a new version of the
+ * service.
+ */
+const noticeEveryMs = 30_000;
 
 /** Characters of a task's error that a message quotes. */
 const wordsMax = 300;
@@ -111,6 +117,27 @@ export function isPaused(phase: RolloutPhase): boolean {
   return phase === "paused" || phase === "rollback paused";
 }
 
+/** Whether a rollback is in progress: after a completed one, a new rollout is an update. */
+export function isRollback({ updateStatus }: Service): boolean {
+  return updateStatus?.state === ROLLBACK_STARTED || updateStatus?.state === ROLLBACK_PAUSED;
+}
+
+function recordBasis(record: Rollout | null): string {
+  const times = [record?.startedAt, record?.countedSince, record?.deadline].map((time) => timeMs(time ?? null));
+  return [record?.target?.index ?? 0, ...times, record?.step ?? 0, record?.batch.length ?? 0].join(" ");
+}
+
+/** The inputs of a tracker: the spec, the direction, the start of the rollout, and how much of it may proceed. */
+export function basisOf(service: Service, record: Rollout | null): string {
+  const direction = isRollback(service) ? "rollback" : "update";
+  return `${service.specVersion?.index ?? 0} ${direction} ${recordBasis(record)}`;
+}
+
+/** Whether only counts or the blocking task differ. */
+export function isSameBasis(a: Rollout, b: Rollout): boolean {
+  return recordBasis(a) === recordBasis(b);
+}
+
 function withStatus(service: Service, fields: Partial<UpdateStatus>): Service {
   return Service.patch(service, {
     updateStatus: UpdateStatus.patch(service.updateStatus ?? UpdateStatus.create(), fields),
@@ -126,16 +153,9 @@ function beginsLate({ meta, updateStatus }: Service, nowMs: number): boolean {
   return updateStatus !== null || nowMs - timeMs(meta?.updatedAt ?? null) > promptMsMax;
 }
 
-export interface AfterFailure {
-  readonly wantsRollback: boolean;
-  readonly why: string;
-}
-
-/** Whether a failed rollout is rolled back or paused. `why`: the tracker's reason. D4 */
-export function afterFailure(record: Rollout, action: UpdateConfig_FailureAction, why: string): AfterFailure {
-  const isWanted = !record.isRollback && action === UpdateConfig_FailureAction.ROLLBACK;
-  if (!isWanted || !record.late) return { wantsRollback: isWanted, why };
-  return { wantsRollback: false, why: `${why}; not rolled back, because no update was requested` };
+/** D4. Why a failed update is paused rather than rolled back; continues `update paused`. */
+export function notRolledBack(failed: { why: string; wantsRollback: boolean }): string {
+  return failed.wantsRollback ? `${failed.why}; not rolled back, because no update was requested` : failed.why;
 }
 
 /** Starts a rollout; keeps the status if the service's UpdateStatus already says that one is in progress. */
@@ -217,6 +237,53 @@ export function completed(service: Service, record: Rollout | null, nowMs: numbe
 /** The batch of a step. */
 export function stepChosen(record: Rollout, batch: readonly string[]): RolloutWrite {
   return { service: null, rollout: Rollout.patch(record, { step: RolloutStep.ROLLOUT_STEP_CHOSEN, batch }) };
+}
+
+/** A decision of the leader's rollout. `why`: see `paused`. */
+export type RolloutDecision =
+  | { readonly kind: "begin"; readonly work: RolloutWork }
+  | { readonly kind: "pause" | "roll back"; readonly why: string }
+  | { readonly kind: "complete" }
+  | { readonly kind: "choose"; readonly batch: readonly string[] };
+
+/** Null if the decision does not apply to the stored state. `record`: with what was counted since it was stored. */
+export function decided(
+  decision: RolloutDecision,
+  service: Service,
+  record: Rollout | null,
+  nowMs: number,
+): RolloutWrite | null {
+  const moves = isMoving(phaseOf(service, record));
+  if (decision.kind === "begin") return moves && record !== null ? null : begun(service, decision.work, nowMs);
+  if (!moves) return null;
+  switch (decision.kind) {
+    case "pause":
+      return paused(service, record, decision.why);
+    case "roll back":
+      return rolledBack(service, record, decision.why);
+    case "complete":
+      return completed(service, record, nowMs);
+    case "choose":
+      return record === null || decision.batch.length === 0 ? null : stepChosen(record, decision.batch);
+  }
+}
+
+/**
+ * Records counts and what blocks the rollout, for the next leader and for readers of the service; null if there is nothing new.
+ * `counted`: the record with the present counts. `quietMs`: time since the service was last changed for this.
+ */
+export function noted(
+  service: Service,
+  record: Rollout,
+  counted: Rollout,
+  held: Blocker | null,
+  quietMs: number,
+): RolloutWrite | null {
+  const blocker = held === null ? "" : blockerText(held);
+  const isNews = blocker !== record.blocker && (blocker === "" || quietMs >= noticeEveryMs);
+  if (!isNews) return counted.failures === record.failures ? null : { service: null, rollout: counted };
+  const message = progressMessage(service, blocker);
+  return { service: withStatus(service, { message }), rollout: Rollout.patch(counted, { blocker }) };
 }
 
 export type RolloutAction = "pause" | "resume" | "step" | "abort";

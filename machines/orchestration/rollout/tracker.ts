@@ -10,7 +10,7 @@
  * U4: a task that ended without a leader counts as failed if it may have ended early. A task with a successor does not:
  *     the leader that created the successor had seen the end, and counted it if it was early.
  */
-import { TaskState, type Rollout, type Service, type Task } from "../../../proto/gen/messages.ts";
+import { Rollout, TaskState, type Service, type Task } from "../../../proto/gen/messages.ts";
 import { assert } from "../../../lib/assert.ts";
 import type { LogTimes } from "../../elapsed.ts";
 import { isEnded, isWanted, observedState } from "../../task.ts";
@@ -21,6 +21,7 @@ import { Failures } from "./failures.ts";
 import { shownMs, type RolloutSettings, type RolloutWork } from "./settings.ts";
 import { deadlineMs, factsOf, freeSinceMs, isFailure, slotName, type SlotFacts, type SlotWorld } from "./slot.ts";
 import { SlotsUnderWay } from "./slots-under-way.ts";
+import { basisOf } from "./status.ts";
 import { isWaiting, trackedSlot, type TrackedSlot } from "./tracked-slot.ts";
 import { TurnQueue } from "./turn-queue.ts";
 import { blockerText, words, type Admission, type Blocker, type Verdict } from "./verdict.ts";
@@ -44,6 +45,7 @@ export interface TrackerOptions {
 
 export class RolloutTracker {
   #options: TrackerOptions;
+  #basis: string;
   readonly #world: SlotWorld;
   readonly #slots = new Map<string, TrackedSlot>();
   readonly #queue = new TurnQueue();
@@ -60,15 +62,27 @@ export class RolloutTracker {
   /** `tasks`: all tasks of the service. */
   constructor(options: TrackerOptions, tasks: Iterable<Task>, nowMs: number) {
     this.#options = options;
+    this.#basis = basisOf(options.service, options.record);
     this.#world = { service: options.service, taskDirty: options.taskDirty, nodeOf: options.nodeOf };
     this.#failures = new Failures(options.record);
     for (const [name, slot] of Map.groupBy(tasks, slotName)) this.#load(name, slot, nowMs);
   }
 
-  /** Marks the rollout as started with the state found here, so slots need no re-evaluation. */
-  begin(record: Rollout): void {
+  /** Whether its slots change to this version of the service. */
+  isFor(service: Service): boolean {
+    return (this.#options.service.specVersion?.index ?? 0) === (service.specVersion?.index ?? 0);
+  }
+
+  /** False if another tracker must be built: for another spec, start of the rollout, or part of it that may proceed. */
+  follow(service: Service, record: Rollout | null): boolean {
+    const basis = basisOf(service, record);
+    if (this.#basis === basis) return true;
+    if (record?.failures !== 0 || this.#basis !== basisOf(service, null)) return false;
+    // The rollout has started with the state found here, so slots need no re-evaluation.
     assert(this.#options.record === null, "U2: a rollout starts once, and nothing was counted before");
     this.#options = { ...this.#options, record };
+    this.#basis = basis;
+    return true;
   }
 
   /** The start of its failure count and of its waits; 0 before it has started. */
@@ -79,10 +93,6 @@ export class RolloutTracker {
 
   get failures(): number {
     return this.#failures.count;
-  }
-
-  get failedSlots(): number {
-    return this.#failures.slots;
   }
 
   /** Slots that wait for their turn or have just got it, without those that were given up. */
@@ -109,9 +119,10 @@ export class RolloutTracker {
     return this.#queue.has(slot);
   }
 
-  /** For the record: the newest failed tasks that are still stored. */
-  failedTasks(isStored: (id: string) => boolean): readonly string[] {
-    return this.#failures.kept(isStored);
+  /** The record with the present counts, and the newest failed tasks that are still stored. */
+  counted(record: Rollout, isStored: (id: string) => boolean): Rollout {
+    const { count: failures, slots: failedSlots } = this.#failures;
+    return Rollout.patch(record, { failures, failedSlots, failedTasks: this.#failures.kept(isStored) });
   }
 
   /** Returns whether the change can matter; most reports are only steps towards RUNNING. */
@@ -162,6 +173,12 @@ export class RolloutTracker {
     }
     const isDelayed = this.#underWay.size + this.#queue.admitted === 0 && this.#queue.resting > 0;
     return { kind: isDelayed ? "delayed" : "busy", nextMs: this.#nextMs(nowMs, remainingMs) };
+  }
+
+  /** The slots of a step that begins now; none if it need not, or may not, begin. */
+  nextBatch(nowMs: number): readonly string[] {
+    const verdict = this.look(nowMs, { kind: "choose" });
+    return verdict.kind === "choose" ? verdict.batch : [];
   }
 
   /** The task that has blocked the rollout for the longest time; null before `noticeMs`. */

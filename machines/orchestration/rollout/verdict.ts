@@ -1,5 +1,5 @@
 /** The result of evaluating a rollout's slots, and the texts about what blocks it. */
-import { TaskState, type Task } from "../../../proto/gen/messages.ts";
+import { RolloutStep, TaskState, type Rollout, type Task } from "../../../proto/gen/messages.ts";
 import { isWanted, observedState } from "../../task.ts";
 
 export interface Blocker {
@@ -24,6 +24,17 @@ export type Admission =
   | { readonly kind: "all" }
   | { readonly kind: "choose" }
   | { readonly kind: "batch"; readonly slots: ReadonlySet<string> };
+
+export function admissionOf({ batch, step }: Rollout): Admission {
+  switch (step) {
+    case RolloutStep.ROLLOUT_STEP_ASKED:
+      return { kind: "choose" };
+    case RolloutStep.ROLLOUT_STEP_CHOSEN:
+      return { kind: "batch", slots: new Set(batch) };
+    default:
+      return { kind: "all" };
+  }
+}
 
 /** The task's error, or else its status message. */
 export function words({ status }: Task): string {
