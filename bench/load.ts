@@ -12,38 +12,40 @@ export interface Load {
   readonly idleSeconds: number;
 }
 
+/** The agents of a load, whichever programs they are. */
+export interface Agents {
+  /** Resolves when all have joined, with the time that took, in seconds. */
+  join(): Promise<number>;
+  /** Number of tasks that run, and when that was known, in epoch milliseconds. */
+  running(service: string): Promise<{ readonly count: number; readonly at: number }>;
+  /** Ends them, and waits for their exit. */
+  end(): Promise<void>;
+}
+
 export interface LoadResult {
   readonly joinSeconds: number;
   readonly idleCpuShare: number | null;
   readonly idleBytesPerAgent: number | null;
-  /** From `service create` to all RUNNING, as seen by the agents; null without tasks, like the following fields. */
+  /** From `service create` to all RUNNING, as the agents say; null without tasks, like the following fields. */
   readonly runSeconds: number | null;
   readonly cpuSeconds: number | null;
-  /** 99th percentile of heartbeats meanwhile, as seen by agents that report tasks, including their own delay. */
-  readonly heartbeatP99Ms: number | null;
-  /** The same for a process whose agents do nothing else. */
+  /** 99th percentile of heartbeats meanwhile, of a process whose agents do nothing else. */
   readonly probeP99Ms: number | null;
   readonly memoryMiB: number;
-  readonly statusCalls: number;
 }
 
-const runTimeoutMs = 180_000;
+const runTimeoutMs = 300_000;
 /** Processes for the agents: a single one joins more slowly than the managers. */
 const generatorProcesses = 2;
 const probes = 20;
 
-function agentsOf(load: Load): string[][] {
-  const each = Math.ceil(load.agents / generatorProcesses);
-  return Array.from({ length: generatorProcesses }, (_, index) => [
-    `--agents=${Math.min(each, load.agents - index * each)}`,
-    `--first=${index * each}`,
-    ...(load.batch ? ["--batch"] : []),
-  ]);
-}
-
-export async function measure(peer: Peer, load: Load): Promise<LoadResult> {
+/** Joins the agents, lets them idle, gives them tasks, and measures the manager meanwhile. Ends the agents. */
+export async function measure(
+  peer: Peer,
+  agents: Agents,
+  load: Pick<Load, "agents" | "idleSeconds" | "tasks">,
+): Promise<LoadResult> {
   const memoryBefore = peer.memory("VmRSS");
-  const agents = new Generator(peer, agentsOf(load));
   let probe: Generator | null = null;
   try {
     const joinSeconds = await agents.join();
@@ -57,46 +59,111 @@ export async function measure(peer: Peer, load: Load): Promise<LoadResult> {
       idleBytesPerAgent = ((peer.memory("VmRSS") - memoryBefore) * 2 ** 20) / load.agents;
     }
     const common = { joinSeconds, idleCpuShare, idleBytesPerAgent };
-    if (load.tasks === 0) {
-      if (agents.sum("registered") !== load.agents || agents.sum("errors") > 0)
-        throw new Error(
-          `${agents.sum("registered")} of ${load.agents} agents are left, ${agents.sum("errors")} errors: ${agents.lastError}`,
-        );
-      const none = { runSeconds: null, cpuSeconds: null, heartbeatP99Ms: null, probeP99Ms: null, statusCalls: 0 };
-      return { ...common, ...none, memoryMiB: peer.memory("VmHWM") };
-    }
+    if (load.tasks === 0)
+      return { ...common, runSeconds: null, cpuSeconds: null, probeP99Ms: null, memoryMiB: peer.memory("VmHWM") };
     probe = new Generator(peer, [["--probe", `--agents=${probes}`]]);
     await probe.join();
-    const callsBefore = agents.sum("statusCalls");
+    probe.tell("load");
     const cpuBefore = peer.cpu();
     const created = Date.now();
-    probe.tell("load");
-    peer.createService(`load-${load.agents}-${load.tasks}`, load.tasks);
+    const name = `load-${load.agents}-${load.tasks}`;
+    peer.createService(name, load.tasks);
+    let now = { count: 0, at: 0 };
     await until(
       `${load.tasks} running tasks at ${peer.name}`,
-      () => agents.sum("running") >= load.tasks,
+      async () => (now = await agents.running(name)).count >= load.tasks,
       runTimeoutMs,
     ).catch((error: Error) => {
-      const counts = `${agents.sum("running")} run, ${agents.sum("errors")} errors`;
-      throw new Error(`${error.message}: ${counts}, last: ${agents.lastError}`);
+      throw new Error(`${error.message}: ${now.count} run`);
     });
-    const runSeconds = (agents.at - created) / 1_000;
+    const runSeconds = (now.at - created) / 1_000;
     const cpuSeconds = peer.cpu() - cpuBefore;
-    const statusCalls = agents.sum("statusCalls") - callsBefore;
     const memoryMiB = peer.memory("VmHWM");
-    await Promise.all([probe.end(), agents.end()]);
-    return {
-      ...common,
-      runSeconds,
-      cpuSeconds,
-      heartbeatP99Ms: agents.heartbeatP99Ms,
-      probeP99Ms: probe.heartbeatP99Ms,
-      memoryMiB,
-      statusCalls,
-    };
+    // Its counts are final after its exit.
+    await probe.end();
+    return { ...common, runSeconds, cpuSeconds, probeP99Ms: probe.heartbeatP99Ms, memoryMiB };
   } finally {
     await Promise.all([probe?.end(), agents.end()]);
   }
+}
+
+/** The cells that every table of loads has, and their columns. */
+export const loadColumns = [
+  "join",
+  "idle core",
+  "idle/agent",
+  "create to RUNNING",
+  "CPU",
+  "heartbeat p99",
+  "peak memory",
+];
+
+export function loadCells(result: LoadResult): readonly string[] {
+  const shown = (value: number | null, text: (value: number) => string): string => (value === null ? "" : text(value));
+  return [
+    seconds(result.joinSeconds),
+    shown(result.idleCpuShare, (share) => `${(share * 100).toFixed(1)} %`),
+    shown(result.idleBytesPerAgent, (bytes) => `${Math.round(bytes / 1_000)} kB`),
+    shown(result.runSeconds, seconds),
+    shown(result.cpuSeconds, seconds),
+    shown(result.probeP99Ms, (ms) => `${ms.toFixed(0)} ms`),
+    mebibytes(result.memoryMiB),
+  ];
+}
+
+/** Measures each load at Muster and at a stock dockerd manager, if there is one, each freshly started. */
+export async function atEachManager<Each>(
+  loads: readonly Each[],
+  row: (peer: Peer, load: Each) => Promise<readonly string[]>,
+): Promise<readonly (readonly string[])[]> {
+  const rows: (readonly string[])[] = [];
+  for (const load of loads) {
+    for (const start of hasDockerd() ? [startMuster, startDockerd] : [startMuster]) {
+      const peer = await start();
+      try {
+        rows.push(await row(peer, load));
+      } finally {
+        await peer.stop();
+      }
+    }
+  }
+  return rows;
+}
+
+/** The arguments of the load generator's processes. */
+export function agentsOf(load: Pick<Load, "agents" | "batch">): string[][] {
+  const each = Math.ceil(load.agents / generatorProcesses);
+  return Array.from({ length: generatorProcesses }, (_, index) => [
+    `--agents=${Math.min(each, load.agents - index * each)}`,
+    `--first=${index * each}`,
+    ...(load.batch ? ["--batch"] : []),
+  ]);
+}
+
+/** Simulated agents. */
+export function generated(agents: Generator): Agents {
+  return {
+    join: () => agents.join(),
+    running: () => Promise.resolve({ count: agents.sum("running"), at: agents.at }),
+    end: () => agents.end(),
+  };
+}
+
+/** With the heartbeats of the agents that report tasks, including their own delay, and their status calls. */
+async function simulatedRow(peer: Peer, load: Load): Promise<readonly string[]> {
+  const agents = new Generator(peer, agentsOf(load));
+  const result = await measure(peer, generated(agents), load).catch((error: Error) => {
+    throw new Error(`${error.message}, ${agents.sum("errors")} errors, last: ${agents.lastError}`);
+  });
+  if (load.tasks > 0) {
+    const busy = [`${agents.heartbeatP99Ms.toFixed(0)} ms`, String(agents.sum("statusCalls"))];
+    return [nameOf(load), peer.name, ...loadCells(result), ...busy];
+  }
+  if (agents.sum("registered") !== load.agents || agents.sum("errors") > 0)
+    throw new Error(
+      `${agents.sum("registered")} of ${load.agents} agents are left, ${agents.sum("errors")} errors: ${agents.lastError}`,
+    );
+  return [nameOf(load), peer.name, ...loadCells(result), "", "0"];
 }
 
 function nameOf({ agents, tasks, batch }: Load): string {
@@ -105,43 +172,6 @@ function nameOf({ agents, tasks, batch }: Load): string {
 }
 
 export async function loadTables(loads: readonly Load[]): Promise<string> {
-  const starters = hasDockerd() ? [startMuster, startDockerd] : [startMuster];
-  const rows: string[][] = [];
-  for (const load of loads) {
-    for (const start of starters) {
-      const peer = await start();
-      try {
-        const result = await measure(peer, load);
-        rows.push([
-          nameOf(load),
-          peer.name,
-          seconds(result.joinSeconds),
-          result.idleCpuShare === null ? "" : `${(result.idleCpuShare * 100).toFixed(1)} %`,
-          result.idleBytesPerAgent === null ? "" : `${Math.round(result.idleBytesPerAgent / 1_000)} kB`,
-          result.runSeconds === null ? "" : seconds(result.runSeconds),
-          result.cpuSeconds === null ? "" : seconds(result.cpuSeconds),
-          result.probeP99Ms === null ? "" : `${result.probeP99Ms.toFixed(0)} ms`,
-          result.heartbeatP99Ms === null ? "" : `${result.heartbeatP99Ms.toFixed(0)} ms`,
-          mebibytes(result.memoryMiB),
-          String(result.statusCalls),
-        ]);
-      } finally {
-        await peer.stop();
-      }
-    }
-  }
-  const columns = [
-    "load",
-    "manager",
-    "join",
-    "idle core",
-    "idle/agent",
-    "create to RUNNING",
-    "CPU",
-    "heartbeat p99",
-    "busy agents' p99",
-    "peak memory",
-    "status calls",
-  ];
-  return table("Load: simulated agents (manager with its NATS)", columns, rows);
+  const columns = ["load", "manager", ...loadColumns, "busy agents' p99", "status calls"];
+  return table("Load: simulated agents (manager with its NATS)", columns, await atEachManager(loads, simulatedRow));
 }

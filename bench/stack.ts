@@ -5,8 +5,9 @@
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { measure } from "./load.ts";
-import { hasDockerd, startDockerd, startMuster, type Peer } from "./peers.ts";
+import { Generator } from "./generator.ts";
+import { agentsOf, atEachManager, generated, measure } from "./load.ts";
+import type { Peer } from "./peers.ts";
 import { mebibytes, seconds, table } from "./table.ts";
 
 interface Stack {
@@ -41,35 +42,30 @@ export async function stackTable(short: boolean): Promise<string> {
   writeFileSync(file, composeFile(stack));
   writeFileSync(join(folder, "settings"), "colour: green\n");
   writeFileSync(join(folder, "password"), "not a secret\n");
-  const rows: string[][] = [];
   try {
-    for (const start of hasDockerd() ? [startMuster, startDockerd] : [startMuster]) {
-      const peer = await start();
-      try {
-        let commandMs = 0;
-        const deploying: Peer = {
-          ...peer,
-          createService: () => {
-            const startedAt = performance.now();
-            peer.deployStack("bench", file);
-            commandMs = performance.now() - startedAt;
-          },
-        };
-        const result = await measure(deploying, { agents: stack.agents, tasks, batch: false, idleSeconds: 0 });
-        rows.push([
-          peer.name,
-          seconds(commandMs / 1_000),
-          seconds(result.runSeconds ?? 0),
-          seconds(result.cpuSeconds ?? 0),
-          mebibytes(result.memoryMiB),
-        ]);
-      } finally {
-        await peer.stop();
-      }
-    }
+    const rows = await atEachManager([stack], async (peer, { agents }) => {
+      let commandMs = 0;
+      const deploying: Peer = {
+        ...peer,
+        createService: () => {
+          const startedAt = performance.now();
+          peer.deployStack("bench", file);
+          commandMs = performance.now() - startedAt;
+        },
+      };
+      const generator = new Generator(peer, agentsOf({ agents, batch: false }));
+      const result = await measure(deploying, generated(generator), { agents, tasks, idleSeconds: 0 });
+      return [
+        peer.name,
+        seconds(commandMs / 1_000),
+        seconds(result.runSeconds ?? 0),
+        seconds(result.cpuSeconds ?? 0),
+        mebibytes(result.memoryMiB),
+      ];
+    });
+    const title = `A stack of ${stack.services} services, ${tasks} tasks on ${stack.agents} simulated agents`;
+    return table(title, ["manager", "command returns", "command to all RUNNING", "manager's CPU", "peak memory"], rows);
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
-  const title = `A stack of ${stack.services} services, ${tasks} tasks on ${stack.agents} simulated agents`;
-  return table(title, ["manager", "command returns", "command to all RUNNING", "manager's CPU", "peak memory"], rows);
 }
