@@ -1,9 +1,10 @@
 /**
- * The life cycle of a task: SwarmKit's states in order, and who may move a task into each. Hot paths use `mayAdvance`
- * instead of the chart; a test checks that they are equal.
+ * The life cycle of a task: SwarmKit's states in order, and who may move a task into each. Every mover asks `mayAdvance` or
+ * `maySet`, tables compiled from the chart; a test checks that they are equal.
  *
  * T1: an observed state only increases.
- * T2: each state is entered by one kind of actor only (see the table in docs/model.md).
+ * T2: each transition has one owner (see the table in docs/model.md).
+ * T3: the desired state only increases, too.
  */
 import { TaskState } from "../proto/gen/messages.ts";
 import { chart } from "./chart.ts";
@@ -184,29 +185,72 @@ export const taskMachine = chart({
   },
 });
 
-/** For each state, which movers may move a task to which states. Compiled from the chart once. */
-const advances: ReadonlyMap<TaskState, ReadonlySet<string>> = new Map(
-  Object.entries(taskMachine.config.states ?? {}).map(([name, state]) => {
-    const events = Object.keys(state.on ?? {}) as TaskEvent["type"][];
-    return [
-      TaskState[name as keyof typeof TaskState],
-      new Set(events.map((event) => `${moverOf(event)} ${stateAfter[event]}`)),
-    ];
-  }),
-);
-
 export function moverOf(event: TaskEvent["type"]): TaskMover {
   return event.slice(0, event.indexOf(".")) as TaskMover;
 }
 
-/** The states that a node may report. */
-export const nodeStates: ReadonlySet<TaskState> = new Set(
-  (Object.keys(stateAfter) as TaskEvent["type"][])
-    .filter((event) => moverOf(event) === "node")
-    .map((event) => stateAfter[event]),
-);
+/**
+ * In the ledger, a proposal names the node that reported, but not the part of a manager that decided. The transition tells
+ * that: each has one owner (T2).
+ */
+const anyManager: readonly TaskMover[] = ["allocator", "scheduler", "reaper", "manager"];
 
-/** T1, T2. Staying in a state is not an advance. */
+type Table = ReadonlyMap<TaskState, ReadonlySet<TaskState>>;
+
+/** The states that follow each state by the transitions of these movers, and the state itself if they may restate it. */
+function tableOf(movers: readonly TaskMover[]): Table {
+  const table = new Map<TaskState, Set<TaskState>>();
+  const add = (from: TaskState, to: TaskState): void => {
+    table.set(from, (table.get(from) ?? new Set()).add(to));
+  };
+  for (const [name, state] of Object.entries(taskMachine.config.states ?? {})) {
+    const from = TaskState[name as keyof typeof TaskState];
+    for (const event of Object.keys(state.on ?? {}) as TaskEvent["type"][]) {
+      if (!movers.includes(moverOf(event))) continue;
+      const to = stateAfter[event];
+      add(from, from);
+      add(from, to);
+      add(to, to);
+    }
+  }
+  return table;
+}
+
+const tables: Readonly<Record<TaskMover | "anyManager", Table>> = {
+  allocator: tableOf(["allocator"]),
+  scheduler: tableOf(["scheduler"]),
+  reaper: tableOf(["reaper"]),
+  node: tableOf(["node"]),
+  manager: tableOf(["manager"]),
+  anyManager: tableOf(anyManager),
+};
+
+/** T1, T2. Staying in a state is not an advance. False for unknown numbers. */
 export function mayAdvance(from: TaskState, to: TaskState, by: TaskMover): boolean {
-  return advances.get(from)?.has(`${by} ${to}`) ?? false;
+  return from !== to && maySet(from, to, by);
+}
+
+/**
+ * Whether `by` may write a status with the state `to`: an advance, or the same state in other words, if `by` moves tasks into
+ * or out of it.
+ */
+export function maySet(from: TaskState, to: TaskState, by: TaskMover | "anyManager"): boolean {
+  return tables[by].get(from)?.has(to) ?? false;
+}
+
+/** The states that a node may report; it may also repeat ASSIGNED before it has handled the task. */
+export const nodeStates: ReadonlySet<TaskState> = new Set(tables.node.keys());
+
+/** The states that a task may be desired to have. */
+const desirable: ReadonlySet<number> = new Set([
+  TaskState.READY,
+  TaskState.RUNNING,
+  TaskState.COMPLETE,
+  TaskState.SHUTDOWN,
+  TaskState.REMOVE,
+]);
+
+/** T3. False for unknown numbers. */
+export function mayDesire(from: TaskState, to: number): boolean {
+  return to > from && desirable.has(to);
 }

@@ -1,4 +1,5 @@
 /** Hosts the task chart for one task: calls its driver, keeps its record, reports its states. */
+import { isEnded } from "../../machines/task.ts";
 import { agentTaskMachine, isNews, type AgentTaskEvent, type TaskReport } from "../../machines/agent/task.machine.ts";
 import { isDriverSpec } from "../../machines/driver/spec.ts";
 import { areOfCluster, type TaskContainer } from "../../machines/driver/container-task.ts";
@@ -57,7 +58,7 @@ export class TaskActor {
     this.#options = options;
     this.#task = task;
     this.#status = task.status ?? TaskStatus.create({ state: TaskState.ASSIGNED });
-    const wasGivenVolumes = this.#status.state > TaskState.PREPARING && this.#status.state <= TaskState.RUNNING;
+    const wasGivenVolumes = this.#status.state > TaskState.PREPARING && !isEnded(this.#status.state);
     if (wasGivenVolumes) options.volumes.hold(task);
     const { err, state } = this.#status;
     const input = {
@@ -82,8 +83,7 @@ export class TaskActor {
       taskId: id,
       serviceId,
       read: (request) =>
-        this.#driver?.output?.(id, { ...request, isOver: () => this.#isStopped || this.state > TaskState.RUNNING }) ??
-        null,
+        this.#driver?.output?.(id, { ...request, isOver: () => this.#isStopped || isEnded(this.state) }) ?? null,
     };
   }
 
@@ -172,7 +172,7 @@ export class TaskActor {
       return { type: "run.refused", reason: `cannot record the task on this node: ${sentence(error)}` };
     }
     // A task that is over was already released, and would wait for its volumes, or keep them, forever.
-    if (this.#status.state > TaskState.RUNNING || this.#isForgotten)
+    if (isEnded(this.#status.state) || this.#isForgotten)
       return { type: "run.refused", reason: "the task is already over" };
     this.#volumes = await this.#options.volumes.whenReady(this.#task);
     const outcome = await this.#runtime().prepare(this.#describe(""));
@@ -283,7 +283,7 @@ export class TaskActor {
       container: hasRun ? ContainerStatus.create({ containerId, pid, exitCode }) : null,
     });
     this.#options.reports.report(id, this.#status, this.#traceparent);
-    if (report.state > TaskState.RUNNING) this.#options.volumes.release(id);
+    if (isEnded(report.state)) this.#options.volumes.release(id);
     this.#save().catch((error: unknown) =>
       this.#ports.telemetry.log.error({ error, task: id }, "cannot record a task's state"),
     );

@@ -4,6 +4,8 @@ import { withManagerStatus } from "../../machines/manager/status.ts";
 import { matchesNode, unknownNodeFilter } from "../../machines/list-filters.ts";
 import { blacklisting, checkNodeRemoval, checkNodeUpdate, type Managership } from "../../machines/validation/node.ts";
 import { invalid } from "../../machines/refusal.ts";
+import { moved } from "../../machines/task-moves.ts";
+import { isEnded, observedState } from "../../machines/task.ts";
 import { timestampOf } from "../../proto/time.ts";
 import {
   Cluster,
@@ -11,9 +13,8 @@ import {
   ListNodesResponse,
   Node,
   NodeRole,
-  Operation,
+  type Operation,
   RemoveNodeResponse,
-  TaskPatch,
   TaskState,
   TaskStatus,
   UpdateNodeResponse,
@@ -82,7 +83,7 @@ export function nodeHandlers(env: Environment, sources: ControlSources): NodeHan
       message: "Task belonged to a node that has been deleted",
       timestamp: timestampOf(env.clock.now()),
     });
-    return Operation.create({ task: TaskPatch.create({ id: task.id, status }) });
+    return moved(task, "manager", status);
   }
 
   return {
@@ -126,7 +127,7 @@ export function nodeHandlers(env: Environment, sources: ControlSources): NodeHan
         const operations: Operation[] = [];
         for (const cluster of store.all("cluster")) operations.push(replacement("cluster", blacklisted(cluster, node)));
         for (const task of store.tasksByNode(nodeId)) {
-          if ((task.status?.state ?? TaskState.NEW) < TaskState.COMPLETE) operations.push(orphaned(task));
+          if (!isEnded(observedState(task))) operations.push(orphaned(task));
         }
         if (store.get("session", nodeId) !== undefined) operations.push(removal("session", nodeId));
         // Its dataplane report has the node's id; a resource of another kind never has.

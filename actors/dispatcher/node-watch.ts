@@ -8,7 +8,6 @@ import {
   NodeStatus_State,
   Operation,
   ProposeRequest_Mode,
-  TaskPatch,
   TaskState,
   TaskStatus,
   type Node,
@@ -18,6 +17,8 @@ import { durationMs, timeMs, timestampOf } from "../../proto/time.ts";
 import type { Wait } from "../../machines/dispatcher/mass-down-breaker.machine.ts";
 import { isDemoted } from "../../machines/manager/role.ts";
 import { nodeWatchMachine, nodeWatchTimes } from "../../machines/dispatcher/node-watch.machine.ts";
+import { moved } from "../../machines/task-moves.ts";
+import { isHeld, observedState } from "../../machines/task.ts";
 import { sessionTimes } from "../../machines/dispatcher/session.machine.ts";
 import type { HostedActor } from "../../runtime/host.ts";
 import type { TimerHandle } from "../../runtime/ports/index.ts";
@@ -188,9 +189,8 @@ class NodeWatch implements Running {
     const { store, clock, managerId, telemetry } = this.#env;
     const operations: Operation[] = [];
     const now = timestampOf(clock.now());
-    for (const { id, status } of store.tasksByNode(nodeId)) {
-      const state = status?.state ?? TaskState.NEW;
-      if (state < TaskState.ASSIGNED || state > TaskState.RUNNING) continue;
+    for (const task of store.tasksByNode(nodeId)) {
+      if (!isHeld(observedState(task))) continue;
       const orphaned = TaskStatus.create({
         timestamp: now,
         state: TaskState.ORPHANED,
@@ -198,7 +198,7 @@ class NodeWatch implements Running {
         appliedBy: managerId,
         appliedAt: now,
       });
-      operations.push(Operation.create({ task: TaskPatch.create({ id, status: orphaned }) }));
+      operations.push(moved(task, "manager", orphaned));
     }
     if (operations.length > 0)
       telemetry.log.warn(

@@ -32,6 +32,9 @@ import {
 } from "../../proto/gen/messages.ts";
 import { timestampOf } from "../../proto/time.ts";
 import { examineReport, repeatBudget, type Examined } from "../../machines/dispatcher/task-report.ts";
+import { maySet } from "../../machines/task.machine.ts";
+import { moved } from "../../machines/task-moves.ts";
+import { isSameStatus, observedState } from "../../machines/task.ts";
 import { WriteBudget } from "../../machines/write-budget.ts";
 import { ErrorCode } from "../../runtime/error-codes.ts";
 import type { TimerHandle } from "../../runtime/ports/index.ts";
@@ -159,11 +162,7 @@ export class TaskReports {
     const { log, metrics } = this.#env.telemetry;
     metrics.counter("muster_tasks_refused_total", "Tasks that were not sent because they would crash an engine.").add();
     log.error({ task: task.id, node: task.nodeId, flaw }, "task would crash the engine: not sent");
-    void this.#batch.add(
-      task.id,
-      Operation.create({ task: TaskPatch.create({ id: task.id, status }) }),
-      operationBytes + TaskStatus.encode(status).length,
-    );
+    void this.#batch.add(task.id, moved(task, "manager", status), operationBytes + TaskStatus.encode(status).length);
   }
 
   /** Throws UNAVAILABLE when the node's budget is used up (P6); earlier volumes of the request are written. */
@@ -198,7 +197,7 @@ export class TaskReports {
   #report(nodeId: string, task: Task, status: TaskStatus): Promise<UpdateTaskStatusResponse> | null {
     const pending = this.#batch.waiting(task.id);
     const waiting = pending?.task?.status ?? null;
-    const before = waiting?.state ?? task.status?.state ?? TaskState.NEW;
+    const before = waiting?.state ?? observedState(task);
     const examined = examineReport(before, status);
     if (examined.kind === "ignored") {
       if (examined.reason === "foreign") this.#noteOdd(nodeId, task, status, examined);
@@ -207,7 +206,7 @@ export class TaskReports {
     }
     if (examined.isCut) this.#noteOdd(nodeId, task, status, examined);
     // P3; an agent that registers again also repeats its earlier reports.
-    if (waiting === null && task.status !== null && isRepetition(task.status, examined.status)) return null;
+    if (waiting === null && task.status !== null && isSameStatus(task.status, examined.status)) return null;
     const stamped = TaskStatus.patch(examined.status, { appliedBy: this.#env.managerId, appliedAt: this.#stamp() });
     const operation = Operation.create({ task: TaskPatch.create({ id: task.id, status: stamped }), reporter: nodeId });
     const bytes = operationBytes + examined.bytes;
@@ -227,8 +226,11 @@ export class TaskReports {
     for (const [taskId, { nodeId, operation, bytes }] of this.#deferred) {
       if (!this.#budget.take(nodeId, bytes, now)) continue;
       this.#deferred.delete(taskId);
-      const waiting = this.#batch.waiting(taskId)?.task?.status?.state ?? TaskState.NEW;
-      if (waiting <= (operation.task?.status?.state ?? TaskState.NEW)) void this.#batch.add(taskId, operation, bytes);
+      const waiting = this.#batch.waiting(taskId)?.task ?? null;
+      const deferred = operation.task;
+      if (waiting !== null && deferred !== null && !maySet(observedState(waiting), observedState(deferred), "node"))
+        continue;
+      void this.#batch.add(taskId, operation, bytes);
     }
     if (this.#deferred.size > 0) this.#look = this.#env.clock.setTimeout(() => this.#lookAtDeferred(), repeatLookMs);
   }
@@ -294,18 +296,4 @@ export class TaskReports {
     }
     throw new RpcError(Status.ABORTED, `volume ${id} was changed concurrently: try again`);
   }
-}
-
-function isRepetition(stored: TaskStatus, status: TaskStatus): boolean {
-  return (
-    stored.state === status.state &&
-    stored.message === status.message &&
-    stored.err === status.err &&
-    stored.timestamp?.seconds === status.timestamp?.seconds &&
-    stored.timestamp?.nanos === status.timestamp?.nanos &&
-    stored.container?.containerId === status.container?.containerId &&
-    stored.container?.pid === status.container?.pid &&
-    stored.container?.exitCode === status.container?.exitCode &&
-    (stored.portStatus === null) === (status.portStatus === null)
-  );
 }

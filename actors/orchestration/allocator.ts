@@ -9,7 +9,8 @@ import { causes, type Blocked, type Cause } from "../../machines/allocation/wait
 import { allocatorMachine, type AllocatorVerdict } from "../../machines/allocation/allocator.machine.ts";
 import type { ReconcileContext } from "../../machines/reconcile.ts";
 import { waitOf } from "../../machines/wait-meta.ts";
-import { isEnded, observedState } from "../../machines/task.ts";
+import { moved } from "../../machines/task-moves.ts";
+import { isEnded, isLeaving, observedState } from "../../machines/task.ts";
 import {
   NodePatch,
   Operation,
@@ -17,6 +18,7 @@ import {
   Service,
   StoreObject,
   TaskState,
+  TaskStatus,
   type Cluster,
   type Network,
   type Node,
@@ -28,7 +30,7 @@ import type { Gauge } from "../../runtime/ports/index.ts";
 import { AllocationQueue, kinds, type Kind } from "./allocation-queue.ts";
 import type { Environment } from "../environment.ts";
 import { hosted } from "../hosted.ts";
-import { advance, complain, now, roundTasksMax, status, type Part, type Writer } from "./part.ts";
+import { now, roundTasksMax, status, type Part, type Writer } from "./part.ts";
 import { Reconciler, type Round } from "./reconciler.ts";
 
 const chart = hosted(allocatorMachine, ["gather", "decide"]);
@@ -176,7 +178,7 @@ class AllocatorActor implements AllocatorPart {
   }
 
   #arriveTask(task: Task): void {
-    if (observedState(task) === TaskState.NEW && task.desiredState < TaskState.REMOVE) this.#arrive("task", task.id);
+    if (observedState(task) === TaskState.NEW && !isLeaving(task)) this.#arrive("task", task.id);
   }
 
   /** Gives freed or added resources to the objects that have waited longest. True when there are any. */
@@ -298,7 +300,7 @@ class AllocatorActor implements AllocatorPart {
           const fields: { -readonly [Key in keyof TaskPatch]?: TaskPatch[Key] } = {};
           if (decision.endpoint !== null) fields.endpoint = decision.endpoint;
           if (decision.networks.length > 0) fields.networks = decision.networks;
-          operations.push(advance(task, "allocator", pending, fields));
+          operations.push(moved(task, "allocator", pending, fields));
           break;
         }
         case "unwanted":
@@ -313,8 +315,9 @@ class AllocatorActor implements AllocatorPart {
   /** A3 */
   #block(task: Task, { cause, reason }: Blocked, time: Timestamp, operations: Operation[]): void {
     this.#queues.task.waiting.put(task.id, cause);
-    if (reason !== "" && reason !== (task.status?.err ?? ""))
-      operations.push(complain(task, "waiting for the allocator", reason, time));
+    if (reason === "" || reason === (task.status?.err ?? "")) return;
+    const [state, message] = [TaskState.NEW, "waiting for the allocator"];
+    operations.push(moved(task, "allocator", TaskStatus.create({ state, message, err: reason, timestamp: time })));
   }
 
   /** Continues from the stored objects, whoever wrote them. */

@@ -11,13 +11,12 @@ import {
   isOnDrained,
   type Eviction,
 } from "../../machines/orchestration/enforcer.machine.ts";
-import { mayAdvance } from "../../machines/task.machine.ts";
-import { observedState } from "../../machines/task.ts";
+import { moved } from "../../machines/task-moves.ts";
+import { isEnded, observedState } from "../../machines/task.ts";
 import {
   Basis,
   Kind,
   Operation,
-  TaskPatch,
   TaskState,
   type Node,
   type Service,
@@ -25,7 +24,6 @@ import {
   type TaskStatus,
   type Volume,
 } from "../../proto/gen/messages.ts";
-import { assert } from "../../lib/assert.ts";
 import type { Environment } from "../environment.ts";
 import { hosted } from "../hosted.ts";
 import { now, roundTasksMax, type Part, type Writer } from "./part.ts";
@@ -81,8 +79,6 @@ export function startEnforcer(env: Environment, writer: Writer): Part {
   }
 
   function reject(task: Task, eviction: Eviction, status: TaskStatus, node?: Node): Operation {
-    const from = observedState(task);
-    assert(mayAdvance(from, TaskState.REJECTED, "manager"), `T2: a manager may not reject a task in state ${from}`);
     env.telemetry.log.info(
       { task: task.id, node: task.nodeId, by: eviction },
       "rejecting a task that may not stay on its node",
@@ -91,7 +87,7 @@ export function startEnforcer(env: Environment, writer: Writer): Part {
     if (node !== undefined) basis.push(basisOf(Kind.KIND_NODE, node));
     const service = serviceOf(task.serviceId);
     if (node !== undefined && service !== undefined) basis.push(basisOf(Kind.KIND_SERVICE, service));
-    return Operation.create({ task: TaskPatch.create({ id: task.id, status }), basis });
+    return Operation.patch(moved(task, "manager", status), { basis });
   }
 
   const rejections = new TaskWrites(env, writer, (_, stored) => {
@@ -99,7 +95,7 @@ export function startEnforcer(env: Environment, writer: Writer): Part {
     if (observedState(stored) === TaskState.REJECTED) evicted.add();
     // A task that was not written is checked again.
     else if (stored.volumes.length > 0) users.add(stored.id);
-    if (observedState(stored) <= TaskState.RUNNING) nodes.add(stored.nodeId);
+    if (!isEnded(observedState(stored))) nodes.add(stored.nodeId);
   });
   const loop = new Reconciler(env, { chart, id: `enforcer/${env.managerId}`, input: undefined, decide: enforce });
   for (const { id } of store.all("node")) nodes.add(id);

@@ -6,12 +6,13 @@
  *     parts of a decision that did not happen are decided again.
  */
 import type { ReconcileContext, ReconcileEvent } from "../../machines/reconcile.ts";
+import { desired } from "../../machines/task-moves.ts";
 import { Operation, StoreObject, type Task, type TaskState } from "../../proto/gen/messages.ts";
 import { newId } from "../../runtime/ids.ts";
 import type { Random } from "../../runtime/ports/index.ts";
 import type { Environment } from "../environment.ts";
 import type { Owner } from "../hosted.ts";
-import { desire, type Writer } from "./part.ts";
+import type { Writer } from "./part.ts";
 import { Reconciler, type ReconcileChart, type Round } from "./reconciler.ts";
 
 interface DesireStep {
@@ -147,7 +148,7 @@ export class Orchestrators<Context extends ReconcileContext, Own, One extends Or
     onMissing?: () => void,
   ): void {
     const operationOf = (step: Step): Operation => {
-      if (isDesire(step)) return desire(step.task, step.state);
+      if (isDesire(step)) return desired(step.task, step.state);
       const id = newId(this.#random);
       one.creating.add(id);
       const task = taskOf(step as Exclude<Step, DesireStep>, id);

@@ -5,7 +5,6 @@ import {
   Origin,
   ProposeRequest_Mode,
   Removal,
-  TaskPatch,
   TaskStatus,
   type Cluster,
   type Network,
@@ -18,9 +17,7 @@ import {
   type Volume,
 } from "../../proto/gen/messages.ts";
 import { timestampOf } from "../../proto/time.ts";
-import { mayAdvance, type TaskMover } from "../../machines/task.machine.ts";
-import { isNodeBound, observedState } from "../../machines/task.ts";
-import { assert } from "../../lib/assert.ts";
+import { isNodeBound } from "../../machines/task.ts";
 import type { TimerHandle } from "../../runtime/ports/index.ts";
 import type { Environment, Running } from "../environment.ts";
 
@@ -213,23 +210,6 @@ export function now(env: Environment): Timestamp {
 /** A status shared by many tasks of one round. */
 export function status(state: TaskState, message: string, timestamp: Timestamp): TaskStatus {
   return TaskStatus.create({ state, message, timestamp });
-}
-
-/** Moves a task to another state, which `by` must be allowed to do (T2). */
-export function advance(task: Task, by: TaskMover, next: TaskStatus, fields: Partial<TaskPatch> = {}): Operation {
-  const from = observedState(task);
-  assert(mayAdvance(from, next.state, by), `T2: the ${by} may not move a task from ${from} to ${next.state}`);
-  return Operation.create({ task: TaskPatch.create({ id: task.id, status: next, ...fields }) });
-}
-
-/** Records in a task's status why it makes no progress; its state stays. */
-export function complain(task: Task, message: string, err: string, timestamp: Timestamp): Operation {
-  const next = TaskStatus.create({ state: observedState(task), message, err, timestamp });
-  return Operation.create({ task: TaskPatch.create({ id: task.id, status: next }) });
-}
-
-export function desire(task: Task, state: TaskState): Operation {
-  return Operation.create({ task: TaskPatch.create({ id: task.id, desiredState: state }) });
 }
 
 export function deletion(task: Task): Operation {

@@ -7,12 +7,13 @@ import {
   reaperMachine,
 } from "../../machines/orchestration/reaper.machine.ts";
 import { iterationOf } from "../../machines/orchestration/jobs/places.ts";
-import { isEnded, isWanted, observedState } from "../../machines/task.ts";
+import { moved } from "../../machines/task-moves.ts";
+import { isEnded, isRunning, isWanted, observedState } from "../../machines/task.ts";
 import { isJob } from "../../machines/orchestration/service-mode.ts";
 import { TaskState, type Node, type Task } from "../../proto/gen/messages.ts";
 import type { Environment } from "../environment.ts";
 import { hosted } from "../hosted.ts";
-import { advance, deletion, now, roundTasksMax, slotKey, status, type Part, type Writer } from "./part.ts";
+import { deletion, now, roundTasksMax, slotKey, status, type Part, type Writer } from "./part.ts";
 import { Reconciler, TaskWrites, type Round } from "./reconciler.ts";
 
 const chart = hosted(reaperMachine, ["gather", "decide"]);
@@ -54,7 +55,7 @@ export function startReaper(env: Environment, writer: Writer): Part {
         writes.add(deletion(task));
       }
       for (const task of tasks) {
-        if (isAbandoned(task) && !writes.has(task.id)) writes.add(advance(task, "reaper", ended));
+        if (isAbandoned(task) && !writes.has(task.id)) writes.add(moved(task, "reaper", ended));
       }
     }
     writes.flush(() => loop.commitEnded());
@@ -76,7 +77,7 @@ export function startReaper(env: Environment, writer: Writer): Part {
       const state = observedState(task);
       if (old !== null && observedState(old) === state && old.desiredState === task.desiredState) return;
       // A running successor releases its predecessor.
-      if (!isWanted(task) || isEnded(state) || state === TaskState.RUNNING) touch(task);
+      if (!isWanted(task) || isEnded(state) || isRunning(task)) touch(task);
     },
 
     nodeChanged(old, node) {

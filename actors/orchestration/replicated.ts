@@ -23,12 +23,13 @@ import {
   type Decision,
   type World,
 } from "../../machines/orchestration/slots.ts";
-import { isWanted } from "../../machines/task.ts";
+import { desired } from "../../machines/task-moves.ts";
+import { isLeaving, isWanted } from "../../machines/task.ts";
 import { TaskState, type Node, type Operation, type Service, type Task } from "../../proto/gen/messages.ts";
 import { Attention } from "./attention.ts";
 import type { Environment } from "../environment.ts";
 import { hosted } from "../hosted.ts";
-import { desire, now, type Part, type Writer } from "./part.ts";
+import { now, type Part, type Writer } from "./part.ts";
 import { Orchestrators, type Orchestrator } from "./orchestrators.ts";
 import type { Round } from "./reconciler.ts";
 
@@ -116,7 +117,7 @@ export function startReplicated(env: Environment, writer: Writer, turnsOf: (serv
     let count = 0;
     for (const task of store.tasksByService(one.serviceId)) {
       count += 1;
-      if (task.desiredState < TaskState.REMOVE) operations.push(desire(task, TaskState.REMOVE));
+      if (!isLeaving(task)) operations.push(desired(task, TaskState.REMOVE));
     }
     // Tasks created by a decision are still pending.
     if (count === 0 && one.creating.size === 0) {

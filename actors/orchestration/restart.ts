@@ -1,10 +1,11 @@
 /** Hosts the restart supervisor: starts successors that are desired READY when their delay is over. */
 import { releaseOf, restartMachine, type RestartVerdict } from "../../machines/orchestration/restart.machine.ts";
+import { desired } from "../../machines/task-moves.ts";
 import { isEnded, isWanted, observedState } from "../../machines/task.ts";
 import { TaskState, type Node, type Task } from "../../proto/gen/messages.ts";
 import type { Environment } from "../environment.ts";
 import { hosted } from "../hosted.ts";
-import { desire, roundTasksMax, slotKey, type Part, type Writer } from "./part.ts";
+import { roundTasksMax, slotKey, type Part, type Writer } from "./part.ts";
 import { Reconciler, TaskWrites, type Round } from "./reconciler.ts";
 
 const chart = hosted(restartMachine, ["gather", "decide"]);
@@ -46,7 +47,7 @@ export function startRestart(env: Environment, writer: Writer): Part {
       const slot = [...store.tasksAt(task.serviceId, task.slot, task.nodeId)];
       const outcome = releaseOf(task, slot, nowMs, nodeOf, env.times);
       if (outcome.kind === "wait") deadlines.set(id, atMs + outcome.untilMs - nowMs);
-      else raises.add(desire(task, task.jobIteration === null ? TaskState.RUNNING : TaskState.COMPLETE));
+      else raises.add(desired(task, task.jobIteration === null ? TaskState.RUNNING : TaskState.COMPLETE));
     }
     raises.flush(() => loop.commitEnded());
     let nextMs = -1;

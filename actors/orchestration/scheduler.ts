@@ -18,6 +18,7 @@ import { groupKey, NodeSet } from "../../machines/scheduling/node-set.ts";
 import { Backlog, isWanting } from "../../machines/scheduling/place.ts";
 import type { Assignment, Explanation } from "../../machines/scheduling/round.ts";
 import type { Tracked } from "../../machines/scheduling/tracked.ts";
+import { assertMaySet, moved } from "../../machines/task-moves.ts";
 import { taskMachine } from "../../machines/task.machine.ts";
 import { waitOf } from "../../machines/wait-meta.ts";
 import { timeMs, timestampOf } from "../../proto/time.ts";
@@ -240,6 +241,7 @@ class SchedulerActor implements Scheduler {
     return {
       assigned: ({ task, nodeId, generic, volumes, isPreassigned }) => {
         // Set directly, since `create` iterates its argument's keys and this runs for each assignment.
+        assertMaySet(task, "scheduler", TaskState.ASSIGNED);
         const patch = TaskPatch.create() as Mutable<TaskPatch>;
         patch.id = task.id;
         patch.nodeId = nodeId;
@@ -252,12 +254,8 @@ class SchedulerActor implements Scheduler {
       },
       explained: ({ task, text }) => {
         const message = task.status?.message ?? "";
-        return Operation.create({
-          task: TaskPatch.create({
-            id: task.id,
-            status: TaskStatus.create({ ...by, state: TaskState.PENDING, message, err: text }),
-          }),
-        });
+        const { PENDING: state } = TaskState;
+        return moved(task, "scheduler", TaskStatus.create({ ...by, state, message, err: text }));
       },
     };
   }

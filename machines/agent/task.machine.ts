@@ -20,6 +20,8 @@
 import { assign } from "xstate";
 import { TaskState } from "../../proto/gen/messages.ts";
 import { chart, effect } from "../chart.ts";
+import { mayAdvance, mayDesire } from "../task.machine.ts";
+import { isEnded } from "../task.ts";
 
 export interface TaskReport {
   readonly state: TaskState;
@@ -99,14 +101,10 @@ interface Told {
 
 /** Whether a report may follow the newest status and contains anything new. K1 */
 export function isNews(newest: Told, reported: Told): boolean {
-  if (reported.state !== newest.state) return reported.state > newest.state;
+  if (reported.state !== newest.state) return mayAdvance(newest.state, reported.state, "node");
   // After a restart, the chart passes through states again and repeats their first message.
   const isOfHealth = reported.state === TaskState.STARTING || reported.err !== "";
-  return (
-    isOfHealth &&
-    reported.state <= TaskState.RUNNING &&
-    (reported.message !== newest.message || reported.err !== newest.err)
-  );
+  return isOfHealth && !isEnded(reported.state) && (reported.message !== newest.message || reported.err !== newest.err);
 }
 
 /** A report without a process. */
@@ -145,11 +143,11 @@ export const agentTaskMachine = chart({
     rememberPid: assign((_, { pid }: { pid: number }) => ({ pid })),
     rememberFlaw: assign((_, { reason }: { reason: string }) => ({ flaw: reason })),
     raiseDesired: assign(({ context }, { desired }: { desired: TaskState }) => ({
-      desired: desired > context.desired ? desired : context.desired,
+      desired: mayDesire(context.desired, desired) ? desired : context.desired,
     })),
   },
   guards: {
-    isEnded: ({ context }) => context.before >= TaskState.COMPLETE,
+    isEnded: ({ context }) => isEnded(context.before),
     wasStarted: ({ context }) => context.before >= TaskState.STARTING,
     wants: ({ context }, { above }: { above: TaskState }) =>
       context.desired > above && context.desired < TaskState.SHUTDOWN,
@@ -159,7 +157,7 @@ export const agentTaskMachine = chart({
     isChecked: ({ context }) => context.isChecked,
     // A task that was RUNNING had passed its check; any other may have been started just before the agent died. K6
     isUnproven: ({ context }) => context.isChecked && context.before < TaskState.RUNNING,
-    isHigher: ({ context }, { desired }: { desired: TaskState }) => desired > context.desired,
+    isHigher: ({ context }, { desired }: { desired: TaskState }) => mayDesire(context.desired, desired),
   },
 }).createMachine({
   id: "agentTask",

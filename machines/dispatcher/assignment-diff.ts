@@ -7,6 +7,7 @@
  * N3: a secret or config is sent before or with its first user that is not past RUNNING, and removed after its last.
  * N4: a task with a flaw that crashes engines is never sent; `refuse` is called for it.
  */
+import { isEnded, observedState } from "../task.ts";
 import {
   Assignment,
   AssignmentChange,
@@ -41,12 +42,12 @@ type Dependency = `secret/${string}` | `config/${string}`;
  * Never misses a change that matters.
  */
 export function concernsNode(old: Task | null, task: Task): boolean {
-  const state = stateOf(task);
+  const state = observedState(task);
   if (state < TaskState.ASSIGNED) return false;
-  if (old === null || stateOf(old) < TaskState.ASSIGNED || state === TaskState.ASSIGNED) return true;
+  if (old === null || observedState(old) < TaskState.ASSIGNED || state === TaskState.ASSIGNED) return true;
   if (!sharesAllButStatus(old, task)) return true;
   // Past RUNNING, the task no longer uses its secrets and configs.
-  return state > TaskState.RUNNING && stateOf(old) <= TaskState.RUNNING;
+  return isEnded(state) && !isEnded(observedState(old));
 }
 
 function sharesAllButStatus(old: Task, task: Task): boolean {
@@ -127,18 +128,18 @@ export class AssignmentSet {
       this.#release(id, changes);
       return;
     }
-    const state = stateOf(task);
+    const state = observedState(task);
     if (state < TaskState.ASSIGNED) return;
     const flaw = taskFlaw(task);
     if (flaw !== null) {
       // Only once, and not for an ended task: its last writer may be a node with another version of SwarmKit. N4
       this.#refused ??= new Set();
-      if (!this.#refused.has(id) && state <= TaskState.RUNNING) this.#refuse(task, flaw);
+      if (!this.#refused.has(id) && !isEnded(state)) this.#refuse(task, flaw);
       this.#refused.add(id);
       return;
     }
     if (known === undefined) {
-      if (state <= TaskState.RUNNING) this.#hold(id, taskDependencies(task), changes);
+      if (!isEnded(state)) this.#hold(id, taskDependencies(task), changes);
       changes.tasks.push(change(Action.UPDATE, { task }));
       this.#tasks.set(id, task);
       return;
@@ -147,7 +148,7 @@ export class AssignmentSet {
       changes.tasks.push(change(Action.UPDATE, { task }));
     }
     this.#tasks.set(id, task);
-    if (state > TaskState.RUNNING) this.#release(id, changes);
+    if (isEnded(state)) this.#release(id, changes);
   }
 
   #lookAtVolume(id: string, volume: Volume | undefined, changes: Changes): void {
@@ -262,10 +263,6 @@ function taskDependencies(task: Task): readonly Dependency[] {
 
 function volumeDependencies(volume: Volume): readonly Dependency[] {
   return (volume.spec?.secrets ?? []).map(({ secret }): Dependency => `secret/${secret}`);
-}
-
-function stateOf(task: Task): TaskState {
-  return task.status?.state ?? TaskState.NEW;
 }
 
 function change(action: Action, assignment: Partial<Assignment>): AssignmentChange {

@@ -8,7 +8,7 @@
  *     in a task's life.
  */
 import { ContainerStatus, PortConfig, PortStatus, TaskState, TaskStatus } from "../../proto/gen/messages.ts";
-import { mayAdvance, nodeStates } from "../task.machine.ts";
+import { maySet, nodeStates } from "../task.machine.ts";
 
 /**
  * For a message or an error text, in UTF-16 units. Docker's errors have some hundred characters, and our agents add a few
@@ -35,20 +35,15 @@ export type Examined =
    */
   | { readonly kind: "ignored"; readonly reason: "overtaken" | "foreign" };
 
-/** `before`: the task's state, or its state after a report that is waiting. Never throws. */
+/**
+ * `before`: the task's state, or its state after a report that is waiting. The ledger checks again (`maySet`), because the task
+ * may have advanced. Never throws.
+ */
 export function examineReport(before: TaskState, status: TaskStatus): Examined {
   const to = status.state;
-  const isKnown = nodeStates.has(to);
-  if (to < before && (isKnown || to <= TaskState.ASSIGNED)) return { kind: "ignored", reason: "overtaken" };
-  // A node may repeat ASSIGNED before it has handled the task.
-  const isSame = to === before && (isKnown || to === TaskState.ASSIGNED);
-  if (!isSame && !mayAdvance(before, to, "node")) return { kind: "ignored", reason: "foreign" };
-  return { kind: "taken", ...bounded(status) };
-}
-
-/** W1, for the ledger, which checks again because the task may have advanced. */
-export function mayReport(before: TaskState, to: TaskState): boolean {
-  return to === before ? nodeStates.has(to) || to === TaskState.ASSIGNED : mayAdvance(before, to, "node");
+  if (maySet(before, to, "node")) return { kind: "taken", ...bounded(status) };
+  const isOvertaken = to < before && (nodeStates.has(to) || to < TaskState.ASSIGNED);
+  return { kind: "ignored", reason: isOvertaken ? "overtaken" : "foreign" };
 }
 
 /** `text` with at most `max` UTF-16 units; the last ones say that it was cut, and its original length. */

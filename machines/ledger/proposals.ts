@@ -4,7 +4,7 @@
  *
  * P1: an id is created once, and names are unique within a table (except for nodes and tasks).
  * P2: an update replaces exactly the version that its writer has seen.
- * P3: the observed and desired state of a task only increase, whoever writes them.
+ * P3: the observed and desired state of a task only increase, whoever writes them, and only as machines/task.machine.ts allows.
  * P4: a task gets a node once, while it is PENDING and wanted, and only a node that can take it; its cluster volumes must
  *     still exist.
  * P5: a node reports only on its own tasks, only through its current session, and only states that a node may set.
@@ -29,7 +29,6 @@ import {
   type NodePatch,
   NodeSpec_Availability,
   NodeStatus_State,
-  PortStatus,
   type Removal,
   type StoreObject,
   TaskPatch,
@@ -45,9 +44,10 @@ import {
   type Task,
   type TaskStatus,
 } from "../../proto/gen/messages.ts";
-import { mayReport } from "../dispatcher/task-report.ts";
 import { meetsPlacement } from "../scheduling/constraints.ts";
 import { isVolumeReady } from "../scheduling/volumes.ts";
+import { mayAdvance, mayDesire, maySet } from "../task.machine.ts";
+import { isEnded, isSameStatus, isWanted, observedState } from "../task.ts";
 import { extensionRemovalConflict, resourceConflict, type ResourceView } from "./resource-conflicts.ts";
 import {
   networkConflict,
@@ -152,12 +152,11 @@ function decideCreate(view: StateView, wrapped: StoreObject): Decision {
 
 /** P7. When a task is replaced by another of its version, its desired state is lowered first. */
 function hasTwin(view: StateView, task: Task): boolean {
-  if (task.slot !== 0 || task.nodeId === "" || task.serviceId === "" || task.desiredState > TaskState.COMPLETE)
-    return false;
+  if (task.slot !== 0 || task.nodeId === "" || task.serviceId === "" || !isWanted(task)) return false;
   const version = task.specVersion?.index ?? 0;
   for (const other of view.tasksOfNode(task.serviceId, task.nodeId)) {
-    const isWanted = other.desiredState <= TaskState.COMPLETE && stateOf(other) <= TaskState.RUNNING;
-    if (isWanted && (other.specVersion?.index ?? 0) === version) return true;
+    const isCandidate = isWanted(other) && !isEnded(observedState(other));
+    if (isCandidate && (other.specVersion?.index ?? 0) === version) return true;
   }
   return false;
 }
@@ -180,7 +179,7 @@ function decideUpdate(view: StateView, wrapped: StoreObject): Decision {
   if (versionOf(stored) !== versionOf(found.object)) return refused("outOfSequence", "update out of sequence");
   return (
     refuseTakenName(view, found) ??
-    refuseFallingTask(found, stored) ??
+    refuseIllegalMove(found, stored) ??
     refuseConflict(view, found, stored) ??
     change({ put: wrapped })
   );
@@ -190,7 +189,7 @@ function decidePut(view: StateView, wrapped: StoreObject): Decision {
   const found = unwrap(wrapped);
   if ("kind" in found) return found;
   const stored = view.get(found.table, found.object.id);
-  return refuseTakenName(view, found) ?? refuseFallingTask(found, stored) ?? change({ put: wrapped });
+  return refuseTakenName(view, found) ?? refuseIllegalMove(found, stored) ?? change({ put: wrapped });
 }
 
 function decideRemove(view: StateView, removal: Removal, version: number, sessionId: string): Decision {
@@ -254,11 +253,13 @@ function refuseConflict(
 }
 
 /** P3 for whole tasks: the writer saw the version that it replaces, so this is a fault of the writer. */
-function refuseFallingTask({ table, object }: Wrapped, stored: TableObject<TableName> | undefined): Refused | null {
+function refuseIllegalMove({ table, object }: Wrapped, stored: TableObject<TableName> | undefined): Refused | null {
   if (table !== "task" || stored === undefined) return null;
   const [next, before] = [object as Task, stored as Task];
-  if (next.desiredState >= before.desiredState && stateOf(next) >= stateOf(before)) return null;
-  return refused("malformed", "a task's state cannot decrease");
+  const [to, from] = [observedState(next), observedState(before)];
+  const isDesirable = next.desiredState === before.desiredState || mayDesire(before.desiredState, next.desiredState);
+  if (isDesirable && (to === from || maySet(from, to, "anyManager"))) return null;
+  return refused("malformed", "a task's state cannot decrease, nor change against its life cycle");
 }
 
 /** P5 */
@@ -276,7 +277,7 @@ function decideTaskPatch(view: StateView, patch: TaskPatch, reporter: string): D
   if (patch.nodeId !== "" && !canBeAssigned(view, task, patch)) return skipped;
   const takes = {
     status: patch.status !== null && takesStatus(task, patch.status, reporter),
-    desiredState: patch.desiredState > task.desiredState,
+    desiredState: mayDesire(task.desiredState, patch.desiredState),
     nodeId: patch.nodeId !== "" && patch.nodeId !== task.nodeId,
     networks: patch.networks.length > 0 && !isSameList(NetworkAttachment, patch.networks, task.networks),
     endpoint: patch.endpoint !== null && !isSame(Endpoint, patch.endpoint, task.endpoint),
@@ -310,7 +311,7 @@ function decideTaskPatch(view: StateView, patch: TaskPatch, reporter: string): D
 /** P4 */
 function canBeAssigned(view: StateView, task: Task, patch: TaskPatch): boolean {
   const { nodeId } = patch;
-  if (stateOf(task) !== TaskState.PENDING || task.desiredState > TaskState.COMPLETE) return false;
+  if (!mayAdvance(observedState(task), TaskState.ASSIGNED, "scheduler") || !isWanted(task)) return false;
   const node = view.get("node", nodeId);
   if (node === undefined || !meetsPlacement(task.spec?.placement ?? null, node)) return false;
   for (const { id } of patch.volumes) if (!isVolumeThere(view, id)) return false;
@@ -329,24 +330,12 @@ function isVolumeThere(view: StateView, id: string): boolean {
 }
 
 /**
- * P3, P6; of a node's report, only the states that a node may set. Agents report every task again when they reconnect: a
- * report without news is dropped here.
+ * P3, P5, P6. Agents report every task again when they reconnect: a report without news is dropped here. A decision of a manager
+ * that the node has overtaken is dropped, too.
  */
 function takesStatus(task: Task, status: TaskStatus, reporter: string): boolean {
-  const stored = task.status;
-  if (reporter !== "" && !mayReport(stored?.state ?? TaskState.NEW, status.state)) return false;
-  if (stored === null) return true;
-  if (status.state !== stored.state) return status.state > stored.state;
-  return !(
-    status.message === stored.message &&
-    status.err === stored.err &&
-    status.timestamp?.seconds === stored.timestamp?.seconds &&
-    status.timestamp?.nanos === stored.timestamp?.nanos &&
-    status.container?.containerId === stored.container?.containerId &&
-    status.container?.pid === stored.container?.pid &&
-    status.container?.exitCode === stored.container?.exitCode &&
-    isSame(PortStatus, status.portStatus, stored.portStatus)
-  );
+  if (!maySet(observedState(task), status.state, reporter === "" ? "anyManager" : "node")) return false;
+  return task.status === null || !isSameStatus(status, task.status);
 }
 
 function decideNodePatch(view: StateView, patch: NodePatch, sessionId: string): Decision {
@@ -388,10 +377,6 @@ function taskChange(patch: TaskPatch): Decision {
 
 function versionOf(object: TableObject<TableName>): number {
   return object.meta?.version?.index ?? 0;
-}
-
-function stateOf(task: Task): TaskState {
-  return task.status?.state ?? TaskState.NEW;
 }
 
 /** Compares encodings: equal fields in the same order give equal bytes, and maps that differ only in order are rare. */

@@ -16,7 +16,8 @@ import { TaskState, type Task } from "../../proto/gen/messages.ts";
 import { deciding, gathering, judged, reconciling, resting, type ReconcileContext } from "../reconcile.ts";
 import { refusedInARow } from "./refused-starts.ts";
 import { countedFor, shouldRestart } from "./restart.machine.ts";
-import { isEnded, isHeld, isWanted, observedState } from "../task.ts";
+import { mayAdvance } from "../task.machine.ts";
+import { isEnded, isHeld, isLeaving, isRunning, isWanted, newestOf, observedState } from "../task.ts";
 
 /** SwarmKit's default number of tasks kept for each slot. */
 export const historyLimitDefault = 5;
@@ -65,11 +66,7 @@ export function isNeverPlaced({ status }: Task): boolean {
 
 /** R5 */
 export function isAbandoned(task: Task): boolean {
-  return (
-    task.desiredState > TaskState.COMPLETE &&
-    task.desiredState < TaskState.REMOVE &&
-    observedState(task) < TaskState.ASSIGNED
-  );
+  return !isWanted(task) && !isLeaving(task) && mayAdvance(observedState(task), TaskState.SHUTDOWN, "reaper");
 }
 
 /** The tasks of the slot to delete. */
@@ -98,7 +95,7 @@ function staying(rest: readonly Task[]): ReadonlySet<Task> {
   const stays = new Set<Task>();
   const followed = rest.findLast((task) => isFollowed(task, rest));
   if (followed !== undefined) stays.add(followed);
-  const newest = rest.findLast((task) => task.desiredState < TaskState.REMOVE);
+  const newest = newestOf(rest);
   const wanted = rest.filter(isWanted);
   if (newest !== undefined && wanted.length === 0 && !shouldRestart(newest, rest)) stays.add(newest);
   for (const task of newest === undefined ? wanted : [...wanted, newest])
@@ -110,7 +107,7 @@ function staying(rest: readonly Task[]): ReadonlySet<Task> {
 function isForgotten(task: Task, { hasService, hasNode }: SlotFacts): boolean {
   const state = observedState(task);
   if (state === TaskState.ORPHANED && !hasService) return true;
-  if (task.desiredState < TaskState.REMOVE) return false;
+  if (!isLeaving(task)) return false;
   return !isHeld(state) || !hasNode(task.nodeId);
 }
 
@@ -128,7 +125,7 @@ function isFollowed(task: Task, rest: readonly Task[]): boolean {
 /** R3: while the newest task does not run, the last one with another spec, which marks the slot for a rollout. -1: none. */
 function lastOfEarlierSpec(rest: readonly Task[]): number {
   const newest = rest.at(-1);
-  if (newest === undefined || observedState(newest) === TaskState.RUNNING) return -1;
+  if (newest === undefined || isRunning(newest)) return -1;
   const version = newest.specVersion?.index ?? 0;
   return rest.findLastIndex((task) => (task.specVersion?.index ?? 0) !== version);
 }

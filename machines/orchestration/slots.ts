@@ -19,7 +19,8 @@ import { isSameMessage } from "../same-message.ts";
 import { movedFrom } from "./rebalancing/moves.ts";
 import { noTurns, type Turns } from "./rollout/turns.ts";
 import type { TaskDirty } from "./task-dirty.ts";
-import { isEnded, isWanted, observedState } from "../task.ts";
+import { mayDesire } from "../task.machine.ts";
+import { isEnded, isLeaving, isRunning, isWanted, newestOf, observedState } from "../task.ts";
 
 /** `Slot`: the name of a place for a task: a slot's number, or for a global service a node's id. */
 export type Step<Slot = number> =
@@ -73,7 +74,7 @@ export class Plan<Slot = number> {
   }
 
   desire(task: Task, state: TaskState): void {
-    if (task.desiredState < state) this.steps.push({ kind: "desire", task, state });
+    if (mayDesire(task.desiredState, state)) this.steps.push({ kind: "desire", task, state });
   }
 
   lookAt(timeMs: number): void {
@@ -185,7 +186,7 @@ function without(tasks: readonly Task[], others: readonly Task[]): readonly Task
 }
 
 function runs(task: Task, world: World): boolean {
-  return observedState(task) === TaskState.RUNNING && faultOf(task, world.nodeOf) === null;
+  return isRunning(task) && faultOf(task, world.nodeOf) === null;
 }
 
 /** A finished task is replaced in its turn like a running one. */
@@ -199,7 +200,7 @@ function tendEmpty<Slot>(plan: Plan<Slot>, service: Service, slot: Slot, tasks: 
 
 /** V2. A task being removed no longer fills its slot. */
 function emptySlot(tasks: readonly Task[]): Tended {
-  const newest = tasks.findLast((task) => task.desiredState < TaskState.REMOVE);
+  const newest = newestOf(tasks);
   return newest === undefined || shouldRestart(newest, tasks) ? { kind: "dead" } : { kind: "filled", task: newest };
 }
 
@@ -321,23 +322,22 @@ function choose(standing: readonly Standing[], replicas: number): readonly Stand
 }
 
 function isUp({ task }: Standing): boolean {
-  return observedState(task) === TaskState.RUNNING;
+  return isRunning(task);
 }
 
 /** Whether a change of a task can require a step in its slot; most changes are only steps towards RUNNING. */
 export function mattersToSlot(old: Task, task: Task, nodeOf: (id: string) => Node | undefined): boolean {
-  const runsNow = observedState(task) === TaskState.RUNNING && observedState(old) < TaskState.RUNNING;
+  const runsNow = isRunning(task) && observedState(old) < TaskState.RUNNING;
   if (runsNow && movedFrom(task) !== "") return true;
   // A failed successor may have been waiting for this task to stop.
-  if (!isWanted(task))
-    return task.desiredState < TaskState.REMOVE && isEnded(observedState(task)) && !isEnded(observedState(old));
+  if (!isWanted(task)) return !isLeaving(task) && isEnded(observedState(task)) && !isEnded(observedState(old));
   if (isEnded(observedState(task)) && !isEnded(observedState(old))) return true;
   return old.nodeId !== task.nodeId && faultOf(task, nodeOf) !== null;
 }
 
 /** Whether a task that has just started running allows another one of its slot to stop. `tasks`: the slot's tasks. */
 export function endsPair(old: Task, task: Task, tasks: () => Iterable<Task>): boolean {
-  if (observedState(task) !== TaskState.RUNNING || observedState(old) === TaskState.RUNNING) return false;
+  if (!isRunning(task) || isRunning(old)) return false;
   for (const other of tasks()) if (other.id !== task.id && isWanted(other)) return true;
   return false;
 }

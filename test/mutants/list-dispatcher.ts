@@ -168,8 +168,8 @@ export const dispatcherMutants: readonly Mutant[] = [
   {
     name: "late-report-overwrites",
     file: "actors/dispatcher/task-reports.ts",
-    original: "const before = waiting?.state ?? task.status?.state ?? TaskState.NEW;",
-    replacement: "const before = task.status?.state ?? TaskState.NEW;",
+    original: "const before = waiting?.state ?? observedState(task);",
+    replacement: "const before = observedState(task);",
     breaks: "a late, older report replaces the newer one that is queued",
     kind: "time-fault-order",
     tests: ["unit/dispatcher-reports"],
@@ -195,7 +195,7 @@ export const dispatcherMutants: readonly Mutant[] = [
   {
     name: "secrets-given-up-at-running",
     file: "machines/dispatcher/assignment-diff.ts",
-    original: "this.#tasks.set(id, task);\n    if (state > TaskState.RUNNING) this.#release(id, changes);",
+    original: "this.#tasks.set(id, task);\n    if (isEnded(state)) this.#release(id, changes);",
     replacement: "this.#tasks.set(id, task);\n    if (state >= TaskState.RUNNING) this.#release(id, changes);",
     breaks: "a task's secrets are removed from its node as soon as it runs",
     kind: "logic",

@@ -113,8 +113,8 @@ export const ledgerMutants: readonly Mutant[] = [
   {
     name: "status-may-fall",
     file: "machines/ledger/proposals.ts",
-    original: "if (status.state !== stored.state) return status.state > stored.state;",
-    replacement: "if (status.state !== stored.state) return true;",
+    original: 'if (!maySet(observedState(task), status.state, reporter === "" ? "anyManager" : "node")) return false;',
+    replacement: "",
     breaks: "a late report moves a task back",
     kind: "time-fault-order",
     tests: ["unit/proposals"],
@@ -122,7 +122,7 @@ export const ledgerMutants: readonly Mutant[] = [
   {
     name: "desired-may-fall",
     file: "machines/ledger/proposals.ts",
-    original: "desiredState: patch.desiredState > task.desiredState,",
+    original: "desiredState: mayDesire(task.desiredState, patch.desiredState),",
     replacement: "desiredState: patch.desiredState !== 0 && patch.desiredState !== task.desiredState,",
     breaks: "the desired state of a stopping task can decrease, so that it runs again",
     kind: "logic",

@@ -3,13 +3,15 @@
  * every commit of every replica; unit tests may call them too.
  *
  * S1: no slot has two assigned tasks with desired state RUNNING, whichever leaders created them.
- * S2: the observed state of a task never decreases.
+ * S2: the observed state of a task never decreases, and changes only as its life cycle allows.
  * S3: acknowledged writes survive.
  * S4: all replicas of one version are identical.
  * S5: the desired state of a task never decreases.
  * S6: versions increase.
  */
 import { movedFrom } from "../../machines/orchestration/rebalancing/moves.ts";
+import { mayDesire, maySet } from "../../machines/task.machine.ts";
+import { isEnded, observedState } from "../../machines/task.ts";
 import { TaskState, type Task } from "../../proto/gen/messages.ts";
 import { isHopeless, startsFirst } from "./invariants-rollout.ts";
 import type { Commit, Store } from "../../runtime/store/store.ts";
@@ -41,7 +43,7 @@ export function checkSlots(commit: Commit, store: Store): string | null {
 }
 
 function isMeantToRun(task: Task): boolean {
-  return task.desiredState === TaskState.RUNNING && (task.status?.state ?? TaskState.NEW) <= TaskState.RUNNING;
+  return task.desiredState === TaskState.RUNNING && !isEnded(observedState(task));
 }
 
 /** S2 and S5. */
@@ -49,9 +51,10 @@ export function checkStatesGrow(commit: Commit): string | null {
   for (const change of commit.changes) {
     if (change.table !== "task" || change.action !== "update" || change.old === null) continue;
     const { object, old } = change;
-    const [state, before] = [object.status?.state ?? 0, old.status?.state ?? 0];
-    if (state < before) return `S2: task ${object.id} falls from ${before} to ${state}`;
-    if (object.desiredState < old.desiredState)
+    const [state, before] = [observedState(object), observedState(old)];
+    if (state !== before && !maySet(before, state, "node") && !maySet(before, state, "anyManager"))
+      return `S2: task ${object.id} moves from ${before} to ${state}`;
+    if (object.desiredState !== old.desiredState && !mayDesire(old.desiredState, object.desiredState))
       return `S5: task ${object.id} is desired ${object.desiredState} after ${old.desiredState}`;
   }
   return null;

@@ -1,7 +1,8 @@
 // Large decisions on their way to the ledger: in parts, with related changes in one part.
 import test from "ava";
-import { desire, Writer } from "../../actors/orchestration/part.ts";
+import { Writer } from "../../actors/orchestration/part.ts";
 import type { Environment } from "../../actors/environment.ts";
+import { desired } from "../../machines/task-moves.ts";
 import { Operation, StoreObject, Task, TaskState } from "../../proto/gen/messages.ts";
 
 interface Step {
@@ -27,7 +28,7 @@ function setUp() {
     made.push(slot);
     const task = Task.create({ id: `t${slot}`, slot });
     return kind === "desire"
-      ? desire(task, TaskState.SHUTDOWN)
+      ? desired(task, TaskState.SHUTDOWN)
       : Operation.create({ create: StoreObject.create({ task }) });
   };
   const settle = async (): Promise<void> => {

@@ -3,13 +3,12 @@ import test from "ava";
 import {
   cutText,
   examineReport,
-  mayReport,
   repeatBudget,
   reportTextMax,
   statusBytesMax,
 } from "../../machines/dispatcher/task-report.ts";
 import { WriteBudget } from "../../machines/write-budget.ts";
-import { mayAdvance } from "../../machines/task.machine.ts";
+import { mayAdvance, maySet } from "../../machines/task.machine.ts";
 import {
   ContainerStatus,
   Operation,
@@ -43,7 +42,7 @@ test("W1: from every state a node may make the transitions of a task's life, and
       const isSame = to === before && (isNodes || to === TaskState.ASSIGNED);
       const expected = isSame || mayAdvance(before, to as TaskState, "node");
       t.is(examined.kind === "taken", expected, `${before} to ${to}`);
-      t.is(mayReport(before, to as TaskState), expected, `${before} to ${to}, in the ledger`);
+      t.is(maySet(before, to as TaskState, "node"), expected, `${before} to ${to}, in the ledger`);
       if (expected) t.true(isNodes || to === TaskState.ASSIGNED);
     }
   }
@@ -171,7 +170,26 @@ test("P5 of the ledger: the ledger rejects a state that a node may not set, whoe
   for (const state of [513, TaskState.REMOVE, TaskState.ORPHANED]) t.is(await propose(state, "n1"), TaskState.RUNNING);
   t.is(await propose(TaskState.COMPLETE, "n1"), TaskState.COMPLETE);
   t.is(await propose(TaskState.FAILED, "n1"), TaskState.COMPLETE);
-  t.is(await propose(TaskState.ORPHANED, ""), TaskState.ORPHANED, "a manager's own decision");
+  t.is(await propose(TaskState.ORPHANED, ""), TaskState.COMPLETE, "it is too late for a manager's decision, too");
+});
+
+test("P3: a report in which only the ports changed is written, and its repetition is not", async (t) => {
+  const manager = testManager("m1");
+  const reports = new TaskReports(manager.env);
+  t.teardown(() => reports.stop());
+  manager.seed("task", task("t1", "n1", TaskState.STARTING));
+  const ports = (publishedPort: number) => PortStatus.create({ ports: [PortConfig.create({ publishedPort })] });
+  const report = async (publishedPort: number): Promise<void> => {
+    const status = statusOf(TaskState.RUNNING, { message: "started", portStatus: ports(publishedPort) });
+    await reports.update("n1", reportsOf(["t1", status]), "");
+    await manager.clock.run({ untilMs: manager.clock.now() + 1_000 });
+    t.is(manager.store.get("task", "t1")?.status?.portStatus?.ports[0]?.publishedPort, publishedPort);
+  };
+  await report(30_001);
+  await report(30_002);
+  const { length } = manager.proposals;
+  await report(30_002);
+  t.is(manager.proposals.length, length);
 });
 
 test("P4: a report of any size is cut and written, so none is acknowledged and lost", async (t) => {

@@ -15,6 +15,7 @@
 import { NodeStatus_State, TaskState, type Node, type Service, type Task } from "../../../proto/gen/messages.ts";
 import { delayAfterMs, isStopping, releaseOf, stopWaitMs, type NodeOf } from "../restart.machine.ts";
 import { creationsMax } from "../slots.ts";
+import { mayDesire } from "../../task.machine.ts";
 import { isEnded, isWanted, observedState } from "../../task.ts";
 import { leftOf, type LogTimes } from "../../elapsed.ts";
 import { jobSettings } from "./labels.ts";
@@ -250,7 +251,7 @@ class JobPlan {
   }
 
   #desire(task: Task, state: TaskState): void {
-    if (task.desiredState < state) this.steps.push({ kind: "desire", task, state });
+    if (mayDesire(task.desiredState, state)) this.steps.push({ kind: "desire", task, state });
   }
 }
 

@@ -22,7 +22,8 @@ import { slotName } from "../rollout/slot.ts";
 import { demandOf, judge, Verdict } from "../../scheduling/filters.ts";
 import type { Placed, WhatIf } from "../../scheduling/what-if.ts";
 import { timestampOf } from "../../../proto/time.ts";
-import { isHeld, isWanted, observedState } from "../../task.ts";
+import { mayDesire } from "../../task.machine.ts";
+import { isEnded, isHeld, isRunning, isWanted, observedState } from "../../task.ts";
 
 export interface Choice {
   readonly placed: Placed;
@@ -94,7 +95,7 @@ export class Sandbox {
 
   desire(id: string, state: TaskState): void {
     const task = this.#tasks.get(id);
-    if (task === undefined || task.desiredState >= state) return;
+    if (task === undefined || !mayDesire(task.desiredState, state)) return;
     this.#put(Task.patch(task, { desiredState: state }));
   }
 
@@ -139,7 +140,7 @@ export class Sandbox {
     for (const task of this.#toSettle()) {
       if (isWanted(task)) continue;
       const state = observedState(task);
-      if (isHeld(state) ? !this.#answers(task) : state > TaskState.RUNNING) continue;
+      if (isHeld(state) ? !this.#answers(task) : isEnded(state)) continue;
       this.#put(Task.patch(task, { status: statusOf(TaskState.SHUTDOWN, nowMs) }));
     }
   }
@@ -147,7 +148,7 @@ export class Sandbox {
   #run(nowMs: number): void {
     for (const task of this.#toSettle()) {
       if (!isWanted(task) || !isHeld(observedState(task)) || !this.#answers(task)) continue;
-      if (observedState(task) === TaskState.RUNNING && task.desiredState === TaskState.RUNNING) continue;
+      if (isRunning(task) && task.desiredState === TaskState.RUNNING) continue;
       const desiredState = task.desiredState === TaskState.READY ? TaskState.RUNNING : task.desiredState;
       this.#put(Task.patch(task, { desiredState, status: statusOf(TaskState.RUNNING, nowMs) }));
     }
@@ -168,7 +169,7 @@ export class Sandbox {
     const state = observedState(task);
     const isSettled = isWanted(task)
       ? state === TaskState.RUNNING && task.desiredState === TaskState.RUNNING
-      : state > TaskState.RUNNING;
+      : isEnded(state);
     if (isSettled) this.#unsettled.delete(task.id);
     else this.#unsettled.add(task.id);
   }
