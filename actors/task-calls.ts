@@ -6,6 +6,7 @@
  *      sending more of that call.
  * TC2: a signal or an exec is recorded with its caller in the task's history, as changes are.
  */
+import { isRunning } from "../machines/task.ts";
 import { taskCallTimes } from "../machines/task-call.machine.ts";
 import {
   TaskAnswerDelivery,
@@ -15,7 +16,6 @@ import {
   TaskInputResponse,
   TaskQuestion,
   TaskQuestionReply,
-  TaskState,
   type TaskAccessService,
   type TaskAnswer,
   type TaskCallRequest,
@@ -80,7 +80,7 @@ export function createTaskCalls(env: Environment): TaskCalls {
       throw new RpcError(Status.INVALID_ARGUMENT, "the interval between samples must be at least 100 ms");
     const task = store.get("task", taskId);
     if (task === undefined) throw new RpcError(Status.NOT_FOUND, `task ${taskId} not found`);
-    if (task.status?.state !== TaskState.RUNNING || !isSubjectToken(task.nodeId))
+    if (!isRunning(task) || !isSubjectToken(task.nodeId))
       throw new RpcError(Status.FAILED_PRECONDITION, `task ${taskId} is not running`);
     return task.nodeId;
   }

@@ -1,4 +1,5 @@
 /** Whether a service has converged to its spec, judged from the service, its tasks and the nodes only. Pure. */
+import { isEnded, isRunning, observedState } from "../machines/task.ts";
 import { nodeNames } from "../machines/node-names.ts";
 import { admissionOf } from "../machines/orchestration/global-nodes.ts";
 import { taskName } from "../machines/list-filters.ts";
@@ -65,10 +66,6 @@ function createdAt(task: Task): number {
   return timeMs(task.meta?.createdAt ?? null);
 }
 
-function stateOf(task: Task): TaskState {
-  return task.status?.state ?? TaskState.NEW;
-}
-
 /** The slot's number; for a global service, the node id. */
 function slotOf({ nodeId, slot }: Task): number | string {
   return slot === 0 ? nodeId : slot;
@@ -79,7 +76,7 @@ function isOver(service: Service, tasks: readonly Task[]): boolean {
   const policy = service.spec?.task?.restart ?? null;
   if (policy === null) return false;
   const last = tasks.toSorted((a, b) => createdAt(b) - createdAt(a))[0];
-  const state = last === undefined ? TaskState.NEW : stateOf(last);
+  const state = last === undefined ? TaskState.NEW : observedState(last);
   if (policy.condition === RestartPolicy_RestartCondition.NONE) return true;
   if (policy.condition === RestartPolicy_RestartCondition.ON_FAILURE && state === TaskState.COMPLETE) return true;
   const isUnbounded = policy.maxAttempts === 0 || (policy.window?.seconds ?? 0) > 0 || (policy.window?.nanos ?? 0) > 0;
@@ -94,8 +91,8 @@ function isOver(service: Service, tasks: readonly Task[]): boolean {
 function givenUp(service: Service, tasks: readonly Task[]): string | null {
   const ours = tasks.filter((task) => isUpToDate(task, service));
   for (const slot of Map.groupBy(ours, slotOf).values()) {
-    const states = slot.map(stateOf);
-    if (states.some((state) => state <= TaskState.RUNNING)) continue;
+    const states = slot.map((task) => observedState(task));
+    if (states.some((state) => !isEnded(state))) continue;
     const ended = slot.filter((_, at) => ownEnds.includes(states[at] as TaskState));
     const newest = ended.toSorted((a, b) => createdAt(b) - createdAt(a))[0];
     if (newest === undefined || !isOver(service, ended)) continue;
@@ -113,7 +110,7 @@ function givenUp(service: Service, tasks: readonly Task[]): string | null {
 function isYetToBegin(service: Service, tasks: readonly Task[]): boolean {
   const completedMs = timeMs(service.updateStatus?.completedAt ?? null);
   const ours = tasks.filter((task) => isUpToDate(task, service));
-  const begun = new Set(ours.filter((task) => stateOf(task) >= TaskState.RUNNING).map(slotOf));
+  const begun = new Set(ours.filter((task) => observedState(task) >= TaskState.RUNNING).map(slotOf));
   return ours.some(
     (task) =>
       task.desiredState <= TaskState.RUNNING &&
@@ -142,7 +139,7 @@ export function convergence(
   const ours = awaited(service, all, nodes);
   const current = ours.filter((task) => task.desiredState <= TaskState.RUNNING);
   const isDone = (task: Task): boolean =>
-    task.status?.state === TaskState.RUNNING && task.desiredState === TaskState.RUNNING && isUpToDate(task, service);
+    isRunning(task) && task.desiredState === TaskState.RUNNING && isUpToDate(task, service);
   const done = current.filter(isDone).length;
   const wanted =
     mode === "replicated" ? (service.spec?.replicated?.replicas ?? 0) : globalWanted(service, current, all, nodes);

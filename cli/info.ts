@@ -1,4 +1,5 @@
 /** `muster info`: a summary of the cluster and the manager that answers; `--format` uses the names of `docker info`. */
+import { isRunning, isWanted } from "../machines/task.ts";
 import { timeText } from "./docker-objects/index.ts";
 import {
   NodeRole,
@@ -6,7 +7,6 @@ import {
   OperatorService,
   StatusRequest,
   StatusResponse,
-  TaskState,
   Trouble_Kind,
   type Node,
   type Task,
@@ -69,16 +69,16 @@ function dockerObject({ createdAt, networks, nodes, services, status, tasks }: F
     NodesDown: inState(NodeStatus_State.DOWN),
     Services: services,
     Networks: networks,
-    Tasks: tasks.filter(({ desiredState }) => desiredState <= TaskState.COMPLETE).length,
-    TasksRunning: tasks.filter((task) => task.status?.state === TaskState.RUNNING).length,
+    Tasks: tasks.filter((task) => isWanted(task)).length,
+    TasksRunning: tasks.filter((task) => isRunning(task)).length,
   };
 }
 
 function text(found: Found): string {
   const { createdAt, networks, nodes, services, status, tasks } = found;
   const leader = nodes.find(({ id }) => id === status.leaderId);
-  const wanted = tasks.filter(({ desiredState }) => desiredState <= TaskState.COMPLETE);
-  const running = wanted.filter((task) => task.status?.state === TaskState.RUNNING).length;
+  const wanted = tasks.filter((task) => isWanted(task));
+  const running = wanted.filter((task) => isRunning(task)).length;
   const states = Map.groupBy(nodes, (node) => node.status?.state ?? NodeStatus_State.UNKNOWN);
   const counted = Object.entries(NodeStatus_State)
     .map(([name, state]) => ({ name: name.toLowerCase(), count: states.get(state)?.length ?? 0 }))

@@ -1,6 +1,7 @@
 /** `muster task`: ls and inspect; logs, exec, stats and signal are in their own files. */
+import { isWanted } from "../machines/task.ts";
 import { taskObject } from "./docker-objects/index.ts";
-import { ListTasksRequest_Filters, Task, TaskState } from "../proto/gen/messages.ts";
+import { ListTasksRequest_Filters, Task, type TaskState } from "../proto/gen/messages.ts";
 import { command, inspectOptions, listingOptions, type Command } from "./command.ts";
 import { UsageError } from "../lib/user-error.ts";
 import { findNode, findService, findTask, listTasks, withManager, type ManagerClient } from "./manager-client.ts";
@@ -45,9 +46,7 @@ const ls = command({
     withManager(shell, async (client) => {
       const filters = await filtersFrom(client, values.filter ?? []);
       const isEvery = values.all === true || filters.desiredStates.length > 0;
-      const tasks = (await listTasks(client, filters)).filter(
-        ({ desiredState }) => isEvery || desiredState <= TaskState.COMPLETE,
-      );
+      const tasks = (await listTasks(client, filters)).filter((task) => isEvery || isWanted(task));
       printListing(shell, await taskListing(client, tasks, shell.now(), values["no-trunc"] ?? false), values);
     }),
 });

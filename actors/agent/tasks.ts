@@ -9,6 +9,7 @@
  *     the disk, and the disk may be an older one, for example after a restored snapshot. If the manager has a later state of
  *     the task, the task continues from that state, so a started one is not started again (K3 of its chart).
  */
+import { isEnded, observedState } from "../../machines/task.ts";
 import { planAssignments } from "../../machines/agent/assignments.ts";
 import {
   Task,
@@ -92,7 +93,7 @@ export class AgentTasks {
         );
       }
     }
-    const mayRun = ({ status }: Task): boolean => (status?.state ?? TaskState.NEW) <= TaskState.RUNNING;
+    const mayRun = (task: Task): boolean => !isEnded(observedState(task));
     await this.#options.drivers.loadTakenAway((kind) =>
       [...tasks.values()].some((task) => mayRun(task) && task.spec?.generic?.kind === kind),
     );
@@ -196,7 +197,7 @@ export class AgentTasks {
     for (const [id, task] of this.#waiting) {
       const status = farther(task.status, told.get(id) ?? null);
       if (status !== null && status !== task.status) {
-        const fields = { task: id, here: task.status?.state ?? TaskState.NEW, there: status.state };
+        const fields = { task: id, here: observedState(task), there: status.state };
         this.#ports.telemetry.log.warn(fields, "the manager has a later state of a task than this node's disk");
         this.#options.reports.know(id, status);
       }
@@ -248,8 +249,8 @@ export class AgentTasks {
   }
 }
 
-function isUnstarted({ status }: Task): boolean {
-  return (status?.state ?? TaskState.NEW) < TaskState.STARTING;
+function isUnstarted(task: Task): boolean {
+  return observedState(task) < TaskState.STARTING;
 }
 
 /** The status with the later state; the node's own if equal. */

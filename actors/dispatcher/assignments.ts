@@ -1,4 +1,5 @@
 /** Hosts `machines/dispatcher/assignments.machine.ts`: each open Assignments or Tasks stream, and the router that feeds them. */
+import { observedState } from "../../machines/task.ts";
 import type { Span } from "@opentelemetry/api";
 import {
   AssignmentsMessage,
@@ -274,7 +275,7 @@ export class AssignmentRouter {
     const write = (): void => {
       const tasks: Task[] = [];
       for (const task of this.#env.store.tasksByNode(nodeId)) {
-        if ((task.status?.state ?? TaskState.NEW) >= TaskState.ASSIGNED && taskFlaw(task) === null) tasks.push(task);
+        if (observedState(task) >= TaskState.ASSIGNED && taskFlaw(task) === null) tasks.push(task);
       }
       sink.write(TasksMessage.create({ tasks }));
     };

@@ -1,14 +1,7 @@
 /** Services and tasks on a network with their addresses, like Docker's `network inspect --verbose`. Pure. */
-import { observedState } from "../../machines/task.ts";
+import { isRunning } from "../../machines/task.ts";
 import { taskName } from "../../machines/list-filters.ts";
-import {
-  PortConfig_PublishMode,
-  TaskState,
-  type Network,
-  type Node,
-  type Service,
-  type Task,
-} from "../../proto/gen/messages.ts";
+import { PortConfig_PublishMode, type Network, type Node, type Service, type Task } from "../../proto/gen/messages.ts";
 import { serviceName } from "../manager-client.ts";
 
 interface OnNetwork {
@@ -50,7 +43,7 @@ export function networkServices(
 ): ReadonlyMap<string, OnNetwork> {
   const hosts = new Map(nodes.map(({ id, status }) => [id, status?.addr ?? ""]));
   const byService = Map.groupBy(
-    tasks.filter((task) => observedState(task) === TaskState.RUNNING && addressOn(network, task) !== null),
+    tasks.filter((task) => isRunning(task) && addressOn(network, task) !== null),
     ({ serviceId }) => serviceId,
   );
   const found = new Map<string, OnNetwork>();

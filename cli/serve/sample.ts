@@ -1,4 +1,5 @@
 /** The sample service of `npm start`: created, awaited until all of it runs, and requested over HTTP. */
+import { isRunning, observedState } from "../../machines/task.ts";
 import { createServer } from "node:net";
 import { fileURLToPath } from "node:url";
 import {
@@ -122,8 +123,8 @@ export async function startHello(shell: Shell, wantedPort: number | null): Promi
     let tasks: readonly Task[] = [];
     for (;;) {
       tasks = await helloTasks(client, id);
-      const running = tasks.filter((task) => task.status?.state === TaskState.RUNNING).length;
-      const states = tasks.map((task) => stateName(task.status?.state ?? TaskState.NEW).toLowerCase()).join(", ");
+      const running = tasks.filter((task) => isRunning(task)).length;
+      const states = tasks.map((task) => stateName(observedState(task)).toLowerCase()).join(", ");
       const line = `${name}: ${running}/${replicas} running${states === "" ? "" : ` (${states})`}`;
       if (line !== shown) shell.remark((shown = line));
       if (running === replicas) break;

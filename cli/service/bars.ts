@@ -2,6 +2,7 @@
  * Progress lines of a service: an overall line and, for few tasks, one line per task. Pure; `progress.ts` decides when to draw
  * them.
  */
+import { isEnded, observedState } from "../../machines/task.ts";
 import { nodeNames } from "../../machines/node-names.ts";
 import { modeOf } from "../../machines/orchestration/service-mode.ts";
 import { isUpToDate } from "../../machines/orchestration/task-dirty.ts";
@@ -50,10 +51,6 @@ function isRollingBack(service: Service): boolean {
   return service.updateStatus?.state === UpdateStatus_UpdateState.ROLLBACK_STARTED;
 }
 
-function stateOf(task: Task): TaskState {
-  return task.status?.state ?? TaskState.NEW;
-}
-
 /** The tasks to show, one per slot (node): the one with the highest desired state, then the least advanced. */
 function shown({ service, tasks }: Picture): Task[] {
   const mode = modeOf(service.spec);
@@ -68,7 +65,7 @@ function shown({ service, tasks }: Picture): Task[] {
     const isBetter =
       held === undefined ||
       task.desiredState < held.desiredState ||
-      (task.desiredState === held.desiredState && stateOf(task) < stateOf(held));
+      (task.desiredState === held.desiredState && observedState(task) < observedState(held));
     if (isBetter) slots.set(key, task);
   }
   return [...slots.values()].toSorted((a, b) => a.slot - b.slot || (a.nodeId < b.nodeId ? -1 : 1));
@@ -77,7 +74,7 @@ function shown({ service, tasks }: Picture): Task[] {
 function taskText(task: Task, goal: TaskState): string {
   const error = (task.status?.err ?? "").replaceAll("\n", " ");
   if (error !== "") return error.length > errorLengthMax ? `${error.slice(0, errorLengthMax - 1)}…` : error;
-  const state = stateOf(task);
+  const state = observedState(task);
   const steps = path.filter((each) => each <= goal);
   const share = steps.filter((each) => each <= state).length / steps.length;
   return `${stateName(state).toLowerCase().padEnd(longestName)} ${bar(state > goal ? 0 : share)}`;
@@ -100,7 +97,7 @@ export function progressLines(picture: Picture, done: number, wanted: number): r
   const lines = [isJob(service) ? `${overall} ${bar(wanted === 0 ? 1 : done / wanted)}` : overall];
   const job = service.spec?.replicatedJob;
   if (job != null) {
-    const active = tasks.filter((task) => stateOf(task) < TaskState.COMPLETE).length;
+    const active = tasks.filter((task) => !isEnded(observedState(task))).length;
     lines.push(`active tasks: ${active} out of ${Math.min(wanted - done, job.maxConcurrent)} tasks`);
   }
   if (wanted > barsMax || tasks.length > barsMax) return lines;

@@ -5,7 +5,6 @@
  */
 import {
   NetworkAttachmentConfig,
-  TaskState,
   type Endpoint,
   type Network,
   type NetworkAttachment,
@@ -14,7 +13,7 @@ import {
   type Task,
   type TaskSpec,
 } from "../../proto/gen/messages.ts";
-import { isEnded, observedState } from "../task.ts";
+import { isEnded, isWanted, observedState } from "../task.ts";
 import { attach, decideNode, planAttachments, type NodeDecision, type PlannedAttachment } from "./attach.ts";
 import {
   decideEndpoint,
@@ -191,7 +190,7 @@ export class Allocation {
 
   /** `plans`: a new map for each round. */
   decideTask(task: Task, plans: Plans): TaskDecision {
-    if (task.desiredState > TaskState.COMPLETE) return { kind: "unwanted" };
+    if (!isWanted(task)) return { kind: "unwanted" };
     let plan = plans.get(task.spec);
     if (plan === undefined || plan.serviceId !== task.serviceId) plans.set(task.spec, (plan = this.#planFor(task)));
     if (plan.problem !== null) return plan.problem;

@@ -22,7 +22,7 @@ import { conditionOf, releaseOf, shouldRestart } from "../orchestration/restart.
 import { timeMs, timestampOf } from "../../proto/time.ts";
 import { modeOf } from "../orchestration/service-mode.ts";
 import { taskMachine } from "../task.machine.ts";
-import { isEnded, isHeld, isWanted, observedState } from "../task.ts";
+import { isEnded, isHeld, isLeaving, isRunning, isWanted, newestOf, observedState } from "../task.ts";
 import { waitOf, type Wait } from "../wait-meta.ts";
 
 export interface ExplainView {
@@ -107,7 +107,7 @@ function explainEnd(task: Task, view: ExplainView): Reason {
       wokenBy: "its next decision, which is due now",
       tried: words(task),
     });
-  if (task.desiredState >= TaskState.REMOVE) {
+  if (isLeaving(task)) {
     return reason(task, {
       waitingFor: "the reaper, to delete it",
       wokenBy: "its next round, which is due now",
@@ -259,13 +259,13 @@ export function explainService(service: Service, view: ExplainView): readonly Re
   for (const tasks of slotsOf(view.tasks(service.id)).values()) {
     const wanted = tasks.find(isWanted);
     if (wanted === undefined) {
-      const last = tasks.findLast((task) => task.desiredState < TaskState.REMOVE);
+      const last = newestOf(tasks);
       if (last === undefined || shouldRestart(last, tasks)) continue;
       finished += 1;
       if (observedState(last) > TaskState.COMPLETE) note(last);
       continue;
     }
-    if (observedState(wanted) === TaskState.RUNNING && isUp(view.node(wanted.nodeId))) {
+    if (isRunning(wanted) && isUp(view.node(wanted.nodeId))) {
       running += 1;
       continue;
     }

@@ -2,12 +2,12 @@
  * Explains why a global service is waiting: which of its nodes run their task, what delays the others, and which nodes have
  * no task and why. See `machines/explain/explain.ts`.
  */
-import { NodeStatus_State, Reason, TaskState, type Node, type Service, type Task } from "../../proto/gen/messages.ts";
+import { NodeStatus_State, Reason, type Node, type Service, type Task } from "../../proto/gen/messages.ts";
 import { explainTask, type ExplainView } from "./explain.ts";
 import { admissionOf, placesOf, type Admission } from "../orchestration/global-nodes.ts";
 import { isAttempt, shouldRestart } from "../orchestration/restart.machine.ts";
 import { TaskDirty } from "../orchestration/task-dirty.ts";
-import { isWanted, observedState } from "../task.ts";
+import { isRunning, isWanted, newestOf } from "../task.ts";
 import { timeMs } from "../../proto/time.ts";
 
 export interface GlobalExplainView extends ExplainView {
@@ -83,12 +83,12 @@ function excuseOf(admission: Admission): string | null {
 
 /** No task follows the newest one, which ended by itself. */
 function isFinished(tasks: readonly Task[]): boolean {
-  const newest = tasks.findLast((task) => task.desiredState < TaskState.REMOVE);
+  const newest = newestOf(tasks);
   return newest !== undefined && isAttempt(newest) && !shouldRestart(newest, tasks);
 }
 
 function runs(task: Task, node: Node | undefined): boolean {
-  return observedState(task) === TaskState.RUNNING && node?.status?.state === NodeStatus_State.READY;
+  return isRunning(task) && node?.status?.state === NodeStatus_State.READY;
 }
 
 function waitForOrchestrator(since: Reason["since"]): Reason {

@@ -2,15 +2,7 @@
  * Explains why a network is waiting, and why a node is waiting in its networks. Uses only stored objects, so any manager can
  * answer.
  */
-import {
-  Reason,
-  TaskState,
-  type Cluster,
-  type Network,
-  type Node,
-  type Service,
-  type Task,
-} from "../../proto/gen/messages.ts";
+import { Reason, type Cluster, type Network, type Node, type Service, type Task } from "../../proto/gen/messages.ts";
 import { AddressSpace } from "../allocation/addresses.ts";
 import {
   allocationProblem,
@@ -21,7 +13,7 @@ import {
   vxlanIdsOf,
 } from "../allocation/network.ts";
 import { keptForNodes, type NodesOfNetwork } from "../allocation/holders.ts";
-import { isEnded, observedState } from "../task.ts";
+import { isEnded, isWanted, observedState } from "../task.ts";
 
 export interface NetworkView {
   readonly networks: Iterable<Network>;
@@ -99,7 +91,7 @@ function addressesHeld(
     for (const attachment of task.networks) {
       if (attachment.network?.id !== network.id) continue;
       held.push(...attachment.addresses);
-      if (task.desiredState > TaskState.COMPLETE) stopping += 1;
+      if (!isWanted(task)) stopping += 1;
     }
   }
   for (const { attachments } of nodes)
@@ -111,8 +103,9 @@ function addressesHeld(
 function nodesOf({ id }: Network, tasks: readonly Task[], nodes: readonly Node[]): NodesOfNetwork {
   const expecting = new Set<string>();
   let unplaced = 1;
-  for (const { networks, nodeId, status } of tasks) {
-    if (isEnded(status?.state ?? TaskState.NEW)) continue;
+  for (const task of tasks) {
+    if (isEnded(observedState(task))) continue;
+    const { networks, nodeId } = task;
     if (!networks.some(({ addresses, network }) => network?.id === id && addresses.length > 0)) continue;
     if (nodeId === "") unplaced += 1;
     else expecting.add(nodeId);

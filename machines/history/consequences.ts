@@ -1,4 +1,5 @@
 /** The summary of what followed a change: how many tasks were created, placed, running, failed, and when. */
+import { observedState } from "../task.ts";
 import { Consequence, TaskState, type Origin, type Task } from "../../proto/gen/messages.ts";
 import { timestampOf } from "../../proto/time.ts";
 
@@ -85,8 +86,8 @@ export function countTask(
     consequences.count("tasks deleted", origin, atMs);
     return;
   }
-  const before = old?.status?.state ?? TaskState.NEW;
-  const state = task.status?.state ?? TaskState.NEW;
+  const before = old === null ? TaskState.NEW : observedState(old);
+  const state = observedState(task);
   if (old === null) consequences.count("tasks created", origin, atMs);
   else if (task.desiredState !== old.desiredState && task.desiredState > TaskState.RUNNING) {
     consequences.count("tasks asked to stop", origin, atMs);

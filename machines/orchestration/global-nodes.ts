@@ -25,7 +25,7 @@ import { isVacant } from "./rollout/slot.ts";
 import { noTurns, type Turns } from "./rollout/turns.ts";
 import { constraintsOf, meetsConstraint } from "../scheduling/constraints.ts";
 import { creationsMax, Plan, tend, type Decision, type World } from "./slots.ts";
-import { isHeld, isWanted, observedState } from "../task.ts";
+import { isHeld, isWanted, newestOf, observedState } from "../task.ts";
 
 /** Whether a global service may run on a node. */
 export type Admission =
@@ -131,7 +131,7 @@ function tendWanted(plan: Plan<string>, service: Service, nodeId: string, tasks:
 
 /** G1, G3: no task is wanted on an open node. */
 function takePlace(plan: Plan<string>, service: Service, nodeId: string, tasks: readonly Task[], world: World): void {
-  const newest = tasks.findLast((task) => task.desiredState < TaskState.REMOVE);
+  const newest = newestOf(tasks);
   const isFilled = newest !== undefined && isAttempt(newest) && !shouldRestart(newest, tasks);
   const isDirty = newest !== undefined && world.taskDirty.isDirty(newest, service, world.nodeOf);
   if (isFilled && !(isDirty && world.turns?.mayReplace(nodeId) === true)) return;

@@ -10,7 +10,7 @@ import {
 } from "../../proto/gen/messages.ts";
 import { isSameMessage } from "../same-message.ts";
 import { meetsPlacement } from "../scheduling/constraints.ts";
-import { observedState } from "../task.ts";
+import { isEnded, observedState } from "../task.ts";
 
 function withoutCredentials(spec: TaskSpec | null): TaskSpec | null {
   const container = spec?.container ?? null;
@@ -18,15 +18,18 @@ function withoutCredentials(spec: TaskSpec | null): TaskSpec | null {
   return TaskSpec.patch(spec, { container: ContainerSpec.patch(container, { pullOptions: null }) });
 }
 
+/** Registry credentials do not matter once the image is pulled. */
+function hasPulled(task: Task): boolean {
+  const state = observedState(task);
+  return task.desiredState <= TaskState.RUNNING && state >= TaskState.READY && !isEnded(state);
+}
+
 /** False for a task whose service was removed. */
 export function isUpToDate(task: Task, service: Service | undefined): boolean {
   if (service === undefined) return false;
   if ((task.specVersion?.index ?? -1) === (service.specVersion?.index ?? -1)) return true;
-  const state = task.status?.state ?? TaskState.NEW;
-  // Registry credentials do not matter once the image is pulled.
-  const isPulled = task.desiredState <= TaskState.RUNNING && state >= TaskState.READY && state <= TaskState.RUNNING;
   const wanted = service.spec?.task ?? null;
-  const isSameTask = isPulled
+  const isSameTask = hasPulled(task)
     ? isSameMessage(withoutCredentials(task.spec), withoutCredentials(wanted))
     : isSameMessage(task.spec, wanted);
   return isSameTask && isSameMessage(task.endpoint?.spec ?? null, service.spec?.endpoint ?? null);
@@ -60,9 +63,7 @@ export class TaskDirty {
   #isCurrent(task: Task, spec: TaskSpec, service: Service): boolean {
     let verdicts = this.#compared.get(spec);
     if (verdicts === undefined) this.#compared.set(spec, (verdicts = new Map()));
-    const state = observedState(task);
-    const isPulled = task.desiredState <= TaskState.RUNNING && state >= TaskState.READY && state <= TaskState.RUNNING;
-    const key = `${isPulled}/${endpointKey(task)}`;
+    const key = `${hasPulled(task)}/${endpointKey(task)}`;
     let isCurrent = verdicts.get(key);
     if (isCurrent === undefined) verdicts.set(key, (isCurrent = isUpToDate(task, service)));
     return isCurrent;

@@ -6,11 +6,11 @@
  * users cannot forge: `service`, `service.id`, `stack`, `task.id`, `slot`, `network.NAME` (empty value), `node`, `node.id`,
  * `node.role`, `node.labels.K` and `engine.labels.K`.
  */
+import { isHeld, observedState } from "../task.ts";
 import {
   DataplaneHost,
   NodeRole,
   PortConfig_Protocol,
-  TaskState,
   type HostEndpoint,
   type NetworkAttachment,
   type Node,
@@ -68,9 +68,8 @@ export function interfaceOf(taskId: string, networkId: string): string {
 }
 
 /** Whether the task's addresses may be in use: it is on a node, and has not been observed to end. */
-export function hasEndpoints({ nodeId, networks, status }: Task): boolean {
-  const state = status?.state ?? TaskState.NEW;
-  return nodeId !== "" && networks.length > 0 && state >= TaskState.ASSIGNED && state <= TaskState.RUNNING;
+export function hasEndpoints(task: Task): boolean {
+  return task.nodeId !== "" && task.networks.length > 0 && isHeld(observedState(task));
 }
 
 function plainAddresses({ addresses }: NetworkAttachment): string[] {

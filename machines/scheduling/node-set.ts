@@ -6,11 +6,11 @@
  *     (The record is in tracked.ts.)
  * N2: nodes are ordered by id, not by arrival, so that the same state gives the same choice.
  */
+import { isHeld, isWanted, observedState } from "../task.ts";
 import {
   NodeSpec_Availability,
   NodeStatus_State,
   PortConfig_PublishMode,
-  TaskState,
   type GenericResource,
   type Node,
   type PortConfig,
@@ -50,8 +50,7 @@ const noPorts: readonly number[] = [];
 
 /** Whether the task holds its reservations on its node. */
 function isHolding(task: Task): boolean {
-  const state = task.status?.state ?? TaskState.NEW;
-  return task.nodeId !== "" && state > TaskState.PENDING && state <= TaskState.RUNNING;
+  return task.nodeId !== "" && isHeld(observedState(task));
 }
 
 export class NodeSet {
@@ -235,7 +234,7 @@ export class NodeSet {
     generic: readonly GenericResource[],
     volumes: readonly VolumeAttachment[],
   ): void {
-    const isActive = task.desiredState <= TaskState.COMPLETE;
+    const isActive = isWanted(task);
     // Most changes of a task (it starts, it runs) do not change what it holds.
     if (
       tracked.on === info &&

@@ -10,6 +10,7 @@
  * B3: a decision is charged to its node at once, so the next decision sees it.
  */
 import { TaskState, type Task } from "../../proto/gen/messages.ts";
+import { isWanted, observedState } from "../task.ts";
 import { describeVerdict, presetText, Tally } from "./explain.ts";
 import { demandKey, demandOf, judge, judgeCapacity, Verdict, type Demand } from "./filters.ts";
 import { groupKey, type NodeSet } from "./node-set.ts";
@@ -32,8 +33,8 @@ const nodesListedMax = 10;
 /** Pending node changes, in addition to one per node, above which the affected groups start over. */
 const changesMax = 1_000;
 
-export function isWanting({ status, desiredState }: Task): boolean {
-  return status?.state === TaskState.PENDING && desiredState <= TaskState.COMPLETE;
+export function isWanting(task: Task): boolean {
+  return observedState(task) === TaskState.PENDING && isWanted(task);
 }
 
 export class Backlog {

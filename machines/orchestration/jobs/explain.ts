@@ -9,7 +9,7 @@ import {
 } from "../../../proto/gen/messages.ts";
 import type { NodeOf } from "../restart.machine.ts";
 import { timeMs, timestampOf } from "../../../proto/time.ts";
-import { isWanted, observedState } from "../../task.ts";
+import { isEnded, isHeld, isWanted, observedState } from "../../task.ts";
 import { readCron } from "./cron.ts";
 import { describeRun } from "./due.ts";
 import { jobSettings, scheduleSettings, type ScheduleSettings } from "./labels.ts";
@@ -105,10 +105,10 @@ function explainWork(
   for (const task of tasks) {
     const state = observedState(task);
     if (!isOfIteration(task, iteration)) {
-      if (state >= TaskState.ASSIGNED && state <= TaskState.RUNNING) leaving += 1;
+      if (isHeld(state)) leaving += 1;
       continue;
     }
-    if (!isWanted(task) || state >= TaskState.COMPLETE) continue;
+    if (!isWanted(task) || isEnded(state)) continue;
     if (state === TaskState.RUNNING && task.desiredState === TaskState.COMPLETE) {
       running += 1;
       continue;

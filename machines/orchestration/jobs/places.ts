@@ -7,7 +7,7 @@
  */
 import { meetsPlacement } from "../../scheduling/constraints.ts";
 import { faultOf, isAttempt, shouldRestart, type NodeOf } from "../restart.machine.ts";
-import { isWanted, observedState } from "../../task.ts";
+import { isWanted, newestOf, observedState } from "../../task.ts";
 import {
   NodeSpec_Availability,
   NodeStatus_State,
@@ -72,7 +72,7 @@ export function standingOf(tasks: readonly Task[], nodeOf: NodeOf): Standing {
       ? { kind: "busy", task: best }
       : { kind: "faulty", task: best, mayRetry: mayRetry(best, tasks) };
   }
-  const last = tasks.findLast((task) => task.desiredState < TaskState.REMOVE) ?? null;
+  const last = newestOf(tasks) ?? null;
   if (last === null || mayRetry(last, tasks)) return { kind: "open", last };
   return { kind: "failed", task: last };
 }

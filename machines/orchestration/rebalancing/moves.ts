@@ -7,8 +7,8 @@
  *     by a label of the tasks that they created, so the budget survives a change of leader as long as these tasks are kept;
  *     on a node where all tasks fail, the reaper deletes them earlier (R2 of reaper.machine.ts).
  */
-import { TaskState, UpdateConfig_UpdateOrder, type Service, type Task } from "../../../proto/gen/messages.ts";
-import { isEnded, isHeld, isWanted, observedState } from "../../task.ts";
+import { UpdateConfig_UpdateOrder, type Service, type Task } from "../../../proto/gen/messages.ts";
+import { isEnded, isHeld, isRunning, isWanted, observedState } from "../../task.ts";
 import { durationMs } from "../../../proto/time.ts";
 import type { LogTimes } from "../../elapsed.ts";
 import { untilAfter, type Hold } from "./hold.ts";
@@ -52,7 +52,7 @@ export function openMove(
   if (task === undefined || service === undefined || !isWanted(task) || isEnded(observedState(task))) return null;
   const patience = untilAfter(times.madeMs(task), openMoveMsMax, nowMs);
   if (patience === null) return null;
-  if (observedState(task) !== TaskState.RUNNING) return { reason: `task ${task.id} to run`, untilMs: patience };
+  if (!isRunning(task)) return { reason: `task ${task.id} to run`, untilMs: patience };
   if (before !== undefined && isHeld(observedState(before))) {
     return { reason: `task ${before.id} to stop`, untilMs: patience };
   }
@@ -81,8 +81,7 @@ export function spentMoves(
 
 function isSteady(task: Task, settings: RebalanceSettings, nowMs: number, times: LogTimes): boolean {
   if (movedFrom(task) !== "") return true;
-  const isRunning = observedState(task) === TaskState.RUNNING;
-  return isRunning && untilAfter(times.reachedMs(task), settings.settleMs, nowMs) === null;
+  return isRunning(task) && untilAfter(times.reachedMs(task), settings.settleMs, nowMs) === null;
 }
 
 /** Whether some tasks are not steady yet; no event reports when they become steady. */

@@ -13,7 +13,7 @@ import { stampedTimes, type LogTimes } from "../../elapsed.ts";
 import { isNeverPlaced } from "../reaper.machine.ts";
 import { conditionOf, isAttempt, shouldRestart, type NodeOf } from "../restart.machine.ts";
 import type { TaskDirty } from "../task-dirty.ts";
-import { isEnded, isHeld, isWanted, observedState } from "../../task.ts";
+import { isEnded, isHeld, isLeaving, isRunning, isWanted, newestOf, observedState } from "../../task.ts";
 import { timeMs } from "../../../proto/time.ts";
 
 export type SlotState =
@@ -74,7 +74,7 @@ export function factsOf(tasks: readonly Task[], world: SlotWorld): SlotFacts {
   let outdated: Task | null = null;
   let isPart = false;
   for (const task of tasks) {
-    if (task.desiredState >= TaskState.REMOVE) continue;
+    if (isLeaving(task)) continue;
     const isOld = isDirty(task, world);
     isPart ||= isOld;
     if (!isWanted(task)) continue;
@@ -87,10 +87,10 @@ export function factsOf(tasks: readonly Task[], world: SlotWorld): SlotFacts {
     return { state: isDeferred ? "deferred" : state, task, isPart, isPair, isGivenUp };
   };
   if (current !== null) {
-    const runs = observedState(current) === TaskState.RUNNING && current.desiredState === TaskState.RUNNING;
+    const runs = isRunning(current) && current.desiredState === TaskState.RUNNING;
     return facts(runs ? "done" : "changing", current);
   }
-  const newest = tasks.findLast((task) => task.desiredState < TaskState.REMOVE) ?? null;
+  const newest = newestOf(tasks) ?? null;
   if (newest === null) return facts("empty", null);
   const isNewestOld = isDirty(newest, world);
   if (outdated !== null) {

@@ -13,7 +13,7 @@
 import { Rollout, TaskState, type Service, type Task } from "../../../proto/gen/messages.ts";
 import { assert } from "../../../lib/assert.ts";
 import type { LogTimes } from "../../elapsed.ts";
-import { isEnded, isWanted, observedState } from "../../task.ts";
+import { isEnded, isRunning, isWanted, observedState } from "../../task.ts";
 import type { TaskDirty } from "../task-dirty.ts";
 import { releaseOf, restartDelayMsOf, stopWaitMs, type NodeOf } from "../restart.machine.ts";
 import type { RolloutDescription } from "./explain.ts";
@@ -308,7 +308,7 @@ export class RolloutTracker {
       case "outdated": {
         if (entry.hasFailed) break;
         this.#outdated += 1;
-        const isUp = observedState(facts.task as Task) === TaskState.RUNNING;
+        const isUp = isRunning(facts.task as Task);
         const isMoved = entry.isUp !== isUp;
         entry.isUp = isUp;
         if (before !== "outdated" || isMoved) this.#queue.enter(entry);
