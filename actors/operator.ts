@@ -116,7 +116,7 @@ export function createOperator(
 
       ReadAt: (request, call) => sources.history.readAt(request, call),
 
-      History: (request, sink, call) => sources.history.tell(request, sink, call),
+      History: (request, sink, call) => sources.history.stream(request, sink, call),
 
       ListExtensions: () => ListExtensionsResponse.create({ extensions: [...store.all("extension")] }),
 

@@ -115,7 +115,7 @@ export async function historyTable(short: boolean): Promise<string> {
         end: (error?: RpcError) => (error === undefined ? ended.resolve() : ended.reject(error)),
         bufferedBytes: () => 0,
       };
-      history.tell(HistoryRequest.create(fields), sink, local);
+      history.stream(HistoryRequest.create(fields), sink, local);
       return ended.promise;
     };
     const baseOf = (version: number): number => Math.max(0, ...stored.filter((each) => each < version));

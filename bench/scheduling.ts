@@ -40,7 +40,7 @@ import {
   Version,
 } from "../proto/gen/messages.ts";
 import { Host } from "../runtime/host.ts";
-import type { AppendOutcome, Bus, Log, LogRoom } from "../runtime/ports/index.ts";
+import type { AppendOutcome, Bus, Log, LogSpace } from "../runtime/ports/index.ts";
 import { encodeRecord } from "../runtime/store/record.ts";
 import { Replica } from "../runtime/store/replica.ts";
 import { SimRandom } from "../runtime/sim/random.ts";
@@ -109,7 +109,7 @@ class CountingLog implements Log {
     return Promise.resolve(0);
   }
 
-  room(): LogRoom {
+  space(): LogSpace {
     return "ample";
   }
 }

@@ -169,7 +169,7 @@ export async function watchable(
     bounds: () => Promise.resolve(null),
     purgeBefore: () => Promise.resolve(),
     bytes: () => Promise.resolve(null),
-    room: () => "ample" as const,
+    space: () => "ample" as const,
   };
   const blobs = {
     put: () => Promise.resolve(),

@@ -13,7 +13,7 @@ import type { Shell } from "./shell.ts";
 import { CommandTrace } from "./tracing.ts";
 import { UsageError, UserError } from "../lib/user-error.ts";
 import type { CommandDescription, Completable, Example, FlagHelp } from "./help/description.ts";
-import { truthOf } from "./values.ts";
+import { parseBoolean } from "./values.ts";
 
 type Values<Options extends ParseArgsOptionsConfig> = ReturnType<
   typeof parseArgs<{ options: Options; allowPositionals: true; strict: true }>
@@ -118,7 +118,7 @@ function normalized(
   args: readonly string[],
   options: ParseArgsOptionsConfig,
   stopsAtOperand: boolean,
-  truths: Map<string, boolean>,
+  booleans: Map<string, boolean>,
 ): string[] {
   const out: string[] = [];
   for (let at = 0; at < args.length; at += 1) {
@@ -130,19 +130,19 @@ function normalized(
     if (flags === null) out.push(arg);
     for (const { flag, type, value } of flags ?? []) {
       if (type === "boolean") {
-        truths.set(flag, saidTruth(flag, value));
+        booleans.set(flag, booleanOf(flag, value));
         continue;
       }
-      const said = value ?? args[at + 1];
+      const given = value ?? args[at + 1];
       if (value === null) at += 1;
       // `parseArgs` rejects a missing value.
-      out.push(said === undefined ? `--${flag}` : `--${flag}=${said}`);
+      out.push(given === undefined ? `--${flag}` : `--${flag}=${given}`);
     }
   }
   return out;
 }
 
-interface SaidFlag {
+interface GivenFlag {
   readonly flag: string;
   readonly type: "boolean" | "string";
   /** Null: the next argument, if the flag takes a value. */
@@ -153,7 +153,7 @@ interface SaidFlag {
  * Parses one argument: `--tty`, `--tty=false`, `--name=web`, `-d`, `-d=false`, `-eA=1`, `-e=A=1`, or several short flags of
  * which the last may take a value: `-dp 80:80`. Null when it is not a flag, or is unknown.
  */
-function flagsIn(arg: string, options: ParseArgsOptionsConfig): readonly SaidFlag[] | null {
+function flagsIn(arg: string, options: ParseArgsOptionsConfig): readonly GivenFlag[] | null {
   const long = /^--([^=]+)(?:=(.*))?$/s.exec(arg);
   if (long !== null) {
     const [, flag = "", value] = long;
@@ -162,7 +162,7 @@ function flagsIn(arg: string, options: ParseArgsOptionsConfig): readonly SaidFla
       : null;
   }
   if (!/^-[^-]/.test(arg)) return null;
-  const flags: SaidFlag[] = [];
+  const flags: GivenFlag[] = [];
   for (let at = 1; at < arg.length; at += 1) {
     const [flag, option] = Object.entries(options).find(([, { short }]) => short === arg.charAt(at)) ?? [];
     if (flag === undefined || option === undefined) return null;
@@ -176,10 +176,10 @@ function flagsIn(arg: string, options: ParseArgsOptionsConfig): readonly SaidFla
 }
 
 /** `value`: such as `false` in `--tty=false`; null for the flag alone. */
-function saidTruth(flag: string, value: string | null): boolean {
-  const truth = value === null ? true : truthOf(value);
-  if (truth === null) throw new UsageError(`invalid argument "${value}" for "--${flag}" flag: expected true or false`);
-  return truth;
+function booleanOf(flag: string, value: string | null): boolean {
+  const parsed = value === null ? true : parseBoolean(value);
+  if (parsed === null) throw new UsageError(`invalid argument "${value}" for "--${flag}" flag: expected true or false`);
+  return parsed;
 }
 
 function count(min: number): string {
@@ -275,8 +275,8 @@ export function command<const Options extends ParseArgsOptionsConfig>(spec: Comm
   /** Parses flags and operands, and checks the number of operands. Throws UsageError. */
   const parsed = (name: string, args: readonly string[]) => {
     const options = optionsOf(name);
-    const truths = new Map<string, boolean>();
-    const words = normalized(args, options, stopsAtOperand, truths);
+    const booleans = new Map<string, boolean>();
+    const words = normalized(args, options, stopsAtOperand, booleans);
     let values: Record<string, unknown>;
     let positionals: readonly string[];
     try {
@@ -288,14 +288,14 @@ export function command<const Options extends ParseArgsOptionsConfig>(spec: Comm
         const guess = didYouMean(similar.map((flag) => `--${flag}`));
         throw new UsageError(`unknown flag: ${unknown}: ${guess}see 'muster ${name} --help'`);
       }
-      const lacking = /'(?:-\w, )?(--[^ ']+)[^']*' argument missing/.exec((error as Error).message)?.[1];
-      if (lacking !== undefined)
-        throw new UsageError(`flag needs an argument: ${lacking}: see 'muster ${name} --help'`);
+      const missing = /'(?:-\w, )?(--[^ ']+)[^']*' argument missing/.exec((error as Error).message)?.[1];
+      if (missing !== undefined)
+        throw new UsageError(`flag needs an argument: ${missing}: see 'muster ${name} --help'`);
       // Node's advice on quoting is dropped.
       const message = (error as Error).message.split(". ")[0]?.replace(/\n.*/s, "") ?? "";
       throw new UsageError(`${message.charAt(0).toLowerCase()}${message.slice(1)}: see 'muster ${name} --help'`);
     }
-    for (const [flag, truth] of truths) values[flag] = truth;
+    for (const [flag, parsed] of booleans) values[flag] = parsed;
     if (values["help"] === true) return { values, positionals };
     if (positionals.length < min)
       throw new UsageError(

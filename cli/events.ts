@@ -49,8 +49,8 @@ export const events: Command = command({
       const entries = wantedKinds(values.filter ?? []).map((kind) =>
         WatchRequest_WatchEntry.create({ kind, action: everyAction as WatchActionKind }),
       );
-      const watching = watch(client, entries, ({ events: told, version }) => {
-        for (const event of told) {
+      const watching = watch(client, entries, ({ events: batch, version }) => {
+        for (const event of batch) {
           try {
             const line = lineOf(event, version?.index ?? 0, format, shell.now());
             if (line !== null) shell.print(line);

@@ -123,7 +123,7 @@ export async function untilConverged(
   /** Message of the start of a rollback, repeated at its end for those who did not see the start. */
   let rollbackReason = "";
   /** Remark for an update that completed without all of its tasks. */
-  let lacking = "";
+  let shortfall = "";
   let verifying: { readonly until: number; readonly seconds: number; readonly timer: NodeJS.Timeout } | null = null;
 
   function report(line: string, lines: readonly string[]): void {
@@ -177,7 +177,7 @@ export async function untilConverged(
     if (state.kind === "converged") {
       if (state.isProven) {
         report(overallLine(service, state.done, state.wanted), linesOf(service, state.done, state.wanted));
-        if (state.done < state.wanted) lacking = `${message}; ${state.done} of ${state.wanted} tasks run`;
+        if (state.done < state.wanted) shortfall = `${message}; ${state.done} of ${state.wanted} tasks run`;
         done.resolve("converged");
       } else verify(service, state.wanted);
       return;
@@ -230,7 +230,7 @@ export async function untilConverged(
   }
   if (!options.quiet && outcome === "converged") {
     const isJob = picture.service?.spec?.replicatedJob != null || picture.service?.spec?.globalJob != null;
-    shell.remark(isJob ? "job complete" : lacking === "" ? "verify: Service converged" : `verify: ${lacking}`);
+    shell.remark(isJob ? "job complete" : shortfall === "" ? "verify: Service converged" : `verify: ${shortfall}`);
   }
 }
 

@@ -62,12 +62,12 @@ function longForm(value: string, flag: string): PortConfig {
     const at = field.indexOf("=");
     if (at < 1) throw new UsageError(`--${flag}: invalid field "${field}": expected KEY=VALUE`);
     const [key, text] = [field.slice(0, at).toLowerCase(), field.slice(at + 1)];
-    const said = text.toLowerCase();
+    const lower = text.toLowerCase();
     if (key === "name") port.name = portName(text, flag);
-    else if (key === "target") port.targetPort = portNumber(said, flag);
-    else if (key === "published") port.publishedPort = portNumber(said, flag);
-    else if (key === "protocol") port.protocol = parseChoice(said, flag, protocols);
-    else if (key === "mode") port.publishMode = parseChoice(said, flag, publishModes);
+    else if (key === "target") port.targetPort = portNumber(lower, flag);
+    else if (key === "published") port.publishedPort = portNumber(lower, flag);
+    else if (key === "protocol") port.protocol = parseChoice(lower, flag, protocols);
+    else if (key === "mode") port.publishMode = parseChoice(lower, flag, publishModes);
     else throw new UsageError(`--${flag}: unknown field "${key}": expected name, target, published, protocol or mode`);
   }
   if (port.targetPort === undefined || port.targetPort === 0)

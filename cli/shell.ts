@@ -69,8 +69,8 @@ function choice(others: readonly string[]): string {
 /** COLUMNS overrides the terminal's width, as in other programs; piped output has no width. */
 function terminalWidth(): number | null {
   if (!process.stdout.isTTY) return null;
-  const said = Number(process.env["COLUMNS"] ?? "");
-  if (Number.isInteger(said) && said > 0) return said;
+  const columns = Number(process.env["COLUMNS"] ?? "");
+  if (Number.isInteger(columns) && columns > 0) return columns;
   return process.stdout.columns > 0 ? process.stdout.columns : null;
 }
 

@@ -87,9 +87,9 @@ export function parseRatio(text: string, flag: string): number {
 }
 
 export function parseTruth(text: string, flag: string): boolean {
-  const truth = truthOf(text);
-  if (truth === null) throw new UsageError(`invalid argument "${text}" for "--${flag}" flag: expected true or false`);
-  return truth;
+  const parsed = parseBoolean(text);
+  if (parsed === null) throw new UsageError(`invalid argument "${text}" for "--${flag}" flag: expected true or false`);
+  return parsed;
 }
 
 /**
@@ -226,7 +226,7 @@ export function ago(timestamp: Timestamp | null, now: number): string {
 }
 
 /** Go's words for true and false; null for any other. */
-export function truthOf(text: string): boolean | null {
+export function parseBoolean(text: string): boolean | null {
   if (/^(?:1|t|T|true|True|TRUE)$/.test(text)) return true;
   return /^(?:0|f|F|false|False|FALSE)$/.test(text) ? false : null;
 }

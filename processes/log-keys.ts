@@ -42,16 +42,16 @@ function unlocked(dataDir: DataDir, vault: LockedVault, text: string | undefined
 /** Explains why a log cannot be read with these keys; call before reading begins. */
 export function unreadable(keyring: Keyring): (error: unknown) => UserError {
   // Collected here, since missing keys are retried and the list may be empty for a moment.
-  const lacked = new Set<string>();
+  const missing = new Set<string>();
   keyring.onChange(() => {
-    for (const id of keyring.lacking) lacked.add(id);
+    for (const id of keyring.missing) missing.add(id);
   });
   return (cause) => {
     const { message } = cause as Error;
-    if (lacked.size === 0) return new UserError(`cannot read the log: ${message}`, { cause });
+    if (missing.size === 0) return new UserError(`cannot read the log: ${message}`, { cause });
     const what = cause instanceof LogSilent ? `record ${cause.sequence}` : "a snapshot";
     return new UserError(
-      `cannot read the log: ${what} is sealed under data key ${[...lacked].join(", ")}, which this data dir does not have: ` +
+      `cannot read the log: ${what} is sealed under data key ${[...missing].join(", ")}, which this data dir does not have: ` +
         "use the data dir of a manager that has it, or restore this one's key file from a copy",
       { cause },
     );

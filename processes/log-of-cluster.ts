@@ -65,7 +65,7 @@ export function lacksKeysForGood(
       }
     };
     const look = (): void => {
-      const [keyId] = keyring.lacking;
+      const [keyId] = keyring.missing;
       if (keyId === undefined) return;
       if (vault.fields.nodeCertificate !== "") {
         if (invitation !== null && !asked.has(keyId)) void ask(invitation, keyId);

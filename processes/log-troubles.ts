@@ -1,7 +1,7 @@
 /** Raises troubles for problems of the log that the link to NATS, or our own nats-server's disk, reports. */
 import { Trouble_Kind } from "../proto/gen/messages.ts";
 import type { NatsLink } from "../runtime/nats/connection.ts";
-import { nearlyFullSentence } from "../runtime/nats/disk-room.ts";
+import { nearlyFullSentence } from "../runtime/nats/disk-space.ts";
 import type { Laggard } from "../runtime/nats/laggards.ts";
 import type { NatsServer } from "../runtime/nats/server.ts";
 import { stoppedMsMax } from "../runtime/nats/stuck.ts";
@@ -25,10 +25,10 @@ export function reportLogTroubles(
 ): { stop(): void } {
   const look = (): void => {
     const full = link.fullReason();
-    const room = own?.server.disk.room;
+    const space = own?.server.disk.space;
     if (full !== null) troubles.raise({ kind: Trouble_Kind.DISK_FULL, sentence: full, blocking: true });
-    else if (room?.kind === "scarce")
-      troubles.raise({ kind: Trouble_Kind.DISK_FULL, sentence: nearlyFullSentence(room), blocking: false });
+    else if (space?.kind === "scarce")
+      troubles.raise({ kind: Trouble_Kind.DISK_FULL, sentence: nearlyFullSentence(space), blocking: false });
     else troubles.clear(Trouble_Kind.DISK_FULL);
 
     const silence = link.unserved();

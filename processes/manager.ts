@@ -96,9 +96,9 @@ export async function startManagerProcess(
   const broken = Promise.withResolvers<never>();
   broken.promise.catch(() => {});
   const onBroken = (error: unknown): void => {
-    const told = inOneSentence(error);
-    broken.reject(told);
-    whenBroken(told);
+    const problem = inOneSentence(error);
+    broken.reject(problem);
+    whenBroken(problem);
   };
   try {
     const random = new SystemRandom();

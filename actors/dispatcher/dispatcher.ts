@@ -188,7 +188,7 @@ class DispatcherActor implements Dispatcher {
       return [Reason.create({ ...waitOf(nodeWatchMachine, "unknown", facts), since, tried })];
     }
     const wait = waitOf(nodeWatchMachine, "down");
-    return [Reason.create({ ...wait, waitingFor: wait.waitingFor + whyDown(node), since, tried })];
+    return [Reason.create({ ...wait, waitingFor: wait.waitingFor + downReason(node), since, tried })];
   }
 
   stop(): void {
@@ -464,7 +464,7 @@ class DispatcherActor implements Dispatcher {
 }
 
 /** The reason for which the node was declared DOWN, as the end of a sentence; empty for any other node. */
-function whyDown({ status }: Node): string {
+function downReason({ status }: Node): string {
   if (status?.state !== NodeStatus_State.DOWN) return "";
   return status.message === "" ? ": the node is DOWN" : `: the node is DOWN (${status.message})`;
 }

@@ -6,13 +6,13 @@ import type { ControlHandlers } from "../control/handlers.ts";
 import type { Environment, Running } from "../environment.ts";
 import { Pasts } from "./pasts.ts";
 import { createReadAt } from "./read-at.ts";
-import { tellHistory } from "./tell.ts";
+import { streamHistory } from "./story.ts";
 import { Turns } from "./turns.ts";
 
 /** Called by the Operator service. */
 export interface HistoryPort {
   readAt(request: ReadAtRequest, call: CallContext): Promise<ReadAtResponse>;
-  tell(request: HistoryRequest, sink: Sink<HistoryResponse>, call: CallContext): void;
+  stream(request: HistoryRequest, sink: Sink<HistoryResponse>, call: CallContext): void;
 }
 
 export interface HistoryParts {
@@ -42,7 +42,7 @@ export function createHistory(env: Environment, { log, blobs, controlAt }: Histo
         seconds.observe((clock.monotonic() - begun) / 1_000);
       }
     },
-    tell: (request, sink, call) => tellHistory({ ...parts, env, turns, followers }, request, sink, call),
+    stream: (request, sink, call) => streamHistory({ ...parts, env, turns, followers }, request, sink, call),
     stop() {
       pasts.stop();
       // Each removes itself from the set.

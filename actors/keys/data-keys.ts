@@ -61,7 +61,7 @@ export function startKeyFetch(env: Environment, parts: DataKeyParts): Running {
 
   /** Missing keys: those that the log needs, and those that other living managers have. */
   const lacking = (): readonly string[] => {
-    const ids = new Set(keyring.lacking);
+    const ids = new Set(keyring.missing);
     for (const { alive, heldKeys } of store.all("manager")) {
       if (alive) for (const { id } of heldKeys) if (keyring.find(id) === undefined) ids.add(id);
     }

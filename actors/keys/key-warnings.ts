@@ -10,9 +10,9 @@ export function keyWarnings(
   { keyring, vault }: Pick<DataKeyParts, "keyring" | "vault">,
 ): readonly string[] {
   const warnings: string[] = [];
-  if (keyring.lacking.length > 0) {
+  if (keyring.missing.length > 0) {
     warnings.push(
-      `Cannot read the log any further: data key ${keyring.lacking.join(", ")} is missing, and no reachable manager has it.`,
+      `Cannot read the log any further: data key ${keyring.missing.join(", ")} is missing, and no reachable manager has it.`,
     );
   }
   if (vault.failure !== null) {

@@ -1,6 +1,6 @@
 /** `--filter` of `muster network ls` and `muster network prune`: Docker's keys. */
 import type { Network, Timestamp } from "../../proto/gen/messages.ts";
-import { truthOf } from "../values.ts";
+import { parseBoolean } from "../values.ts";
 import { UsageError } from "../../lib/user-error.ts";
 import { networkName } from "../manager-client.ts";
 import { parsePast } from "../moment.ts";
@@ -15,7 +15,7 @@ type Key = (typeof networkFilterKeys)[number];
 function meets(network: Network, key: Key, value: string, isUnused: (network: Network) => boolean): boolean {
   switch (key) {
     case "dangling":
-      return isUnused(network) === truthOf(value);
+      return isUnused(network) === parseBoolean(value);
     case "driver":
       return (network.driverState?.name || network.spec?.driverConfig?.name) === value;
     case "id":
@@ -61,7 +61,7 @@ export function matchingNetworks(
       );
     }
     const value = text.slice(at + 1);
-    if (key === "dangling" && truthOf(value) === null)
+    if (key === "dangling" && parseBoolean(value) === null)
       throw new UsageError(`invalid filter "dangling=${value}": expected true or false`);
     return { key, value };
   });

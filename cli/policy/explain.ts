@@ -217,7 +217,7 @@ function sidesOf(
   const state = calculateNode(facts, party.node.id);
   const on = nodeNames(cluster.nodes)(party.node.id);
   const where = direction === "egress" ? "leaving" : "entering";
-  const told = (name: string, verdict: Verdict): Side => ({
+  const sideOf = (name: string, verdict: Verdict): Side => ({
     allowed: verdict.allowed,
     text: `${where} ${name} on ${on}: ${reasonText(verdict, direction)}`,
   });
@@ -228,11 +228,11 @@ function sidesOf(
       .slice(0, 1)
       .flatMap(({ id }) => {
         const endpoint = state.endpoints.get(id);
-        return endpoint === undefined ? [] : [told(party.name, evaluateEndpoint(state, endpoint, direction, packet))];
+        return endpoint === undefined ? [] : [sideOf(party.name, evaluateEndpoint(state, endpoint, direction, packet))];
       });
   }
   return [...state.hostEndpoints.keys()].map((id) =>
-    told(`${party.name}'s host endpoint ${id}`, throughHost(state, id, direction, packet)),
+    sideOf(`${party.name}'s host endpoint ${id}`, throughHost(state, id, direction, packet)),
   );
 }
 

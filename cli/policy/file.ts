@@ -143,27 +143,27 @@ function readPolicy(name: string, node: Node, path: string): NetworkPolicy {
   const spec = mapping(node, path, node.at, keys);
   const ingress = rules(spec, path, "ingress");
   const egress = rules(spec, path, "egress");
-  const preDnat = truth(spec, path, "preDNAT");
+  const preDnat = boolean(spec, path, "preDNAT");
   const types = texts(spec, path, "types").map((each) => each.toLowerCase());
   for (const [at, type] of types.entries())
     if (type !== "ingress" && type !== "egress")
       throw mistake(placeIn(spec, `types[${at}]`), `${path}.types[${at}]`, `must be ingress or egress, not '${type}'`);
   // As in Calico: without any rules, a policy applies to ingress.
-  const isSaid = child(spec, "types") !== undefined;
+  const isGiven = child(spec, "types") !== undefined;
   return NetworkPolicy.create({
     name,
     tier: text(spec, path, "tier"),
     order: order(spec, path),
     selector: text(spec, path, "selector"),
-    appliesIngress: isSaid
+    appliesIngress: isGiven
       ? types.includes("ingress")
       : child(spec, "ingress") !== undefined || child(spec, "egress") === undefined,
-    appliesEgress: isSaid ? types.includes("egress") : child(spec, "egress") !== undefined,
+    appliesEgress: isGiven ? types.includes("egress") : child(spec, "egress") !== undefined,
     ingress,
     egress,
-    doNotTrack: truth(spec, path, "doNotTrack"),
+    doNotTrack: boolean(spec, path, "doNotTrack"),
     preDnat,
-    applyOnForward: truth(spec, path, "applyOnForward"),
+    applyOnForward: boolean(spec, path, "applyOnForward"),
   });
 }
 
@@ -302,7 +302,7 @@ function number(fields: MappingNode, path: string, key: string): number | null {
   return node.value;
 }
 
-function truth(fields: MappingNode, path: string, key: string): boolean {
+function boolean(fields: MappingNode, path: string, key: string): boolean {
   const node = child(fields, key);
   if (node === undefined) return false;
   if (node.kind !== "scalar" || typeof node.value !== "boolean")

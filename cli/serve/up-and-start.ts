@@ -38,7 +38,7 @@ const fresh = {
 /** The user who starts the sample cluster. */
 const ownUser = String(process.getuid?.() ?? 0);
 
-function tellLocked(shell: Shell): (controlSocket: string) => void {
+function announceLocked(shell: Shell): (controlSocket: string) => void {
   return (controlSocket) =>
     shell.remark(
       `The manager is locked: its keys are encrypted. To continue, enter the unlock key:\n  muster swarm unlock --host unix://${controlSocket}`,
@@ -63,7 +63,7 @@ export const up: Command = command({
         {
           dataDir,
           ...servingOf(values),
-          onLocked: tellLocked(shell),
+          onLocked: announceLocked(shell),
           withAgent: values["no-agent"] !== true,
           drivers,
           telemetry,
@@ -105,7 +105,7 @@ export const start: Command = command({
       withAgent: true,
       // The sample service runs this program, which other users may be unable to read.
       drivers: await driverChoice({ "task-user": ownUser, "allow-root": true }),
-      onLocked: tellLocked(shell),
+      onLocked: announceLocked(shell),
       telemetry,
     };
     const end = await runUntilEnd(

@@ -125,7 +125,7 @@ const noCheck = "NONE";
 
 /** Absent flags change nothing; the durations are always written, like Docker. Null: no health settings. */
 function healthAfter(before: HealthConfig | null, flags: SettingValues): HealthConfig | null {
-  const said = [
+  const given = [
     flags["health-cmd"],
     flags["health-interval"],
     flags["health-timeout"],
@@ -133,16 +133,16 @@ function healthAfter(before: HealthConfig | null, flags: SettingValues): HealthC
     flags["health-start-period"],
     flags["health-start-interval"],
   ];
-  const isSaid = said.some((value) => value !== undefined);
+  const isGiven = given.some((value) => value !== undefined);
   const other = (["health-http", "health-tcp"] as const).find((flag) => flags[flag] !== undefined);
   if (other !== undefined)
     throw new UserError(`--${other} is not supported for containers: engines run commands only (--health-cmd)`);
   const zero = Duration.create({});
   if (flags["no-healthcheck"] === true) {
-    if (isSaid) throw new UserError("--no-healthcheck conflicts with --health-* options");
+    if (isGiven) throw new UserError("--no-healthcheck conflicts with --health-* options");
     return HealthConfig.create({ test: [noCheck], interval: zero, timeout: zero, startPeriod: zero });
   }
-  if (!isSaid) return before;
+  if (!isGiven) return before;
   const base = HealthConfig.patch(before ?? HealthConfig.create({}), {
     test: before?.test[0] === noCheck ? [] : (before?.test ?? []),
     interval: before?.interval ?? zero,

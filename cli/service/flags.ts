@@ -326,7 +326,7 @@ export function containerFlagIn(values: Readonly<Record<string, unknown>>): stri
 
 /** A rollback restores the whole previous spec, so other changes would be lost. Throws UserError. */
 export function refuseOtherFlags(values: UpdateValues): void {
-  const said = Object.entries(values).filter(([, value]) => value !== undefined);
-  const other = said.find(([flag]) => !["rollback", "detach", "quiet"].includes(flag));
+  const given = Object.entries(values).filter(([, value]) => value !== undefined);
+  const other = given.find(([flag]) => !["rollback", "detach", "quiet"].includes(flag));
   if (other !== undefined) throw new UserError(`other flags may not be combined with --rollback: --${other[0]}`);
 }

@@ -5,7 +5,7 @@ import { parseCount, parsePositiveDuration } from "../values.ts";
 import type { SettingValues } from "./flags.ts";
 
 /** Flags that set the kind of check; mutually exclusive. */
-const looks = ["health-cmd", "health-http", "health-tcp"] as const;
+const probes = ["health-cmd", "health-http", "health-tcp"] as const;
 const settings = [
   "health-interval",
   "health-timeout",
@@ -38,17 +38,17 @@ export function shellCheck(line: string): readonly string[] {
   return ["/bin/sh", "-c", line];
 }
 
-function lookAfter(before: HealthCheck | null, flags: SettingValues): Pick<HealthCheck, "command" | "http" | "tcp"> {
-  const given = looks.filter((flag) => flags[flag] !== undefined);
+function probeAfter(before: HealthCheck | null, flags: SettingValues): Pick<HealthCheck, "command" | "http" | "tcp"> {
+  const given = probes.filter((flag) => flags[flag] !== undefined);
   if (given.length > 1) throw new UserError(`--${given[0]} conflicts with --${given[1]}`);
-  const [look] = given;
-  if (look === undefined) {
+  const [probe] = given;
+  if (probe === undefined) {
     if (before === null)
       throw new UserError("the health check has no kind: set one of --health-cmd, --health-http and --health-tcp");
     return before;
   }
-  const text = flags[look] as string;
-  switch (look) {
+  const text = flags[probe] as string;
+  switch (probe) {
     case "health-cmd":
       if (text === "") throw new UserError("--health-cmd is empty: to remove the check, use --no-healthcheck");
       return { command: shellCheck(text), http: null, tcp: null };
@@ -61,12 +61,12 @@ function lookAfter(before: HealthCheck | null, flags: SettingValues): Pick<Healt
 
 /** Absent flags change nothing. Null: no check. Throws UsageError and UserError. */
 export function healthCheckAfter(before: HealthCheck | null, flags: SettingValues): HealthCheck | null {
-  const isSaid = [...looks, ...settings].some((flag) => flags[flag] !== undefined);
+  const isGiven = [...probes, ...settings].some((flag) => flags[flag] !== undefined);
   if (flags["no-healthcheck"] === true) {
-    if (isSaid) throw new UserError("--no-healthcheck conflicts with --health-* options");
+    if (isGiven) throw new UserError("--no-healthcheck conflicts with --health-* options");
     return null;
   }
-  if (!isSaid) return before;
+  if (!isGiven) return before;
   const base = before ?? HealthCheck.create();
   const time = (flag: Exclude<(typeof settings)[number], "health-retries">, now: Duration | null): Duration | null => {
     const text = flags[flag];
@@ -74,7 +74,7 @@ export function healthCheckAfter(before: HealthCheck | null, flags: SettingValue
   };
   const retries = flags["health-retries"];
   return HealthCheck.patch(base, {
-    ...lookAfter(before, flags),
+    ...probeAfter(before, flags),
     interval: time("health-interval", base.interval),
     timeout: time("health-timeout", base.timeout),
     startPeriod: time("health-start-period", base.startPeriod),

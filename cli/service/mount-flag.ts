@@ -43,7 +43,7 @@ const recursions: Readonly<Record<string, Partial<Mount_BindOptions>>> = {
 };
 
 /** Keys that mean `true` without a value. */
-const truthKeys = new Set(["readonly", "ro", "volume-nocopy", "bind-nonrecursive", "bind-create-src"]);
+const booleanKeys = new Set(["readonly", "ro", "volume-nocopy", "bind-nonrecursive", "bind-create-src"]);
 
 type Draft = { -readonly [Key in keyof Mount]?: Mount[Key] };
 
@@ -143,7 +143,8 @@ export function parseMount(value: string, flag = "mount"): Mount {
   for (const field of csvFields(value, flag)) {
     const at = field.indexOf("=");
     const key = (at < 0 ? field : field.slice(0, at)).trim().toLowerCase();
-    if (at < 0 && !truthKeys.has(key)) throw new UsageError(`--${flag}: invalid field "${field}": expected KEY=VALUE`);
+    if (at < 0 && !booleanKeys.has(key))
+      throw new UsageError(`--${flag}: invalid field "${field}": expected KEY=VALUE`);
     take(draft, key, at < 0 ? "true" : field.slice(at + 1), flag);
   }
   if ((draft.target ?? "") === "") throw new UsageError(`--${flag}: target=PATH is required`);
@@ -163,11 +164,11 @@ export function parseMount(value: string, flag = "mount"): Mount {
   }
   const { propagation, readonlyforcerecursive, readonlynonrecursive } = draft.bindOptions ?? {};
   if (readonlyforcerecursive === true || readonlynonrecursive === true) {
-    const said = `bind-recursive=${readonlyforcerecursive === true ? "readonly" : "writable"}`;
-    if (draft.readonly !== true) throw new UsageError(`--${flag}: ${said} requires readonly`);
+    const option = `bind-recursive=${readonlyforcerecursive === true ? "readonly" : "writable"}`;
+    if (draft.readonly !== true) throw new UsageError(`--${flag}: ${option} requires readonly`);
     // An engine would reject each task. Docker's client requires the option to be set; here it is also the default.
     if (readonlyforcerecursive === true && (propagation ?? propagations.rprivate) !== propagations.rprivate)
-      throw new UsageError(`--${flag}: ${said} requires bind-propagation=rprivate`);
+      throw new UsageError(`--${flag}: ${option} requires bind-propagation=rprivate`);
   }
   return Mount.create(draft);
 }

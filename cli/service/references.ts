@@ -167,16 +167,16 @@ interface FileRequest {
 function fileRequest(value: string, flag: string): FileRequest {
   const fields = namedFields(value, flag);
   if (fields !== null) refuseUnknown(fields, ["source", "src", "target", "uid", "gid", "mode"], flag);
-  const said = (key: string): string | undefined => fields?.get(key)?.at(-1);
-  const name = fields === null ? value : (said("source") ?? said("src") ?? "");
+  const field = (key: string): string | undefined => fields?.get(key)?.at(-1);
+  const name = fields === null ? value : (field("source") ?? field("src") ?? "");
   if (name === "") throw new UsageError(`--${flag}: source=NAME is required`);
-  const mode = said("mode");
+  const mode = field("mode");
   return {
     name,
     file: FileTarget.create({
-      name: said("target") || name,
-      uid: said("uid") ?? "0",
-      gid: said("gid") ?? "0",
+      name: field("target") || name,
+      uid: field("uid") ?? "0",
+      gid: field("gid") ?? "0",
       mode: mode === undefined ? fileModeDefault : fileMode(mode, flag),
     }),
   };

@@ -244,10 +244,10 @@ function scaled(spec: ServiceSpec, flags: SettingValues): Partial<ServiceSpec> {
 function refuseRolloutOfJob(spec: ServiceSpec, flags: SettingValues): void {
   const mode = modeOf(spec);
   if (mode !== "replicated-job" && mode !== "global-job") return;
-  const isSaid = Object.entries(flags).some(
+  const isGiven = Object.entries(flags).some(
     ([name, value]) => value !== undefined && /^(?:update|rollback)-/.test(name),
   );
-  if (isSaid) throw new UserError("update and rollback configuration is not supported for jobs");
+  if (isGiven) throw new UserError("update and rollback configuration is not supported for jobs");
 }
 
 /** Applies the flags of both commands, except those of containers. */

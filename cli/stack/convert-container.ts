@@ -39,7 +39,7 @@ function healthcheck(service: View): HealthConfig | null {
   if (!service.has("healthcheck")) return null;
   const health = service.child("healthcheck");
   const test = health.texts("test");
-  const isDisabled = health.truth("disable") === true;
+  const isDisabled = health.boolean("disable") === true;
   if (isDisabled && test.length > 0) throw health.mistake("disable", "cannot be combined with 'test'");
   const [kind = ""] = test;
   if (test.length > 0 && !["NONE", "CMD", "CMD-SHELL"].includes(kind)) {
@@ -98,11 +98,11 @@ function credential(
 ): { readonly spec: Privileges_CredentialSpec | null; readonly reference: ConfigReference | null } {
   if (!service.has("credential_spec")) return { spec: null, reference: null };
   const given = service.child("credential_spec");
-  const said = ["config", "file", "registry"].filter((key) => given.text(key) !== "");
-  if (said.length !== 1) throw service.mistake("credential_spec", "must have one of config, file, registry");
-  if (said[0] === "file")
+  const sources = ["config", "file", "registry"].filter((key) => given.text(key) !== "");
+  if (sources.length !== 1) throw service.mistake("credential_spec", "must have one of config, file, registry");
+  if (sources[0] === "file")
     return { spec: Privileges_CredentialSpec.create({ file: given.text("file") }), reference: null };
-  if (said[0] === "registry") {
+  if (sources[0] === "registry") {
     return { spec: Privileges_CredentialSpec.create({ registry: given.text("registry") }), reference: null };
   }
   const key = given.text("config");
@@ -121,7 +121,7 @@ export function containerOf(service: View, around: Surroundings): ContainerSpec 
   if (!service.has("image")) {
     throw service.mistake("", "requires 'image': a cluster does not build images");
   }
-  const init = service.truth("init");
+  const init = service.boolean("init");
   const { spec: credentialSpec, reference } = credential(service, around);
   const { secrets, configs } = filesOf(service, around);
   const isolation = isolations[service.text("isolation").toLowerCase()];
@@ -142,9 +142,9 @@ export function containerOf(service: View, around: Surroundings): ContainerSpec 
     mounts: mountsOf(service, stack, project.children("volumes")),
     stopGracePeriod: service.duration("stop_grace_period"),
     stopSignal: service.text("stop_signal"),
-    tty: service.truth("tty") ?? false,
-    openStdin: service.truth("stdin_open") ?? false,
-    readOnly: service.truth("read_only") ?? false,
+    tty: service.boolean("tty") ?? false,
+    openStdin: service.boolean("stdin_open") ?? false,
+    readOnly: service.boolean("read_only") ?? false,
     secrets,
     configs: reference === null ? configs : [...configs, reference],
     privileges: Privileges.create({ credentialSpec }),

@@ -20,7 +20,7 @@ export function clusterName(project: View, kind: "secrets" | "configs", key: str
   const held = project.child(kind);
   if (!held.has(key)) return null;
   const own = held.child(key);
-  return own.text("name") || (own.truth("external") === true ? key : scoped(stack, key));
+  return own.text("name") || (own.boolean("external") === true ? key : scoped(stack, key));
 }
 
 interface Grant {

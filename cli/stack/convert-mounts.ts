@@ -49,7 +49,7 @@ const groupPrefix = "group:";
 function bindOptions(view: View): Mount_BindOptions | null {
   if (!view.has("bind")) return null;
   const bind = view.child("bind");
-  const isCreated = bind.truth("create_host_path");
+  const isCreated = bind.boolean("create_host_path");
   return Mount_BindOptions.create({
     propagation: propagations[bind.text("propagation")] ?? Mount_BindOptions_Propagation.RPRIVATE,
     ...(isCreated === null ? {} : { createmountpoint: isCreated }),
@@ -64,13 +64,13 @@ function volumeFields(view: View, stack: string, volumes: ReadonlyMap<string, Vi
   if (volume === undefined)
     throw view.mistake("source", `refers to the volume '${source}', which 'volumes' does not define`);
   const own = view.child("volume");
-  const isExternal = volume.truth("external") === true;
+  const isExternal = volume.boolean("external") === true;
   const named = volume.text("name") || (isExternal ? source : scoped(stack, source));
   const isDriverSaid = volume.has("driver") || volume.has("driver_opts");
   return {
     source: named,
     volumeOptions: Mount_VolumeOptions.create({
-      nocopy: own.truth("nocopy") ?? false,
+      nocopy: own.boolean("nocopy") ?? false,
       subpath: own.text("subpath"),
       labels: isExternal ? {} : withStackLabel(stack, { ...volume.pairs("labels"), ...own.pairs("labels") }),
       driverConfig:
@@ -88,7 +88,7 @@ function clusterSource(view: View, stack: string, volumes: ReadonlyMap<string, V
   const volume = volumes.get(source);
   if (volume === undefined)
     throw view.mistake("source", `refers to the volume '${source}', which 'volumes' does not define`);
-  return volume.text("name") || (volume.truth("external") === true ? source : scoped(stack, source));
+  return volume.text("name") || (volume.boolean("external") === true ? source : scoped(stack, source));
 }
 
 function mount(view: View, stack: string, volumes: ReadonlyMap<string, View>): Mount {
@@ -106,7 +106,7 @@ function mount(view: View, stack: string, volumes: ReadonlyMap<string, View>): M
     type,
     target: view.text("target"),
     source: view.text("source"),
-    readonly: view.truth("read_only") ?? false,
+    readonly: view.boolean("read_only") ?? false,
   };
   switch (kind) {
     case "volume":

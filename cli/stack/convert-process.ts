@@ -55,12 +55,12 @@ function healthcheck(service: View): HealthCheck | null {
   const health = service.child("healthcheck");
   const test = health.texts("test");
   const [kind = "", ...words] = test;
-  const isDisabled = health.truth("disable") === true;
+  const isDisabled = health.boolean("disable") === true;
   if (isDisabled && test.length > 0) throw health.mistake("disable", "cannot be combined with 'test'");
-  const said = [test.length > 0 || isDisabled, http !== "", tcp !== ""].filter(Boolean).length;
-  if (said > 1) throw own.mistake("", "sets more than one health check: set only one");
+  const checks = [test.length > 0 || isDisabled, http !== "", tcp !== ""].filter(Boolean).length;
+  if (checks > 1) throw own.mistake("", "sets more than one health check: set only one");
   if (isDisabled || kind === "NONE") return null;
-  if (said === 0) {
+  if (checks === 0) {
     if (service.has("healthcheck")) throw health.mistake("", "does not set a test");
     return null;
   }

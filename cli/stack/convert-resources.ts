@@ -44,9 +44,9 @@ function networkSpecOf(name: string, view: View, stack: string): NetworkSpec {
       name: view.text("driver") || networkDriverDefault,
       options: view.pairs("driver_opts"),
     }),
-    ipv6Enabled: view.truth("enable_ipv6") ?? false,
-    internal: view.truth("internal") ?? false,
-    attachable: view.truth("attachable") ?? false,
+    ipv6Enabled: view.boolean("enable_ipv6") ?? false,
+    internal: view.boolean("internal") ?? false,
+    attachable: view.boolean("attachable") ?? false,
     ipam: isIpamSaid
       ? IPAMOptions.create({
           driver: Driver.create({ name: ipam.text("driver") || "default", options: ipam.pairs("options") }),
@@ -66,7 +66,7 @@ export function networksOf(project: View, stack: string): StackNetworks {
     const name = networkName(project, key, stack);
     // An undefined network is reported at the service that refers to it.
     if (name === null) continue;
-    if (view.truth("external") === true) external.push(name);
+    if (view.boolean("external") === true) external.push(name);
     else own.set(name, networkSpecOf(name, view, stack));
   }
   return { own, external };
@@ -82,17 +82,17 @@ function fileData(view: View): Uint8Array {
 }
 
 function dataOf(view: View, variables: Variables): Uint8Array {
-  const said = ["file", "environment", "content"].filter((key) => view.has(key));
-  if (said.length !== 1) {
+  const sources = ["file", "environment", "content"].filter((key) => view.has(key));
+  if (sources.length !== 1) {
     throw view.mistake(
       "",
-      said.length === 0
+      sources.length === 0
         ? "has no content: set file, environment or content"
-        : `has more than one source: ${said.join(" and ")}`,
+        : `has more than one source: ${sources.join(" and ")}`,
     );
   }
-  if (said[0] === "file") return fileData(view);
-  if (said[0] === "content") return Buffer.from(view.text("content"), "utf8");
+  if (sources[0] === "file") return fileData(view);
+  if (sources[0] === "content") return Buffer.from(view.text("content"), "utf8");
   const value = variables.get(view.text("environment"));
   if (value === undefined)
     throw view.mistake("environment", `refers to the variable ${view.text("environment")}, which is not set`);
@@ -105,7 +105,7 @@ function templating(view: View): Driver | null {
 
 function owned(project: View, kind: "secrets" | "configs", stack: string): readonly (readonly [string, View])[] {
   return [...project.children(kind)]
-    .filter(([, view]) => view.truth("external") !== true)
+    .filter(([, view]) => view.boolean("external") !== true)
     .map(([key, view]) => [clusterName(project, kind, key, stack) ?? key, view] as const)
     .toSorted(([a], [b]) => (a < b ? -1 : 1));
 }

@@ -64,7 +64,7 @@ export function networkName(project: View, key: string, stack: string): string |
   const networks = project.child("networks");
   if (!networks.keys.includes(key)) return key === defaultNetwork ? scoped(stack, key) : null;
   const own = networks.child(key);
-  return own.text("name") || (own.truth("external") === true ? key : scoped(stack, key));
+  return own.text("name") || (own.boolean("external") === true ? key : scoped(stack, key));
 }
 
 /** Sorted by name; the service's own name is an alias on each. */

@@ -63,17 +63,17 @@ const ignoredOfNetwork: readonly string[] = [
 /** One message per kind. */
 export function ignoredOptions(project: View): readonly string[] {
   const services = [...project.children("services").values()];
-  const said = new Set<string>();
+  const ignored = new Set<string>();
   for (const service of services) {
-    for (const key of ignoredOfService) if (service.has(key)) said.add(key);
+    for (const key of ignoredOfService) if (service.has(key)) ignored.add(key);
     for (const network of service.children("networks").values()) {
-      for (const key of ignoredOfNetwork) if (network.has(key)) said.add(`networks.${key}`);
+      for (const key of ignoredOfNetwork) if (network.has(key)) ignored.add(`networks.${key}`);
     }
     if (service.child("deploy").child("resources").child("reservations").has("devices"))
-      said.add("deploy.resources.reservations.devices");
+      ignored.add("deploy.resources.reservations.devices");
   }
   const remarks: string[] = [];
-  if (said.size > 0) remarks.push(`Ignoring unsupported options: ${[...said].toSorted().join(", ")}`);
+  if (ignored.size > 0) remarks.push(`Ignoring unsupported options: ${[...ignored].toSorted().join(", ")}`);
   const addresses = services.flatMap((service) => service.items("ports")).filter((port) => port.has("host_ip"));
   if (addresses.length > 0) {
     const all = [...new Set(addresses.map((port) => port.text("host_ip")))].toSorted().join(", ");

@@ -1,5 +1,5 @@
 /** Schema of a Compose service: the Compose Specification, plus version 3 files. */
-import { any, choice, either, listOf, mapOf, nothing, number, object, text, truth, whole, word } from "./shape.ts";
+import { any, choice, either, listOf, mapOf, nothing, number, object, text, boolean, whole, word } from "./shape.ts";
 
 const texts = listOf(text);
 const words = listOf(word);
@@ -11,7 +11,7 @@ const command = either(nothing, text, words);
 const options = mapOf(either(word, nothing));
 
 const healthcheck = object({
-  disable: truth,
+  disable: boolean,
   interval: word,
   retries: whole,
   test: either(text, words),
@@ -103,15 +103,15 @@ const volume = object(
     type: choice("bind", "volume", "tmpfs", "cluster", "npipe", "image"),
     source: text,
     target: text,
-    read_only: truth,
+    read_only: boolean,
     consistency: text,
     bind: object({
       propagation: choice("rprivate", "private", "rshared", "shared", "rslave", "slave"),
-      create_host_path: truth,
+      create_host_path: boolean,
       recursive: choice("enabled", "disabled", "writable", "readonly"),
       selinux: choice("z", "Z"),
     }),
-    volume: object({ labels: pairs, nocopy: truth, subpath: text }),
+    volume: object({ labels: pairs, nocopy: boolean, subpath: text }),
     tmpfs: object({ size: sizeOrNumber, mode: word }),
     image: object({ subpath: text }),
     cluster: object({}),
@@ -146,18 +146,18 @@ const build = either(
     labels: pairs,
     cache_from: texts,
     cache_to: texts,
-    no_cache: truth,
+    no_cache: boolean,
     no_cache_filter: textOrTexts,
     additional_contexts: pairs,
     network: text,
     provenance: word,
     sbom: word,
-    pull: truth,
+    pull: boolean,
     target: text,
     shm_size: sizeOrNumber,
     extra_hosts: any,
     isolation: text,
-    privileged: truth,
+    privileged: boolean,
     secrets: listOf(fileGrant),
     tags: texts,
     ulimits,
@@ -165,15 +165,15 @@ const build = either(
   }),
 );
 
-const hook = object({ command, user: text, privileged: truth, working_dir: text, environment: pairs }, "command");
+const hook = object({ command, user: text, privileged: boolean, working_dir: text, environment: pairs }, "command");
 
 const blockLimits = listOf(object({ path: text, rate: word }));
 
-const envFile = object({ path: text, format: text, required: truth }, "path");
+const envFile = object({ path: text, format: text, required: boolean }, "path");
 
 export const service = object({
   annotations: pairs,
-  attach: truth,
+  attach: boolean,
   blkio_config: object({
     device_read_bps: blockLimits,
     device_read_iops: blockLimits,
@@ -206,8 +206,8 @@ export const service = object({
     mapOf(
       object(
         {
-          restart: truth,
-          required: truth,
+          restart: boolean,
+          required: boolean,
           condition: choice("service_started", "service_healthy", "service_completed_successfully"),
         },
         "condition",
@@ -234,7 +234,7 @@ export const service = object({
   healthcheck: either(nothing, healthcheck),
   hostname: text,
   image: text,
-  init: truth,
+  init: boolean,
   ipc: text,
   isolation: text,
   label_file: textOrTexts,
@@ -249,7 +249,7 @@ export const service = object({
   models: any,
   network_mode: text,
   networks: either(nothing, texts, mapOf(network)),
-  oom_kill_disable: truth,
+  oom_kill_disable: boolean,
   oom_score_adj: { kind: "whole", min: -1_000, max: 1_000 },
   pid: either(text, nothing),
   pids_limit: whole,
@@ -257,27 +257,27 @@ export const service = object({
   ports: listOf(either(word, port)),
   post_start: listOf(hook),
   pre_stop: listOf(hook),
-  privileged: truth,
+  privileged: boolean,
   profiles: texts,
   provider: object({ type: text, options: any }, "type"),
   pull_policy: text,
   pull_refresh_after: text,
-  read_only: truth,
+  read_only: boolean,
   restart: text,
   runtime: text,
   scale: { kind: "whole", min: 0 },
   secrets: listOf(fileGrant),
   security_opt: texts,
   shm_size: sizeOrNumber,
-  stdin_open: truth,
+  stdin_open: boolean,
   stop_grace_period: word,
   stop_signal: word,
   storage_opt: any,
   sysctls: pairs,
   tmpfs: textOrTexts,
-  tty: truth,
+  tty: boolean,
   ulimits,
-  use_api_socket: truth,
+  use_api_socket: boolean,
   user: word,
   userns_mode: text,
   uts: text,

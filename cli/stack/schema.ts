@@ -1,11 +1,11 @@
 /** Schema of a whole Compose file. */
-import { any, either, listOf, mapOf, nothing, object, text, truth, word, type Shape } from "./shape.ts";
+import { any, either, listOf, mapOf, nothing, object, text, boolean, word, type Shape } from "./shape.ts";
 import { pairs, service } from "./schema-service.ts";
 
 const options = mapOf(either(word, nothing));
 /** Valid names of services, networks and other objects. */
 const names = /^[A-Za-z0-9._-]+$/;
-const external = either(truth, object({ name: text }));
+const external = either(boolean, object({ name: text }));
 
 const network = either(
   nothing,
@@ -19,10 +19,10 @@ const network = either(
       options: mapOf(word),
     }),
     external,
-    internal: truth,
-    enable_ipv4: truth,
-    enable_ipv6: truth,
-    attachable: truth,
+    internal: boolean,
+    enable_ipv4: boolean,
+    enable_ipv6: boolean,
+    attachable: boolean,
     labels: pairs,
   }),
 );

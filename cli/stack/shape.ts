@@ -10,7 +10,7 @@ export type ScalarShape =
   | { readonly kind: "word" }
   | { readonly kind: "whole"; readonly min?: number; readonly max?: number }
   | { readonly kind: "number" }
-  | { readonly kind: "truth" }
+  | { readonly kind: "boolean" }
   | { readonly kind: "choice"; readonly of: readonly string[] }
   | { readonly kind: "nothing" };
 
@@ -44,7 +44,7 @@ export const text: Shape & { kind: "text" } = { kind: "text" };
 export const word: Shape & { kind: "word" } = { kind: "word" };
 export const whole: Shape & { kind: "whole" } = { kind: "whole" };
 export const number: Shape & { kind: "number" } = { kind: "number" };
-export const truth: Shape & { kind: "truth" } = { kind: "truth" };
+export const boolean: Shape & { kind: "boolean" } = { kind: "boolean" };
 export const nothing: Shape & { kind: "nothing" } = { kind: "nothing" };
 export const any: Shape & { kind: "any" } = { kind: "any" };
 
@@ -87,7 +87,7 @@ function described(shape: Shape): string {
     }
     case "number":
       return "a number";
-    case "truth":
+    case "boolean":
       return "true or false";
     case "choice":
       return shape.of.length === 1 ? `'${shape.of[0]}'` : `one of ${shape.of.join(", ")}`;
@@ -126,7 +126,7 @@ function fitsScalar(value: ScalarNode["value"], shape: ScalarShape): boolean {
       return isWhole(value, shape.min, shape.max);
     case "number":
       return typeof value === "number" || (typeof value === "string" && /^[-+]?\d*\.?\d+$/.test(value));
-    case "truth":
+    case "boolean":
       return typeof value === "boolean" || (typeof value === "string" && /^(?:true|false)$/i.test(value));
     case "choice":
       return typeof value === "string" && shape.of.includes(value);

@@ -61,7 +61,7 @@ export class View {
     return this.has(key) ? Number(this.text(key)) : null;
   }
 
-  truth(key: string): boolean | null {
+  boolean(key: string): boolean | null {
     return this.has(key) ? /^true$/i.test(this.text(key)) : null;
   }
 

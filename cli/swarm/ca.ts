@@ -83,16 +83,16 @@ function printRoot(shell: Shell, { rootCa }: Cluster): void {
 
 async function follow(client: ManagerClient, shell: Shell, isQuiet: boolean): Promise<void> {
   let drawn = 0;
-  let said = "";
+  let shown = "";
   let movedAt = shell.now();
-  let isToldWho = false;
+  let hasNamedNodes = false;
   for (;;) {
     const progress = rotationProgress(await cluster(client), await listNodes(client));
     const lines = rotationLines(progress);
     const text = lines.join("\n");
-    if (text !== said) {
+    if (text !== shown) {
       movedAt = shell.now();
-      isToldWho = false;
+      hasNamedNodes = false;
     }
     const { waitsFor } = progress;
     const isStill = shell.now() - movedAt > silenceMs && waitsFor !== "";
@@ -100,11 +100,11 @@ async function follow(client: ManagerClient, shell: Shell, isQuiet: boolean): Pr
       const all = isStill ? [...lines, `  waiting for ${waitsFor}: start these nodes, or remove them`] : lines;
       process.stderr.write(redrawn(drawn, all, process.stderr.columns || columnsDefault));
       drawn = all.length;
-    } else if (!isQuiet && text !== said) shell.remark(text);
-    else if (!isQuiet && isStill && !isToldWho)
+    } else if (!isQuiet && text !== shown) shell.remark(text);
+    else if (!isQuiet && isStill && !hasNamedNodes)
       shell.remark(`waiting for ${waitsFor}: start these nodes, or remove them`);
-    isToldWho ||= isStill;
-    said = text;
+    hasNamedNodes ||= isStill;
+    shown = text;
     if (progress.isDone) return;
     await new Promise((resolve) => setTimeout(resolve, lookMs));
   }

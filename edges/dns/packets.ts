@@ -173,9 +173,9 @@ export function isReplyTo(reply: Buffer, question: Buffer, id: number): boolean 
   if (reply.length < headerBytes || ((reply[2] as number) & replyBit) === 0 || reply.readUInt16BE(0) !== id)
     return false;
   const end = endOfQuestion(question);
-  const said = (of: Buffer): string => of.toString("latin1", headerBytes, end).toLowerCase();
+  const questionIn = (of: Buffer): string => of.toString("latin1", headerBytes, end).toLowerCase();
   // A server that could not read the question may omit it.
-  return reply.readUInt16BE(4) === 0 || said(reply) === said(question);
+  return reply.readUInt16BE(4) === 0 || questionIn(reply) === questionIn(question);
 }
 
 /** Offset of the end of a question that has been parsed. */

@@ -52,7 +52,7 @@ export class CertifiedConnections<Connection extends Certified> {
     this.#options = options;
     this.#rootPem = options.rootPem;
     this.#watching = options.membership.onChange((ids) => {
-      for (const id of ids) for (const each of this.#byId.get(id) ?? []) this.#lookAtStanding(each);
+      for (const id of ids) for (const each of this.#byId.get(id) ?? []) this.#checkStanding(each);
     });
   }
 
@@ -72,7 +72,7 @@ export class CertifiedConnections<Connection extends Certified> {
       else others.add(connection);
     }
     const sinceRoots = this.#rootsChangedAt === null ? Infinity : performance.now() - this.#rootsChangedAt;
-    if (sinceRoots <= handshakeTimeoutMs) this.#lookAtRoot(connection);
+    if (sinceRoots <= handshakeTimeoutMs) this.#checkRoot(connection);
   }
 
   /** The connection has ended, or is about to. */
@@ -88,7 +88,7 @@ export class CertifiedConnections<Connection extends Certified> {
   }
 
   /** Checked at each call: ends a connection whose certificate has expired by the clock. K2 */
-  lookAtClock(connection: Connection): void {
+  checkExpiry(connection: Connection): void {
     const { notAfterMs } = connection.caller;
     if (notAfterMs !== null && this.#options.clock.now() > notAfterMs) this.#end(connection, "expired");
   }
@@ -98,20 +98,20 @@ export class CertifiedConnections<Connection extends Certified> {
     if (rootPem === this.#rootPem) return;
     this.#rootPem = rootPem;
     this.#rootsChangedAt = performance.now();
-    for (const connection of this.#kept.keys()) soon(() => this.#lookAtRoot(connection));
+    for (const connection of this.#kept.keys()) soon(() => this.#checkRoot(connection));
   }
 
   close(): void {
     this.#watching.unsubscribe();
   }
 
-  #lookAtRoot(connection: Connection): void {
+  #checkRoot(connection: Connection): void {
     const kept = this.#kept.get(connection);
     if (kept === undefined || kept.isVouchedFor(this.#rootPem, this.#options.clock.now())) return;
     this.#end(connection, "root");
   }
 
-  #lookAtStanding(connection: Connection): void {
+  #checkStanding(connection: Connection): void {
     const kept = this.#kept.get(connection);
     if (kept !== undefined && standingOf(connection.caller, this.#options.membership) !== kept.standing)
       this.#end(connection, "standing");

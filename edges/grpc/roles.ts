@@ -284,11 +284,11 @@ function authorizeUser(access: Access, caller: Caller, user: UserCertificate, me
       "the user was disabled or removed, or changed the password. Log in again with 'muster login'"
     );
   if (!isRole(access)) return "permission denied: this call is not available to users";
-  return isAtLeast(role, access) ? { ...caller.peer, role } : lacking(user.name, role, access);
+  return isAtLeast(role, access) ? { ...caller.peer, role } : roleTooLow(user.name, role, access);
 }
 
 /** The error when a call requires a higher role. */
-export function lacking(name: string, role: Role, needed: Role): string {
+export function roleTooLow(name: string, role: Role, needed: Role): string {
   return `permission denied: this needs the role ${needed}, and user ${name} has the role ${role}`;
 }
 

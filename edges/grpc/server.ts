@@ -324,7 +324,7 @@ export class GrpcServer {
       refuse(stream, Status.UNIMPLEMENTED, `unknown method ${headers.path}`);
       return;
     }
-    connection.certified?.lookAtClock(connection);
+    connection.certified?.checkExpiry(connection);
     const admitted = authorize(method.access, connection.caller, connection.membership);
     if (typeof admitted === "string") {
       method.metrics.ended(Status.PERMISSION_DENIED, 0);

@@ -22,7 +22,7 @@ import {
 import { RpcError, Status, type Peer } from "../../runtime/ports/rpc.ts";
 import { isAtLeast, type Role } from "../../runtime/user-roles.ts";
 import { shownTo } from "./redaction.ts";
-import { accessByPath, isRole, lacking } from "./roles.ts";
+import { accessByPath, isRole, roleTooLow } from "./roles.ts";
 import type { ServedMethod } from "./server-call.ts";
 
 type AnyMethod = MethodDescriptor<unknown, unknown>;
@@ -76,7 +76,7 @@ function responseFor(role: Role, path: string, request: unknown, response: unkno
 function demandRole({ user = "", role }: Peer, path: string, request: unknown): void {
   const needed = needs.get(path)?.(request) ?? null;
   if (role === undefined || needed === null || isAtLeast(role, needed)) return;
-  throw new RpcError(Status.PERMISSION_DENIED, lacking(user.slice("user-".length), role, needed));
+  throw new RpcError(Status.PERMISSION_DENIED, roleTooLow(user.slice("user-".length), role, needed));
 }
 
 /** US3: methods that may change their caller, by path; their requests name a user. */

@@ -69,7 +69,7 @@ export interface Arrival {
   /** Identity of the client's node certificate, verified against the cluster's root; null without one. */
   readonly certificate: Peer["identity"];
   /** Calls `certificateEnded` if the certificate has expired by now. */
-  lookAtCertificate(): void;
+  checkCertificate(): void;
   /** The client's version from the handshake; may be empty. */
   readonly clientVersion: string;
   /** The `Host` header; may be empty. */
@@ -159,7 +159,7 @@ export class Connection {
   /** Handles one message; called in the order of arrival. */
   take(text: string): void {
     if (this.#ending.signal.aborted) return;
-    this.#arrival.lookAtCertificate();
+    this.#arrival.checkCertificate();
     if (this.#ending.signal.aborted) return;
     const decoded = decode(text);
     switch (decoded.kind) {

@@ -134,7 +134,7 @@ export class DebugLog implements Wire {
   #filter: LogFilter | null = null;
   #watcher = "";
   #asked = logsId;
-  #told = 0;
+  #sent = 0;
   #isPaused = false;
   /** A page is sent, and the next one is not requested yet. */
   #isDue = false;
@@ -181,17 +181,17 @@ export class DebugLog implements Wire {
     } else if (reply.error !== undefined) {
       return this.close(1000, reply.error);
     }
-    this.#tell(filter, reply.response.lines ?? []);
+    this.#sendLines(filter, reply.response.lines ?? []);
   }
 
-  #tell(filter: LogFilter, lines: readonly Line[]): void {
+  #sendLines(filter: LogFilter, lines: readonly Line[]): void {
     for (const { unit, time, stream, text } of lines) {
       const tag = unitTag(unit);
       if (!filter.isMeant(tag, stream)) continue;
       const message = { tag, ts: time, sev: levelOf[stream], mod: stream, loc: "", msg: text.replace(/\r?\n$/, "") };
       this.#wire.send(JSON.stringify(message));
-      this.#told += 1;
-      if (this.#told === filter.linesMax) return this.close(1000, "");
+      this.#sent += 1;
+      if (this.#sent === filter.linesMax) return this.close(1000, "");
     }
     if (!filter.follows) return this.close(1000, "");
     this.#isDue = true;

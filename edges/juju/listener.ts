@@ -237,7 +237,7 @@ export async function listenJson(options: JsonListenerOptions): Promise<JsonList
       id: String(count),
       address: peer.address,
       certificate: peer.identity,
-      lookAtCertificate: () => certified.lookAtClock(client),
+      checkCertificate: () => certified.checkExpiry(client),
       clientVersion: typeof clientVersion === "string" ? clientVersion : "",
       host,
     });

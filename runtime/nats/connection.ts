@@ -5,7 +5,7 @@ import type { Blobs, Bus, BusServers, LeaseBucket, Log, Random, Telemetry } from
 import { abilities, isSupported } from "./abilities.ts";
 import { NatsBlobs } from "./blobs.ts";
 import { NatsBus } from "./bus.ts";
-import { fullSentence, type DiskRoom } from "./disk-room.ts";
+import { fullSentence, type DiskSpace } from "./disk-space.ts";
 import { NatsProblem, textOf } from "./errors.ts";
 import { type Laggard, Laggards } from "./laggards.ts";
 import { NatsLeases } from "./leases.ts";
@@ -46,7 +46,7 @@ export interface NatsOptions {
   /** Reported by `startNatsServer`; null (the default) for an external server. */
   readonly flushesEveryWrite?: boolean | null;
   /** The disk of that server; null (the default) for an external server. */
-  readonly disk?: { readonly room: DiskRoom } | null;
+  readonly disk?: { readonly space: DiskSpace } | null;
 }
 
 export interface NatsLink {
@@ -125,7 +125,7 @@ export async function connectNats(options: NatsOptions): Promise<NatsLink> {
       serverVersion,
       servers: () => link.servers(),
       fullReason: () =>
-        options.disk?.room.kind === "full" ? fullSentence(options.disk.room) : link.serving.fullReason,
+        options.disk?.space.kind === "full" ? fullSentence(options.disk.space) : link.serving.fullReason,
       jetStreamOff: () => link.jetStreamOff,
       laggards: () => laggards.all(performance.now()),
       unserved: () => link.serving.silence(performance.now()),

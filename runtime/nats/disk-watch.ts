@@ -8,7 +8,7 @@
 import { randomBytes } from "node:crypto";
 import { open, rm, stat, statfs } from "node:fs/promises";
 import type { Telemetry } from "../ports/index.ts";
-import { roomKind, roomLimits, type DiskRoom, type RoomLimits } from "./disk-room.ts";
+import { spaceKind, spaceLimits, type DiskSpace, type SpaceLimits } from "./disk-space.ts";
 import { textOf } from "./errors.ts";
 
 /** At 100 MB/s, 128 MB take longer than this. */
@@ -29,17 +29,17 @@ export interface DiskWatchOptions {
 
 export class DiskWatch {
   readonly #options: DiskWatchOptions;
-  readonly #limits: RoomLimits;
+  readonly #limits: SpaceLimits;
   readonly sizeBytes: number;
-  #room: DiskRoom;
+  #space: DiskSpace;
   #timer: NodeJS.Timeout | undefined;
   #isStopped = false;
 
   private constructor(options: DiskWatchOptions, sizeBytes: number) {
     this.#options = options;
     this.sizeBytes = sizeBytes;
-    this.#limits = roomLimits(sizeBytes);
-    this.#room = { kind: "ample", freeBytes: sizeBytes, writableBytes: sizeBytes, limits: this.#limits };
+    this.#limits = spaceLimits(sizeBytes);
+    this.#space = { kind: "ample", freeBytes: sizeBytes, writableBytes: sizeBytes, limits: this.#limits };
   }
 
   /** Resolves after the first check, with the space freed if possible. Throws the file system's errors. */
@@ -50,8 +50,8 @@ export class DiskWatch {
     return watch;
   }
 
-  get room(): DiskRoom {
-    return this.#room;
+  get space(): DiskSpace {
+    return this.#space;
   }
 
   stop(): void {
@@ -66,11 +66,11 @@ export class DiskWatch {
       const held = await this.#keepReserve(free);
       const writableBytes = await freeBytes(folder);
       const effective = writableBytes - (held ? 0 : this.#limits.fullBytes);
-      const kind = roomKind(effective, this.#limits, this.#room.kind);
-      this.#room = { kind, freeBytes: Math.max(0, effective), writableBytes, limits: this.#limits };
+      const kind = spaceKind(effective, this.#limits, this.#space.kind);
+      this.#space = { kind, freeBytes: Math.max(0, effective), writableBytes, limits: this.#limits };
       telemetry.metrics
         .gauge("muster_log_disk_free_bytes", "Free bytes on the disk under our own nats-server, without the reserve.")
-        .set(this.#room.freeBytes);
+        .set(this.#space.freeBytes);
     } catch (error) {
       telemetry.log.warn({ folder, reason: textOf(error) }, "cannot read the free space of the disk under the log");
     }

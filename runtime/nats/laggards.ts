@@ -49,7 +49,7 @@ export class Laggards {
   /** Checks until the link is closed; never for a single server, which follows nobody. */
   constructor(link: Link) {
     this.#link = link;
-    if (link.named > 1) this.#lookLater();
+    if (link.named > 1) this.#scheduleCheck();
   }
 
   all(now: number): readonly Laggard[] {
@@ -58,7 +58,7 @@ export class Laggards {
     );
   }
 
-  #lookLater(): void {
+  #scheduleCheck(): void {
     setTimeout(() => void this.#check(), checkMs).unref();
   }
 
@@ -69,6 +69,6 @@ export class Laggards {
       this.#since = laggingSince(this.#since, { at: performance.now(), unheard: unheardFollowers(found.body) });
       this.#greeting = this.#since.size === 0 ? [] : await this.#link.greetingNames();
     }
-    this.#lookLater();
+    this.#scheduleCheck();
   }
 }

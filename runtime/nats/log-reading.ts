@@ -149,7 +149,7 @@ export class LogReading implements Subscription {
       // After the sockets have been read: our own pause must not count as the consumer's silence.
       setImmediate(() => this.#isCurrent(attachment) && this.#tick(attachment));
     }, heartbeatMs);
-    this.#tellCaughtUp();
+    this.#reportCaughtUp();
   }
 
   #take(message: Msg): void {
@@ -162,7 +162,7 @@ export class LogReading implements Subscription {
     this.#idleTicks = 0;
     this.#next = sequence + 1;
     this.#options.reader.onRecord(sequence, message.data);
-    this.#tellCaughtUp();
+    this.#reportCaughtUp();
   }
 
   /** Idle heartbeats and flow control: messages without payload, with status 100. */
@@ -182,7 +182,7 @@ export class LogReading implements Subscription {
     if (sent >= this.#next) this.#gap(sent);
   }
 
-  #tellCaughtUp(): void {
+  #reportCaughtUp(): void {
     if (this.#stopped || this.#caughtUpAt === null || this.#next <= this.#caughtUpAt) return;
     this.#caughtUpAt = null;
     this.#options.reader.onCaughtUp(this.#next - 1);
@@ -196,10 +196,10 @@ export class LogReading implements Subscription {
     }
     // A second consumer, created for that very record, does not have it either.
     this.#detach();
-    this.#lookForHole(this.#attachment, arrived).catch(crash);
+    this.#checkForHole(this.#attachment, arrived).catch(crash);
   }
 
-  async #lookForHole(attachment: number, arrived: number): Promise<void> {
+  async #checkForHole(attachment: number, arrived: number): Promise<void> {
     const { link, telemetry } = this.#options;
     const found = await callJetStream(link, `STREAM.MSG.GET.${logStream}`, { seq: this.#next }, callTimeoutMs);
     if (!this.#isCurrent(attachment)) return;

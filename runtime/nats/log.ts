@@ -1,7 +1,7 @@
 /**
  * The `Log` port: one JetStream stream, appended to with its expected last sequence.
  *
- * F1: nothing is appended while the disk under the log is full (disk-room.ts).
+ * F1: nothing is appended while the disk under the log is full (disk-space.ts).
  * G1: an append is `conflict` or `refused` only if the server said so; silence is `unknown`.
  */
 import type {
@@ -9,13 +9,13 @@ import type {
   Histogram,
   Log,
   LogReader,
-  LogRoom,
+  LogSpace,
   Random,
   Subscription,
   Telemetry,
 } from "../ports/index.ts";
 import * as subjects from "../subjects.ts";
-import { fullSentence, type DiskRoom } from "./disk-room.ts";
+import { fullSentence, type DiskSpace } from "./disk-space.ts";
 import { NatsProblem } from "./errors.ts";
 import { callJetStream, expectLastSequence, store } from "./jetstream.ts";
 import type { Link } from "./link.ts";
@@ -36,7 +36,7 @@ export interface NatsLogOptions {
   /** Headers included. */
   readonly messageBytesMax: number;
   /** The log's disk, if this process can see it. */
-  readonly disk: { readonly room: DiskRoom } | null;
+  readonly disk: { readonly space: DiskSpace } | null;
 }
 
 export class NatsLog implements Log {
@@ -65,8 +65,8 @@ export class NatsLog implements Log {
       };
     }
     // F1
-    const room = this.#options.disk?.room;
-    if (room?.kind === "full") return { kind: "full", reason: fullSentence(room) };
+    const space = this.#options.disk?.space;
+    if (space?.kind === "full") return { kind: "full", reason: fullSentence(space) };
     const startedAt = performance.now();
     const stored = await store(
       this.#link,
@@ -101,8 +101,8 @@ export class NatsLog implements Log {
     return streamBytes(this.#link, logStream, timeoutMs);
   }
 
-  room(): LogRoom {
-    return this.#options.disk?.room.kind ?? "ample";
+  space(): LogSpace {
+    return this.#options.disk?.space.kind ?? "ample";
   }
 
   /** Throws NatsProblem if it may not be done. */

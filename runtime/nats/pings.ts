@@ -11,7 +11,7 @@ export const silentTicksLost = 2;
  * Pings once per interval. When a ping is due and the last one is unanswered, reports the number of intervals without a byte.
  * Judged after the event loop has read its sockets, so that a long pause of our own does not count as the server's.
  */
-export function startPinging(connection: NatsConnection, tell: (silentTicks: number) => void): NodeJS.Timeout {
+export function startPinging(connection: NatsConnection, report: (silentTicks: number) => void): NodeJS.Timeout {
   let outstanding = 0;
   let silentTicks = 0;
   let bytesSeen = connection.stats().inBytes;
@@ -25,11 +25,11 @@ export function startPinging(connection: NatsConnection, tell: (silentTicks: num
       connection.flush().then(
         () => {
           outstanding = 0;
-          if (silentTicks > 0) tell((silentTicks = 0));
+          if (silentTicks > 0) report((silentTicks = 0));
         },
         () => undefined,
       );
-      tell(silentTicks);
+      report(silentTicks);
     });
   }, pingIntervalMs);
 }

@@ -272,7 +272,7 @@ class SupervisedServer implements NatsServer {
     const { access, serverName } = this.#options;
     const deadline = performance.now() + startMsMax;
     while (performance.now() < deadline) {
-      if (hasExited(child)) return this.#whyItEnded(child);
+      if (hasExited(child)) return this.#exitProblem(child);
       const outcome = await greet(listenHost, access.port, greetingMs);
       if (outcome.kind === "greeted" && outcome.greeting.serverName === serverName) return null;
       await new Promise((resolve) => setTimeout(resolve, startPollMs));
@@ -283,7 +283,7 @@ class SupervisedServer implements NatsServer {
     );
   }
 
-  async #whyItEnded(child: ChildProcess): Promise<NatsServerProblem> {
+  async #exitProblem(child: ChildProcess): Promise<NatsServerProblem> {
     const { access, logFile } = this.#options;
     const tail = (await readFile(logFile, "utf8").catch(() => "")).slice(-logTailBytes);
     if (/address already in use/.test(tail)) return portInUse(access.port);

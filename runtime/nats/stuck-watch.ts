@@ -33,7 +33,7 @@ export function watchForStuck(server: NatsServer, link: Pick<NatsLink, "unserved
       isRunning: server.isRunning,
       state,
       cpuMs,
-      freeBytes: server.disk.room.writableBytes,
+      freeBytes: server.disk.space.writableBytes,
     });
     if (judgement.isStuck) server.restart(silence?.reason ?? "");
     timer = setTimeout(() => void check(), checkMs);

@@ -84,7 +84,7 @@ export type AppendOutcome =
   | { readonly kind: "refused"; readonly reason: string };
 
 /** Space for the log: `scarce`: old history is dropped early; `full`: nothing is appended. */
-export type LogRoom = "ample" | "scarce" | "full";
+export type LogSpace = "ample" | "scarce" | "full";
 
 export interface LogReader {
   /** Records with consecutive sequences, each once, from the requested one; without gaps, whatever the link does. */
@@ -108,7 +108,7 @@ export interface Log {
   /** Size of the log in bytes; null if it does not answer within `timeoutMs`. */
   bytes(timeoutMs: number): Promise<number | null>;
   /** As far as this process can see: an external NATS is always `ample`, until it refuses. */
-  room(): LogRoom;
+  space(): LogSpace;
   /** Drops the records before `sequence`. */
   purgeBefore(sequence: number): Promise<void>;
   /** Largest record in bytes. */

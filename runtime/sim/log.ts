@@ -6,7 +6,7 @@ import type {
   LeaseBucket,
   Log,
   LogReader,
-  LogRoom,
+  LogSpace,
   Subscription,
 } from "../ports/index.ts";
 import type { ProcessClock } from "./clock.ts";
@@ -58,7 +58,7 @@ export class SimLog implements Log {
   }
 
   /** As with an external NATS, whose disk is unknown: refusals show that it is full. */
-  room(): LogRoom {
+  space(): LogSpace {
     return "ample";
   }
 
@@ -242,9 +242,9 @@ export class SimBlobs implements Blobs {
   async put(name: string, data: Uint8Array): Promise<void> {
     const copy = data.slice();
     const isStored = await this.#ask((blobs, server) => {
-      const hasRoom = !server.isDiskFull && !server.storesNothing;
-      if (hasRoom) blobs.set(name, copy);
-      return hasRoom;
+      const hasSpace = !server.isDiskFull && !server.storesNothing;
+      if (hasSpace) blobs.set(name, copy);
+      return hasSpace;
     });
     if (!isStored) throw new Error("the log's disk is full");
   }

@@ -185,7 +185,7 @@ class SimChannel implements RpcChannel {
     // Messages for a receiver that does not read wait here; the simulated network has no flow-control windows.
     let held: (() => void)[] | null = null;
     let isCancelled = false;
-    const tell = (act: () => void): void => {
+    const deliver = (act: () => void): void => {
       if (isCancelled) return;
       if (held === null) act();
       else held.push(act);
@@ -194,8 +194,8 @@ class SimChannel implements RpcChannel {
       method,
       {},
       {
-        onMessage: (bytes) => tell(() => receiver.onMessage(method.response.decode(bytes))),
-        onEnd: (error) => tell(() => receiver.onEnd(error)),
+        onMessage: (bytes) => deliver(() => receiver.onMessage(method.response.decode(bytes))),
+        onEnd: (error) => deliver(() => receiver.onEnd(error)),
       },
     );
     this.#message(id, method.request.encode(request));
@@ -208,7 +208,7 @@ class SimChannel implements RpcChannel {
       resume: () => {
         const acts = held ?? [];
         held = null;
-        for (const act of acts) tell(act);
+        for (const act of acts) deliver(act);
       },
     };
   }

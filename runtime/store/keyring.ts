@@ -46,7 +46,7 @@ export class Keyring {
     return this.keys.map(({ id, generation }) => HeldKey.create({ id, generation }));
   }
 
-  get lacking(): readonly string[] {
+  get missing(): readonly string[] {
     return [...this.#missing];
   }
 

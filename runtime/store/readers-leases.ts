@@ -7,7 +7,7 @@ import type { Keyring } from "./keyring.ts";
 
 export function readersLeases(leases: LeaseBucket, keyring: Keyring): LeaseBucket {
   const refusal: KvOutcome = { kind: "conflict" };
-  const isBlind = (): boolean => keyring.lacking.length > 0;
+  const isBlind = (): boolean => keyring.missing.length > 0;
   return {
     ttlMs: leases.ttlMs,
     create: (key, value) => (isBlind() ? Promise.resolve(refusal) : leases.create(key, value)),

@@ -15,7 +15,7 @@ import type {
   Clock,
   Log,
   LogReader,
-  LogRoom,
+  LogSpace,
   Random,
   Subscription,
   TimerHandle,
@@ -73,8 +73,8 @@ export class SealedLog implements Log {
     return this.#log.bytes(timeoutMs);
   }
 
-  room(): LogRoom {
-    return this.#log.room();
+  space(): LogSpace {
+    return this.#log.space();
   }
 
   purgeBefore(sequence: number): Promise<void> {

@@ -44,7 +44,7 @@ export const snapshotDefaults: SnapshotOptions = {
  * How often the space under the log is checked, and the minimum delay between two snapshots that are written to free space, in
  * milliseconds.
  */
-const roomCheckMs = 5_000;
+const spaceCheckMs = 5_000;
 const scarceSnapshotMs = 60_000;
 const logTimeoutMs = 5_000;
 
@@ -100,7 +100,7 @@ export async function listSnapshots(blobs: Blobs): Promise<number[]> {
 
 /** N4, N2: drops records that a stored snapshot covers, and snapshots that have a newer one. */
 export async function shedHistory(parts: {
-  readonly log: Pick<Log, "bytes" | "purgeBefore" | "room">;
+  readonly log: Pick<Log, "bytes" | "purgeBefore" | "space">;
   readonly blobs: Pick<Blobs, "list" | "remove">;
   readonly options: SnapshotOptions;
   /** The replica's version: a snapshot ahead of it belongs to a lost log. */
@@ -108,7 +108,7 @@ export async function shedHistory(parts: {
   readonly isStopped: () => boolean;
 }): Promise<void> {
   const { blobs, isStopped, log, options, version } = parts;
-  const isShort = log.room() !== "ample";
+  const isShort = log.space() !== "ample";
   const least = isShort ? 1 : options.snapshotsKept;
   const kept = (await blobs.list())
     .map(parseSnapshotName)
@@ -140,7 +140,7 @@ export function startSnapshotWriter(parts: SnapshotWriterParts): { stop(): void 
   /** Version and record bytes at the last snapshot; unknown until the blobs were listed. */
   let last: { version: number; recordBytes: number } | null = null;
   let watching: Subscription | null = null;
-  let roomTimer: TimerHandle | null = null;
+  let spaceTimer: TimerHandle | null = null;
   let scarceSince = Number.NEGATIVE_INFINITY;
 
   const check = (): void => {
@@ -149,15 +149,15 @@ export function startSnapshotWriter(parts: SnapshotWriterParts): { stop(): void 
       replica.version - last.version >= options.everyRecords ||
       replica.recordBytes - last.recordBytes >= options.everyBytes;
     if (isDue) begin(write);
-    else if (log.room() !== "ample" && clock.monotonic() - scarceSince >= scarceSnapshotMs) {
+    else if (log.space() !== "ample" && clock.monotonic() - scarceSince >= scarceSnapshotMs) {
       scarceSince = clock.monotonic();
       // N4: a new snapshot takes space that a full disk does not have.
-      begin(log.room() === "full" || replica.version === last.version ? shed : write);
+      begin(log.space() === "full" || replica.version === last.version ? shed : write);
     }
   };
 
-  const checkRoom = (): void => {
-    roomTimer = clock.setTimeout(checkRoom, roomCheckMs);
+  const checkSpace = (): void => {
+    spaceTimer = clock.setTimeout(checkSpace, spaceCheckMs);
     check();
   };
 
@@ -225,7 +225,7 @@ export function startSnapshotWriter(parts: SnapshotWriterParts): { stop(): void 
     if (isStopped) return;
     last = { version: newest, recordBytes: replica.recordBytes };
     watching = replica.watch(check);
-    checkRoom();
+    checkSpace();
   };
   void start();
 
@@ -233,7 +233,7 @@ export function startSnapshotWriter(parts: SnapshotWriterParts): { stop(): void 
     stop: () => {
       isStopped = true;
       watching?.unsubscribe();
-      if (roomTimer !== null) clock.clearTimeout(roomTimer);
+      if (spaceTimer !== null) clock.clearTimeout(spaceTimer);
     },
   };
 }

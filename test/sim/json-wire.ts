@@ -103,7 +103,7 @@ export function serveSimJson({ environment: env, services }: Manager): {
       scope: "model",
       refusal: null,
       certificate: null,
-      lookAtCertificate: () => {},
+      checkCertificate: () => {},
       clientVersion: "",
       host: "",
     });

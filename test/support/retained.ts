@@ -23,7 +23,7 @@ export class TestLog implements Retained {
     recordBytesMax: 1_000_000,
     append: () => Promise.resolve({ kind: "conflict" }),
     bytes: () => Promise.resolve(null),
-    room: () => "ample",
+    space: () => "ample",
     purgeBefore: (sequence) => {
       this.first = sequence;
       return Promise.resolve();

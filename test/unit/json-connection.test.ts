@@ -92,7 +92,7 @@ async function bare() {
       scope: "model",
       refusal: null,
       certificate: null,
-      lookAtCertificate: () => {},
+      checkCertificate: () => {},
       clientVersion: "",
       host: "",
     },

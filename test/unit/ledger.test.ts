@@ -145,7 +145,7 @@ function world(seed: number) {
     bounds: (timeoutMs) => (told.bounds === undefined ? log.bounds(timeoutMs) : Promise.resolve(told.bounds)),
     purgeBefore: (sequence) => log.purgeBefore(sequence),
     bytes: (timeoutMs) => log.bytes(timeoutMs),
-    room: () => log.room(),
+    space: () => log.space(),
     append: (data, expectedLast) => appendWith(faults.shift(), data, expectedLast),
   };
   const replica = new Replica();

@@ -28,7 +28,7 @@ test("why finds a task by slot, a service by name and a node by id prefix", asyn
     explainNode: () => [],
     sessionState: () => "",
     log: retainedOf(manager).log,
-    history: { readAt: () => Promise.reject(new Error("not asked")), tell: () => undefined },
+    history: { readAt: () => Promise.reject(new Error("not asked")), stream: () => undefined },
     leader: () => ({ id: "manager1", epoch: 4 }),
     addr: "192.0.2.1:2377",
     warnings: () => [],

@@ -77,7 +77,7 @@ class MemoryLog implements Log {
   bounds = () => Promise.resolve({ first: 1, last: this.records.length });
   purgeBefore = () => Promise.resolve();
   bytes = () => Promise.resolve(0);
-  room = () => "ample" as const;
+  space = () => "ample" as const;
   #push(reader: LogReader): void {
     for (let next = this.readers.get(reader); next !== undefined && next <= this.records.length;) {
       this.readers.set(reader, next + 1);
@@ -168,18 +168,18 @@ test("reading stops at a record whose key is missing, and continues from there w
   const log = new SealedLog(writer.below, reader, random, new SimClock().forProcess());
   const { ids, subscription } = collect(log);
   t.deepEqual(ids(), []);
-  t.deepEqual(reader.lacking, [writer.keyring.keys[0]?.id as string]);
+  t.deepEqual(reader.missing, [writer.keyring.keys[0]?.id as string]);
   await writer.log.append(record("two"), 1);
   t.deepEqual(ids(), []);
   reader.take(writer.keyring.keys, writer.keyring.plainThrough);
   t.deepEqual(ids(), ["one", "two"]);
-  t.deepEqual(reader.lacking, []);
+  t.deepEqual(reader.missing, []);
 
   const next = writer.keyring.make("locked");
   writer.keyring.use(next.id, 2);
   await writer.log.append(record("three"), 2);
   t.deepEqual(ids(), ["one", "two"]);
-  t.deepEqual(reader.lacking, [next.id]);
+  t.deepEqual(reader.missing, [next.id]);
   reader.take(writer.keyring.keys, writer.keyring.plainThrough);
   t.deepEqual(ids(), ["one", "two", "three"]);
   subscription.unsubscribe();
@@ -215,11 +215,11 @@ test("a record whose key name was damaged in transit is reread, and then nothing
   below.records[0] = LogRecord.encode(LogRecord.create({ sealed: damaged }));
   const { ids } = collect(log);
   t.deepEqual(ids(), []);
-  t.deepEqual(keyring.lacking, ["0123456789abcdef"]);
+  t.deepEqual(keyring.missing, ["0123456789abcdef"]);
   below.records[0] = stored as Uint8Array;
   await simulated.run({ untilMs: simulated.now() + 10_000 });
   t.deepEqual(ids(), ["one"]);
-  t.deepEqual(keyring.lacking, []);
+  t.deepEqual(keyring.missing, []);
 });
 
 test("Z3: a record that was damaged in transit is reread once, and rejected only if it stays damaged", async (t) => {
@@ -309,5 +309,5 @@ test("snapshots are stored sealed, of any length, and open only under their own 
 
   const other = new Keyring(keyStore(), random);
   await t.throwsAsync(new SealedBlobs(below, other, { random, clock }).get("snapshot-9"), { instanceOf: KeyMissing });
-  t.deepEqual(other.lacking, [store.dataKeys[0]?.id as string]);
+  t.deepEqual(other.missing, [store.dataKeys[0]?.id as string]);
 });

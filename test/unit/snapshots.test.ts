@@ -1,6 +1,6 @@
 import test from "ava";
 import fc from "fast-check";
-import type { LogRoom } from "../../runtime/ports/index.ts";
+import type { LogSpace } from "../../runtime/ports/index.ts";
 import { Replica } from "../../runtime/store/replica.ts";
 import {
   firstRecordToKeep,
@@ -60,12 +60,12 @@ test("the newest few are kept besides the steps", (t) => {
 });
 
 /** A log of records of 100 bytes, and blobs, announced to the writer through a clock that stands still. */
-function stored(sequences: readonly number[], last: number, room: LogRoom) {
+function stored(sequences: readonly number[], last: number, space: LogSpace) {
   const names = new Set(sequences.map(snapshotName));
   let first = 1;
   const log = {
     bytes: () => Promise.resolve((last - first + 1) * 100),
-    room: () => room,
+    space: () => space,
     purgeBefore: (sequence: number) => {
       first = Math.max(first, sequence);
       return Promise.resolve();
@@ -94,11 +94,11 @@ test("N4: history beyond its byte limit is purged, oldest first, and only as far
 });
 
 test("N4: if space is short, everything covered by the newest snapshot is purged, and without a snapshot nothing is", async (t) => {
-  for (const room of ["scarce", "full"] as const) {
-    const side = stored([100, 300, 900, 2_000], 1_000, room);
+  for (const space of ["scarce", "full"] as const) {
+    const side = stored([100, 300, 900, 2_000], 1_000, space);
     await side.shed();
     t.deepEqual([side.kept(), side.first()], [[900, 2_000], 901], "one that is ahead of the log does not count");
-    const bare = stored([], 1_000, room);
+    const bare = stored([], 1_000, space);
     await bare.shed();
     t.is(bare.first(), 1);
   }

@@ -28,7 +28,7 @@ export function kindIn(shape: Shape, { kind }: Pick<View, "kind">): string {
 }
 
 /** 1.x had no model and no action among its entities. */
-export function isToldIn(shape: Shape, { kind }: Pick<View, "kind">): boolean {
+export function existsIn(shape: Shape, { kind }: Pick<View, "kind">): boolean {
   return shape === "V1" || (kind !== "model" && kind !== "action");
 }
 

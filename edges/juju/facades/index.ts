@@ -23,7 +23,7 @@ export function createFacades(sources: FacadeSources): readonly Facade[] {
   const annotations = new AnnotationWork(sources, subjects, services);
   const actions = new Actions(sources, subjects);
   const parts: ClientParts = { sources, subjects, services, annotations, actions };
-  const looking: readonly Facade[] = [
+  const reading: readonly Facade[] = [
     ...modelFacades(sources, annotations),
     ...userFacades(sources),
     ...clientFacades(parts),
@@ -36,5 +36,5 @@ export function createFacades(sources: FacadeSources): readonly Facade[] {
   ];
   // The initial view of a large cluster takes seconds: requests wait for it, the rest of the manager does not.
   const ready = (): Promise<void> | null => sources.feed.ready();
-  return [pinger, ...watcherFacades, ...looking.map((facade) => ({ ...facade, ready }))];
+  return [pinger, ...watcherFacades, ...reading.map((facade) => ({ ...facade, ready }))];
 }

@@ -34,7 +34,7 @@ export function planResult(plan: PlanServiceResponse): Json {
     })),
     "steps-omitted": stepsOmitted,
     nodes: nodes.map(({ id, name: node, before, after }) => ({ "instance-id": id, name: node, before, after })),
-    waits: waits.map(({ tasks, text, nodes: said }) => ({ tasks, text, nodes: said })),
+    waits: waits.map(({ tasks, text, nodes: named }) => ({ tasks, text, nodes: named })),
     notes,
   };
 }

@@ -12,7 +12,7 @@
  * A reply for a large cluster would exceed the message limit of clients, so it is split into pages, oldest change first. Until
  * a watcher has the last page, it may report the removal of an entity that it has not reported before.
  */
-import { entityIn, isToldIn, kindIn } from "../entities/deltas.ts";
+import { entityIn, existsIn, kindIn } from "../entities/deltas.ts";
 import { namesAlone } from "../redaction.ts";
 import type { Kind, View } from "../entities/views.ts";
 import type { Shape } from "../shape.ts";
@@ -269,7 +269,7 @@ export class Entities {
 
 /** F2 */
 function isTold(entry: Entry, cursor: number, shape: Shape): boolean {
-  return (!entry.isGone || entry.born <= cursor) && isToldIn(shape, entry.view);
+  return (!entry.isGone || entry.born <= cursor) && existsIn(shape, entry.view);
 }
 
 /** Whether one of the cursors, in ascending order, lies between the entity's creation and its removal. */

@@ -35,7 +35,7 @@ import { Meetings } from "./networks.ts";
 import { Wakers, type Topic } from "./wakers.ts";
 
 /** Views recomputed in one slice: about 10 ms of work, after which other work can run. */
-const looksMax = 300;
+const recomputedMax = 300;
 /** Pause between slices, in milliseconds: recomputing takes at most about two thirds of the process's time. */
 const restMs = 5;
 
@@ -76,7 +76,7 @@ export class Feed {
   /** Tasks from before the start that are not marked yet. */
   #first: Iterator<Task> | null = null;
   #readiness: Promise<void> | null = null;
-  #told = new Set<Topic>();
+  #changed = new Set<Topic>();
 
   constructor(sources: { readonly store: Store; readonly clock: Clock }) {
     this.store = sources.store;
@@ -111,7 +111,7 @@ export class Feed {
   ready(): Promise<void> | null {
     this.#follow();
     if (this.#readiness !== null || !this.#isBehind()) return this.#readiness;
-    this.#freshen(looksMax);
+    this.#freshen(recomputedMax);
     if (this.#isBehind()) this.#readiness = this.#catchUp().finally(() => (this.#readiness = null));
     return this.#readiness;
   }
@@ -119,25 +119,25 @@ export class Feed {
   async #catchUp(): Promise<void> {
     while (this.#isBehind()) {
       await new Promise<void>((resolve) => void this.#clock.setTimeout(resolve, restMs));
-      this.#freshen(looksMax);
+      this.#freshen(recomputedMax);
     }
   }
 
   #isBehind(): boolean {
     const marks = this.#nodes.size + this.#places.size + this.#services.size + this.#networks.size;
-    return this.#first !== null || marks > looksMax;
+    return this.#first !== null || marks > recomputedMax;
   }
 
   #freshen(most: number): void {
     if (!this.#isMarked()) return;
-    this.#look(most);
+    this.#recompute(most);
     this.#wakers.schedule();
   }
 
   /** F4: computes the rest, once it is small. */
   #showNow(): void {
     this.#follow();
-    this.#freshen(this.#isBehind() ? looksMax : Number.POSITIVE_INFINITY);
+    this.#freshen(this.#isBehind() ? recomputedMax : Number.POSITIVE_INFINITY);
   }
 
   view(): ClusterView {
@@ -278,19 +278,19 @@ export class Feed {
   }
 
   #news(): Iterable<Topic> {
-    if (this.#isMarked()) this.#look(looksMax);
+    if (this.#isMarked()) this.#recompute(recomputedMax);
     if (this.#isMarked()) this.#wakers.schedule();
     void this.ready();
-    const told = this.#told;
-    this.#told = new Set();
-    return told;
+    const changed = this.#changed;
+    this.#changed = new Set();
+    return changed;
   }
 
   /** Recomputes up to `most` views. Services come after all units, so that each is recomputed once. */
-  #look(most: number): void {
-    if (this.#isClusterMarked) this.#lookAtCluster();
-    let looks = 0;
-    const isEnough = (): boolean => (looks += 1) > most;
+  #recompute(most: number): void {
+    if (this.#isClusterMarked) this.#recomputeCluster();
+    let recomputed = 0;
+    const isEnough = (): boolean => (recomputed += 1) > most;
     for (const id of this.#nodes) {
       if (isEnough()) return;
       this.#nodes.delete(id);
@@ -301,13 +301,13 @@ export class Feed {
       for (const [place, task] of this.#places) {
         if (isEnough()) return;
         this.#places.delete(place);
-        this.#lookAtPlace(place, task);
+        this.#recomputePlace(place, task);
       }
     } while (this.#markFirst());
     for (const id of this.#services) {
       if (isEnough()) return;
       this.#services.delete(id);
-      this.#lookAtService(id);
+      this.#recomputeService(id);
     }
     for (const id of this.#networks) {
       if (isEnough()) return;
@@ -321,7 +321,7 @@ export class Feed {
 
   /** Marks some of the tasks from before the start; false when all are marked. */
   #markFirst(): boolean {
-    for (let marked = 0; this.#first !== null && marked < looksMax; marked += 1) {
+    for (let marked = 0; this.#first !== null && marked < recomputedMax; marked += 1) {
       const { value: task, done } = this.#first.next();
       if (done === true) this.#first = null;
       else this.#markTask(task);
@@ -329,7 +329,7 @@ export class Feed {
     return this.#places.size > 0;
   }
 
-  #lookAtCluster(): void {
+  #recomputeCluster(): void {
     this.#isClusterMarked = false;
     for (const cluster of this.store.all("cluster")) {
       const view = modelView(cluster);
@@ -338,13 +338,13 @@ export class Feed {
     }
   }
 
-  #lookAtService(id: string): void {
+  #recomputeService(id: string): void {
     const service = this.store.get("service", id);
     this.#show("service", id, service === undefined ? null : applicationView(service, this.#tallies.get(id) ?? {}));
     for (const networkId of this.#meetings.put(id, service)) this.#networks.add(networkId);
   }
 
-  #lookAtPlace(place: string, task: Task): void {
+  #recomputePlace(place: string, task: Task): void {
     const { serviceId, slot, nodeId } = task;
     const judged = judgedTask(
       isNodeBound(task)
@@ -404,7 +404,7 @@ export class Feed {
     const place = `${table} ${id}`;
     const before = this.#shown.get(place);
     if (before !== undefined && before.id !== view?.id) {
-      if (this.entities.remove(before.kind, before.id, place)) this.#tell(before, view);
+      if (this.entities.remove(before.kind, before.id, place)) this.#markChanged(before, view);
       this.#annotate(before, null, place);
     }
     if (view === null) {
@@ -412,7 +412,7 @@ export class Feed {
       return;
     }
     this.#shown.set(place, view);
-    if (this.entities.put(view, place)) this.#tell(view, before ?? null);
+    if (this.entities.put(view, place)) this.#markChanged(view, before ?? null);
     this.#annotate(null, view, place);
   }
 
@@ -423,15 +423,15 @@ export class Feed {
     const id = `${of.kind}:${of.id}`;
     const isNews =
       annotation === null ? this.entities.remove("annotation", id, place) : this.entities.put(annotation, place);
-    if (isNews) this.#told.add(topics.everything).add(keyOf("annotation", id));
+    if (isNews) this.#changed.add(topics.everything).add(keyOf("annotation", id));
   }
 
   /** `other`: the view before or after the change. */
-  #tell(view: View, other: View | null): void {
-    const told = this.#told;
-    told.add(topics.everything).add(topics.kind(view.kind)).add(keyOf(view.kind, view.id));
+  #markChanged(view: View, other: View | null): void {
+    const changed = this.#changed;
+    changed.add(topics.everything).add(topics.kind(view.kind)).add(keyOf(view.kind, view.id));
     for (const unit of [view, other]) {
-      if (unit?.kind === "unit") told.add(topics.unitsOn(unit.machine)).add(topics.unitsOf(unit.application));
+      if (unit?.kind === "unit") changed.add(topics.unitsOn(unit.machine)).add(topics.unitsOf(unit.application));
     }
   }
 }

@@ -46,11 +46,11 @@ export function allNews(feed: Feed, shape: Shape, seesValues: () => boolean): Ne
 /** Reports that one entity changed, appeared or was removed, without details. The current state counts as reported. */
 export function entityNews(feed: Feed, kind: Kind, id: string): News<Json> {
   feed.refresh();
-  let told = feed.entities.stampOf(kind, id);
+  let sent = feed.entities.stampOf(kind, id);
   return {
-    has: () => feed.entities.stampOf(kind, id) !== told,
+    has: () => feed.entities.stampOf(kind, id) !== sent,
     take() {
-      told = feed.entities.stampOf(kind, id);
+      sent = feed.entities.stampOf(kind, id);
       return {};
     },
     wait: (wake) => feed.wait(keyOf(kind, id), wake),
@@ -72,11 +72,11 @@ export function setNews(
   watched: Watched,
 ): { readonly news: News<Json>; readonly first: readonly string[] } {
   feed.refresh();
-  let told = watched.read();
-  const first = [...told.keys()];
+  let sent = watched.read();
+  const first = [...sent.keys()];
   const changed = (now: ReadonlyMap<string, string>): boolean => {
-    if (now.size !== told.size) return true;
-    for (const [name, said] of now) if (told.get(name) !== said) return true;
+    if (now.size !== sent.size) return true;
+    for (const [name, stamp] of now) if (sent.get(name) !== stamp) return true;
     return false;
   };
   return {
@@ -85,9 +85,9 @@ export function setNews(
       has: () => changed(watched.read()),
       take() {
         const now = watched.read();
-        const names = [...now].filter(([name, said]) => told.get(name) !== said).map(([name]) => name);
-        const gone = [...told.keys()].filter((name) => !now.has(name));
-        told = now;
+        const names = [...now].filter(([name, stamp]) => sent.get(name) !== stamp).map(([name]) => name);
+        const gone = [...sent.keys()].filter((name) => !now.has(name));
+        sent = now;
         return watched.answer({ names, gone });
       },
       wait: (wake) => feed.wait(watched.topic, wake),
@@ -100,12 +100,12 @@ export function setNews(
 /** One value, reported whole when it changes. */
 export function valueNews(feed: Feed, topic: Topic, read: () => Json): News<Json> {
   feed.refresh();
-  let told = JSON.stringify(read());
+  let sent = JSON.stringify(read());
   return {
-    has: () => JSON.stringify(read()) !== told,
+    has: () => JSON.stringify(read()) !== sent,
     take() {
       const value = read();
-      told = JSON.stringify(value);
+      sent = JSON.stringify(value);
       return value;
     },
     wait: (wake) => feed.wait(topic, wake),

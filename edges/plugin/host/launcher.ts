@@ -254,9 +254,9 @@ class Launch {
       });
     } else this.#killAll();
     this.abandon();
-    const said = this.#tail?.lastWords() ?? "";
+    const output = this.#tail?.lastWords() ?? "";
     const exit = wasGone ? ` (${this.#exit})` : "";
-    return this.#failed(`${reason}${exit}${said === "" ? "" : `; its output: ${said}`}`);
+    return this.#failed(`${reason}${exit}${output === "" ? "" : `; its output: ${output}`}`);
   }
 
   /** Including its children: a plugin that never served has no tasks to preserve. */

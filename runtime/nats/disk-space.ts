@@ -6,19 +6,18 @@
  *     2.15 gives the stream up until it is restarted).
  * F2: the thresholds for both directions differ, so that a disk at the limit does not flap.
  */
+import type { LogSpace } from "../ports/index.ts";
 
-export type RoomKind = "ample" | "scarce" | "full";
-
-export interface DiskRoom {
-  readonly kind: RoomKind;
+export interface DiskSpace {
+  readonly kind: LogSpace;
   /** Without the reserve. */
   readonly freeBytes: number;
   /** Bytes that a program can write now. */
   readonly writableBytes: number;
-  readonly limits: RoomLimits;
+  readonly limits: SpaceLimits;
 }
 
-export interface RoomLimits {
+export interface SpaceLimits {
   /** Below this, nothing is appended. */
   readonly fullBytes: number;
   /** Below this, old history is dropped early. */
@@ -39,25 +38,25 @@ const scarceFactor = 4;
 /** F2 */
 const recoveryFactor = 1.5;
 
-export function roomLimits(sizeBytes: number): RoomLimits {
+export function spaceLimits(sizeBytes: number): SpaceLimits {
   const wanted = Math.min(fullBytesMax, Math.max(fullBytesMin, sizeBytes * fullShare));
   const fullBytes = Math.floor(Math.min(wanted, sizeBytes * fullShareMax));
   return { fullBytes, scarceBytes: fullBytes * scarceFactor };
 }
 
 /** F2; `before`: the result of the last check. */
-export function roomKind(freeBytes: number, { fullBytes, scarceBytes }: RoomLimits, before: RoomKind): RoomKind {
+export function spaceKind(freeBytes: number, { fullBytes, scarceBytes }: SpaceLimits, before: LogSpace): LogSpace {
   if (freeBytes < fullBytes * (before === "full" ? recoveryFactor : 1)) return "full";
   return freeBytes < scarceBytes * (before === "ample" ? 1 : recoveryFactor) ? "scarce" : "ample";
 }
 
 /** The reason for refused writes. */
-export function fullSentence({ freeBytes, limits }: DiskRoom): string {
+export function fullSentence({ freeBytes, limits }: DiskSpace): string {
   return `the log's disk is full: ${megabytes(freeBytes)} MB are free, and writes stop below ${megabytes(limits.fullBytes)} MB; free up space`;
 }
 
 /** An early warning. */
-export function nearlyFullSentence({ freeBytes, limits }: DiskRoom): string {
+export function nearlyFullSentence({ freeBytes, limits }: DiskSpace): string {
   return `the log's disk is nearly full: ${megabytes(freeBytes)} MB are free, and writes stop below ${megabytes(limits.fullBytes)} MB; old history is being dropped`;
 }
 

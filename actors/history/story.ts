@@ -42,7 +42,7 @@ const lastMax = 10_000;
 /** Maximum concurrent followers; each is called on every change. */
 const followersMax = 200;
 
-export interface Telling extends PastParts {
+export interface StreamParts extends PastParts {
   readonly env: Environment;
   readonly turns: Turns;
   /** Current followers, each by its stop function. */
@@ -52,20 +52,20 @@ export interface Telling extends PastParts {
 const unknown: Attribution = { caller: null, origin: Origin.ORIGIN_UNKNOWN };
 
 /** Returns at once and never throws: an error ends the stream. */
-export function tellHistory(
-  telling: Telling,
+export function streamHistory(
+  parts: StreamParts,
   request: HistoryRequest,
   sink: Sink<HistoryResponse>,
   call: CallContext,
 ): void {
   const work = async (): Promise<void> => {
-    const asked = read(telling.env, request);
-    const live = await telling.turns.take(() => replay(telling, request, asked, sink, call), call.signal);
+    const asked = read(parts.env, request);
+    const live = await parts.turns.take(() => replay(parts, request, asked, sink, call), call.signal);
     if (live === null) sink.end();
   };
   work().catch((error: unknown) => {
     const known = error instanceof RpcError ? error : new RpcError(Status.INTERNAL, "cannot read the history");
-    if (known !== error) telling.telemetry.log.error({ err: error }, "cannot read a history");
+    if (known !== error) parts.telemetry.log.error({ err: error }, "cannot read a history");
     sink.end(known);
   });
 }
@@ -97,18 +97,18 @@ function read({ store, managerId }: Environment, request: HistoryRequest): Asked
 
 /** Sends everything up to now; null when that is the end, else following continues on its own. */
 async function replay(
-  telling: Telling,
+  parts: StreamParts,
   request: HistoryRequest,
   { kind, subject }: Asked,
   sink: Sink<HistoryResponse>,
   call: CallContext,
 ): Promise<"live" | null> {
-  const { env, clock } = telling;
+  const { env, clock } = parts;
   const { store } = env;
-  const from = await versionAt(telling, request.since);
+  const from = await versionAt(parts, request.since);
   // Later writes belong to the followers.
-  const to = request.until === null ? store.version : await versionAt(telling, request.until);
-  const replica = await baseBefore(telling, Math.min(from, to));
+  const to = request.until === null ? store.version : await versionAt(parts, request.until);
+  const replica = await baseBefore(parts, Math.min(from, to));
   // Node names at the time of each entry.
   const names = { store: replica as Store };
   const story = new Story(
@@ -130,7 +130,7 @@ async function replay(
   const isEnough = (): boolean => isGone() || sink.bufferedBytes() > bufferedBytesMax;
   for (let target = to; ; target = store.version) {
     while (replica.version < target) {
-      const outcome = await replayTo(telling, replica, target, isEnough);
+      const outcome = await replayTo(parts, replica, target, isEnough);
       if (isGone()) return null;
       writer.take(story.flush());
       if (outcome === "gap")
@@ -152,12 +152,12 @@ async function replay(
   if (!request.follow) return null;
   // H2: no await between here and the check of the versions above.
   names.store = store;
-  follow(telling, story, sink, call);
+  follow(parts, story, sink, call);
   return "live";
 }
 
 function follow(
-  { env, clock, followers }: Telling,
+  { env, clock, followers }: StreamParts,
   story: Story,
   sink: Sink<HistoryResponse>,
   { signal }: CallContext,
