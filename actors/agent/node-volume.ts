@@ -8,7 +8,7 @@ import {
 } from "../../machines/volumes/csi/node-requests.ts";
 import type { CallOutcome } from "../../machines/volumes/csi/calls.ts";
 import type { Secrets } from "../../machines/volumes/csi/requests.ts";
-import { nodeVolumeMachine, type NodeVolumeEvent } from "../../machines/volumes/node-volume.machine.ts";
+import { nodeVolumeMachine } from "../../machines/volumes/node-volume.machine.ts";
 import { CsiNodeService, type VolumeAssignment } from "../../proto/gen/messages.ts";
 import type { Draw } from "../../lib/backoff.ts";
 import type { HostedActor } from "../../runtime/host.ts";
@@ -16,10 +16,8 @@ import type { AgentPorts, NodeVolumePlaces } from "./ports.ts";
 import { callPlugin, unlessUnknown } from "../volumes/csi-call.ts";
 import type { CsiPlugin } from "../volumes/csi-plugin.ts";
 import type { CsiPlugins } from "../volumes/csi-plugins.ts";
-import { hosted } from "../hosted.ts";
 import { sentence } from "../sentence.ts";
 
-const machine = hosted(nodeVolumeMachine, ["stage", "publish", "unpublish", "unstage", "tell", "announce"], ["retry"]);
 const { NodeStageVolume, NodePublishVolume, NodeUnpublishVolume, NodeUnstageVolume } = CsiNodeService.methods;
 
 export interface NodeVolumeParts {
@@ -37,7 +35,6 @@ export class NodeVolumeActor {
   readonly #parts: NodeVolumeParts;
   readonly #actor: HostedActor<typeof nodeVolumeMachine>;
   #assignment: VolumeAssignment;
-  #stopped = false;
 
   constructor(
     ports: Pick<AgentPorts, "host" | "telemetry">,
@@ -48,8 +45,8 @@ export class NodeVolumeActor {
     this.#ports = ports;
     this.#parts = parts;
     this.#assignment = assignment;
-    this.#actor = machine.start(
-      ports.host,
+    this.#actor = ports.host.start(
+      nodeVolumeMachine,
       `node-volume/${assignment.id}`,
       { volumeId: assignment.id, ...state },
       {
@@ -84,7 +81,8 @@ export class NodeVolumeActor {
   }
 
   get isReady(): boolean {
-    return !this.#stopped && this.#actor.actor.getSnapshot().hasTag("ready");
+    const snapshot = this.#actor.actor.getSnapshot();
+    return snapshot.status === "active" && snapshot.hasTag("ready");
   }
 
   get isOver(): boolean {
@@ -93,28 +91,23 @@ export class NodeVolumeActor {
 
   want(assignment: VolumeAssignment): void {
     this.#assignment = assignment;
-    this.#send({ type: "volume.wanted" });
+    this.#actor.send({ type: "volume.wanted" });
   }
 
   unwant(): void {
-    this.#send({ type: "volume.unwanted" });
+    this.#actor.send({ type: "volume.unwanted" });
   }
 
   use(isUsed: boolean): void {
-    this.#send({ type: "users.changed", isUsed });
+    this.#actor.send({ type: "users.changed", isUsed });
   }
 
   wayOpened(): void {
-    this.#send({ type: "way.opened" });
+    this.#actor.send({ type: "way.opened" });
   }
 
   stop(): void {
-    this.#stopped = true;
     this.#actor.stop();
-  }
-
-  #send(event: NodeVolumeEvent): void {
-    if (!this.#stopped && !this.isOver) this.#actor.actor.send(event);
   }
 
   async #call(ask: (plugin: CsiPlugin, places: VolumePlaces, secrets: Secrets) => Promise<void>): Promise<void> {
@@ -134,11 +127,11 @@ export class NodeVolumeActor {
   }
 
   #answer(outcome: CallOutcome): void {
-    if (outcome.type === "call.failed" && !this.#stopped)
+    if (outcome.type === "call.failed" && this.#actor.actor.getSnapshot().status === "active")
       this.#ports.telemetry.log.warn(
         { volume: this.#assignment.id, reason: outcome.reason },
         "a step of a cluster volume failed; retrying",
       );
-    this.#send(outcome);
+    this.#actor.send(outcome);
   }
 }

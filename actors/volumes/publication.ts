@@ -7,11 +7,7 @@ import {
   publicationStage,
   type PublicationStage,
 } from "../../machines/volumes/csi/stages.ts";
-import {
-  publicationMachine,
-  type PublicationContext,
-  type PublicationEvent,
-} from "../../machines/volumes/publication.machine.ts";
+import { publicationMachine, type PublicationContext } from "../../machines/volumes/publication.machine.ts";
 import {
   CsiControllerService,
   Volume,
@@ -24,15 +20,9 @@ import { replacement } from "../control/write.ts";
 import { callPlugin, unlessUnknown } from "./csi-call.ts";
 import type { CsiPlugin } from "./csi-plugin.ts";
 import type { Environment } from "../environment.ts";
-import { hosted } from "../hosted.ts";
 import { goneMeanwhile, targetOf, type VolumeParts } from "./volume.ts";
 import { settled, writeVolume } from "./volume-write.ts";
 
-const machine = hosted(
-  publicationMachine,
-  ["callPublish", "callUnpublish", "writePublished", "writeAbandoned", "writeErasure", "complain"],
-  ["retry"],
-);
 const { ControllerPublishVolume, ControllerUnpublishVolume } = CsiControllerService.methods;
 
 export class PublicationActor {
@@ -45,15 +35,14 @@ export class PublicationActor {
   #pluginsNodeId: string | null = null;
   /** The plugin's latest publish context. */
   #context: Readonly<Record<string, string>> = {};
-  #stopped = false;
 
   constructor(env: Environment, volumeId: string, nodeId: string, parts: VolumeParts) {
     this.#env = env;
     this.#volumeId = volumeId;
     this.#nodeId = nodeId;
     this.#parts = parts;
-    this.#actor = machine.start(
-      env.host,
+    this.#actor = env.host.start(
+      publicationMachine,
       `publication/${volumeId}/${nodeId}`,
       { volumeId, nodeId, stage: this.#stage() },
       {
@@ -84,15 +73,14 @@ export class PublicationActor {
 
   /** The volume or the node changed. */
   look(): void {
-    this.#send({ type: "volume.changed", stage: this.#stage() });
+    this.#actor.send({ type: "volume.changed", stage: this.#stage() });
   }
 
   pluginServes(): void {
-    this.#send({ type: "plugin.served" });
+    this.#actor.send({ type: "plugin.served" });
   }
 
   stop(): void {
-    this.#stopped = true;
     this.#actor.stop();
   }
 
@@ -102,10 +90,6 @@ export class PublicationActor {
     const node = store.get("node", this.#nodeId);
     if (volume !== undefined) this.#pluginsNodeId = pluginsNodeId(node, driverOf(volume)) ?? this.#pluginsNodeId;
     return publicationStage(volume, this.#nodeId, node !== undefined);
-  }
-
-  #send(event: PublicationEvent): void {
-    if (!this.#stopped && !this.isOver) this.#actor.actor.send(event);
   }
 
   /**
@@ -122,7 +106,8 @@ export class PublicationActor {
       );
       return replacement("volume", Volume.patch(volume, { publishStatus }));
     });
-    this.#send(await settled(writing, () => this.#stage()));
+    const outcome = await settled(writing, () => this.#stage());
+    this.#actor.send(outcome);
   }
 
   async #publish(): Promise<void> {
@@ -159,9 +144,10 @@ export class PublicationActor {
     ask: (volume: Volume, plugin: CsiPlugin, secrets: Readonly<Record<string, string>>) => Promise<void>,
   ): Promise<void> {
     const volume = this.#env.store.get("volume", this.#volumeId);
-    if (volume === undefined) return this.#send(goneMeanwhile);
+    if (volume === undefined) return this.#actor.send(goneMeanwhile);
     const target = targetOf(volume, this.#parts.plugins, this.#env.store);
-    this.#send(await callPlugin(target, (plugin, secrets) => ask(volume, plugin, secrets)));
+    const outcome = await callPlugin(target, (plugin, secrets) => ask(volume, plugin, secrets));
+    this.#actor.send(outcome);
   }
 
   /** U2: an entry that is no longer wanted has changed its state by now, and stays unchanged. */

@@ -2,7 +2,7 @@
 import type { CallOutcome } from "../../machines/volumes/csi/calls.ts";
 import { createRequest, deleteRequest, infoByName, infoOf } from "../../machines/volumes/csi/requests.ts";
 import { driverOf, volumeStage, type VolumeStage } from "../../machines/volumes/csi/stages.ts";
-import { volumeMachine, type VolumeContext, type VolumeEvent } from "../../machines/volumes/volume.machine.ts";
+import { volumeMachine, type VolumeContext } from "../../machines/volumes/volume.machine.ts";
 import { CsiControllerService, Volume, VolumeInfo, type Operation } from "../../proto/gen/messages.ts";
 import type { Draw } from "../../lib/backoff.ts";
 import type { HostedActor } from "../../runtime/host.ts";
@@ -12,14 +12,8 @@ import { removal, replacement } from "../control/write.ts";
 import { callPlugin, unlessUnknown, type CallTarget } from "./csi-call.ts";
 import type { CsiPlugins } from "./csi-plugins.ts";
 import type { Environment } from "../environment.ts";
-import { hosted } from "../hosted.ts";
 import { settled, writeVolume } from "./volume-write.ts";
 
-const machine = hosted(
-  volumeMachine,
-  ["writeAsked", "callCreate", "writeCreated", "callDelete", "writeRemoval"],
-  ["retry"],
-);
 const { CreateVolume, DeleteVolume } = CsiControllerService.methods;
 
 /** The volume was force-removed meanwhile; the next look at the store notices it. */
@@ -49,14 +43,13 @@ export class VolumeActor {
   readonly #actor: HostedActor<typeof volumeMachine>;
   /** The plugin's latest answer. */
   #made = VolumeInfo.create();
-  #stopped = false;
 
   constructor(env: Environment, id: string, parts: VolumeParts) {
     this.#env = env;
     this.#id = id;
     this.#parts = parts;
-    this.#actor = machine.start(
-      env.host,
+    this.#actor = env.host.start(
+      volumeMachine,
       `volume/${id}`,
       { volumeId: id, stage: this.#stage() },
       {
@@ -82,15 +75,14 @@ export class VolumeActor {
 
   /** To be called when the object or its users changed. */
   look(): void {
-    this.#send({ type: "volume.changed", stage: this.#stage() });
+    this.#actor.send({ type: "volume.changed", stage: this.#stage() });
   }
 
   pluginServes(): void {
-    this.#send({ type: "plugin.served" });
+    this.#actor.send({ type: "plugin.served" });
   }
 
   stop(): void {
-    this.#stopped = true;
     this.#actor.stop();
   }
 
@@ -98,12 +90,9 @@ export class VolumeActor {
     return volumeStage(this.#env.store.get("volume", this.#id), this.#parts.hasUsers(this.#id));
   }
 
-  #send(event: VolumeEvent): void {
-    if (!this.#stopped && this.#actor.actor.getSnapshot().status === "active") this.#actor.actor.send(event);
-  }
-
   async #write(change: (volume: Volume) => Operation | null): Promise<void> {
-    this.#send(await settled(writeVolume(this.#env, this.#id, change), () => this.#stage()));
+    const outcome = await settled(writeVolume(this.#env, this.#id, change), () => this.#stage());
+    this.#actor.send(outcome);
   }
 
   #writeAsked(): Promise<void> {
@@ -116,9 +105,10 @@ export class VolumeActor {
 
   async #create(): Promise<void> {
     const volume = this.#env.store.get("volume", this.#id);
-    if (volume === undefined) return this.#send(goneMeanwhile);
-    this.#send(
-      await callPlugin(targetOf(volume, this.#parts.plugins, this.#env.store), async (served, secrets) => {
+    if (volume === undefined) return this.#actor.send(goneMeanwhile);
+    const outcome = await callPlugin(
+      targetOf(volume, this.#parts.plugins, this.#env.store),
+      async (served, secrets) => {
         if (!served.facts.makesVolumes) {
           this.#made = infoByName(volume);
           return;
@@ -127,8 +117,9 @@ export class VolumeActor {
         if (made === null || made.volumeId === "")
           throw new RpcError(Status.INTERNAL, "the plugin reported success but returned no volume id");
         this.#made = infoOf(made);
-      }),
+      },
     );
+    this.#actor.send(outcome);
   }
 
   #writeCreated(): Promise<void> {
@@ -141,12 +132,14 @@ export class VolumeActor {
 
   async #delete(): Promise<void> {
     const volume = this.#env.store.get("volume", this.#id);
-    if (volume === undefined) return this.#send(goneMeanwhile);
-    this.#send(
-      await callPlugin(targetOf(volume, this.#parts.plugins, this.#env.store), async (served, secrets) => {
+    if (volume === undefined) return this.#actor.send(goneMeanwhile);
+    const outcome = await callPlugin(
+      targetOf(volume, this.#parts.plugins, this.#env.store),
+      async (served, secrets) => {
         if (served.facts.makesVolumes) await unlessUnknown(served.call(DeleteVolume, deleteRequest(volume, secrets)));
-      }),
+      },
     );
+    this.#actor.send(outcome);
   }
 
   #writeRemoval(): Promise<void> {

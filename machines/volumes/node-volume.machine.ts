@@ -11,7 +11,7 @@
  * M3: the agent reports a volume as unmounted only after the plugin has confirmed it, and repeats the report until the manager
  *     has answered.
  */
-import { assign, setup } from "xstate";
+import { assign } from "xstate";
 import {
   noFailures,
   retryMs,
@@ -20,7 +20,7 @@ import {
   type StepFailure,
   type StepFailures,
 } from "./csi/calls.ts";
-import { effect } from "../effect.ts";
+import { chart, effect } from "../chart.ts";
 
 export type NodeVolumeEvent =
   | { readonly type: "volume.wanted" }
@@ -43,19 +43,20 @@ export interface NodeVolumeInput {
   readonly isUsed: boolean;
 }
 
-export const nodeVolumeMachine = setup({
+export const nodeVolumeMachine = chart({
   types: { context: {} as NodeVolumeContext, events: {} as NodeVolumeEvent, input: {} as NodeVolumeInput },
-  actions: {
+  effects: {
     /** All of these are answered by `call.answered` or `call.failed`. */
-    stage: effect("stage"),
-    publish: effect("publish"),
-    unpublish: effect("unpublish"),
-    unstage: effect("unstage"),
+    stage: effect(),
+    publish: effect(),
+    unpublish: effect(),
+    unstage: effect(),
     /** Reports to the manager that the node has unmounted the volume. M3 */
-    tell: effect("tell"),
+    tell: effect(),
     /** Lets tasks that wait for the volume continue. M1 */
-    announce: effect("announce"),
-    reportUnexpected: effect("reportUnexpected"),
+    announce: effect(),
+  },
+  actions: {
     want: assign({ isWanted: true }),
     unwant: assign({ isWanted: false }),
     rememberUse: assign((_, { isUsed }: { isUsed: boolean }) => ({ isUsed })),
@@ -66,21 +67,19 @@ export const nodeVolumeMachine = setup({
     isWanted: ({ context }) => context.isWanted,
     isUsed: ({ context }) => context.isUsed,
   },
-  delays: { retry: ({ context }) => retryMs(context) },
+  drawnDelays: { retry: ({ context }) => retryMs(context) },
 }).createMachine({
   id: "nodeVolume",
   context: ({ input }) => ({ ...input, ...noFailures }),
   initial: "looking",
-  options: { maxIterations: 1_000 },
+  ignore: ["way.opened"],
   on: {
     // A call in flight finishes first; `looking` then acts on what arrived meanwhile.
     "volume.wanted": { actions: "want" },
     "volume.unwanted": { actions: "unwant" },
     "users.changed": { actions: { type: "rememberUse", params: ({ event }) => event } },
-    "way.opened": {},
     // Every step fails alike.
     "call.failed": { target: ".resting", actions: { type: "rememberFailure", params: ({ event }) => event } },
-    "*": { actions: "reportUnexpected" },
   },
   states: {
     looking: {

@@ -13,7 +13,7 @@
  * U3: a single-node volume is published to a second node only after the first has released it. G3
  * U4: one call at a time.
  */
-import { assign, setup } from "xstate";
+import { assign } from "xstate";
 import {
   noFailures,
   retryMs,
@@ -23,9 +23,7 @@ import {
   type StoredStepEvent,
 } from "./csi/calls.ts";
 import type { PublicationStage } from "./csi/stages.ts";
-import { effect } from "../effect.ts";
-
-export type PublicationEvent = StoredStepEvent<PublicationStage>;
+import { chart, effect } from "../chart.ts";
 
 export interface PublicationContext extends StepFailures {
   readonly volumeId: string;
@@ -39,19 +37,24 @@ export interface PublicationInput {
   readonly stage: PublicationStage;
 }
 
-export const publicationMachine = setup({
-  types: { context: {} as PublicationContext, events: {} as PublicationEvent, input: {} as PublicationInput },
-  actions: {
+export const publicationMachine = chart({
+  types: {
+    context: {} as PublicationContext,
+    events: {} as StoredStepEvent<PublicationStage>,
+    input: {} as PublicationInput,
+  },
+  effects: {
     /** Answered by `call.answered` or `call.failed`. */
-    callPublish: effect("callPublish"),
-    callUnpublish: effect("callUnpublish"),
+    callPublish: effect(),
+    callUnpublish: effect(),
     /** Writes the plugin's answer; answered by `write.settled` or `write.failed`. U1 */
-    writePublished: effect("writePublished"),
-    writeAbandoned: effect("writeAbandoned"),
-    writeErasure: effect("writeErasure"),
+    writePublished: effect(),
+    writeAbandoned: effect(),
+    writeErasure: effect(),
     /** Writes the reason into the volume's publish status, for operators; has no answer. */
-    complain: effect<{ reason: string }>("complain"),
-    reportUnexpected: effect("reportUnexpected"),
+    complain: effect<{ reason: string }>(),
+  },
+  actions: {
     rememberStage: assign((_, { stage }: { stage: PublicationStage }) => ({ stage })),
     rememberFailure: assign(({ context }, failure: StepFailure) => withFailure(context, failure)),
     forgetFailures: assign(noFailures),
@@ -60,16 +63,17 @@ export const publicationMachine = setup({
     is: ({ context }, { stage }: { stage: PublicationStage }) => context.stage === stage,
     isOther: ({ context }, { stage }: { stage: PublicationStage }) => context.stage !== stage,
   },
-  delays: { retry: ({ context }) => retryMs(context) },
+  drawnDelays: { retry: ({ context }) => retryMs(context) },
 }).createMachine({
   id: "publication",
   context: ({ input }) => ({ ...input, ...noFailures }),
   initial: "looking",
-  options: { maxIterations: 1_000 },
+  ignore: [
+    // Ignored in states that do not wait for the plugin.
+    "plugin.served",
+  ],
   on: {
     "volume.changed": { actions: { type: "rememberStage", params: ({ event }) => event } },
-    // Ignored in states that do not wait for the plugin.
-    "plugin.served": {},
     "write.settled": { target: ".looking", actions: { type: "rememberStage", params: ({ event }) => event } },
     // Every step fails alike.
     "call.failed": {
@@ -80,7 +84,6 @@ export const publicationMachine = setup({
       ],
     },
     "write.failed": { target: ".resting", actions: { type: "rememberFailure", params: ({ event }) => event } },
-    "*": { actions: "reportUnexpected" },
   },
   states: {
     looking: {

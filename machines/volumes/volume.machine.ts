@@ -11,7 +11,7 @@
  * V3: every call to the plugin may be repeated: after a failure, or by the next leader.
  * V4: one call at a time.
  */
-import { assign, setup } from "xstate";
+import { assign } from "xstate";
 import {
   noFailures,
   retryMs,
@@ -21,9 +21,7 @@ import {
   type StoredStepEvent,
 } from "./csi/calls.ts";
 import type { VolumeStage } from "./csi/stages.ts";
-import { effect } from "../effect.ts";
-
-export type VolumeEvent = StoredStepEvent<VolumeStage>;
+import { chart, effect } from "../chart.ts";
 
 export interface VolumeContext extends StepFailures {
   readonly volumeId: string;
@@ -35,18 +33,19 @@ export interface VolumeInput {
   readonly stage: VolumeStage;
 }
 
-export const volumeMachine = setup({
-  types: { context: {} as VolumeContext, events: {} as VolumeEvent, input: {} as VolumeInput },
-  actions: {
+export const volumeMachine = chart({
+  types: { context: {} as VolumeContext, events: {} as StoredStepEvent<VolumeStage>, input: {} as VolumeInput },
+  effects: {
     /** Answered by `write.settled` or `write.failed`. V1 */
-    writeAsked: effect("writeAsked"),
+    writeAsked: effect(),
     /** Answered by `call.answered` or `call.failed`. */
-    callCreate: effect("callCreate"),
+    callCreate: effect(),
     /** Writes the plugin's answer; answered like `writeAsked`. */
-    writeCreated: effect("writeCreated"),
-    callDelete: effect("callDelete"),
-    writeRemoval: effect("writeRemoval"),
-    reportUnexpected: effect("reportUnexpected"),
+    writeCreated: effect(),
+    callDelete: effect(),
+    writeRemoval: effect(),
+  },
+  actions: {
     rememberStage: assign((_, { stage }: { stage: VolumeStage }) => ({ stage })),
     rememberFailure: assign(({ context }, failure: StepFailure) => withFailure(context, failure)),
     forgetFailures: assign(noFailures),
@@ -57,21 +56,21 @@ export const volumeMachine = setup({
     /** The plugin has refused to create a volume that is no longer wanted. */
     isNeverMade: ({ context }, { failing }: StepFailure) => context.stage === "unwanted-asked" && failing === "refused",
   },
-  delays: { retry: ({ context }) => retryMs(context) },
+  drawnDelays: { retry: ({ context }) => retryMs(context) },
 }).createMachine({
   id: "volume",
   context: ({ input }) => ({ ...input, ...noFailures }),
   initial: "looking",
-  options: { maxIterations: 1_000 },
+  ignore: [
+    // Ignored in states that do not wait for the plugin.
+    "plugin.served",
+  ],
   on: {
     "volume.changed": { actions: { type: "rememberStage", params: ({ event }) => event } },
-    // Ignored in states that do not wait for the plugin.
-    "plugin.served": {},
     "write.settled": { target: ".looking", actions: { type: "rememberStage", params: ({ event }) => event } },
     // Every step fails alike.
     "call.failed": { target: ".resting", actions: { type: "rememberFailure", params: ({ event }) => event } },
     "write.failed": { target: ".resting", actions: { type: "rememberFailure", params: ({ event }) => event } },
-    "*": { actions: "reportUnexpected" },
   },
   states: {
     looking: {
