@@ -10,6 +10,7 @@ import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { noCounts, runGroup, say, type Counts, type Lane } from "./ava.ts";
 import { filesOf, select, usage, type Group, type Selection } from "./selection.ts";
+import { measureSlowness, slownessVariable } from "./support/slowness.ts";
 
 const top = fileURLToPath(new URL("..", import.meta.url));
 const bin = (name: string): string => `${top}node_modules/.bin/${name}`;
@@ -84,6 +85,9 @@ if (selected.isWatching) {
   const child = spawn(bin("ava"), ["--watch", ...files], { cwd: top, stdio: "inherit" });
   process.exit(await new Promise<number>((resolve) => child.on("close", (code) => resolve(code ?? 0))));
 }
+const slowness = measureSlowness();
+process.env[slownessVariable] = String(slowness);
+if (slowness > 1) say(`this machine is ${slowness} times slower than the tests expect: their deadlines are longer`);
 if (selected.runsChecks) await runChecks();
 if (selected.files.length > 0) add(await runGroup(top, "named tests", { files: selected.files, concurrency: 1 }));
 if (isSelected("unit")) add(await runGroup(top, "unit and model", { files: filesOf(top, "unit"), concurrency: 2 }));
@@ -91,6 +95,6 @@ if (isSelected("sim")) add(await runGroup(top, "simulation", { files: filesOf(to
 // Together: one group's engines run beside the other's processes.
 const real = (["cluster", "interop"] as const).filter((group) => isSelected(group));
 if (real.length > 0) add(await runGroup(top, real.join(" and "), ...realLanes(filesOf(top, ...real))));
-for (const title of total.unsteady) say(`unsteady, must be fixed: ${title}`);
+for (const title of total.unsteady) say(`UNSTEADY, must be fixed: ${title}`);
 say(`${total.passed} passed, ${total.failed} failed, ${total.skipped.length} skipped`);
 process.exit(total.failed === 0 ? 0 : 1);

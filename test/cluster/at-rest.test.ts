@@ -16,6 +16,7 @@ import { runMuster, startManager, tempDir, type Ran, type TestManager } from "..
 import { freePort } from "../fixtures/ports.ts";
 import { natsServer, type TestServer } from "../fixtures/nats-server.ts";
 import { until } from "../fixtures/until.ts";
+import { patient } from "../support/slowness.ts";
 
 const secretCanary = "canary-of-a-secret-6f1d0c9b2a";
 const configCanary = "canary-of-a-config-77ab31e0c4";
@@ -120,7 +121,7 @@ function pemBody(pem: Uint8Array): string {
 test.serial(
   "no secret is readable in NATS, on its wire, in key files, logs, spans, errors or on metrics",
   async (t) => {
-    t.timeout(300_000);
+    t.timeout(patient(300_000));
     const collector = await rawCollector(t);
     process.env["OTEL_EXPORTER_OTLP_ENDPOINT"] = collector.endpoint;
     t.teardown(() => void delete process.env["OTEL_EXPORTER_OTLP_ENDPOINT"]);
@@ -230,7 +231,7 @@ test.serial(
 test.serial(
   "a manager killed while its lock changes or its key rotates opens with the old or the new key",
   async (t) => {
-    t.timeout(240_000);
+    t.timeout(patient(240_000));
     const manager = await startManager(t);
     await manager.muster("secret", "create", "kept", secretFileIn(t));
     await manager.muster("swarm", "update", "--autolock");

@@ -32,6 +32,7 @@ import { MusterProcess, runMuster, startManager, tempDir, type Ran, type TestMan
 import { freePort } from "../fixtures/ports.ts";
 import { processesOf } from "../fixtures/processes.ts";
 import { until } from "../fixtures/until.ts";
+import { patient } from "../support/slowness.ts";
 
 const control = ControlService.methods;
 const dispatcher = DispatcherService.methods;
@@ -49,7 +50,7 @@ function saysInOneSentence(t: ExecutionContext, ran: Ran, sentence: RegExp): voi
 }
 
 test.serial("a failing command says why in one sentence and exits with status 1", async (t) => {
-  t.timeout(300_000);
+  t.timeout(patient(300_000));
   const folder = tempDir(t, "bad");
   const file = join(folder, "file");
   writeFileSync(file, "");
@@ -101,7 +102,7 @@ test.serial("a failing command says why in one sentence and exits with status 1"
 (process.getuid?.() === 0 ? test.serial : test.serial.skip)(
   "without a nats-server on the machine, up explains how to get one",
   async (t) => {
-    t.timeout(300_000);
+    t.timeout(patient(300_000));
     const empty = tempDir(t, "empty");
     // For this one command, an empty folder hides the places where it may be.
     const cover = `for place in /usr/sbin /usr/local/sbin; do mount --bind ${empty} $place; done; exec "$@"`;
@@ -208,7 +209,7 @@ async function everything(manager: TestManager): Promise<unknown> {
 }
 
 test.serial("calls with bad input get the right status and change nothing", async (t) => {
-  t.timeout(300_000);
+  t.timeout(patient(300_000));
   const manager = await startManager(t);
   const newcomer = await anonymous(t, manager);
   const { channel } = await worker(t, manager);
@@ -329,7 +330,7 @@ test.serial("calls with bad input get the right status and change nothing", asyn
 });
 
 test.serial("a session that is not the node's current one gets SwarmKit's error", async (t) => {
-  t.timeout(300_000);
+  t.timeout(patient(300_000));
   const manager = await startManager(t);
   const { nodeId, channel } = await worker(t, manager);
   const heartbeat = (sessionId: string): Promise<unknown> =>

@@ -5,6 +5,7 @@ import test, { type ExecutionContext } from "ava";
 import { startAgent, startManager, type TestManager } from "../fixtures/muster.ts";
 import { natsServer } from "../fixtures/nats-server.ts";
 import { until } from "../fixtures/until.ts";
+import { patient } from "../support/slowness.ts";
 
 interface NodeRow {
   readonly id: string;
@@ -31,7 +32,7 @@ async function leads(asked: TestManager, manager: TestManager): Promise<boolean>
 }
 
 test.serial("a rotation continues after the leader is killed, and ends with one root everywhere", async (t) => {
-  t.timeout(300_000);
+  t.timeout(patient(300_000));
   const [first, second] = await twoManagers(t);
   await startAgent(t, second);
   await startAgent(t, second);
@@ -63,7 +64,7 @@ test.serial("a rotation continues after the leader is killed, and ends with one 
 test.serial(
   "a demoted manager exits and stays away until it is promoted, and nodes continue with the other",
   async (t) => {
-    t.timeout(300_000);
+    t.timeout(patient(300_000));
     const [first, second] = await twoManagers(t);
     const agent = await startAgent(t, first);
     const idOf = async (manager: TestManager): Promise<string> =>
@@ -108,7 +109,7 @@ test.serial(
 );
 
 test.serial("Docker's flags change roots and keys from files, join tokens and expiry", async (t) => {
-  t.timeout(300_000);
+  t.timeout(patient(300_000));
   const manager = await startManager(t);
   const folder = manager.dataDir;
   const { execFileSync } = await import("node:child_process");

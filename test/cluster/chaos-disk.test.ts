@@ -8,6 +8,7 @@ import { Disk } from "../chaos/disk.ts";
 import { chaosMissing } from "../chaos/sandbox.ts";
 import { tempDir } from "../fixtures/muster.ts";
 import { until } from "../fixtures/until.ts";
+import { patient } from "../support/slowness.ts";
 
 const test = chaosMissing() === null ? anyTest.serial : anyTest.serial.skip;
 
@@ -41,7 +42,7 @@ function fill(disk: Disk, round: number): void {
 }
 
 test("a disk that is put back has the files that it had when it was kept, while a process still holds it", async (t) => {
-  t.timeout(120_000);
+  t.timeout(patient(120_000));
   const { disk, images } = await heldDisk(t);
   fill(disk, 1);
   disk.keep();
@@ -65,7 +66,7 @@ test("a disk that is put back has the files that it had when it was kept, while 
 });
 
 test("a disk that is wiped is empty, while a process still holds it", async (t) => {
-  t.timeout(120_000);
+  t.timeout(patient(120_000));
   const { disk } = await heldDisk(t);
   fill(disk, 1);
   await disk.wipe();

@@ -4,6 +4,7 @@ import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import anyTest from "ava";
 import { chaosMissing } from "../chaos/sandbox.ts";
+import { patient } from "../support/slowness.ts";
 
 const missing = chaosMissing();
 const test = missing === null ? anyTest : anyTest.skip;
@@ -11,7 +12,7 @@ const main = fileURLToPath(new URL("../chaos/main.ts", import.meta.url));
 const seed = 14;
 
 test("through 40 faults no acknowledged write is lost, each slot runs once, and health reports are true", async (t) => {
-  t.timeout(3_600_000);
+  t.timeout(patient(3_600_000));
   const child = spawn(process.execPath, [main, "--faults", "40", "--seed", String(seed)], {
     stdio: ["ignore", "pipe", "pipe"],
   });
@@ -19,7 +20,7 @@ test("through 40 faults no acknowledged write is lost, each slot runs once, and 
   const follow = async (stream: NodeJS.ReadableStream): Promise<void> => {
     for await (const line of createInterface({ input: stream })) {
       lines.push(line);
-      t.timeout(3_600_000);
+      t.timeout(patient(3_600_000));
     }
   };
   const exited = new Promise<number | null>((resolve) => child.once("exit", resolve));

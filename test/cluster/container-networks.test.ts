@@ -9,6 +9,7 @@ import { labMissing, startLab, type Machine } from "../fixtures/lab.ts";
 import { startAgent, startManager, tempDir, type TestAgent, type TestManager } from "../fixtures/muster.ts";
 import { commandOf, processesOf } from "../fixtures/processes.ts";
 import { until } from "../fixtures/until.ts";
+import { patient } from "../support/slowness.ts";
 import { removeTaskNamespaces } from "../support/task-namespaces.ts";
 
 const missing = labMissing() ?? engineMissing();
@@ -76,7 +77,7 @@ async function links(machine: Machine): Promise<readonly string[]> {
 }
 
 real("containers of services reach each other in the cluster's networks, whichever process is killed", async (t) => {
-  t.timeout(300_000);
+  t.timeout(patient(300_000));
   const { address, agent, docker, machine, manager, running, says } = await world(t);
   await manager.muster("network", "create", "back");
   await manager.muster("network", "create", "other");

@@ -15,6 +15,7 @@ import {
 import { startAgent, startManager, type TestAgent, type TestManager } from "../fixtures/muster.ts";
 import { commandOf, isAlive, kill, processesOf, taskProcesses, watchForDoubles } from "../fixtures/processes.ts";
 import { until } from "../fixtures/until.ts";
+import { patient } from "../support/slowness.ts";
 
 interface Cluster {
   readonly manager: TestManager;
@@ -87,7 +88,7 @@ async function killWhileWriting(
 test.serial(
   "a killed manager restarts with every acknowledged write, and tasks continue in their processes",
   async (t) => {
-    t.timeout(300_000);
+    t.timeout(patient(300_000));
     const { manager, agent, natsPid, expectAsBefore } = await cluster(t);
     const nats = natsPid();
     await killWhileWriting(t, manager, async () => {
@@ -103,7 +104,7 @@ test.serial(
 );
 
 test.serial("a manager restarts its killed nats-server and continues", async (t) => {
-  t.timeout(300_000);
+  t.timeout(patient(300_000));
   const { manager, agent, natsPid, expectAsBefore } = await cluster(t);
   const nats = natsPid();
   await killWhileWriting(t, manager, async () => {
@@ -118,7 +119,7 @@ test.serial("a manager restarts its killed nats-server and continues", async (t)
 });
 
 test.serial("a killed agent's processes survive, and its next life finds them", async (t) => {
-  t.timeout(300_000);
+  t.timeout(patient(300_000));
   const { manager, agent, expectAsBefore } = await cluster(t);
   const processes = taskProcesses(agent.dataDir);
   await agent.process.end("SIGKILL");
@@ -138,7 +139,7 @@ test.serial("a killed agent's processes survive, and its next life finds them", 
 });
 
 test.serial("after manager, nats-server and agent are killed at once, everything recovers", async (t) => {
-  t.timeout(300_000);
+  t.timeout(patient(300_000));
   const { manager, agent, natsPid, expectAsBefore } = await cluster(t);
   await killWhileWriting(t, manager, async () => {
     kill(natsPid());

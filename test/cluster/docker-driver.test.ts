@@ -7,6 +7,7 @@ import { engineMissing, startEngine, type DockerEngine } from "../fixtures/docke
 import { startAgent, startManager, type TestAgent, type TestManager } from "../fixtures/muster.ts";
 import { mockDriver } from "../fixtures/plugin-launch.ts";
 import { until } from "../fixtures/until.ts";
+import { patient } from "../support/slowness.ts";
 
 interface World {
   readonly engine: DockerEngine;
@@ -58,7 +59,7 @@ real("a container runs through the docker driver, logs, accepts exec, and disapp
 });
 
 real("a container service runs on a node of ours as on an engine, from its first state to its exit code", async (t) => {
-  t.timeout(300_000);
+  t.timeout(patient(300_000));
   const { agent, engine, manager, newest } = await world(t);
   const [key, conf, data] = ["key", "conf", "data"].map((name) => join(agent.dataDir, name)) as [
     string,

@@ -13,6 +13,7 @@ import { runMuster, startAgent, startManager, tempDir, type TestManager } from "
 import { freePort } from "../fixtures/ports.ts";
 import { natsBinaries } from "../fixtures/nats-server.ts";
 import { until } from "../fixtures/until.ts";
+import { patient } from "../support/slowness.ts";
 
 /** Messages that a manager has dropped, by kind of subject and reason. */
 async function refusals(metrics: string): Promise<ReadonlyMap<string, number>> {
@@ -28,7 +29,7 @@ async function refusals(metrics: string): Promise<ReadonlyMap<string, number>> {
 
 for (const binary of natsBinaries) {
   test.serial(`any message that strangers publish on NATS is dropped (${binary})`, async (t) => {
-    t.timeout(300_000);
+    t.timeout(patient(300_000));
     const folder = tempDir(t, "forged");
     const port = await freePort();
     const file = join(folder, "nats.conf");

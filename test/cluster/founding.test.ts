@@ -5,6 +5,7 @@ import test, { type ExecutionContext } from "ava";
 import { createService, serviceNames, sleepers } from "../fixtures/control-client.ts";
 import { runMuster, startManager, tempDir, type Ran, type TestManager } from "../fixtures/muster.ts";
 import { natsServer } from "../fixtures/nats-server.ts";
+import { patient } from "../support/slowness.ts";
 
 /** Starts it once more, expecting failure; `more` is appended to its arguments. */
 function startedAgain(manager: TestManager, ...more: readonly string[]): Promise<Ran> {
@@ -17,7 +18,7 @@ function refused(t: ExecutionContext, ran: Ran, sentence: RegExp): void {
 }
 
 test.serial("a manager whose own NATS has lost its storage, or has another's, creates no second cluster", async (t) => {
-  t.timeout(300_000);
+  t.timeout(patient(300_000));
   const manager = await startManager(t);
   await createService(manager, sleepers("web", 0));
   const [ca, keys] = [await manager.muster("ca"), readFileSync(join(manager.dataDir, "keys"), "utf8")];
@@ -50,7 +51,7 @@ test.serial("a manager whose own NATS has lost its storage, or has another's, cr
 });
 
 test.serial("a joining manager creates nothing in the NATS of another cluster", async (t) => {
-  t.timeout(300_000);
+  t.timeout(patient(300_000));
   const manager = await startManager(t);
   const { server } = await natsServer(t);
   const nats = server.url.replace("//", `//${server.user}:${server.pass}@`);

@@ -14,6 +14,7 @@ import { startManager } from "../fixtures/muster.ts";
 import { natsCluster } from "../fixtures/nats-cluster.ts";
 import { natsBinaries, testTelemetry } from "../fixtures/nats-server.ts";
 import { until } from "../fixtures/until.ts";
+import { patient } from "../support/slowness.ts";
 
 const diskMegabytes = 64;
 const patienceMs = 240_000;
@@ -31,7 +32,7 @@ for (const binary of natsBinaries) {
   rootTest(
     `with one full disk of three, under the leader of all streams, writes continue and no acknowledged write is lost (${binary})`,
     async (t) => {
-      t.timeout(600_000);
+      t.timeout(patient(600_000));
       const cluster = await natsCluster(t, binary, { diskMegabytes });
       const args = cluster.urls.flatMap((url) => ["--nats", url]);
       const manager = await startManager(t, { args });

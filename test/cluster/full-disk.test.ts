@@ -18,6 +18,7 @@ import { runMuster, startAgent, startManager, type TestManager } from "../fixtur
 import { natsBinaries } from "../fixtures/nats-server.ts";
 import { taskProcesses } from "../fixtures/processes.ts";
 import { until } from "../fixtures/until.ts";
+import { patient } from "../support/slowness.ts";
 
 const diskMegabytes = 160;
 const patienceMs = 120_000;
@@ -73,7 +74,7 @@ for (const binary of natsBinaries) {
   rootTest(
     `while the log's disk is full, writes are rejected with that reason and all else works; writes resume once space is free (${binary})`,
     async (t) => {
-      t.timeout(600_000);
+      t.timeout(patient(600_000));
       const { manager, fill, free } = await onSmallDisk(t, binary);
       const agent = await startAgent(t, manager, { hostname: "only" });
       await createService(manager, sleepers("web", 2));
@@ -135,7 +136,7 @@ for (const binary of natsBinaries) {
 }
 
 rootTest("a manager starts on a disk that has become half full, and on one that is completely full", async (t) => {
-  t.timeout(600_000);
+  t.timeout(patient(600_000));
   const dataDir = "nats/nats/server.conf";
   for (const binary of natsBinaries) {
     const { manager, fill, free } = await onSmallDisk(t, binary);

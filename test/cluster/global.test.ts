@@ -4,9 +4,10 @@ import { nodeCalled, runningTasks } from "../fixtures/control-client.ts";
 import { startAgent, startManager } from "../fixtures/muster.ts";
 import { endProcessesOf, taskProcesses, watchForDoubles } from "../fixtures/processes.ts";
 import { until } from "../fixtures/until.ts";
+import { patient } from "../support/slowness.ts";
 
 test.serial("one command runs on each matching node, never twice", async (t) => {
-  t.timeout(300_000);
+  t.timeout(patient(300_000));
   const manager = await startManager(t);
   const one = await startAgent(t, manager, { hostname: "one" });
   const two = await startAgent(t, manager, { hostname: "two" });

@@ -4,6 +4,7 @@ import test from "ava";
 import { createService, sleepers, status, tasks } from "../fixtures/control-client.ts";
 import { runMuster, startAgent, startManager } from "../fixtures/muster.ts";
 import { until } from "../fixtures/until.ts";
+import { patient } from "../support/slowness.ts";
 
 const reads: readonly (readonly string[])[] = [
   ["service", "ls"],
@@ -21,7 +22,7 @@ function ageless(text: string): string {
 test.serial(
   "output from before a change and a kill -9 is reproduced with --at, and history shows the change",
   async (t) => {
-    t.timeout(300_000);
+    t.timeout(patient(300_000));
     const manager = await startManager(t);
     await startAgent(t, manager, { hostname: "one" });
     await createService(manager, sleepers("web", 2));

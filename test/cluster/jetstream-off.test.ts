@@ -11,6 +11,7 @@ import { connectNats } from "../../runtime/nats/connection.ts";
 import { SystemClock } from "../../runtime/system/clock.ts";
 import { freePort } from "../fixtures/ports.ts";
 import { natsBinaries, signal, temporaryFolder, testTelemetry, until } from "../fixtures/nats-server.ts";
+import { patient } from "../support/slowness.ts";
 
 interface Off {
   readonly what: string;
@@ -42,7 +43,7 @@ jetstream { store_dir: ${JSON.stringify(storage)} }`,
 for (const binary of natsBinaries)
   for (const { what, configOf, remedy, sentence } of ways)
     test.serial(`JetStream disabled ${what} is reported as such until it is enabled again (${binary})`, async (t) => {
-      t.timeout(300_000);
+      t.timeout(patient(300_000));
       const folder = await temporaryFolder(t);
       const telemetry = await testTelemetry();
       const config = join(folder, "server.conf");

@@ -5,9 +5,10 @@ import test from "ava";
 import { startAgent, startManager, tempDir } from "../fixtures/muster.ts";
 import { endProcessesOf } from "../fixtures/processes.ts";
 import { until } from "../fixtures/until.ts";
+import { patient } from "../support/slowness.ts";
 
 test.serial("jobs run to completion, fail permanently when they must, and keep their history", async (t) => {
-  t.timeout(300_000);
+  t.timeout(patient(300_000));
   const manager = await startManager(t);
   await startAgent(t, manager);
   const dir = tempDir(t, "job");

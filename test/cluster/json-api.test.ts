@@ -13,6 +13,7 @@ import { startAgent, startManager, tempDir } from "../fixtures/muster.ts";
 import { freePort } from "../fixtures/ports.ts";
 import { until } from "../fixtures/until.ts";
 import { password, TestClient, type Reply } from "../support/json-api.ts";
+import { patient } from "../support/slowness.ts";
 
 const page = readFileSync(new URL("../../docs/json-api.md", import.meta.url), "utf8");
 
@@ -36,7 +37,7 @@ function started(command: string, args: readonly string[], env: Record<string, s
 test.serial(
   "the page's clients and a stock client log in, read and watch; the history has the user's name",
   async (t) => {
-    t.timeout(300_000);
+    t.timeout(patient(300_000));
     const port = await freePort();
     const manager = await startManager(t, { args: ["--json-listen", `127.0.0.1:${port}`] });
     const dir = tempDir(t, "json");
@@ -123,7 +124,7 @@ async function asker(port: number, ca: string) {
 test.serial(
   "a unit's output is followed, inspected, planned with and signalled, and its history shows it",
   async (t) => {
-    t.timeout(300_000);
+    t.timeout(patient(300_000));
     const port = await freePort();
     const manager = await startManager(t, { args: ["--json-listen", `127.0.0.1:${port}`] });
     const secret = join(tempDir(t, "json"), "password");

@@ -10,6 +10,7 @@ import { runMuster, startManager, tempDir, type TestManager } from "../fixtures/
 import { freePort } from "../fixtures/ports.ts";
 import { natsBinaries } from "../fixtures/nats-server.ts";
 import { until } from "../fixtures/until.ts";
+import { patient } from "../support/slowness.ts";
 
 /** SwarmKit's limits (exclusive): bytes of a config and of a secret. */
 const configBytesLimit = 1_024_000;
@@ -19,7 +20,7 @@ for (const binary of natsBinaries) {
   test.serial(
     `the largest secret and config pass through leader and follower, and larger ones do not (${binary})`,
     async (t) => {
-      t.timeout(300_000);
+      t.timeout(patient(300_000));
       const port = await freePort();
       const folder = tempDir(t, "large");
       const server = spawn(binary, ["-js", "-sd", join(folder, "nats"), "-a", "127.0.0.1", "-p", `${port}`], {

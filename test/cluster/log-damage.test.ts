@@ -13,6 +13,7 @@ import { readMark } from "../../runtime/store/log-mark.ts";
 import { MarkFile, markFileName } from "../../runtime/system/mark-file.ts";
 import { logStream } from "../../runtime/nats/streams.ts";
 import * as subjects from "../../runtime/subjects.ts";
+import { patient } from "../support/slowness.ts";
 
 /** Connected as the manager is to its own NATS. */
 async function natsOf(t: ExecutionContext, { dataDir }: TestManager): Promise<NatsConnection> {
@@ -26,7 +27,7 @@ async function natsOf(t: ExecutionContext, { dataDir }: TestManager): Promise<Na
 test.serial(
   "a manager rejects an older copy of its log, and continues once the operator accepts it, also with a node that joined since",
   async (t) => {
-    t.timeout(300_000);
+    t.timeout(patient(300_000));
     const manager = await startManager(t);
     await createService(manager, sleepers("kept", 0));
     await manager.process.end();
@@ -63,7 +64,7 @@ test.serial(
 );
 
 test.serial("strangers' records are skipped, a lost record is detected, and the rest survives", async (t) => {
-  t.timeout(300_000);
+  t.timeout(patient(300_000));
   const manager = await startManager(t);
   await createService(manager, sleepers("before", 0));
   const nats = await natsOf(t, manager);
@@ -107,7 +108,7 @@ test.serial("strangers' records are skipped, a lost record is detected, and the 
 });
 
 test.serial("a node whose records a repair discarded comes back with the same identity", async (t) => {
-  t.timeout(300_000);
+  t.timeout(patient(300_000));
   const manager = await startManager(t);
   await createService(manager, sleepers("before", 0));
   const nats = await natsOf(t, manager);

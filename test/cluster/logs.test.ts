@@ -7,6 +7,7 @@ import { nodeCalled, status } from "../fixtures/control-client.ts";
 import { runMuster, startAgent, startManager, type TestAgent, type TestManager } from "../fixtures/muster.ts";
 import { natsServer } from "../fixtures/nats-server.ts";
 import { until } from "../fixtures/until.ts";
+import { patient } from "../support/slowness.ts";
 
 const main = fileURLToPath(new URL("../../cli/main.ts", import.meta.url));
 
@@ -76,7 +77,7 @@ function follow(t: ExecutionContext, manager: TestManager, ...args: readonly str
 }
 
 test.serial("either manager reads the output of all nodes: all of it, its tail, and in Docker's format", async (t) => {
-  t.timeout(300_000);
+  t.timeout(patient(300_000));
   const { first, second } = await pair(t);
   await talking(first, 4, talker(1_000, 1_000));
   for (const manager of [first, second]) {
@@ -115,7 +116,7 @@ test.serial("either manager reads the output of all nodes: all of it, its tail, 
 test.serial(
   "a log follower gets new lines and the output of new tasks, and is notified when a node dies",
   async (t) => {
-    t.timeout(300_000);
+    t.timeout(patient(300_000));
     const { first, second, far } = await pair(t);
     await talking(first, 2, talker(5, 0.2));
     const seen = follow(t, second, "--tail", "1");
@@ -171,7 +172,7 @@ test.serial(
 );
 
 test.serial("a log follower survives the leader's death, and one that does not read blocks nobody", async (t) => {
-  t.timeout(300_000);
+  t.timeout(patient(300_000));
   const { first, second, far } = await pair(t);
   await talking(first, 2, [
     "--stop-grace-period",

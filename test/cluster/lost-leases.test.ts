@@ -9,6 +9,7 @@ import { status } from "../fixtures/control-client.ts";
 import { startManager } from "../fixtures/muster.ts";
 import { natsCluster, type TestCluster } from "../fixtures/nats-cluster.ts";
 import { currentNats, testTelemetry, until } from "../fixtures/nats-server.ts";
+import { patient } from "../support/slowness.ts";
 
 const names = ["n0", "n1", "n2"];
 const value = new Uint8Array([1]);
@@ -33,7 +34,7 @@ async function connected(t: ExecutionContext, cluster: TestCluster): Promise<Nat
 }
 
 test.serial("a lease bucket that all three servers have lost is recreated, and leases work in it", async (t) => {
-  t.timeout(600_000);
+  t.timeout(patient(600_000));
   const cluster = await natsCluster(t, currentNats);
   const link = await connected(t, cluster);
   let revision = 0;
@@ -58,7 +59,7 @@ test.serial("a lease bucket that all three servers have lost is recreated, and l
 });
 
 test.serial("a manager that starts while the bucket is stuck recreates it too", async (t) => {
-  t.timeout(600_000);
+  t.timeout(patient(600_000));
   const cluster = await natsCluster(t, currentNats);
   const before = await connected(t, cluster);
   let { revision } = (await before.leases.create("leader", value)) as { revision: number };
@@ -74,7 +75,7 @@ test.serial("a manager that starts while the bucket is stuck recreates it too", 
 });
 
 test.serial("while the lease bucket has no leader, managers name the bucket, not the log", async (t) => {
-  t.timeout(600_000);
+  t.timeout(patient(600_000));
   const cluster = await natsCluster(t, currentNats);
   const manager = await startManager(t, { args: cluster.urls.flatMap((url) => ["--nats", url]) });
   await until("health before", async () => (await status(manager)).healthy);

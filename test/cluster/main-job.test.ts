@@ -7,6 +7,7 @@ import { MusterProcess, runMuster, tempDir, type Ran } from "../fixtures/muster.
 import { freePort } from "../fixtures/ports.ts";
 import { commandOf, endProcessesOf, processesOf } from "../fixtures/processes.ts";
 import { until } from "../fixtures/until.ts";
+import { patient } from "../support/slowness.ts";
 
 interface Machine {
   readonly dataDir: string;
@@ -37,7 +38,7 @@ async function startOnce(t: ExecutionContext, on: Machine, ...args: readonly str
 }
 
 test.serial("start --once shows nodes, tasks, URL and join line, cleans up, and works again", async (t) => {
-  t.timeout(300_000);
+  t.timeout(patient(300_000));
   const on = machine(t);
   const first = await startOnce(t, on);
   t.is(first.code, 0, first.stderr);
@@ -76,7 +77,7 @@ test.serial("start --once shows nodes, tasks, URL and join line, cleans up, and 
 });
 
 test.serial("start --once with a port in use reports it in one sentence and leaves nothing behind", async (t) => {
-  t.timeout(300_000);
+  t.timeout(patient(300_000));
   const server = createServer().listen(0, "127.0.0.1");
   t.teardown(() => server.close());
   await until("the port", () => server.listening);
@@ -90,7 +91,7 @@ test.serial("start --once with a port in use reports it in one sentence and leav
 });
 
 test.serial("start runs until it is interrupted, and then ends everything that it started", async (t) => {
-  t.timeout(300_000);
+  t.timeout(patient(300_000));
   const on = machine(t);
   const listen = `127.0.0.1:${await freePort()}`;
   const start = new MusterProcess(on.dataDir, ["start", "--data-dir", on.dataDir, "--listen", listen], on.env);
@@ -109,7 +110,7 @@ test.serial("start runs until it is interrupted, and then ends everything that i
 });
 
 test.serial("start --once interrupted during startup ends what it had started", async (t) => {
-  t.timeout(300_000);
+  t.timeout(patient(300_000));
   const on = machine(t);
   const listen = `127.0.0.1:${await freePort()}`;
   const start = new MusterProcess(

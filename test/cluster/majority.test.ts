@@ -7,6 +7,7 @@ import { freePort } from "../fixtures/ports.ts";
 import { natsCluster } from "../fixtures/nats-cluster.ts";
 import { natsBinaries } from "../fixtures/nats-server.ts";
 import { until } from "../fixtures/until.ts";
+import { patient } from "../support/slowness.ts";
 
 const cause = "NATS has no majority: 1 of 3 servers answers";
 
@@ -14,7 +15,7 @@ for (const binary of natsBinaries) {
   test.serial(
     `with two of three nats-servers dead, every manager is unhealthy, gives the reason everywhere, and recovers by itself (${binary})`,
     async (t) => {
-      t.timeout(600_000);
+      t.timeout(patient(600_000));
       const cluster = await natsCluster(t, binary);
       const ports = [await freePort(), await freePort()];
       const args = (at: number) => [

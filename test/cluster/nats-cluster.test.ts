@@ -9,6 +9,7 @@ import { logStream } from "../../runtime/nats/streams.ts";
 import { SystemRandom } from "../../runtime/system/random.ts";
 import { connectWhenElected, natsCluster } from "../fixtures/nats-cluster.ts";
 import { natsBinaries, testTelemetry, until } from "../fixtures/nats-server.ts";
+import { patient } from "../support/slowness.ts";
 
 const record = (sequence: number): Uint8Array => new TextEncoder().encode(`record ${sequence}`);
 
@@ -90,7 +91,7 @@ for (const binary of natsBinaries) {
 }
 
 test("a link to several servers leaves one that answers pings but does not serve the log", async (t) => {
-  t.timeout(300_000);
+  t.timeout(patient(300_000));
   const { urls } = await natsCluster(t);
   const deaf = await deafServer(t);
   const random: Random = {

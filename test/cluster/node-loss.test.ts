@@ -7,6 +7,7 @@ import { createService, nodeCalled, runningTasks, sleepers, tasks } from "../fix
 import { startAgent, startManager, type TestAgent, type TestManager } from "../fixtures/muster.ts";
 import { endProcessesOf, taskProcesses } from "../fixtures/processes.ts";
 import { until } from "../fixtures/until.ts";
+import { patient } from "../support/slowness.ts";
 
 interface Cluster {
   readonly manager: TestManager;
@@ -40,7 +41,7 @@ async function cluster(t: ExecutionContext, { patience = false } = {}): Promise<
 }
 
 test.serial("a node that dies with its tasks becomes DOWN and they run elsewhere, with default settings", async (t) => {
-  t.timeout(300_000);
+  t.timeout(patient(300_000));
   const { manager, lost, kept, allMoved, state } = await cluster(t);
   const startedAt = performance.now();
   const seconds = (): number => Math.round(performance.now() - startedAt) / 1_000;
@@ -56,7 +57,7 @@ test.serial("a node that dies with its tasks becomes DOWN and they run elsewhere
 });
 
 test.serial("an agent that is stopped for 3 s loses nothing", async (t) => {
-  t.timeout(300_000);
+  t.timeout(patient(300_000));
   const { manager, lost, kept, state } = await cluster(t);
   const processes = taskProcesses(lost.dataDir, kept.dataDir);
   lost.process.child.kill("SIGSTOP");
@@ -76,7 +77,7 @@ test.serial("an agent that is stopped for 3 s loses nothing", async (t) => {
 });
 
 test.serial("an agent that comes back after its tasks were replaced stops them and gets others", async (t) => {
-  t.timeout(300_000);
+  t.timeout(patient(300_000));
   const { manager, lost, kept, allMoved, state } = await cluster(t);
   await lost.process.end("SIGKILL");
   await until("its tasks to run on the other node", allMoved);
@@ -103,7 +104,7 @@ function starve(t: ExecutionContext): void {
 }
 
 test.serial("an agent killed on a starved machine keeps its tasks if it is back within its grace period", async (t) => {
-  t.timeout(300_000);
+  t.timeout(patient(300_000));
   const { manager, lost, kept, state } = await cluster(t, { patience: true });
   const processes = taskProcesses(lost.dataDir, kept.dataDir);
   starve(t);

@@ -25,6 +25,7 @@ import { startAgent, startManager, type TestManager } from "../fixtures/muster.t
 import { natsServer } from "../fixtures/nats-server.ts";
 import { taskProcesses } from "../fixtures/processes.ts";
 import { until } from "../fixtures/until.ts";
+import { patient } from "../support/slowness.ts";
 
 const { Why, PlanService, PlanRebalance } = OperatorService.methods;
 
@@ -49,7 +50,7 @@ async function switchOn(manager: TestManager): Promise<void> {
 }
 
 test.serial("a follower explains and plans like the leader, and tasks move to a node that joins", async (t) => {
-  t.timeout(300_000);
+  t.timeout(patient(300_000));
   const { server } = await natsServer(t);
   const nats = server.url.replace("//", `//${server.user}:${server.pass}@`);
   const leader = await startManager(t, { nats });

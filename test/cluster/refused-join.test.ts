@@ -6,6 +6,7 @@ import test, { type ExecutionContext } from "ava";
 import { runMuster, startManager, tempDir, type TestManager } from "../fixtures/muster.ts";
 import { natsServer } from "../fixtures/nats-server.ts";
 import { freePort } from "../fixtures/ports.ts";
+import { patient } from "../support/slowness.ts";
 
 async function sharedNats(t: ExecutionContext): Promise<string> {
   const { server } = await natsServer(t);
@@ -31,7 +32,7 @@ const nodesOf = async (manager: TestManager): Promise<readonly string[]> =>
   (await manager.muster("node", "ls", "--quiet")).split("\n");
 
 test("a rejected manager join leaves no node, and the same data dir joins once the cause is fixed", async (t) => {
-  t.timeout(600_000);
+  t.timeout(patient(600_000));
   const nats = await sharedNats(t);
   const manager = await startManager(t, { nats });
   const other = await startManager(t, { nats: await sharedNats(t) });

@@ -8,6 +8,7 @@ import test, { type ExecutionContext } from "ava";
 import { createService, sleepers } from "../fixtures/control-client.ts";
 import { startAgent, startManager, tempDir, type TestManager } from "../fixtures/muster.ts";
 import { until } from "../fixtures/until.ts";
+import { patient } from "../support/slowness.ts";
 
 const main = fileURLToPath(new URL("../../cli/main.ts", import.meta.url));
 const password = "correct horse battery";
@@ -60,7 +61,7 @@ async function loggedIn(t: ExecutionContext, manager: TestManager, name: string,
 }
 
 test.serial("a viewer, an operator and an admin work remotely, each within their role", async (t) => {
-  t.timeout(300_000);
+  t.timeout(patient(300_000));
   const manager = await startManager(t);
   await Promise.all([startAgent(t, manager), createService(manager, sleepers("web", 1))]);
   const [viewer, operator, admin] = await Promise.all([
@@ -139,7 +140,7 @@ test.serial("a viewer, an operator and an admin work remotely, each within their
 });
 
 test.serial("a context recognises its cluster, and reports what is wrong with its certificate", async (t) => {
-  t.timeout(300_000);
+  t.timeout(patient(300_000));
   const [manager, stranger] = await Promise.all([startManager(t), startManager(t)]);
   const who = person(t, "eve");
   await manager.muster("user", "add", "--role", "admin", "--password-file", who.secret, "eve");

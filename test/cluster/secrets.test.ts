@@ -7,6 +7,7 @@ import test from "ava";
 import { startAgent, startManager, tempDir } from "../fixtures/muster.ts";
 import { running, tasksOf } from "../fixtures/swarm.ts";
 import { until } from "../fixtures/until.ts";
+import { patient } from "../support/slowness.ts";
 
 /** Where agents keep files in memory (linux/task-home/memory-files.ts), for this user. */
 const roots = ["/run/muster-files", `/dev/shm/muster-files-${process.getuid?.() ?? 0}`];
@@ -32,7 +33,7 @@ function isKept(taskId: string): boolean {
 test.serial(
   "a process has its secrets and configs, keeps them over its agent's crash, gets new ones in an update, and leaves none behind",
   async (t) => {
-    t.timeout(300_000);
+    t.timeout(patient(300_000));
     const manager = await startManager(t);
     const agent = await startAgent(t, manager, { hostname: "one" });
     const muster = (...parts: readonly (readonly string[])[]) => manager.muster(...parts.flat());

@@ -19,6 +19,7 @@ import { natsCluster, securedNatsCluster } from "../fixtures/nats-cluster.ts";
 import { observe, type Observer } from "../fixtures/nats-observer.ts";
 import { currentNats, natsBinaries, natsServer } from "../fixtures/nats-server.ts";
 import { until } from "../fixtures/until.ts";
+import { patient } from "../support/slowness.ts";
 
 const streams = [logStream, leaseStream, blobStream];
 
@@ -45,7 +46,7 @@ for (const binary of natsBinaries) {
   test.serial(
     `three nats-servers and three managers lose nothing when the server that leads the log and then the leader are killed (${binary})`,
     async (t) => {
-      t.timeout(600_000);
+      t.timeout(patient(600_000));
       const cluster = await securedNatsCluster(t, binary);
       const { ca: caFile, certificate: certFile, key: keyFile } = cluster;
       const first = await startManager(t, { args: cluster.flags });
@@ -100,7 +101,7 @@ for (const binary of natsBinaries) {
   );
 
   test.serial(`a cluster moves from its manager's own NATS to three nats-servers (${binary})`, async (t) => {
-    t.timeout(300_000);
+    t.timeout(patient(300_000));
     // An older server cannot restore a newer server's stream.
     const named = process.env["MUSTER_NATS_SERVER"];
     process.env["MUSTER_NATS_SERVER"] = binary;
@@ -145,7 +146,7 @@ for (const binary of natsBinaries) {
   });
 
   test.serial(`single-copy streams get three copies when three servers are named (${binary})`, async (t) => {
-    t.timeout(300_000);
+    t.timeout(patient(300_000));
     const cluster = await natsCluster(t, binary);
     const [alone = ""] = cluster.urls;
     const observer = await observe(t, cluster.urls);
@@ -168,7 +169,7 @@ for (const binary of natsBinaries) {
 }
 
 test.serial("if fewer nats-servers run than are named, a manager says so, or starts on those that run", async (t) => {
-  t.timeout(300_000);
+  t.timeout(patient(300_000));
   const cluster = await natsCluster(t, currentNats, { size: 2 });
   const nats = [...cluster.urls, `nats://127.0.0.1:${await freePort()}`].join(",");
   const args = ["manager", "--data-dir", tempDir(t, "few"), "--listen", `127.0.0.1:${await freePort()}`, "--nats"];
@@ -194,7 +195,7 @@ test.serial("nats-servers outside of a cluster are not accepted as one", async (
 });
 
 test.serial("a TLS problem with NATS is reported in one sentence", async (t) => {
-  t.timeout(300_000);
+  t.timeout(patient(300_000));
   const { urls, ca, certificate, key } = await securedNatsCluster(t, currentNats);
   const [url = ""] = urls;
   const plain = await natsServer(t);

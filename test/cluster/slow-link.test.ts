@@ -7,6 +7,7 @@ import { createService, sleepers, status } from "../fixtures/control-client.ts";
 import { startManager } from "../fixtures/muster.ts";
 import { natsServer } from "../fixtures/nats-server.ts";
 import { until } from "../fixtures/until.ts";
+import { patient } from "../support/slowness.ts";
 
 /** Forwards bytes to `port` and back, each after `delay.ms`, in order. */
 async function delayingProxy(t: ExecutionContext, port: number, delay: { ms: number }): Promise<number> {
@@ -45,7 +46,7 @@ async function delayingProxy(t: ExecutionContext, port: number, delay: { ms: num
 test.serial(
   "with a 600 ms round trip to NATS, writes succeed with a warning, which clears when the link is fast again",
   async (t) => {
-    t.timeout(300_000);
+    t.timeout(patient(300_000));
     const { server } = await natsServer(t);
     const { user, pass, url } = server;
     const delay = { ms: 0 };

@@ -6,6 +6,7 @@ import { runningTasks } from "../fixtures/control-client.ts";
 import { startAgent, startManager, tempDir } from "../fixtures/muster.ts";
 import { taskProcesses } from "../fixtures/processes.ts";
 import { until } from "../fixtures/until.ts";
+import { patient } from "../support/slowness.ts";
 
 const base = `
 x-process: &process
@@ -31,7 +32,7 @@ const more = "services: {web: {environment: {SHOP_PART: front}, deploy: {replica
 test.serial(
   "three services of a Compose file run, stay untouched, change one at a time, and are removed",
   async (t) => {
-    t.timeout(300_000);
+    t.timeout(patient(300_000));
     const manager = await startManager(t);
     const one = await startAgent(t, manager, { hostname: "one" });
     const two = await startAgent(t, manager, { hostname: "two" });

@@ -7,12 +7,13 @@ import { startManager } from "../fixtures/muster.ts";
 import { signal } from "../fixtures/nats-server.ts";
 import { isAlive } from "../fixtures/processes.ts";
 import { until } from "../fixtures/until.ts";
+import { patient } from "../support/slowness.ts";
 
 /** A minute that counts only checks in which a busy machine had time, plus an ordinary start. */
 const patienceMs = 300_000;
 
 test("our nats-server stopped by a signal is reported as such, and restarted after a minute", async (t) => {
-  t.timeout(600_000);
+  t.timeout(patient(600_000));
   const manager = await startManager(t);
   await createService(manager, sleepers("before", 0));
   await until("health before", async () => (await status(manager)).healthy);

@@ -8,6 +8,7 @@ import { ask } from "../fixtures/control-client.ts";
 import { startManager, type TestManager } from "../fixtures/muster.ts";
 import { freePort } from "../fixtures/ports.ts";
 import { until } from "../fixtures/until.ts";
+import { patient } from "../support/slowness.ts";
 
 const mib = 1024 * 1024;
 /**
@@ -104,7 +105,7 @@ async function push(socket: Socket, piece: Buffer, bytesMax: number): Promise<vo
 }
 
 test.serial("strangers cannot fill a manager's memory, take its lease or keep its nodes out", async (t) => {
-  t.timeout(300_000);
+  t.timeout(patient(300_000));
   const jsonPort = await freePort();
   const manager = await startManager(t, { args: ["--json-listen", `127.0.0.1:${jsonPort}`] });
   await manager.ready();

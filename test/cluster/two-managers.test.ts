@@ -16,6 +16,7 @@ import { startAgent, startManager, type TestAgent, type TestManager } from "../f
 import { natsServer } from "../fixtures/nats-server.ts";
 import { taskProcesses, watchForDoubles } from "../fixtures/processes.ts";
 import { until } from "../fixtures/until.ts";
+import { patient } from "../support/slowness.ts";
 
 interface Pair {
   readonly leader: TestManager;
@@ -45,7 +46,7 @@ async function pair(t: ExecutionContext): Promise<Pair> {
 }
 
 test.serial("a killed leader's node moves to the other manager, whose own node notices nothing", async (t) => {
-  t.timeout(300_000);
+  t.timeout(patient(300_000));
   const { leader, follower, near, far } = await pair(t);
   const doubles = watchForDoubles(t, near.dataDir, far.dataDir);
   const before = taskProcesses(near.dataDir, far.dataDir);
@@ -81,7 +82,7 @@ test.serial("a killed leader's node moves to the other manager, whose own node n
 });
 
 test.serial("a killed follower loses no write that went through it, and no write of the leader fails", async (t) => {
-  t.timeout(300_000);
+  t.timeout(patient(300_000));
   const { leader, follower, near, far } = await pair(t);
   const doubles = watchForDoubles(t, near.dataDir, far.dataDir);
   const [nearSession] = near.sessions();

@@ -7,6 +7,7 @@ import { browserMissing, startBrowser } from "../fixtures/browser.ts";
 import { createService, sleepers } from "../fixtures/control-client.ts";
 import { startManager, tempDir } from "../fixtures/muster.ts";
 import { freePort } from "../fixtures/ports.ts";
+import { patient } from "../support/slowness.ts";
 
 const missing = browserMissing();
 const test = missing === null ? anyTest.serial : anyTest.serial.skip;
@@ -39,7 +40,7 @@ async function served(server: Server): Promise<number> {
 }
 
 test("an allowed page and one of the manager's own origin read the status; a page of another origin cannot", async (t) => {
-  t.timeout(300_000);
+  t.timeout(patient(300_000));
   const pages = createServer((_request, response) => {
     response.writeHead(200, { "content-type": "text/html" }).end(`<!doctype html><script>${client}</script>`);
   });

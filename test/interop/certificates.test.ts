@@ -6,6 +6,7 @@ import anyTest from "ava";
 import { engineMissing, startEngine } from "../fixtures/docker-engine.ts";
 import { startAgent, startManager, type TestManager } from "../fixtures/muster.ts";
 import { until } from "../fixtures/until.ts";
+import { patient } from "../support/slowness.ts";
 
 const missing = engineMissing();
 const test = missing === null ? anyTest.serial : anyTest.serial.skip;
@@ -40,7 +41,7 @@ async function trusted(manager: TestManager): Promise<Set<string>> {
 const base64 = (pem: string): string => Buffer.from(`${pem.trim()}\n`).toString("base64");
 
 test("the root is rotated while an engine and an agent stay READY and their tasks keep running", async (t) => {
-  t.timeout(300_000);
+  t.timeout(patient(300_000));
   const manager = await startManager(t);
   const engine = await startEngine(t);
   const oldToken = await manager.muster("swarm", "join-token", "-q", "worker");
@@ -102,7 +103,7 @@ test("the root is rotated while an engine and an agent stay READY and their task
 });
 
 test("an engine with the manager's token gets an error that says what to do instead", async (t) => {
-  t.timeout(300_000);
+  t.timeout(patient(300_000));
   const manager = await startManager(t);
   const engine = await startEngine(t);
   const token = await manager.muster("swarm", "join-token", "-q", "manager");

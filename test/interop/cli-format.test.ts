@@ -6,6 +6,7 @@ import { labMissing, startLab, type Machine } from "../fixtures/lab.ts";
 import { runMuster } from "../fixtures/muster.ts";
 import { plainControlSocket } from "../fixtures/stock-control.ts";
 import { words } from "../fixtures/swarm.ts";
+import { patient } from "../support/slowness.ts";
 
 const missing = engineMissing() ?? labMissing();
 const test = missing === null ? anyTest.serial : anyTest.serial.skip;
@@ -78,7 +79,7 @@ const listings: readonly string[] = [
 ];
 
 test("inspect and templates print the same as Docker's client for the same objects", async (t) => {
-  t.timeout(300_000);
+  t.timeout(patient(300_000));
   const lab = startLab(t, 1);
   const [machine] = lab.machines as readonly [Machine];
   const engine = await startEngine(t, machine);

@@ -5,6 +5,7 @@ import { runMuster, startManager } from "../fixtures/muster.ts";
 import { execFile } from "node:child_process";
 import { join } from "node:path";
 import { words } from "../fixtures/swarm.ts";
+import { patient } from "../support/slowness.ts";
 
 const test = engineMissing() === null ? anyTest.serial : anyTest.serial.skip;
 
@@ -41,7 +42,7 @@ function toldBy(status: number | null, stdout: string, stderr: string): Told {
 }
 
 test("missing objects are reported in the words of Docker's own command", async (t) => {
-  t.timeout(300_000);
+  t.timeout(patient(300_000));
   const [engine, manager] = await Promise.all([startEngine(t), startManager(t)]);
   await engine.docker("swarm", "init", "--advertise-addr", engine.host, "--listen-addr", `${engine.host}:2399`);
   const docker = (line: string): Promise<Told> =>

@@ -3,6 +3,7 @@ import anyTest from "ava";
 import { engineMissing, startEngine, type DockerEngine } from "../fixtures/docker-engine.ts";
 import { startManager, type TestManager } from "../fixtures/muster.ts";
 import { until } from "../fixtures/until.ts";
+import { patient } from "../support/slowness.ts";
 
 const missing = engineMissing();
 const test = missing === null ? anyTest.serial : anyTest.serial.skip;
@@ -40,7 +41,7 @@ async function join(manager: TestManager, engine: DockerEngine): Promise<string>
 }
 
 test("a stock engine joins, runs and scales a service, restarts, and leaves", async (t) => {
-  t.timeout(300_000);
+  t.timeout(patient(300_000));
   const manager = await startManager(t);
   const engine = await startEngine(t);
 
@@ -99,7 +100,7 @@ test("a stock engine joins, runs and scales a service, restarts, and leaves", as
 });
 
 test("a killed engine's tasks run on another engine, and not twice", async (t) => {
-  t.timeout(300_000);
+  t.timeout(patient(300_000));
   const manager = await startManager(t);
   const [first, second] = [await startEngine(t), await startEngine(t)];
   const firstId = await join(manager, first);
@@ -147,7 +148,7 @@ test("a killed engine's tasks run on another engine, and not twice", async (t) =
 });
 
 test("an engine renews its certificate on request, and then reconnects without ALPN", async (t) => {
-  t.timeout(300_000);
+  t.timeout(patient(300_000));
   const manager = await startManager(t);
   const engine = await startEngine(t);
   const nodeId = await join(manager, engine);
@@ -180,7 +181,7 @@ test("an engine renews its certificate on request, and then reconnects without A
 });
 
 test("a wrong token is rejected with the manager's sentence", async (t) => {
-  t.timeout(300_000);
+  t.timeout(patient(300_000));
   const manager = await startManager(t);
   const engine = await startEngine(t);
   const token = await manager.muster("token", "worker");

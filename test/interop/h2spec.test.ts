@@ -7,6 +7,7 @@ import { h2spec, portTo, type Conformance } from "../fixtures/h2spec.ts";
 import { startAgent, startManager, type TestManager } from "../fixtures/muster.ts";
 import { freePort } from "../fixtures/ports.ts";
 import { until } from "../fixtures/until.ts";
+import { patient } from "../support/slowness.ts";
 import { peersMissing } from "./go/peers.ts";
 
 const test = peersMissing("h2spec") === null ? anyTest.serial : anyTest.serial.skip;
@@ -36,7 +37,7 @@ function sockets(manager: TestManager): number {
 }
 
 test("a manager's HTTP/2 passes every case of h2spec, for strangers and on the control socket, and leaks nothing", async (t) => {
-  t.timeout(900_000);
+  t.timeout(patient(900_000));
   const metrics = `127.0.0.1:${await freePort()}`;
   const manager = await startManager(t, { args: ["--metrics", metrics] });
   await manager.patience();

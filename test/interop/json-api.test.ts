@@ -10,6 +10,7 @@ import { freePort } from "../fixtures/ports.ts";
 import { endProcessesOf } from "../fixtures/processes.ts";
 import { until } from "../fixtures/until.ts";
 import { machineId } from "../../edges/juju/entities/names.ts";
+import { patient } from "../support/slowness.ts";
 
 const password = "correct horse";
 const program = fileURLToPath(new URL("../fixtures/jujulib-old-client.ts", import.meta.url));
@@ -60,7 +61,7 @@ async function watchingClient(t: ExecutionContext, manager: TestManager, port: n
 test.serial(
   "a client of Juju 2 sees units start, a node die, units move elsewhere, and everything removed",
   async (t) => {
-    t.timeout(300_000);
+    t.timeout(patient(300_000));
     const port = await freePort();
     const manager = await startManager(t, { args: ["--json-listen", `127.0.0.1:${port}`] });
     const lost = await startAgent(t, manager, { hostname: "lost" });

@@ -20,6 +20,7 @@ import {
   TaskSpec,
 } from "../../proto/gen/messages.ts";
 import { password, TestClient } from "../support/json-api.ts";
+import { patient } from "../support/slowness.ts";
 import { peerPath, peersMissing } from "./go/peers.ts";
 
 const missing = peersMissing("juju-client");
@@ -98,7 +99,7 @@ async function adminsCommand({ port, dir, root, model, controller }: Awaited<Ret
 }
 
 test("Juju's Go client reads status, runs a command, adds and removes a unit, configures, grants, registers a user and reads logs", async (t) => {
-  t.timeout(300_000);
+  t.timeout(patient(300_000));
   const { port, ca, model } = await cluster(t);
   const child = spawn(peerPath("juju-client"), [`127.0.0.1:${port}`, ca, model, "ada"]);
   t.teardown(() => void child.kill());
@@ -140,7 +141,7 @@ test("Juju's Go client reads status, runs a command, adds and removes a unit, co
 });
 
 withCommand("the juju command logs in, shows status, runs commands and shows their results", async (t) => {
-  t.timeout(300_000);
+  t.timeout(patient(300_000));
   const run = await adminsCommand(await cluster(t));
   const juju = async (...args: readonly string[]): Promise<string> => (await run(args)).stdout;
   t.regex(await juju("status"), /web\/1 +active +idle/);
@@ -159,7 +160,7 @@ function keyIn(registration: string): Buffer {
 }
 
 withCommand("the juju command adds a user, who registers with the string and is not prompted again", async (t) => {
-  t.timeout(300_000);
+  t.timeout(patient(300_000));
   const world = await cluster(t);
   const juju = await adminsCommand(world);
   /** Some commands print it on standard error. */

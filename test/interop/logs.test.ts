@@ -7,13 +7,14 @@ import { engineMissing, startEngine } from "../fixtures/docker-engine.ts";
 import { runMuster, startManager } from "../fixtures/muster.ts";
 import { joined, running } from "../fixtures/swarm.ts";
 import { until } from "../fixtures/until.ts";
+import { patient } from "../support/slowness.ts";
 
 const missing = engineMissing();
 const test = missing === null ? anyTest.serial : anyTest.serial.skip;
 const main = fileURLToPath(new URL("../../cli/main.ts", import.meta.url));
 
 test("a container's lines are followed, --tail and --since select lines, and new tasks join", async (t) => {
-  t.timeout(300_000);
+  t.timeout(patient(300_000));
   const manager = await startManager(t);
   const engine = await startEngine(t);
   const nodeId = await joined(manager, engine);

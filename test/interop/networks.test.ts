@@ -5,6 +5,7 @@ import { engineMissing, type DockerEngine } from "../fixtures/docker-engine.ts";
 import { hasIpvs, labMissing } from "../fixtures/lab.ts";
 import { labSwarm, running, site, words } from "../fixtures/swarm.ts";
 import { until } from "../fixtures/until.ts";
+import { patient } from "../support/slowness.ts";
 
 const missing = engineMissing() ?? labMissing();
 const test = missing === null ? anyTest.serial : anyTest.serial.skip;
@@ -26,7 +27,7 @@ async function heardOn(engine: DockerEngine): Promise<string> {
 }
 
 test("replicas on two engines reach each other by name over an overlay network, also after one was replaced", async (t) => {
-  t.timeout(300_000);
+  t.timeout(patient(300_000));
   const { manager, members } = await labSwarm(t);
   const [first, second] = members;
   await manager.muster(...words("network create --driver overlay back"));
@@ -56,7 +57,7 @@ test("replicas on two engines reach each other by name over an overlay network, 
 });
 
 test("a restarted engine finds its peers again, and a standalone container joins an attachable network", async (t) => {
-  t.timeout(300_000);
+  t.timeout(patient(300_000));
   const { manager, members } = await labSwarm(t);
   const [first, second] = members;
   await manager.muster(...words("network create --driver overlay --attachable back"));
@@ -87,7 +88,7 @@ test("a restarted engine finds its peers again, and a standalone container joins
 });
 
 test("a host-mode port answers on each engine that runs a task, an ingress port on every engine where the kernel has ip_vs", async (t) => {
-  t.timeout(300_000);
+  t.timeout(patient(300_000));
   const { manager, members, lab } = await labSwarm(t);
   await manager.muster(
     ...words("service create --detach --name site --mode global --publish mode=host,target=80,published=8080"),

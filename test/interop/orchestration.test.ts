@@ -5,6 +5,7 @@ import { labMissing } from "../fixtures/lab.ts";
 import { runMuster, type Ran, type TestManager } from "../fixtures/muster.ts";
 import { labSwarm, running, tasksOf, words, type LabSwarm, type TaskRow } from "../fixtures/swarm.ts";
 import { until } from "../fixtures/until.ts";
+import { patient } from "../support/slowness.ts";
 
 const missing = engineMissing() ?? labMissing();
 const test = missing === null ? anyTest.serial : anyTest.serial.skip;
@@ -56,7 +57,7 @@ function watchForDoubles({ members }: LabSwarm, service: string): { stop(): Prom
 }
 
 test("a rolling update replaces replicas slot by slot, and a missing image is rolled back with its reason", async (t) => {
-  t.timeout(300_000);
+  t.timeout(patient(300_000));
   const swarm = await labSwarm(t);
   const { manager, members } = swarm;
   for (const { engine } of members) await engine.docker("tag", "bb:1", "bb:2");
@@ -88,7 +89,7 @@ test("a rolling update replaces replicas slot by slot, and a missing image is ro
 });
 
 test("a global service runs on each engine, jobs run to completion, and a drained engine gets no tasks", async (t) => {
-  t.timeout(300_000);
+  t.timeout(patient(300_000));
   const swarm = await labSwarm(t);
   const { manager, members } = swarm;
   const [first, second] = members;

@@ -11,13 +11,14 @@ import { startAgent, startManager, tempDir } from "../fixtures/muster.ts";
 import { freePort } from "../fixtures/ports.ts";
 import { until } from "../fixtures/until.ts";
 import { pythonClientsMissing, pythonOf } from "../fixtures/python-clients.ts";
+import { patient } from "../support/slowness.ts";
 
 const test = pythonClientsMissing() === null ? anyTest.serial : anyTest.serial.skip;
 const password = "correct horse";
 const refused = /invalid entity name or password/;
 
 test("Python clients of Juju 1, 2 and 3 log in, read, watch and change a cluster, and manage its users", async (t) => {
-  t.timeout(300_000);
+  t.timeout(patient(300_000));
   const port = String(await freePort());
   const manager = await startManager(t, { args: ["--json-listen", `127.0.0.1:${port}`] });
   await startAgent(t, manager);

@@ -8,6 +8,7 @@ import { recordedNode, type Json, type RecordedNode } from "../fixtures/recorded
 import { words } from "../fixtures/swarm.ts";
 import { told, type Told } from "../fixtures/told.ts";
 import { until } from "../fixtures/until.ts";
+import { patient } from "../support/slowness.ts";
 
 const missing = engineMissing() ?? labMissing();
 const test = missing === null ? anyTest.serial : anyTest.serial.skip;
@@ -166,7 +167,7 @@ function managersOf(session: Json): unknown {
 }
 
 test("our manager and a stock one send a node the same networks, addresses and ports", async (t) => {
-  t.timeout(300_000);
+  t.timeout(patient(300_000));
   const { ours, stock } = await clusters(t);
   t.deepEqual(keysOf(ours.node.session()), keysOf(stock.node.session()));
   t.deepEqual(managersOf(ours.node.session()), managersOf(stock.node.session()));

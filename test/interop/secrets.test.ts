@@ -7,12 +7,13 @@ import { engineMissing, startEngine } from "../fixtures/docker-engine.ts";
 import { startManager, tempDir } from "../fixtures/muster.ts";
 import { joined, running, tasksOf } from "../fixtures/swarm.ts";
 import { until } from "../fixtures/until.ts";
+import { patient } from "../support/slowness.ts";
 
 const missing = engineMissing();
 const test = missing === null ? anyTest.serial : anyTest.serial.skip;
 
 test("a stock engine's tasks have their secrets and configs, with templates expanded, and new ones after an update", async (t) => {
-  t.timeout(300_000);
+  t.timeout(patient(300_000));
   const manager = await startManager(t);
   const engine = await startEngine(t);
   const nodeId = await joined(manager, engine);

@@ -9,6 +9,7 @@ import { connectUnix } from "../../edges/grpc/client.ts";
 import { ControlService, ListServicesRequest, ServiceSpec } from "../../proto/gen/messages.ts";
 import { engineMissing, startEngine, type DockerEngine } from "../fixtures/docker-engine.ts";
 import { plainControlSocket } from "../fixtures/stock-control.ts";
+import { patient } from "../support/slowness.ts";
 
 const missing = engineMissing();
 const test = missing === null ? anyTest.serial : anyTest.serial.skip;
@@ -311,7 +312,7 @@ async function clients(t: ExecutionContext): Promise<Clients> {
 }
 
 test("service create produces the spec of Docker's client, whatever the flags", async (t) => {
-  t.timeout(300_000);
+  t.timeout(patient(300_000));
   const { docker, muster: ours, spec } = await clients(t);
   for (const flags of creations) {
     const head = ["service", "create", "--detach", "--no-resolve-image", "--name"];
@@ -326,7 +327,7 @@ test("service create produces the spec of Docker's client, whatever the flags", 
 });
 
 test("service update changes a spec as Docker's client does, step by step", async (t) => {
-  t.timeout(300_000);
+  t.timeout(patient(300_000));
   const { docker, muster: ours, spec } = await clients(t);
   for (const { from, steps } of updates) {
     const made = async (call: (...args: readonly string[]) => Promise<void>): Promise<unknown[]> => {

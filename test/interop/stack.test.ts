@@ -26,6 +26,7 @@ import { plainControlSocket } from "../fixtures/stock-control.ts";
 import { labSwarm } from "../fixtures/swarm.ts";
 import { until } from "../fixtures/until.ts";
 import { composeFiles, overrideFile } from "../fixtures/compose-files.ts";
+import { patient } from "../support/slowness.ts";
 
 const missing = engineMissing();
 const test = missing === null ? anyTest.serial : anyTest.serial.skip;
@@ -129,7 +130,7 @@ async function stocks(t: ExecutionContext): Promise<Stocks> {
 }
 
 test("stack deploy produces what Docker's client does from the same files", async (t) => {
-  t.timeout(300_000);
+  t.timeout(patient(300_000));
   const { docker, muster: ours, folder, socket } = await stocks(t);
   writeFileSync(join(folder, "override.yaml"), overrideFile);
   // A stock manager rejects the removal of a network until it has checked its tasks, and the client gives up.
@@ -156,7 +157,7 @@ test("stack deploy produces what Docker's client does from the same files", asyn
 });
 
 test("a second deployment changes nothing on a stock manager, whichever client made the first", async (t) => {
-  t.timeout(300_000);
+  t.timeout(patient(300_000));
   const { docker, muster: ours, folder } = await stocks(t);
   for (const title of ["plain", "container", "deploy", "networks", "secrets and configs"]) {
     writeFileSync(join(folder, "compose.yaml"), composeFiles[title] ?? "");
@@ -207,7 +208,7 @@ configs:
 labTest(
   "three services of a Compose file run on two stock engines, and reach each other, secret and config",
   async (t) => {
-    t.timeout(300_000);
+    t.timeout(patient(300_000));
     const { manager, members } = await labSwarm(t);
     const folder = tempDir(t, "shop");
     writeFileSync(join(folder, "compose.yaml"), shop);

@@ -6,6 +6,7 @@ import { startManager, tempDir } from "../fixtures/muster.ts";
 import { freePort } from "../fixtures/ports.ts";
 import { SwarmKitAgents } from "../fixtures/swarmkit-agents.ts";
 import { until } from "../fixtures/until.ts";
+import { patient } from "../support/slowness.ts";
 import { peersMissing } from "./go/peers.ts";
 
 const test = peersMissing("swarmkit-agents") === null ? anyTest.serial : anyTest.serial.skip;
@@ -14,7 +15,7 @@ const agentCount = 20;
 const taskCount = 100;
 
 test("SwarmKit's own agents join, run 100 tasks through their manager's death, and one is removed permanently", async (t) => {
-  t.timeout(600_000);
+  t.timeout(patient(600_000));
   const metrics = `127.0.0.1:${await freePort()}`;
   const manager = await startManager(t, { args: ["--metrics", metrics] });
   await manager.patience();

@@ -1,5 +1,6 @@
 import test from "ava";
-import { placeOfTitle } from "../ava.ts";
+import { judge, placeOfTitle } from "../ava.ts";
+import { reference, slownessOf } from "../support/slowness.ts";
 
 const files = ["test/interop/driver/podman.test.ts", "test/interop/podman.test.ts", "test/unit/task.test.ts"];
 
@@ -14,4 +15,20 @@ test("a test's file is found by its title, and the longest path wins", (t) => {
 test("a title that matches no file has no file", (t) => {
   t.is(placeOfTitle("Exited because no new tests completed", files), null);
   t.is(placeOfTitle("taskless › starts", files), null);
+});
+
+test("an unsteady test counts as failed, or as passed if the run is not strict", (t) => {
+  // Three failed in the first run, two of which passed when they ran again.
+  const numbers = { passed: 7, failed: 3, unsteady: 2 };
+  t.deepEqual(judge(numbers, true), { passed: 7, failed: 3 });
+  t.deepEqual(judge(numbers, false), { passed: 9, failed: 1 });
+});
+
+test("deadlines grow with the slower of computing and starting processes, at most tenfold, and never shrink", (t) => {
+  const { computeMs, startsMs } = reference;
+  t.is(slownessOf(reference), 1);
+  t.is(slownessOf({ computeMs: computeMs / 2, startsMs: startsMs / 3 }), 1);
+  t.is(slownessOf({ computeMs: 2 * computeMs, startsMs }), 2);
+  t.is(slownessOf({ computeMs, startsMs: 3.5 * startsMs }), 3.5);
+  t.is(slownessOf({ computeMs: 100 * computeMs, startsMs }), 10);
 });

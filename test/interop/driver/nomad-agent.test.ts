@@ -11,6 +11,7 @@ import { freePorts } from "../../fixtures/ports.ts";
 import { commandOf, endProcessesOf, isAlive, kill, processesWith } from "../../fixtures/processes.ts";
 import { until } from "../../fixtures/until.ts";
 import { unplaceChroot } from "../../../linux/task-home/chroot.ts";
+import { patient } from "../../support/slowness.ts";
 import { peerPath } from "../go/peers.ts";
 import { processesCalled } from "./nomad-outlives.ts";
 
@@ -116,7 +117,7 @@ interface NodeDrivers {
 }
 
 test("a task of muster-exec keeps its process while Nomad's agent and the plugin are killed and restarted", async (t) => {
-  t.timeout(300_000);
+  t.timeout(patient(300_000));
   const { get, nomad, plugins, restart } = await startNomad(t);
 
   const drivers = async (): Promise<NodeDrivers["Drivers"]> => {

@@ -5,6 +5,7 @@ import { dirname, join } from "node:path";
 import anyTest from "ava";
 import { tempDir } from "../../fixtures/muster.ts";
 import { mockDriver, protoDir } from "../../fixtures/plugin-launch.ts";
+import { patient } from "../../support/slowness.ts";
 import { peerPath, peersMissing } from "../go/peers.ts";
 
 const missing = peersMissing("nomad-kit") ?? (process.getuid?.() === 0 ? null : "needs root");
@@ -27,7 +28,7 @@ const cases = [
 ];
 
 test("our exec driver passes Nomad's cases of commands in a task, with and without a terminal", async (t) => {
-  t.timeout(2 * runMsMax);
+  t.timeout(patient(2 * runMsMax));
   const folder = tempDir(t, "kit");
   // Replaces /tmp, where the kit leaves its allocation directories and its plugin's socket. The task writes there too.
   chmodSync(folder, 0o1777);
