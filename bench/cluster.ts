@@ -27,7 +27,7 @@ export interface Manager {
   muster(...args: string[]): Promise<string>;
 }
 
-export interface Agent {
+interface Agent {
   readonly process: Spawned;
   /** Ids of its sessions so far. */
   sessions(): string[];

@@ -53,7 +53,7 @@ const path: readonly TaskState[] = [
   TaskState.RUNNING,
 ];
 
-export interface FleetOptions {
+interface FleetOptions {
   readonly host: string;
   readonly port: number;
   readonly token: string;
@@ -71,7 +71,7 @@ export interface FleetOptions {
   readonly observe?: (sent: Sent) => void;
 }
 
-export type Sent =
+type Sent =
   | { readonly kind: "session"; readonly message: SessionMessage }
   | { readonly kind: "assignments"; readonly message: AssignmentsMessage };
 

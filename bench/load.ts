@@ -13,7 +13,7 @@ export interface Load {
 }
 
 /** The agents of a load, whichever programs they are. */
-export interface Agents {
+interface Agents {
   /** Resolves when all have joined, with the time that took, in seconds. */
   join(): Promise<number>;
   /** Number of tasks that run, and when that was known, in epoch milliseconds. */
@@ -22,7 +22,7 @@ export interface Agents {
   end(): Promise<void>;
 }
 
-export interface LoadResult {
+interface LoadResult {
   readonly joinSeconds: number;
   readonly idleCpuShare: number | null;
   readonly idleBytesPerAgent: number | null;

@@ -116,7 +116,7 @@ export class Writer {
   }
 }
 
-export interface Watchable {
+interface Watchable {
   readonly environment: Environment;
   readonly telemetry: Telemetry;
   readonly watch: Watch;

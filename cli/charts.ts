@@ -12,7 +12,7 @@ import { UserError } from "../lib/user-error.ts";
 const folder = new URL("../machines/", import.meta.url);
 const exported = /^export const (\w+Machine)\b/gm;
 
-export interface Chart {
+interface Chart {
   /** The machine's id in words, such as `agent-certificate`. */
   readonly name: string;
   /** The file below `machines/`. */

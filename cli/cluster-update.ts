@@ -2,7 +2,7 @@
 import { ClusterSpec, ControlService, KeyRotation, UpdateClusterRequest, type Cluster } from "../proto/gen/messages.ts";
 import { cluster, retryingConflicts, type ManagerClient } from "./manager-client.ts";
 
-export interface ClusterChange {
+interface ClusterChange {
   /** Called again with the newest spec at each attempt. */
   readonly spec?: (before: ClusterSpec) => ClusterSpec;
   readonly rotation?: KeyRotation;

@@ -19,13 +19,13 @@ type Values<Options extends ParseArgsOptionsConfig> = ReturnType<
   typeof parseArgs<{ options: Options; allowPositionals: true; strict: true }>
 >["values"];
 
-export interface Invocation<Options extends ParseArgsOptionsConfig> {
+interface Invocation<Options extends ParseArgsOptionsConfig> {
   readonly values: Values<Options>;
   readonly operands: readonly string[];
   readonly shell: Shell;
 }
 
-export interface CommandSpec<Options extends ParseArgsOptionsConfig> {
+interface CommandSpec<Options extends ParseArgsOptionsConfig> {
   /** Operands as shown in the help, such as `SERVICE [SERVICE...]`. */
   readonly operands?: string;
   /** Number of operands. */

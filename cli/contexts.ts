@@ -19,7 +19,7 @@ export interface Context {
 /** Prefix of a shell's host for a context on another machine: the name leads to its address and files. */
 const remotePrefix = "context://";
 
-export interface Contexts {
+interface Contexts {
   /** Name of the current context. */
   readonly current: string;
   readonly named: ReadonlyMap<string, Context>;

@@ -73,7 +73,7 @@ function describe(kind: EventKind, object: Watched): string {
   }
 }
 
-export interface EventLine {
+interface EventLine {
   readonly version: number;
   readonly asJson: boolean;
   /** Whether the text line includes the version. */
@@ -97,7 +97,7 @@ function dockerObject(object: Watched): DockerObject {
   return resource === null ? {} : resourceObject(resource);
 }
 
-export interface EventFields {
+interface EventFields {
   /** Fields by the names of `docker events --format`; `Object` is the object as `inspect` prints it. */
   readonly shown: Readonly<Record<string, unknown>>;
   /** The object with SwarmKit's names, `object` in templates. */

@@ -88,7 +88,7 @@ const past: Readonly<Record<string, string>> = {
   "": "then",
 };
 
-export interface EntryOptions {
+interface EntryOptions {
   /** Whether several objects with that name have been printed. */
   readonly showsId: boolean;
 }

@@ -4,7 +4,7 @@ import { updateCluster } from "./cluster-update.ts";
 import { cluster, type ManagerClient } from "./manager-client.ts";
 import { UsageError, UserError } from "../lib/user-error.ts";
 
-export type JoinRole = "worker" | "manager";
+type JoinRole = "worker" | "manager";
 
 /** Parses the role operand of the command `verb`. */
 export function joinRole(operand: string | undefined, verb: string): JoinRole {

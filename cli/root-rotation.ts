@@ -6,7 +6,7 @@ import { isSameBytes } from "../machines/same-message.ts";
 import type { Cluster, Node } from "../proto/gen/messages.ts";
 import { issuerName } from "../lib/pki/index.ts";
 
-export interface RotationProgress {
+interface RotationProgress {
   /** `sha256:` and hex. */
   readonly digest: string;
   readonly total: number;

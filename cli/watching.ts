@@ -12,7 +12,7 @@ import { UserError } from "../lib/user-error.ts";
 /** Create, update and remove. */
 export const everyAction = 7;
 
-export interface Watching {
+interface Watching {
   /** Resolves with the first message: every later commit is reported. */
   readonly started: Promise<void>;
   /** Rejects when the stream ends by itself; never resolves. */
@@ -20,7 +20,7 @@ export interface Watching {
   cancel(): void;
 }
 
-export interface WatchingOptions {
+interface WatchingOptions {
   /** Version to start after; null: now. */
   readonly from?: number | null;
   /** Whether events include the previous object. */

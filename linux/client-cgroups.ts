@@ -21,7 +21,7 @@ const delegated = ["cpuset", "cpu", "io", "memory", "pids"] as const;
 const removeMsMax = 10_000;
 const pollMs = 50;
 
-export interface ClientCgroupsOptions {
+interface ClientCgroupsOptions {
   readonly clock: Clock;
   readonly log: Logger;
   /** Processors of the node, such as `0-3`. */

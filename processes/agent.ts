@@ -31,7 +31,7 @@ const defaultPort = 2377;
 /** For connecting and the handshake; the first message of a session may take as long again. */
 const dialTimeoutMs = 5_000;
 
-export interface AgentProcessOptions {
+interface AgentProcessOptions {
   /** `ADDR:PORT` of a manager; empty for a node that has joined before and knows its managers. */
   readonly join: string;
   /** Ignored once the node has its certificate. */
@@ -131,7 +131,7 @@ export const dialer: Dialer = {
   },
 };
 
-export const certificates: CertificateMaker = { createKeyAndCsr, describe: describeCertificate };
+const certificates: CertificateMaker = { createKeyAndCsr, describe: describeCertificate };
 
 function nodeFacts(): NodeFacts {
   const cores = cpus().length;

@@ -54,13 +54,13 @@ export function taskUsers(
 /** Names of drivers occur in file names and log lines. */
 export const driverName = /^[A-Za-z0-9][A-Za-z0-9._-]*$/;
 
-export interface DriverPlaces {
+interface DriverPlaces {
   readonly dataDir: string;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
-export interface OpenDrivers {
+interface OpenDrivers {
   readonly plugins: AgentPlugins;
   /** Call after all plugins have stopped. */
   release(): void;

@@ -84,7 +84,7 @@ async function joinAsManager({ address, token }: ManagerInvitation, vault: Vault
 }
 
 /** A join in progress: from the certificate request until this manager serves. */
-export interface PendingJoin {
+interface PendingJoin {
   /** Resolves with the id of this manager's node. Rejects with UserError; then nothing was joined. */
   readonly joined: Promise<string>;
   /** Call when this manager serves: it is a member from now on, and the join is no longer undone. */

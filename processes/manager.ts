@@ -45,7 +45,7 @@ import { moveOwnNats, ownNatsServer } from "./move-own-nats.ts";
 import { natsAccess, replicasOn, type SharedNats } from "./shared-nats.ts";
 import { unlessEnding, type Starting } from "./signals.ts";
 
-export interface ManagerProcessOptions {
+interface ManagerProcessOptions {
   readonly dataDir: string;
   readonly listen: HostPort;
   /** Host, or host:port, at which workers reach this manager; null: derived from `listen`. */

@@ -46,7 +46,7 @@ export async function unlessEnding<Result>(work: Promise<Result>, ending: AbortS
 }
 
 /** A promise settled from outside. */
-export interface Settled<Value> {
+interface Settled<Value> {
   readonly promise: Promise<Value>;
   resolve(value: Value): void;
 }

@@ -13,7 +13,7 @@ import type { JsonOptions } from "./json-api.ts";
 import { startManagerProcess, type ManagerProcess } from "./manager.ts";
 import type { Starting } from "./signals.ts";
 
-export interface UpOptions {
+interface UpOptions {
   readonly dataDir: string;
   readonly listen: HostPort;
   readonly advertise: HostPort | null;
@@ -33,7 +33,7 @@ export interface UpOptions {
   readonly onLocked?: (controlSocket: string) => void;
 }
 
-export interface Up {
+interface Up {
   readonly manager: ManagerProcess;
   /** Stops everything that was started, including the agent's tasks. */
   stop(): Promise<void>;

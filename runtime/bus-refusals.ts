@@ -7,7 +7,7 @@ import { subjectKind } from "./subjects.ts";
  * open. `replayed`: already received, or older than its sender's proof of life. `unproven`: its sender does not prove that it
  * is alive. `too large`: above the size limit. `malformed`: opens, but is not a message of its subject.
  */
-export type BusRefusal =
+type BusRefusal =
   | "unsealed"
   | "unknown key"
   | "old key"

@@ -72,12 +72,12 @@ const lifeCommandPrefix = "muster.v1.cmd.life.";
 export function lifeProof(life: string): string {
   return `${lifeCommandPrefix}${token(life)}.prove`;
 }
-export function parseLifeProof(subject: string): string | null {
+function parseLifeProof(subject: string): string | null {
   return parseBetween(subject, lifeCommandPrefix, ".prove");
 }
 
 /** A subject on which managers exchange messages, all of them sealed (`runtime/store/sealed-bus.ts`). */
-export interface BusSubject {
+interface BusSubject {
   /** Name in metrics, which must not contain ids. */
   readonly kind: string;
   /** The subject, with the id if it has one. */

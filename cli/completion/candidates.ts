@@ -6,7 +6,7 @@ import { commandAt, wordsAfter, type Verbs } from "../help/tree.ts";
 import type { Shell } from "../shell.ts";
 import { objectNames } from "./objects.ts";
 
-export interface Candidates {
+interface Candidates {
   readonly words: readonly string[];
   /** Whether the shell should complete file names. */
   readonly files: boolean;

@@ -16,7 +16,7 @@ export interface VerbEntry {
 export type Verbs = Readonly<Record<string, VerbEntry>>;
 
 /** A command with its full name, such as `service plan create`. */
-export interface NamedCommand {
+interface NamedCommand {
   readonly name: string;
   readonly command: Command;
 }

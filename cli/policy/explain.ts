@@ -32,13 +32,13 @@ interface Party {
   readonly endpoint: EndpointFact | null;
 }
 
-export interface Side {
+interface Side {
   readonly allowed: boolean;
   /** `web.1 on n2, leaving: allowed by policy default/web, egress rule 1`. */
   readonly text: string;
 }
 
-export interface Explanation {
+interface Explanation {
   readonly allowed: boolean;
   readonly title: string;
   readonly sides: readonly Side[];

@@ -30,7 +30,7 @@ const path: readonly TaskState[] = [
 ];
 const longestName = Math.max(...path.map((state) => stateName(state).length));
 
-export interface Picture {
+interface Picture {
   readonly service: Service;
   readonly tasks: Iterable<Task>;
   readonly nodes: Iterable<Node>;

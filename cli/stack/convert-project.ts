@@ -9,7 +9,7 @@ import { inOrderOfDependence } from "./order.ts";
 import type { Project } from "./project.ts";
 import { View } from "./view.ts";
 
-export interface Converted {
+interface Converted {
   /** As in the files. */
   readonly services: ReadonlyMap<string, View>;
   readonly networks: StackNetworks;

@@ -67,7 +67,7 @@ export function ownOf(held: Held, stack: string): Held {
   };
 }
 
-export function byName(a: Named, b: Named): number {
+function byName(a: Named, b: Named): number {
   return nameOf(a) < nameOf(b) ? -1 : nameOf(a) > nameOf(b) ? 1 : 0;
 }
 

@@ -11,7 +11,7 @@ export interface Place {
   readonly line: number;
 }
 
-export type Plain = string | number | boolean | null;
+type Plain = string | number | boolean | null;
 
 /** How a later file changes an earlier value: `!reset` removes it, `!override` replaces it as a whole. */
 export type MergeTag = "reset" | "override" | null;

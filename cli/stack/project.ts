@@ -36,7 +36,7 @@ import { parseYaml } from "./yaml.ts";
 /** Maximum nesting of includes, which also detects cycles. */
 const includeDepthMax = 32;
 
-export interface ProjectFiles {
+interface ProjectFiles {
   /** In order, at least one; `-` is standard input. */
   readonly files: readonly string[];
   /** Variable files instead of the project's `.env`. */

@@ -37,7 +37,7 @@ const networkRetryMs = 250;
 /** … and number of attempts: orchestration and reaping take well below a second. */
 const networkAttemptsMax = 40;
 
-export interface RemoveOptions {
+interface RemoveOptions {
   /** Do not wait for the tasks to end. */
   readonly isDetached: boolean;
   print(text: string): void;

@@ -4,7 +4,7 @@
  */
 import { mistake, under, type MappingNode, type Node, type ScalarNode } from "./located.ts";
 
-export type ScalarShape =
+type ScalarShape =
   | { readonly kind: "text" }
   /** Strings, and numbers and booleans that are used as strings. */
   | { readonly kind: "word" }
@@ -14,26 +14,26 @@ export type ScalarShape =
   | { readonly kind: "choice"; readonly of: readonly string[] }
   | { readonly kind: "nothing" };
 
-export interface ObjectShape {
+interface ObjectShape {
   readonly kind: "object";
   readonly keys: Readonly<Record<string, Shape>>;
   readonly required?: readonly string[];
 }
 
-export interface MapShape {
+interface MapShape {
   readonly kind: "map";
   readonly of: Shape;
   /** Pattern of the keys. */
   readonly names?: RegExp;
 }
 
-export interface ListShape {
+interface ListShape {
   readonly kind: "list";
   readonly of: Shape;
 }
 
 /** At most one shape of each kind: the value's kind selects it. */
-export interface EitherShape {
+interface EitherShape {
   readonly kind: "either";
   readonly of: readonly Exclude<Shape, EitherShape>[];
 }

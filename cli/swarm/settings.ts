@@ -46,7 +46,7 @@ export const clusterSettingOptions = {
   "max-snapshots": { type: "string", value: "NUMBER", help: "Accepted for compatibility; NATS stores the log" },
 } as const;
 
-export interface CaSettings {
+interface CaSettings {
   readonly "cert-expiry"?: string | undefined;
   readonly "external-ca"?: readonly string[] | undefined;
 }

@@ -8,7 +8,7 @@ import {
 } from "../../proto/gen/messages.ts";
 import type { ReceivingCall, RpcChannel } from "../../runtime/ports/rpc.ts";
 
-export interface TaskCallReceiver {
+interface TaskCallReceiver {
   /** The next answer is read after the returned promise resolves. */
   onAnswer(answer: TaskAnswer): Promise<void> | null;
   /** Called when input may be sent. */

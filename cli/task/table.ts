@@ -50,7 +50,7 @@ export function imageOf(spec: TaskSpec | null): string {
 }
 
 /** Such as `*:8080->80/tcp`, separated by commas. */
-export function portsOf(ports: readonly PortConfig[]): string {
+function portsOf(ports: readonly PortConfig[]): string {
   return ports
     .map(({ publishedPort, targetPort, protocol }) => `*:${publishedPort}->${targetPort}/${protocols[protocol]}`)
     .join(", ");

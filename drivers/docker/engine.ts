@@ -22,7 +22,7 @@ export class EngineError extends Error {
   }
 }
 
-export interface EngineVersion {
+interface EngineVersion {
   readonly Version: string;
   readonly ApiVersion: string;
   readonly MinAPIVersion?: string;

@@ -61,7 +61,7 @@ function secondsOf(time: string): string {
   return whole === "" ? "0" : `${Math.floor(Date.parse(`${whole}Z`) / 1_000)}.${nanos}`;
 }
 
-export interface LogOptions {
+interface LogOptions {
   readonly engine: Engine;
   readonly containerId: string;
   readonly task: TaskConfig;

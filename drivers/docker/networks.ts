@@ -25,7 +25,7 @@ const networkLabel = "io.muster.network";
 /** Engines disable IPv6 in containers without an IPv6 network; absent if the kernel lacks IPv6. */
 const ipv6Setting = "net.ipv6.conf.all.disable_ipv6";
 
-export interface NetworksParts {
+interface NetworksParts {
   readonly config: DriverConfig;
   readonly engine: Engine;
   readonly images: Images;

@@ -183,7 +183,7 @@ function archiveOf(name: string, content: Buffer): Buffer {
   return Buffer.concat([header, content, padding, Buffer.alloc(2 * block)]);
 }
 
-export interface PauseImage {
+interface PauseImage {
   /** Different for each version of the program. */
   readonly name: string;
   readonly archive: Buffer;

@@ -53,11 +53,11 @@ export interface Container {
   };
 }
 
-export interface DockerState {
+interface DockerState {
   readonly containerId: string;
 }
 
-export interface RunOptions {
+interface RunOptions {
   readonly engine: Engine;
   readonly container: Container;
   readonly logs: ContainerLogs;

@@ -18,7 +18,7 @@ import { relativeTarget } from "./volumes.ts";
 
 /** Nomad's `http_read_timeout` and `http_max_size`. */
 const fetchMsMax = 30 * 60_000;
-export const artifactBytesMax = 100e9;
+const artifactBytesMax = 100e9;
 /** Maximum length of an unpacking program's quoted standard error. */
 const complaintMax = 300;
 
@@ -138,7 +138,7 @@ async function place(artifact: Artifact, from: string, { home, tools, user }: Fe
   if (code !== 0) throw new Error(`cannot place it in the task's directory: ${text.trim() || `exit code ${code}`}`);
 }
 
-export interface FetchOptions {
+interface FetchOptions {
   /** The task's directory, or empty if it has none. */
   readonly home: string;
   readonly user: User | null;

@@ -17,7 +17,7 @@ const names = [
 ] as const;
 
 /** Capabilities that tasks may have by default: Nomad's `allow_caps`. */
-export const allowedDefault =
+const allowedDefault =
   "AUDIT_WRITE CHOWN DAC_OVERRIDE FOWNER FSETID KILL MKNOD NET_BIND_SERVICE SETFCAP SETGID SETPCAP SETUID SYS_CHROOT".split(
     " ",
   );
@@ -43,7 +43,7 @@ function known(given: readonly string[], all: readonly string[]): readonly strin
   });
 }
 
-export interface CapabilitiesAsked {
+interface CapabilitiesAsked {
   /** Null: Nomad's default list. */
   readonly allow: readonly string[] | null;
   readonly add: readonly string[];

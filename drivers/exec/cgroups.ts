@@ -259,7 +259,7 @@ export function oomKills({ folders }: TaskCgroup): number {
   return entry(one === undefined ? read(memory, "memory.oom_control") : read(one, "memory.events"), "oom_kill") ?? 0;
 }
 
-export interface CgroupUsage {
+interface CgroupUsage {
   /** Nanoseconds since the group was created. */
   readonly cpuNs: number | undefined;
   readonly userNs: number | undefined;

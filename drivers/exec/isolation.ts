@@ -24,7 +24,7 @@ const capabilityVersion = 0x2008_0522;
 /** First process of a PID namespace: reaps orphans, and cannot be killed by signals from inside. */
 const first = '( exec "$@" 5>&- 6>&- ); exit $?';
 
-export interface Isolation {
+interface Isolation {
   readonly hasOwnProcesses: boolean;
   readonly hasOwnIpc: boolean;
   readonly hasOwnFiles: boolean;

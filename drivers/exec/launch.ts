@@ -182,7 +182,7 @@ function find(command: string, home: string, directory: string, root: string, se
   return path;
 }
 
-export interface LaunchOptions {
+interface LaunchOptions {
   readonly tools: Tools;
   readonly driver: DriverConfig;
   /** One of the driver's directories. */

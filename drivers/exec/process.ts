@@ -11,7 +11,7 @@ export interface ProcessName {
   readonly bootId: string;
 }
 
-export interface ProcessFacts {
+interface ProcessFacts {
   readonly pid: number;
   /** One letter; `Z` is a zombie. */
   readonly state: string;

@@ -43,7 +43,7 @@ done
 shift
 exec "$@"`;
 
-export interface ResolverAsked {
+interface ResolverAsked {
   readonly dns: DNSConfig;
   /** The task's root; empty: the node's. */
   readonly root: string;

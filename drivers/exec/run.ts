@@ -39,7 +39,7 @@ export interface RunState {
   readonly startedAtMs: number;
 }
 
-export interface RunOptions {
+interface RunOptions {
   readonly state: RunState;
   readonly tools: Tools;
   readonly ends: Ends;

@@ -42,7 +42,7 @@ const system = {
   },
 } as const;
 
-export type SystemCall = keyof (typeof system)["x64"];
+type SystemCall = keyof (typeof system)["x64"];
 
 /**
  * Each step is a line: a word and its arguments, numbers in decimal and texts as `x` and hex. A failure is reported with the

@@ -19,7 +19,7 @@ import {
 import { dropOf } from "./rule.ts";
 
 /** The facts that the base chains depend on. */
-export interface BaseFacts {
+interface BaseFacts {
   /** The maps that host endpoints need: hooks without any are omitted, and cost packets nothing. */
   readonly hostMaps: ReadonlySet<HostMap>;
   /** The chains of the host endpoint for all interfaces, by the map that leads to them. */

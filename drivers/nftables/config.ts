@@ -47,7 +47,7 @@ interface Parameter<T> {
   readonly parse: (text: string) => T | null;
 }
 
-export interface ReadSettings {
+interface ReadSettings {
   readonly settings: Settings;
   /** A sentence for each invalid value. */
   readonly problems: readonly string[];

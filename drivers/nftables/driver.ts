@@ -21,7 +21,7 @@ import { Ruleset } from "./ruleset.ts";
 import { Statuses, type Status } from "./statuses.ts";
 import { type Backoff, backoffMs } from "../../lib/backoff.ts";
 
-export interface DriverOptions {
+interface DriverOptions {
   readonly kernel: Kernel;
   /** `isDroppable`: may be dropped while main does not read. */
   readonly send: (fields: Partial<FromDataplane>, isDroppable?: boolean) => void;

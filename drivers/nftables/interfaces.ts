@@ -6,7 +6,7 @@ import { execFile, spawn, type ChildProcess } from "node:child_process";
 import { createInterface } from "node:readline";
 import { netText, parseNet } from "./addresses.ts";
 
-export interface InterfacesOptions {
+interface InterfacesOptions {
   /** Interval of full reads, in milliseconds; 0: only at the start. */
   readonly pollMs: number;
   /** An interface was added, removed, or changed its state. */

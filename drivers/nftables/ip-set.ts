@@ -14,7 +14,7 @@ import { protocolNumber } from "./protocols.ts";
 export { IpSetType };
 
 /** A transaction's changes of a kernel set. */
-export interface SetChange {
+interface SetChange {
   readonly added: ReadonlySet<string>;
   readonly removed: ReadonlySet<string>;
 }

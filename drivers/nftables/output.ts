@@ -90,7 +90,7 @@ export const dispatchTables = {
   "pre-dnat": byInterface,
 } as const satisfies Readonly<Record<HostMap, string>> & Readonly<Record<string, string>>;
 
-export type DispatchMap = keyof typeof dispatchTables;
+type DispatchMap = keyof typeof dispatchTables;
 
 /** Chains that drop, and that check other sources than a workload's single addresses; part of the base. */
 export const droppedChain = "dropped";

@@ -20,7 +20,7 @@ export function profileChain(direction: Direction, name: string): string {
   return nameOf(direction === "in" ? "fi" : "fo", name);
 }
 
-export interface RuleContext {
+interface RuleContext {
   readonly settings: Settings;
   typeOf(setId: string): IpSetType | null;
 }

@@ -7,7 +7,7 @@
 import { containsRange, masked, type Prefix } from "../../lib/ip-address.ts";
 import { netText } from "./addresses.ts";
 
-export interface VisibleChange {
+interface VisibleChange {
   readonly added: readonly string[];
   readonly removed: readonly string[];
 }

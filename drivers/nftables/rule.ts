@@ -20,7 +20,7 @@ export interface RuleSurroundings {
   readonly isUntracked: boolean;
 }
 
-export interface RenderedRule {
+interface RenderedRule {
   readonly lines: readonly string[];
   /** Why the rule is not rendered as main wants it; null if it is. C1 */
   readonly problem: string | null;

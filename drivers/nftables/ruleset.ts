@@ -29,7 +29,7 @@ import {
 import { renderPolicy, renderProfile } from "./policy.ts";
 import { chainLine, elementLine, installSet, ruleLines, setElements } from "./script.ts";
 
-export interface Transaction {
+interface Transaction {
   readonly script: string;
   /** Interfaces of the workloads that it changes. */
   readonly workloads: readonly string[];

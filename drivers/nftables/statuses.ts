@@ -16,7 +16,7 @@ import {
 
 export type Status = "up" | "down" | "error";
 
-export type Endpoint =
+type Endpoint =
   | {
       readonly kind: "workload";
       readonly key: string;

@@ -2,7 +2,7 @@
 import { compareDecimals, decimal, decimalText, parseDecimal, truncate, type Decimal } from "./decimal.ts";
 import { ConversionError, boolValue, convert, nullValue, numberValue, textValue, type Value } from "./value.ts";
 
-export type HclFunction = (args: readonly Value[]) => Value;
+type HclFunction = (args: readonly Value[]) => Value;
 
 function one(args: readonly Value[]): Value {
   const [only] = args;

@@ -34,7 +34,7 @@ export class ConversionError extends Error {
 }
 
 /** A type's name in messages. */
-export function typeText(type: Type): string {
+function typeText(type: Type): string {
   switch (type.kind) {
     case "list":
     case "set":

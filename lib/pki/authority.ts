@@ -83,7 +83,7 @@ export function subjectKeyIdentifier(id: Uint8Array): Uint8Array {
   return extension("2.5.29.14", false, element(Tag.octetString, id));
 }
 
-export interface Template {
+interface Template {
   readonly issuerDer: Uint8Array;
   readonly subjectDer: Uint8Array;
   readonly publicKeyDer: Uint8Array;
@@ -139,7 +139,7 @@ export async function createRoot(
 }
 
 /** The parts of a signer that are the same for all certificates. */
-export interface Signer {
+interface Signer {
   readonly certificatePem: string;
   readonly keyPem: string;
   readonly key: KeyObject;

@@ -32,7 +32,7 @@ export interface CertificateDescription {
 export type CertificateOutcome = CertificateDescription | { readonly kind: "malformed"; readonly reason: string };
 
 /** The parts of a certificate that `X509Certificate` does not expose as bytes. */
-export interface CertificateParts {
+interface CertificateParts {
   readonly issuerDer: Uint8Array;
   readonly subjectDer: Uint8Array;
   readonly publicKeyDer: Uint8Array;

@@ -38,7 +38,7 @@ export class TemplateBudget {
 }
 
 /** Characters of strings, one for anything else; lists and maps count their items. Stops counting beyond `valueMax`. */
-export function sizeOf(value: unknown): number {
+function sizeOf(value: unknown): number {
   if (typeof value === "string") return value.length;
   const items = Array.isArray(value) ? value : value instanceof Map ? [...value.keys(), ...value.values()] : [];
   let size = 1 + items.length;

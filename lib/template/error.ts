@@ -1,6 +1,6 @@
 /** Errors of parsing or executing a template. */
 
-export interface Position {
+interface Position {
   /** From 1. */
   readonly line: number;
   /** From 1, in UTF-16 code units. */

@@ -2,7 +2,7 @@
 import { parseTemplate, TemplateError } from "./template.ts";
 import type { TemplateContext } from "./task-context.ts";
 
-export type Expansion =
+type Expansion =
   | { readonly kind: "text"; readonly text: string }
   /** `reason`: a sentence, with line and column of the error. It contains nothing that functions returned. */
   | { readonly kind: "failed"; readonly reason: string };

@@ -70,7 +70,7 @@ function slotOf({ id, name, nodeId, serviceName, slot }: TemplatedTask): string 
 }
 
 /** Values for the functions of a payload. */
-export interface PayloadSources {
+interface PayloadSources {
   /** The task's own variables, expanded. */
   readonly env: Readonly<Record<string, string>>;
   /** By the name of the task's file; null if the task has no such file. */

@@ -24,7 +24,7 @@ export interface Template {
 /** For users who run their own templates, such as `--format`: about a second, and more output than any row of a listing. */
 const ownBudget = { steps: 5_000_000, output: 16 * 1024 * 1024 };
 
-export interface TemplateOptions {
+interface TemplateOptions {
   /** The value of a missing map key: `<no value>`, or an error as in SwarmKit's task templates. */
   readonly missingKey?: "no value" | "error";
   /** Shared with other templates; by default, each execution has its own. */

@@ -22,7 +22,7 @@ const bufferBytes = 64 * 1024;
 const markMs = 1_000;
 
 const streamNames = ["stdout", "stderr"] as const;
-export type StreamName = (typeof streamNames)[number];
+type StreamName = (typeof streamNames)[number];
 
 export interface TaskOutput {
   readonly taskId: string;

@@ -3,7 +3,7 @@ import { closeSync, constants, lstatSync, openSync } from "node:fs";
 
 const { O_APPEND, O_NOFOLLOW, O_NONBLOCK, O_RDWR, O_WRONLY } = constants;
 
-export interface OutputFile {
+interface OutputFile {
   /** For the task. */
   readonly write: number;
   /** Read end of a FIFO, so that it always has a reader; null for other files. */

@@ -19,7 +19,7 @@ export interface TaskFile {
   readonly mode: number;
 }
 
-export type FilesOutcome =
+type FilesOutcome =
   | { readonly kind: "files"; readonly files: readonly TaskFile[] }
   | { readonly kind: "refused"; readonly reason: string };
 
@@ -29,7 +29,7 @@ const templating = "golang";
 const expandedBytesMax = 1_024_000;
 const permissions = 0o777;
 
-export type References = Pick<DriverSpec, "secrets" | "configs">;
+type References = Pick<DriverSpec, "secrets" | "configs">;
 
 interface Reference {
   readonly kind: "secrets" | "configs";

@@ -7,11 +7,11 @@ import { expand } from "../../lib/template/expand.ts";
 /** A task inherits only PATH, HOME and LANG from the agent's environment; Nomad passes on nearly all of it. */
 export type AgentEnvironment = Readonly<Record<string, string | undefined>>;
 
-export type EnvironmentOutcome =
+type EnvironmentOutcome =
   | { readonly kind: "env"; readonly env: Readonly<Record<string, string>> }
   | { readonly kind: "refused"; readonly reason: string };
 
-export interface EnvironmentFacts {
+interface EnvironmentFacts {
   readonly agent: AgentEnvironment;
   readonly name: string;
   /** The task has its own root file system, and with it its own PATH. */

@@ -44,7 +44,7 @@ const fileKinds = ["secrets", "configs"] as const;
 /** Time to drain a task's pipes after its exit: Nomad's. */
 const drainMs = 2_000;
 
-export interface TaskHomesOptions {
+interface TaskHomesOptions {
   /** Absolute; created if absent. */
   readonly directory: string;
   /** Path of the output collector's socket: at most 107 bytes. */

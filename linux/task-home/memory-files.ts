@@ -26,7 +26,7 @@ export interface FileOwner {
   readonly gid: number;
 }
 
-export interface MemoryFilesOptions {
+interface MemoryFilesOptions {
   /** The tasks' directory; distinguishes these files from those of other agents on this machine. Absolute. */
   readonly directory: string;
   /** Where to look for an in-memory file system, best first; absolute. */

@@ -12,7 +12,7 @@ import type { PlannedMount } from "../../actors/agent/ports.ts";
 
 const run = promisify(execFile);
 
-export interface MountPlaces {
+interface MountPlaces {
   /** Parent of the tasks' directories. */
   readonly directory: string;
   /** The task's own. */

@@ -1,6 +1,6 @@
 /** A nats-server's missing guarantees, in sentences for its operator. Probed at start, never assumed. */
 
-export interface ServerFacts {
+interface ServerFacts {
   /** As in the greeting, such as `2.9.10`. */
   readonly version: string;
   /** Current number of the log's replicas. */
@@ -19,7 +19,7 @@ const versionCurrent: Version = [2, 11];
 
 type Version = readonly [major: number, minor: number];
 
-export function isAtLeast(version: string, [major, minor]: Version): boolean {
+function isAtLeast(version: string, [major, minor]: Version): boolean {
   const [, hasMajor, hasMinor] = /^v?(\d+)\.(\d+)/.exec(version) ?? [];
   if (hasMajor === undefined || hasMinor === undefined) return false;
   return Number(hasMajor) > major || (Number(hasMajor) === major && Number(hasMinor) >= minor);

@@ -46,7 +46,7 @@ interface BlobMeta {
   readonly digest: string;
 }
 
-export interface NatsBlobsOptions {
+interface NatsBlobsOptions {
   readonly telemetry: Telemetry;
   readonly random: Random;
 }

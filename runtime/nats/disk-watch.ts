@@ -19,7 +19,7 @@ const releaseShare = 0.25;
 const remakeFactor = 3;
 const chunkBytes = 1024 * 1024;
 
-export interface DiskWatchOptions {
+interface DiskWatchOptions {
   /** A folder on that disk. */
   readonly folder: string;
   /** Path of the reserve. */

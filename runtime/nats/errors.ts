@@ -5,7 +5,7 @@
  * JetStream, too old, an unsuitable stream under one of our names); `unavailable`: it did not answer in time, so the call may
  * have taken effect; `refused`: it rejected the call; `closed`: the owner closed this link.
  */
-export type NatsFailure = "unreachable" | "unauthorized" | "unusable" | "unavailable" | "refused" | "closed";
+type NatsFailure = "unreachable" | "unauthorized" | "unusable" | "unavailable" | "refused" | "closed";
 
 /** Its message is one sentence for an operator. */
 export class NatsProblem extends Error {

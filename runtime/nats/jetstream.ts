@@ -7,12 +7,12 @@ import type { Answer } from "./requests.ts";
 export type Fields = Readonly<Record<string, unknown>>;
 
 /** `unavailable` may have taken effect; `refused` has not. An answer without an error has errCode 0. */
-export type Called =
+type Called =
   | { readonly kind: "ok"; readonly errCode: 0; readonly body: Fields }
   | { readonly kind: "refused"; readonly errCode: number; readonly reason: string }
   | { readonly kind: "unavailable"; readonly errCode: number; readonly reason: string };
 
-export type Stored =
+type Stored =
   | { readonly kind: "stored"; readonly sequence: number }
   | { readonly kind: "conflict" }
   | { readonly kind: "unknown"; readonly reason: string }

@@ -10,7 +10,7 @@ import type { Link } from "./link.ts";
 import { isLed, logStream, nanos } from "./streams.ts";
 
 /** An idle log's followers respond every second; an election ends within this time. */
-export const laggingMsMin = 10_000;
+const laggingMsMin = 10_000;
 const checkMs = 5_000;
 const callTimeoutMs = 2_000;
 

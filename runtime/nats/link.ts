@@ -40,7 +40,7 @@ const unservedMsMax = 60_000;
 /** Time for the last messages to leave and their handlers to finish during a drain. */
 const drainMs = 3_000;
 
-export interface LinkOptions {
+interface LinkOptions {
   readonly servers: readonly string[];
   readonly user?: string;
   readonly pass?: string;

@@ -30,7 +30,7 @@ const retryBackoff: Backoff = { stepMs: 50, msMax: 2_000 };
 /** A new stream leader may still be applying its entries: only after this long are records considered lost. */
 const shorterMsMax = 10_000;
 
-export interface LogReadingOptions {
+interface LogReadingOptions {
   readonly link: Link;
   readonly telemetry: Telemetry;
   readonly random: Random;

@@ -30,7 +30,7 @@ const appendTimeoutMs = 3_000;
 /** Dropping a long history rewrites index files. */
 const purgeTimeoutMs = 30_000;
 
-export interface NatsLogOptions {
+interface NatsLogOptions {
   readonly telemetry: Telemetry;
   readonly random: Random;
   /** Headers included. */

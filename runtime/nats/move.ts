@@ -35,7 +35,7 @@ const retryDelayMs = 500;
 const partBytes = 128 * 1024;
 const firstConnectMs = 10_000;
 
-export type Moved =
+type Moved =
   /** It is now at the target, up to the sequence of the last record. */
   | { readonly kind: "moved"; readonly last: number }
   /** It was at the target already: an earlier move ended without learning that it had succeeded. */

@@ -14,7 +14,7 @@ const versionMsMax = 10_000;
 /** Where distributions install it, for a user whose PATH lacks the system folders. */
 const systemBinaries = ["/usr/sbin/nats-server", "/usr/local/sbin/nats-server"];
 
-export interface FoundBinary {
+interface FoundBinary {
   readonly binary: string;
   readonly version: string;
 }

@@ -16,7 +16,7 @@ export interface ServerAccess {
   readonly pass: string;
 }
 
-export interface ServerOwner {
+interface ServerOwner {
   readonly manager: ProcessIdentity;
   readonly server: ProcessIdentity | null;
 }

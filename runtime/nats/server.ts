@@ -58,7 +58,7 @@ const collectAfterPercent = "50";
 /** Enough of its log to show why it exited. */
 const logTailBytes = 2_000;
 
-export interface NatsServerOptions {
+interface NatsServerOptions {
   readonly dataDir: string;
   /** Default: the port of the last run if it is free, else any free port. */
   readonly port?: number;
@@ -70,7 +70,7 @@ export interface NatsServerOptions {
   readonly random?: Random;
 }
 
-export interface NatsServerExit {
+interface NatsServerExit {
   readonly code: number | null;
   readonly signal: NodeJS.Signals | null;
   readonly restartInMs: number;

@@ -29,7 +29,7 @@ const logMessageBytesMax = 8 * 1024 * 1024;
 /** Nothing uses message ids, so the window is the server's minimum. */
 const duplicateWindow = nanos(100);
 
-export interface StreamOptions {
+interface StreamOptions {
   readonly replicas: 1 | 3;
   /** Duration of a lease; null keeps the bucket's current value, 3 s for a new bucket. */
   readonly leaseTtlMs: number | null;
@@ -112,7 +112,7 @@ const blobsRetryMs = 5_000;
 const callTimeoutMs = 5_000;
 const retryDelayMs = 250;
 
-export interface StreamsSetUp {
+interface StreamsSetUp {
   /** Largest message that the log stream accepts, in bytes, headers included. */
   readonly logMessageBytesMax: number;
   /** Number of copies of every stream; fewer than requested while existing copies cannot be raised. */

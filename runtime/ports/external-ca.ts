@@ -2,7 +2,7 @@
  * The port for certificate authorities outside of the cluster, contacted over HTTPS with this manager's certificate.
  * `edges/cfssl/client.ts` implements it.
  */
-export interface ExternalNodeRequest {
+interface ExternalNodeRequest {
   readonly csrPem: string;
   readonly nodeId: string;
   readonly role: "swarm-worker" | "swarm-manager";

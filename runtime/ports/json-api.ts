@@ -63,7 +63,7 @@ export type RegistrationOutcome =
   | { readonly kind: "busy" };
 
 /** The effects of a connection's chart. */
-export interface ConnectionEffects {
+interface ConnectionEffects {
   /** Ends with `loginAccepted` or `loginRefused`. */
   checkLogin(key: number): void;
   welcome(key: number): void;

@@ -57,7 +57,7 @@ export interface StreamReceiver<Message> {
   onEnd(error: RpcError | null): void;
 }
 
-export interface StartedTask {
+interface StartedTask {
   /** The encoded TaskHandle, as the plugin sent it. */
   readonly handle: Uint8Array;
   readonly networkOverride: NetworkOverride | null;

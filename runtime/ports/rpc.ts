@@ -106,18 +106,14 @@ export interface Sink<Message> {
 
 export type UnaryHandler<Request, Response> = (request: Request, call: CallContext) => Promise<Response> | Response;
 /** Returns immediately; the stream lasts until the sink is ended or `call.signal` aborts. May throw RpcError to refuse. */
-export type ServerStreamHandler<Request, Response> = (
-  request: Request,
-  sink: Sink<Response>,
-  call: CallContext,
-) => void;
-export type ClientStreamHandler<Request, Response> = (
+type ServerStreamHandler<Request, Response> = (request: Request, sink: Sink<Response>, call: CallContext) => void;
+type ClientStreamHandler<Request, Response> = (
   requests: AsyncIterable<Request>,
   call: CallContext,
 ) => Promise<Response>;
 
 /** Streams both ways; the promise's outcome ends the call, unless the sink was ended before. */
-export type DuplexHandler<Request, Response> = (
+type DuplexHandler<Request, Response> = (
   requests: AsyncIterable<Request>,
   sink: Sink<Response>,
   call: CallContext,

@@ -28,7 +28,7 @@ interface Entry extends TimerHandle {
   owner: ProcessClock | null;
 }
 
-export interface RunOptions {
+interface RunOptions {
   /** Stops before the first timer later than this virtual time (as in `SimClock.now`), and sets the clock to it. */
   readonly untilMs?: number;
   /** Evaluated after each step: stops when true. */
@@ -36,7 +36,7 @@ export interface RunOptions {
   readonly maxSteps?: number;
 }
 
-export type RunEnd = "until" | "time" | "steps" | "idle" | "stopped";
+type RunEnd = "until" | "time" | "steps" | "idle" | "stopped";
 
 export class SimClock implements Clock {
   #elapsed = 0;

@@ -4,7 +4,7 @@
  */
 
 /** The disk is full or has failed; nothing was written. */
-export class DiskError extends Error {
+class DiskError extends Error {
   override readonly name = "DiskError";
 }
 

@@ -38,7 +38,7 @@ interface Pending {
 }
 
 /** State on the link that must be re-established after each reconnect. */
-export interface Rejoining {
+interface Rejoining {
   onUp(): void;
 }
 

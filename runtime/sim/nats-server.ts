@@ -16,7 +16,7 @@ import { matches } from "./subject.ts";
 const reorderMsMax = 20;
 
 /** A message in flight to a subscriber. `reply` is null for a published one. */
-export interface Delivery {
+interface Delivery {
   readonly subject: string;
   readonly data: Uint8Array;
   readonly headers: Headers;

@@ -17,7 +17,7 @@ import { SimRpc, SimRpcNetwork } from "./rpc.ts";
 import { createSimTelemetry, type SimTelemetry } from "./telemetry.ts";
 import { SimTrace } from "./trace.ts";
 
-export interface SimulationOptions {
+interface SimulationOptions {
   readonly seed: number | string;
   /** Keeps the lines of the trace, and writes more detail. */
   readonly keepTrace?: boolean;

@@ -23,7 +23,7 @@ export interface SimTelemetry extends Telemetry {
   reading(name: string, labels?: Headers): number;
 }
 
-export interface SimTelemetryOptions {
+interface SimTelemetryOptions {
   /** Name of the process in the trace. */
   readonly who: string;
   readonly clock: Clock;

@@ -49,7 +49,7 @@ export interface Follower {
   stop(): void;
 }
 
-export interface FollowerParts {
+interface FollowerParts {
   readonly log: Log;
   readonly blobs: Blobs;
   readonly replica: Replica;

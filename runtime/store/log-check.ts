@@ -21,7 +21,7 @@ const boundsAttemptsMax = 6;
 /** Stands for a message that is not a record. */
 const noRecord = new Uint8Array(0);
 
-export interface LogFinding {
+interface LogFinding {
   readonly sequence: number;
   readonly what: string;
 }
@@ -130,7 +130,7 @@ export class LogSilent extends Error {
 }
 
 /** NATS has lost records in the middle of the log. */
-export class LogHole extends LogBreak {
+class LogHole extends LogBreak {
   override readonly name = "LogHole";
   constructor(sequence: number, kept: number) {
     super(sequence, `NATS has lost it; the next record there is ${kept}`);

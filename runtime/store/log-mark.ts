@@ -45,7 +45,7 @@ export function readMark(disk: LogMarkDisk): LogMark | null {
   return mark.sequence === 0 ? null : mark;
 }
 
-export interface MarkKeeperParts {
+interface MarkKeeperParts {
   readonly replica: Replica;
   readonly disk: LogMarkDisk;
   readonly clock: Clock;

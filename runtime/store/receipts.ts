@@ -5,7 +5,7 @@ import { Receipt } from "../../proto/gen/messages.ts";
  * Number of receipts kept. A proposal is repeated only while its proposer waits, for some seconds; at the 1,000 proposals a
  * second of a busy cluster, this covers ten seconds and takes about 2 MB.
  */
-export const receiptsMax = 10_000;
+const receiptsMax = 10_000;
 
 export interface Completed {
   readonly version: number;

@@ -46,13 +46,13 @@ export function encodeRecord(header: Transaction, changes: ListWriter<Change> | 
   return LogRecord.encode(LogRecord.create({ transaction, checksum: sha256(transaction) }));
 }
 
-export interface DecodedRecord {
+interface DecodedRecord {
   readonly transaction: Transaction;
   /** SHA-256 of the transaction's bytes, which the next record must name. */
   readonly checksum: Uint8Array;
 }
 
-export type RecordOutcome =
+type RecordOutcome =
   | { readonly kind: "decoded"; readonly record: DecodedRecord }
   | { readonly kind: "broken"; readonly check: string };
 

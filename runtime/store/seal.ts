@@ -24,7 +24,7 @@ const cipher = "aes-256-gcm";
  */
 export const sealOverheadBytes = 112;
 
-export interface SealingKey {
+interface SealingKey {
   readonly id: string;
   readonly key: Uint8Array;
 }

@@ -33,7 +33,7 @@ import type { Keyring } from "./keyring.ts";
 import { open, sealPieces, type SealedFor } from "./seal.ts";
 import { SenderLife } from "./sender-life.ts";
 
-export interface SealedBusOptions {
+interface SealedBusOptions {
   readonly bus: Bus;
   readonly keyring: Keyring;
   readonly random: Random;

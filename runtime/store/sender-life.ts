@@ -15,7 +15,7 @@ export const provenMs = 10_000;
 export const renewMs = 5_000;
 
 /** `doubtful`: only the sender knows whether it still waits for an answer to that question. */
-export type Freshness = "fresh" | "replayed" | "doubtful";
+type Freshness = "fresh" | "replayed" | "doubtful";
 
 export class SenderLife {
   #newest = 0;

@@ -123,7 +123,7 @@ export async function shedHistory(parts: {
   if (isShort && !isStopped() && newest !== undefined) await log.purgeBefore(newest + 1);
 }
 
-export interface SnapshotWriterParts {
+interface SnapshotWriterParts {
   readonly clock: Clock;
   readonly log: Log;
   readonly blobs: Blobs;

@@ -18,7 +18,7 @@ export interface KeyFileDisk {
   write(data: Uint8Array): void;
 }
 
-export type OpenedVault =
+type OpenedVault =
   | { readonly kind: "open"; readonly vault: Vault }
   | { readonly kind: "locked"; readonly vault: LockedVault }
   | { readonly kind: "broken"; readonly reason: string };
@@ -26,7 +26,7 @@ export type OpenedVault =
 const sealedFor: SealedFor = { purpose: "key file", place: "" };
 
 /** The contents other than the keyring's. */
-export type VaultFields = Pick<KeyFileContents, "nodeKey" | "nodeCertificate" | "rootCertificate" | "peers">;
+type VaultFields = Pick<KeyFileContents, "nodeKey" | "nodeCertificate" | "rootCertificate" | "peers">;
 
 /** An absent file counts as open and empty. */
 export function openVault(disk: KeyFileDisk, random: Random): OpenedVault {

@@ -27,7 +27,7 @@ const recognisedMax = 10_000;
 /** Limits what a record from elsewhere can make this process spend. */
 const memoryBytesMax = 256 * 1_024 * 1_024;
 
-export interface ScryptOptions {
+interface ScryptOptions {
   /** Lower costs are for tests. */
   readonly cost: number;
   readonly blockSize: number;
@@ -35,7 +35,7 @@ export interface ScryptOptions {
 }
 
 /** The derivation itself. */
-export type Derive = (password: string, salt: Uint8Array, options: ScryptOptions) => Promise<Buffer>;
+type Derive = (password: string, salt: Uint8Array, options: ScryptOptions) => Promise<Buffer>;
 
 const derive: Derive = (password, salt, { cost, blockSize, parallelism }) =>
   new Promise((resolve, reject) => {

@@ -26,14 +26,14 @@ import { dirname } from "node:path";
 const privateMode = 0o600;
 const newFile = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW;
 
-export interface ReplaceOptions {
+interface ReplaceOptions {
   /** Permissions of the new file, regardless of the umask; default 0600. */
   readonly mode?: number;
   /** Path of the temporary file, in the same folder; default `<path>.next`. */
   readonly beside?: string;
 }
 
-export type WriteCall = (file: number, data: Uint8Array, offset: number, length: number) => number;
+type WriteCall = (file: number, data: Uint8Array, offset: number, length: number) => number;
 
 /**
  * Writes all of `data` to the open file. A single call may write less than requested: a nearly full disk accepts what fits and

@@ -11,7 +11,7 @@ export interface ProcessTelemetry extends Telemetry {
   shutdown(): Promise<void>;
 }
 
-export interface TelemetryOptions {
+interface TelemetryOptions {
   /** `muster-manager`, `muster-agent`, …; the service.name of traces and the name in logs. */
   readonly service: string;
   /** trace, debug, info, warn, error or silent. */
