@@ -1,5 +1,5 @@
 /** Predicates on a task object. The chart of its life cycle is in task.machine.ts. */
-import { TaskState, type Task, type TaskStatus } from "../proto/gen/messages.ts";
+import { TaskState, type Task, type TaskStatus, type Version } from "../proto/gen/messages.ts";
 import { isSameMessage } from "./same-message.ts";
 
 /** The task is in a terminal state, whatever its desired state. */
@@ -38,6 +38,11 @@ export function observedState(task: { readonly status: TaskStatus | null }): Tas
 
 export function isRunning(task: Task): boolean {
   return observedState(task) === TaskState.RUNNING;
+}
+
+/** The version of the service's spec: the current one of a service, or the one that a task was created from. */
+export function specVersionOf(object: { readonly specVersion: Version | null }): number {
+  return object.specVersion?.index ?? 0;
 }
 
 /** Whether a status adds nothing to another. The manager that wrote it to the log, and the time of that, do not count. */

@@ -4,7 +4,8 @@
  * D1: a description has at most `descriptionBytesMax` bytes, so it fits into a record with everything else.
  * D2: a node whose description differs each time is admitted as fast as its budget allows.
  */
-import { NodeDescription, NodeStatus_State, type Node } from "../../proto/gen/messages.ts";
+import { isReady } from "../../machines/node.ts";
+import { NodeDescription, type Node } from "../../proto/gen/messages.ts";
 import { isSameBytes } from "../../machines/same-message.ts";
 import { WriteBudget } from "../../machines/write-budget.ts";
 import { RpcError, Status } from "../../runtime/ports/rpc.ts";
@@ -18,7 +19,7 @@ const descriptionBudget = { bytesMax: 4 * descriptionBytesMax, bytesPerS: 32 * 1
 
 /** Whether the node's data on resuming must be written to the log. */
 export function isNews(node: Node, registrant: Registrant): boolean {
-  if (node.status?.state !== NodeStatus_State.READY || node.status.addr !== registrant.addr) return true;
+  if (!isReady(node) || node.status?.addr !== registrant.addr) return true;
   return isDescribedAnew(node, registrant.description);
 }
 

@@ -2,6 +2,7 @@
  * Hosts `machines/dispatcher/mass-down-breaker.machine.ts`: counts the cluster's missing nodes, notices delays of this process, and gives
  * verdicts on nodes of its own sessions and, while this manager leads, on those whose manager is dead.
  */
+import { isReady } from "../../machines/node.ts";
 import {
   massDownBreakerMachine,
   massDown,
@@ -206,7 +207,7 @@ export class MassDownBreaker implements Running {
     for (const session of this.#options.sessions()) {
       if (!session.isMissing(at)) continue;
       own += 1;
-      if (store.get("node", session.nodeId)?.status?.state === NodeStatus_State.READY) missing += 1;
+      if (isReady(store.get("node", session.nodeId))) missing += 1;
     }
     for (const said of this.#said.values()) if (at - said.at < saidMsMax) missing += said.missing;
     return { at, own, missing: Math.min(missing, nodes), nodes };

@@ -1,4 +1,5 @@
 /** Hosts `machines/dispatcher/session.machine.ts`: one node's registration, its heartbeats, its Session stream and its assignment streams. */
+import { isReady } from "../../machines/node.ts";
 import {
   Kind,
   NodePatch,
@@ -297,7 +298,7 @@ export class NodeSession {
   #confirmReady(): void {
     const { env, registrations } = this.#ports;
     const node = env.store.get("node", this.nodeId);
-    if (node === undefined || node.status?.state === NodeStatus_State.READY) return;
+    if (node === undefined || isReady(node)) return;
     const status = NodeStatus.create({
       state: NodeStatus_State.READY,
       addr: node.status?.addr ?? this.#registrant.addr,

@@ -6,7 +6,7 @@ import { settingsOf } from "../../machines/orchestration/rollout/settings.ts";
 import { isRollback, recordOf } from "../../machines/orchestration/rollout/status.ts";
 import { RolloutTracker } from "../../machines/orchestration/rollout/tracker.ts";
 import { TaskDirty } from "../../machines/orchestration/task-dirty.ts";
-import { isWanted } from "../../machines/task.ts";
+import { isWanted, specVersionOf } from "../../machines/task.ts";
 import {
   Operation,
   RestartPolicy_RestartCondition,
@@ -60,7 +60,7 @@ export function mayHaveOutdated(service: Service, tasks: Iterable<Task>): boolea
 }
 
 export function isOtherVersion(task: Task, service: Service): boolean {
-  return (task.specVersion?.index ?? 0) !== (service.specVersion?.index ?? 0);
+  return specVersionOf(task) !== specVersionOf(service);
 }
 
 /** R4. `before`: the service on which the decision was based. */

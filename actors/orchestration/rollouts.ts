@@ -1,7 +1,7 @@
 /** Keeps a rollout for each service with tasks of another spec, and passes it the changes of each commit that concern it. */
 import { isOver, isPaused, isSameBasis, phaseOf, recordOf } from "../../machines/orchestration/rollout/status.ts";
 import type { Turns } from "../../machines/orchestration/rollout/turns.ts";
-import { isWanted } from "../../machines/task.ts";
+import { isWanted, specVersionOf } from "../../machines/task.ts";
 import { isJob } from "../../machines/orchestration/service-mode.ts";
 import {
   Kind,
@@ -112,7 +112,7 @@ export function startRollouts(
         if (store.get("rollout", id) !== undefined) removeRecord(id);
         return;
       }
-      const isSameSpec = old !== null && (old.specVersion?.index ?? 0) === (service.specVersion?.index ?? 0);
+      const isSameSpec = old !== null && specVersionOf(old) === specVersionOf(service);
       const isSameStatus = old?.updateStatus?.state === service.updateStatus?.state;
       if (!isSameSpec || !isSameStatus) changed.add(service.id);
     },

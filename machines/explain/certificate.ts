@@ -1,12 +1,6 @@
 /** Explains why a node's certificate or role is waiting: the part of `muster why node/…` besides its session. */
-import {
-  IssuanceStatus_State,
-  NodeRole,
-  NodeStatus_State,
-  Reason,
-  type Manager,
-  type Node,
-} from "../../proto/gen/messages.ts";
+import { isLive } from "../node.ts";
+import { IssuanceStatus_State, NodeRole, Reason, type Manager, type Node } from "../../proto/gen/messages.ts";
 import { certificateMachine } from "../certificates/certificate.machine.ts";
 import { isIssuedBy } from "../certificates/issuer.ts";
 import { issuanceState, isUnsigned } from "../certificates/issuance.ts";
@@ -36,7 +30,7 @@ export function explainCertificate(node: Node, { manager, nextIssuer }: Certific
     reasons.push(stateReason("signing"));
   } else if (nextIssuer !== null && !isIssuedBy(node.description?.tlsInfo ?? null, nextIssuer)) {
     const { batchMax, pauseMs } = rootRotationLimits;
-    const isAway = node.status?.state === NodeStatus_State.DOWN;
+    const isAway = !isLive(node);
     reasons.push(
       isAway
         ? reason("the node to return or to be removed: the root rotation waits for it", "its registration")

@@ -6,7 +6,6 @@
  */
 import type { LogTimes } from "../elapsed.ts";
 import {
-  NodeStatus_State,
   Reason,
   TaskState,
   type Timestamp,
@@ -22,6 +21,7 @@ import { conditionOf, releaseOf, shouldRestart } from "../orchestration/restart.
 import { timeMs, timestampOf } from "../../proto/time.ts";
 import { modeOf } from "../orchestration/service-mode.ts";
 import { taskMachine } from "../task.machine.ts";
+import { isReady } from "../node.ts";
 import { isEnded, isHeld, isLeaving, isRunning, isWanted, newestOf, observedState } from "../task.ts";
 import { waitOf, type Wait } from "../wait-meta.ts";
 
@@ -79,8 +79,8 @@ export function explainTask(task: Task, view: ExplainView): readonly Reason[] {
   if (state === TaskState.PENDING) return [...view.placement(task), ...start];
   if (state === TaskState.RUNNING && start.length === 0) {
     const node = view.node(task.nodeId);
-    if (isUp(node) && task.status?.err) return [explainUnhealthy(task, nodeName(task, view))];
-    if (isUp(node)) return [reason(task, lifeWait(task, view))];
+    if (isReady(node) && task.status?.err) return [explainUnhealthy(task, nodeName(task, view))];
+    if (isReady(node)) return [reason(task, lifeWait(task, view))];
     return [
       reason(task, {
         waitingFor: `${nodeName(task, view)} to return: the task was running there when it was last reported`,
@@ -132,7 +132,7 @@ function explainStop(task: Task, view: ExplainView): Reason {
   }
   const node = view.node(task.nodeId);
   const name = nodeName(task, view);
-  if (isUp(node))
+  if (isReady(node))
     return reason(task, {
       waitingFor: `${name}, to stop it`,
       wokenBy: "the node's report that it has stopped",
@@ -181,7 +181,7 @@ function explainNode(task: Task, view: ExplainView): Reason {
   const node = view.node(task.nodeId);
   const name = nodeName(task, view);
   const state = stateName(observedState(task));
-  if (!isUp(node))
+  if (!isReady(node))
     return reason(task, {
       waitingFor: `${name}, which is unreachable (${state})`,
       wokenBy: "the node's return, or its change to DOWN",
@@ -213,10 +213,6 @@ function explainUnhealthy(task: Task, node: string): Reason {
     wokenBy: "the node's report that it has stopped, then it is replaced",
     tried: words(task),
   });
-}
-
-function isUp(node: Node | undefined): boolean {
-  return node?.status?.state === NodeStatus_State.READY;
 }
 
 function nodeName({ nodeId }: Task, view: ExplainView): string {
@@ -265,7 +261,7 @@ export function explainService(service: Service, view: ExplainView): readonly Re
       if (observedState(last) > TaskState.COMPLETE) note(last);
       continue;
     }
-    if (isRunning(wanted) && isUp(view.node(wanted.nodeId))) {
+    if (isRunning(wanted) && isReady(view.node(wanted.nodeId))) {
       running += 1;
       continue;
     }

@@ -2,11 +2,12 @@
  * Explains why a global service is waiting: which of its nodes run their task, what delays the others, and which nodes have
  * no task and why. See `machines/explain/explain.ts`.
  */
-import { NodeStatus_State, Reason, type Node, type Service, type Task } from "../../proto/gen/messages.ts";
+import { Reason, type Node, type Service, type Task } from "../../proto/gen/messages.ts";
 import { explainTask, type ExplainView } from "./explain.ts";
 import { admissionOf, placesOf, type Admission } from "../orchestration/global-nodes.ts";
 import { isAttempt, shouldRestart } from "../orchestration/restart.machine.ts";
 import { TaskDirty } from "../orchestration/task-dirty.ts";
+import { isReady } from "../node.ts";
 import { isRunning, isWanted, newestOf } from "../task.ts";
 import { timeMs } from "../../proto/time.ts";
 
@@ -88,7 +89,7 @@ function isFinished(tasks: readonly Task[]): boolean {
 }
 
 function runs(task: Task, node: Node | undefined): boolean {
-  return isRunning(task) && node?.status?.state === NodeStatus_State.READY;
+  return isRunning(task) && isReady(node);
 }
 
 function waitForOrchestrator(since: Reason["since"]): Reason {

@@ -27,8 +27,6 @@ import {
   NodeDescription,
   Certificate,
   type NodePatch,
-  NodeSpec_Availability,
-  NodeStatus_State,
   type Removal,
   type StoreObject,
   TaskPatch,
@@ -47,7 +45,8 @@ import {
 import { meetsPlacement } from "../scheduling/constraints.ts";
 import { isVolumeReady } from "../scheduling/volumes.ts";
 import { mayAdvance, mayDesire, maySet } from "../task.machine.ts";
-import { isEnded, isSameStatus, isWanted, observedState } from "../task.ts";
+import { takesTasks } from "../node.ts";
+import { isEnded, isSameStatus, isWanted, observedState, specVersionOf } from "../task.ts";
 import { extensionRemovalConflict, resourceConflict, type ResourceView } from "./resource-conflicts.ts";
 import {
   networkConflict,
@@ -153,10 +152,10 @@ function decideCreate(view: StateView, wrapped: StoreObject): Decision {
 /** P7. When a task is replaced by another of its version, its desired state is lowered first. */
 function hasTwin(view: StateView, task: Task): boolean {
   if (task.slot !== 0 || task.nodeId === "" || task.serviceId === "" || !isWanted(task)) return false;
-  const version = task.specVersion?.index ?? 0;
+  const version = specVersionOf(task);
   for (const other of view.tasksOfNode(task.serviceId, task.nodeId)) {
     const isCandidate = isWanted(other) && !isEnded(observedState(other));
-    if (isCandidate && (other.specVersion?.index ?? 0) === version) return true;
+    if (isCandidate && specVersionOf(other) === version) return true;
   }
   return false;
 }
@@ -317,10 +316,7 @@ function canBeAssigned(view: StateView, task: Task, patch: TaskPatch): boolean {
   for (const { id } of patch.volumes) if (!isVolumeThere(view, id)) return false;
   // A task of a global service was created for its node, and may be assigned to it even while the node takes no new tasks.
   if (task.nodeId !== "") return task.nodeId === nodeId;
-  return (
-    node.status?.state === NodeStatus_State.READY &&
-    (node.spec?.availability ?? NodeSpec_Availability.ACTIVE) === NodeSpec_Availability.ACTIVE
-  );
+  return takesTasks(node);
 }
 
 /** A volume that was released, paused or drained since it was chosen: the task is scheduled again. */

@@ -1,11 +1,11 @@
 /** Messages that tell nodes about each of the cluster's objects (muster/v1/networks.proto). */
+import { isLive } from "../node.ts";
 import {
   AttachedNetwork,
   AttachedSubnet,
   NetworkNode,
   NetworkService,
   NetworkTask,
-  NodeStatus_State,
   TaskState,
   type Network,
   type NetworkAttachment,
@@ -49,7 +49,7 @@ export function nodeFact(node: Node): NetworkNode {
     id: node.id,
     name: node.description?.hostname ?? "",
     address: plainAddress(own || (node.status?.addr ?? "")),
-    hasTunnel: own !== null && node.status?.state !== NodeStatus_State.DOWN,
+    hasTunnel: own !== null && isLive(node),
     port: node.VXLANUDPPort || networkDefaults.dataPathPort,
   });
 }

@@ -11,8 +11,6 @@
  *     paused nothing moves them: a crashed task is restarted with its old spec (V6), and would be evicted again.
  */
 import {
-  NodeSpec_Availability,
-  NodeStatus_State,
   TaskStatus,
   TaskState,
   VolumeSpec_VolumeAvailability,
@@ -28,6 +26,7 @@ import { deciding, gathering, judged, reconciling, resting, type ReconcileContex
 import { isRollingOut } from "./rollout/states.ts";
 import { meetsPlacement } from "../scheduling/constraints.ts";
 import { meetsPlatforms } from "../scheduling/platforms.ts";
+import { isActive, isLive } from "../node.ts";
 import { isHeld, isWanted, observedState } from "../task.ts";
 import { timeMs } from "../../proto/time.ts";
 
@@ -93,11 +92,7 @@ function isSubject(task: Task): boolean {
 
 /** F4. A DOWN node has already lost its tasks. */
 function isEnforced(node: Node): boolean {
-  return (
-    (node.spec?.availability ?? NodeSpec_Availability.ACTIVE) === NodeSpec_Availability.ACTIVE &&
-    node.status?.state !== NodeStatus_State.DOWN &&
-    node.description !== null
-  );
+  return isActive(node) && isLive(node) && node.description !== null;
 }
 
 /** Whether a change of a node affects the enforcer. */

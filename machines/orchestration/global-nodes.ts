@@ -12,19 +12,13 @@
  * Unlike SwarmKit, a node that joins during a rollout takes part in it, and a node that has never sent a description gets no
  * task, since the service's constraints cannot be checked.
  */
-import {
-  NodeSpec_Availability,
-  NodeStatus_State,
-  TaskState,
-  type Node,
-  type Service,
-  type Task,
-} from "../../proto/gen/messages.ts";
+import { TaskState, type Node, type Service, type Task } from "../../proto/gen/messages.ts";
 import { isAttempt, shouldRestart } from "./restart.machine.ts";
 import { isVacant } from "./rollout/slot.ts";
 import { noTurns, type Turns } from "./rollout/turns.ts";
 import { constraintsOf, meetsConstraint } from "../scheduling/constraints.ts";
 import { creationsMax, Plan, tend, type Decision, type World } from "./slots.ts";
+import { isActive, isDrained, isLive } from "../node.ts";
 import { isHeld, isWanted, newestOf, observedState } from "../task.ts";
 
 /** Whether a global service may run on a node. */
@@ -45,14 +39,13 @@ const unregistered: Admission = { kind: "closed", reason: "unregistered", unmet:
 
 export function admissionOf(service: Service, node: Node | undefined): Admission {
   if (node === undefined) return removed;
-  const availability = node.spec?.availability ?? NodeSpec_Availability.ACTIVE;
-  if (availability === NodeSpec_Availability.DRAIN) return drained;
-  if (node.status?.state === NodeStatus_State.DOWN) return lost;
+  if (isDrained(node)) return drained;
+  if (!isLive(node)) return lost;
   if (node.description === null) return unregistered;
   for (const constraint of constraintsOf(service.spec?.task?.placement ?? null)) {
     if (!meetsConstraint(constraint, node)) return { kind: "closed", reason: "unmet", unmet: constraint.text };
   }
-  return availability === NodeSpec_Availability.PAUSE ? paused : open;
+  return isActive(node) ? open : paused;
 }
 
 /** Whether nothing that affects the node's admission has changed. */

@@ -17,7 +17,7 @@ import { deciding, gathering, judged, reconciling, resting, type ReconcileContex
 import { refusedInARow } from "./refused-starts.ts";
 import { countedFor, shouldRestart } from "./restart.machine.ts";
 import { mayAdvance } from "../task.machine.ts";
-import { isEnded, isHeld, isLeaving, isRunning, isWanted, newestOf, observedState } from "../task.ts";
+import { isEnded, isHeld, isLeaving, isRunning, isWanted, newestOf, observedState, specVersionOf } from "../task.ts";
 
 /** SwarmKit's default number of tasks kept for each slot. */
 export const historyLimitDefault = 5;
@@ -126,8 +126,8 @@ function isFollowed(task: Task, rest: readonly Task[]): boolean {
 function lastOfEarlierSpec(rest: readonly Task[]): number {
   const newest = rest.at(-1);
   if (newest === undefined || isRunning(newest)) return -1;
-  const version = newest.specVersion?.index ?? 0;
-  return rest.findLastIndex((task) => (task.specVersion?.index ?? 0) !== version);
+  const version = specVersionOf(newest);
+  return rest.findLastIndex((task) => specVersionOf(task) !== version);
 }
 
 /** R2: it has completed in the job's current iteration. */

@@ -11,7 +11,7 @@
 import { TaskState, type Task } from "../../proto/gen/messages.ts";
 import { durationMs } from "../../proto/time.ts";
 import { backoffMs } from "../../lib/backoff.ts";
-import { isEnded, observedState } from "../task.ts";
+import { isEnded, observedState, specVersionOf } from "../task.ts";
 import { wasEvicted } from "./enforcer.machine.ts";
 
 /** Milliseconds; the maximum back-off of Kubernetes' kubelet for a container that keeps failing. */
@@ -40,10 +40,6 @@ function hasRun(task: Task): boolean {
   return isEnded(state) && task.status?.container != null;
 }
 
-function versionOf(task: Task): number {
-  return task.specVersion?.index ?? 0;
-}
-
 /**
  * The consecutive refused starts up to `task`, or before it if it has not ended; newest first, and only as many as affect the
  * delay. Tasks that had no chance to start (drained, lost, stopped while waiting) are skipped. `slot`: the slot's tasks,
@@ -55,7 +51,11 @@ export function refusedInARow(task: Task, slot: readonly Task[]): readonly Task[
   const last = slot.indexOf(task);
   for (let at = last < 0 ? -1 : last; at >= 0 && refused.length < countMax; at -= 1) {
     const one = slot[at] as Task;
-    if (versionOf(one) !== versionOf(task) || one.jobIteration?.index !== task.jobIteration?.index || hasRun(one))
+    if (
+      specVersionOf(one) !== specVersionOf(task) ||
+      one.jobIteration?.index !== task.jobIteration?.index ||
+      hasRun(one)
+    )
       break;
     if (wasRefused(one)) refused.push(one);
   }

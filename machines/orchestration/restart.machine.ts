@@ -16,8 +16,6 @@
  *   resting | waiting ──▶ gathering ──▶ deciding ──▶ judged ──▶ resting | waiting ──nextRound──▶ deciding (reconcile.ts)
  */
 import {
-  NodeSpec_Availability,
-  NodeStatus_State,
   RestartPolicy_RestartCondition,
   TaskState,
   type Node,
@@ -35,7 +33,8 @@ import {
 } from "../reconcile.ts";
 import { wasEvicted } from "./enforcer.machine.ts";
 import { refusedStartDelayMs, refusedInARow } from "./refused-starts.ts";
-import { isEnded, isHeld, isSpent, isWanted, observedState } from "../task.ts";
+import { isDrained, isLive } from "../node.ts";
+import { isEnded, isHeld, isSpent, isWanted, observedState, specVersionOf } from "../task.ts";
 import { durationMs, timeMs } from "../../proto/time.ts";
 import { leftOf, type LogTimes } from "../elapsed.ts";
 
@@ -55,12 +54,8 @@ export function faultOf(task: Task, nodeOf: NodeOf): Fault {
   if (isEnded(observedState(task))) return "ended";
   if (task.nodeId === "") return null;
   const node = nodeOf(task.nodeId);
-  if (node === undefined || node.status?.state === NodeStatus_State.DOWN) return "lost";
-  return node.spec?.availability === NodeSpec_Availability.DRAIN ? "drained" : null;
-}
-
-function versionOf(task: Task): number {
-  return task.specVersion?.index ?? 0;
+  if (!isLive(node)) return "lost";
+  return isDrained(node) ? "drained" : null;
 }
 
 export function conditionOf(policy: RestartPolicy | null): RestartPolicy_RestartCondition {
@@ -85,7 +80,7 @@ export function spentAttempts(task: Task, slot: readonly Task[]): number {
   let successor = task;
   for (let at = slot.indexOf(task) - 1; at >= 0; at -= 1) {
     const earlier = slot[at] as Task;
-    if (versionOf(earlier) !== versionOf(task)) break;
+    if (specVersionOf(earlier) !== specVersionOf(task)) break;
     // The restart happened when the successor was created.
     if (isAttempt(earlier) && timeMs(successor.meta?.createdAt ?? null) > since) spent += 1;
     successor = earlier;
@@ -109,7 +104,7 @@ export function countedFor(task: Task, slot: readonly Task[]): readonly Task[] {
   let successor = task;
   for (let at = slot.indexOf(task) - 1; at >= 0 && left > 0; at -= 1) {
     const earlier = slot[at] as Task;
-    if (versionOf(earlier) !== versionOf(task)) break;
+    if (specVersionOf(earlier) !== specVersionOf(task)) break;
     if (windowMs > 0 && timeMs(successor.meta?.createdAt ?? null) <= endMs(task) - windowMs) break;
     if (isAttempt(earlier)) {
       counted.push(earlier);
@@ -138,7 +133,7 @@ export function shouldRestart(task: Task, slot: readonly Task[]): boolean {
 export function delayAfterMs(task: Task, slot: readonly Task[], nodeOf: NodeOf): number {
   if (!isSpent(observedState(task))) return 0;
   // The successor goes to another node anyway.
-  if (nodeOf(task.nodeId)?.spec?.availability === NodeSpec_Availability.DRAIN) return 0;
+  if (isDrained(nodeOf(task.nodeId))) return 0;
   return refusedStartDelayMs(task, restartDelayMsOf(task), refusedInARow(task, slot).length);
 }
 
@@ -149,9 +144,7 @@ export function restartDelayMsOf(task: Task): number {
 
 /** It runs, or may run, on a node that will report its end (Q4). */
 export function isStopping(task: Task, nodeOf: NodeOf): boolean {
-  if (!isHeld(observedState(task))) return false;
-  const node = nodeOf(task.nodeId);
-  return node !== undefined && node.status?.state !== NodeStatus_State.DOWN;
+  return isHeld(observedState(task)) && isLive(nodeOf(task.nodeId));
 }
 
 /**
@@ -196,7 +189,7 @@ export function releaseOf(
   }
   if (before !== null) {
     // The driver may accept the new spec: refusals of an older spec do not prolong the wait. Q5
-    const earlier = versionOf(before) === versionOf(successor) ? slot : [];
+    const earlier = specVersionOf(before) === specVersionOf(successor) ? slot : [];
     const remainingMs = leftOf(madeMs, delayAfterMs(before, earlier, nodeOf), nowMs);
     if (remainingMs > 0) {
       const refusals = refusedInARow(before, earlier).length;

@@ -3,8 +3,9 @@
  * nodes that are not DOWN count as running, so it never shows `5/3`. In a job, a slot or node completes once, however many of
  * its tasks do, and the desired number is at most the remaining work.
  */
+import { isLive } from "../node.ts";
 import { isRunning } from "../task.ts";
-import { NodeStatus_State, TaskState, type Node, type Service, type Task } from "../../proto/gen/messages.ts";
+import { TaskState, type Service, type Task } from "../../proto/gen/messages.ts";
 import { isOfIteration, iterationOf } from "./jobs/places.ts";
 import { progressOf } from "./jobs/progress.ts";
 import type { NodeOf } from "./restart.machine.ts";
@@ -54,8 +55,4 @@ function countJob(service: Service, tasks: readonly Task[], nodeOf: NodeOf): Ser
 
 function runsAlive(task: Task, nodeOf: NodeOf): boolean {
   return isRunning(task) && isLive(nodeOf(task.nodeId));
-}
-
-function isLive(node: Node | undefined): boolean {
-  return node !== undefined && node.status?.state !== NodeStatus_State.DOWN;
 }

@@ -20,7 +20,7 @@ import { movedFrom } from "./rebalancing/moves.ts";
 import { noTurns, type Turns } from "./rollout/turns.ts";
 import type { TaskDirty } from "./task-dirty.ts";
 import { mayDesire } from "../task.machine.ts";
-import { isEnded, isLeaving, isRunning, isWanted, newestOf, observedState } from "../task.ts";
+import { isEnded, isLeaving, isRunning, isWanted, newestOf, observedState, specVersionOf } from "../task.ts";
 
 /** `Slot`: the name of a place for a task: a slot's number, or for a global service a node's id. */
 export type Step<Slot = number> =
@@ -345,7 +345,7 @@ export function endsPair(old: Task, task: Task, tasks: () => Iterable<Task>): bo
 /** Whether two versions of a service are equal for all its slots; rollouts report slots one by one. */
 export function isSameToSlots(old: Service, service: Service): boolean {
   return (
-    (old.specVersion?.index ?? 0) === (service.specVersion?.index ?? 0) &&
+    specVersionOf(old) === specVersionOf(service) &&
     old.pendingDelete === service.pendingDelete &&
     isSameMessage(old.spec, service.spec)
   );

@@ -10,7 +10,7 @@ import {
 } from "../../proto/gen/messages.ts";
 import { isSameMessage } from "../same-message.ts";
 import { meetsPlacement } from "../scheduling/constraints.ts";
-import { isEnded, observedState } from "../task.ts";
+import { isEnded, observedState, specVersionOf } from "../task.ts";
 
 function withoutCredentials(spec: TaskSpec | null): TaskSpec | null {
   const container = spec?.container ?? null;
@@ -45,7 +45,7 @@ export class TaskDirty {
   #movedOnly = new Map<TaskSpec, boolean>();
 
   isDirty(task: Task, service: Service, nodeOf: (id: string) => Node | undefined): boolean {
-    if ((task.specVersion?.index ?? 0) === (service.specVersion?.index ?? 0)) return false;
+    if (specVersionOf(task) === specVersionOf(service)) return false;
     const { spec } = task;
     if (spec === null || service.spec === null) return true;
     if (this.#service !== service.spec) {

@@ -6,10 +6,9 @@
  *     (The record is in tracked.ts.)
  * N2: nodes are ordered by id, not by arrival, so that the same state gives the same choice.
  */
-import { isHeld, isWanted, observedState } from "../task.ts";
+import { takesTasks } from "../node.ts";
+import { isHeld, isWanted, observedState, specVersionOf } from "../task.ts";
 import {
-  NodeSpec_Availability,
-  NodeStatus_State,
   PortConfig_PublishMode,
   type GenericResource,
   type Node,
@@ -26,7 +25,7 @@ import { VolumeSet } from "./volumes.ts";
 
 /** The key that failures are counted by: service and spec version, as in SwarmKit; version 0 for a task without one. */
 export function groupKey(task: Task): string {
-  return `${task.serviceId}/${task.specVersion?.index ?? 0}`;
+  return `${task.serviceId}/${specVersionOf(task)}`;
 }
 
 function portKey(port: PortConfig): number {
@@ -114,9 +113,7 @@ export class NodeSet {
     info.node = node;
     if (old?.description?.hostname !== node.description?.hostname || old === null) this.#names = null;
     if (old !== null && isAlike(old, node)) return;
-    info.isReady =
-      node.status?.state === NodeStatus_State.READY &&
-      (node.spec?.availability ?? NodeSpec_Availability.ACTIVE) === NodeSpec_Availability.ACTIVE;
+    info.isReady = takesTasks(node);
     if (old === null || old.description !== node.description) describe(info, node, this.#plugins);
     this.#changed.add(info);
     this.#revision += 1;

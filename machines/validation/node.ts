@@ -1,12 +1,6 @@
 /** Checks of a node's spec changes and removal. */
-import {
-  BlacklistedCertificate,
-  NodeRole,
-  NodeStatus_State,
-  type Node,
-  type NodeSpec,
-  type Manager,
-} from "../../proto/gen/messages.ts";
+import { isReady } from "../node.ts";
+import { BlacklistedCertificate, NodeRole, type Node, type NodeSpec, type Manager } from "../../proto/gen/messages.ts";
 import { isManagersNode } from "../manager/role.ts";
 import { invalid, refuse, type Refusal } from "../refusal.ts";
 import { timestampOf } from "../../proto/time.ts";
@@ -59,7 +53,7 @@ export function checkNodeRemoval(
       `node ${node.id} is a cluster manager and is a member of the raft cluster. It must be demoted to worker before removal`,
     );
   }
-  if (!force && node.status?.state === NodeStatus_State.READY) {
+  if (!force && isReady(node)) {
     return refuse("failed-precondition", `node ${node.id} is not down and can't be removed`);
   }
   return null;

@@ -131,8 +131,8 @@ export const ledgerMutants: readonly Mutant[] = [
   {
     name: "assigned-to-lost-node",
     file: "machines/ledger/proposals.ts",
-    original: "    node.status?.state === NodeStatus_State.READY &&\n    (node.spec",
-    replacement: '    node.id !== "" &&\n    (node.spec',
+    original: "return takesTasks(node);",
+    replacement: 'return node.id !== "";',
     breaks: "a task is assigned to a node that went DOWN since it was chosen",
     kind: "time-fault-order",
     tests: ["unit/proposals", "unit/scheduling-commit"],

@@ -5,7 +5,7 @@ export const orchestrationMutants: readonly Mutant[] = [
   {
     name: "down-node-keeps-its-tasks",
     file: "machines/orchestration/restart.machine.ts",
-    original: 'if (node === undefined || node.status?.state === NodeStatus_State.DOWN) return "lost";',
+    original: 'if (!isLive(node)) return "lost";',
     replacement: 'if (node === undefined) return "lost";',
     breaks: "tasks of a node that is DOWN are not replaced elsewhere",
     kind: "time-fault-order",
@@ -14,8 +14,8 @@ export const orchestrationMutants: readonly Mutant[] = [
   {
     name: "stops-not-awaited",
     file: "machines/orchestration/restart.machine.ts",
-    original: "return node !== undefined && node.status?.state !== NodeStatus_State.DOWN;",
-    replacement: "return node === undefined;",
+    original: "return isHeld(observedState(task)) && isLive(nodeOf(task.nodeId));",
+    replacement: "return isHeld(observedState(task)) && nodeOf(task.nodeId) === undefined;",
     breaks: "a successor starts beside a task that has not stopped",
     kind: "time-fault-order",
     tests: ["unit/restart", "unit/slots"],
@@ -23,8 +23,8 @@ export const orchestrationMutants: readonly Mutant[] = [
   {
     name: "lost-node-awaited",
     file: "machines/orchestration/restart.machine.ts",
-    original: "return node !== undefined && node.status?.state !== NodeStatus_State.DOWN;",
-    replacement: "return node !== undefined;",
+    original: "return isHeld(observedState(task)) && isLive(nodeOf(task.nodeId));",
+    replacement: "return isHeld(observedState(task)) && nodeOf(task.nodeId) !== undefined;",
     breaks: "a task of a node that is DOWN delays its successor by a minute",
     kind: "logic",
     tests: ["unit/restart", "unit/slots"],
@@ -249,7 +249,7 @@ export const orchestrationMutants: readonly Mutant[] = [
   {
     name: "drained-node-keeps-global",
     file: "machines/orchestration/global-nodes.ts",
-    original: "if (availability === NodeSpec_Availability.DRAIN) return drained;",
+    original: "if (isDrained(node)) return drained;",
     replacement: "",
     breaks: "a drained node keeps its tasks of global services",
     kind: "logic",
@@ -258,7 +258,7 @@ export const orchestrationMutants: readonly Mutant[] = [
   {
     name: "lost-node-keeps-global",
     file: "machines/orchestration/global-nodes.ts",
-    original: "if (node.status?.state === NodeStatus_State.DOWN) return lost;",
+    original: "if (!isLive(node)) return lost;",
     replacement: "",
     breaks: "a node that is DOWN keeps wanted tasks of global services",
     kind: "time-fault-order",

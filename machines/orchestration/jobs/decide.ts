@@ -12,10 +12,11 @@
  *     which no other node can do, for as long as a successor would wait for it (Q4); then the job continues without the node
  *     until it returns. On a node that is drained, or no longer meets the placement, the task is stopped.
  */
-import { NodeStatus_State, TaskState, type Node, type Service, type Task } from "../../../proto/gen/messages.ts";
+import { TaskState, type Node, type Service, type Task } from "../../../proto/gen/messages.ts";
 import { delayAfterMs, isStopping, releaseOf, stopWaitMs, type NodeOf } from "../restart.machine.ts";
 import { creationsMax } from "../slots.ts";
 import { mayDesire } from "../../task.machine.ts";
+import { isLive } from "../../node.ts";
 import { isEnded, isWanted, observedState } from "../../task.ts";
 import { leftOf, type LogTimes } from "../../elapsed.ts";
 import { jobSettings } from "./labels.ts";
@@ -179,8 +180,7 @@ class JobPlan {
       }
       if (!mayStay(this.#service, node)) continue;
       const standing = standingOf(tasks, nodeOf);
-      if (standing.kind === "faulty" && node.status?.state === NodeStatus_State.DOWN)
-        this.#giveUpOn(node, standing.task);
+      if (standing.kind === "faulty" && !isLive(node)) this.#giveUpOn(node, standing.task);
       if (!isOpen && standing.kind !== "done") continue;
       const tended = this.#tend({ slot: 0, nodeId: node.id }, tasks);
       if (tended === "open" && !this.#create({ slot: 0, nodeId: node.id }, tasks, tasks.at(-1) ?? null)) return;

@@ -7,15 +7,9 @@
  */
 import { meetsPlacement } from "../../scheduling/constraints.ts";
 import { faultOf, isAttempt, shouldRestart, type NodeOf } from "../restart.machine.ts";
+import { isDrained, takesTasks } from "../../node.ts";
 import { isWanted, newestOf, observedState } from "../../task.ts";
-import {
-  NodeSpec_Availability,
-  NodeStatus_State,
-  TaskState,
-  type Node,
-  type Service,
-  type Task,
-} from "../../../proto/gen/messages.ts";
+import { TaskState, type Node, type Service, type Task } from "../../../proto/gen/messages.ts";
 
 /** A slot of a replicated job; for a global job slot 0 of a node. */
 export interface Place {
@@ -92,17 +86,10 @@ function mayRetry(task: Task, tasks: readonly Task[]): boolean {
 
 /** Whether a global job may start on the node: it accepts new tasks and meets the job's placement. */
 export function isEligible(service: Service, node: Node): boolean {
-  return (
-    node.status?.state === NodeStatus_State.READY &&
-    (node.spec?.availability ?? NodeSpec_Availability.ACTIVE) === NodeSpec_Availability.ACTIVE &&
-    meetsPlacement(service.spec?.task?.placement ?? null, node)
-  );
+  return takesTasks(node) && meetsPlacement(service.spec?.task?.placement ?? null, node);
 }
 
 /** Whether a global job's task may stay on the node: also if the node is paused or temporarily silent. */
 export function mayStay(service: Service, node: Node): boolean {
-  return (
-    node.spec?.availability !== NodeSpec_Availability.DRAIN &&
-    meetsPlacement(service.spec?.task?.placement ?? null, node)
-  );
+  return !isDrained(node) && meetsPlacement(service.spec?.task?.placement ?? null, node);
 }

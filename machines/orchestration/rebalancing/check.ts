@@ -3,10 +3,11 @@
  * holds have an order: an incident, moves of the last round, a cluster that has not settled, a used-up budget; then each
  * service is judged (`service.ts`), and the moves of those that may move are planned (`round.ts`).
  */
-import { NodeStatus_State, type Node, type Service, type Task } from "../../../proto/gen/messages.ts";
+import { type Node, type Service, type Task } from "../../../proto/gen/messages.ts";
 import type { LogTimes } from "../../elapsed.ts";
 import { msUntil } from "../../reconcile.ts";
 import type { WhatIf } from "../../scheduling/what-if.ts";
+import { isReady } from "../../node.ts";
 import { isEnded, isWanted, observedState } from "../../task.ts";
 import type { RebalancePhase } from "../rebalance.machine.ts";
 import type { NodeOf } from "../restart.machine.ts";
@@ -122,9 +123,9 @@ export class RebalanceCheck {
   }
 
   followNode(old: Node | null, node: Node | null, nowMs: number): void {
-    const wasReady = old?.status?.state === NodeStatus_State.READY;
-    const isReady = node?.status?.state === NodeStatus_State.READY;
-    if (old !== null && wasReady !== isReady && (old.description !== null || node === null)) this.#troubleMs = nowMs;
+    const wasReady = isReady(old);
+    const isNowReady = isReady(node);
+    if (old !== null && wasReady !== isNowReady && (old.description !== null || node === null)) this.#troubleMs = nowMs;
     this.#balanced.clear();
   }
 

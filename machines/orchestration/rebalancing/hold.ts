@@ -6,6 +6,7 @@
  *     nodes or holds its verdicts; while a rollout of the service is in progress, or one of its tasks failed recently.
  * R2: nothing moves before the cluster has settled, and no task moves that has not run for the settling time.
  */
+import { isReady } from "../../node.ts";
 import { lazyNodeNames } from "../../node-names.ts";
 import { NodeStatus_State, type Node } from "../../../proto/gen/messages.ts";
 import { leftOf, type LogTimes } from "../../elapsed.ts";
@@ -77,7 +78,7 @@ export function settlingOf(view: ClusterView, settings: RebalanceSettings): Hold
   let found: Hold | null = null;
   const nameOf = lazyNodeNames(() => view.nodes);
   for (const node of view.nodes) {
-    if (node.description === null || node.status?.state !== NodeStatus_State.READY) continue;
+    if (node.description === null || !isReady(node)) continue;
     const untilMs = untilAfter(times.changedMs(node), settings.settleMs, view.nowMs);
     if (untilMs === null || untilMs <= (found?.untilMs ?? 0)) continue;
     found = { reason: `node ${nameOf(node.id)} joined or changed recently`, untilMs };

@@ -4,9 +4,10 @@
  * R3: a service moves only while all its tasks run, and at most its update parallelism at a time. So at least as many tasks
  *     run as during an update.
  */
-import { NodeStatus_State, TaskState, type Service, type Task } from "../../../proto/gen/messages.ts";
+import { TaskState, type Service, type Task } from "../../../proto/gen/messages.ts";
 import type { NodeOf } from "../restart.machine.ts";
 import { isRollingOut } from "../rollout/states.ts";
+import { isReady } from "../../node.ts";
 import { isHeld, isWanted, observedState } from "../../task.ts";
 import { untilAfter, type Hold } from "./hold.ts";
 import type { LogTimes } from "../../elapsed.ts";
@@ -50,7 +51,7 @@ export function judgeService(
       if (untilMs !== null) return held(`task ${task.id} failed recently`, untilMs);
     }
     if (!isWanted(task)) {
-      if (isHeld(state) && world.nodeOf(task.nodeId)?.status?.state === NodeStatus_State.READY) {
+      if (isHeld(state) && isReady(world.nodeOf(task.nodeId))) {
         return held(`task ${task.id} is being stopped`);
       }
       continue;

@@ -1,7 +1,5 @@
 /** The state of one slot in a rollout, derived from its tasks. */
 import {
-  NodeSpec_Availability,
-  NodeStatus_State,
   RestartPolicy_RestartCondition,
   TaskState,
   type Node,
@@ -13,6 +11,7 @@ import { stampedTimes, type LogTimes } from "../../elapsed.ts";
 import { isNeverPlaced } from "../reaper.machine.ts";
 import { conditionOf, isAttempt, shouldRestart, type NodeOf } from "../restart.machine.ts";
 import type { TaskDirty } from "../task-dirty.ts";
+import { isActive, isLive } from "../../node.ts";
 import { isEnded, isHeld, isLeaving, isRunning, isWanted, newestOf, observedState } from "../../task.ts";
 import { timeMs } from "../../../proto/time.ts";
 
@@ -59,8 +58,7 @@ function isDirty(task: Task, { taskDirty, nodeOf, service }: SlotWorld): boolean
 
 /** Whether a global service's task on the node may be replaced now. */
 function takesTurns(node: Node | undefined): boolean {
-  if (node === undefined || node.status?.state === NodeStatus_State.DOWN) return false;
-  return (node.spec?.availability ?? NodeSpec_Availability.ACTIVE) === NodeSpec_Availability.ACTIVE;
+  return isLive(node) && isActive(node);
 }
 
 /** A node of a global service that could never run a task: nothing is lost there (G4 of global-nodes). */

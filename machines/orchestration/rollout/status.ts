@@ -9,6 +9,7 @@
  * D4: only the failure of a requested update rolls a service back. A rollout that starts late, because a node changes long
  *     after the last update was over, is not a requested update.
  */
+import { specVersionOf } from "../../task.ts";
 import {
   Rollout,
   RolloutStep,
@@ -75,7 +76,7 @@ function isSameTime(a: Timestamp | null, b: Timestamp | null): boolean {
 export function recordOf(service: Service, stored: Rollout | undefined): Rollout | null {
   if (stored === undefined || service.updateStatus === null) return null;
   const isOurs =
-    (stored.target?.index ?? 0) === (service.specVersion?.index ?? 0) &&
+    (stored.target?.index ?? 0) === specVersionOf(service) &&
     stored.isRollback === hasRollbackStatus(service) &&
     isSameTime(stored.startedAt, service.updateStatus.startedAt);
   return isOurs ? stored : null;
@@ -130,7 +131,7 @@ function recordBasis(record: Rollout | null): string {
 /** The inputs of a tracker: the spec, the direction, the start of the rollout, and how much of it may proceed. */
 export function basisOf(service: Service, record: Rollout | null): string {
   const direction = isRollback(service) ? "rollback" : "update";
-  return `${service.specVersion?.index ?? 0} ${direction} ${recordBasis(record)}`;
+  return `${specVersionOf(service)} ${direction} ${recordBasis(record)}`;
 }
 
 /** Whether only counts or the blocking task differ. */

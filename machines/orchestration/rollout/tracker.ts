@@ -13,7 +13,7 @@
 import { Rollout, TaskState, type Service, type Task } from "../../../proto/gen/messages.ts";
 import { assert } from "../../../lib/assert.ts";
 import type { LogTimes } from "../../elapsed.ts";
-import { isEnded, isRunning, isWanted, observedState } from "../../task.ts";
+import { isEnded, isRunning, isWanted, observedState, specVersionOf } from "../../task.ts";
 import type { TaskDirty } from "../task-dirty.ts";
 import { releaseOf, restartDelayMsOf, stopWaitMs, type NodeOf } from "../restart.machine.ts";
 import type { RolloutDescription } from "./explain.ts";
@@ -70,7 +70,7 @@ export class RolloutTracker {
 
   /** Whether its slots change to this version of the service. */
   isFor(service: Service): boolean {
-    return (this.#options.service.specVersion?.index ?? 0) === (service.specVersion?.index ?? 0);
+    return specVersionOf(this.#options.service) === specVersionOf(service);
   }
 
   /** False if another tracker must be built: for another spec, start of the rollout, or part of it that may proceed. */

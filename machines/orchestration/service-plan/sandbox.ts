@@ -9,7 +9,6 @@
  */
 import {
   NetworkAttachment,
-  NodeStatus_State,
   Task,
   TaskState,
   TaskStatus,
@@ -23,6 +22,7 @@ import { demandOf, judge, Verdict } from "../../scheduling/filters.ts";
 import type { Placed, WhatIf } from "../../scheduling/what-if.ts";
 import { timestampOf } from "../../../proto/time.ts";
 import { mayDesire } from "../../task.machine.ts";
+import { isReady } from "../../node.ts";
 import { isEnded, isHeld, isRunning, isWanted, observedState } from "../../task.ts";
 
 export interface Choice {
@@ -175,7 +175,7 @@ export class Sandbox {
   }
 
   #answers(task: Task): boolean {
-    return this.#world.nodeOf(task.nodeId)?.status?.state === NodeStatus_State.READY;
+    return isReady(this.#world.nodeOf(task.nodeId));
   }
 
   #put(task: Task): void {
