@@ -113,7 +113,7 @@ export class TaskCall {
         ask: () =>
           void this.#ask({ request: this.#options.request }).then((outcome) => {
             // The pulse shows whether it arrived.
-            this.send({ type: outcome === "unknown" ? "node.missing" : "node.asked" });
+            this.send({ type: outcome === "unknown" ? "node.missing" : "node.reached" });
           }),
         lookForPulse: () =>
           void this.#ask({ ping: true }).then((outcome) =>

@@ -25,7 +25,7 @@ export type TaskCallFailure = "unreachable" | "lost";
 
 export type TaskCallEvent =
   /** The node has the call. */
-  | { readonly type: "node.asked" }
+  | { readonly type: "node.reached" }
   /** No manager serves the node, or none answers. */
   | { readonly type: "node.missing" }
   | { readonly type: "pulse.heard" }
@@ -42,7 +42,7 @@ export interface TaskCallContext {
 export const taskCallMachine = chart({
   types: { context: {} as TaskCallContext, events: {} as TaskCallEvent, input: {} as { readonly callId: string } },
   effects: {
-    /** Answered by `node.asked` or `node.missing`. */
+    /** Answered by `node.reached` or `node.missing`. */
     ask: effect(),
     /** Answered by `pulse.heard` or `pulse.missed`. */
     lookForPulse: effect(),
@@ -73,7 +73,7 @@ export const taskCallMachine = chart({
       },
       entry: "ask",
       on: {
-        "node.asked": "open",
+        "node.reached": "open",
         "node.missing": { target: "over", actions: { type: "fail", params: { failure: "unreachable" } } },
       },
       after: {

@@ -103,7 +103,7 @@ export class NodeVolumeActor {
   }
 
   wayOpened(): void {
-    this.#actor.send({ type: "way.opened" });
+    this.#actor.send({ type: "path.restored" });
   }
 
   stop(): void {

@@ -189,7 +189,7 @@ export class MassDownBreaker implements Running {
     if (at - this.#counted.at > countAgeMsMax) this.#counted = this.#count(at);
     const { missing, nodes } = this.#counted;
     const lateMs = this.#lateMs(at);
-    this.#hosted.send({ type: "looked", at, settled: this.#options.settled(), lateMs, missing, nodes, asked });
+    this.#hosted.send({ type: "view.sampled", at, settled: this.#options.settled(), lateMs, missing, nodes, asked });
   }
 
   #count(at: number): Count {

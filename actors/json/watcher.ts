@@ -86,9 +86,9 @@ export function createJsonWatchers({ telemetry }: Pick<Environment, "telemetry">
             noticeEnd();
             last += 1;
             asks.set(last, { resolve, reject });
-            send({ type: "next.asked", ask: last, hasNews: news.has() });
+            send({ type: "next.requested", ask: last, hasNews: news.has() });
           }),
-        stop: () => send({ type: "stop.asked" }),
+        stop: () => send({ type: "stop.requested" }),
         close: () => send({ type: "connection.closed" }),
       };
     },

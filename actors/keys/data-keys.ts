@@ -123,7 +123,7 @@ export function startKeyFetch(env: Environment, parts: DataKeyParts): Running {
         missing.set(ids.length);
         // The key's id may have been damaged in transit; the record was read again since.
         if (keyring.unread.length === 0) parts.troubles?.clear(Trouble_Kind.KEY_LACKING);
-        self.send({ type: "keys.looked", lacking: ids });
+        self.send({ type: "keys.read", lacking: ids });
       },
     },
   });
@@ -134,7 +134,7 @@ export function startKeyFetch(env: Environment, parts: DataKeyParts): Running {
     if (now === seen) return;
     seen = now;
     missing.set(ids.length);
-    hosted.send({ type: "keys.looked", lacking: ids });
+    hosted.send({ type: "keys.read", lacking: ids });
   }
 
   /** Saves the other managers' addresses, to be asked when nothing of the log can be read. */

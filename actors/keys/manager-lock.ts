@@ -99,7 +99,7 @@ export function startManagerLock({ host, random, telemetry, disk }: ManagerLockP
       },
       look: (_, self) => {
         const state = stateOf();
-        if (state !== null) self.send({ type: "lock.looked", state });
+        if (state !== null) self.send({ type: "lock.read", state });
       },
       announceOpen: () => {
         if (vault !== null) resolveOpen(vault);
@@ -114,7 +114,7 @@ export function startManagerLock({ host, random, telemetry, disk }: ManagerLockP
 
   const look = (): void => {
     const state = stateOf();
-    if (state !== null) hosted.send({ type: "lock.looked", state });
+    if (state !== null) hosted.send({ type: "lock.read", state });
   };
 
   return {

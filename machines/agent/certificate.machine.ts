@@ -356,7 +356,7 @@ export const agentCertificateMachine = chart({
         },
       },
       tags: ["identified"],
-      after: { clockLook: { target: "looking" } },
+      after: { clockLook: { target: "checking" } },
       on: {
         "renewal.forced": "forced",
         "role.wanted": [
@@ -369,7 +369,7 @@ export const agentCertificateMachine = chart({
         ],
       },
     },
-    looking: {
+    checking: {
       description: "Checking the clock to see whether renewal is due.",
       meta: {
         waitingFor: "the time of day",

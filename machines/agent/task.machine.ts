@@ -1,7 +1,7 @@
 /**
  * One task on its node, from assignment to removal (worker protocol §5.5).
  *
- *   looking ──▶ accepted ──▶ preparing ──▶ ready ──▶ starting ──▶ up { proving ──▶ running } ──▶ ended
+ *   recovering ──▶ accepted ──▶ preparing ──▶ ready ──▶ starting ──▶ up { proving ──▶ running } ──▶ ended
  *                  └────────────┴───────────┴──▶ stopping ◀───────┘ └──▶ failing ──▶ ended     removing ──▶ removed from anywhere
  *
  * Each state that the manager needs to know reports itself on entry.
@@ -162,7 +162,7 @@ export const agentTaskMachine = chart({
 }).createMachine({
   id: "agentTask",
   context: ({ input }) => ({ ...input, pid: 0 }),
-  initial: "looking",
+  initial: "recovering",
   on: {
     "desired.raised": {
       guard: { type: "isHigher", params: ({ event }) => ({ desired: event.desired }) },
@@ -171,7 +171,7 @@ export const agentTaskMachine = chart({
     "removal.wanted": ".removing",
   },
   states: {
-    looking: {
+    recovering: {
       description: "Asking the driver what an earlier agent process left of this task. K3",
       meta: {
         waitingFor: "the driver, to say what an earlier agent process left of this task",

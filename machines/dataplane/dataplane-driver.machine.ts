@@ -125,7 +125,7 @@ export const dataplaneDriverMachine = chart({
       description: "The driver has everything; sending it changes.",
       tags: ["following"],
       entry: { type: "announce", params: { state: "in-sync", reason: "" } },
-      initial: "unheard",
+      initial: "notReporting",
       on: {
         "settings.changed": {
           target: "restarting.renewing",
@@ -143,7 +143,7 @@ export const dataplaneDriverMachine = chart({
       },
       after: { held: { actions: "forgetFailures" } },
       states: {
-        unheard: {
+        notReporting: {
           description: "The driver has sent no report; some drivers never do.",
           meta: {
             waitingFor: "nothing: {the dataplane driver} has all rules",
@@ -153,9 +153,9 @@ export const dataplaneDriverMachine = chart({
               "driver.exited": "its exit",
             },
           },
-          on: { "pulse.received": "heard" },
+          on: { "pulse.received": "reporting" },
         },
-        heard: {
+        reporting: {
           description: "The driver reports; if the reports stop, it counts as hung.",
           meta: {
             waitingFor: "nothing: {the dataplane driver} has all rules",
@@ -165,7 +165,7 @@ export const dataplaneDriverMachine = chart({
               "driver.exited": "its exit",
             },
           },
-          on: { "pulse.received": { target: "heard", reenter: true } },
+          on: { "pulse.received": { target: "reporting", reenter: true } },
           after: {
             pulseTtl: {
               target: "#dataplaneDriver.restarting.ending",

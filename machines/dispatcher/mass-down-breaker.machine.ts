@@ -64,7 +64,7 @@ export const massDown = {
 
 export type MassDownBreakerEvent = {
   /** Sent regularly, and before each verdict. */
-  readonly type: "looked";
+  readonly type: "view.sampled";
   readonly at: number;
   /** This process's bus link and log are healthy. */
   readonly settled: boolean;
@@ -174,7 +174,7 @@ export const massDownBreakerMachine = chart({
   }),
   initial: "settling",
   on: {
-    looked: [
+    "view.sampled": [
       {
         guard: { type: "isLate", params: ({ event }) => event },
         target: ".settling",
@@ -195,9 +195,12 @@ export const massDownBreakerMachine = chart({
     settling: {
       description:
         "This manager was cut off within the last grace period (its link, the log or the process): declaring no node DOWN. D1",
-      meta: { waitingFor: "a whole grace period without a cut", wokenBy: { looked: "the next look, once a second" } },
+      meta: {
+        waitingFor: "a whole grace period without a cut",
+        wokenBy: { "view.sampled": "the next look, once a second" },
+      },
       on: {
-        looked: [
+        "view.sampled": [
           {
             guard: { type: "isLate", params: ({ event }) => event },
             actions: [
@@ -218,7 +221,7 @@ export const massDownBreakerMachine = chart({
       description: "Declaring silent nodes DOWN, as long as few are missing at once.",
       meta: {
         waitingFor: "nothing: silent nodes may be declared DOWN",
-        wokenBy: { looked: "the next look, once a second" },
+        wokenBy: { "view.sampled": "the next look, once a second" },
       },
       tags: ["granting"],
       always: { guard: { type: "isMass", params: ({ context }) => context }, target: "holding" },
@@ -227,7 +230,7 @@ export const massDownBreakerMachine = chart({
       description: "Too many nodes are missing at once: none is declared DOWN. D2",
       meta: {
         waitingFor: "the missing nodes to return",
-        wokenBy: { looked: "the next look, if most have returned", hold: "the end of the hold" },
+        wokenBy: { "view.sampled": "the next look, if most have returned", hold: "the end of the hold" },
       },
       entry: [
         "rememberHold",
@@ -240,7 +243,7 @@ export const massDownBreakerMachine = chart({
       description: "The hold is over: declaring every node DOWN that stayed silent through it, however many. D3, D4",
       meta: {
         waitingFor: "every node that stayed silent to be declared DOWN",
-        wokenBy: { looked: "the next look, once a second", release: "the end of the release" },
+        wokenBy: { "view.sampled": "the next look, once a second", release: "the end of the release" },
       },
       tags: ["granting"],
       entry: { type: "reportRelease", params: ({ context }) => ({ missing: context.missing, nodes: context.nodes }) },

@@ -103,10 +103,10 @@ export const healthCheckMachine = chart({
     misses: 0,
     reason: "",
   }),
-  initial: "looking",
+  initial: "deciding",
 
   states: {
-    looking: {
+    deciding: {
       description: "Choosing the first state from what an earlier agent recorded.",
       always: [{ guard: "wasHealthy", target: "healthy" }, { target: "starting" }],
     },

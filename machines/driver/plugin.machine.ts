@@ -245,21 +245,21 @@ export const driverPluginMachine = chart({
         "fingerprint.received": [
           {
             guard: { type: "hasHealth", params: ({ event }) => ({ is: event.health, wanted: "healthy" as const }) },
-            target: ".word.healthy",
+            target: ".report.healthy",
             actions: { type: "rememberReason", params: ({ event }) => ({ reason: event.description }) },
           },
           {
             guard: { type: "hasHealth", params: ({ event }) => ({ is: event.health, wanted: "unhealthy" as const }) },
-            target: ".word.unhealthy",
+            target: ".report.unhealthy",
             actions: { type: "rememberReason", params: ({ event }) => ({ reason: event.description }) },
           },
           {
-            target: ".word.undetected",
+            target: ".report.undetected",
             actions: { type: "rememberReason", params: ({ event }) => ({ reason: event.description }) },
           },
         ],
         "fingerprint.lost": {
-          target: ".word.blind",
+          target: ".report.unreported",
           actions: { type: "rememberReason", params: ({ event }) => ({ reason: event.reason }) },
         },
         "process.exited": {
@@ -269,7 +269,7 @@ export const driverPluginMachine = chart({
         "plugin.unwanted": "stopping",
       },
       states: {
-        word: {
+        report: {
           description: "The driver's own health report.",
           initial: "awaiting",
           states: {
@@ -357,7 +357,7 @@ export const driverPluginMachine = chart({
               },
               entry: { type: "announce", params: ({ context }) => ({ state: "undetected", reason: context.reason }) },
             },
-            blind: {
+            unreported: {
               description: "The fingerprint stream ended.",
               meta: {
                 waitingFor: "the next attempt to read the driver's fingerprints",
@@ -367,7 +367,7 @@ export const driverPluginMachine = chart({
                 type: "announce",
                 params: ({ context }) => ({ state: "unhealthy", reason: `failed to fingerprint: ${context.reason}` }),
               },
-              after: { fingerprintRetry: { target: "blind", reenter: true, actions: "watchFingerprint" } },
+              after: { fingerprintRetry: { target: "unreported", reenter: true, actions: "watchFingerprint" } },
             },
           },
         },
@@ -397,9 +397,9 @@ export const driverPluginMachine = chart({
             resting: {
               description: "The plugin answered the last probe.",
               meta: { waitingFor: "the next probe", wokenBy: { pulse: "the end of the interval" } },
-              after: { pulse: "asking" },
+              after: { pulse: "probing" },
             },
-            asking: {
+            probing: {
               description: "Probing the plugin.",
               meta: {
                 waitingFor: "the plugin's answer to a probe",
@@ -411,9 +411,9 @@ export const driverPluginMachine = chart({
             missed: {
               description: "The plugin missed one probe.",
               meta: { waitingFor: "the last probe", wokenBy: { pulseRetry: "the end of the delay" } },
-              after: { pulseRetry: "askingAgain" },
+              after: { pulseRetry: "probingAgain" },
             },
-            askingAgain: {
+            probingAgain: {
               description: "Probing the plugin for the last time.",
               meta: {
                 waitingFor: "the plugin's answer to the last probe",
@@ -471,7 +471,7 @@ export const driverPluginMachine = chart({
     },
     stopping: {
       description: "No longer wanted: stopping, while its tasks go on.",
-      initial: "asking",
+      initial: "signalling",
       ignore: [
         // Answers to operations in progress.
         "process.*",
@@ -485,7 +485,7 @@ export const driverPluginMachine = chart({
         "process.ended": "stopped",
       },
       states: {
-        asking: { description: "Telling the process to stop.", entry: "endProcess", always: "ending" },
+        signalling: { description: "Telling the process to stop.", entry: "endProcess", always: "ending" },
         ending: {
           description: "The process was told to stop.",
           meta: { waitingFor: "the process to end", wokenBy: { "process.ended": "its end" } },

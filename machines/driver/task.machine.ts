@@ -137,7 +137,7 @@ export const driverTaskMachine = chart({
     isRecoverable: false,
     refusals: 0,
   }),
-  initial: "looking",
+  initial: "deciding",
   on: {
     // T4
     "stop.wanted": {
@@ -148,7 +148,7 @@ export const driverTaskMachine = chart({
     },
   },
   states: {
-    looking: {
+    deciding: {
       description: "Choosing the first state from what an earlier agent left. T1",
       always: [
         { guard: "isStarted", target: "awaiting" },
@@ -184,10 +184,10 @@ export const driverTaskMachine = chart({
     starting: {
       description:
         "StartTask is in flight. A stop waits for its outcome, up to a limit, so that nothing starts after it. T1, T5",
-      initial: "asked",
+      initial: "requested",
       entry: "startTask",
       states: {
-        asked: {
+        requested: {
           description: "The driver may take its time: it is fetching what the task is made of.",
           meta: {
             waitingFor: "the driver, to start the task",

@@ -22,17 +22,17 @@ export type JsonConnectionEvent =
   /** The socket closed, with or without a close frame. */
   | { readonly type: "socket.closed" }
   /** A login was received; `key` identifies it. */
-  | { readonly type: "login.asked"; readonly key: number }
+  | { readonly type: "login.requested"; readonly key: number }
   | { readonly type: "login.accepted"; readonly key: number; readonly tag: string }
   | { readonly type: "login.refused"; readonly key: number }
   /** A request that requires a login was received. */
-  | { readonly type: "request.asked"; readonly key: number }
+  | { readonly type: "request.received"; readonly key: number }
   /** A message was received that cannot be answered. */
   | { readonly type: "message.broken"; readonly reason: string }
   /** The user was removed or disabled, or the certificate used to log in was revoked. */
   | { readonly type: "identity.gone" }
   /** A pong. */
-  | { readonly type: "peer.heard" }
+  | { readonly type: "peer.responded" }
   /** The client has not accepted everything that was written. */
   | { readonly type: "output.stuck" }
   /** The client accepted part of it. */
@@ -149,7 +149,10 @@ export const jsonConnectionMachine = chart({
           states: {
             anonymous: {
               description: "The client is not identified yet. JC1, JC2",
-              meta: { waitingFor: "a login", wokenBy: { "login.asked": "the login", anonymousMs: "its time limit" } },
+              meta: {
+                waitingFor: "a login",
+                wokenBy: { "login.requested": "the login", anonymousMs: "its time limit" },
+              },
               after: {
                 anonymousMs: {
                   target: "#json-connection.closing",
@@ -157,8 +160,8 @@ export const jsonConnectionMachine = chart({
                 },
               },
               on: {
-                "login.asked": "checking",
-                "request.asked": { actions: { type: "refuseRequest", params: ({ event }) => event } },
+                "login.requested": "checking",
+                "request.received": { actions: { type: "refuseRequest", params: ({ event }) => event } },
               },
             },
             checking: {
@@ -166,16 +169,16 @@ export const jsonConnectionMachine = chart({
               meta: { waitingFor: "the verdict on the login", wokenBy: { "login.*": "the verdict" } },
               entry: {
                 type: "checkLogin",
-                params: ({ event }) => ({ key: event.type === "login.asked" ? event.key : -1 }),
+                params: ({ event }) => ({ key: event.type === "login.requested" ? event.key : -1 }),
               },
               on: {
-                "login.asked": {
+                "login.requested": {
                   actions: {
                     type: "refuseLogin",
                     params: ({ event }) => ({ key: event.key, reason: "checking" as const }),
                   },
                 },
-                "request.asked": { actions: { type: "refuseRequest", params: ({ event }) => event } },
+                "request.received": { actions: { type: "refuseRequest", params: ({ event }) => event } },
                 "login.accepted": {
                   target: "authenticated",
                   actions: [
@@ -198,17 +201,17 @@ export const jsonConnectionMachine = chart({
             },
             authenticated: {
               description: "Logged in; answering requests.",
-              meta: { waitingFor: "the client's next request", wokenBy: { "request.asked": "a request" } },
+              meta: { waitingFor: "the client's next request", wokenBy: { "request.received": "a request" } },
               tags: "authenticated",
               on: {
-                "login.asked": {
+                "login.requested": {
                   actions: {
                     type: "refuseLogin",
                     params: ({ event }) => ({ key: event.key, reason: "already" as const }),
                   },
                 },
                 // Read before the login was answered, but processed only now: JC1.
-                "request.asked": { actions: { type: "refuseRequest", params: ({ event }) => event } },
+                "request.received": { actions: { type: "refuseRequest", params: ({ event }) => event } },
               },
             },
           },
@@ -224,13 +227,13 @@ export const jsonConnectionMachine = chart({
                 wokenBy: { pingMs: "the end of the interval" },
               },
               after: { pingMs: "pinged" },
-              ignore: ["peer.heard"],
+              ignore: ["peer.responded"],
             },
             pinged: {
               description: "A ping is sent.",
               meta: {
                 waitingFor: "the client's answer to a ping",
-                wokenBy: { "peer.heard": "the answer, or any message", pongMs: "its time limit" },
+                wokenBy: { "peer.responded": "the answer, or any message", pongMs: "its time limit" },
               },
               entry: "ping",
               after: {
@@ -242,7 +245,7 @@ export const jsonConnectionMachine = chart({
                   },
                 },
               },
-              on: { "peer.heard": "quiet" },
+              on: { "peer.responded": "quiet" },
             },
           },
         },
@@ -297,13 +300,13 @@ export const jsonConnectionMachine = chart({
       entry: ["release", { type: "sayGoodbye", params: ({ context }) => context }],
       after: { goodbyeMs: "unanswered" },
       ignore: [
-        "login.asked",
+        "login.requested",
         "login.accepted",
         "login.refused",
-        "request.asked",
+        "request.received",
         "message.broken",
         "identity.gone",
-        "peer.heard",
+        "peer.responded",
         "output.stuck",
         "output.moved",
         "output.empty",

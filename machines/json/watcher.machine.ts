@@ -22,12 +22,12 @@ export type WatcherRefusal = "asked" | "closed" | "crowded" | "ended";
 
 export type JsonWatcherEvent =
   /** A client requests the next change. `hasNews`: whether there are unsent changes. */
-  | { readonly type: "next.asked"; readonly ask: number; readonly hasNews: boolean }
+  | { readonly type: "next.requested"; readonly ask: number; readonly hasNews: boolean }
   /** There are unsent changes. */
   | { readonly type: "news.found" }
   /** All changes were sent, and there will be no more. */
   | { readonly type: "news.ended" }
-  | { readonly type: "stop.asked" }
+  | { readonly type: "stop.requested" }
   | { readonly type: "connection.closed" };
 
 export interface JsonWatcherContext {
@@ -65,7 +65,7 @@ export const jsonWatcherMachine = chart({
   context: { asks: [] },
   initial: "idle",
   on: {
-    "stop.asked": {
+    "stop.requested": {
       target: ".stopped",
       actions: { type: "refuse", params: ({ context }) => ({ asks: context.asks, reason: "asked" as const }) },
     },
@@ -79,14 +79,14 @@ export const jsonWatcherMachine = chart({
       description: "No Next call is open: nothing is watched or kept. JW1",
       meta: {
         waitingFor: "a Next call",
-        wokenBy: { "next.asked": "the call", "news.ended": "the end of the changes" },
+        wokenBy: { "next.requested": "the call", "news.ended": "the end of the changes" },
       },
       ignore: [
         // The watcher was woken together with others, and was answered meanwhile.
         "news.found",
       ],
       on: {
-        "next.asked": [
+        "next.requested": [
           {
             guard: { type: "hasNews", params: ({ event }) => event },
             actions: { type: "answer", params: ({ event }) => event },
@@ -105,7 +105,7 @@ export const jsonWatcherMachine = chart({
       entry: "awaitNews",
       exit: "stopAwaitingNews",
       on: {
-        "next.asked": [
+        "next.requested": [
           {
             guard: "isCrowded",
             actions: { type: "refuse", params: ({ event }) => ({ asks: [event.ask], reason: "crowded" as const }) },
@@ -134,11 +134,11 @@ export const jsonWatcherMachine = chart({
         "No more changes will come, for example of the output of a removed task: each Next call is answered with that. JW3",
       meta: {
         waitingFor: "the client to stop the watcher",
-        wokenBy: { "stop.asked": "the Stop call", "connection.closed": "the end of the connection" },
+        wokenBy: { "stop.requested": "the Stop call", "connection.closed": "the end of the connection" },
       },
       ignore: ["news.found", "news.ended"],
       on: {
-        "next.asked": {
+        "next.requested": {
           actions: { type: "refuse", params: ({ event }) => ({ asks: [event.ask], reason: "ended" as const }) },
         },
       },

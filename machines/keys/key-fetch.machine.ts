@@ -25,7 +25,7 @@ const keyFetchTimes = {
 
 export type KeyFetchEvent =
   /** Ids of the missing keys; empty if none is missing. */
-  | { readonly type: "keys.looked"; readonly lacking: readonly string[] }
+  | { readonly type: "keys.read"; readonly lacking: readonly string[] }
   /** Every manager was asked. `isDenied`: one refused this manager, and none sent the missing key. */
   | { readonly type: "round.ended"; readonly reason: string; readonly isDenied: boolean };
 
@@ -40,9 +40,9 @@ interface KeyFetchContext {
 export const keyFetchMachine = chart({
   types: { context: {} as KeyFetchContext, events: {} as KeyFetchEvent },
   effects: {
-    /** Asks every manager; answered by `round.ended`, or earlier by `keys.looked` when a key has arrived. */
+    /** Asks every manager; answered by `round.ended`, or earlier by `keys.read` when a key has arrived. */
     ask: effect(),
-    /** Answered by `keys.looked`. */
+    /** Answered by `keys.read`. */
     look: effect(),
     /** The process must exit. */
     giveUp: effect<{ reason: string }>(),
@@ -65,14 +65,14 @@ export const keyFetchMachine = chart({
   context: { lacking: [], reason: "", denials: 0 },
   initial: "idle",
   on: {
-    "keys.looked": { actions: { type: "rememberLacking", params: ({ event }) => ({ lacking: event.lacking }) } },
+    "keys.read": { actions: { type: "rememberLacking", params: ({ event }) => ({ lacking: event.lacking }) } },
   },
   states: {
     idle: {
       description: "Every known key is held.",
-      meta: { waitingFor: "a key that this process lacks", wokenBy: { "keys.looked": "its announcement in the log" } },
+      meta: { waitingFor: "a key that this process lacks", wokenBy: { "keys.read": "its announcement in the log" } },
       on: {
-        "keys.looked": {
+        "keys.read": {
           guard: { type: "lacks", params: ({ event }) => ({ lacking: event.lacking }) },
           target: "asking",
           actions: { type: "rememberLacking", params: ({ event }) => ({ lacking: event.lacking }) },

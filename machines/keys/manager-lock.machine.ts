@@ -32,7 +32,7 @@ export type ManagerLockEvent =
   | { readonly type: "file.broken"; readonly reason: string }
   | { readonly type: "unlock.requested" }
   | { readonly type: "unlock.refused" }
-  | { readonly type: "lock.looked"; readonly state: LockState }
+  | { readonly type: "lock.read"; readonly state: LockState }
   | { readonly type: "relock.done" }
   | { readonly type: "relock.failed"; readonly reason: string };
 
@@ -48,7 +48,7 @@ export const managerLockMachine = chart({
     tryKey: effect(),
     /** Answered by `relock.done` or `relock.failed`. */
     relock: effect(),
-    /** Answered by `lock.looked` if the cluster's key is known. */
+    /** Answered by `lock.read` if the cluster's key is known. */
     look: effect(),
     announceOpen: effect(),
     announceLocked: effect(),
@@ -113,10 +113,10 @@ export const managerLockMachine = chart({
       states: {
         settled: {
           description: "The key file is locked as the cluster wants it, as far as is known.",
-          meta: { waitingFor: "a change of the cluster's unlock key", wokenBy: { "lock.looked": "that change" } },
+          meta: { waitingFor: "a change of the cluster's unlock key", wokenBy: { "lock.read": "that change" } },
           entry: "look",
           on: {
-            "lock.looked": [
+            "lock.read": [
               {
                 guard: { type: "is", params: ({ event }) => ({ state: event.state, kind: "wrong" }) },
                 target: "closing",
@@ -133,10 +133,10 @@ export const managerLockMachine = chart({
           description: "The cluster has a new unlock key that was not handed out yet: the key file stays unchanged. U4",
           meta: {
             waitingFor: "the cluster's unlock key to be handed out",
-            wokenBy: { "lock.looked": "the first reader of the key" },
+            wokenBy: { "lock.read": "the first reader of the key" },
           },
           on: {
-            "lock.looked": [
+            "lock.read": [
               {
                 guard: { type: "is", params: ({ event }) => ({ state: event.state, kind: "wrong" }) },
                 target: "closing",
@@ -153,10 +153,10 @@ export const managerLockMachine = chart({
           description: "The key was handed out, or is no longer needed: about to rewrite the key file. U4",
           meta: {
             waitingFor: "the short pause before the key file is rewritten",
-            wokenBy: { closeDelay: "the end of the pause", "lock.looked": "another change" },
+            wokenBy: { closeDelay: "the end of the pause", "lock.read": "another change" },
           },
           on: {
-            "lock.looked": [
+            "lock.read": [
               {
                 guard: { type: "is", params: ({ event }) => ({ state: event.state, kind: "unread" }) },
                 target: "unread",
@@ -174,7 +174,7 @@ export const managerLockMachine = chart({
           description: "Writing the key file under the cluster's unlock key, or without one. U3",
           meta: { waitingFor: "the disk, to write the key file", wokenBy: { "relock.*": "the outcome of the write" } },
           entry: "relock",
-          ignore: ["lock.looked"],
+          ignore: ["lock.read"],
           on: {
             "relock.done": { target: "settled", actions: { type: "rememberReason", params: { reason: "" } } },
             "relock.failed": {
@@ -189,7 +189,7 @@ export const managerLockMachine = chart({
             waitingFor: "the next attempt to write the key file",
             wokenBy: { retryDelay: "the end of the delay" },
           },
-          ignore: ["lock.looked"],
+          ignore: ["lock.read"],
           after: { retryDelay: "settled" },
         },
       },

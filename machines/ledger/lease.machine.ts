@@ -1,7 +1,7 @@
 /**
  * The leader lease of one manager: a key in a bucket whose keys expire a fixed time after their last write.
  *
- *   waiting { looking ⇄ resting } ──▶ taking ──▶ leading { term { resting ⇄ renewing, checking } } ──▶ lost ──▶ waiting
+ *   waiting { reading ⇄ resting } ──▶ taking ──▶ leading { term { resting ⇄ renewing, checking } } ──▶ lost ──▶ waiting
  *                                                          └──▶ releasing ──▶ released
  *
  * E1: this manager leads only until two thirds of the TTL have passed, by its own clock, since it sent the last write that is
@@ -145,9 +145,9 @@ export const leaseMachine = chart({
   states: {
     waiting: {
       description: "Another manager leads, or the bucket cannot be read; reading the key again at intervals.",
-      initial: "looking",
+      initial: "reading",
       states: {
-        looking: {
+        reading: {
           description: "Reading the key.",
           meta: {
             waitingFor: "the bucket's answer",
@@ -195,7 +195,7 @@ export const leaseMachine = chart({
         resting: {
           description: "Another manager holds the lease, or the bucket cannot be read.",
           meta: { waitingFor: "the next read of the key", wokenBy: { pollInterval: "the end of the interval" } },
-          after: { pollInterval: "looking" },
+          after: { pollInterval: "reading" },
         },
       },
     },

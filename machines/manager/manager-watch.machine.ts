@@ -1,7 +1,7 @@
 /**
  * The leader's watch over one other manager, by its heartbeats.
  *
- *   heard ⇄ blind        heard ──▶ silent ──▶ heard …
+ *   alive ⇄ blind        alive ──▶ silent ──▶ alive …
  *
  * V1: a manager counts as dead after `silenceMs` without a heartbeat, if the leader's own link was up throughout: a leader
  *     that hears nobody may be cut off itself.
@@ -34,25 +34,25 @@ export const managerWatchMachine = chart({
   initial: "starting",
   ignore: ["link.up", "record.alive"],
   on: {
-    beat: ".heard",
+    beat: ".alive",
     "link.down": ".blind",
   },
   states: {
     starting: {
       description: "Choosing the first state by this manager's own link; never rests here.",
-      always: [{ guard: "isUp", target: "heard" }, { target: "blind" }],
+      always: [{ guard: "isUp", target: "alive" }, { target: "blind" }],
     },
-    heard: {
+    alive: {
       description: "The manager's heartbeat arrived within the timeout, or the watch began less than a timeout ago. V1",
       meta: { waitingFor: "the manager's next beat", wokenBy: { beat: "the beat", silence: "the time limit for it" } },
-      on: { beat: { target: "heard", reenter: true } },
+      on: { beat: { target: "alive", reenter: true } },
       after: { silence: "silent" },
     },
     blind: {
       description: "This manager's own link is down: nothing can be said about other managers. V1",
       meta: { waitingFor: "this manager's own link", wokenBy: { "link.up": "the link's return" } },
       ignore: ["link.down"],
-      on: { "link.up": "heard" },
+      on: { "link.up": "alive" },
     },
     silent: {
       description: "The manager is dead as far as anyone can tell; making sure that the log says so.",
@@ -65,7 +65,7 @@ export const managerWatchMachine = chart({
         },
       },
       entry: "declareDead",
-      on: { "record.alive": "heard" },
+      on: { "record.alive": "alive" },
       after: { retry: { target: "silent", reenter: true } },
     },
   },

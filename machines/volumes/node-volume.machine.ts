@@ -1,8 +1,8 @@
 /**
  * One cluster volume on one node: the node's agent has the storage plugin mount and unmount it.
  *
- *   looking ──▶ staging ──▶ publishing ──▶ ready
- *   looking ──▶ used ──▶ unpublishing ──▶ unstaging ──▶ telling ──▶ gone     every failure: resting, then looking again
+ *   deciding ──▶ staging ──▶ publishing ──▶ ready
+ *   deciding ──▶ used ──▶ unpublishing ──▶ unstaging ──▶ reporting ──▶ gone     every failure: resting, then deciding again
  *
  * Nothing is stored on disk: the manager sends the wanted volumes again, and every call may be repeated.
  *
@@ -29,7 +29,7 @@ export type NodeVolumeEvent =
   | { readonly type: "users.changed"; readonly isUsed: boolean }
   | CallOutcome
   /** The plugin is reachable (again), or a new session exists. */
-  | { readonly type: "way.opened" };
+  | { readonly type: "path.restored" };
 
 export interface NodeVolumeContext extends StepFailures {
   readonly volumeId: string;
@@ -71,10 +71,10 @@ export const nodeVolumeMachine = chart({
 }).createMachine({
   id: "nodeVolume",
   context: ({ input }) => ({ ...input, ...noFailures }),
-  initial: "looking",
-  ignore: ["way.opened"],
+  initial: "deciding",
+  ignore: ["path.restored"],
   on: {
-    // A call in flight finishes first; `looking` then acts on what arrived meanwhile.
+    // A call in flight finishes first; `deciding` then acts on what arrived meanwhile.
     "volume.wanted": { actions: "want" },
     "volume.unwanted": { actions: "unwant" },
     "users.changed": { actions: { type: "rememberUse", params: ({ event }) => event } },
@@ -82,7 +82,7 @@ export const nodeVolumeMachine = chart({
     "call.failed": { target: ".resting", actions: { type: "rememberFailure", params: ({ event }) => event } },
   },
   states: {
-    looking: {
+    deciding: {
       description: "Deciding the next step.",
       always: [
         { guard: "isWanted", target: "staging" },
@@ -98,7 +98,7 @@ export const nodeVolumeMachine = chart({
       },
       entry: "stage",
       on: {
-        "call.answered": [{ guard: "isWanted", target: "publishing" }, { target: "looking" }],
+        "call.answered": [{ guard: "isWanted", target: "publishing" }, { target: "deciding" }],
       },
     },
     publishing: {
@@ -108,7 +108,7 @@ export const nodeVolumeMachine = chart({
       on: {
         "call.answered": [
           { guard: "isWanted", target: "ready", actions: "forgetFailures" },
-          { target: "looking", actions: "forgetFailures" },
+          { target: "deciding", actions: "forgetFailures" },
         ],
       },
     },
@@ -120,7 +120,7 @@ export const nodeVolumeMachine = chart({
       },
       tags: ["ready"],
       entry: "announce",
-      on: { "volume.unwanted": { target: "looking", actions: "unwant" } },
+      on: { "volume.unwanted": { target: "deciding", actions: "unwant" } },
     },
     used: {
       description: "The volume is no longer wanted; no new task gets it. M2",
@@ -130,8 +130,8 @@ export const nodeVolumeMachine = chart({
       },
       always: { guard: "isWanted", target: "ready" },
       on: {
-        "users.changed": { target: "looking", actions: { type: "rememberUse", params: ({ event }) => event } },
-        "volume.wanted": { target: "looking", actions: "want" },
+        "users.changed": { target: "deciding", actions: { type: "rememberUse", params: ({ event }) => event } },
+        "volume.wanted": { target: "deciding", actions: "want" },
       },
     },
     unpublishing: {
@@ -147,10 +147,10 @@ export const nodeVolumeMachine = chart({
       meta: { waitingFor: "{the storage plugin}, to unstage the volume", wokenBy: { "call.*": "the plugin's answer" } },
       entry: "unstage",
       on: {
-        "call.answered": "telling",
+        "call.answered": "reporting",
       },
     },
-    telling: {
+    reporting: {
       description: "Reporting to the manager that the volume is unmounted. M3",
       meta: {
         waitingFor: "the manager, to record that the volume is unmounted",
@@ -159,7 +159,7 @@ export const nodeVolumeMachine = chart({
       entry: "tell",
       on: {
         "call.answered": [
-          { guard: "isWanted", target: "looking", actions: "forgetFailures" },
+          { guard: "isWanted", target: "deciding", actions: "forgetFailures" },
           { target: "gone", actions: "forgetFailures" },
         ],
       },
@@ -170,15 +170,15 @@ export const nodeVolumeMachine = chart({
         waitingFor: "the next call",
         wokenBy: {
           retry: "the end of the retry delay",
-          "way.opened": "the return of the plugin or the manager",
+          "path.restored": "the return of the plugin or the manager",
           "volume.*": "a change of the assignment",
         },
       },
-      after: { retry: "looking" },
+      after: { retry: "deciding" },
       on: {
-        "way.opened": "looking",
-        "volume.wanted": { target: "looking", actions: "want" },
-        "volume.unwanted": { target: "looking", actions: "unwant" },
+        "path.restored": "deciding",
+        "volume.wanted": { target: "deciding", actions: "want" },
+        "volume.unwanted": { target: "deciding", actions: "unwant" },
       },
     },
     gone: { description: "Nothing of the volume is left on this node.", type: "final" },

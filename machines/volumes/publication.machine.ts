@@ -1,8 +1,8 @@
 /**
  * One cluster volume on one node: the leader has the storage plugin attach and detach it.
  *
- *   looking ──▶ blocked | publishing ──▶ recording ──▶ looking ──▶ published
- *   published ──▶ leaving ──▶ unpublishing ──▶ erasing ──▶ gone          every failure: resting, then looking again
+ *   deciding ──▶ blocked | publishing ──▶ recording ──▶ deciding ──▶ published
+ *   published ──▶ leaving ──▶ unpublishing ──▶ erasing ──▶ gone          every failure: resting, then deciding again
  *
  * The scheduler writes which nodes get the volume, the node's agent that it has unmounted it; this chart makes the two calls
  * between. The next step is always derived from the store (`machines/volumes/csi/stages.ts`), never remembered.
@@ -67,14 +67,14 @@ export const publicationMachine = chart({
 }).createMachine({
   id: "publication",
   context: ({ input }) => ({ ...input, ...noFailures }),
-  initial: "looking",
+  initial: "deciding",
   ignore: [
     // Ignored in states that do not wait for the plugin.
     "plugin.served",
   ],
   on: {
     "volume.changed": { actions: { type: "rememberStage", params: ({ event }) => event } },
-    "write.settled": { target: ".looking", actions: { type: "rememberStage", params: ({ event }) => event } },
+    "write.settled": { target: ".deciding", actions: { type: "rememberStage", params: ({ event }) => event } },
     // Every step fails alike.
     "call.failed": {
       target: ".resting",
@@ -86,7 +86,7 @@ export const publicationMachine = chart({
     "write.failed": { target: ".resting", actions: { type: "rememberFailure", params: ({ event }) => event } },
   },
   states: {
-    looking: {
+    deciding: {
       description: "Choosing the next step from the stored state.",
       always: [
         { guard: { type: "is", params: { stage: "blocked" } }, target: "blocked" },
@@ -105,7 +105,7 @@ export const publicationMachine = chart({
         wokenBy: { "volume.changed": "that node's report, or its removal from the cluster" },
       },
       on: {
-        "volume.changed": { target: "looking", actions: { type: "rememberStage", params: ({ event }) => event } },
+        "volume.changed": { target: "deciding", actions: { type: "rememberStage", params: ({ event }) => event } },
       },
     },
     publishing: {
@@ -131,7 +131,7 @@ export const publicationMachine = chart({
         wokenBy: { "volume.changed": "the end of its last task there" },
       },
       on: {
-        "volume.changed": { target: "looking", actions: { type: "rememberStage", params: ({ event }) => event } },
+        "volume.changed": { target: "deciding", actions: { type: "rememberStage", params: ({ event }) => event } },
       },
     },
     leaving: {
@@ -141,7 +141,7 @@ export const publicationMachine = chart({
         wokenBy: { "volume.changed": "the node's report, or its removal from the cluster" },
       },
       on: {
-        "volume.changed": { target: "looking", actions: { type: "rememberStage", params: ({ event }) => event } },
+        "volume.changed": { target: "deciding", actions: { type: "rememberStage", params: ({ event }) => event } },
       },
     },
     abandoning: {
@@ -178,13 +178,13 @@ export const publicationMachine = chart({
           "plugin.served": "the plugin's return",
         },
       },
-      after: { retry: "looking" },
+      after: { retry: "deciding" },
       on: {
-        "plugin.served": "looking",
+        "plugin.served": "deciding",
         "volume.changed": [
           {
             guard: { type: "isOther", params: ({ event }) => event },
-            target: "looking",
+            target: "deciding",
             actions: [{ type: "rememberStage", params: ({ event }) => event }, "forgetFailures"],
           },
           {},

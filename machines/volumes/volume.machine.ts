@@ -1,8 +1,8 @@
 /**
  * The life of a cluster volume at its storage plugin, run by the leader.
  *
- *   looking ──▶ noting ──▶ looking ──▶ creating ──▶ recording ──▶ looking ──▶ created
- *   created ──▶ inUse ──▶ deleting ──▶ removing ──▶ gone             every failure: resting, then looking again
+ *   deciding ──▶ recordingAttempt ──▶ deciding ──▶ creating ──▶ recording ──▶ deciding ──▶ created
+ *   created ──▶ inUse ──▶ deleting ──▶ removing ──▶ gone             every failure: resting, then deciding again
  *
  * The next step is always derived from the store (`machines/volumes/csi/stages.ts`), never remembered.
  *
@@ -60,23 +60,23 @@ export const volumeMachine = chart({
 }).createMachine({
   id: "volume",
   context: ({ input }) => ({ ...input, ...noFailures }),
-  initial: "looking",
+  initial: "deciding",
   ignore: [
     // Ignored in states that do not wait for the plugin.
     "plugin.served",
   ],
   on: {
     "volume.changed": { actions: { type: "rememberStage", params: ({ event }) => event } },
-    "write.settled": { target: ".looking", actions: { type: "rememberStage", params: ({ event }) => event } },
+    "write.settled": { target: ".deciding", actions: { type: "rememberStage", params: ({ event }) => event } },
     // Every step fails alike.
     "call.failed": { target: ".resting", actions: { type: "rememberFailure", params: ({ event }) => event } },
     "write.failed": { target: ".resting", actions: { type: "rememberFailure", params: ({ event }) => event } },
   },
   states: {
-    looking: {
+    deciding: {
       description: "Choosing the next step from the stored state.",
       always: [
-        { guard: { type: "is", params: { stage: "new" } }, target: "noting" },
+        { guard: { type: "is", params: { stage: "new" } }, target: "recordingAttempt" },
         { guard: { type: "is", params: { stage: "asked" } }, target: "creating" },
         { guard: { type: "is", params: { stage: "created" } }, target: "created" },
         { guard: { type: "is", params: { stage: "unwanted-used" } }, target: "inUse" },
@@ -87,7 +87,7 @@ export const volumeMachine = chart({
         { target: "gone" },
       ],
     },
-    noting: {
+    recordingAttempt: {
       description: "Writing that the plugin is being asked. V1",
       meta: {
         waitingFor: "the log, to record that the plugin is asked",
@@ -116,7 +116,7 @@ export const volumeMachine = chart({
         wokenBy: { "volume.changed": "its removal, or a change of its users" },
       },
       on: {
-        "volume.changed": { target: "looking", actions: { type: "rememberStage", params: ({ event }) => event } },
+        "volume.changed": { target: "deciding", actions: { type: "rememberStage", params: ({ event }) => event } },
       },
     },
     inUse: {
@@ -126,7 +126,7 @@ export const volumeMachine = chart({
         wokenBy: { "volume.changed": "the end of these tasks, and their nodes' reports that they have unmounted it" },
       },
       on: {
-        "volume.changed": { target: "looking", actions: { type: "rememberStage", params: ({ event }) => event } },
+        "volume.changed": { target: "deciding", actions: { type: "rememberStage", params: ({ event }) => event } },
       },
     },
     deleting: {
@@ -152,13 +152,13 @@ export const volumeMachine = chart({
           "plugin.served": "the plugin's return",
         },
       },
-      after: { retry: "looking" },
+      after: { retry: "deciding" },
       on: {
-        "plugin.served": "looking",
+        "plugin.served": "deciding",
         "volume.changed": [
           {
             guard: { type: "isOther", params: ({ event }) => event },
-            target: "looking",
+            target: "deciding",
             actions: [{ type: "rememberStage", params: ({ event }) => event }, "forgetFailures"],
           },
           {},

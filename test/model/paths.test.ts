@@ -84,7 +84,7 @@ test("a task on a driver starts at most once and its exit is reported once, what
       return { isStarted: memory.isStarted || isStarting, isOver, isForgotten, refusals };
     },
   });
-  looksAtAll(t, driverTaskMachine, places, ["looking"]);
+  looksAtAll(t, driverTaskMachine, places, ["deciding"]);
 });
 
 test("a task on its node reports one final state, does not start twice over two lives of its agent, and leaves nothing", (t) => {
@@ -130,7 +130,7 @@ test("a task on its node reports one final state, does not start twice over two 
         memory.isRun ||
         isStarting ||
         (context?.before ?? 0) >= STARTING ||
-        (from?.states[0] === "looking" && (event?.type === "run.found" || event?.type === "run.exited"));
+        (from?.states[0] === "recovering" && (event?.type === "run.found" || event?.type === "run.exited"));
       const reports = paramsOf<TaskReport>(asked, "report");
       for (const { state } of reports) {
         claim(!memory.isOver, "K1: it reports after its final state");

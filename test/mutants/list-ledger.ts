@@ -104,7 +104,7 @@ export const ledgerMutants: readonly Mutant[] = [
   {
     name: "lease-checked-once",
     file: "machines/ledger/lease.machine.ts",
-    original: 'after: { pollInterval: "looking" },',
+    original: 'after: { pollInterval: "reading" },',
     replacement: "",
     breaks: "nobody succeeds a dead leader",
     kind: "time-fault-order",

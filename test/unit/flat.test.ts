@@ -7,13 +7,13 @@ import { jsonWatcherMachine, type JsonWatcherEvent } from "../../machines/json/w
 const event = fc.oneof(
   {
     weight: 6,
-    arbitrary: fc.record({ type: fc.constant("next.asked"), ask: fc.nat(1_000), hasNews: fc.boolean() }),
+    arbitrary: fc.record({ type: fc.constant("next.requested"), ask: fc.nat(1_000), hasNews: fc.boolean() }),
   },
   { weight: 5, arbitrary: fc.constant({ type: "news.found" }) },
   {
     weight: 1,
     arbitrary: fc.constantFrom(
-      { type: "stop.asked" },
+      { type: "stop.requested" },
       { type: "connection.closed" },
       { type: "news.ended" },
       { type: "unheard.of" },

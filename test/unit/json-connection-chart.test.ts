@@ -7,13 +7,13 @@ import { addressesMax, attemptsPerMinute, LoginRate, refusalsPerMinute } from ".
 const events: readonly JsonConnectionEvent[] = [
   { type: "socket.opened" },
   { type: "socket.closed" },
-  { type: "login.asked", key: 1 },
+  { type: "login.requested", key: 1 },
   { type: "login.accepted", key: 1, tag: "user-ada" },
   { type: "login.refused", key: 1 },
-  { type: "request.asked", key: 2 },
+  { type: "request.received", key: 2 },
   { type: "message.broken", reason: "not JSON" },
   { type: "identity.gone" },
-  { type: "peer.heard" },
+  { type: "peer.responded" },
   { type: "output.stuck" },
   { type: "output.moved" },
   { type: "output.empty" },
@@ -34,7 +34,7 @@ test("JC1, JC3: a client is let in only if its login is accepted while it is che
         const names = actions.map(({ type }) => type);
         if (names.includes("welcome")) t.true(checking && event.type === "login.accepted");
         if (next.hasTag("authenticated") && !wasIn) t.true(names.includes("welcome"));
-        if (event.type === "request.asked" && !names.includes("refuseRequest"))
+        if (event.type === "request.received" && !names.includes("refuseRequest"))
           t.false(next.matches("open"), "a request before the login completes is rejected");
         if (names.includes("checkLogin")) checking = true;
         if (event.type === "login.refused" || event.type === "login.accepted") checking = false;

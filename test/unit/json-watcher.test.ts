@@ -11,10 +11,10 @@ function after(...events: readonly JsonWatcherEvent[]) {
   return { state, asks, effects: effects.map(({ type, params }) => [type, params ?? null] as const) };
 }
 
-const asked = (ask: number, hasNews = false): JsonWatcherEvent => ({ type: "next.asked", ask, hasNews });
+const asked = (ask: number, hasNews = false): JsonWatcherEvent => ({ type: "next.requested", ask, hasNews });
 
 test("JW1: a Next is answered at once if something has changed, and waits otherwise", (t) => {
-  t.deepEqual(after(asked(1, true)).effects, [["answer", { type: "next.asked", ask: 1, hasNews: true }]]);
+  t.deepEqual(after(asked(1, true)).effects, [["answer", { type: "next.requested", ask: 1, hasNews: true }]]);
   const waiting = after(asked(1));
   t.is(waiting.state, "waiting");
   t.deepEqual(
@@ -43,7 +43,7 @@ test("one Next too many is rejected, and the ones before it still wait", (t) => 
 });
 
 for (const [event, reason] of [
-  ["stop.asked", "asked"],
+  ["stop.requested", "asked"],
   ["connection.closed", "closed"],
 ] as const) {
   test(`JW3: at ${event} every waiting Next is rejected`, (t) => {
@@ -72,7 +72,7 @@ test("JW3: when the watched object ends, every waiting and every later Next is n
     ["refuse", { asks: [1, 2], reason: "ended" }],
   ]);
   t.deepEqual(after({ type: "news.ended" }, asked(1)).effects, [["refuse", { asks: [1], reason: "ended" }]]);
-  const stopped = after({ type: "news.ended" }, { type: "stop.asked" });
+  const stopped = after({ type: "news.ended" }, { type: "stop.requested" });
   t.is(stopped.state, "stopped");
   t.deepEqual(stopped.effects.at(-1), ["release", null]);
 });

@@ -130,7 +130,7 @@ test("a manager does not lead on an answer that comes too late", (t) => {
   it.seen();
   answered(it, (ttlMs * 2) / 3);
   t.deepEqual(it.seen(), ["look"]);
-  t.is(it.run.state, "waiting:looking");
+  t.is(it.run.state, "waiting:reading");
   const inTime = lease();
   inTime.absent();
   answered(inTime, (ttlMs * 2) / 3 - 1);

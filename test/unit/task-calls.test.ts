@@ -338,7 +338,7 @@ test("a call to a node without a connection fails at once", async (t) => {
 });
 
 test("C1: a call is lost only after several unconfirmed questions", (t) => {
-  const run = new ChartRun(taskCallMachine, { callId: "c" }).send({ type: "node.asked" });
+  const run = new ChartRun(taskCallMachine, { callId: "c" }).send({ type: "node.reached" });
   for (const outcome of ["pulse.missed", "pulse.missed", "pulse.heard", "pulse.missed", "pulse.missed"] as const) {
     t.is(run.send("pulse").state, "pulsing");
     t.is(run.send({ type: outcome }).state, "open");
