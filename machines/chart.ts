@@ -27,6 +27,7 @@ import {
   type ToStateValue,
 } from "xstate";
 import { assert } from "../lib/assert.ts";
+import type { WaitMeta } from "./wait-meta.ts";
 
 /** An `always` loop throws after this many steps; the longest chain of a chart has fewer than ten. */
 const microstepsMax = 1_000;
@@ -140,7 +141,7 @@ export function chart<
   Tag extends string = string,
   Input = NonReducibleUnknown,
   Output extends NonReducibleUnknown = NonReducibleUnknown,
-  Meta extends MetaObject = MetaObject,
+  Meta extends MetaObject = WaitMeta,
 >(declared: {
   types?: SetupTypes<Context, Event, {}, Tag, Input, Output, EventObject, Meta>;
   /** Supplied by the host; their outcome comes back as an event. */

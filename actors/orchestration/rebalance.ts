@@ -19,6 +19,7 @@ import { RebalanceCheck } from "../../machines/orchestration/rebalancing/check.t
 import type { RoundMove } from "../../machines/orchestration/rebalancing/round.ts";
 import { rebalanceLabels, settingsOf } from "../../machines/orchestration/rebalancing/settings.ts";
 import { WhatIf } from "../../machines/scheduling/what-if.ts";
+import { waitOf } from "../../machines/wait-meta.ts";
 import { timestampOf } from "../../proto/time.ts";
 import {
   Annotations,
@@ -174,12 +175,12 @@ export function startRebalance(env: Environment): Rebalance {
     explain(service) {
       const why = check.holdOf(service);
       if (why === undefined) return [];
-      const waitingFor = why?.reason ?? "nothing; its tasks cannot be placed better";
+      const wait = waitOf(rebalanceMachine, phase());
       return [
         Reason.create({
           since: service.meta?.updatedAt ?? null,
-          waitingFor: `rebalancing (${phase()}): ${waitingFor}`,
-          wokenBy: "a node that joins, returns or changes, or the end of what it is waiting for",
+          waitingFor: `rebalancing (${phase()}): ${why?.reason ?? wait.waitingFor}`,
+          wokenBy: wait.wokenBy,
           deadline: why?.untilMs == null ? null : timestampOf(Math.round(why.untilMs)),
           atDeadline: "goes on",
         }),

@@ -62,9 +62,9 @@ export const jobMachine = reconciling<JobContext, JobEvent, { readonly serviceId
     working: resting({
       description: "Tasks are running or waiting; each exit is examined. J3",
       meta: {
-        waitingFor: "the end of its tasks",
+        waitingFor: "its tasks",
         wokenBy: {
-          "work.arrived": "a change of the job, of one of its tasks, or of a node",
+          "work.arrived": "the end of a task, or a change of the job or of a node",
           nextRound: "the end of a restart delay",
         },
       },
@@ -74,10 +74,7 @@ export const jobMachine = reconciling<JobContext, JobEvent, { readonly serviceId
       description: "Paused: no new task is started until the job is resumed; running tasks continue. J6",
       meta: {
         waitingFor: "an operator to resume it",
-        wokenBy: {
-          "work.arrived": "a change of the job, of one of its tasks, or of a node",
-          nextRound: "the daily check",
-        },
+        wokenBy: { "work.arrived": "its label muster.job.state", nextRound: "the daily check" },
       },
       after: { nextRound: "deciding" },
     }),
@@ -85,20 +82,17 @@ export const jobMachine = reconciling<JobContext, JobEvent, { readonly serviceId
       description: "Stopped: running tasks are stopped; completed ones stay completed if the job is resumed. J6",
       meta: {
         waitingFor: "an operator to resume it",
-        wokenBy: {
-          "work.arrived": "a change of the job, of one of its tasks, or of a node",
-          nextRound: "the daily check",
-        },
+        wokenBy: { "work.arrived": "its label muster.job.state", nextRound: "the daily check" },
       },
       after: { nextRound: "deciding" },
     }),
     succeeded: resting({
       description: "Every slot is complete. A job with a time to live is removed when it expires. J1",
       meta: {
-        waitingFor: "nothing: every slot is complete",
+        waitingFor: "nothing: the job has succeeded",
         wokenBy: {
-          "work.arrived": "a change of the job, of one of its tasks, or of a node",
-          nextRound: "the end of its time to live",
+          "work.arrived": "an update of the service, which starts all the work again",
+          nextRound: "the end of its time to live, if it has one, which removes it",
         },
       },
       after: { nextRound: "deciding" },
@@ -106,10 +100,10 @@ export const jobMachine = reconciling<JobContext, JobEvent, { readonly serviceId
     failed: resting({
       description: "At least one slot has used up its attempts, and all others are complete. J2",
       meta: {
-        waitingFor: "nothing: it has failed",
+        waitingFor: "nothing: the job has failed",
         wokenBy: {
-          "work.arrived": "a change of the job, of one of its tasks, or of a node",
-          nextRound: "the end of its time to live",
+          "work.arrived": "an update of the service, which starts all the work again",
+          nextRound: "the end of its time to live, if it has one, which removes it",
         },
       },
       after: { nextRound: "deciding" },

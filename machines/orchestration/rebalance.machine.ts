@@ -62,7 +62,7 @@ export const rebalanceMachine = reconciling<ReconcileContext<RebalanceVerdict>, 
       watching: resting({
         description: "Nothing can be placed better, or what could must wait.",
         meta: {
-          waitingFor: "a task that may be placed better",
+          waitingFor: "nothing: its tasks cannot be placed better",
           wokenBy: {
             "work.arrived": "a change of a node, of a rebalanced service or of its tasks",
             nextRound: "the time of the next check",

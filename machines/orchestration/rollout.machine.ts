@@ -158,11 +158,13 @@ const moving = machine.createStateConfig({
   states: {
     gathering: {
       description: "Something changed; gathering more from the same commits.",
+      meta: { waitingFor: "the rest of the current batch of commits", wokenBy: { "round.due": "its end" } },
       entry: "gather",
       on: { "round.due": "looking", "slots.touched": {} },
     },
     looking: {
       description: "Counting failures and updating as many slots at once as the parallelism allows. U1, U2",
+      meta: { waitingFor: "the end of the round", wokenBy: { "look.*": "its result" } },
       entry: "look",
       on: {
         "look.busy": { target: "replacing", actions: { type: "rememberNext", params: ({ event }) => event } },
@@ -172,16 +174,28 @@ const moving = machine.createStateConfig({
     },
     replacing: {
       description: "New tasks are starting in some slots; each has its progress deadline. R2",
+      meta: {
+        waitingFor: "a new task to run",
+        wokenBy: { "slots.touched": "that task, when it runs, fails or stops", nextLook: "its progress deadline" },
+      },
       entry: "note",
       after: { nextLook: { guard: "hasNext", target: "looking" } },
     },
     delaying: {
-      description: "Waiting for the delay between slots.",
+      description: "Some slots have their new task; the next ones follow after the delay between slots.",
+      meta: {
+        waitingFor: "the delay between slots",
+        wokenBy: { nextLook: "the end of the pause between tasks", "slots.touched": "a task that fails or stops" },
+      },
       entry: "note",
       after: { nextLook: { guard: "hasNext", target: "looking" } },
     },
     watching: {
       description: "Every slot, or every slot of a step, has its new task; monitoring the last ones.",
+      meta: {
+        waitingFor: "the last new tasks to prove stable",
+        wokenBy: { nextLook: "the end of the monitor period", "slots.touched": "a task that fails or stops" },
+      },
       entry: "note",
       after: { nextLook: { guard: "hasNext", target: "looking" } },
     },
@@ -211,13 +225,18 @@ export const rolloutMachine = machine.createMachine({
     "*": { actions: "reportUnexpected" },
   },
   states: {
-    reading: { description: "Starting with a new leader, possibly in the middle of an update.", entry: "readPhase" },
+    reading: {
+      description: "Starting with a new leader, possibly in the middle of an update.",
+      meta: { waitingFor: "the stored phase of the rollout", wokenBy: { "phase.is": "the phase" } },
+      entry: "readPhase",
+    },
     update: {
       description: "The slots get the service's spec.",
       initial: "beginning",
       states: {
         beginning: {
           description: "Slots differ from the service's spec: recording their number and the start of the update.",
+          meta: { waitingFor: "the log, to record the start", wokenBy: { "phase.is": "the ledger's answer" } },
           entry: "begin",
           on: { "phase.is": { guard: "isUpdating", target: "moving", actions: "rememberRemaining" } },
         },
@@ -245,21 +264,34 @@ export const rolloutMachine = machine.createMachine({
         choosing: {
           description:
             "An operator requested one step: recording its slots, so that no other leader picks different ones.",
+          meta: {
+            waitingFor: "the log, to record the slots of the step",
+            wokenBy: { "phase.is": "the ledger's answer" },
+          },
           entry: "chooseBatch",
           on: { "phase.is": { guard: "isUpdating", target: "moving", actions: "rememberRemaining" } },
         },
         pausing: {
           description: "Too much failed, or a step is done: recording the pause.",
+          meta: { waitingFor: "the log, to record the pause", wokenBy: { "phase.is": "the ledger's answer" } },
           entry: { type: "pause", params: ({ context }) => ({ why: context.why }) },
           on: { "phase.is": { guard: "isPaused", target: "paused" } },
         },
         paused: {
           description:
             "No further slot is updated, and each keeps its spec. Continues on resume, step, abort or a new update.",
+          meta: {
+            waitingFor: "an operator",
+            wokenBy: { "phase.is": "muster service rollout resume, step or abort, or an update of the service" },
+          },
           on: { "phase.is": { guard: "isUpdating", target: "moving", actions: "rememberRemaining" } },
         },
         startingRollback: {
           description: "Too much failed: restoring the service's previous spec, or pausing if there is none. D2",
+          meta: {
+            waitingFor: "the log, to record the rollback",
+            wokenBy: { "phase.is": "the ledger's answer", "rollback.rejected": "its refusal" },
+          },
           entry: { type: "startRollback", params: ({ context }) => ({ why: context.why }) },
           on: {
             "phase.is": [
@@ -277,6 +309,7 @@ export const rolloutMachine = machine.createMachine({
         },
         completing: {
           description: "Nothing is left to do: recording the completion.",
+          meta: { waitingFor: "the log, to record the completion", wokenBy: { "rollout.over": "the ledger's answer" } },
           entry: "complete",
           on: { "rollout.over": "#rollout.over" },
         },
@@ -288,6 +321,7 @@ export const rolloutMachine = machine.createMachine({
       states: {
         beginning: {
           description: "The service has its previous spec: recording how many slots differ from it.",
+          meta: { waitingFor: "the log, to record the start", wokenBy: { "phase.is": "the ledger's answer" } },
           entry: "begin",
           on: { "phase.is": { guard: "isRollingBack", target: "moving", actions: "rememberRemaining" } },
         },
@@ -304,21 +338,31 @@ export const rolloutMachine = machine.createMachine({
         },
         choosing: {
           description: "An operator requested one step: recording its slots.",
+          meta: {
+            waitingFor: "the log, to record the slots of the step",
+            wokenBy: { "phase.is": "the ledger's answer" },
+          },
           entry: "chooseBatch",
           on: { "phase.is": { guard: "isRollingBack", target: "moving", actions: "rememberRemaining" } },
         },
         pausing: {
           description: "Too much failed, or a step is done: recording the pause.",
+          meta: { waitingFor: "the log, to record the pause", wokenBy: { "phase.is": "the ledger's answer" } },
           entry: { type: "pause", params: ({ context }) => ({ why: context.why }) },
           on: { "phase.is": { guard: "isRollbackPaused", target: "paused" } },
         },
         paused: {
           description:
             "The rollback failed too, or an operator paused it. Continues on resume, step or a new update. R3",
+          meta: {
+            waitingFor: "an operator",
+            wokenBy: { "phase.is": "muster service rollout resume or step, or an update of the service" },
+          },
           on: { "phase.is": { guard: "isRollingBack", target: "moving", actions: "rememberRemaining" } },
         },
         completing: {
           description: "Nothing is left to do: recording the completion.",
+          meta: { waitingFor: "the log, to record the completion", wokenBy: { "rollout.over": "the ledger's answer" } },
           entry: "complete",
           on: { "rollout.over": "#rollout.over" },
         },

@@ -87,29 +87,23 @@ export const scheduleMachine = reconciling<ScheduleContext, ScheduleEvent, { rea
       },
       judged: judged([rest("paused"), rest("invalid"), { target: "waiting" }]),
       waiting: resting({
-        description: "No run is due.",
+        description: "The schedule is in force.",
         meta: {
-          waitingFor: "the time of the next run",
-          wokenBy: {
-            "work.arrived": "a change of the service, of one of its runs, or of their tasks",
-            nextDue: "that time",
-          },
+          waitingFor: "its next run",
+          wokenBy: { nextDue: "the clock", "work.arrived": "an update of the service, or the end of a run" },
         },
         after: { nextDue: "deciding" },
       }),
       paused: resting({
         description: "Paused; a stopped schedule also stops its runs. C3, C6",
         meta: {
-          waitingFor: "an operator to resume it",
-          wokenBy: { "work.arrived": "a change of the service, of one of its runs, or of their tasks" },
+          waitingFor: "an operator to resume its schedule",
+          wokenBy: { "work.arrived": "its label muster.job.state" },
         },
       }),
       invalid: resting({
         description: "The stored cron expression is invalid.",
-        meta: {
-          waitingFor: "a valid cron expression",
-          wokenBy: { "work.arrived": "a change of the service, of one of its runs, or of their tasks" },
-        },
+        meta: { waitingFor: "a valid schedule", wokenBy: { "work.arrived": "an update of the service" } },
       }),
       ending: {
         description: "The schedule is removed: removing its record and, if its service is removed, its runs.",

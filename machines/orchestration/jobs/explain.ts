@@ -7,9 +7,12 @@ import {
   type Service,
   type Task,
 } from "../../../proto/gen/messages.ts";
+import { jobMachine } from "../job.machine.ts";
 import type { NodeOf } from "../restart.machine.ts";
+import { scheduleMachine } from "../schedule.machine.ts";
 import { timeMs, timestampOf } from "../../../proto/time.ts";
 import { isEnded, isHeld, isWanted, observedState } from "../../task.ts";
+import { waitOf } from "../../wait-meta.ts";
 import { readCron } from "./cron.ts";
 import { describeRun } from "./due.ts";
 import { jobSettings, scheduleSettings, type ScheduleSettings } from "./labels.ts";
@@ -43,20 +46,18 @@ export function explainJob(service: Service, tasks: Iterable<Task>, view: JobVie
     finishedMs === null || ttlMs === null
       ? {}
       : {
-          wokenBy: "the end of its time to live, which removes it",
           deadline: timestampOf(Math.round(finishedMs + ttlMs)),
           atDeadline: "is removed",
         };
+  const wait = waitOf(jobMachine, progress.phase);
   switch (progress.phase) {
     case "succeeded":
     case "failed":
       return [
         Reason.create({
           since: finishedMs === null ? since : timestampOf(Math.round(finishedMs)),
-          waitingFor: `nothing: the job has ${progress.phase}, ${sums}`,
-          ...(progress.phase === "failed"
-            ? { wokenBy: "an update of the service, which starts all the work again" }
-            : {}),
+          ...wait,
+          waitingFor: `${wait.waitingFor}, ${sums}`,
           ...expiry,
           tried: progress.phase === "failed" ? failures(service, all) : [],
         }),
@@ -66,8 +67,8 @@ export function explainJob(service: Service, tasks: Iterable<Task>, view: JobVie
       return [
         Reason.create({
           since,
-          waitingFor: `an operator to resume it: it is ${progress.phase}, ${sums}${stillRunning(progress)}`,
-          wokenBy: "its label muster.job.state",
+          ...wait,
+          waitingFor: `${wait.waitingFor}: it is ${progress.phase}, ${sums}${stillRunning(progress)}`,
         }),
       ];
     case "working":
@@ -135,7 +136,8 @@ function explainWork(
       ? ""
       : `, ${Math.max(0, job.totalCompletions - progress.done - progress.failed - progress.busy)} to start, at most ${job.maxConcurrent} at a time`;
   const earlier = leaving === 0 ? "" : `; ${leaving} of an earlier iteration have not stopped`;
-  return [head(`its tasks: ${sums}, ${running} running${rest}${earlier}`, "the end of a task"), ...reasons];
+  const wait = waitOf(jobMachine, "working");
+  return [head(`${wait.waitingFor}: ${sums}, ${running} running${rest}${earlier}`, wait.wokenBy), ...reasons];
 }
 
 function explainSchedule(service: Service, settings: ScheduleSettings, view: JobView): readonly Reason[] {
@@ -153,19 +155,19 @@ function explainSchedule(service: Service, settings: ScheduleSettings, view: Job
     return [
       Reason.create({
         since,
-        waitingFor: "an operator to resume its schedule",
-        wokenBy: "its label muster.job.state",
+        ...waitOf(scheduleMachine, "paused"),
         tried: past,
       }),
     ];
   }
   const reading = readCron(settings.cron, settings.timeZone);
   if (reading.kind === "invalid") {
+    const invalid = waitOf(scheduleMachine, "invalid");
     return [
       Reason.create({
         since,
-        waitingFor: `a valid schedule: ${reading.reason}`,
-        wokenBy: "an update of the service",
+        ...invalid,
+        waitingFor: `${invalid.waitingFor}: ${reading.reason}`,
         tried: past,
       }),
     ];
@@ -182,13 +184,14 @@ function explainSchedule(service: Service, settings: ScheduleSettings, view: Job
     ];
   }
   const isLate = dueMs <= view.nowMs;
+  const next = waitOf(scheduleMachine, "waiting");
   return [
     Reason.create({
       since,
       waitingFor: isLate
         ? `the schedule, to start the run that was due at ${isoOf(dueMs)}`
-        : `its next run, due at ${isoOf(dueMs)} (${settings.cron} in ${settings.timeZone})${overlap}`,
-      wokenBy: isLate ? "its next decision, due at once" : "the clock",
+        : `${next.waitingFor}, due at ${isoOf(dueMs)} (${settings.cron} in ${settings.timeZone})${overlap}`,
+      wokenBy: isLate ? "its next decision, due at once" : next.wokenBy,
       ...(isLate ? {} : { deadline: timestampOf(dueMs), atDeadline: "starts" }),
       tried: past,
     }),

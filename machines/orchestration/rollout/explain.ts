@@ -1,6 +1,8 @@
 /** Explains why a rollout waits: the reason that `muster why SERVICE` gives. */
 import { Reason, type Rollout, type Service } from "../../../proto/gen/messages.ts";
 import { timestampOf } from "../../../proto/time.ts";
+import { waitOf } from "../../wait-meta.ts";
+import { rolloutMachine } from "../rollout.machine.ts";
 import { isMoving, isPaused, phaseOf } from "./status.ts";
 import { blockerText, type Blocker } from "./verdict.ts";
 
@@ -25,11 +27,8 @@ export function explainRollout(service: Service, record: Rollout | null, state: 
   const total = waiting + changing + done + failed;
   const left = `the rollout: ${waiting} of ${total} tasks have an earlier spec`;
   if (isPaused(phase)) {
-    return Reason.create({
-      since: startedAt,
-      waitingFor: `${left}; ${message}`,
-      wokenBy: "muster service rollout resume, step or abort, or an update of the service",
-    });
+    const { wokenBy } = waitOf(rolloutMachine, phase === "paused" ? "update.paused" : "rollback.paused");
+    return Reason.create({ since: startedAt, waitingFor: `${left}; ${message}`, wokenBy });
   }
   if (!isMoving(phase)) {
     if (waiting === 0) return null;
@@ -38,11 +37,13 @@ export function explainRollout(service: Service, record: Rollout | null, state: 
   const [first] = blockers;
   const counted = (record?.failures ?? 0) > 0 ? `, ${record?.failures} failed` : "";
   const held = first === undefined ? "" : `; ${blockerText(first)}`;
-  const watched = waiting + changing === 0 ? "; monitoring the last ones" : "";
+  const isLast = waiting + changing === 0;
+  const watched = isLast ? "; monitoring the last ones" : "";
+  const moving = first !== undefined ? "replacing" : isLast ? "watching" : "delaying";
   return Reason.create({
     since: first === undefined ? startedAt : timestampOf(first.sinceMs),
     waitingFor: `${left} (${phase}${counted})${held}${watched}`,
-    wokenBy: first === undefined ? "the end of the pause between tasks" : "that task, when it runs, fails or stops",
+    wokenBy: waitOf(rolloutMachine, `update.moving.${moving}`).wokenBy,
     deadline: first?.deadlineMs == null ? (record?.deadline ?? null) : timestampOf(first.deadlineMs),
     tried: message === "" ? [] : [message],
   });
