@@ -195,6 +195,8 @@ interface Greeting {
   readonly workers: readonly { readonly certificatePem: string; readonly keyPem: string; readonly rootPem: string }[];
 }
 
+/** Long enough for the client's caches to go cold, as between an agent's heartbeats, which are seconds apart. */
+const pauseMs = 20;
 /** Below `workerConnectionsMax`. */
 const connectionsPerNode = 50;
 
@@ -228,19 +230,34 @@ async function calling(calls: number, connections: number): Promise<Row[]> {
     };
     const channel = await connect();
     const beat = () => channel.unary(DispatcherService.methods.Heartbeat, HeartbeatRequest.create({ sessionId: "s" }));
+    const clientCpu = (count: number, before: NodeJS.CpuUsage): string => {
+      const { user, system } = process.cpuUsage(before);
+      return `client's CPU ${Math.round((user + system) / count)} µs a call`;
+    };
     const perSecond = async (atOnce: number): Promise<string> => {
       let left = calls;
       const startedAt = performance.now();
+      const cpu = process.cpuUsage();
       const caller = async (): Promise<void> => {
         while (left-- > 0) await beat();
       };
       await Promise.all(Array.from({ length: atOnce }, caller));
-      return `${Math.round((calls / (performance.now() - startedAt)) * 1_000)} calls/s`;
+      const rate = Math.round((calls / (performance.now() - startedAt)) * 1_000);
+      return `${rate} calls/s, ${clientCpu(calls, cpu)}`;
+    };
+    const paced = async (count: number): Promise<string> => {
+      const cpu = process.cpuUsage();
+      for (let at = 0; at < count; at += 1) {
+        await beat();
+        await new Promise((resolve) => setTimeout(resolve, pauseMs));
+      }
+      return clientCpu(count, cpu);
     };
     await perSecond(10);
     const rows: Row[] = [
       ["gRPC over TLS: unary calls, one connection, one at a time", await perSecond(1), ""],
       ["gRPC over TLS: unary calls, one connection, 50 at a time", await perSecond(50), ""],
+      [`gRPC over TLS: unary calls with pauses of ${pauseMs} ms, as agents call`, await paced(calls / 50), ""],
     ];
     const before = await memory();
     for (let at = 0; at < connections; at += 1) {

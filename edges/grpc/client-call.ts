@@ -8,13 +8,10 @@
  * K3: the peer has not processed a single-message call whose stream it refused (RFC 9113 §8.7): the call is retried on the
  *     same connection, at most `refusedMax` times and within its deadline. A call of many messages ends, for its caller to restart.
  */
+import { constants, type ClientHttp2Stream, type IncomingHttpHeaders } from "node:http2";
 import { type Backoff, backoffMs } from "../../lib/backoff.ts";
 import { RpcError, Status } from "../../runtime/ports/rpc.ts";
-import { FrameReader, type FrameReceiver } from "./framing.ts";
-import type { ResponseReceiver } from "./http2/client-connection.ts";
-import { ErrorCode } from "./http2/protocol.ts";
-import type { ResponseFields } from "./http2/response-fields.ts";
-import type { Http2Stream } from "./http2/stream.ts";
+import { FrameReader, framed, type FrameReceiver } from "./framing.ts";
 import { decodeStatusMessage, parseStatus, statusOfHttp, statusOfReset } from "./status.ts";
 
 export interface ClientReceiver extends FrameReceiver {
@@ -36,19 +33,21 @@ export const messageBytesMaxDefault = 64 * 1024 * 1024;
 const refusedMax = 5;
 const refusedBackoff: Backoff = { stepMs: 10, msMax: 160 };
 
-export class ClientCall implements ResponseReceiver {
+const nothing = new Uint8Array(0);
+
+export class ClientCall {
   readonly #receiver: ClientReceiver;
   readonly #health: ConnectionHealth;
   readonly #reader: FrameReader;
   readonly #messageBytesMax: number;
   /** Null until the connection has accepted the call. */
-  #stream: Http2Stream<ResponseReceiver> | null = null;
+  #stream: ClientHttp2Stream | null = null;
   #deadline: NodeJS.Timeout | null = null;
   #status: { readonly code: Status; readonly message: string; readonly details: Uint8Array | null } | null = null;
   #isEnded = false;
   #isPaused = false;
   /** Opens a stream for the call; null if the connection accepts no more. */
-  #open: () => Http2Stream<ResponseReceiver> | null = () => null;
+  #open: () => ClientHttp2Stream | null = () => null;
   /** The call's only message, until its answer begins; null for a call of many messages. K3 */
   #whole: Uint8Array | null = null;
   #refusals = 0;
@@ -68,12 +67,21 @@ export class ClientCall implements ResponseReceiver {
   }
 
   /** `open` returns null if the connection accepts no more calls. */
-  begin(open: () => Http2Stream<ResponseReceiver> | null): void {
+  begin(open: () => ClientHttp2Stream | null): void {
     this.#open = open;
     const stream = open();
     this.#stream = stream;
-    if (stream !== null && this.#isPaused) stream.pause();
-    if (stream !== null) return;
+    if (stream !== null) {
+      stream.on("response", (headers) => this.#takeHeaders(headers));
+      stream.on("trailers", (headers) => this.#takeHeaders(headers));
+      stream.on("data", (chunk: Buffer) => this.#receive(chunk));
+      stream.on("end", () => this.#received());
+      // `close` follows, and the stream then has the reason.
+      stream.on("error", () => {});
+      stream.on("close", () => this.#closed(stream.rstCode ?? constants.NGHTTP2_NO_ERROR));
+      if (this.#isPaused) stream.pause();
+      return;
+    }
     // Like every failure, reported only after the call that caused it has returned.
     queueMicrotask(() =>
       this.fail(
@@ -91,12 +99,12 @@ export class ClientCall implements ResponseReceiver {
 
   write(message: Uint8Array): void {
     const stream = this.#stream;
-    if (this.#isEnded || stream === null || stream.isClosed || stream.hasEnded) return;
-    stream.send(message);
+    if (this.#isEnded || stream === null || stream.destroyed || stream.writableEnded) return;
+    for (const piece of framed(message)) stream.write(piece);
   }
 
   bufferedBytes(): number {
-    return this.#isEnded ? 0 : (this.#stream?.queuedBytes ?? 0);
+    return this.#isEnded ? 0 : (this.#stream?.writableLength ?? 0);
   }
 
   pause(): void {
@@ -111,7 +119,7 @@ export class ClientCall implements ResponseReceiver {
 
   finishWriting(): void {
     const stream = this.#stream;
-    if (stream !== null && !stream.isClosed && !stream.hasEnded) stream.finish();
+    if (stream !== null && !stream.destroyed && !stream.writableEnded) stream.end();
   }
 
   /** Resets the stream without notifying the receiver. */
@@ -131,7 +139,12 @@ export class ClientCall implements ResponseReceiver {
   #release(): void {
     if (this.#deadline !== null) clearTimeout(this.#deadline);
     if (this.#retryTimer !== null) clearTimeout(this.#retryTimer);
-    if (this.#stream !== null && !this.#stream.isClosed) this.#stream.reset(ErrorCode.CANCEL);
+    const stream = this.#stream;
+    if (stream === null || stream.destroyed) return;
+    // Node ends the sending half of a stream that is closed, and the peer would take a canceled client stream for a complete
+    // one. While a write is pending, the end waits behind it and the reset is sent first.
+    if (!stream.writableEnded) stream.write(nothing);
+    stream.close(constants.NGHTTP2_CANCEL);
   }
 
   #end(error: RpcError | null): void {
@@ -141,23 +154,23 @@ export class ClientCall implements ResponseReceiver {
     this.#receiver.onEnd(error);
   }
 
-  takeHeaders(fields: ResponseFields): void {
+  #takeHeaders(headers: IncomingHttpHeaders): void {
     this.#whole = null;
-    const httpStatus = fields.status === "" ? 200 : Number(fields.status); // absent in trailers
-    if (fields.grpcStatus !== null) {
+    const httpStatus = Number(headers[":status"] ?? 200); // absent in trailers
+    const { "grpc-status": code, "grpc-message": message = "", "grpc-status-details-bin": details } = headers;
+    if (code !== undefined) {
       this.#status = {
-        code: parseStatus(fields.grpcStatus),
-        message: decodeStatusMessage(fields.grpcMessage),
-        details: fields.grpcDetails === "" ? null : Buffer.from(fields.grpcDetails, "base64"),
+        code: parseStatus(String(code)),
+        message: decodeStatusMessage(String(message)),
+        details: details === undefined ? null : Buffer.from(String(details), "base64"),
       };
     } else if (httpStatus !== 200) {
       this.fail(new RpcError(statusOfHttp(httpStatus), `the peer answered HTTP status ${httpStatus}`));
     }
   }
 
-  /** An answer may be larger than the window, which reopens as data arrives: the caller chose the server and the limit. */
-  receive(chunk: Uint8Array): number {
-    if (this.#isEnded) return 0;
+  #receive(chunk: Uint8Array): void {
+    if (this.#isEnded) return;
     let problem;
     try {
       problem = this.#reader.push(chunk);
@@ -165,17 +178,16 @@ export class ClientCall implements ResponseReceiver {
       // Not the peer's fault, and not to be hidden: a bug in the receiver.
       if (!(error instanceof RpcError)) throw error;
       this.fail(error);
-      return 0;
+      return;
     }
     if (problem === "compressed")
       this.fail(new RpcError(Status.UNIMPLEMENTED, "compressed messages are not supported"));
     else if (problem === "too-large")
       this.fail(new RpcError(Status.RESOURCE_EXHAUSTED, `response longer than ${this.#messageBytesMax} bytes`));
-    return 0;
   }
 
   /** The peer has sent everything, including trailers. */
-  received(): void {
+  #received(): void {
     const status = this.#status;
     if (this.#isEnded || status === null) return; // without a status, `closed` reports why
     if (status.code !== Status.OK) {
@@ -183,22 +195,26 @@ export class ClientCall implements ResponseReceiver {
       this.#end(new RpcError(code, message, details === null ? {} : { details }));
     } else if (!this.#reader.isBetweenMessages) this.#end(new RpcError(Status.INTERNAL, "response cut short"));
     else this.#end(null);
+    // A response that completes before its request is final.
+    const stream = this.#stream;
+    if (stream !== null && !stream.destroyed && !stream.writableEnded) stream.close(constants.NGHTTP2_NO_ERROR);
   }
 
-  closed(): void {
+  #closed(code: number): void {
     if (this.#isEnded) return;
     if (this.#status !== null) {
-      this.received();
+      this.#received();
       return;
     }
     // A stream that its peer refused was never processed, whatever else happened to the connection.
-    const code = this.#stream?.resetCode ?? null;
-    if (code === null) {
-      this.#end(this.#health.connectionError() ?? new RpcError(statusOfReset(0), "the stream ended without a status"));
-      return;
-    }
-    if (code === ErrorCode.REFUSED_STREAM && this.#sendAgain()) return;
-    this.#end(new RpcError(statusOfReset(code), `the peer reset the stream (code ${code})`));
+    const isRefused = code === constants.NGHTTP2_REFUSED_STREAM;
+    if (isRefused && this.#sendAgain()) return;
+    const error = isRefused ? null : this.#health.connectionError();
+    const reason =
+      code === constants.NGHTTP2_NO_ERROR
+        ? "the stream ended without a status"
+        : `the peer reset the stream (code ${code})`;
+    this.#end(error ?? new RpcError(statusOfReset(code), reason));
   }
 
   /** K3. False if the call is not to be retried. */

@@ -6,6 +6,7 @@
  *
  * K1: every call ends exactly once, also when the connection ends first.
  */
+import { connect as connectHttp2, type ClientHttp2Session } from "node:http2";
 import { connect, type Socket } from "node:net";
 import type { Codec, MethodDescriptor } from "../../proto/codec.ts";
 import {
@@ -18,12 +19,26 @@ import {
   type RpcChannel,
   type SendingCall,
 } from "../../runtime/ports/rpc.ts";
-import { callerText } from "./calling-process.ts";
+import { callerHeader, callerText } from "./calling-process.ts";
 import { ClientCall, messageBytesMaxDefault, type ClientReceiver } from "./client-call.ts";
-import { ClientConnection } from "./http2/client-connection.ts";
+import { prefaceTimeoutMs } from "./http2/protocol.ts";
 import { formatTimeout } from "./status.ts";
 
 const unixTimeoutMs = 5_000;
+/** Receive window per stream, in bytes: a whole assignment or status report arrives without waiting for window updates. */
+const streamWindowBytes = 1024 * 1024;
+/** Receive window for all streams together, in bytes. */
+const connectionWindowBytes = 4 * 1024 * 1024;
+
+const sessionOptions = {
+  // In megabytes. Beyond its default of 10, Node refuses new streams, heartbeats among them, while large messages are queued.
+  // Callers bound what they queue.
+  maxSessionMemory: 1024,
+  // Frames for streams that were just canceled are not an attack.
+  maxSessionInvalidFrames: 100_000,
+  maxSessionRejectedStreams: 100_000,
+  settings: { enablePush: false, initialWindowSize: streamWindowBytes },
+};
 
 /** Connects to a control socket, identifying itself as `process` if given. Rejects with RpcError UNAVAILABLE. */
 export function connectUnix(path: string, process?: CallingProcess): Promise<RpcChannel> {
@@ -38,7 +53,7 @@ export function connectUnix(path: string, process?: CallingProcess): Promise<Rpc
 interface Requests {
   readonly scheme: string;
   readonly authority: string;
-  /** As in RequestHead. */
+  /** How we identify ourselves to a local manager, or empty. */
   readonly caller: string;
 }
 
@@ -79,18 +94,29 @@ export function openChannel(
 }
 
 class Http2Channel implements DuplexChannel {
-  readonly #connection: ClientConnection;
+  readonly #session: ClientHttp2Session;
+  readonly #requests: Requests;
   readonly #target: string;
   readonly #messageBytesMax: number;
-  readonly #caller: string;
   readonly #listeners: (() => void)[] = [];
   #state: "open" | "closed by us" | "ended" = "open";
+  #failure: Error | null = null;
 
   constructor(socket: Socket, requests: Requests, target: string, messageBytesMax: number) {
+    this.#requests = requests;
     this.#target = target;
     this.#messageBytesMax = messageBytesMax;
-    this.#caller = requests.caller;
-    this.#connection = new ClientConnection(socket, requests, () => {
+    const session = connectHttp2(`${requests.scheme}://${requests.authority}`, {
+      ...sessionOptions,
+      createConnection: () => socket,
+    });
+    this.#session = session;
+    const silence = setTimeout(() => session.destroy(new Error("no HTTP/2 settings arrived")), prefaceTimeoutMs);
+    session.once("remoteSettings", () => clearTimeout(silence));
+    session.once("connect", () => session.destroyed || session.setLocalWindowSize(connectionWindowBytes));
+    session.on("error", (error: Error) => (this.#failure ??= error));
+    session.on("close", () => {
+      clearTimeout(silence);
       if (this.#state !== "open") return;
       this.#state = "ended";
       for (const listener of this.#listeners.splice(0)) listener();
@@ -152,7 +178,7 @@ class Http2Channel implements DuplexChannel {
   close(): void {
     if (this.#state !== "open") return;
     this.#state = "closed by us";
-    this.#connection.destroy();
+    this.#session.destroy();
   }
 
   onClosed(listener: () => void): void {
@@ -164,8 +190,8 @@ class Http2Channel implements DuplexChannel {
   /** The error of a call that lost its stream without a status because of the connection; null if the connection is fine. */
   connectionError(): RpcError | null {
     if (this.#state === "closed by us") return new RpcError(Status.CANCELLED, "the connection was closed");
-    const { failure } = this.#connection;
-    if (this.#connection.isOpen && failure === null) return null;
+    const failure = this.#failure;
+    if (!this.#session.destroyed && failure === null) return null;
     const reason = failure === null ? "" : `: ${failure.message}`;
     return new RpcError(Status.UNAVAILABLE, `connection to ${this.#target} ended${reason}`, {
       cause: failure ?? undefined,
@@ -179,10 +205,21 @@ class Http2Channel implements DuplexChannel {
   ): ClientCall {
     const call = new ClientCall(receiver, options?.timeoutMs ?? null, this, this.#messageBytesMax);
     const { timeoutMs = null, traceparent = "" } = options ?? {};
+    const { scheme, authority, caller } = this.#requests;
     const startedAt = performance.now();
     call.begin(() => {
-      const timeout = timeoutMs === null ? "" : formatTimeout(timeoutMs - (performance.now() - startedAt));
-      return this.#connection.request({ path: method.path, timeout, traceparent, caller: this.#caller }, call);
+      if (this.#session.closed || this.#session.destroyed) return null;
+      return this.#session.request({
+        ":method": "POST",
+        ":scheme": scheme,
+        ":path": method.path,
+        ":authority": authority,
+        "content-type": "application/grpc",
+        te: "trailers",
+        ...(caller === "" ? {} : { [callerHeader]: caller }),
+        ...(timeoutMs === null ? {} : { "grpc-timeout": formatTimeout(timeoutMs - (performance.now() - startedAt)) }),
+        ...(traceparent === "" ? {} : { traceparent }),
+      });
     });
     return call;
   }

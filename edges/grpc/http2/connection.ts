@@ -1,5 +1,5 @@
 /**
- * One HTTP/2 connection on a socket whose handshake is complete: the part that server and client share.
+ * One HTTP/2 connection of a server, on a socket whose handshake is complete: everything but its streams' beginnings.
  *
  * Stages: preface → open → draining (accepts no new streams; current ones continue) → ending → ended.
  *
@@ -14,7 +14,7 @@ import type { ByteBudget, ByteHolder } from "../admission/byte-budget.ts";
 import type { TimeShare } from "../admission/time-share.ts";
 import { http1Refusal, isHttp1Request } from "../http1.ts";
 import { FrameParser } from "./frame-parser.ts";
-import { goAwayFrame, numberFrame } from "./frame-writer.ts";
+import { goAwayFrame, numberFrame, serverGreeting } from "./frame-writer.ts";
 import { PeerFrames } from "./peer-frames.ts";
 import {
   BudgetError,
@@ -55,26 +55,16 @@ export abstract class Http2Connection extends PeerFrames implements StreamOwner,
   #heldBytes = 0;
   #stage: "open" | "draining" | "ending" | "ended" = "open";
   #failure: Error | null = null;
-  /** Our greeting, until it is sent. */
+  /** Our first frames, until they are sent: after the peer's first bytes, which may be HTTP/1. */
   #greeting: Buffer | null;
 
-  /** `greeting`: our first frames. A client sends them at once, a server (`isServer`) after its peer's preface. */
-  constructor(
-    socket: Duplex,
-    options: {
-      readonly greeting: Buffer;
-      readonly isServer: boolean;
-      readonly limits: ConnectionLimits;
-      readonly budgets: SharedBudgets | null;
-    },
-  ) {
-    const { greeting, isServer, limits, budgets } = options;
+  constructor(socket: Duplex, limits: ConnectionLimits, budgets: SharedBudgets | null) {
     super(limits.rates);
     this.limits = limits;
     this.#budgets = budgets;
     this.#receiveWindow = limits.connectionWindowBytes;
     this.#socket = socket;
-    this.#parser = new FrameParser(this, isServer);
+    this.#parser = new FrameParser(this);
     this.sender = new Sender(
       socket,
       limits,
@@ -91,26 +81,17 @@ export abstract class Http2Connection extends PeerFrames implements StreamOwner,
     socket.on("end", () => this.destroy());
     socket.on("error", (error: Error) => (this.#failure ??= error));
     socket.on("close", () => this.#closed());
-    this.#greeting = greeting;
-    if (!isServer) this.#greet();
+    this.#greeting = serverGreeting(limits);
   }
 
   /** The highest stream that the peer has started. */
   protected abstract lastStreamId(): number;
-  /** The peer's half of a stream has ended. */
-  protected onRemoteEnd(stream: Http2Stream): void {
-    stream.takeEnd();
-  }
   /** Our half of a stream has ended. */
   protected abstract onSent(stream: Http2Stream): void;
   /** DATA or HEADERS arrived for a stream that is closed or half closed (remote). */
   protected abstract onStray(streamId: number, stream: Http2Stream | undefined): void;
   /** The connection has ended, with the reason if it failed. Called once, after the end of every stream. */
   protected abstract onGone(error: Error | null): void;
-  /** A stream is closed and has been removed from `streams`. */
-  protected onRemoved(): void {}
-  /** Handles an error that the peer's bytes did not cause. */
-  protected abstract onBug(error: unknown): void;
 
   protected override get isReading(): boolean {
     return this.#stage !== "ending" && this.#stage !== "ended";
@@ -120,22 +101,12 @@ export abstract class Http2Connection extends PeerFrames implements StreamOwner,
     return this.#stage === "open";
   }
 
-  get failure(): Error | null {
-    return this.#failure;
-  }
-
   /** Accepts no more calls; the connection ends when the current ones have ended. */
   close(): void {
-    if (!this.drain()) return;
+    if (this.#stage !== "open") return;
+    this.#stage = "draining";
     this.#greet();
     this.sender.control(goAwayFrame(this.lastStreamId(), ErrorCode.NO_ERROR));
-  }
-
-  /** True if it was not draining before. */
-  protected drain(): boolean {
-    if (this.#stage !== "open") return false;
-    this.#stage = "draining";
-    return true;
   }
 
   /** Sends what is queued for sending, and closes the connection. */
@@ -166,7 +137,8 @@ export abstract class Http2Connection extends PeerFrames implements StreamOwner,
     } catch (error) {
       if (error instanceof ConnectionError) this.fail(error);
       else if (error instanceof InvariantError) throw error;
-      else this.onBug(error);
+      // A bug in handling a peer's bytes ends this connection, not the process.
+      else this.fail(new ConnectionError(ErrorCode.INTERNAL_ERROR, error instanceof Error ? error.message : "unknown"));
     }
   }
 
@@ -231,8 +203,6 @@ export abstract class Http2Connection extends PeerFrames implements StreamOwner,
     stream.unacknowledged = 0;
   }
 
-  endTaken(_stream: Http2Stream): void {}
-
   queued(bytes: number): void {
     this.sender.queuedBytes += bytes;
   }
@@ -285,7 +255,6 @@ export abstract class Http2Connection extends PeerFrames implements StreamOwner,
     if (held > 0) this.giveBack(held);
     else if (this.limits.streamCostBytes > 0) this.account();
     if (this.#stage === "draining" && this.streams.size === 0) this.sender.control(nothing);
-    this.onRemoved();
   }
 
   protected override onData(
@@ -321,7 +290,7 @@ export abstract class Http2Connection extends PeerFrames implements StreamOwner,
     // Before the last bytes are consumed, so that no window is reopened for a complete stream.
     if (isEnd) stream.isRemoteEnded = true;
     if (size > 0) stream.take(bytes.subarray(at, end), size);
-    if (isEnd && !stream.isClosed) this.onRemoteEnd(stream);
+    if (isEnd && !stream.isClosed) stream.takeEnd();
     this.account();
     this.#unblock();
   }
@@ -331,11 +300,9 @@ export abstract class Http2Connection extends PeerFrames implements StreamOwner,
     this.reset(stream, code);
   }
 
-  protected override onReset(streamId: number, code: number): void {
+  protected override onReset(streamId: number): void {
     const stream = this.streams.get(streamId);
-    if (stream === undefined) return;
-    stream.resetCode = code;
-    this.remove(stream);
+    if (stream !== undefined) this.remove(stream);
   }
 
   protected override onSettings(): void {

@@ -21,10 +21,8 @@ export class FrameParser {
   #payload: Buffer | null = null;
   #payloadAt = 0;
 
-  /** `hasPreface`: the peer is a client, which starts with a preface. */
-  constructor(sink: FrameSink, hasPreface: boolean) {
+  constructor(sink: FrameSink) {
     this.#sink = sink;
-    if (!hasPreface) this.#prefaceAt = preface.length;
   }
 
   /** Reads the next bytes. Throws ConnectionError; afterwards the parser must not be used again. */

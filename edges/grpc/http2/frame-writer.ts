@@ -1,13 +1,9 @@
 import {
-  Flag,
   FrameType,
   Setting,
-  connectionWindowBytes,
   defaultWindowBytes,
   frameHeaderBytes,
   headerListBytesMax,
-  preface,
-  streamWindowBytes,
   type ConnectionLimits,
   type ErrorCode,
 } from "./protocol.ts";
@@ -62,11 +58,6 @@ function settings(pairs: readonly (readonly [number, number])[]): Buffer {
   return controlFrame(FrameType.SETTINGS, 0, 0, payload);
 }
 
-/** A complete header block in one frame. */
-export function headersFrame(streamId: number, block: Uint8Array): Buffer {
-  return controlFrame(FrameType.HEADERS, Flag.END_HEADERS, streamId, block);
-}
-
 /** A server's first frames: its settings and its receive window. */
 export function serverGreeting(limits: ConnectionLimits): Buffer {
   const more = limits.connectionWindowBytes - defaultWindowBytes;
@@ -79,16 +70,5 @@ export function serverGreeting(limits: ConnectionLimits): Buffer {
     ...(more > 0 ? [numberFrame(FrameType.WINDOW_UPDATE, 0, more)] : []),
   ]);
 }
-
-/** A client's first frames. */
-export const clientGreeting: Buffer = Buffer.concat([
-  preface,
-  settings([
-    [Setting.ENABLE_PUSH, 0],
-    [Setting.INITIAL_WINDOW_SIZE, streamWindowBytes],
-    [Setting.MAX_HEADER_LIST_SIZE, headerListBytesMax],
-  ]),
-  numberFrame(FrameType.WINDOW_UPDATE, 0, connectionWindowBytes - defaultWindowBytes),
-]);
 
 export const settingsAck: Buffer = controlFrame(FrameType.SETTINGS, 1, 0, Buffer.alloc(0));

@@ -57,12 +57,10 @@ export abstract class PeerFrames implements FrameSink {
     at: number,
     end: number,
   ): void;
-  protected abstract onReset(streamId: number, code: number): void;
+  protected abstract onReset(streamId: number): void;
   /** A SETTINGS frame begins. */
   protected abstract onSettings(): void;
   protected abstract onInitialWindow(bytes: number): void;
-  protected abstract onPeerSetting(id: number, value: number): void;
-  protected abstract onGoAway(lastStreamId: number, code: number): void;
   /** On a started stream, or for stream 0 on the connection, where the increment is positive. */
   protected abstract onWindowUpdate(streamId: number, increment: number): void;
 
@@ -93,7 +91,7 @@ export abstract class PeerFrames implements FrameSink {
         require(this.hasBegun(streamId), ErrorCode.PROTOCOL_ERROR, "RST_STREAM on an idle stream");
         require(end - at === 4, ErrorCode.FRAME_SIZE_ERROR, "invalid RST_STREAM size");
         this.chargeReset();
-        this.onReset(streamId, bytes.readUInt32BE(at));
+        this.onReset(streamId);
         return;
       case FrameType.SETTINGS:
         this.#checkSettings(flags, streamId, bytes, at, end);
@@ -108,8 +106,8 @@ export abstract class PeerFrames implements FrameSink {
       case FrameType.GOAWAY:
         require(streamId === 0, ErrorCode.PROTOCOL_ERROR, "GOAWAY on a stream");
         require(end - at >= 8, ErrorCode.FRAME_SIZE_ERROR, "invalid GOAWAY size");
+        // The client closes the connection itself when its calls have ended.
         this.#chargeOther();
-        this.onGoAway(bytes.readUInt32BE(at) & 0x7fffffff, bytes.readUInt32BE(at + 4));
         return;
       case FrameType.WINDOW_UPDATE:
         this.#chargeOther();
@@ -219,8 +217,7 @@ export abstract class PeerFrames implements FrameSink {
         require(value <= windowBytesMax, ErrorCode.FLOW_CONTROL_ERROR, "INITIAL_WINDOW_SIZE");
         this.onInitialWindow(value);
         return;
-      default:
-        this.onPeerSetting(id, value);
+      // Our encoder keeps no table, our headers are short, and we start no streams: the other settings do not matter.
     }
   }
 

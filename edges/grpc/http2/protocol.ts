@@ -1,5 +1,5 @@
-/** The constants of HTTP/2 (RFC 9113), and the limits of one connection, which `connection.ts`, `server-connection.ts` and
- *  `client-connection.ts` enforce. */
+/** The constants of HTTP/2 (RFC 9113), and the limits of one connection, which `connection.ts` and `server-connection.ts`
+ *  enforce. */
 
 export const FrameType = {
   DATA: 0,
@@ -67,11 +67,6 @@ export const frameBytesMax = 16_384;
 /** Every window's initial size. */
 export const defaultWindowBytes = 65_535;
 export const windowBytesMax = 0x7fffffff;
-/** A client's receive window per stream, in bytes: a whole assignment or status report arrives without waiting for window
- *  updates. */
-export const streamWindowBytes = 1024 * 1024;
-/** A client's receive window for all streams together, in bytes. */
-export const connectionWindowBytes = 4 * 1024 * 1024;
 /** Bytes of a request's header list, as HPACK counts them. Beyond: the stream is reset with ENHANCE_YOUR_CALM. */
 export const headerListBytesMax = 16 * 1024;
 /** Bytes of one encoded header block, and the number of frames it may be split into. Beyond: GOAWAY ENHANCE_YOUR_CALM, since

@@ -1,10 +1,9 @@
 /** The server's half of HTTP/2: streams start with a request's headers and end with our trailers. */
 import type { Duplex } from "node:stream";
 import { Http2Connection, type SharedBudgets } from "./connection.ts";
-import { numberFrame, serverGreeting } from "./frame-writer.ts";
+import { numberFrame } from "./frame-writer.ts";
 import { HpackDecoder } from "./hpack-decoder.ts";
 import {
-  ConnectionError,
   ErrorCode,
   Flag,
   FrameType,
@@ -39,7 +38,7 @@ export class ServerConnection extends Http2Connection {
     limits: ConnectionLimits = knownLimits,
     budgets: SharedBudgets | null = null,
   ) {
-    super(socket, { greeting: serverGreeting(limits), isServer: true, limits, budgets });
+    super(socket, limits, budgets);
     this.#handler = handler;
   }
 
@@ -110,18 +109,7 @@ export class ServerConnection extends Http2Connection {
     else this.control(numberFrame(FrameType.RST_STREAM, streamId, ErrorCode.STREAM_CLOSED));
   }
 
-  /** Our encoder keeps no table, our headers are short, and we start no streams: the other settings do not matter. */
-  protected override onPeerSetting(): void {}
-
-  /** After a GOAWAY, a client closes the connection itself when its calls have ended. */
-  protected override onGoAway(): void {}
-
   protected override onGone(error: Error | null): void {
     this.#handler.onClose(error);
-  }
-
-  /** An error while handling a peer's bytes ends this connection, not the process. */
-  protected override onBug(error: unknown): void {
-    this.fail(new ConnectionError(ErrorCode.INTERNAL_ERROR, error instanceof Error ? error.message : "unknown"));
   }
 }

@@ -26,19 +26,16 @@ export interface StreamOwner {
   reset(stream: Http2Stream, code: ErrorCode): void;
   /** `bytes` of flow-controlled data were consumed; 0 if the data is held. */
   consumed(stream: Http2Stream, bytes: number): void;
-  /** The peer's end arrived while the stream was paused, and has now been processed. */
-  endTaken(stream: Http2Stream): void;
   /** The number of queued bytes changed by `bytes`. */
   queued(bytes: number): void;
 }
 
 const heldBytesMin = 4_096;
 
-export class Http2Stream<Receiver extends StreamReceiver = StreamReceiver> {
-  /** 0 until it starts. */
-  id: number;
+export class Http2Stream {
+  readonly id: number;
   readonly #owner: StreamOwner;
-  receiver: Receiver | null = null;
+  receiver: StreamReceiver | null = null;
   /** The queued header block; messages and trailers follow it, in this order. */
   headers: Buffer | null = null;
   readonly queue: Uint8Array[] = [];
@@ -62,8 +59,6 @@ export class Http2Stream<Receiver extends StreamReceiver = StreamReceiver> {
   /** The peer has sent everything. */
   isRemoteEnded = false;
   isClosed = false;
-  /** The code of the reset, by the peer or by us; null without one. */
-  resetCode: number | null = null;
   /** Bytes that remain of `content-length`; null if it was absent. */
   promised: number | null = null;
   #isPaused = false;
@@ -116,7 +111,7 @@ export class Http2Stream<Receiver extends StreamReceiver = StreamReceiver> {
     this.#owner.queued(bytes);
   }
 
-  /** Ends our half after the queued data; a client's requests have no trailers. */
+  /** Ends our half after the queued data, without trailers. */
   finish(): void {
     this.hasEnded = true;
     this.#owner.wantsToSend(this);
@@ -146,10 +141,7 @@ export class Http2Stream<Receiver extends StreamReceiver = StreamReceiver> {
     this.#heldBytes = this.#heldPadding = 0;
     if (bytes > 0 && !this.isClosed) this.#give(payload ?? null, bytes);
     // It may have been paused again; then its end waits.
-    if (this.isRemoteEnded && !this.#isPaused && !this.isClosed) {
-      this.receiver?.received();
-      this.#owner.endTaken(this);
-    }
+    if (this.isRemoteEnded && !this.#isPaused && !this.isClosed) this.receiver?.received();
   }
 
   get isPaused(): boolean {
