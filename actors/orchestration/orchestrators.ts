@@ -102,12 +102,20 @@ export class Reconcilers<Context extends ReconcileContext, Own, One extends Serv
     this.#loops.get(one)?.wake();
   }
 
-  /** To be called when its chart has ended, or ends with the event just sent. */
-  forget(one: One): void {
-    this.#loops.get(one)?.end();
-    this.#all.delete(one.serviceId);
-    this.#loops.delete(one);
-    this.#touched.delete(one);
+  /**
+   * To be called when its chart has ended, or ends with the event just sent, perhaps in an effect of its own. Its actor keeps
+   * its id until the end of this turn; `gone` is called then, to start another for what happened meanwhile.
+   */
+  forget(one: One, gone?: () => void): void {
+    this.#options.env.clock.soon(() => {
+      const loop = this.#loops.get(one);
+      if (loop === undefined) return;
+      loop.stop();
+      this.#all.delete(one.serviceId);
+      this.#loops.delete(one);
+      this.#touched.delete(one);
+      gone?.();
+    });
   }
 
   commitEnded(): void {

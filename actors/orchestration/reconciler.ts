@@ -13,10 +13,8 @@ export interface Round<Of extends Verdict> {
 }
 
 interface Listener<Context, Event> {
-  readonly actor: {
-    send(event: Event): void;
-    getSnapshot(): { readonly context: Context; readonly value: unknown };
-  };
+  readonly actor: { getSnapshot(): { readonly context: Context; readonly value: unknown } };
+  send(event: Event): void;
   stop(): void;
 }
 
@@ -41,13 +39,11 @@ interface Options<Context extends ReconcileContext, Own, Input> {
 }
 
 export class Reconciler<Context extends ReconcileContext, Own = never, Input = void> implements Running {
-  readonly #env: Environment;
   readonly #hosted: Listener<Context, Own | ReconcileEvent<Context["verdict"]>>;
   #hasNews = false;
   #isStopped = false;
 
   constructor(env: Environment, { chart, decide, effects, id, input }: Options<Context, Own, Input>) {
-    this.#env = env;
     this.#hosted = chart.start(env.host, id, input, {
       effects: {
         ...effects,
@@ -66,9 +62,9 @@ export class Reconciler<Context extends ReconcileContext, Own = never, Input = v
     return this.#hosted.actor.getSnapshot();
   }
 
-  /** Nothing is sent after `stop` or `end`. */
+  /** Nothing is sent after `stop`. */
   send(event: Own | ReconcileEvent<Context["verdict"]>): void {
-    if (!this.#isStopped) this.#hosted.actor.send(event);
+    if (!this.#isStopped) this.#hosted.send(event);
   }
 
   wake(): void {
@@ -84,12 +80,6 @@ export class Reconciler<Context extends ReconcileContext, Own = never, Input = v
     if (!this.#hasNews) return;
     this.#hasNews = false;
     this.wake();
-  }
-
-  /** To be called when its chart has ended, or ends with the event just sent. */
-  end(): void {
-    this.#isStopped = true;
-    this.#env.clock.soon(() => this.#hosted.stop());
   }
 
   stop(): void {

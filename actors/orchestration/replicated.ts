@@ -122,7 +122,9 @@ export function startReplicated(env: Environment, writer: Writer, turnsOf: (serv
     // Tasks created by a decision are still pending.
     if (count === 0 && one.creating.size === 0) {
       all.send(one, { type: "tasks.gone" });
-      all.forget(one);
+      all.forget(one, () => {
+        if (hasTasks(one.serviceId)) start(one.serviceId, true);
+      });
     } else if (operations.length > 0) writer.write(operations, () => all.send(one, { type: "decision.written" }));
   }
 

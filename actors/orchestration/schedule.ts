@@ -176,9 +176,16 @@ export function startSchedules(env: Environment): Part {
       return;
     }
     all.send(entry, { type: "rest.gone" });
-    all.forget(entry);
-    const service = store.get("service", entry.serviceId);
-    if (service !== undefined && scheduleSettings(service.spec) !== null) start(service.id, false);
+    all.forget(entry, () => startNeeded(entry.serviceId));
+  }
+
+  /** Starts the schedule if there is one, or if a removed one has left something. */
+  function startNeeded(id: string): void {
+    const service = store.get("service", id);
+    if (service !== undefined && scheduleSettings(service.spec) !== null) start(id, false);
+    // Runs of a job that is no longer scheduled stay.
+    else if (service === undefined && runs.has(id)) start(id, true);
+    else if (store.get("resource", id)?.kind === scheduleKind) start(id, true);
   }
 
   function end(entry: Entry): void {
@@ -204,12 +211,10 @@ export function startSchedules(env: Environment): Part {
   }
 
   for (const service of store.all("service")) noteRun(null, service);
-  for (const service of store.all("service")) if (scheduleSettings(service.spec) !== null) start(service.id, false);
-  for (const { id, kind } of store.all("resource"))
-    if (kind === scheduleKind && all.get(id) === undefined) start(id, true);
-  // Runs whose schedule was removed while no manager led. Those of a job that is no longer scheduled stay.
-  for (const id of runs.keys())
-    if (all.get(id) === undefined && store.get("service", id) === undefined) start(id, true);
+  for (const { id } of store.all("service")) startNeeded(id);
+  // Some may have been removed while no manager led.
+  for (const { id } of store.all("resource")) if (all.get(id) === undefined) startNeeded(id);
+  for (const id of runs.keys()) if (all.get(id) === undefined) startNeeded(id);
 
   return {
     taskChanged(old, task) {
@@ -237,11 +242,8 @@ export function startSchedules(env: Environment): Part {
       const id = (service ?? old)?.id ?? "";
       const entry = all.get(id);
       const isScheduled = service !== null && scheduleSettings(service.spec) !== null;
-      if (entry === undefined) {
-        if (isScheduled) start(id, false);
-        else if (service === null && (runs.has(id) || store.get("resource", id)?.kind === scheduleKind))
-          start(id, true);
-      } else if (isScheduled) touch(id);
+      if (entry === undefined) startNeeded(id);
+      else if (isScheduled) touch(id);
       else if (!entry.isEnding) end(entry);
     },
 

@@ -489,6 +489,16 @@ test.serial("a job that loses its schedule runs itself, and keeps its earlier ru
   t.deepEqual(history(cluster), ["20:SUCCEEDED"]);
 });
 
+test.serial("a job that gets a schedule again at once follows the new one", async (t) => {
+  const cluster = await scheduled();
+  await cluster.run(12_000);
+  const service = cluster.store.get("service", "job") as Service;
+  cluster.seed("service", Service.patch(service, { spec: withLabels({})(service.spec as ServiceSpec) }));
+  cluster.seed("service", service);
+  await cluster.run(10_000);
+  t.deepEqual(history(cluster), ["20:SUCCEEDED"]);
+});
+
 test.serial("a run that somebody removes is recorded as removed, and not started again", async (t) => {
   const cluster = await scheduled();
   cluster.outcome = () => undefined;
