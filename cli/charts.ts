@@ -70,10 +70,15 @@ export const charts: Command = command({
   async run({ values, operands, shell }) {
     const chosen = await named(operands);
     if (values.format === "mermaid") {
-      const { toMermaid } = await import("./chart-mermaid.ts");
+      const { handlersOf, picturesOf } = await import("./chart-mermaid.ts");
       for (const { name, machine } of chosen) {
-        if (chosen.length > 1) shell.print(`%% ${name}`);
-        shell.print(toMermaid(machine));
+        const pictures = picturesOf(machine);
+        for (const { of, mermaid } of pictures) {
+          if (chosen.length + pictures.length > 2) shell.print(`%% ${of === "" ? name : `${name}: ${of}`}`);
+          shell.print(mermaid);
+        }
+        for (const { event, to, within } of handlersOf(machine))
+          shell.print(`%% in ${within.length === 0 ? "any state" : within.join(", ")}: ${event} leads to ${to}`);
       }
       return;
     }

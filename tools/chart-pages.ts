@@ -2,7 +2,7 @@
 import { dirname } from "node:path";
 import { filled, waitsOf } from "../machines/wait-meta.ts";
 import { allCharts } from "../cli/charts.ts";
-import { toMermaid } from "../cli/chart-mermaid.ts";
+import { handlersOf, picturesOf } from "../cli/chart-mermaid.ts";
 
 export async function chartPages(): Promise<ReadonlyMap<string, string>> {
   const pages = new Map<string, string>();
@@ -14,13 +14,23 @@ export async function chartPages(): Promise<ReadonlyMap<string, string>> {
       index.push("", `## ${folder === "." ? "of all" : folder}`, "");
     }
     index.push(`- [${name}](${name}.md): ${summary}`);
-    const diagram = `\`\`\`mermaid\n${toMermaid(machine).trim()}\n\`\`\``;
+    const pictures = picturesOf(machine).map(
+      ({ of, mermaid }) => `${of === "" ? "" : `## ${of}\n\n`}\`\`\`mermaid\n${mermaid}\n\`\`\``,
+    );
+    const handlers = handlersOf(machine).map(
+      ({ event, to, within }) => `| ${within.length === 0 ? "any" : within.join(", ")} | \`${event}\` | ${to} |`,
+    );
+    const always =
+      handlers.length === 0 ? "" : ["| in | event | leads to |", "|---|---|---|", ...handlers, "", ""].join("\n");
     const waits = [...waitsOf(machine)].map(([state, { waitingFor, wokenBy }]) => {
       const wakers = Object.entries(wokenBy).map(([key, phrase]) => `${filled(phrase)} (\`${key}\`)`);
       return `| ${state} | ${filled(waitingFor)} | ${wakers.join("; ")} |`;
     });
     const table = ["| state | waits for | woken by |", "|---|---|---|", ...waits].join("\n");
-    pages.set(`${name}.md`, `# ${name}\n\n${summary} (\`machines/${file}\`)\n\n${diagram}\n\n${table}\n`);
+    pages.set(
+      `${name}.md`,
+      `# ${name}\n\n${summary} (\`machines/${file}\`)\n\n${pictures.join("\n\n")}\n\n${always}${table}\n`,
+    );
   }
   pages.set("README.md", `${index.join("\n")}\n`);
   return pages;

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import test from "ava";
 import { allCharts } from "../../cli/charts.ts";
-import { toMermaid } from "../../cli/chart-mermaid.ts";
+import { picturesOf } from "../../cli/chart-mermaid.ts";
 import { humanDuration, parseBytes, parseCount, parseCpus, parseDuration, parseRatio } from "../../cli/values.ts";
 import { formatTable } from "../../cli/table.ts";
 import { UsageError } from "../../lib/user-error.ts";
@@ -227,10 +227,13 @@ test("the charts include every machine of the system, and each can be drawn", as
   t.deepEqual([...new Set(charts.map(({ file }) => file))], files.toSorted());
   for (const { name, machine, summary } of charts) {
     t.not(summary, "", `${name} describes itself in its header`);
-    const drawing = toMermaid(machine);
-    t.true(drawing.startsWith("stateDiagram-v2\n"), name);
-    for (const state of Object.keys(machine.root.states)) t.true(drawing.includes(`"${state}`), `${name} ${state}`);
-    t.is(drawing.split("{").length, drawing.split("}").length, name);
+    const pictures = picturesOf(machine);
+    for (const state of Object.keys(machine.root.states))
+      t.true(pictures[0]?.mermaid.includes(`"${state}`), `${name} ${state}`);
+    for (const { mermaid } of pictures) {
+      t.true(mermaid.startsWith("stateDiagram-v2\n"), name);
+      t.is(mermaid.split("{").length, mermaid.split("}").length, name);
+    }
     t.notThrows(() => JSON.stringify(machine.config), name);
   }
 });
@@ -238,8 +241,8 @@ test("the charts include every machine of the system, and each can be drawn", as
 test("charts shows events, guards, delays and final states", async (t) => {
   const { muster } = await served(t);
   const { lines } = await muster("charts", "certificate", "--format", "mermaid");
-  t.true(lines.some((line) => line.trim() === "sorting --> rotating : always [isRotating]"));
-  t.true(lines.some((line) => line.trim() === "waiting --> pending : after retryDelay"));
+  t.true(lines.some((line) => line.trim() === "sorting --> rotating : always<br/>[isRotating]"));
+  t.true(lines.some((line) => line.trim() === "waiting --> pending : csr.received<br/>after retryDelay"));
   t.true(lines.some((line) => line.trim() === "issued --> [*]"));
   t.true((await muster("charts", "-q")).lines.includes("certificate"));
   t.is((await muster("charts", "nothing")).status, 1);
