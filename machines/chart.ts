@@ -5,7 +5,7 @@
  * It adds to each machine what all of them need: the root handler that reports unexpected events, and a limit of microsteps.
  * `ignore` in a state or at the root lists the events that it drops on purpose; in XState's terms, `{ on: { event: {} } }`.
  *
- * C1: every effect, action, guard and delay that a chart declares is used in it, and every name that it uses is declared.
+ * C1: every effect, action, guard and delay that a chart declares is used in it, and every name that it uses is declared, once.
  */
 import {
   setup,
@@ -43,12 +43,11 @@ export function effect(): Effect<unknown> {
 }
 
 type Params = ParameterizedObject["params"] | undefined;
-type Named<Map extends Record<string, Params>> = {
-  [Name in keyof Map & string]: { type: Name; params: Map[Name] };
-}[keyof Map & string];
+type Map = Record<string, Params>;
+type Named<Of extends Map> = { [Name in keyof Of & string]: { type: Name; params: Of[Name] } }[keyof Of & string];
 
 /** A machine's type tells its host the effects and drawn delays; at run time, `machine.schemas` has their names. */
-export interface Declared<Effects extends Record<string, Params>, Drawn extends string> extends StateSchema {
+export interface Declared<Effects extends Map, Drawn extends string> extends StateSchema {
   readonly effects: { readonly [Name in keyof Effects]: Effect<Effects[Name]> };
   readonly drawnDelays: Drawn;
 }
@@ -93,57 +92,16 @@ type RootConfig<
     readonly states: { [Name in string]: StateConfig<Context, Event, Action, Guard, Delay, Tag, Meta> };
   };
 
-export interface Chart<
+/** Names of a chart with what they stand for. */
+interface Parts<
   Context extends MachineContext,
   Event extends EventObject,
-  Effects extends Record<string, Params>,
-  Action extends ParameterizedObject,
-  Guard extends ParameterizedObject,
+  Effects extends Map,
+  Actions extends Map,
+  Guards extends Map,
   Delay extends string,
   Drawn extends string,
-  Tag extends string,
-  Input,
-  Output extends NonReducibleUnknown,
-  Meta extends MetaObject,
 > {
-  createMachine<const Config extends RootConfig<Context, Event, Action, Guard, Delay, Tag, Input, Output, Meta>>(
-    config: Config,
-  ): StateMachine<
-    Context,
-    Event,
-    Record<string, AnyActorRef | undefined>,
-    never,
-    Action,
-    Guard,
-    Delay,
-    ToStateValue<Extract<Config, StateSchema>>,
-    Tag,
-    Input,
-    Output,
-    EventObject,
-    Meta,
-    Declared<Effects, Drawn>
-  >;
-  /** A state that a chart uses several times. */
-  createStateConfig<const Config extends StateConfig<Context, Event, Action, Guard, Delay, Tag, Meta>>(
-    config: Config,
-  ): Config;
-}
-
-export function chart<
-  Context extends MachineContext,
-  Event extends EventObject,
-  Effects extends Record<string, Params> = {},
-  Actions extends Record<string, Params> = {},
-  Guards extends Record<string, Params> = {},
-  Delay extends string = never,
-  Drawn extends string = never,
-  Tag extends string = string,
-  Input = NonReducibleUnknown,
-  Output extends NonReducibleUnknown = NonReducibleUnknown,
-  Meta extends MetaObject = WaitMeta,
->(declared: {
-  types?: SetupTypes<Context, Event, {}, Tag, Input, Output, EventObject, Meta>;
   /** Supplied by the host; their outcome comes back as an event. */
   effects?: { [Name in keyof Effects]: Effect<Effects[Name]> };
   /** The chart's own: they change the context. */
@@ -164,20 +122,122 @@ export function chart<
   delays?: { [Name in Delay]: DelayConfig<Context, Event, undefined, Event> };
   /** Bounds: the host draws the delay at random below them (`Owner.draw`). */
   drawnDelays?: { [Name in Drawn]: DelayConfig<Context, Event, undefined, Event> };
-}): Chart<
-  Context,
-  Event,
-  Effects,
-  Named<Actions> | Named<Effects> | { type: "reportUnexpected"; params: undefined },
-  Named<Guards>,
-  Delay | Drawn,
-  Drawn,
-  Tag,
+}
+
+export interface Chart<
+  Context extends MachineContext,
+  Event extends EventObject,
+  Effects extends Map,
+  Actions extends Map,
+  Guards extends Map,
+  Delay extends string,
+  Drawn extends string,
+  Tag extends string,
   Input,
-  Output,
-  Meta
+  Output extends NonReducibleUnknown,
+  Meta extends MetaObject,
 > {
-  const { effects = {}, actions = {}, guards = {}, delays = {}, drawnDelays = {} } = declared;
+  createMachine<
+    const Config extends RootConfig<
+      Context,
+      Event,
+      ActionOf<Effects, Actions>,
+      Named<Guards>,
+      Delay | Drawn,
+      Tag,
+      Input,
+      Output,
+      Meta
+    >,
+  >(
+    config: Config,
+  ): StateMachine<
+    Context,
+    Event,
+    Record<string, AnyActorRef | undefined>,
+    never,
+    ActionOf<Effects, Actions>,
+    Named<Guards>,
+    Delay | Drawn,
+    ToStateValue<Extract<Config, StateSchema>>,
+    Tag,
+    Input,
+    Output,
+    EventObject,
+    Meta,
+    Declared<Effects, Drawn>
+  >;
+  /** A state that a chart uses several times. */
+  createStateConfig<
+    const Config extends StateConfig<
+      Context,
+      Event,
+      ActionOf<Effects, Actions>,
+      Named<Guards>,
+      Delay | Drawn,
+      Tag,
+      Meta
+    >,
+  >(
+    config: Config,
+  ): Config;
+  /** A chart with further names. It need not use those of this one. */
+  extend<
+    MoreEffects extends Map = {},
+    MoreActions extends Map = {},
+    MoreGuards extends Map = {},
+    MoreDelay extends string = never,
+    MoreDrawn extends string = never,
+  >(
+    more: Parts<Context, Event, MoreEffects, MoreActions, MoreGuards, MoreDelay, MoreDrawn>,
+  ): Chart<
+    Context,
+    Event,
+    Effects & MoreEffects,
+    Actions & MoreActions,
+    Guards & MoreGuards,
+    Delay | MoreDelay,
+    Drawn | MoreDrawn,
+    Tag,
+    Input,
+    Output,
+    Meta
+  >;
+}
+
+type ActionOf<Effects extends Map, Actions extends Map> =
+  | Named<Actions>
+  | Named<Effects>
+  | { type: "reportUnexpected"; params: undefined };
+
+export function chart<
+  Context extends MachineContext,
+  Event extends EventObject,
+  Effects extends Map = {},
+  Actions extends Map = {},
+  Guards extends Map = {},
+  Delay extends string = never,
+  Drawn extends string = never,
+  Tag extends string = string,
+  Input = NonReducibleUnknown,
+  Output extends NonReducibleUnknown = NonReducibleUnknown,
+  Meta extends MetaObject = WaitMeta,
+>(
+  declared: Parts<Context, Event, Effects, Actions, Guards, Delay, Drawn> & {
+    types?: SetupTypes<Context, Event, {}, Tag, Input, Output, EventObject, Meta>;
+  },
+): Chart<Context, Event, Effects, Actions, Guards, Delay, Drawn, Tag, Input, Output, Meta> {
+  return chartOf(declared as AnyParts) as never;
+}
+
+type AnyParts = Readonly<Partial<Record<"effects" | "actions" | "guards" | "delays" | "drawnDelays", object>>>;
+
+function chartOf(own: AnyParts, base: AnyParts = {}): object {
+  const effects = { ...base.effects, ...own.effects };
+  const actions = { ...base.actions, ...own.actions };
+  const guards = { ...base.guards, ...own.guards };
+  const delays = { ...base.delays, ...own.delays };
+  const drawnDelays = { ...base.drawnDelays, ...own.drawnDelays };
   const bodies = [...Object.keys(effects), "reportUnexpected"].map((name) => [name, missing(name)] as const);
   const machines = setup({
     schemas: { effects: Object.keys(effects), drawnDelays: Object.keys(drawnDelays) },
@@ -187,11 +247,14 @@ export function chart<
   } as never);
   return {
     createMachine(config: Config) {
-      const id = String(config.id);
+      const { id = "" } = config;
       const used = namesIn(config);
-      check(id, "action", used.actions, [...Object.keys(effects), ...Object.keys(actions)]);
-      check(id, "guard", used.guards, Object.keys(guards));
-      check(id, "delay", used.delays, [...Object.keys(delays), ...Object.keys(drawnDelays)]);
+      // `raise` with a delay.
+      for (const { delay } of Object.values<{ readonly delay?: unknown }>(actions))
+        if (typeof delay === "string") used.delays.add(delay);
+      check(id, used.actions, [effects, actions], [own.effects, own.actions]);
+      check(id, used.guards, [guards], [own.guards]);
+      check(id, used.delays, [delays, drawnDelays], [own.delays, own.drawnDelays]);
       const { on, ...rest } = withoutIgnore(config);
       return machines.createMachine({
         ...rest,
@@ -200,7 +263,22 @@ export function chart<
       } as never);
     },
     createStateConfig: (config: Config) => config,
-  } as never;
+    extend: (more: AnyParts) => chartOf(more, { effects, actions, guards, delays, drawnDelays }),
+  };
+}
+
+/** C1 */
+function check(
+  id: string,
+  used: ReadonlySet<string>,
+  declared: readonly object[],
+  mustUse: readonly (object | undefined)[],
+): void {
+  const names = declared.flatMap((part) => Object.keys(part));
+  assert(new Set(names).size === names.length, `C1: ${id} declares each name once: ${names.join(", ")}`);
+  for (const name of used) assert(names.includes(name), `C1: ${id} declares ${name}`);
+  for (const name of mustUse.flatMap((part = {}) => Object.keys(part)))
+    assert(used.has(name), `C1: ${id} uses ${name}`);
 }
 
 /** The body of an effect that a host did not supply; `transition()` still shows the effect with its params as data. */
@@ -250,13 +328,6 @@ function namesIn(config: Config, names: Names = { actions: new Set(), guards: ne
   }
   for (const state of Object.values(states)) namesIn(state, names);
   return names;
-}
-
-/** C1 */
-function check(id: string, what: string, used: ReadonlySet<string>, declared: readonly string[]): void {
-  assert(new Set(declared).size === declared.length, `C1: ${id} declares each ${what} once`);
-  for (const name of declared) assert(used.has(name), `C1: ${id} uses ${what} ${name}`);
-  for (const name of used) assert(declared.includes(name), `C1: ${id} declares ${what} ${name}`);
 }
 
 /** The configuration as XState knows it. */

@@ -11,8 +11,8 @@
  * O1: with `writing`, one decision is in flight at a time: the next sees the result of the last in the store.
  * O2: changes during a round or its write are not lost: another round follows.
  */
-import { assign, setup } from "xstate";
-import { effect } from "./effect.ts";
+import { assign } from "xstate";
+import { chart, effect } from "./chart.ts";
 
 /** The result of a round. A chart's own verdict has the fields that it needs. */
 export interface Verdict {
@@ -51,20 +51,21 @@ export function msUntil(timeMs: number | null, nowMs: number): number {
   return timeMs === null ? -1 : Math.max(0, Math.ceil(timeMs - nowMs));
 }
 
-/** The set-up of a chart with a reconcile loop; `extend` adds the chart's own actions, guards and delays. */
+/** A chart with a reconcile loop; `extend` adds its own effects, actions, guards and delays. */
 export function reconciling<
   Context extends ReconcileContext,
   Own extends { readonly type: string } = never,
   Input = void,
 >() {
-  return setup({
+  return chart({
     types: { context: {} as Context, events: {} as Own | ReconcileEvent<Context["verdict"]>, input: {} as Input },
-    actions: {
+    effects: {
       /** Answered by `round.due` after the current commits are applied. */
-      gather: effect("gather"),
+      gather: effect(),
       /** One round; answered by `round.done`, or by `decision.made` and later `decision.written`. */
-      decide: effect("decide"),
-      reportUnexpected: effect("reportUnexpected"),
+      decide: effect(),
+    },
+    actions: {
       rememberVerdict: assign((_, { verdict }: { verdict: Context["verdict"] }) => ({ verdict }) as Partial<Context>),
       rememberTouch: assign(() => ({ isTouched: true }) as Partial<Context>),
       forgetTouch: assign(() => ({ isTouched: false }) as Partial<Context>),
@@ -80,7 +81,7 @@ export function reconciling<
         return nextMs < 0 ? nextRoundMsMax : Math.min(nextMs, nextRoundMsMax);
       },
     },
-  });
+  }).extend({});
 }
 
 interface Judging<Of> {
@@ -112,7 +113,8 @@ export function gathering<const Own extends object, const On extends object = ob
     meta: gatheringMeta,
     ...own,
     entry: "gather",
-    on: { "work.arrived": {}, "round.due": "deciding", ...on },
+    ignore: ["work.arrived"],
+    on: { "round.due": "deciding", ...on },
   } as const;
 }
 

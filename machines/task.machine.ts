@@ -55,7 +55,6 @@ export const taskMachine = chart({
 }).createMachine({
   id: "task",
   initial: "NEW",
-
   states: {
     NEW: {
       description: "Created by an orchestrator; waiting for addresses and ports.",

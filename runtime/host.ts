@@ -150,7 +150,7 @@ interface Names {
   readonly drawnDelays: readonly string[];
 }
 
-const namesOf = (machine: AnyStateMachine): Names => (machine.schemas ?? { effects: [], drawnDelays: [] }) as Names;
+const namesOf = (machine: AnyStateMachine): Names => machine.schemas as Names;
 
 export class Host {
   readonly #options: HostOptions;
@@ -180,30 +180,21 @@ export class Host {
     id: string,
     input: InputFrom<Machine>,
     owner: Owner<Machine, Self>,
-  ): HostedActor<Machine>;
-  /** Until every chart is made by `chart`. */
-  start<Machine extends AnyStateMachine>(
-    machine: Machine,
-    id: string,
-    input: InputFrom<Machine>,
-    owner?: undefined,
-  ): HostedActor<Machine>;
-  start(machine: AnyStateMachine, id: string, input: unknown, owner: unknown): unknown {
+  ): HostedActor<Machine> {
     assert(!this.#live.has(id), `H2: actor ${id} is not live already`);
-    const supplied = owner as AnyOwner;
-    for (const name of namesOf(machine).effects)
+    const supplied = owner as unknown as AnyOwner;
+    const { effects, drawnDelays } = namesOf(machine);
+    for (const name of effects)
       assert(typeof supplied.effects[name] === "function", `H4: effect ${name} of ${id} is supplied`);
-    if (namesOf(machine).drawnDelays.length > 0)
-      assert(supplied.draw !== undefined, `H4: a draw for the delays of ${id} is supplied`);
+    assert(drawnDelays.length === 0 || supplied.draw !== undefined, `H4: a draw for the delays of ${id} is supplied`);
     const provided = this.#provide(machine);
     const system = this.#systems.enter();
-    const outer = this.#starting;
     this.#starting = supplied;
-    const actor = createActor(provided, { id, input, parent: system.root } as never) as Actor<AnyStateMachine>;
-    this.#starting = outer;
+    const actor = createActor(provided, { id, input, parent: system.root } as never) as Actor<Machine>;
+    this.#starting = null;
     const hosted = new HostedActor(this.#home, actor, system, supplied);
-    this.#live.set(id, hosted);
-    this.#hosted.set(actor, hosted);
+    this.#live.set(id, hosted as unknown as AnyHosted);
+    this.#hosted.set(actor, hosted as unknown as AnyHosted);
     actor.start();
     return hosted;
   }

@@ -7,7 +7,6 @@ import { Allocation, type Plans } from "../../machines/allocation/allocation.ts"
 import { defaultPoolsOf } from "../../machines/allocation/network.ts";
 import { causes, type Blocked, type Cause } from "../../machines/allocation/waiting.ts";
 import { allocatorMachine, type AllocatorVerdict } from "../../machines/allocation/allocator.machine.ts";
-import type { ReconcileContext } from "../../machines/reconcile.ts";
 import { waitOf } from "../../machines/wait-meta.ts";
 import { moved } from "../../machines/task-moves.ts";
 import { isEnded, isLeaving, observedState } from "../../machines/task.ts";
@@ -29,11 +28,8 @@ import {
 import type { Gauge } from "../../runtime/ports/index.ts";
 import { AllocationQueue, kinds, type Kind } from "./allocation-queue.ts";
 import type { Environment } from "../environment.ts";
-import { hosted } from "../hosted.ts";
 import { now, roundTasksMax, status, type Part, type Writer } from "./part.ts";
 import { Reconciler, type Round } from "./reconciler.ts";
-
-const chart = hosted(allocatorMachine, ["gather", "decide"]);
 
 export interface AllocatorPart extends Part {
   /** Why the service is waiting before its tasks can continue, whether it has any or not. */
@@ -57,7 +53,7 @@ class AllocatorActor implements AllocatorPart {
   /** Number of objects that waited for each cause reopened since the last round. */
   readonly #tried = new Map<Cause, number>();
   readonly #held: Gauge;
-  readonly #loop: Reconciler<ReconcileContext<AllocatorVerdict>>;
+  readonly #loop: Reconciler<typeof allocatorMachine>;
   #told: Allocation["held"] = { addresses: 0, subnets: 0, vxlanIds: 0, ports: 0 };
 
   constructor(env: Environment, writer: Writer) {
@@ -75,7 +71,7 @@ class AllocatorActor implements AllocatorPart {
       nodeCount: () => store.count("node"),
     });
     this.#loop = new Reconciler(env, {
-      chart,
+      machine: allocatorMachine,
       id: `allocator/${env.managerId}`,
       input: undefined,
       decide: () => this.#allocate(),

@@ -25,11 +25,8 @@ import {
   type Volume,
 } from "../../proto/gen/messages.ts";
 import type { Environment } from "../environment.ts";
-import { hosted } from "../hosted.ts";
 import { now, roundTasksMax, type Part, type Writer } from "./part.ts";
 import { Reconciler, TaskWrites, type Round } from "./reconciler.ts";
-
-const chart = hosted(enforcerMachine, ["gather", "decide"]);
 
 export function startEnforcer(env: Environment, writer: Writer): Part {
   const { store } = env;
@@ -97,7 +94,12 @@ export function startEnforcer(env: Environment, writer: Writer): Part {
     else if (stored.volumes.length > 0) users.add(stored.id);
     if (!isEnded(observedState(stored))) nodes.add(stored.nodeId);
   });
-  const loop = new Reconciler(env, { chart, id: `enforcer/${env.managerId}`, input: undefined, decide: enforce });
+  const loop = new Reconciler(env, {
+    machine: enforcerMachine,
+    id: `enforcer/${env.managerId}`,
+    input: undefined,
+    decide: enforce,
+  });
   for (const { id } of store.all("node")) nodes.add(id);
   for (const volume of store.all("volume")) if (isDrained(volume)) noteUsersOf(volume.id);
   if (hasWork()) loop.wake();

@@ -2,12 +2,7 @@
  * Hosts an orchestrator for each global service. Turns store changes into nodes to check, and decisions into operations.
  * `actors/orchestration/replicated.ts` stops the tasks of removed services of any mode.
  */
-import {
-  globalMachine,
-  type GlobalContext,
-  type GlobalEvent,
-  type GlobalVerdict,
-} from "../../machines/orchestration/global.machine.ts";
+import { globalMachine, type GlobalVerdict } from "../../machines/orchestration/global.machine.ts";
 import { decideNodes, isSameToPlaces, placesOf, type NodeDecision } from "../../machines/orchestration/global-nodes.ts";
 import { newTask, taskTemplate } from "../../machines/orchestration/new-task.ts";
 import { templatesFor } from "../../machines/orchestration/rollout/pinned.ts";
@@ -18,12 +13,9 @@ import { isWanted } from "../../machines/task.ts";
 import type { Node, Service, Task } from "../../proto/gen/messages.ts";
 import { Attention } from "./attention.ts";
 import type { Environment } from "../environment.ts";
-import { hosted } from "../hosted.ts";
 import { now, type Part, type Writer } from "./part.ts";
 import { Orchestrators, type Orchestrator } from "./orchestrators.ts";
 import type { Round } from "./reconciler.ts";
-
-const chart = hosted(globalMachine, ["gather", "decide"]);
 
 /** A global service's tasks have no slot number; their node identifies them. */
 const noSlot = 0;
@@ -38,11 +30,11 @@ interface GlobalOrchestrator extends Orchestrator {
 export function startGlobal(env: Environment, writer: Writer, turnsOf: (service: Service) => Turns): Part {
   const { store } = env;
   const nodeOf = (id: string): Node | undefined => store.get("node", id);
-  const all = new Orchestrators<GlobalContext, GlobalEvent, GlobalOrchestrator>({
+  const all = new Orchestrators<typeof globalMachine, GlobalOrchestrator>({
     env,
     writer,
     noun: "global",
-    chart,
+    machine: globalMachine,
     decide,
   });
 

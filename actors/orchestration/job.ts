@@ -2,12 +2,7 @@
  * Hosts an orchestrator for each job. Turns store changes into checks of the job, and decisions into operations.
  * `actors/orchestration/replicated.ts` stops the tasks of removed jobs of any mode.
  */
-import {
-  jobMachine,
-  type JobContext,
-  type JobEvent,
-  type JobVerdict,
-} from "../../machines/orchestration/job.machine.ts";
+import { jobMachine, type JobVerdict } from "../../machines/orchestration/job.machine.ts";
 import { isSameToPlaces } from "../../machines/orchestration/global-nodes.ts";
 import { decideJob, type JobDecision } from "../../machines/orchestration/jobs/decide.ts";
 import { msUntil } from "../../machines/reconcile.ts";
@@ -17,12 +12,9 @@ import { isEnded, isHeld, isWanted, observedState } from "../../machines/task.ts
 import { isJob } from "../../machines/orchestration/service-mode.ts";
 import { Kind, Operation, Removal, type Node, type Service, type Task } from "../../proto/gen/messages.ts";
 import type { Environment } from "../environment.ts";
-import { hosted } from "../hosted.ts";
 import { now, type Part, type Writer } from "./part.ts";
 import { Orchestrators, type Orchestrator } from "./orchestrators.ts";
 import type { Round } from "./reconciler.ts";
-
-const chart = hosted(jobMachine, ["gather", "decide"]);
 
 export function startJobs(env: Environment, writer: Writer): Part {
   const { store } = env;
@@ -31,7 +23,13 @@ export function startJobs(env: Environment, writer: Writer): Part {
     "Finished jobs removed because their time to live had passed.",
   );
   const nodeOf = (id: string): Node | undefined => store.get("node", id);
-  const all = new Orchestrators<JobContext, JobEvent, Orchestrator>({ env, writer, noun: "job", chart, decide });
+  const all = new Orchestrators<typeof jobMachine, Orchestrator>({
+    env,
+    writer,
+    noun: "job",
+    machine: jobMachine,
+    decide,
+  });
 
   function start(serviceId: string): void {
     all.start({ serviceId, creating: new Set() });

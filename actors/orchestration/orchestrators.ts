@@ -5,15 +5,14 @@
  * O4: a task created by a decision is recorded here by its id until the store has it, so that its own arrival is not a change;
  *     parts of a decision that did not happen are decided again.
  */
-import type { ReconcileContext, ReconcileEvent } from "../../machines/reconcile.ts";
 import { desired } from "../../machines/task-moves.ts";
+import type { AnyStateMachine, EventFromLogic, InputFrom } from "xstate";
 import { Operation, StoreObject, type Task, type TaskState } from "../../proto/gen/messages.ts";
 import { newId } from "../../runtime/ids.ts";
 import type { Random } from "../../runtime/ports/index.ts";
 import type { Environment } from "../environment.ts";
-import type { Owner } from "../hosted.ts";
 import type { Writer } from "./part.ts";
-import { Reconciler, type ReconcileChart, type Round } from "./reconciler.ts";
+import { Reconciler, type OwnEffects, type RoundOf, type WithEffects } from "./reconciler.ts";
 
 interface DesireStep {
   readonly kind: "desire";
@@ -36,30 +35,28 @@ export interface Orchestrator extends Served {
   readonly creating: Set<string>;
 }
 
-interface ServiceInput {
-  readonly serviceId: string;
-}
-
-interface Options<Context extends ReconcileContext, Own, One> {
+type Options<Machine extends AnyStateMachine, One> = WithEffects<
+  OwnEffects<Machine>,
+  (one: One) => OwnEffects<Machine>
+> & {
   readonly env: Environment;
   /** Name of the actors and of their random source. */
   readonly noun: string;
-  readonly chart: ReconcileChart<Context, Own, ServiceInput>;
+  /** Its chart extends `reconciling`, and its input is `{ serviceId }`. */
+  readonly machine: Machine;
   /** One round. */
-  decide(one: One): Round<Context["verdict"]>;
-  /** The chart's own. */
-  effects?(one: One): Owner["effects"];
-}
+  decide(one: One): RoundOf<Machine>;
+};
 
 /** One reconcile loop per service. */
-export class Reconcilers<Context extends ReconcileContext, Own, One extends Served> {
-  readonly #options: Options<Context, Own, One>;
+export class Reconcilers<Machine extends AnyStateMachine, One extends Served> {
+  readonly #options: Options<Machine, One>;
   readonly #all = new Map<string, One>();
-  readonly #loops = new Map<One, Reconciler<Context, Own, ServiceInput>>();
+  readonly #loops = new Map<One, Reconciler<Machine>>();
   /** To be notified at the end of the commit. */
   readonly #touched = new Set<One>();
 
-  constructor(options: Options<Context, Own, One>) {
+  constructor(options: Options<Machine, One>) {
     this.#options = options;
   }
 
@@ -76,20 +73,20 @@ export class Reconcilers<Context extends ReconcileContext, Own, One extends Serv
   }
 
   start(one: One): void {
-    const { chart, decide, effects, env, noun } = this.#options;
+    const { decide, effects, env, machine, noun } = this.#options;
     const { serviceId } = one;
     this.#all.set(serviceId, one);
-    const loop = new Reconciler(env, {
-      chart,
+    const loop = new Reconciler<Machine>(env, {
+      machine,
       id: `${noun}/${serviceId}`,
-      input: { serviceId },
+      input: { serviceId } as InputFrom<Machine>,
       decide: () => decide(one),
       effects: effects?.(one) ?? {},
-    });
+    } as never);
     this.#loops.set(one, loop);
   }
 
-  send(one: One, event: Own | ReconcileEvent<Context["verdict"]>): void {
+  send(one: One, event: EventFromLogic<Machine>): void {
     this.#loops.get(one)?.send(event);
   }
 
@@ -132,15 +129,14 @@ export class Reconcilers<Context extends ReconcileContext, Own, One extends Serv
   }
 }
 
-export class Orchestrators<Context extends ReconcileContext, Own, One extends Orchestrator> extends Reconcilers<
-  Context,
-  Own,
+export class Orchestrators<Machine extends AnyStateMachine, One extends Orchestrator> extends Reconcilers<
+  Machine,
   One
 > {
   readonly #writer: Writer;
   readonly #random: Random;
 
-  constructor(options: Options<Context, Own, One> & { readonly writer: Writer }) {
+  constructor(options: Options<Machine, One> & { readonly writer: Writer }) {
     super(options);
     this.#writer = options.writer;
     this.#random = options.env.random.fork(options.noun);
@@ -169,7 +165,7 @@ export class Orchestrators<Context extends ReconcileContext, Own, One extends Or
         onMissing?.();
         this.touchNow(one);
       }
-      this.send(one, { type: "decision.written" });
+      this.send(one, { type: "decision.written" } as EventFromLogic<Machine>);
     });
   }
 }

@@ -12,11 +12,8 @@ import { isEnded, isRunning, isWanted, observedState } from "../../machines/task
 import { isJob } from "../../machines/orchestration/service-mode.ts";
 import { TaskState, type Node, type Task } from "../../proto/gen/messages.ts";
 import type { Environment } from "../environment.ts";
-import { hosted } from "../hosted.ts";
 import { deletion, now, roundTasksMax, slotKey, status, type Part, type Writer } from "./part.ts";
 import { Reconciler, TaskWrites, type Round } from "./reconciler.ts";
-
-const chart = hosted(reaperMachine, ["gather", "decide"]);
 
 export function startReaper(env: Environment, writer: Writer): Part {
   const { store } = env;
@@ -67,7 +64,12 @@ export function startReaper(env: Environment, writer: Writer): Part {
     // A failed write is still to be done.
     else if (remove !== null || isAbandoned(stored)) touch(stored);
   });
-  const loop = new Reconciler(env, { chart, id: `reaper/${env.managerId}`, input: undefined, decide: reap });
+  const loop = new Reconciler(env, {
+    machine: reaperMachine,
+    id: `reaper/${env.managerId}`,
+    input: undefined,
+    decide: reap,
+  });
   for (const task of store.all("task")) if (!isWanted(task) || isEnded(observedState(task))) touch(task);
   loop.commitEnded();
 

@@ -38,13 +38,10 @@ import { newId } from "../../runtime/ids.ts";
 import { RpcError, Status } from "../../runtime/ports/rpc.ts";
 import type { Environment } from "../environment.ts";
 import { doubtMs, startNodeDoubts } from "../dispatcher/node-doubts.ts";
-import { hosted } from "../hosted.ts";
 import { now, type Part } from "./part.ts";
 import { placementView } from "./placement-view.ts";
 import { planMoves } from "./rebalance-plan.ts";
 import { Reconciler, type Round } from "./reconciler.ts";
-
-const chart = hosted(rebalanceMachine, ["gather", "decide"]);
 
 const proposeTimeoutMs = 5_000;
 
@@ -131,7 +128,7 @@ export function startRebalance(env: Environment): Rebalance {
   });
 
   const loop = new Reconciler(env, {
-    chart,
+    machine: rebalanceMachine,
     id: `rebalance/${env.managerId}`,
     input: { pauseMs: pauseMsMin },
     decide,

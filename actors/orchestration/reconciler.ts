@@ -1,9 +1,9 @@
 /** Hosts a chart with a reconcile loop (`machines/reconcile.ts`), and the writes of rounds that do not wait for them. */
-import type { ReconcileContext, ReconcileEvent, Verdict } from "../../machines/reconcile.ts";
+import type { AnyStateMachine, ContextFrom, EventFromLogic, InputFrom, SnapshotFrom } from "xstate";
+import type { ReconcileEvent, Verdict } from "../../machines/reconcile.ts";
 import type { Operation, Task } from "../../proto/gen/messages.ts";
-import type { Host } from "../../runtime/host.ts";
+import type { EffectsOf, HostedActor, Owner } from "../../runtime/host.ts";
 import type { Environment, Running } from "../environment.ts";
-import type { Owner } from "../hosted.ts";
 import type { Writer } from "./part.ts";
 
 export interface Round<Of extends Verdict> {
@@ -12,63 +12,61 @@ export interface Round<Of extends Verdict> {
   readonly write?: () => void;
 }
 
-interface Listener<Context, Event> {
-  readonly actor: { getSnapshot(): { readonly context: Context; readonly value: unknown } };
-  send(event: Event): void;
-  stop(): void;
-}
+type VerdictOf<Machine extends AnyStateMachine> =
+  ContextFrom<Machine> extends { readonly verdict: infer Of extends Verdict } ? Of : never;
 
-/** A chart with a reconcile loop, prepared by `hosted`. */
-export interface ReconcileChart<Context extends ReconcileContext, Own, Input> {
-  start(
-    host: Host,
-    id: string,
-    input: Input,
-    owner: Owner,
-  ): Listener<Context, Own | ReconcileEvent<Context["verdict"]>>;
-}
+/** The effects that a chart has besides those of the loop. */
+export type OwnEffects<Machine extends AnyStateMachine> = Omit<EffectsOf<Machine>, "gather" | "decide">;
 
-interface Options<Context extends ReconcileContext, Own, Input> {
-  readonly chart: ReconcileChart<Context, Own, Input>;
+/** `Of` as the value of `effects`, which may be absent when the chart has none. */
+export type WithEffects<Own, Of = Own> = object extends Own ? { readonly effects?: Of } : { readonly effects: Of };
+
+type Options<Machine extends AnyStateMachine> = WithEffects<OwnEffects<Machine>> & {
+  /** Its chart extends `reconciling`. */
+  readonly machine: Machine;
   readonly id: string;
-  readonly input: Input;
+  readonly input: InputFrom<Machine>;
   /** One round. */
-  decide(): Round<Context["verdict"]>;
-  /** The chart's own. */
-  readonly effects?: Owner["effects"];
-}
+  decide(): RoundOf<Machine>;
+};
 
-export class Reconciler<Context extends ReconcileContext, Own = never, Input = void> implements Running {
-  readonly #hosted: Listener<Context, Own | ReconcileEvent<Context["verdict"]>>;
+export type RoundOf<Machine extends AnyStateMachine> = Round<VerdictOf<Machine>>;
+
+export class Reconciler<Machine extends AnyStateMachine> implements Running {
+  readonly #hosted: HostedActor<Machine>;
   #hasNews = false;
   #isStopped = false;
 
-  constructor(env: Environment, { chart, decide, effects, id, input }: Options<Context, Own, Input>) {
-    this.#hosted = chart.start(env.host, id, input, {
-      effects: {
-        ...effects,
-        gather: () => env.clock.soon(() => this.send({ type: "round.due" })),
-        decide: () => {
-          const { verdict, write } = decide();
-          if (this.#isStopped) return;
-          this.send({ type: write === undefined ? "round.done" : "decision.made", verdict });
-          write?.();
-        },
+  constructor(env: Environment, { machine, decide, effects, id, input }: Options<Machine>) {
+    const loop = {
+      gather: () => env.clock.soon(() => this.#send({ type: "round.due" })),
+      decide: () => {
+        const { verdict, write } = decide();
+        if (this.#isStopped) return;
+        this.#send({ type: write === undefined ? "round.done" : "decision.made", verdict });
+        write?.();
       },
-    });
+    };
+    this.#hosted = env.host.start(machine, id, input, {
+      effects: { ...(effects as object), ...loop },
+    } as unknown as Owner<Machine>);
   }
 
-  get snapshot(): { readonly context: Context; readonly value: unknown } {
+  get snapshot(): SnapshotFrom<Machine> {
     return this.#hosted.actor.getSnapshot();
   }
 
   /** Nothing is sent after `stop`. */
-  send(event: Own | ReconcileEvent<Context["verdict"]>): void {
+  send(event: EventFromLogic<Machine>): void {
     if (!this.#isStopped) this.#hosted.send(event);
   }
 
+  #send(event: ReconcileEvent): void {
+    this.send(event as unknown as EventFromLogic<Machine>);
+  }
+
   wake(): void {
-    this.send({ type: "work.arrived" });
+    this.#send({ type: "work.arrived" });
   }
 
   /** Wakes it at the end of the commit. */

@@ -5,12 +5,7 @@
 import { newTask, taskTemplate } from "../../machines/orchestration/new-task.ts";
 import { templatesFor } from "../../machines/orchestration/rollout/pinned.ts";
 import type { Turns } from "../../machines/orchestration/rollout/turns.ts";
-import {
-  replicatedMachine,
-  type ReplicatedContext,
-  type ReplicatedEvent,
-  type ReplicatedVerdict,
-} from "../../machines/orchestration/replicated.machine.ts";
+import { replicatedMachine, type ReplicatedVerdict } from "../../machines/orchestration/replicated.machine.ts";
 import { faultOf } from "../../machines/orchestration/restart.machine.ts";
 import { TaskDirty } from "../../machines/orchestration/task-dirty.ts";
 import {
@@ -28,12 +23,9 @@ import { isLeaving, isWanted } from "../../machines/task.ts";
 import { TaskState, type Node, type Operation, type Service, type Task } from "../../proto/gen/messages.ts";
 import { Attention } from "./attention.ts";
 import type { Environment } from "../environment.ts";
-import { hosted } from "../hosted.ts";
 import { now, type Part, type Writer } from "./part.ts";
 import { Orchestrators, type Orchestrator } from "./orchestrators.ts";
 import type { Round } from "./reconciler.ts";
-
-const chart = hosted(replicatedMachine, ["gather", "decide", "removeTasks"]);
 
 interface ReplicatedOrchestrator extends Orchestrator {
   readonly taskDirty: TaskDirty;
@@ -45,11 +37,11 @@ interface ReplicatedOrchestrator extends Orchestrator {
 export function startReplicated(env: Environment, writer: Writer, turnsOf: (service: Service) => Turns): Part {
   const { store } = env;
   const nodeOf = (id: string): Node | undefined => store.get("node", id);
-  const all = new Orchestrators<ReplicatedContext, ReplicatedEvent, ReplicatedOrchestrator>({
+  const all = new Orchestrators<typeof replicatedMachine, ReplicatedOrchestrator>({
     env,
     writer,
     noun: "replicated",
-    chart,
+    machine: replicatedMachine,
     decide,
     effects: (one) => ({ removeTasks: () => removeTasks(one) }),
   });

@@ -4,11 +4,8 @@ import { desired } from "../../machines/task-moves.ts";
 import { isEnded, isWanted, observedState } from "../../machines/task.ts";
 import { TaskState, type Node, type Task } from "../../proto/gen/messages.ts";
 import type { Environment } from "../environment.ts";
-import { hosted } from "../hosted.ts";
 import { roundTasksMax, slotKey, type Part, type Writer } from "./part.ts";
 import { Reconciler, TaskWrites, type Round } from "./reconciler.ts";
-
-const chart = hosted(restartMachine, ["gather", "decide"]);
 
 export function startRestart(env: Environment, writer: Writer): Part {
   const { store } = env;
@@ -61,7 +58,12 @@ export function startRestart(env: Environment, writer: Writer): Part {
   const raises = new TaskWrites(env, writer, (_, stored) => {
     if (stored !== undefined) note(stored);
   });
-  const loop = new Reconciler(env, { chart, id: `restart/${env.managerId}`, input: undefined, decide: release });
+  const loop = new Reconciler(env, {
+    machine: restartMachine,
+    id: `restart/${env.managerId}`,
+    input: undefined,
+    decide: release,
+  });
   for (const task of store.all("task")) note(task);
   loop.commitEnded();
 

@@ -30,7 +30,6 @@ import { ErrorCode } from "../../runtime/error-codes.ts";
 import type { HostedActor } from "../../runtime/host.ts";
 import type { ProposeOutcome } from "../../runtime/store/store.ts";
 import type { Environment } from "../environment.ts";
-import { hosted } from "../hosted.ts";
 import { trackerOf, writeOperations } from "./rollout-view.ts";
 
 /** Timeout of proposals to the ledger, in milliseconds; the ledger is in this process, so only the log can delay it. */
@@ -40,18 +39,6 @@ const rollbackRejections: ReadonlySet<ErrorCode> = new Set([
   ErrorCode.portTaken,
   ErrorCode.referenceMissing,
   ErrorCode.ingressMissing,
-]);
-
-const rollout = hosted(rolloutMachine, [
-  "readPhase",
-  "gather",
-  "look",
-  "note",
-  "begin",
-  "pause",
-  "startRollback",
-  "complete",
-  "chooseBatch",
 ]);
 
 /** A rollout's interface to its owner. */
@@ -102,7 +89,7 @@ export class ServiceRollout {
       complete: () => this.#write(() => ({ kind: "complete" })),
       chooseBatch: () => this.#write((tracker) => ({ kind: "choose", batch: tracker.nextBatch(clock.now()) })),
     };
-    this.#actor = rollout.start(host, `rollout/${serviceId}`, { serviceId }, { effects });
+    this.#actor = host.start(rolloutMachine, `rollout/${serviceId}`, { serviceId }, { effects });
   }
 
   /** The tracker if it belongs to the current version of the service. */
@@ -162,7 +149,7 @@ export class ServiceRollout {
   }
 
   #send(event: RolloutEvent): void {
-    if (!this.#isEnded) this.#actor.actor.send(event);
+    if (!this.#isEnded) this.#actor.send(event);
   }
 
   #stored(): Stored | null {

@@ -11,12 +11,7 @@ import {
   scheduleOf,
   scheduleResource,
 } from "../../machines/orchestration/jobs/runs.ts";
-import {
-  scheduleMachine,
-  type ScheduleContext,
-  type ScheduleEvent,
-  type ScheduleVerdict,
-} from "../../machines/orchestration/schedule.machine.ts";
+import { scheduleMachine, type ScheduleVerdict } from "../../machines/orchestration/schedule.machine.ts";
 import { msUntil } from "../../machines/reconcile.ts";
 import { isEnded, isWanted, observedState } from "../../machines/task.ts";
 import {
@@ -31,15 +26,12 @@ import {
 } from "../../proto/gen/messages.ts";
 import { ErrorCode } from "../../runtime/error-codes.ts";
 import type { Environment } from "../environment.ts";
-import { hosted } from "../hosted.ts";
 import type { Part } from "./part.ts";
 import { Reconcilers, type Served } from "./orchestrators.ts";
 import type { Round } from "./reconciler.ts";
 
 /** Timeout of proposals to the ledger, in milliseconds; the ledger is in this process, so only the log can delay it. */
 const proposalTimeoutMs = 10_000;
-
-const chart = hosted(scheduleMachine, ["gather", "decide", "removeRest"]);
 
 interface Entry extends Served {
   isEnding: boolean;
@@ -62,10 +54,10 @@ export function startSchedules(env: Environment): Part {
     started: telemetry.metrics.counter("muster_schedule_runs_total", "Runs started by schedules."),
     passed: telemetry.metrics.counter("muster_schedule_passed_total", "Due times that were skipped or missed."),
   };
-  const all = new Reconcilers<ScheduleContext, ScheduleEvent, Entry>({
+  const all = new Reconcilers<typeof scheduleMachine, Entry>({
     env,
     noun: "schedule",
-    chart,
+    machine: scheduleMachine,
     decide,
     effects: (entry) => ({ removeRest: () => removeRest(entry) }),
   });

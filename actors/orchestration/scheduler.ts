@@ -9,9 +9,6 @@
 import {
   schedulerLimits,
   schedulerMachine,
-  type SchedulerContext,
-  type SchedulerEvent,
-  type SchedulerInput,
   type SchedulerVerdict,
 } from "../../machines/scheduling/scheduler.machine.ts";
 import { groupKey, NodeSet } from "../../machines/scheduling/node-set.ts";
@@ -34,11 +31,8 @@ import {
 } from "../../proto/gen/messages.ts";
 import type { Commit, ObjectChange } from "../../runtime/store/store.ts";
 import type { Environment, Running } from "../environment.ts";
-import { hosted } from "../hosted.ts";
 import { proposalOperationsMax } from "../ledger/proposal-batch.ts";
 import { Reconciler, type Round } from "./reconciler.ts";
-
-const chart = hosted(schedulerMachine, ["gather", "decide", "releaseHeld"]);
 
 /** Timeout of proposals to the ledger, which is on this same manager, in milliseconds. */
 const proposeTimeoutMs = 5_000;
@@ -83,7 +77,7 @@ class SchedulerActor implements Scheduler {
   readonly #backlog = new Backlog(this.#nodes);
   /** Tasks whose proposal failed; the chart decides when they are retried. */
   readonly #held = new Set<string>();
-  readonly #loop: Reconciler<SchedulerContext, SchedulerEvent, SchedulerInput>;
+  readonly #loop: Reconciler<typeof schedulerMachine>;
   readonly #unsubscribe: () => void;
   readonly #metrics: ReturnType<typeof metricsOf>;
   #replacements = replacementsMax;
@@ -93,7 +87,7 @@ class SchedulerActor implements Scheduler {
     this.#env = env;
     this.#metrics = metricsOf(env);
     this.#loop = new Reconciler(env, {
-      chart,
+      machine: schedulerMachine,
       id: `scheduler/${env.managerId}`,
       input: schedulerLimits,
       decide: () => this.#decide(),

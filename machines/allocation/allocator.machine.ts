@@ -20,8 +20,6 @@ export const allocatorMachine = reconciling<ReconcileContext<AllocatorVerdict>>(
   id: "allocator",
   context: { verdict: { phase: "idle", isPartial: false }, isTouched: false },
   initial: "idle",
-  options: { maxIterations: 1_000 },
-  on: { "*": { actions: "reportUnexpected" } },
   states: {
     idle: resting({
       description: "Every object has what it asks for.",

@@ -59,7 +59,6 @@ export const managerCertificateMachine = chart({
   id: "managerCertificate",
   context: { renewInMs: 0, isDoubted: false, reason: "" },
   initial: "obtaining",
-
   states: {
     obtaining: {
       description: "Checking the certificate, and obtaining another if it is no longer valid. M1",

@@ -83,7 +83,6 @@ export const dataplaneDriverMachine = chart({
   id: "dataplaneDriver",
   context: ({ input }) => ({ name: input.name, failures: 0, reason: "" }),
   initial: "waitForReady",
-
   states: {
     waitForReady: {
       description: "The driver is not started: it is unknown what this node needs. D1",

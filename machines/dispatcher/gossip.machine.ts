@@ -91,7 +91,6 @@ export const gossipMachine = chart({
 }).createMachine({
   id: "gossip",
   initial: "idle",
-
   states: {
     idle: {
       description: "Every engine has had time to find its peers; only managers are announced. I1",

@@ -104,7 +104,6 @@ export const healthCheckMachine = chart({
     reason: "",
   }),
   initial: "deciding",
-
   states: {
     deciding: {
       description: "Choosing the first state from what an earlier agent recorded.",

@@ -136,7 +136,6 @@ export const driverPluginMachine = chart({
     reason: "",
   }),
   initial: "absent",
-
   states: {
     absent: {
       description: "Not started yet.",

@@ -105,7 +105,6 @@ export const jsonConnectionMachine = chart({
   id: "json-connection",
   context: { tag: "", failures: 0, code: CloseCode.normal, reason: "" },
   initial: "handshake",
-
   states: {
     handshake: {
       description: "TLS is up. JC2",

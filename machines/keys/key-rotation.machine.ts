@@ -74,7 +74,6 @@ export const keyRotationMachine = chart({
   id: "keyRotation",
   context: ({ input }) => ({ reason: "", isWhole: input.isWhole }),
   initial: "beginning",
-
   states: {
     beginning: {
       description: "Starting with a new leader; missing keys are created at once. K1",

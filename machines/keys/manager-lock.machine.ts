@@ -64,7 +64,6 @@ export const managerLockMachine = chart({
   id: "managerLock",
   context: { reason: "", wrongKeys: 0 },
   initial: "opening",
-
   states: {
     opening: {
       description: "Reading the key file.",

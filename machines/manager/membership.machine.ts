@@ -37,7 +37,6 @@ export const membershipMachine = chart({
 }).createMachine({
   id: "membership",
   type: "parallel",
-
   states: {
     beat: {
       initial: "waiting",

@@ -44,7 +44,6 @@ export const progressMachine = chart({
   description: "Probing the path from the ledger through the log to this manager's replica.",
   context: ({ input }) => ({ ...input, answeredAt: -1, reason: "no probe has come back yet" }),
   type: "parallel",
-
   states: {
     probe: {
       initial: "asking",

@@ -53,7 +53,6 @@ export const programmingMachine = chart({
   id: "programming",
   context: { hasChanged: false, failures: 0, reason: "" },
   initial: "current",
-
   states: {
     current: {
       description: "The kernel has everything that is known.",

@@ -35,8 +35,6 @@ export const enforcerMachine = reconciling<ReconcileContext<{ readonly isPartial
   id: "enforcer",
   context: { verdict: { isPartial: false }, isTouched: false },
   initial: "resting",
-  options: { maxIterations: 1_000 },
-  on: { "*": { actions: "reportUnexpected" } },
   states: {
     resting: resting({
       description: "Every task is on a node where it may run.",

@@ -31,10 +31,8 @@ export const globalMachine = reconciling<GlobalContext, GlobalEvent, { readonly 
   id: "global",
   context: ({ input }) => ({ serviceId: input.serviceId, verdict: { nextMs: -1 }, isTouched: false }),
   initial: "gathering",
-  options: { maxIterations: 1_000 },
   on: {
     "service.removed": ".removed",
-    "*": { actions: "reportUnexpected" },
   },
   states: {
     settled: resting({

@@ -40,10 +40,8 @@ export const jobMachine = reconciling<JobContext, JobEvent, { readonly serviceId
     isTouched: false,
   }),
   initial: "gathering",
-  options: { maxIterations: 1_000 },
   on: {
     "job.removed": ".removed",
-    "*": { actions: "reportUnexpected" },
   },
   states: {
     gathering: gathering({ description: "Something changed; gathering more from the same commits." }),

@@ -27,8 +27,6 @@ export const reaperMachine = reconciling<ReconcileContext<{ readonly isPartial: 
   id: "reaper",
   context: { verdict: { isPartial: false }, isTouched: false },
   initial: "idle",
-  options: { maxIterations: 1_000 },
-  on: { "*": { actions: "reportUnexpected" } },
   states: {
     idle: resting({
       description: "No slot keeps more history than the limit.",

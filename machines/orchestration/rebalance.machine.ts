@@ -40,7 +40,9 @@ export function phaseOf(state: unknown): string {
 
 /** Woken by changes of a node, a rebalanced service, one of its tasks, or a manager's report. */
 export const rebalanceMachine = reconciling<ReconcileContext<RebalanceVerdict>, never, { readonly pauseMs: number }>()
-  .extend({ delays: { pause: ({ context }) => context.verdict.pauseMs } })
+  .extend({
+    delays: { pause: ({ context }) => context.verdict.pauseMs },
+  })
   .createMachine({
     id: "rebalance",
     description: "Moves tasks to better nodes where rebalancing is on.",
@@ -49,8 +51,6 @@ export const rebalanceMachine = reconciling<ReconcileContext<RebalanceVerdict>, 
       isTouched: false,
     }),
     initial: "off",
-    options: { maxIterations: 1_000 },
-    on: { "*": { actions: "reportUnexpected" } },
     states: {
       off: resting({
         description: "Rebalancing is on for no service.",
@@ -107,7 +107,7 @@ export const rebalanceMachine = reconciling<ReconcileContext<RebalanceVerdict>, 
         description: "Something changed or is due; gathering more. B1",
         meta: { waitingFor: "the end of the pause between checks", wokenBy: { pause: "its end" } },
         after: { pause: "deciding" },
-        on: { "work.arrived": {} },
+        ignore: ["work.arrived"],
       },
       deciding: decidingToWrite({
         description: "Checking whether tasks may move, and which would be better elsewhere.",

@@ -7,7 +7,7 @@
  *
  * O3: there is no state outside the store, so a new leader's orchestrator continues where the last one stopped.
  */
-import { effect } from "../effect.ts";
+import { effect } from "../chart.ts";
 import {
   decidingToWrite,
   gathering,
@@ -30,19 +30,17 @@ export interface ReplicatedContext extends ReconcileContext<ReplicatedVerdict> {
 /** Woken by changes of the service, of one of its slots, or of a node of one. */
 export const replicatedMachine = reconciling<ReplicatedContext, ReplicatedEvent, { readonly serviceId: string }>()
   .extend({
-    actions: {
+    effects: {
       /** Stops every task of the service for good; answered like `decide`, or by `tasks.gone` if none is left. */
-      removeTasks: effect("removeTasks"),
+      removeTasks: effect(),
     },
   })
   .createMachine({
     id: "replicated",
     context: ({ input }) => ({ serviceId: input.serviceId, verdict: { nextMs: -1 }, isTouched: false }),
     initial: "gathering",
-    options: { maxIterations: 1_000 },
     on: {
       "service.removed": ".removing",
-      "*": { actions: "reportUnexpected" },
     },
     states: {
       settled: resting({
@@ -78,11 +76,8 @@ export const replicatedMachine = reconciling<ReplicatedContext, ReplicatedEvent,
           },
         },
         entry: "removeTasks",
+        ignore: ["service.removed", "round.due", "round.done", "decision.made"],
         on: {
-          "service.removed": {},
-          "round.due": {},
-          "round.done": {},
-          "decision.made": {},
           // The decision may have created a task while the service was removed, or could not be written.
           "decision.written": { target: "removing", reenter: true },
           "work.arrived": { target: "removing", reenter: true },

@@ -206,8 +206,6 @@ export const restartMachine = reconciling<ReconcileContext<RestartVerdict>>().cr
   id: "restart",
   context: { verdict: { nextMs: -1, isPartial: false }, isTouched: false },
   initial: "resting",
-  options: { maxIterations: 1_000 },
-  on: { "*": { actions: "reportUnexpected" } },
   states: {
     resting: resting({
       description:

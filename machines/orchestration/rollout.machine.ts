@@ -16,11 +16,11 @@
  * R2: every wait has a deadline: for each new task, and for the whole rollout.
  * R3: a rollback that fails stays paused; it is never rolled back again.
  */
-import { assign, raise, setup } from "xstate";
+import { assign, raise } from "xstate";
 import { UpdateConfig_FailureAction, type Rollout } from "../../proto/gen/messages.ts";
 import { cannotRollBack, isMoving, isOver, notRolledBack, type RolloutPhase } from "./rollout/status.ts";
 import type { Verdict } from "./rollout/verdict.ts";
-import { effect } from "../effect.ts";
+import { chart, effect } from "../chart.ts";
 
 /** Longest timer, in milliseconds; a later deadline is checked again then. */
 const timerMsMax = 86_400_000;
@@ -97,28 +97,29 @@ export function lookEvent(verdict: Verdict, { late }: Rollout, action: UpdateCon
   }
 }
 
-const machine = setup({
+const machine = chart({
   types: {
     context: {} as RolloutContext,
     events: {} as RolloutEvent,
     input: {} as { readonly serviceId: string },
   },
-  actions: {
+  effects: {
     /** Answered by `phase.is`. */
-    readPhase: effect("readPhase"),
+    readPhase: effect(),
     /** Answered by `round.due` after the current commits are applied. */
-    gather: effect("gather"),
+    gather: effect(),
     /** Counts failures and gives slots their turn; answered by one of the `look` events. */
-    look: effect("look"),
+    look: effect(),
     /** Writes the failure counts and the blocking task to the store; answered only by `write.failed`. */
-    note: effect("note"),
+    note: effect(),
     /** Each is written conditionally on the state that it was decided from, and answered by `phase.is` or `write.failed`. */
-    begin: effect("begin"),
-    pause: effect<{ why: string }>("pause"),
-    startRollback: effect<{ why: string }>("startRollback"),
-    complete: effect("complete"),
-    chooseBatch: effect("chooseBatch"),
-    reportUnexpected: effect("reportUnexpected"),
+    begin: effect(),
+    pause: effect<{ why: string }>(),
+    startRollback: effect<{ why: string }>(),
+    complete: effect(),
+    chooseBatch: effect(),
+  },
+  actions: {
     rememberNext: assign((_, { nextMs }: { nextMs: number }) => ({ nextMs })),
     rememberRemaining: assign(({ event }) => (event.type === "phase.is" ? { remainingMs: event.remainingMs } : {})),
     rememberWhy: assign((_, { why }: { why: string }) => ({ why })),
@@ -160,7 +161,8 @@ const moving = machine.createStateConfig({
       description: "Something changed; gathering more from the same commits.",
       meta: { waitingFor: "the rest of the current batch of commits", wokenBy: { "round.due": "its end" } },
       entry: "gather",
-      on: { "round.due": "looking", "slots.touched": {} },
+      ignore: ["slots.touched"],
+      on: { "round.due": "looking" },
     },
     looking: {
       description: "Counting failures and updating as many slots at once as the parallelism allows. U1, U2",
@@ -206,7 +208,7 @@ export const rolloutMachine = machine.createMachine({
   id: "rollout",
   context: ({ input }) => ({ serviceId: input.serviceId, nextMs: -1, remainingMs: -1, why: "" }),
   initial: "reading",
-  options: { maxIterations: 1_000 },
+  ignore: ["slots.touched", "round.due", "rollback.rejected"],
   on: {
     "phase.is": [
       { guard: "mustBegin", target: ".update.beginning" },
@@ -219,10 +221,6 @@ export const rolloutMachine = machine.createMachine({
     "rollout.over": ".over",
     "write.failed": { actions: "readLater" },
     "read.due": { actions: "readPhase" },
-    "slots.touched": {},
-    "round.due": {},
-    "rollback.rejected": {},
-    "*": { actions: "reportUnexpected" },
   },
   states: {
     reading: {

@@ -8,7 +8,7 @@
  * O3: there is no state outside the store, except the log's refusal of a run (C5): a new leader's schedule continues where the
  *     last one stopped, and of two leaders that start the same run only one succeeds (C1).
  */
-import { effect } from "../effect.ts";
+import { effect } from "../chart.ts";
 import {
   decidingToWrite,
   gathering,
@@ -47,9 +47,9 @@ const retryMs = 200;
 /** Woken by changes of the service, of one of its runs, or of their tasks. */
 export const scheduleMachine = reconciling<ScheduleContext, ScheduleEvent, { readonly serviceId: string }>()
   .extend({
-    actions: {
+    effects: {
       /** Removes the remains of a removed schedule; answered by `decision.made` and what follows it, or by `rest.gone`. */
-      removeRest: effect("removeRest"),
+      removeRest: effect(),
     },
     delays: {
       nextDue: ({ context: { verdict } }) => (verdict.nextMs < 0 ? dueMsMax : Math.min(verdict.nextMs, dueMsMax)),
@@ -64,10 +64,8 @@ export const scheduleMachine = reconciling<ScheduleContext, ScheduleEvent, { rea
       isTouched: false,
     }),
     initial: "gathering",
-    options: { maxIterations: 1_000 },
     on: {
       "schedule.removed": ".ending",
-      "*": { actions: "reportUnexpected" },
     },
     states: {
       gathering: gathering({ description: "Something changed; gathering more from the same commits." }),
@@ -83,7 +81,7 @@ export const scheduleMachine = reconciling<ScheduleContext, ScheduleEvent, { rea
           "The log refused the decision, or the outcome is unknown: deciding again shortly from the stored state. C1",
         meta: { waitingFor: "the end of the retry delay", wokenBy: { retry: "its end" } },
         after: { retry: "deciding" },
-        on: { "work.arrived": {} },
+        ignore: ["work.arrived"],
       },
       judged: judged([rest("paused"), rest("invalid"), { target: "waiting" }]),
       waiting: resting({
@@ -116,12 +114,8 @@ export const scheduleMachine = reconciling<ScheduleContext, ScheduleEvent, { rea
           },
         },
         entry: "removeRest",
+        ignore: ["schedule.removed", "work.arrived", "round.due", "round.done", "decision.made"],
         on: {
-          "schedule.removed": {},
-          "work.arrived": {},
-          "round.due": {},
-          "round.done": {},
-          "decision.made": {},
           // Also for a decision that was in flight when the schedule was removed.
           "decision.written": { target: "ending", reenter: true },
           "write.failed": { target: "ending", reenter: true },

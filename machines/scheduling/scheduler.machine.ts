@@ -10,7 +10,7 @@
  * S3: refused decisions are not retried before the retry delay, so a ledger that keeps refusing is not asked in a loop.
  */
 import { assign } from "xstate";
-import { effect } from "../effect.ts";
+import { effect } from "../chart.ts";
 import { deciding, gathering, judged, reconciling, resting, type ReconcileContext } from "../reconcile.ts";
 
 export const schedulerLimits = {
@@ -44,9 +44,11 @@ export interface SchedulerContext extends ReconcileContext<SchedulerVerdict>, Sc
 /** Woken by tasks that wait for a node, and by changes that may help a waiting one. */
 export const schedulerMachine = reconciling<SchedulerContext, SchedulerEvent, SchedulerInput>()
   .extend({
-    actions: {
+    effects: {
       /** Returns held tasks to the rounds, and allows explanations to be replaced again. */
-      releaseHeld: effect("releaseHeld"),
+      releaseHeld: effect(),
+    },
+    actions: {
       countSent: assign(({ context }) => ({ proposals: context.proposals + 1 })),
       countSettled: assign(({ context }) => ({ proposals: context.proposals - 1 })),
     },
@@ -67,9 +69,7 @@ export const schedulerMachine = reconciling<SchedulerContext, SchedulerEvent, Sc
       verdict: { isPartial: false, hasStale: false },
       isTouched: false,
     }),
-    options: { maxIterations: 1_000 },
     type: "parallel",
-    on: { "*": { actions: "reportUnexpected" } },
     states: {
       rounds: {
         initial: "idle",
@@ -90,7 +90,8 @@ export const schedulerMachine = reconciling<SchedulerContext, SchedulerEvent, Sc
           full: {
             description: "The limit of proposals in flight is reached. S2",
             meta: { waitingFor: "an answer of the log", wokenBy: { "proposal.settled": "the ledger's answer" } },
-            on: { "work.arrived": {}, "proposal.settled": "gathering" },
+            ignore: ["work.arrived"],
+            on: { "proposal.settled": "gathering" },
           },
         },
       },
@@ -141,7 +142,7 @@ export const schedulerMachine = reconciling<SchedulerContext, SchedulerEvent, Sc
               waitingFor: "the scheduler, to retry what the ledger did not accept",
               wokenBy: { retry: "the retry delay" },
             },
-            on: { "proposal.settled": {}, "round.done": {} },
+            ignore: ["proposal.settled", "round.done"],
             after: { retry: { target: "none", actions: "releaseHeld" } },
           },
         },

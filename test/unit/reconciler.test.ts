@@ -1,30 +1,38 @@
 // The host of a chart with a reconcile loop: when it gathers, and what it sends when it has stopped.
 import test from "ava";
-import { Reconciler, type ReconcileChart, type Round } from "../../actors/orchestration/reconciler.ts";
+import { Reconciler, type Round } from "../../actors/orchestration/reconciler.ts";
 import type { Environment } from "../../actors/environment.ts";
-import type { Owner } from "../../actors/hosted.ts";
-import type { ReconcileContext, Verdict } from "../../machines/reconcile.ts";
+import { gathering, reconciling, type Verdict } from "../../machines/reconcile.ts";
+
+const loopMachine = reconciling().createMachine({
+  id: "loop",
+  context: { verdict: {}, isTouched: false },
+  initial: "gathering",
+  states: { gathering: gathering({}), deciding: {} },
+});
 
 function setUp(round: Round<Verdict> = { verdict: { nextMs: 5 } }) {
   const turns: (() => void)[] = [];
   const sent: string[] = [];
-  let effects: Owner["effects"] = {};
-  const chart: ReconcileChart<ReconcileContext, never, undefined> = {
-    start(_host, _id, _input, owner) {
+  let effects: Readonly<Record<string, () => void>> = {};
+  const host = {
+    start(_machine: unknown, _id: string, _input: unknown, owner: { effects: typeof effects }) {
       ({ effects } = owner);
-      return {
-        actor: { getSnapshot: () => ({ context: { verdict: {}, isTouched: false }, value: "resting" }) },
-        send: ({ type }) => void sent.push(type),
-        stop: () => void sent.push("stopped"),
-      };
+      const send = ({ type }: { readonly type: string }): void => void sent.push(type);
+      return { send, stop: () => void sent.push("stopped") };
     },
   };
-  const env = { clock: { soon: (callback: () => void) => void turns.push(callback) } } as unknown as Environment;
-  const loop = new Reconciler(env, { chart, id: "loop", input: undefined, decide: () => round });
+  const clock = { soon: (callback: () => void) => void turns.push(callback) };
+  const loop = new Reconciler({ clock, host } as unknown as Environment, {
+    machine: loopMachine,
+    id: "loop",
+    input: undefined,
+    decide: () => round,
+  });
   return {
     loop,
     sent,
-    act: (name: string) => effects[name]?.call(effects as never, undefined as never),
+    act: (name: string) => effects[name]?.(),
     nextTurn: () => turns.splice(0).forEach((callback) => callback()),
   };
 }
