@@ -209,7 +209,8 @@ function tableOf(movers: readonly TaskMover[]): Table {
       const to = stateAfter[event];
       add(from, from);
       add(from, to);
-      add(to, to);
+      // A node may add to the outcome of its task, but a decision of a manager must not replace it.
+      if (moverOf(event) === "node") add(to, to);
     }
   }
   return table;
@@ -230,8 +231,8 @@ export function mayAdvance(from: TaskState, to: TaskState, by: TaskMover): boole
 }
 
 /**
- * Whether `by` may write a status with the state `to`: an advance, or the same state in other words, if `by` moves tasks into
- * or out of it.
+ * Whether `by` may write a status with the state `to`: an advance, or the same state in other words: a state that `by` moves
+ * tasks out of, or one that a node has reported.
  */
 export function maySet(from: TaskState, to: TaskState, by: TaskMover | "anyManager"): boolean {
   return tables[by].get(from)?.has(to) ?? false;
