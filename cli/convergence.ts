@@ -107,7 +107,7 @@ function givenUp(service: Service, tasks: readonly Task[]): string | null {
  * complete an update that also scales while new tasks are still starting. A task that has failed counts as started: waiting for
  * it might never end, and Docker's client does not wait either.
  */
-function isYetToBegin(service: Service, tasks: readonly Task[]): boolean {
+function hasNotStarted(service: Service, tasks: readonly Task[]): boolean {
   const completedMs = timeMs(service.updateStatus?.completedAt ?? null);
   const ours = tasks.filter((task) => isUpToDate(task, service));
   const begun = new Set(ours.filter((task) => observedState(task) >= TaskState.RUNNING).map(slotOf));
@@ -148,7 +148,7 @@ export function convergence(
   const isShrunk = current.length <= wanted;
   const isWatched = update !== undefined && watched.includes(update);
   if (done >= wanted && isSettled && isShrunk) return { kind: "converged", done: wanted, wanted, isProven: isWatched };
-  if (isWatched && !isYetToBegin(service, ours)) {
+  if (isWatched && !hasNotStarted(service, ours)) {
     return { kind: "converged", done: Math.min(done, wanted), wanted, isProven: true };
   }
   if (isSettled && done < wanted) {

@@ -86,7 +86,7 @@ export function parseRatio(text: string, flag: string): number {
   return Math.fround(Number(text));
 }
 
-export function parseTruth(text: string, flag: string): boolean {
+export function parseBooleanFlag(text: string, flag: string): boolean {
   const parsed = parseBoolean(text);
   if (parsed === null) throw new UsageError(`invalid argument "${text}" for "--${flag}" flag: expected true or false`);
   return parsed;

@@ -157,14 +157,14 @@ function forward(agent: Agent): Agent {
 
 function joined(agent: Agent): Promise<void> {
   return new Promise((resolve, reject) => {
-    const look = (state: AgentState): void => {
+    const observe = (state: AgentState): void => {
       if (state.kind !== "serving" && state.kind !== "failed" && state.kind !== "stopped") return;
       forget();
       if (state.kind === "serving") resolve();
       else reject(new UserError(state.kind === "failed" ? state.reason : "the agent was stopped before it joined"));
     };
-    const forget = agent.onState(look);
-    look(agent.state());
+    const forget = agent.onState(observe);
+    observe(agent.state());
   });
 }
 

@@ -64,7 +64,7 @@ export function lacksKeysForGood(
         else asked.delete(keyId);
       }
     };
-    const look = (): void => {
+    const check = (): void => {
       const [keyId] = keyring.missing;
       if (keyId === undefined) return;
       if (vault.fields.nodeCertificate !== "") {
@@ -75,8 +75,8 @@ export function lacksKeysForGood(
         "join its cluster with --join ADDR:PORT --token-file FILE (run 'muster token manager' on a manager to get the token)";
       reject(new UserError(`this NATS has a cluster whose keys this manager lacks: ${how}`));
     };
-    keyring.onChange(look);
-    look();
+    keyring.onChange(check);
+    check();
   });
 }
 

@@ -8,7 +8,7 @@ import { stoppedMsMax } from "../runtime/nats/stuck.ts";
 import type { StuckWatch } from "../runtime/nats/stuck-watch.ts";
 import type { Troubles } from "../runtime/ports/troubles.ts";
 
-const lookMs = 1_000;
+const checkMs = 1_000;
 /** After a stream leader is killed, its stream is silent until the next leader is elected. */
 const unservedMsMin = 10_000;
 
@@ -23,7 +23,7 @@ export function reportLogTroubles(
   link: Pick<NatsLink, "unserved" | "fullReason" | "jetStreamOff" | "laggards">,
   own: { readonly server: NatsServer; readonly watch: Pick<StuckWatch, "state"> } | null,
 ): { stop(): void } {
-  const look = (): void => {
+  const check = (): void => {
     const full = link.fullReason();
     const space = own?.server.disk.space;
     if (full !== null) troubles.raise({ kind: Trouble_Kind.DISK_FULL, sentence: full, blocking: true });
@@ -44,7 +44,7 @@ export function reportLogTroubles(
       troubles.raise({ kind: Trouble_Kind.SERVER_STUCK, sentence: behindSentence(behind), blocking: false });
     else troubles.clear(Trouble_Kind.SERVER_STUCK);
   };
-  const timer = setInterval(look, lookMs);
+  const timer = setInterval(check, checkMs);
   return { stop: () => clearInterval(timer) };
 }
 

@@ -10,7 +10,7 @@ const jobs = "Job";
 const schedules = "Schedule";
 
 /** Omits flags that `mode` implies, and those of features that jobs lack: updates, and waiting by default. */
-function withoutUnfit<Flags extends Readonly<Record<string, unknown>>>(flags: Flags) {
+function withoutUnsupported<Flags extends Readonly<Record<string, unknown>>>(flags: Flags) {
   const unfit = /^(mode|detach|(update|rollback)-.*)$/;
   return Object.fromEntries(Object.entries(flags).filter(([name]) => !unfit.test(name))) as Omit<
     Flags,
@@ -19,7 +19,7 @@ function withoutUnfit<Flags extends Readonly<Record<string, unknown>>>(flags: Fl
 }
 
 export const jobFlags = {
-  ...withoutUnfit(createFlags),
+  ...withoutUnsupported(createFlags),
   total: { type: "string", group: jobs, value: "N", help: "Number of completions (default 1); same as --replicas" },
   global: { type: "boolean", group: jobs, help: "Run once on each node, including nodes that join later" },
   ttl: {

@@ -90,9 +90,9 @@ export function credentialsOf(context: string): UserCredentials | null {
 /** False when there were none. */
 export function forgetCredentials(context: string): boolean {
   const path = join(folderOf(context), credentialsFile);
-  const isThere = read(path) !== null;
+  const existed = read(path) !== null;
   rmSync(path, { force: true });
-  return isThere;
+  return existed;
 }
 
 export function forgetContext(context: string): void {

@@ -11,7 +11,7 @@ import {
   Mount_VolumeOptions,
 } from "../../proto/gen/messages.ts";
 import { UsageError, UserError } from "../../lib/user-error.ts";
-import { csvFields, parseBytes, parseChoice, parseTruth } from "../values.ts";
+import { csvFields, parseBytes, parseChoice, parseBooleanFlag } from "../values.ts";
 
 const mountTypes = {
   bind: Mount_Type.BIND,
@@ -92,7 +92,7 @@ function take(draft: Draft, key: string, value: string, flag: string): void {
       return;
     case "readonly":
     case "ro":
-      draft.readonly = parseTruth(value, `${flag} ${key}`);
+      draft.readonly = parseBooleanFlag(value, `${flag} ${key}`);
       return;
     case "consistency":
       draft.consistency = parseChoice(value.toLowerCase(), flag, consistencies);
@@ -101,19 +101,19 @@ function take(draft: Draft, key: string, value: string, flag: string): void {
       bind(draft, { propagation: parseChoice(value.toLowerCase(), flag, propagations) });
       return;
     case "bind-nonrecursive":
-      bind(draft, { nonrecursive: parseTruth(value, `${flag} ${key}`) });
+      bind(draft, { nonrecursive: parseBooleanFlag(value, `${flag} ${key}`) });
       return;
     case "bind-recursive":
       bind(draft, parseChoice(value, flag, recursions));
       return;
     case "bind-create-src":
-      bind(draft, { createmountpoint: parseTruth(value, `${flag} ${key}`) });
+      bind(draft, { createmountpoint: parseBooleanFlag(value, `${flag} ${key}`) });
       return;
     case "volume-subpath":
       volume(draft, () => ({ subpath: value }));
       return;
     case "volume-nocopy":
-      volume(draft, () => ({ nocopy: parseTruth(value, `${flag} ${key}`) }));
+      volume(draft, () => ({ nocopy: parseBooleanFlag(value, `${flag} ${key}`) }));
       return;
     case "volume-label":
       volume(draft, ({ labels }) => ({ labels: withPair(labels, value) }));

@@ -237,7 +237,7 @@ async function makeService(
     const { service } = await client.call(methods.CreateService, CreateServiceRequest.create({ spec }));
     return service?.id ?? null;
   }
-  let isTold = false;
+  let isAnnounced = false;
   return retryingConflicts(async () => {
     const request = GetServiceRequest.create({ serviceId: there.id });
     const { service } = await client.call(methods.GetService, request);
@@ -247,8 +247,8 @@ async function makeService(
       options.print(`Unchanged service ${name} (id: ${there.id})`);
       return null;
     }
-    if (!isTold) options.print(`Updating service ${name} (id: ${there.id})`);
-    isTold = true;
+    if (!isAnnounced) options.print(`Updating service ${name} (id: ${there.id})`);
+    isAnnounced = true;
     const serviceVersion = service?.meta?.version ?? null;
     await client.call(
       methods.UpdateService,

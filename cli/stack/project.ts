@@ -71,7 +71,7 @@ function readText(path: string, what: string, at?: Place): string {
   }
 }
 
-function isThere(path: string): boolean {
+function exists(path: string): boolean {
   try {
     readFileSync(path);
     return true;
@@ -197,7 +197,7 @@ function withIncludes(tree: MappingNode, loading: Loading): MappingNode {
     const folder = given === undefined ? dirname(first) : absolutePath(textOf(given), loading.folder);
     const named = texts(child(item, "env_file")).map((path) => absolutePath(path, loading.folder));
     const usual = resolve(folder, ".env");
-    const envFiles = named.length > 0 ? named : isThere(usual) ? [usual] : [];
+    const envFiles = named.length > 0 ? named : exists(usual) ? [usual] : [];
     const variables = variablesFor(loading, envFiles, loading.variables);
     for (const path of paths) readText(path, "the included file", item.at);
     const inside = { ...loading, files: paths, folder, variables, depth: loading.depth + 1 };
@@ -233,7 +233,7 @@ function filled(service: MappingNode, variables: Variables): MappingNode {
   for (const item of files?.kind === "list" ? files.items : []) {
     const path = textOf(child(item, "path") ?? item);
     const isRequired = !/^false$/i.test(textOf(child(item, "required") ?? scalar(true, item.at)));
-    if (!isRequired && !isThere(path)) continue;
+    if (!isRequired && !exists(path)) continue;
     const isRaw = textOf(child(item, "format") ?? scalar("", item.at)) === "raw";
     const content = readText(path, "the environment file", item.at);
     for (const [name, value] of parseEnvFile(content, path, variables, isRaw)) {
@@ -284,7 +284,7 @@ export function loadProject(project: ProjectFiles): Project {
   if (first === undefined) throw new UserError("no Compose file: set --compose-file");
   const folder = first === "-" ? process.cwd() : dirname(resolve(first));
   const usual = resolve(folder, ".env");
-  const envFiles = project.envFiles ?? (isThere(usual) ? [usual] : []);
+  const envFiles = project.envFiles ?? (exists(usual) ? [usual] : []);
   const variables = variablesFor(project, envFiles, null);
   const tree = loadFiles({ ...project, folder, variables, depth: 0 });
   checkDependencies(child(tree, "services"));

@@ -10,7 +10,7 @@ import { caSettingOptions, readPem, withCaSettings } from "./settings.ts";
 import { UsageError, UserError } from "../../lib/user-error.ts";
 
 /** Polling interval, in milliseconds; Docker's client uses the same. */
-const lookMs = 200;
+const pollMs = 200;
 /** Width of a terminal that does not report one. */
 const columnsDefault = 80;
 /**
@@ -106,6 +106,6 @@ async function follow(client: ManagerClient, shell: Shell, isQuiet: boolean): Pr
     hasNamedNodes ||= isStill;
     shown = text;
     if (progress.isDone) return;
-    await new Promise((resolve) => setTimeout(resolve, lookMs));
+    await new Promise((resolve) => setTimeout(resolve, pollMs));
   }
 }

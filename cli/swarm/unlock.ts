@@ -10,7 +10,7 @@ import { UserError } from "../../lib/user-error.ts";
 const methods = LockService.methods;
 /** Maximum time from unlocking until the manager serves, in milliseconds; Docker waits 20 s. */
 const readyTimeoutMs = 60_000;
-const lookMs = 200;
+const pollMs = 200;
 
 const [enter, lineFeed, backspace, rubout, interrupt, endOfInput] = ["\r", "\n", "\b", "\u007f", "\u0003", "\u0004"];
 
@@ -54,7 +54,7 @@ async function untilServing(shell: Shell): Promise<void> {
     } catch (error) {
       if (!(error instanceof UserError || error instanceof RpcError)) throw error;
     }
-    await new Promise((resolve) => setTimeout(resolve, lookMs));
+    await new Promise((resolve) => setTimeout(resolve, pollMs));
   }
   throw new UserError("the manager is unlocked but does not serve yet: check its log");
 }

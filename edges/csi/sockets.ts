@@ -9,7 +9,7 @@ import { connectUnix } from "../grpc/client.ts";
 
 const suffix = ".sock";
 /** Polling interval in milliseconds: not every file system reports changes. */
-const lookEveryMs = 2_000;
+const scanMs = 2_000;
 /** Valid plugin names, here and as a volume's driver. */
 const pluginName = /^[A-Za-z0-9][A-Za-z0-9._:/-]*$/;
 
@@ -45,18 +45,18 @@ export function openCsiSockets({ named, directory }: CsiSocketsOptions): OpenCsi
     return [...new Set([...named.keys(), ...found.filter(isPluginName)])].sort();
   }
 
-  function look(): void {
+  function scan(): void {
     const next = list();
     if (next.join("\n") === names.join("\n")) return;
     names = next;
     for (const listener of listeners) listener();
   }
 
-  const timer = setInterval(look, lookEveryMs);
+  const timer = setInterval(scan, scanMs);
   timer.unref();
   let watcher: FSWatcher | null = null;
   try {
-    watcher = watch(directory, { persistent: false }, look);
+    watcher = watch(directory, { persistent: false }, scan);
     watcher.on("error", () => {});
   } catch {
     // The system is out of watches: polling is enough.

@@ -64,7 +64,7 @@ export function readQuestion(raw: Buffer): Read {
     udpMax: Math.min(udpBytesMax, Math.max(udpBytes, options?.udpPayloadSize ?? 0)),
     hasOptions: options !== undefined,
     isRecursionDesired: packet.flag_rd === true,
-    isPlain: comesOutSame(asked, raw),
+    isPlain: roundTrips(asked, raw),
   };
   if (asked.class !== "IN") return answered(raw, codes.notImplemented);
   if ((options?.ednsVersion ?? 0) > 0 && question.isPlain)
@@ -73,7 +73,7 @@ export function readQuestion(raw: Buffer): Read {
 }
 
 /** DP2 */
-function comesOutSame(asked: Question, raw: Buffer): boolean {
+function roundTrips(asked: Question, raw: Buffer): boolean {
   try {
     const again = dns.encode({ type: "query", questions: [asked] });
     return again.subarray(headerBytes).equals(raw.subarray(headerBytes, again.length));

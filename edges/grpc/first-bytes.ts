@@ -7,13 +7,13 @@ import type { Socket } from "node:net";
 
 export class FirstBytes {
   readonly #timeoutMs: number;
-  readonly #onSpoken: (socket: Socket, head: Buffer) => void;
+  readonly #onComplete: (socket: Socket, head: Buffer) => void;
   readonly #silent = new Set<Socket>();
 
   /** `onSpoken` also gets the first bytes, at least one. */
-  constructor(timeoutMs: number, onSpoken: (socket: Socket, head: Buffer) => void) {
+  constructor(timeoutMs: number, onComplete: (socket: Socket, head: Buffer) => void) {
     this.#timeoutMs = timeoutMs;
-    this.#onSpoken = onSpoken;
+    this.#onComplete = onComplete;
   }
 
   await(socket: Socket): void {
@@ -32,7 +32,7 @@ export class FirstBytes {
       socket.off("close", forget).off("error", giveUp);
       forget();
       socket.unshift(head);
-      this.#onSpoken(socket, head);
+      this.#onComplete(socket, head);
     });
   }
 

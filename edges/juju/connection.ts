@@ -82,7 +82,7 @@ interface Pending {
 }
 
 /** Interval between checks of unsent output, in milliseconds. */
-const outputLookMs = 1_000;
+const outputCheckMs = 1_000;
 const closeReasonBytesMax = 120;
 
 export class Connection {
@@ -313,7 +313,7 @@ export class Connection {
     const { api, clock, metrics, registry } = this.#parts;
     const begun = clock.monotonic();
     this.#outstanding += 1;
-    this.#look();
+    this.#pauseOrResume();
     let outcome = "ok";
     try {
       const { facade, version } = registry.find(request, this.#protocolVersion);
@@ -337,7 +337,7 @@ export class Connection {
       this.#fail(request, error);
     } finally {
       this.#outstanding -= 1;
-      this.#look();
+      this.#pauseOrResume();
       metrics.requests.add(1, { outcome });
       metrics.seconds.observe((clock.monotonic() - begun) / 1_000);
     }
@@ -346,7 +346,7 @@ export class Connection {
   #answer({ shape, requestId }: Request, result: Json): void {
     if (!(result instanceof Shared)) return this.#send(encodeResult(shape, requestId, result));
     this.#openWire()?.sendShared(encodeHead(shape, requestId), result);
-    this.#look();
+    this.#pauseOrResume();
   }
 
   #fail({ shape, requestId, type, request }: Request, error: unknown): void {
@@ -359,7 +359,7 @@ export class Connection {
 
   #send(text: string): void {
     this.#openWire()?.send(text);
-    this.#look();
+    this.#pauseOrResume();
   }
 
   #openWire(): Wire | null {
@@ -367,7 +367,7 @@ export class Connection {
   }
 
   /** C2: pauses or resumes reading, by the outstanding requests and the unsent bytes. */
-  #look(): void {
+  #pauseOrResume(): void {
     const wire = this.#openWire();
     if (wire === null) return;
     const unsent = wire.unsentBytes();
@@ -390,8 +390,8 @@ export class Connection {
       if (now === 0) this.#chart.outputEmpty();
       else if (now < this.#unsentBefore) this.#chart.outputMoved();
       else this.#chart.outputStuck();
-      this.#look();
-    }, outputLookMs);
+      this.#pauseOrResume();
+    }, outputCheckMs);
   }
 
   #release(): void {

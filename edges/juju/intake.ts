@@ -78,18 +78,18 @@ export class Intake implements ByteHolder {
   /** Pauses reading, for the time share. */
   pause(): void {
     this.#waitsForTime = true;
-    this.#look();
+    this.#pauseOrResume();
   }
 
   resume(): void {
     this.#waitsForTime = false;
-    this.#look();
+    this.#pauseOrResume();
   }
 
   /** The connection can or cannot accept more requests. */
   setRoom(hasRoom: boolean): void {
     this.#waitsForRoom = !hasRoom;
-    this.#look();
+    this.#pauseOrResume();
   }
 
   relieve(): void {
@@ -103,7 +103,7 @@ export class Intake implements ByteHolder {
     this.#socket.destroy();
   }
 
-  #look(): void {
+  #pauseOrResume(): void {
     if (this.#waitsForTime || this.#waitsForRoom || this.#isOver) this.#websocket.pause();
     else this.#websocket.resume();
   }
@@ -120,7 +120,7 @@ export class Intake implements ByteHolder {
       this.#admission.refusals.count("json", "login-bytes", this.#address);
       this.#websocket.close(tooLargeCode, "a message before login is too large");
       // The client reads the close frame; the server reads nothing more.
-      this.#look();
+      this.#pauseOrResume();
       setTimeout(() => this.#socket.destroy(), lingerMs).unref();
     }
     this.#account();

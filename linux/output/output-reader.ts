@@ -59,7 +59,7 @@ class OutputFile {
   }
 
   /** The unread parts. A segment of the rotated file is the whole rest of it. */
-  async look(): Promise<readonly Segment[]> {
+  async unread(): Promise<readonly Segment[]> {
     this.#main ??= await opened(this.#path);
     if (this.#main === null) return [];
     const [generation, oldGeneration] = [await inode(`${this.#path}.marks`), await inode(`${this.#path}.1.marks`)];
@@ -231,7 +231,7 @@ export class OutputFiles implements OutputReader {
         // Checked before the poll, so that the output of an ended task is then complete.
         const isLast = !this.#follows || this.#request.isOver();
         const found: { file: OutputFile; segments: readonly Segment[] }[] = [];
-        for (const file of this.#files) found.push({ file, segments: await file.look() });
+        for (const file of this.#files) found.push({ file, segments: await file.unread() });
         const isOld = isFirst && this.#request.from === null;
         yield* this.#merged(found, isOld, isLast);
         isFirst = false;

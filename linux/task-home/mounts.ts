@@ -39,14 +39,14 @@ async function place({ source, target }: PlannedMount, at: number, { directory, 
   switch (source.kind) {
     case "path": {
       if (source.isMade) await mkdir(source.path, { recursive: true });
-      if (!(await isThere(source.path)))
+      if (!(await exists(source.path)))
         throw new Error(`cannot mount ${source.path} at ${target}: it does not exist on this node`);
       return source.path;
     }
     case "volume": {
       const isNamed = source.name !== "";
       const root = isNamed ? join(dirname(directory), "local-volumes", source.name) : join(home, "mounts", String(at));
-      if (!(await isThere(root))) {
+      if (!(await exists(root))) {
         await mkdir(root, { recursive: true });
         await chmod(root, 0o777);
       }
@@ -73,7 +73,7 @@ async function partOf(root: string, subpath: string): Promise<string> {
   return path;
 }
 
-async function isThere(path: string): Promise<boolean> {
+async function exists(path: string): Promise<boolean> {
   return stat(path).then(
     () => true,
     () => false,

@@ -28,7 +28,7 @@ export function missingRules(listed: string): readonly (readonly string[])[] {
 }
 
 /** `iptables`: path of `iptables` or `ip6tables`. Without kernel tables for it, nothing is filtered. Rejects with its error. */
-export async function letThrough(iptables: string): Promise<void> {
+export async function allowForwarding(iptables: string): Promise<void> {
   const tables = (...args: string[]) => run(iptables, ["-w", lockWait, ...args], { timeout: timeoutMs });
   const listed = await tables("-S", "FORWARD").catch(() => null);
   for (const rule of missingRules(listed?.stdout ?? "")) {

@@ -7,7 +7,7 @@ import { promisify } from "node:util";
 import type { NetworkTools } from "../../actors/agent/ports.ts";
 import { findOnPath } from "../system-tools.ts";
 import { Nft } from "../nft.ts";
-import { letThrough } from "./forwarding.ts";
+import { allowForwarding } from "./forwarding.ts";
 import { findTunnel, smallestMtu, usualMtu } from "./look.ts";
 
 /** Where `ip netns` keeps namespaces. */
@@ -113,7 +113,7 @@ export async function openNetworkTools(dataDir: string, searchPath: string): Pro
     },
     async set(values) {
       for (const [name, value] of Object.entries(values)) await writeFile(join("/proc/sys", name), value);
-      for (const filter of filters) if (filter !== null) await letThrough(filter);
+      for (const filter of filters) if (filter !== null) await allowForwarding(filter);
     },
     ip: (lines, { goesOn = false, inside } = {}) => batch("ip", lines, inside, goesOn),
     bridge: (lines, { goesOn = false } = {}) => batch("bridge", lines, undefined, goesOn),

@@ -102,8 +102,8 @@ export class AssignmentSet {
   /** The complete set for the node, as changes of a COMPLETE message. Only for a new set. */
   complete(): AssignmentChange[] {
     const changes = new Changes();
-    for (const task of this.#source.tasksOf(this.#nodeId)) this.#lookAtTask(task.id, task, changes);
-    for (const volume of this.#source.volumes()) this.#lookAtVolume(volume.id, volume, changes);
+    for (const task of this.#source.tasksOf(this.#nodeId)) this.#diffTask(task.id, task, changes);
+    for (const volume of this.#source.volumes()) this.#diffVolume(volume.id, volume, changes);
     return changes.all();
   }
 
@@ -113,12 +113,12 @@ export class AssignmentSet {
    */
   changes(taskIds: Iterable<string>, volumeIds: Iterable<string>): AssignmentChange[] {
     const changes = new Changes();
-    for (const id of taskIds) this.#lookAtTask(id, this.#source.task(id), changes);
-    for (const id of volumeIds) this.#lookAtVolume(id, this.#source.volume(id), changes);
+    for (const id of taskIds) this.#diffTask(id, this.#source.task(id), changes);
+    for (const id of volumeIds) this.#diffVolume(id, this.#source.volume(id), changes);
     return changes.all();
   }
 
-  #lookAtTask(id: string, task: Task | undefined, changes: Changes): void {
+  #diffTask(id: string, task: Task | undefined, changes: Changes): void {
     const known = this.#tasks.get(id);
     if (task === undefined || task.nodeId !== this.#nodeId) {
       this.#refused?.delete(id);
@@ -151,7 +151,7 @@ export class AssignmentSet {
     if (isEnded(state)) this.#release(id, changes);
   }
 
-  #lookAtVolume(id: string, volume: Volume | undefined, changes: Changes): void {
+  #diffVolume(id: string, volume: Volume | undefined, changes: Changes): void {
     const status = volume?.publishStatus.find((published) => published.nodeId === this.#nodeId);
     const said = this.#volumes?.get(id);
     if (volume === undefined || status === undefined || status.state === PublishState.PENDING_UNPUBLISH) {

@@ -105,16 +105,16 @@ export class SimNetwork {
   }
 
   /** Ends a cut; waiting messages are delivered. */
-  mend(from: string, to: string): void {
+  heal(from: string, to: string): void {
     if (!this.#cuts.delete(`${from}>${to}`)) return;
-    this.trace.write("network", `mend ${from}>${to}`);
+    this.trace.write("network", `heal ${from}>${to}`);
     for (const end of this.#endsOf(to)) if (end.peer.endpoint.name === from) end.flush();
   }
 
-  mendAll(): void {
+  healAll(): void {
     for (const direction of Array.from(this.#cuts.keys())) {
       const [from = "", to = ""] = direction.split(">");
-      this.mend(from, to);
+      this.heal(from, to);
     }
   }
 

@@ -1,7 +1,7 @@
 /** Cuts links between machines in both directions or one, drops some of their packets, or delays all of them. */
 import type { SimRandom } from "../../runtime/sim/random.ts";
 import { agentsAmong, type Fault, type Kind, namesOf, roles, some } from "./fault.ts";
-import { cut, delay, delayMissing, type Direction, lose, mend } from "./network.ts";
+import { cut, delay, delayMissing, type Direction, lose, heal } from "./network.ts";
 import type { Place } from "./place.ts";
 import type { World } from "./world.ts";
 
@@ -87,7 +87,7 @@ function anyPlace(world: World, random: SimRandom): Place {
 }
 
 function onPlace(place: Place, where: string, holdMs: number, inject: () => void): Fault {
-  return { where, agents: agentsAmong(place), holdMs, inject, heal: () => mend(place) };
+  return { where, agents: agentsAmong(place), holdMs, inject, heal: () => heal(place) };
 }
 
 export const networkKinds: readonly Kind[] = [

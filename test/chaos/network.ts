@@ -45,7 +45,7 @@ export function lose(place: Place, share: number): void {
 }
 
 /** Removes both kinds of fault. */
-export function mend(place: Place): void {
+export function heal(place: Place): void {
   nft(place, `delete table ${table}\n`);
 }
 

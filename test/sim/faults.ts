@@ -68,7 +68,7 @@ export function startFaults(simulation: Simulation, options: SimOptions, targets
     ] as const);
     for (const [from, to] of directions) network.cut(from, to);
     later(random.between(100, partitionMsMax), () => {
-      for (const [from, to] of directions) network.mend(from, to);
+      for (const [from, to] of directions) network.heal(from, to);
     });
   });
 
@@ -108,7 +108,7 @@ export function startFaults(simulation: Simulation, options: SimOptions, targets
       disks.heal();
       trace.write("world", "heal");
       network.faults = noFaults();
-      network.mendAll();
+      network.healAll();
       nats.start();
       for (const process of processes) {
         process.setClockRight();

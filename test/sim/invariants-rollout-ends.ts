@@ -52,12 +52,12 @@ export class RolloutEnds {
         if (isBegun(change.old, change.object)) this.#tallies.delete(change.object.id);
       }
       if (change.table === "task" && change.action === "update" && change.old !== null)
-        this.#lookAtTask(change.old, change.object, epoch, commit.version, store);
+        this.#checkTask(change.old, change.object, epoch, commit.version, store);
     }
     return null;
   }
 
-  #lookAtTask(old: Task, task: Task, epoch: number, version: number, store: Store): void {
+  #checkTask(old: Task, task: Task, epoch: number, version: number, store: Store): void {
     const state = observedState(task);
     const hasFailed = state === TaskState.FAILED || state === TaskState.REJECTED;
     // A task that ran may have failed after its monitoring period.

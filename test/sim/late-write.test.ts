@@ -67,7 +67,7 @@ for (const [how, timeoutMs] of [
       const second = person(leader, "second", 10_000);
       await world.until("the second answer", () => second.answer.status !== null);
       t.is(second.answer.status, Status.OK);
-      world.mend(follower.process.name, "nats");
+      world.heal(follower.process.name, "nats");
       await world.pass(20_000);
       t.is(check(), null, `seed ${seed}`);
       t.is(versionOf("first"), null, "it never reached the leader");

@@ -148,10 +148,10 @@ export class ScriptedWorld {
     network.cut(other, one);
   }
 
-  mend(one: string, other: string): void {
+  heal(one: string, other: string): void {
     const { network } = this.scene.simulation;
-    network.mend(one, other);
-    network.mend(other, one);
+    network.heal(one, other);
+    network.heal(other, one);
   }
 
   /** The manager with the node's session, according to `seenBy`. */

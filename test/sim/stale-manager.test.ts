@@ -31,8 +31,8 @@ async function returnsToThePast(seed: number): Promise<boolean> {
 
   // The NATS servers are back, and the log's stream has no leader yet.
   nats.isLogSilent = true;
-  world.mend(name, "nats");
-  world.mend(name, "a1");
+  world.heal(name, "nats");
+  world.heal(name, "a1");
   await world.pass(1_800);
   if (!isListed || world.home(home) !== home) return false;
   other.process.crash();

@@ -213,7 +213,7 @@ export class Trials {
     const both = links.flatMap(([one, other]) => [[one, other] as const, [other, one] as const]);
     for (const [from, to] of both) network.cut(from, to);
     await this.#expectNobodyDown(ms);
-    for (const [from, to] of both) network.mend(from, to);
+    for (const [from, to] of both) network.heal(from, to);
     await this.#expectNobodyDown(watchMs);
   }
 

@@ -30,7 +30,7 @@ function cutOff(simulation: Simulation, name: string): () => void {
   ] as const;
   for (const [from, to] of ways) simulation.network.cut(from, to);
   return () => {
-    for (const [from, to] of ways) simulation.network.mend(from, to);
+    for (const [from, to] of ways) simulation.network.heal(from, to);
   };
 }
 
@@ -205,7 +205,7 @@ test("a leader that steps down ends its duties and leads again, or another does,
 test("a leader that is cut off stops its duties before another starts, and cannot write when it returns", async (t) => {
   const { simulation, roles, runUntil, run, clock } = world(10, ["m1", "m2"]);
   const { leader, other } = await roles();
-  const mend = cutOff(simulation, leader.process.name);
+  const heal = cutOff(simulation, leader.process.name);
   const cutAt = clock.now();
   const lost = leader.leadership.proposer.propose(
     proposal([create({ service: service("lost", "lost") })], { timeoutMs: 4_000 }),
@@ -216,7 +216,7 @@ test("a leader that is cut off stops its duties before another starts, and canno
   t.true(await runUntil(() => other.leadership.isLeading()));
   t.is((await value(runUntil, lost)).kind, "unavailable");
   await value(runUntil, other.leadership.proposer.propose(proposal([create({ service: service("kept", "kept") })])));
-  mend();
+  heal();
   await run(8_000);
   t.false(leader.leadership.isLeading());
   t.is(leader.replica.stateHash(), other.replica.stateHash());
@@ -303,7 +303,7 @@ test("a manager cut off until the log was purged catches up by snapshot, and its
   other.replica.watch((commit) => {
     for (const { object } of commit.changes) seen.add(object.id);
   });
-  const mend = cutOff(simulation, other.process.name);
+  const heal = cutOff(simulation, other.process.name);
   for (let at = 0; at < 55; at += 1) {
     await value(
       runUntil,
@@ -311,7 +311,7 @@ test("a manager cut off until the log was purged catches up by snapshot, and its
     );
   }
   await run(2_000);
-  mend();
+  heal();
   t.true(await runUntil(() => other.replica.version === leader.replica.version));
   t.is(seen.size, 55);
   t.is(other.replica.stateHash(), leader.replica.stateHash());

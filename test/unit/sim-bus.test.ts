@@ -60,7 +60,7 @@ test("a cut link is noticed after its keepalive and comes back with its subscrip
   t.true(one.bus.isUp());
   await clock.run({ untilMs: clock.now() + 3_000 });
   t.false(one.bus.isUp());
-  simulation.network.mendAll();
+  simulation.network.healAll();
   await clock.run({ untilMs: clock.now() + 5_000 });
   t.deepEqual(changes, [false, true]);
   two.bus.publish("a", bytes("after"));
@@ -102,7 +102,7 @@ test("a reader misses nothing over stalls, cuts and crashes of the server", asyn
   two.log.read(1, reader);
   for (let sequence = 0; sequence < 30; sequence += 1) {
     if (sequence === 10) simulation.network.cut("nats", "two");
-    if (sequence === 15) simulation.network.mendAll();
+    if (sequence === 15) simulation.network.healAll();
     if (sequence === 20) {
       simulation.nats.crash({ loseTail: false });
       simulation.nats.start();

@@ -152,7 +152,7 @@ test("with the direction to the client cut, the server's messages wait until it 
   await clock.run({ untilMs: clock.now() + 1_000 });
   t.deepEqual(seen, ["1"]);
   t.true((sinks[0]?.bufferedBytes() ?? 0) > 0);
-  simulation.network.mendAll();
+  simulation.network.healAll();
   await clock.run({ untilMs: clock.now() + 100 });
   t.deepEqual(seen, ["1", "2", "3"]);
 });

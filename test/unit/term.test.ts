@@ -45,7 +45,7 @@ test("a proposal made as its leader was cut off is not written by its successor,
   });
   await run(20_000);
   t.not(leader(), deposed);
-  simulation.network.mendAll();
+  simulation.network.healAll();
   await run(20_000);
   t.like(await late, { kind: "refused", code: ErrorCode.staleEpoch });
   for (const { replica } of managers) t.is(replica.get("service", "s1"), undefined);

@@ -22,7 +22,7 @@ interface Arrival {
   readonly cameAt: number;
   /** It waits for us to start the handshake. */
   isServed: boolean;
-  shakesSince: number;
+  handshakeSince: number;
 }
 
 export interface EntranceOptions {
@@ -46,7 +46,7 @@ export class Entrance {
   readonly #options: EntranceOptions;
   readonly #pending: Crowd<Arrival>;
   /** Handshakes in progress, oldest first. */
-  readonly #shaking = new Map<string, Arrival>();
+  readonly #handshaking = new Map<string, Arrival>();
   readonly #handshakes: Handshakes;
   readonly #firstBytes: FirstBytes;
   readonly #arrivals = new WeakMap<Socket, Arrival>();
@@ -57,11 +57,11 @@ export class Entrance {
     this.#options = options;
     const { limits } = options.admission;
     this.#pending = new Crowd(limits.pendingMax);
-    this.#handshakes = new Handshakes(limits.handshakeTurnMs, () => this.#mayShake());
+    this.#handshakes = new Handshakes(limits.handshakeTurnMs, () => this.#mayHandshake());
     // For data that TLS has not read yet, Node keeps a buffer as large as the first piece that does not come from the kernel
     // (at least 1 KiB), or 64 KiB if everything comes from the kernel.
-    this.#firstBytes = new FirstBytes(options.handshakeTimeoutMs, (socket, head) => this.#onSpoken(socket, head));
-    tls.on("secureConnection", (socket: TLSSocket) => this.#through(keyOf(socket)));
+    this.#firstBytes = new FirstBytes(options.handshakeTimeoutMs, (socket, head) => this.#onFirstBytes(socket, head));
+    tls.on("secureConnection", (socket: TLSSocket) => this.#handshakeEnded(keyOf(socket)));
     // TLS reports the failure to the peer.
     tls.on("tlsClientError", (error: NodeJS.ErrnoException, socket: TLSSocket) => {
       if (error.code === "ERR_TLS_HANDSHAKE_TIMEOUT") this.#count("handshake-time", socket.remoteAddress);
@@ -99,7 +99,7 @@ export class Entrance {
       key: keyOf(socket),
       cameAt: performance.now(),
       isServed: false,
-      shakesSince: 0,
+      handshakeSince: 0,
     };
     this.#arrivals.set(socket, arrival);
     const displaced = this.#pending.add(source, arrival, this.#options.admission.limits.pendingPerAddressMax);
@@ -111,7 +111,7 @@ export class Entrance {
     if (!socket.destroyed) this.#firstBytes.await(socket);
   }
 
-  #onSpoken(socket: Socket, head: Buffer): void {
+  #onFirstBytes(socket: Socket, head: Buffer): void {
     const arrival = this.#arrivals.get(socket);
     if (arrival === undefined) return void socket.destroy();
     if (socket.readableLength > this.#options.admission.limits.firstBytesMax) {
@@ -129,7 +129,7 @@ export class Entrance {
     socket.on("error", () => socket.destroy());
     this.#handshakes.offer(
       arrival.source,
-      () => this.#shake(arrival),
+      () => this.#handshake(arrival),
       () => this.#isWanted(arrival),
     );
   }
@@ -142,33 +142,33 @@ export class Entrance {
     return false;
   }
 
-  #mayShake(): boolean {
+  #mayHandshake(): boolean {
     const { limits } = this.#options.admission;
-    if (this.#shaking.size < limits.handshakesMax) return true;
-    const [oldest] = this.#shaking.values();
-    if (oldest === undefined || performance.now() - oldest.shakesSince < limits.handshakePatienceMs) return false;
+    if (this.#handshaking.size < limits.handshakesMax) return true;
+    const [oldest] = this.#handshaking.values();
+    if (oldest === undefined || performance.now() - oldest.handshakeSince < limits.handshakePatienceMs) return false;
     this.#count("handshake-time", oldest.socket.remoteAddress);
     oldest.socket.destroy();
     this.#leave(oldest);
     return true;
   }
 
-  #shake(arrival: Arrival): void {
+  #handshake(arrival: Arrival): void {
     arrival.isServed = false;
-    arrival.shakesSince = performance.now();
-    this.#shaking.set(arrival.key, arrival);
+    arrival.handshakeSince = performance.now();
+    this.#handshaking.set(arrival.key, arrival);
     this.#tls.emit("connection", arrival.socket);
   }
 
-  #through(key: string): void {
-    const arrival = this.#shaking.get(key);
+  #handshakeEnded(key: string): void {
+    const arrival = this.#handshaking.get(key);
     if (arrival !== undefined) this.#leave(arrival);
   }
 
   #leave(arrival: Arrival): void {
     this.#pending.remove(arrival.source, arrival);
-    if (this.#shaking.get(arrival.key) !== arrival) return;
-    this.#shaking.delete(arrival.key);
+    if (this.#handshaking.get(arrival.key) !== arrival) return;
+    this.#handshaking.delete(arrival.key);
     this.#handshakes.next();
   }
 }

@@ -9,7 +9,7 @@ import { bulk, type JsonFields } from "./bulk.ts";
 import { viewOf, type ActionTask, type Operation, type Operations } from "./operations.ts";
 import { refusing } from "./parts.ts";
 import { applicationOfTag, invalidTag } from "./subjects.ts";
-import { standWatcher } from "./watchers.ts";
+import { addWatcher } from "./watchers.ts";
 
 const decoder = new TextDecoder();
 /** Juju's default page size for operations. */
@@ -161,7 +161,7 @@ export function actionFacades(sources: FacadeSources, operations: Operations): r
           run: (call) =>
             bulk(call.params.objects("entities"), (entity) => {
               operations.task(idOfTag(entity.text("tag"), "action"));
-              return { "watcher-id": standWatcher(sources, call, "StringsWatcher", noProgress), changes: [] };
+              return { "watcher-id": addWatcher(sources, call, "StringsWatcher", noProgress), changes: [] };
             }),
         },
         ApplicationsCharmsActions: {

@@ -2,7 +2,7 @@
 import type { Kind } from "../entities/views.ts";
 import type { Call, FacadeSources, Method } from "../facade.ts";
 import { entityNews, setNews, type Watched } from "../feed/news.ts";
-import { standWatcher } from "./watchers.ts";
+import { addWatcher } from "./watchers.ts";
 
 export const seed = { versions: [0], shape: "V0", isUnlisted: true } as const;
 
@@ -15,20 +15,20 @@ export function watching(sources: FacadeSources, kind: Kind): Method {
   return {
     needs: "read-only",
     run(call) {
-      const id = standWatcher(sources, call, "NotifyWatcher", entityNews(sources.feed, kind, call.id));
+      const id = addWatcher(sources, call, "NotifyWatcher", entityNews(sources.feed, kind, call.id));
       return { NotifyWatcherId: id, EntityWatcherId: id };
     },
   };
 }
 
-export function standSet(
+export function addSetWatcher(
   sources: FacadeSources,
   call: Call,
   type: string,
   watched: Watched,
 ): { id: string; first: readonly string[] } {
   const { news, first } = setNews(sources.feed, watched);
-  return { id: standWatcher(sources, call, type, news), first };
+  return { id: addWatcher(sources, call, type, news), first };
 }
 
 /** A watcher that reports names, such as a StringsWatcher. */
@@ -40,7 +40,7 @@ export function watchingNames(
   return {
     needs: "read-only",
     run(call) {
-      const { id, first } = standSet(sources, call, type, {
+      const { id, first } = addSetWatcher(sources, call, type, {
         ...watched(call.id),
         answer: ({ names, gone }) => ({ changes: [...names, ...gone] }),
       });

@@ -20,7 +20,7 @@ import { withConstraints } from "./constraints.ts";
 import type { ServiceWrites } from "./service-writes.ts";
 import { fullStatus, instances } from "./status.ts";
 import { notSupported, unitOf } from "./subjects.ts";
-import { standWatcher } from "./watchers.ts";
+import { addWatcher } from "./watchers.ts";
 
 /** Requests of 1.x clients that this cluster does not support, with the reason. */
 const refusals: Readonly<Record<string, string>> = {
@@ -46,7 +46,7 @@ export function clientFacades(parts: ClientParts): readonly Facade[] {
     WatchAll: {
       needs: "read-only",
       run(call) {
-        const id = standWatcher(
+        const id = addWatcher(
           sources,
           call,
           "AllWatcher",

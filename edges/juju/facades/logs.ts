@@ -21,7 +21,7 @@ import { FollowedOutput } from "./followed-output.ts";
 import { readForAnswer } from "./one-answer.ts";
 import { isNotice, shownLine, textOf, unitNames } from "./output-lines.ts";
 import { notFound, unitOf, type Subjects } from "./subjects.ts";
-import { standWatcher } from "./watchers.ts";
+import { addWatcher } from "./watchers.ts";
 
 interface Parts {
   readonly sources: FacadeSources;
@@ -92,7 +92,7 @@ function watchLogs(parts: Parts, call: Call): Json {
     throw new RequestError(`more than ${followedMax} LogsWatchers on one connection`, "quota limit exceeded");
   const followed = new FollowedOutput(unitNames(parts.sources.store));
   parts.sources.logs.SubscribeLogs(request, followed.sink, { ...rpc, signal: followed.signal });
-  const id = standWatcher(parts.sources, call, "LogsWatcher", followed);
+  const id = addWatcher(parts.sources, call, "LogsWatcher", followed);
   return shape === "V0" ? { LogsWatcherId: id } : { "watcher-id": id };
 }
 

@@ -14,9 +14,9 @@ import { keyed, verbatim, type Json } from "../results.ts";
 import { configOf, refusing, type ClientParts } from "./parts.ts";
 import { removeMachine } from "./machines.ts";
 import { settingPassword, userFacade } from "./passwords.ts";
-import { livesOf, seed, standSet, watching, watchingNames } from "./by-id.ts";
+import { livesOf, seed, addSetWatcher, watching, watchingNames } from "./by-id.ts";
 import { relationFacades } from "./relations.ts";
-import { standWatcher } from "./watchers.ts";
+import { addWatcher } from "./watchers.ts";
 
 export function objectFacades(parts: ClientParts): readonly Facade[] {
   return [
@@ -170,7 +170,7 @@ function unitFacade({ sources, subjects }: ClientParts): Facade {
             const view = sources.feed.find("application", application);
             return { settings: view === undefined ? {} : keyed(view.env) };
           };
-          const id = standWatcher(
+          const id = addWatcher(
             sources,
             call,
             "ConfigWatcher",
@@ -265,7 +265,7 @@ function stateFacade({ sources, subjects }: ClientParts): Facade {
         needs: "read-only",
         allows: (call) => isManager(sources, call),
         run(call) {
-          const { id, first } = standSet(sources, call, "LifecycleWatcher", {
+          const { id, first } = addSetWatcher(sources, call, "LifecycleWatcher", {
             topic: topics.kind("machine"),
             read: allMachines,
             answer: ({ names, gone }) => ({ ids: [...names, ...gone] }),
@@ -276,7 +276,7 @@ function stateFacade({ sources, subjects }: ClientParts): Facade {
       WatchEnvironConfig: {
         needs: "read-only",
         run(call) {
-          const id = standWatcher(sources, call, "EnvironConfigWatcher", valueNews(feed, topics.kind("model"), config));
+          const id = addWatcher(sources, call, "EnvironConfigWatcher", valueNews(feed, topics.kind("model"), config));
           return { EnvironConfigWatcherId: id, ...(config() as { readonly [key: string]: Json }) };
         },
       },

@@ -2,7 +2,7 @@
 import type { Facade } from "../facade.ts";
 import { topics } from "../feed/feed.ts";
 import { verbatim } from "../results.ts";
-import { seed, standSet, watching } from "./by-id.ts";
+import { seed, addSetWatcher, watching } from "./by-id.ts";
 import { refusing, type ClientParts } from "./parts.ts";
 import { notFound } from "./subjects.ts";
 
@@ -67,7 +67,7 @@ export function relationFacades({ sources, subjects }: ClientParts): readonly Fa
             const alive = others.flatMap((application) => [...sources.feed.unitsOf(application)]);
             return new Map(alive.filter(({ life }) => life === "alive").map(({ id }) => [id, ""]));
           };
-          const { id, first } = standSet(sources, call, "RelationScopeWatcher", {
+          const { id, first } = addSetWatcher(sources, call, "RelationScopeWatcher", {
             topic: topics.everything,
             read,
             answer: ({ names, gone }) => ({ entered: names, left: gone }),

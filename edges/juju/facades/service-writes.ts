@@ -166,7 +166,7 @@ export class ServiceWrites {
    * task first.
    */
   async removeUnits(call: Call, names: readonly string[]): Promise<void> {
-    const units = await Promise.all([...new Set(names)].map((name) => this.#unitToCome(call, name)));
+    const units = await Promise.all([...new Set(names)].map((name) => this.#awaitUnit(call, name)));
     for (const [application, gone] of Map.groupBy(units, (unit) => unit.application)) {
       const spec = this.#subjects.service(application).spec;
       if (spec === null || scaleOf(spec) === null) {
@@ -183,7 +183,7 @@ export class ServiceWrites {
    * Finds a unit that may not exist yet: AddUnits replies when the service commits, and a client may name a unit before the
    * orchestrator has created its task. Waits while the application has fewer units than it wants.
    */
-  #unitToCome(call: Call, name: string): Promise<UnitView> {
+  #awaitUnit(call: Call, name: string): Promise<UnitView> {
     const { feed, clock } = this.#sources;
     const application = name.slice(0, name.lastIndexOf("/"));
     const isOwed = (): boolean => {

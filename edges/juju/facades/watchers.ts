@@ -12,7 +12,7 @@ interface Standing extends Resource {
 }
 
 /** Starts a watcher and returns its id. */
-export function standWatcher(
+export function addWatcher(
   { watchers }: Pick<FacadeSources, "watchers">,
   call: Call,
   type: string,

@@ -155,7 +155,7 @@ export class Entities {
   /** Whether a watcher at this cursor has news. */
   hasNews(cursor: number, shape: Shape): boolean {
     for (let entry = this.#last; entry !== null && entry.revision > cursor; entry = entry.before) {
-      if (isTold(entry, cursor, shape)) return true;
+      if (isReported(entry, cursor, shape)) return true;
     }
     return false;
   }
@@ -217,7 +217,7 @@ export class Entities {
   #since(cursor: number, shape: Shape): readonly Entry[] {
     const since: Entry[] = [];
     for (let entry = this.#last; entry !== null && entry.revision > cursor; entry = entry.before) {
-      if (isTold(entry, cursor, shape)) since.push(entry);
+      if (isReported(entry, cursor, shape)) since.push(entry);
     }
     return since.reverse();
   }
@@ -268,7 +268,7 @@ export class Entities {
 }
 
 /** F2 */
-function isTold(entry: Entry, cursor: number, shape: Shape): boolean {
+function isReported(entry: Entry, cursor: number, shape: Shape): boolean {
   return (!entry.isGone || entry.born <= cursor) && existsIn(shape, entry.view);
 }
 

@@ -299,9 +299,9 @@ function connectTo(
 function foundProcess(address: PluginAddress): PluginProcess {
   const listeners: ((how: string) => void)[] = [];
   let isGone = false;
-  const timer = setInterval(() => look(), pollMs);
+  const timer = setInterval(() => poll(), pollMs);
   timer.unref();
-  const look = (): void => {
+  const poll = (): void => {
     if (isGone || startTicksOf(address.pid) === address.startTicks) return;
     isGone = true;
     clearInterval(timer);
@@ -316,7 +316,7 @@ function foundProcess(address: PluginAddress): PluginProcess {
     kill: () => {
       signalProcess(address.pid, address.startTicks, "SIGKILL");
       // Sooner than the next poll: a killed process exits almost at once.
-      setTimeout(look, 20).unref();
+      setTimeout(poll, 20).unref();
     },
     release: () => clearInterval(timer),
   };
@@ -325,7 +325,7 @@ function foundProcess(address: PluginAddress): PluginProcess {
 /** Kills a running process that does not answer, and waits for its exit, since another is started next. L1 */
 async function killFound(address: PluginAddress): Promise<void> {
   signalProcess(address.pid, address.startTicks, "SIGKILL");
-  for (let looks = 0; looks < 200 && startTicksOf(address.pid) === address.startTicks; looks += 1)
+  for (let polls = 0; polls < 200 && startTicksOf(address.pid) === address.startTicks; polls += 1)
     await new Promise((resolve) => setTimeout(resolve, 10));
   if (address.network === "unix") rmSync(address.address, { force: true });
 }

@@ -16,8 +16,8 @@ const pollMs = 200;
 /** go-plugin's line buffer; the rest of a longer line becomes another line. */
 const lineBytesMax = 64 * 1024;
 /** G3: bytes read per poll, which makes 5 MiB/s. */
-const lookBytesMax = 1024 * 1024;
-const lookLinesMax = 500;
+const pollBytesMax = 1024 * 1024;
+const pollLinesMax = 500;
 /** G2 */
 const fileBytesMax = 1024 * 1024;
 /** G3: unread bytes above which all but the newest are skipped. */
@@ -44,7 +44,7 @@ export class LogTail {
     this.#log = log;
     this.#fd = openSync(path, constants.O_RDWR | constants.O_CREAT, 0o600);
     this.#at = from === "end" ? fstatSync(this.#fd).size : 0;
-    this.#timer = setInterval(() => this.#look(), pollMs);
+    this.#timer = setInterval(() => this.#poll(), pollMs);
     this.#timer.unref();
   }
 
@@ -57,15 +57,15 @@ export class LogTail {
   close(): void {
     if (this.#isClosed) return;
     clearInterval(this.#timer);
-    this.#look();
+    this.#poll();
     if (this.#rest.length > 0) this.#line(this.#rest);
     this.#isClosed = true;
     closeSync(this.#fd);
   }
 
-  #look(): void {
+  #poll(): void {
     if (this.#isClosed) return;
-    this.#linesLeft = lookLinesMax;
+    this.#linesLeft = pollLinesMax;
     const { size } = fstatSync(this.#fd);
     if (size - this.#at > backlogBytesMax) {
       this.#log.warn(
@@ -76,7 +76,7 @@ export class LogTail {
       this.#rest = Buffer.alloc(0);
     }
     let taken = 0;
-    for (let read; taken < lookBytesMax; taken += read) {
+    for (let read; taken < pollBytesMax; taken += read) {
       read = readSync(this.#fd, chunk, 0, chunk.length, this.#at);
       if (read === 0) break;
       this.#at += read;
@@ -87,7 +87,7 @@ export class LogTail {
       this.#dropped = 0;
     }
     // The plugin appends, so its next line starts the truncated file. Lines written since the last read are lost (G2).
-    if (this.#at > fileBytesMax && taken < lookBytesMax) {
+    if (this.#at > fileBytesMax && taken < pollBytesMax) {
       ftruncateSync(this.#fd, 0);
       this.#at = 0;
     }

@@ -14,11 +14,11 @@ export async function sweepSockets(folder: string): Promise<void> {
   const names = await readdir(folder).catch(() => []);
   for (const name of names.filter((each) => each.startsWith(prefix))) {
     const path = join(folder, name);
-    if (await isDeserted(path)) await rm(path, { force: true }).catch(() => {});
+    if (await isStale(path)) await rm(path, { force: true }).catch(() => {});
   }
 }
 
-function isDeserted(path: string): Promise<boolean> {
+function isStale(path: string): Promise<boolean> {
   return new Promise((resolve) => {
     const socket = connect({ path });
     socket.once("connect", () => {

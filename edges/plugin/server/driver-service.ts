@@ -167,19 +167,19 @@ export class DriverServer {
 
   /** One at once, then one per interval; also if the driver cannot determine it. */
   #fingerprints(sink: Sink<FingerprintResponse>, call: CallContext): void {
-    const look = async (): Promise<void> => {
+    const sample = async (): Promise<void> => {
       let found: FingerprintResponse;
       try {
-        const looked = await this.#driver.fingerprint?.();
-        found = fingerprintOf(looked ?? { health: "healthy", description: "ready" });
+        const reported = await this.#driver.fingerprint?.();
+        found = fingerprintOf(reported ?? { health: "healthy", description: "ready" });
       } catch (error) {
         const { message } = failure(error);
         found = FingerprintResponse.create({ health: health.unhealthy, healthDescription: message, err: message });
       }
       if (sink.bufferedBytes() < unreadBytesMax) sink.write(found);
     };
-    void look();
-    const timer = setInterval(() => void look(), fingerprintIntervalMs);
+    void sample();
+    const timer = setInterval(() => void sample(), fingerprintIntervalMs);
     call.signal.addEventListener("abort", () => clearInterval(timer));
   }
 
@@ -245,11 +245,11 @@ export class DriverServer {
   #sample({ config, running }: KnownTask, intervalMs: number, sink: Sink<TaskStatsResponse>, call: CallContext): void {
     if (running.stats === undefined)
       throw new RpcError(Status.UNIMPLEMENTED, "this driver does not support statistics");
-    let isLooking = false;
-    const look = async (): Promise<void> => {
+    let isSampling = false;
+    const take = async (): Promise<void> => {
       // A sample may take longer than the interval; a host that does not read gets fewer samples.
-      if (isLooking || sink.bufferedBytes() > unreadBytesMax) return;
-      isLooking = true;
+      if (isSampling || sink.bufferedBytes() > unreadBytesMax) return;
+      isSampling = true;
       try {
         const sample = await running.stats?.();
         if (sample !== undefined)
@@ -257,10 +257,10 @@ export class DriverServer {
       } catch (error) {
         this.#log.debug({ task: config.id, error }, "cannot get a task's statistics");
       }
-      isLooking = false;
+      isSampling = false;
     };
-    const timer = setInterval(() => void look(), intervalMs);
-    void look();
+    const timer = setInterval(() => void take(), intervalMs);
+    void take();
     call.signal.addEventListener("abort", () => clearInterval(timer));
     void running.exited
       .catch(() => {})
