@@ -57,7 +57,7 @@ export const taskMachine = chart({
   initial: "NEW",
   states: {
     NEW: {
-      description: "Created by an orchestrator; waiting for addresses and ports.",
+      description: "Created by an orchestrator, without addresses and ports.",
       meta: {
         waitingFor: "the allocator",
         wokenBy: { "allocator.allocated": "the allocator's next round, which is due now" },
@@ -65,7 +65,7 @@ export const taskMachine = chart({
       on: { "allocator.allocated": "PENDING", "reaper.dropped": "SHUTDOWN", "manager.orphaned": "ORPHANED" },
     },
     PENDING: {
-      description: "Waiting for a node; addresses and ports are allocated.",
+      description: "Addresses and ports are allocated.",
       meta: {
         waitingFor: "a node to run on",
         wokenBy: {
@@ -132,7 +132,7 @@ export const taskMachine = chart({
       },
     },
     READY: {
-      description: "Ready to start; waiting for the desired state RUNNING.",
+      description: "Ready to start once its desired state is RUNNING.",
       meta: {
         waitingFor: "{its node}, to take it from READY to RUNNING",
         wokenBy: { "node.*": "the node's next report" },

@@ -3,7 +3,7 @@
  *
  * A text may have placeholders such as `{the node}`: without that fact it reads as the words between the braces.
  */
-import type { AnyStateMachine, StateNode } from "xstate";
+import type { AnyStateMachine, StateNode, StateValueFrom } from "xstate";
 import { assert } from "../lib/assert.ts";
 
 /** `meta` of each state in which an actor rests. */
@@ -24,8 +24,18 @@ export interface Wait {
   readonly wokenBy: string;
 }
 
-/** `state`: keys joined by dots, such as `serving.disconnected`. */
-export function waitOf(machine: AnyStateMachine, state: string, facts: WaitFacts = {}): Wait {
+/** A state by its keys, joined by dots, such as `serving.disconnected`. */
+export type StatePath<Machine extends AnyStateMachine> = PathIn<StateValueFrom<Machine>>;
+type PathIn<Value> = Value extends string
+  ? Value
+  : { [Key in keyof Value & string]-?: `${Key}.${PathIn<NonNullable<Value[Key]>>}` }[keyof Value & string];
+
+/** The wait of a state in which an actor rests, in words with the facts that are known. */
+export function waitOf<Machine extends AnyStateMachine>(
+  machine: Machine,
+  state: StatePath<Machine>,
+  facts: WaitFacts = {},
+): Wait {
   let node: AnyStateNode | undefined = machine.root as unknown as AnyStateNode;
   for (const key of state.split(".")) node = node?.states[key];
   const wait = metaOf(node);

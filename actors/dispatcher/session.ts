@@ -25,7 +25,7 @@ import { RpcError, Status, type Sink, type CallSignal } from "../../runtime/port
 import type { AssignmentStream } from "./assignments.ts";
 import type { Environment } from "../environment.ts";
 import type { Wait as NodeWait } from "../../machines/dispatcher/mass-down-breaker.machine.ts";
-import { waitOf, type Wait } from "../../machines/wait-meta.ts";
+import { waitOf, type StatePath, type Wait } from "../../machines/wait-meta.ts";
 import type { ProposalBatch } from "../ledger/proposal-batch.ts";
 import { HeartbeatTimer } from "./heartbeat-timer.ts";
 
@@ -177,9 +177,9 @@ export class NodeSession {
   }
 
   /** XState's state value as a path, such as `serving.connected`. */
-  get state(): string {
+  get state(): StatePath<typeof sessionMachine> {
     const { value } = this.#hosted.actor.getSnapshot();
-    return typeof value === "string" ? value : Object.entries(value).flat().join(".");
+    return typeof value === "string" ? value : `serving.${value.serving}`;
   }
 
   get isConnected(): boolean {

@@ -19,7 +19,7 @@ import { RebalanceCheck } from "../../machines/orchestration/rebalancing/check.t
 import type { RoundMove } from "../../machines/orchestration/rebalancing/round.ts";
 import { rebalanceLabels, settingsOf } from "../../machines/orchestration/rebalancing/settings.ts";
 import { WhatIf } from "../../machines/scheduling/what-if.ts";
-import { waitOf } from "../../machines/wait-meta.ts";
+import { waitOf, type StatePath } from "../../machines/wait-meta.ts";
 import { timestampOf } from "../../proto/time.ts";
 import {
   Annotations,
@@ -172,7 +172,7 @@ export function startRebalance(env: Environment): Rebalance {
     explain(service) {
       const why = check.holdOf(service);
       if (why === undefined) return [];
-      const wait = waitOf(rebalanceMachine, phase());
+      const wait = waitOf(rebalanceMachine, loop.snapshot.value as StatePath<typeof rebalanceMachine>);
       return [
         Reason.create({
           since: service.meta?.updatedAt ?? null,

@@ -8,6 +8,7 @@ import {
   type PublicationStage,
 } from "../../machines/volumes/csi/stages.ts";
 import { publicationMachine, type PublicationContext } from "../../machines/volumes/publication.machine.ts";
+import type { StatePath } from "../../machines/wait-meta.ts";
 import {
   CsiControllerService,
   Volume,
@@ -63,8 +64,8 @@ export class PublicationActor {
     return this.#actor.actor.getSnapshot().context;
   }
 
-  get state(): string {
-    return String(this.#actor.actor.getSnapshot().value);
+  get state(): StatePath<typeof publicationMachine> {
+    return this.#actor.actor.getSnapshot().value;
   }
 
   get isOver(): boolean {

@@ -3,6 +3,7 @@ import type { CallOutcome } from "../../machines/volumes/csi/calls.ts";
 import { createRequest, deleteRequest, infoByName, infoOf } from "../../machines/volumes/csi/requests.ts";
 import { driverOf, volumeStage, type VolumeStage } from "../../machines/volumes/csi/stages.ts";
 import { volumeMachine, type VolumeContext } from "../../machines/volumes/volume.machine.ts";
+import type { StatePath } from "../../machines/wait-meta.ts";
 import { CsiControllerService, Volume, VolumeInfo, type Operation } from "../../proto/gen/messages.ts";
 import type { Draw } from "../../lib/backoff.ts";
 import type { HostedActor } from "../../runtime/host.ts";
@@ -69,8 +70,8 @@ export class VolumeActor {
     return this.#actor.actor.getSnapshot().context;
   }
 
-  get state(): string {
-    return String(this.#actor.actor.getSnapshot().value);
+  get state(): StatePath<typeof volumeMachine> {
+    return this.#actor.actor.getSnapshot().value;
   }
 
   /** To be called when the object or its users changed. */

@@ -174,6 +174,11 @@ class VolumesActor implements Volumes {
   }
 }
 
-function standing(actor: VolumeActor | PublicationActor | undefined): { state: string; reason: string } | null {
+interface Caring<State> {
+  readonly state: State;
+  readonly context: { readonly reason: string };
+}
+
+function standing<State extends string>(actor: Caring<State> | undefined) {
   return actor === undefined || actor.state === "gone" ? null : { state: actor.state, reason: actor.context.reason };
 }

@@ -7,7 +7,7 @@ import { issuanceState, isUnsigned } from "../certificates/issuance.ts";
 import { demotionMachine, demotionTimes } from "../manager/demotion.machine.ts";
 import { isDemoted } from "../manager/role.ts";
 import { rootRotationLimits } from "../certificates/root-rotation.machine.ts";
-import { waitOf } from "../wait-meta.ts";
+import { waitOf, type StatePath } from "../wait-meta.ts";
 
 export interface CertificateView {
   /** The node's manager record. */
@@ -19,7 +19,8 @@ export interface CertificateView {
 export function explainCertificate(node: Node, { manager, nextIssuer }: CertificateView): readonly Reason[] {
   const since = node.meta?.updatedAt ?? null;
   const reason = (waitingFor: string, wokenBy: string): Reason => Reason.create({ waitingFor, wokenBy, since });
-  const stateReason = (state: string): Reason => Reason.create({ ...waitOf(certificateMachine, state), since });
+  const stateReason = (state: StatePath<typeof certificateMachine>): Reason =>
+    Reason.create({ ...waitOf(certificateMachine, state), since });
   const reasons: Reason[] = [];
   if (isDemoted(node) && (node.role === NodeRole.MANAGER || manager !== undefined)) {
     const facts = { "the grace period": `${demotionTimes.graceMs / 1_000} s` };

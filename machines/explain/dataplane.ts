@@ -6,7 +6,7 @@ import { DataplaneReport, Reason, type Resource, type Task, type Timestamp } fro
 import { dataplaneDriverMachine } from "../dataplane/dataplane-driver.machine.ts";
 import { reportKind } from "../policy/objects.ts";
 import { isEnded, isWanted, observedState } from "../task.ts";
-import { waitOf } from "../wait-meta.ts";
+import { waitOf, type StatePath } from "../wait-meta.ts";
 
 interface Said {
   readonly report: DataplaneReport;
@@ -67,7 +67,7 @@ function saidIn(resource: Resource | undefined): Said | null {
 }
 
 /** Reported states in which a node waits for its driver, as states of the chart. */
-const waiting: ReadonlyMap<string, string> = new Map([
+const waiting: ReadonlyMap<string, StatePath<typeof dataplaneDriverMachine>> = new Map([
   ["waiting", "waitForReady"],
   ["resync", "resync"],
   ["restarting", "restarting.waiting"],

@@ -23,7 +23,7 @@ import { modeOf } from "../orchestration/service-mode.ts";
 import { taskMachine } from "../task.machine.ts";
 import { isReady } from "../node.ts";
 import { isEnded, isHeld, isLeaving, isRunning, isWanted, newestOf, observedState } from "../task.ts";
-import { waitOf, type Wait } from "../wait-meta.ts";
+import { waitOf, type StatePath, type Wait } from "../wait-meta.ts";
 
 export interface ExplainView {
   readonly nowMs: number;
@@ -203,7 +203,8 @@ function explainNode(task: Task, view: ExplainView): Reason {
 
 /** The wait of its state, for a task that nothing keeps from going on. */
 function lifeWait(task: Task, view: ExplainView): Wait {
-  return waitOf(taskMachine, stateName(observedState(task)), { "its node": nodeName(task, view) });
+  const state = stateName(observedState(task)) as StatePath<typeof taskMachine>;
+  return waitOf(taskMachine, state, { "its node": nodeName(task, view) });
 }
 
 /** The error of a task that has not ended comes from its health check. */

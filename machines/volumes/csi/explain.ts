@@ -7,36 +7,44 @@ import {
   type Task,
   type Volume,
 } from "../../../proto/gen/messages.ts";
-import { initialTransition } from "xstate";
+import { initialTransition, type AnyStateMachine } from "xstate";
 import { lazyNodeNames } from "../../node-names.ts";
 import { isWanted, observedState } from "../../task.ts";
 import { isVolumeReady, volumeWantsOf } from "../../scheduling/volumes.ts";
-import { waitOf } from "../../wait-meta.ts";
+import { waitOf, type StatePath } from "../../wait-meta.ts";
 import { publicationMachine } from "../publication.machine.ts";
 import { volumeMachine } from "../volume.machine.ts";
 import { blockers, driverOf, publicationOf, publicationStage, volumeName, volumeStage } from "./stages.ts";
 
 /** A chart's state, and why its last attempt failed (empty if none has). */
-export interface Standing {
-  readonly state: string;
+interface Standing<Machine extends AnyStateMachine> {
+  readonly state: StatePath<Machine>;
   readonly reason: string;
 }
+
+export type VolumeStanding = Standing<typeof volumeMachine>;
+export type PublicationStanding = Standing<typeof publicationMachine>;
 
 export interface CsiView {
   volumes(): Iterable<Volume>;
   volume(id: string): Volume | undefined;
   nodeName(id: string): string;
   /** Null: no chart manages it. */
-  life(volumeId: string): Standing | null;
-  publication(volumeId: string, nodeId: string): Standing | null;
+  life(volumeId: string): VolumeStanding | null;
+  publication(volumeId: string, nodeId: string): PublicationStanding | null;
 }
 
-function explainLife(volume: Volume, { state, reason }: Standing): Partial<Reason> {
+function explainLife(volume: Volume, { state, reason }: VolumeStanding): Partial<Reason> {
   const facts = { "the storage plugin": pluginOf(volume), "its id": volume.volumeInfo?.volumeId ?? "" };
   return { ...waitOf(volumeMachine, state, facts), tried: reason === "" ? [] : [reason] };
 }
 
-function explainPublication(volume: Volume, nodeId: string, standing: Standing | null, view: CsiView): Partial<Reason> {
+function explainPublication(
+  volume: Volume,
+  nodeId: string,
+  standing: PublicationStanding | null,
+  view: CsiView,
+): Partial<Reason> {
   const nameOf = (id: string): string => `node ${view.nodeName(id)}`;
   const node = nameOf(nodeId);
   const status = publicationOf(volume, nodeId);
@@ -136,6 +144,6 @@ export function storedCsiView(
   };
 }
 
-function standingOf({ status, value }: { readonly status: string; readonly value: unknown }): Standing | null {
-  return status === "done" ? null : { state: String(value), reason: "" };
+function standingOf<State extends string>({ value: state }: { readonly value: State }) {
+  return state === "gone" ? null : { state, reason: "" };
 }
