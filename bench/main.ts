@@ -12,6 +12,7 @@ import { listTasksTable } from "./list-tasks.ts";
 import { loadTables, type Load } from "./load.ts";
 import { logsTable } from "./logs.ts";
 import { microTables } from "./micro.ts";
+import { natsTable } from "./nats.ts";
 import { policyTable } from "./policy.ts";
 import { schedulerTable } from "./scheduler.ts";
 import { stackTable } from "./stack.ts";
@@ -22,7 +23,8 @@ import { watchTable } from "./watch.ts";
 const usage = `usage: npm run bench -- [--short] [--only GROUP]
 
   --short         Small loads, to check that each benchmark works
-  --only GROUP    One group: load, failover, micro, scheduler, watch, logs, stack, list, history, dataplane, drivers, json, policy or
+  --only GROUP    One group: load, failover, micro, scheduler, watch, logs, stack, list, history, dataplane, drivers, json, policy,
+                  nats (our layer and the library's clients) or
                   swarmkit (SwarmKit's own agents)`;
 const { short, only } = orExit(() =>
   scriptArguments(usage, { short: { type: "boolean", default: false }, only: { type: "string" } }),
@@ -52,6 +54,7 @@ const groups: Readonly<Record<string, () => Promise<string>>> = {
   drivers: () => driversTable(short),
   json: () => jsonApiTable(short),
   policy: () => policyTable(short),
+  nats: () => natsTable(short),
   swarmkit: () => swarmkitTable(short),
 };
 

@@ -41,7 +41,7 @@ import { encodeRecord } from "../runtime/store/record.ts";
 import { Replica } from "../runtime/store/replica.ts";
 import { createTelemetry } from "../runtime/telemetry/telemetry.ts";
 import { allocating } from "./allocation.ts";
-import { table } from "./table.ts";
+import { percentile, table } from "./table.ts";
 
 type Row = readonly [part: string, muster: string, peer: string];
 
@@ -97,10 +97,6 @@ function placing(tasks: number, nodes: number): Row {
     `${Math.round(elapsedMs)} ms, ${Math.round((tasks / elapsedMs) * 1_000)} tasks/s`,
     "SwarmKit's Go scheduler 5500-7400 tasks/s (measured earlier)",
   ];
-}
-
-function percentile(values: readonly number[], share: number): number {
-  return values.toSorted((a, b) => a - b)[Math.floor(values.length * share)] as number;
 }
 
 /** Sequential appends to our own nats-server, started as the ledger's is: it flushes by its default. */

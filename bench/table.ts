@@ -19,3 +19,7 @@ export function seconds(value: number): string {
 export function mebibytes(value: number): string {
   return `${Math.round(value)} MiB`;
 }
+
+export function percentile(values: readonly number[], share: number): number {
+  return values.toSorted((a, b) => a - b)[Math.floor(values.length * share)] as number;
+}
