@@ -5,14 +5,12 @@ import {
   Origin,
   ProposeRequest_Mode,
   Removal,
-  TaskStatus,
   type Cluster,
   type Network,
   type Node,
   type Rollout,
   type Service,
   type Task,
-  type TaskState,
   type Timestamp,
   type Volume,
 } from "../../proto/gen/messages.ts";
@@ -205,11 +203,6 @@ function cutAfter<One>(list: readonly One[], from: number, most: number, isCreat
 /** The current time as a message. */
 export function now(env: Environment): Timestamp {
   return timestampOf(env.clock.now());
-}
-
-/** A status shared by many tasks of one round. */
-export function status(state: TaskState, message: string, timestamp: Timestamp): TaskStatus {
-  return TaskStatus.create({ state, message, timestamp });
 }
 
 export function deletion(task: Task): Operation {

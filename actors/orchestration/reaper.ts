@@ -10,9 +10,9 @@ import { iterationOf } from "../../machines/orchestration/jobs/places.ts";
 import { moved } from "../../machines/task-moves.ts";
 import { isEnded, isRunning, isWanted, observedState } from "../../machines/task.ts";
 import { isJob } from "../../machines/orchestration/service-mode.ts";
-import { TaskState, type Node, type Task } from "../../proto/gen/messages.ts";
+import { TaskState, TaskStatus, type Node, type Task } from "../../proto/gen/messages.ts";
 import type { Environment } from "../environment.ts";
-import { deletion, now, roundTasksMax, slotKey, status, type Part, type Writer } from "./part.ts";
+import { deletion, now, roundTasksMax, slotKey, type Part, type Writer } from "./part.ts";
 import { Reconciler, TaskWrites, type Round } from "./reconciler.ts";
 
 export function startReaper(env: Environment, writer: Writer): Part {
@@ -35,7 +35,7 @@ export function startReaper(env: Environment, writer: Writer): Part {
 
   function reap(): Round<{ readonly isPartial: boolean }> {
     const limit = historyLimit();
-    const ended = status(TaskState.SHUTDOWN, neverPlacedMessage, now(env));
+    const ended = TaskStatus.create({ state: TaskState.SHUTDOWN, message: neverPlacedMessage, timestamp: now(env) });
     let left = roundTasksMax;
     for (const [key, { serviceId, slot, nodeId }] of touched) {
       if (left <= 0) break;
