@@ -6,7 +6,7 @@ import type { Node, Rollout, Service, Task } from "../proto/gen/messages.ts";
 import { timeMs } from "../proto/time.ts";
 
 /** Largest difference between two managers' clocks, in milliseconds. A time further ahead came from a wrong clock. */
-export const managerSkewMsMax = 120_000;
+const managerSkewMsMax = 120_000;
 
 /** Milliseconds left, from 0 to `spanMs`; 0 if the start time cannot be right. */
 export function leftOf(sinceMs: number, spanMs: number, nowMs: number): number {

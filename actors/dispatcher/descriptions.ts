@@ -13,7 +13,7 @@ import type { Environment } from "../environment.ts";
 import type { Registrant } from "./session.ts";
 
 /** An engine's description with its plugins has 3 to 5 kB; labels and generic resources come from its operator. */
-export const descriptionBytesMax = 256 * 1_024;
+const descriptionBytesMax = 256 * 1_024;
 /** A burst of four of the largest, or about 200 usual ones, and six usual ones a second. */
 const descriptionBudget = { bytesMax: 4 * descriptionBytesMax, bytesPerS: 32 * 1_024 };
 

@@ -4,7 +4,7 @@ import { invalid, type Refusal } from "../refusal.ts";
 const hourS = 3_600;
 
 /** In seconds: a login in the morning lasts until the evening. */
-export const userCertificateSecondsDefault = 12 * hourS;
+const userCertificateSecondsDefault = 12 * hourS;
 /** In seconds: 30 days. Programs that use certificates need a person to renew them this often. */
 export const userCertificateSecondsMax = 30 * 24 * hourS;
 /** In seconds: a shorter lifetime would expire before the user has typed a command. */

@@ -9,7 +9,7 @@
 import { Trouble_Kind } from "../../proto/gen/messages.ts";
 
 /** In milliseconds. A change of leader takes at most 6 s (the lease's 3 s, two reads of it, the barrier). */
-export const leaderlessMsMax = 6_000;
+const leaderlessMsMax = 6_000;
 
 export interface BusSight {
   /** Whether this manager's link to the bus answers pings. */

@@ -8,7 +8,7 @@
 import { isoOf } from "../orchestration/jobs/runs.ts";
 
 /** In milliseconds. A time daemon that slews moves the clock by at most 0.5 ms per second; a smaller step does no harm. */
-export const jumpMsMin = 5_000;
+const jumpMsMin = 5_000;
 /** How long the warning is shown, in milliseconds. */
 export const jumpShownMs = 3_600_000;
 

@@ -12,7 +12,7 @@ import { wasEvicted } from "../../machines/orchestration/enforcer.machine.ts";
 import { hasRollbackStatus } from "../../machines/orchestration/rollout/status.ts";
 import { settingsOf } from "../../machines/orchestration/rollout/settings.ts";
 import { TaskDirty } from "../../machines/orchestration/task-dirty.ts";
-import { isWanted, observedState } from "../../machines/task.ts";
+import { isLeaving, isWanted, observedState, specVersionOf } from "../../machines/task.ts";
 import { timeMs } from "../../proto/time.ts";
 import {
   TaskState,
@@ -108,23 +108,18 @@ function checkWatched(service: Service, version: number, store: Store): string |
 
 /** The task has the current spec, and its slot had a task of another version, which may have had the same content. */
 function isPart(task: Task, service: Service, store: Store): boolean {
-  if (versionOf(task) !== versionOf(service)) return false;
+  if (specVersionOf(task) !== specVersionOf(service)) return false;
   const taskDirty = new TaskDirty();
   const fellows =
     task.slot === 0 ? store.tasksAt(task.serviceId, 0, task.nodeId) : store.tasksBySlot(task.serviceId, task.slot);
   for (const other of fellows)
-    if (other.desiredState < TaskState.REMOVE && taskDirty.isDirty(other, service, (id) => store.get("node", id)))
-      return true;
+    if (!isLeaving(other) && taskDirty.isDirty(other, service, (id) => store.get("node", id))) return true;
   return false;
 }
 
 /** An update or rollback starts, or a paused one resumes. */
 function isBegun(old: Service, service: Service): boolean {
-  return versionOf(old) !== versionOf(service) || old.updateStatus?.state !== service.updateStatus?.state;
-}
-
-function versionOf(object: { readonly specVersion: { readonly index: number } | null }): number {
-  return object.specVersion?.index ?? 0;
+  return specVersionOf(old) !== specVersionOf(service) || old.updateStatus?.state !== service.updateStatus?.state;
 }
 
 function slotOf({ nodeId, slot }: Task): string {

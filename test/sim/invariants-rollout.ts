@@ -17,7 +17,7 @@ import { isMoving, isPaused, phaseOf, recordOf } from "../../machines/orchestrat
 import { faultOf } from "../../machines/orchestration/restart.machine.ts";
 import { isSameMessage } from "../../machines/same-message.ts";
 import { isUpToDate } from "../../machines/orchestration/task-dirty.ts";
-import { isEnded, isHeld, isSpent, isWanted, observedState } from "../../machines/task.ts";
+import { isEnded, isHeld, isLeaving, isSpent, isWanted, observedState, specVersionOf } from "../../machines/task.ts";
 import { timeMs } from "../../proto/time.ts";
 import {
   NodeStatus_State,
@@ -148,16 +148,12 @@ function orderOf(service: Service): UpdateConfig_UpdateOrder | null {
   return there === back ? there : null;
 }
 
-function versionOf(object: { readonly specVersion: { readonly index: number } | null }): number {
-  return object.specVersion?.index ?? 0;
-}
-
 /** R2, when a slot starts to change. */
 function checkParallelism(service: Service, made: Task, store: Store): string | null {
   // A node that joins or comes back gets its task at once, without a turn.
   if (service.spec?.global != null) return null;
   const record = recordOf(service, store.get("rollout", service.id));
-  if (!isMoving(phaseOf(service, record)) || versionOf(made) !== versionOf(service)) return null;
+  if (!isMoving(phaseOf(service, record)) || specVersionOf(made) !== specVersionOf(service)) return null;
   const config = record?.isRollback === true ? service.spec?.rollback : service.spec?.update;
   const parallelism = config?.parallelism ?? 1;
   const isTolerant =
@@ -181,7 +177,7 @@ function slotOf({ nodeId, slot }: Task): number | string {
 
 /** Its only task of the current spec is not RUNNING yet, and the slot had a task of another spec before. */
 function isChanging(service: Service, tasks: readonly Task[]): boolean {
-  const here = tasks.filter((task) => task.desiredState < TaskState.REMOVE);
+  const here = tasks.filter((task) => !isLeaving(task));
   // Updating something else gives the same spec another version.
   const current = here.filter((task) => isUpToDate(task, service));
   const [only] = current;

@@ -102,13 +102,13 @@ export function findUnconverged(store: Store, isReady: (nodeId: string) => boole
     const wanted = service.spec?.replicated?.replicas ?? 0;
     let running = 0;
     for (const task of store.tasksByService(service.id)) {
-      const state = task.status?.state ?? TaskState.NEW;
+      const state = observedState(task);
       if (task.desiredState === TaskState.RUNNING && state === TaskState.RUNNING) {
         if (!isReady(task.nodeId)) return `task ${task.id} runs on ${task.nodeId}, which is not READY`;
         running += 1;
       } else if (task.desiredState <= TaskState.RUNNING && state <= TaskState.RUNNING) {
         return `task ${task.id} of service ${service.id} is in state ${state}, desired ${task.desiredState}`;
-      } else if (state <= TaskState.RUNNING && isReady(task.nodeId)) {
+      } else if (!isEnded(state) && isReady(task.nodeId)) {
         // A task on a node that broke for good keeps its state for a day.
         return `task ${task.id} should have stopped but is in state ${state}`;
       }

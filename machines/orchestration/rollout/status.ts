@@ -205,7 +205,7 @@ export function cannotRollBack(why: string, reason: string): string {
 }
 
 /** D2. The rollback's record is written later, when the rollback begins. */
-export function rolledBack(service: Service, record: Rollout | null, why: string): RolloutWrite {
+function rolledBack(service: Service, record: Rollout | null, why: string): RolloutWrite {
   if (service.previousSpec === null) return paused(service, record, cannotRollBack(why, "there is no previous spec"));
   const back = Service.patch(service, {
     spec: service.previousSpec,
@@ -236,7 +236,7 @@ export function completed(service: Service, record: Rollout | null, nowMs: numbe
 }
 
 /** The batch of a step. */
-export function stepChosen(record: Rollout, batch: readonly string[]): RolloutWrite {
+function stepChosen(record: Rollout, batch: readonly string[]): RolloutWrite {
   return { service: null, rollout: Rollout.patch(record, { step: RolloutStep.ROLLOUT_STEP_CHOSEN, batch }) };
 }
 
@@ -350,7 +350,7 @@ function reasonOf(service: Service): string {
  * The UpdateStatus message of a rollout in progress; a rollback keeps its reason. `blocker`: what it waits for; empty: nothing
  * worth reporting.
  */
-export function progressMessage(service: Service, blocker: string): string {
+function progressMessage(service: Service, blocker: string): string {
   const why = reasonOf(service);
   const how = why === "" ? inProgress(hasRollbackStatus(service)) : why;
   return blocker === "" ? how : `${how}${waiting}${blocker}`;
