@@ -1,21 +1,11 @@
 /** A rollout according to the store, for its host on the leader and for requests to other managers. */
 import type { LogTimes } from "../../machines/elapsed.ts";
-import { conditionOf } from "../../machines/orchestration/restart.machine.ts";
 import { explainRollout } from "../../machines/orchestration/rollout/explain.ts";
 import { settingsOf } from "../../machines/orchestration/rollout/settings.ts";
 import { isRollback, recordOf } from "../../machines/orchestration/rollout/status.ts";
 import { RolloutTracker } from "../../machines/orchestration/rollout/tracker.ts";
 import { TaskDirty } from "../../machines/orchestration/task-dirty.ts";
-import { isWanted, specVersionOf } from "../../machines/task.ts";
-import {
-  Operation,
-  RestartPolicy_RestartCondition,
-  Rollout,
-  StoreObject,
-  type Reason,
-  type Service,
-  type Task,
-} from "../../proto/gen/messages.ts";
+import { Operation, Rollout, StoreObject, type Reason, type Service } from "../../proto/gen/messages.ts";
 import type { Store } from "../../runtime/store/store.ts";
 
 /** The tracker of a service's rollout, built from the store. `record`: null while it has not begun. */
@@ -45,22 +35,6 @@ export function trackerOf(
 export function whyRollout(store: Store, service: Service, nowMs: number, times: LogTimes): Reason | null {
   const record = recordOf(service, store.get("rollout", service.id));
   return explainRollout(service, record, trackerOf(store, service, record, nowMs, times).describe(nowMs));
-}
-
-/**
- * Whether a service may have slots of another spec; a history of earlier ones alone does not count when running tasks keep
- * slots filled.
- */
-export function mayHaveOutdated(service: Service, tasks: Iterable<Task>): boolean {
-  const policy = service.spec?.task?.restart ?? null;
-  const mayBeFilled =
-    policy !== null && (conditionOf(policy) !== RestartPolicy_RestartCondition.ANY || policy.maxAttempts > 0);
-  for (const task of tasks) if ((mayBeFilled || isWanted(task)) && isOtherVersion(task, service)) return true;
-  return false;
-}
-
-export function isOtherVersion(task: Task, service: Service): boolean {
-  return specVersionOf(task) !== specVersionOf(service);
 }
 
 /** R4. `before`: the service on which the decision was based. */

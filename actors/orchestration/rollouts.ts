@@ -1,21 +1,21 @@
 /** Keeps a rollout for each service with tasks of another spec, and passes it the changes of each commit that concern it. */
-import { isOver, isPaused, isSameBasis, phaseOf, recordOf } from "../../machines/orchestration/rollout/status.ts";
+import {
+  isMoving,
+  isOver,
+  isPaused,
+  isSameBasis,
+  phaseOf,
+  recordOf,
+} from "../../machines/orchestration/rollout/status.ts";
+import { isOtherVersion, mayHaveOutdated } from "../../machines/orchestration/rollout/slot.ts";
 import type { Turns } from "../../machines/orchestration/rollout/turns.ts";
 import { isWanted, specVersionOf } from "../../machines/task.ts";
 import { isJob } from "../../machines/orchestration/service-mode.ts";
-import {
-  Kind,
-  Operation,
-  ProposeRequest_Mode,
-  Removal,
-  UpdateStatus_UpdateState,
-  type Service,
-  type Task,
-} from "../../proto/gen/messages.ts";
+import { Kind, Operation, ProposeRequest_Mode, Removal, type Service, type Task } from "../../proto/gen/messages.ts";
 import type { Environment } from "../environment.ts";
 import type { Part } from "./part.ts";
 import { proposalTimeoutMs, ServiceRollout, settingsNow } from "./rollout.ts";
-import { isOtherVersion, mayHaveOutdated, trackerOf } from "./rollout-view.ts";
+import { trackerOf } from "./rollout-view.ts";
 
 export interface Rollouts extends Part {
   /** The turns for the service's orchestrator, for the current version of the service. */
@@ -77,12 +77,10 @@ export function startRollouts(
 
   return {
     turnsOf(service) {
-      const state = service.updateStatus?.state;
-      const isUnderWay =
-        state === UpdateStatus_UpdateState.UPDATING || state === UpdateStatus_UpdateState.ROLLBACK_STARTED;
-      const tracker = isUnderWay ? (rollouts.get(service.id)?.trackerFor(service) ?? null) : null;
+      const phase = phaseOf(service, null);
+      const tracker = isMoving(phase) ? (rollouts.get(service.id)?.trackerFor(service) ?? null) : null;
       const { isStartFirst } = settingsNow(service);
-      const isHeld = isPaused(phaseOf(service, null));
+      const isHeld = isPaused(phase);
       return { mayReplace: (slot) => tracker?.mayReplace(slot) ?? false, isStartFirst, isHeld };
     },
 

@@ -227,6 +227,7 @@ export const rolloutMachine = machine.createMachine({
       description: "Starting with a new leader, possibly in the middle of an update.",
       meta: { waitingFor: "the stored phase of the rollout", wokenBy: { "phase.is": "the phase" } },
       entry: "readPhase",
+      on: { "phase.is": { guard: "mustBegin", target: "update" } },
     },
     update: {
       description: "The slots get the service's spec.",

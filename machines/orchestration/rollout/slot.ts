@@ -12,7 +12,7 @@ import { isNeverPlaced } from "../reaper.machine.ts";
 import { conditionOf, isAttempt, shouldRestart, type NodeOf } from "../restart.machine.ts";
 import type { TaskDirty } from "../task-dirty.ts";
 import { isActive, isLive } from "../../node.ts";
-import { isEnded, isHeld, isLeaving, isRunning, isWanted, newestOf, observedState } from "../../task.ts";
+import { isEnded, isHeld, isLeaving, isRunning, isWanted, newestOf, observedState, specVersionOf } from "../../task.ts";
 import { timeMs } from "../../../proto/time.ts";
 
 export type SlotState =
@@ -54,6 +54,22 @@ export function slotName(task: Task): string {
 
 function isDirty(task: Task, { taskDirty, nodeOf, service }: SlotWorld): boolean {
   return taskDirty.isDirty(task, service, nodeOf);
+}
+
+/**
+ * Whether a service may have slots of another spec; a history of earlier ones alone does not count when running tasks keep
+ * slots filled.
+ */
+export function mayHaveOutdated(service: Service, tasks: Iterable<Task>): boolean {
+  const policy = service.spec?.task?.restart ?? null;
+  const mayBeFilled =
+    policy !== null && (conditionOf(policy) !== RestartPolicy_RestartCondition.ANY || policy.maxAttempts > 0);
+  for (const task of tasks) if ((mayBeFilled || isWanted(task)) && isOtherVersion(task, service)) return true;
+  return false;
+}
+
+export function isOtherVersion(task: Task, service: Service): boolean {
+  return specVersionOf(task) !== specVersionOf(service);
 }
 
 /** Whether a global service's task on the node may be replaced now. */
