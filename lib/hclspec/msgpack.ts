@@ -1,6 +1,6 @@
 /**
  * MessagePack as Nomad writes a driver's configuration (docs/reference/nomad-driver-protocol.md §3.5), and a reader for what
- * Nomad and Go's drivers write. Not a library, because libraries encode the same values in other forms than Nomad.
+ * Nomad and Go's drivers write. Compared with a library in docs/adr/0046-own-msgpack.md.
  */
 
 /** Values from the reader: integers beyond 2^53 as bigint, bytes that are not valid text as Uint8Array. */

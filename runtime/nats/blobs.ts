@@ -1,7 +1,7 @@
 /**
  * The `Blobs` port: an object store in the layout of NATS's own tools (chunks, then one meta message that names them). Our own
- * code, because every step here is a request with a deadline; the library reads objects through its ordered consumer, which can
- * stay silent for long after a server was killed.
+ * code, because every step here is a request with a deadline, and several chunks are in flight; the library reads objects
+ * through its ordered consumer, which waits without end while a server is frozen (docs/adr/0047-own-nats-clients.md).
  *
  * O1: a value is whole or absent: the meta message is written after the chunks, and contains their digest.
  * O2: chunks that no meta message names are swept once they are older than any writer could be.
