@@ -1,66 +1,6 @@
 /** Typed wrapper of protobufjs' generated codecs: the type of every message constant in `proto/gen/messages.ts`. */
-import protobuf from "protobufjs/minimal.js";
-
-// 64-bit fields are plain numbers here (safe to 2^53): otherwise the values would be Long objects wherever the package `long`
-// is installed, whatever the types say.
-(protobuf.util as { Long: unknown }).Long = null;
-protobuf.configure();
-// Keep unknown fields, like Go's codecs: what a newer client sets on a service must reach a newer engine through an older
-// manager.
-(protobuf.Reader as unknown as { discardUnknown: boolean }).discardUnknown = false;
-
-// A lone surrogate, which JSON can carry, would be encoded as bytes that every decoder rejects, including ours: a record in the
-// log that stops every manager. It is written as U+FFFD, as Node does for long strings. Most strings are ids, names and
-// digests: ASCII, without surrogates.
-const writeText = protobuf.util.utf8.write;
-protobuf.util.utf8.write = (text, buffer, offset) => {
-  for (let at = 0; at < text.length; at += 1) {
-    const unit = text.charCodeAt(at);
-    if (unit > 0x7f) return writeText(text.isWellFormed() ? text : text.toWellFormed(), buffer, offset);
-    buffer[offset + at] = unit;
-  }
-  return text.length;
-};
-
-/** Shorter strings are built from characters without a rope; for longer ones protobufjs uses a decoder. */
-const ropeLengthMin = 13;
-const decoderLengthMin = 64;
-const { latin1Slice } = Buffer.prototype as unknown as {
-  latin1Slice(this: Uint8Array, start: number, end: number): string;
-};
-
-// protobufjs joins pieces with `+`, which makes a rope that is copied on its first lookup. ASCII is read in one piece.
-const readText = protobuf.util.utf8.readStrict;
-protobuf.util.utf8.readStrict = (buffer, start, end) => {
-  const length = end - start;
-  if (length < ropeLengthMin || length >= decoderLengthMin) return readText(buffer, start, end);
-  let bits = 0;
-  for (let at = start; at < end; at += 1) bits |= buffer[at] as number;
-  return bits > 0x7f ? readText(buffer, start, end) : latin1Slice.call(buffer, start, end);
-};
-
-/** Buffer that all messages are encoded into, one at a time, and copied from: no buffer has to grow, and none is too large. */
-const scratch = protobuf.Writer.create() as protobuf.Writer & {
-  pos: number;
-  buf: Uint8Array;
-  view: DataView | null;
-  states: number[] | null;
-};
-/** Bytes; a larger buffer is released after use. */
-const scratchBytes = 64 * 1024;
-scratch.buf = Buffer.allocUnsafeSlow(scratchBytes);
-
-function encoded(generated: GeneratedType, message: object): Uint8Array<ArrayBuffer> {
-  scratch.pos = 0;
-  // An encoder that threw leaves state behind.
-  scratch.states = null;
-  const bytes = generated.encode(message, scratch).finish() as Uint8Array<ArrayBuffer>;
-  if (scratch.buf.length > scratchBytes) {
-    scratch.buf = Buffer.allocUnsafeSlow(scratchBytes);
-    scratch.view = null;
-  }
-  return bytes;
-}
+import type protobuf from "protobufjs/minimal.js";
+import { encodedWith } from "./patches.ts";
 
 /** The part of a codec that transports need. */
 export interface WireCodec<T> {
@@ -133,7 +73,7 @@ export function codec<T>(typeName: string, generated: GeneratedType): Codec<T> {
   return {
     typeName,
     create: (fields) => new generated(fields) as T,
-    encode: (message) => encoded(generated, message as object),
+    encode: (message) => encodedWith((writer) => generated.encode(message as object, writer)),
     write: (message, writer) => void generated.encode(message as object, writer),
     decode: (bytes) => generated.decode(bytes) as T,
     patch: (message, fields) => withUnknown(message, Object.assign(new generated(message as object), fields) as T),

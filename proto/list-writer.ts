@@ -4,6 +4,7 @@
  */
 import protobuf from "protobufjs/minimal.js";
 import type { Codec } from "./codec.ts";
+import { openWriter } from "./patches.ts";
 
 /** Initial capacity, in bytes: a few dozen small messages. It grows by doubling. */
 const bytesMin = 2 * 1024;
@@ -26,7 +27,7 @@ export interface ListMark {
 export class ListWriter<T> {
   readonly #codec: Codec<T>;
   readonly #tag: number;
-  readonly #writer = protobuf.Writer.create() as protobuf.Writer & { pos: number; buf: Uint8Array };
+  readonly #writer = openWriter(bytesMin);
   #length = 0;
 
   /** `field`: the list's field number in the parent message. */
@@ -34,7 +35,6 @@ export class ListWriter<T> {
     this.#codec = codec;
     // Length-delimited.
     this.#tag = (field << 3) | 2;
-    this.#writer.buf = Buffer.allocUnsafe(bytesMin);
   }
 
   /** Number of messages so far. */

@@ -8,9 +8,7 @@ import protobuf from "protobufjs";
 import "../../proto/codec.ts";
 
 const folder = fileURLToPath(new URL("../../proto/", import.meta.url));
-const files = readdirSync(folder, { recursive: true, encoding: "utf8" }).filter((file) =>
-  /^(?:docker|muster)\/.*\.proto$/.test(file),
-);
+const files = readdirSync(folder, { recursive: true, encoding: "utf8" }).filter((file) => file.endsWith(".proto"));
 const root = new protobuf.Root();
 root.resolvePath = (_origin, target) => join(folder, target);
 root.loadSync(files, { keepCase: false });
