@@ -1,5 +1,5 @@
 /** Hosts the chart of a stream of a manager's calculations for this node, across sessions with different managers. */
-import { managerStreamMachine, type ManagerStreamEvent } from "../../machines/agent/manager-stream.machine.ts";
+import { managerStreamMachine } from "../../machines/agent/manager-stream.machine.ts";
 import { drawUpperHalf } from "../../lib/backoff.ts";
 import type { Host, HostedActor } from "../../runtime/host.ts";
 import type { Random } from "../../runtime/ports/index.ts";
@@ -65,15 +65,15 @@ export class ManagerStream<Piece> {
    * is tried.
    */
   attach(channel: RpcChannel, leave: (reason: string) => void): { cancel(): void } {
-    if (this.#attached !== null) this.#tell({ type: "session.closed" });
+    if (this.#attached !== null) this.#actor.send({ type: "session.closed" });
     const attached = { channel, leave };
     this.#attached = attached;
-    this.#tell({ type: "session.opened" });
+    this.#actor.send({ type: "session.opened" });
     return {
       cancel: () => {
         if (this.#attached !== attached) return;
         this.#attached = null;
-        this.#tell({ type: "session.closed" });
+        this.#actor.send({ type: "session.closed" });
       },
     };
   }
@@ -82,10 +82,6 @@ export class ManagerStream<Piece> {
     this.#attached = null;
     this.#hangUp();
     this.#actor.stop();
-  }
-
-  #tell(event: ManagerStreamEvent): void {
-    this.#actor.send(event);
   }
 
   #hangUp(): void {
@@ -102,15 +98,18 @@ export class ManagerStream<Piece> {
     this.#call = call;
     call.handle = this.#followed.open(this.#attached.channel, {
       onMessage: (piece) => {
-        if (this.#call === call && this.#followed.take(piece)) this.#tell({ type: "state.taken" });
+        if (this.#call === call && this.#followed.take(piece)) this.#actor.send({ type: "state.taken" });
       },
       onEnd: (error) => {
         if (this.#call !== call) return;
         this.#call = null;
         // A manager of another implementation lacks this service.
-        if (error?.code === Status.UNIMPLEMENTED) this.#tell({ type: "stream.unsupported" });
+        if (error?.code === Status.UNIMPLEMENTED) this.#actor.send({ type: "stream.unsupported" });
         else
-          this.#tell({ type: "stream.ended", reason: error === null ? "the manager ended the stream" : error.message });
+          this.#actor.send({
+            type: "stream.ended",
+            reason: error === null ? "the manager ended the stream" : error.message,
+          });
       },
     });
   }

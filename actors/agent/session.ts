@@ -1,5 +1,5 @@
 /** Hosts the session chart of one agent: one connection at a time, its streams and its heartbeats. */
-import { agentSessionMachine, type AgentSessionEvent, type SessionNews } from "../../machines/agent/session.machine.ts";
+import { agentSessionMachine, type SessionNews } from "../../machines/agent/session.machine.ts";
 import { sessionEndWeight, type KnownManager } from "../../machines/agent/managers.ts";
 import {
   AssignmentChange,
@@ -86,26 +86,22 @@ export class SessionActor {
   }
 
   start(): void {
-    this.#send({ type: "session.wanted" });
+    this.#actor.send({ type: "session.wanted" });
   }
 
   /** To be called when the certificate or root has changed. */
   identityChanged(): void {
-    this.#send({ type: "identity.changed" });
+    this.#actor.send({ type: "identity.changed" });
   }
 
   /** Ends the session for a reason found elsewhere; it is then rebuilt. */
   fail(reason: string): void {
-    this.#send({ type: "session.failed", reason });
+    this.#actor.send({ type: "session.failed", reason });
   }
 
   stop(): void {
-    this.#send({ type: "session.unwanted" });
+    this.#actor.send({ type: "session.unwanted" });
     this.#actor.stop();
-  }
-
-  #send(event: AgentSessionEvent): void {
-    this.#actor.send(event);
   }
 
   #owner(): Owner<typeof agentSessionMachine> {
@@ -148,7 +144,7 @@ export class SessionActor {
         }
         link.channel = channel;
         channel.onClosed(() => this.#fail(link, `the connection to ${manager.addr} ended`));
-        this.#send({ type: "manager.reached", addr: manager.addr });
+        this.#actor.send({ type: "manager.reached", addr: manager.addr });
       },
       (error: unknown) => {
         if (!link.isClosed) managers.unreached(manager);
@@ -166,7 +162,7 @@ export class SessionActor {
       SessionRequest.create({ description, sessionId }),
       {
         onMessage: (message) => {
-          if (!link.isClosed) this.#send({ type: "session.message", message });
+          if (!link.isClosed) this.#actor.send({ type: "session.message", message });
         },
         onEnd: (error) => this.#fail(link, ended("session", error)),
       },
@@ -251,7 +247,7 @@ export class SessionActor {
   #assign(link: Link, message: AssignmentsMessage): void {
     if (link.isClosed) return;
     const { appliesTo, resultsIn, type } = message;
-    this.#send({
+    this.#actor.send({
       type: "assignments.received",
       message,
       complete: type === AssignmentsKind.COMPLETE,
@@ -269,7 +265,7 @@ export class SessionActor {
       .then(
         ({ period }) => {
           if (!link.isClosed)
-            this.#send({
+            this.#actor.send({
               type: "heartbeat.answered",
               periodMs: durationMs(period, 0),
             });
@@ -282,7 +278,7 @@ export class SessionActor {
     const description = NodeDescription.encode(this.#options.describe());
     const isSame =
       description.length === this.#described.length && description.every((byte, at) => byte === this.#described[at]);
-    this.#send({ type: isSame ? "description.same" : "description.changed" });
+    this.#actor.send({ type: isSame ? "description.same" : "description.changed" });
   }
 
   #open(): { link: Link; channel: RpcChannel } {

@@ -23,7 +23,8 @@ import { withManager, type ManagerClient } from "../manager-client.ts";
 import { eachOperand } from "../operands.ts";
 import { mistake } from "../stack/located.ts";
 import { UsageError, UserError } from "../../lib/user-error.ts";
-import { factsOf, objectsOf, readCluster, unknownPortsOf, type PolicyCluster } from "./cluster.ts";
+import { clusterFacts } from "../../machines/policy/calculate.ts";
+import { objectsOf, readCluster, unknownPortsOf, type PolicyCluster } from "./cluster.ts";
 import { cutsOff } from "./cut-off.ts";
 import { readPolicies, type LocatedObject } from "./file.ts";
 import { findObject, kindOrder, nameOf } from "./objects.ts";
@@ -37,9 +38,9 @@ const forceFlag = {
 
 /** Throws UserError, unless forced, when the change newly cuts off a manager. */
 function refuseCutOff(before: PolicyCluster, resources: readonly Resource[], force: boolean): void {
-  if (force || cutsOff(before, factsOf(before)) !== null) return;
+  if (force || cutsOff(before, clusterFacts(before)) !== null) return;
   const after = { ...before, resources };
-  const why = cutsOff(after, factsOf(after));
+  const why = cutsOff(after, clusterFacts(after));
   if (why !== null) throw new UserError(`${why}; nothing was changed (use --force to override)`);
 }
 
@@ -121,7 +122,7 @@ export const apply = command({
       // Apply referenced objects first.
       for (const { of } of objects.toSorted((a, b) => kindOrder.indexOf(a.of.kind) - kindOrder.indexOf(b.of.kind)))
         shell.print(`${of.kind}/${of.object.name} ${await write(client, cluster, of)}`);
-      const facts = factsOf(cluster);
+      const facts = clusterFacts(cluster);
       for (const { of } of objects) for (const { text } of unknownPortsOf(of, facts)) shell.remark(`warning: ${text}`);
     });
   },

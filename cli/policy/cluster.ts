@@ -1,5 +1,5 @@
 /** The cluster state that `muster policy` reads. */
-import { clusterFacts, type ClusterFacts } from "../../machines/policy/calculate.ts";
+import type { ClusterFacts } from "../../machines/policy/calculate.ts";
 import { evaluateHostEndpoint, type Direction, type Packet, type Verdict } from "../../machines/policy/evaluate.ts";
 import { reportOf } from "../../machines/explain/dataplane.ts";
 import { unknownPorts, type UnknownPort } from "../../machines/policy/named-ports.ts";
@@ -51,10 +51,6 @@ export async function readCluster(client: ManagerClient): Promise<PolicyCluster>
 
 export function objectsOf({ resources }: PolicyCluster): readonly PolicyObject[] {
   return resources.map(readPolicyObject).filter((each) => each !== null);
-}
-
-export function factsOf(cluster: PolicyCluster): ClusterFacts {
-  return clusterFacts(cluster);
 }
 
 /** Named ports of its rules that no endpoint has. */

@@ -1,6 +1,6 @@
 /** `muster policy ls`, `inspect` and `explain`. */
 import { nodeNames } from "../../machines/node-names.ts";
-import { calculateNode } from "../../machines/policy/calculate.ts";
+import { calculateNode, clusterFacts } from "../../machines/policy/calculate.ts";
 import {
   compareOrder,
   defaultTier,
@@ -14,7 +14,7 @@ import { UsageError } from "../../lib/user-error.ts";
 import { withManager } from "../manager-client.ts";
 import { inspectEach } from "../operands.ts";
 import { printListing, type Row } from "../table.ts";
-import { factsOf, readCluster } from "./cluster.ts";
+import { readCluster } from "./cluster.ts";
 import { explain as explainTraffic, parseTraffic } from "./explain.ts";
 import { findObject, kindOrder, nameOf, objectJson } from "./objects.ts";
 
@@ -83,7 +83,7 @@ export const inspect = command({
   run: ({ values, operands, shell }) =>
     withManager(shell, async (client) => {
       const cluster = await readCluster(client);
-      const facts = factsOf(cluster);
+      const facts = clusterFacts(cluster);
       const nameOfNode = nodeNames(cluster.nodes);
       const nodes = cluster.nodes.map((node) => ({ name: nameOfNode(node.id), state: calculateNode(facts, node.id) }));
       await inspectEach(
@@ -140,7 +140,7 @@ export const explain = command({
       throw new UsageError(`invalid argument "${format}" for "--format" flag: expected text or json`);
     return withManager(shell, async (client) => {
       const cluster = await readCluster(client);
-      const { allowed, remarks, sides, title } = explainTraffic(cluster, factsOf(cluster), { from, to, traffic });
+      const { allowed, remarks, sides, title } = explainTraffic(cluster, clusterFacts(cluster), { from, to, traffic });
       if (format === "json") return shell.print(JSON.stringify({ allowed, title, sides, remarks }));
       shell.print(title);
       for (const { text } of sides) shell.print(`  ${text}`);
