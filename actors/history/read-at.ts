@@ -12,6 +12,7 @@ import { lazyNodeNames } from "../../machines/node-names.ts";
 import { explainGlobal } from "../../machines/explain/global.ts";
 import { withoutJoinTokens } from "../../machines/redaction.ts";
 import { readScheduleStatus } from "../../machines/orchestration/jobs/runs.ts";
+import { nodeWatchMachine } from "../../machines/dispatcher/node-watch.machine.ts";
 import { taskMachine } from "../../machines/task.machine.ts";
 import { waitOf } from "../../machines/wait-meta.ts";
 import { timeMs } from "../../proto/time.ts";
@@ -116,9 +117,11 @@ function whyNode({ status, meta }: Node): readonly Reason[] {
   if (status?.state === NodeStatus_State.READY) return [];
   const names = new Map<number, string>(Object.entries(NodeStatus_State).map(([name, number]) => [number, name]));
   const state = (names.get(status?.state ?? 0) ?? "UNKNOWN").toLowerCase();
+  const { waitingFor, wokenBy } = waitOf(nodeWatchMachine, "orphaned");
   return [
     Reason.create({
-      waitingFor: `its registration: it was ${state}`,
+      waitingFor: `${waitingFor}: it was ${state}`,
+      wokenBy,
       since: meta?.updatedAt ?? null,
       tried: [status?.message ?? ""].filter((text) => text !== ""),
     }),

@@ -19,8 +19,10 @@ export interface CertificateView {
 export function explainCertificate(node: Node, { manager, nextIssuer }: CertificateView): readonly Reason[] {
   const since = node.meta?.updatedAt ?? null;
   const reason = (waitingFor: string, wokenBy: string): Reason => Reason.create({ waitingFor, wokenBy, since });
-  const stateReason = (state: StatePath<typeof certificateMachine>): Reason =>
-    Reason.create({ ...waitOf(certificateMachine, state), since });
+  const stateReason = (state: StatePath<typeof certificateMachine>, why = ""): Reason => {
+    const { waitingFor, wokenBy } = waitOf(certificateMachine, state);
+    return reason(waitingFor + why, wokenBy);
+  };
   const reasons: Reason[] = [];
   if (isDemoted(node) && (node.role === NodeRole.MANAGER || manager !== undefined)) {
     const facts = { "the grace period": `${demotionTimes.graceMs / 1_000} s` };
@@ -36,7 +38,7 @@ export function explainCertificate(node: Node, { manager, nextIssuer }: Certific
       isAway
         ? reason("the node to return or to be removed: the root rotation waits for it", "its registration")
         : state === IssuanceStatus_State.ROTATE
-          ? reason("the node to renew its certificate as requested: the root is being rotated", "its request")
+          ? stateReason("rotating", ": the root is being rotated")
           : reason(
               `its turn to renew its certificate: the root is being rotated, ${batchMax} nodes every ${pauseMs / 1_000} s`,
               "the leader's next batch",
