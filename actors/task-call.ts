@@ -120,8 +120,7 @@ export class TaskCall {
             this.send({ type: outcome === "known" ? "pulse.heard" : "pulse.missed" }),
           ),
         cancel: () => void this.#ask({ cancel: true }),
-        fail: ({ failure }: { failure: TaskCallFailure }) =>
-          this.#close(new RpcError(Status.UNAVAILABLE, failures[failure])),
+        fail: ({ failure }) => this.#close(new RpcError(Status.UNAVAILABLE, failures[failure])),
         forget: () => {
           this.#close(new RpcError(Status.CANCELLED, "the caller is gone"));
           this.#env.clock.soon(() => {

@@ -19,6 +19,7 @@ import {
   type EventFromLogic,
   type InputFrom,
   type InspectionEvent,
+  type SnapshotFrom,
   type StateMachine,
 } from "xstate";
 import { ActorSystems, type ActorSystem } from "./actor-systems.ts";
@@ -100,19 +101,31 @@ interface AnyOwner {
   readonly draw?: (boundMs: number) => number;
 }
 
+export interface HostedActor<Machine extends AnyStateMachine> {
+  readonly id: string;
+  readonly snapshot: SnapshotFrom<Machine>;
+  /** H5 */
+  send(event: EventFromLogic<Machine>): void;
+  /** Sends the event as soon as this turn of the event loop is over, so that the commits of one turn lead to one round. */
+  sendSoon(event: EventFromLogic<Machine>): void;
+  /** Stops the actor and forgets it; a second call does nothing. */
+  stop(): void;
+}
+
 /** The parts of a host that its actors share. */
 interface Home {
   readonly clock: Clock;
-  leave(actor: AnyHosted): void;
+  leave(live: Live): void;
 }
 
-export class HostedActor<Machine extends AnyStateMachine> {
-  readonly actor: Actor<Machine>;
+/** Not generic: a host has actors of all machines. */
+class Live implements HostedActor<AnyStateMachine> {
+  readonly actor: Actor<AnyStateMachine>;
   readonly system: ActorSystem;
   readonly owner: AnyOwner;
   readonly #home: Home;
 
-  constructor(home: Home, actor: Actor<Machine>, system: ActorSystem, owner: AnyOwner) {
+  constructor(home: Home, actor: Actor<AnyStateMachine>, system: ActorSystem, owner: AnyOwner) {
     this.#home = home;
     this.actor = actor;
     this.system = system;
@@ -123,23 +136,22 @@ export class HostedActor<Machine extends AnyStateMachine> {
     return this.actor.id;
   }
 
-  /** H5 */
-  send(event: EventFromLogic<Machine>): void {
-    if ((this.actor as Actor<AnyStateMachine>).getSnapshot().status === "active") this.actor.send(event);
+  get snapshot(): SnapshotFrom<AnyStateMachine> {
+    return this.actor.getSnapshot();
   }
 
-  /** Sends the event as soon as this turn of the event loop is over, so that the commits of one turn lead to one round. */
-  sendSoon(event: EventFromLogic<Machine>): void {
+  send(event: EventFromLogic<AnyStateMachine>): void {
+    if (this.snapshot.status === "active") this.actor.send(event);
+  }
+
+  sendSoon(event: EventFromLogic<AnyStateMachine>): void {
     this.#home.clock.soon(() => this.send(event));
   }
 
-  /** Stops the actor and forgets it; a second call does nothing. */
   stop(): void {
-    this.#home.leave(this as unknown as AnyHosted);
+    this.#home.leave(this);
   }
 }
-
-type AnyHosted = HostedActor<AnyStateMachine>;
 
 interface ActionArgs {
   readonly self: object;
@@ -154,8 +166,9 @@ const namesOf = (machine: AnyStateMachine): Names => machine.schemas as Names;
 
 export class Host {
   readonly #options: HostOptions;
-  readonly #live = new Map<string, AnyHosted>();
-  readonly #hosted = new WeakMap<object, AnyHosted>();
+  readonly #live = new Map<string, Live>();
+  /** By XState's actor. */
+  readonly #hosted = new WeakMap<object, Live>();
   /** A randomized delay of the initial state is drawn before its actor exists. */
   #starting: AnyOwner | null = null;
   readonly #provided = new WeakMap<AnyStateMachine, AnyStateMachine>();
@@ -167,8 +180,8 @@ export class Host {
     this.#options = options;
     this.#home = {
       clock: options.clock,
-      leave: (hosted) => {
-        if (this.#live.get(hosted.id) === hosted) this.#stop(hosted);
+      leave: (live) => {
+        if (this.#live.get(live.id) === live) this.#stop(live);
       },
     };
     this.#systems = new ActorSystems(options.clock, (id, error) => this.#onError(id, error));
@@ -190,13 +203,13 @@ export class Host {
     const provided = this.#provide(machine);
     const system = this.#systems.enter();
     this.#starting = supplied;
-    const actor = createActor(provided, { id, input, parent: system.root } as never) as Actor<Machine>;
+    const actor = createActor(provided, { id, input, parent: system.root } as never) as Actor<AnyStateMachine>;
     this.#starting = null;
-    const hosted = new HostedActor(this.#home, actor, system, supplied);
-    this.#live.set(id, hosted as unknown as AnyHosted);
-    this.#hosted.set(actor, hosted as unknown as AnyHosted);
+    const live = new Live(this.#home, actor, system, supplied);
+    this.#live.set(id, live);
+    this.#hosted.set(actor, live);
     actor.start();
-    return hosted;
+    return live as unknown as HostedActor<Machine>;
   }
 
   /** Once for each machine, however many actors run it: providing builds a whole new chart. */
@@ -268,7 +281,7 @@ export class Host {
     for (const live of [...this.#live.values()].reverse()) this.#stop(live);
   }
 
-  #stop({ actor, system }: AnyHosted): void {
+  #stop({ actor, system }: Live): void {
     this.#live.delete(actor.id);
     this.#systems.stop(system, actor);
   }

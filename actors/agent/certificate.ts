@@ -112,13 +112,13 @@ export class CertificateActor {
       effects: {
         fetchRoot: () => this.#answer(this.#fetchRoot()),
         requestCertificate: () => this.#answer(this.#request()),
-        pollStatus: ({ nodeId }: { nodeId: string }) => this.#answer(this.#poll(nodeId)),
+        pollStatus: ({ nodeId }) => this.#answer(this.#poll(nodeId)),
         installCertificate: () => this.#answer(this.#install()),
         hangUp: () => this.#link.hangUp(),
         readClock: () => this.#send({ type: "clock.read", at: this.#ports.clock.now() }),
-        considerRoot: ({ rootPem }: { rootPem: string }) => void this.#considerRoot(rootPem),
+        considerRoot: ({ rootPem }) => void this.#considerRoot(rootPem),
         announceIdentity: () => this.#options.onIdentity(),
-        announceFailure: ({ reason }: { reason: string }) => this.#options.onFailure(reason),
+        announceFailure: ({ reason }) => this.#options.onFailure(reason),
       },
     };
   }

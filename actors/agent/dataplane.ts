@@ -138,7 +138,7 @@ export class DataplaneActor {
         launch: () => this.#launch(),
         endDriver: () => this.#process?.end(endGraceMs),
         forgetDriver: () => this.#forget(),
-        announce: (news: DataplaneDriverNews) => this.#announce(news),
+        announce: (news) => this.#announce(news),
       },
       draw: drawUpperHalf(this.#ports.random),
     };
@@ -216,7 +216,7 @@ export class DataplaneActor {
 
   /** False while the driver is being ended. */
   #mayTell(): boolean {
-    const snapshot = this.#actor.actor.getSnapshot();
+    const snapshot = this.#actor.snapshot;
     return snapshot.matches("resync") || snapshot.hasTag("following");
   }
 

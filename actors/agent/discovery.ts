@@ -106,7 +106,7 @@ export class Discovery {
 
   /** Why tasks get no answers; empty: they do, or there are none. */
   get problem(): string {
-    return this.#server.actor.getSnapshot().context.reason;
+    return this.#server.snapshot.context.reason;
   }
 
   /** Removes remains of an earlier process if no task has a network. DI2 */
@@ -167,11 +167,11 @@ export class Discovery {
   }
 
   get #isServing(): boolean {
-    return this.#server.actor.getSnapshot().hasTag("serving") && this.#options.networks.state !== null;
+    return this.#server.snapshot.hasTag("serving") && this.#options.networks.state !== null;
   }
 
   get #isPending(): boolean {
-    const { context, value } = this.#programming.actor.getSnapshot();
+    const { context, value } = this.#programming.snapshot;
     const isProgramming = value !== "current" && context.reason === "";
     return isProgramming || (!this.#isServing && this.problem === "");
   }

@@ -49,7 +49,7 @@ export class ManagerStream<Piece> {
       effects: {
         ask: () => this.#ask(),
         hangUp: () => this.#hangUp(),
-        leave: ({ reason }: { readonly reason: string }) => this.#attached?.leave(reason),
+        leave: ({ reason }) => this.#attached?.leave(reason),
       },
       draw: drawUpperHalf(random),
     });

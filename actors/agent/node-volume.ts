@@ -81,12 +81,12 @@ export class NodeVolumeActor {
   }
 
   get isReady(): boolean {
-    const snapshot = this.#actor.actor.getSnapshot();
+    const snapshot = this.#actor.snapshot;
     return snapshot.status === "active" && snapshot.hasTag("ready");
   }
 
   get isOver(): boolean {
-    return this.#actor.actor.getSnapshot().status === "done";
+    return this.#actor.snapshot.status === "done";
   }
 
   want(assignment: VolumeAssignment): void {
@@ -127,7 +127,7 @@ export class NodeVolumeActor {
   }
 
   #answer(outcome: CallOutcome): void {
-    if (outcome.type === "call.failed" && this.#actor.actor.getSnapshot().status === "active")
+    if (outcome.type === "call.failed" && this.#actor.snapshot.status === "active")
       this.#ports.telemetry.log.warn(
         { volume: this.#assignment.id, reason: outcome.reason },
         "a step of a cluster volume failed; retrying",

@@ -110,19 +110,18 @@ export class SessionActor {
       draw: drawBelow(this.#ports.random),
       effects: {
         connect: () => this.#connect(),
-        openSession: ({ sessionId }: { sessionId: string }) => this.#openSession(sessionId),
-        applySessionMessage: ({ message }: { message: SessionMessage }) => {
+        openSession: ({ sessionId }) => this.#openSession(sessionId),
+        applySessionMessage: ({ message }) => {
           managers.replace(message.managers);
           onMessage(message);
         },
-        openStreams: ({ sessionId }: { sessionId: string }) => this.#openStreams(sessionId),
-        sendHeartbeat: ({ sessionId }: { sessionId: string }) => this.#heartbeat(sessionId),
+        openStreams: ({ sessionId }) => this.#openStreams(sessionId),
+        sendHeartbeat: ({ sessionId }) => this.#heartbeat(sessionId),
         // Deferred out of this transition: it starts actors, which XState warns about inside an action.
-        applyAssignments: ({ message }: { message: AssignmentsMessage }) =>
-          this.#ports.clock.soon(() => onAssignments(message)),
+        applyAssignments: ({ message }) => this.#ports.clock.soon(() => onAssignments(message)),
         compareDescription: () => this.#compareDescription(),
         endSession: () => this.#end(),
-        announce: (news: SessionNews) => onNews(news),
+        announce: (news) => onNews(news),
       },
     };
   }

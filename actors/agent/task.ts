@@ -132,13 +132,13 @@ export class TaskActor {
         look: () => this.#answer(this.#look()),
         prepare: () => this.#answer(this.#prepare()),
         start: () => this.#answer(this.#start()),
-        awaitExit: ({ pid }: { pid: number }) => this.#answer(this.#awaitExit(pid)),
+        awaitExit: ({ pid }) => this.#answer(this.#awaitExit(pid)),
         stop: () => void this.#stop(),
         giveUpStart: () => this.#driver?.giveUpStart?.(this.#task.id),
-        check: ({ wasHealthy }: { wasHealthy: boolean }) => this.#check(wasHealthy),
+        check: ({ wasHealthy }) => this.#check(wasHealthy),
         endCheck: () => this.#endCheck(),
         forget: () => void this.#forget(),
-        report: (report: TaskReport) => this.#report(report),
+        report: (report) => this.#report(report),
       },
     };
   }

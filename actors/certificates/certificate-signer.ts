@@ -54,7 +54,7 @@ export function startCertificateSigner(
     const hosted = live.get(nodeId);
     if (hosted === undefined || stopped) return;
     hosted.send(event);
-    if (hosted.actor.getSnapshot().status !== "done") return;
+    if (hosted.snapshot.status !== "done") return;
     live.delete(nodeId);
     hosted.stop();
   }
@@ -75,7 +75,7 @@ export function startCertificateSigner(
   }
 
   function isRotatingHere(nodeId: string): boolean {
-    return live.get(nodeId)?.actor.getSnapshot().value === "rotating";
+    return live.get(nodeId)?.snapshot.value === "rotating";
   }
 
   async function signQueue(): Promise<void> {

@@ -16,19 +16,13 @@ import {
   type AssignmentsInput,
 } from "../../machines/dispatcher/assignments.machine.ts";
 import { taskFlaw } from "../../machines/orchestration/task-check.ts";
-import type { HostedActor } from "../../runtime/host.ts";
+import type { EffectsOf, HostedActor } from "../../runtime/host.ts";
 import type { TimerHandle } from "../../runtime/ports/index.ts";
 import type { RpcError, Sink } from "../../runtime/ports/rpc.ts";
 import type { Commit, Store } from "../../runtime/store/store.ts";
 import type { Environment } from "../environment.ts";
 import { traceparentOfTask } from "../orchestration/tracing.ts";
 import { continueSpan, endSpan } from "../tracing.ts";
-
-interface Message {
-  readonly changes: readonly AssignmentChange[];
-  readonly appliesTo: string;
-  readonly resultsIn: string;
-}
 
 /** The two kinds of stream differ only in what they write. */
 interface Writer {
@@ -44,14 +38,14 @@ export type StreamTarget =
   | { readonly method: "Tasks"; readonly sink: Sink<TasksMessage> };
 
 export class AssignmentStream {
-  static readonly #effects = {
-    collectChanges(this: AssignmentStream) {
+  static readonly #effects: EffectsOf<typeof assignmentsMachine, AssignmentStream> = {
+    collectChanges() {
       this.#collect();
     },
-    writeComplete(this: AssignmentStream, { changes, resultsIn }: Message) {
+    writeComplete({ changes, resultsIn }) {
       this.#writer.complete(changes, resultsIn);
     },
-    writeIncrement(this: AssignmentStream, { changes, appliesTo, resultsIn }: Message) {
+    writeIncrement({ changes, appliesTo, resultsIn }) {
       this.#writer.increment(changes, appliesTo, resultsIn);
     },
   };

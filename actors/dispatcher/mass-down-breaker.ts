@@ -121,7 +121,7 @@ export class MassDownBreaker implements Running {
   verdict(wait: Wait): Verdict {
     const at = this.#env.clock.monotonic();
     this.#feed(at, true);
-    const snapshot = this.#hosted.actor.getSnapshot();
+    const snapshot = this.#hosted.snapshot;
     const { holdSince, missing, nodes } = snapshot.context;
     const held = (reason: string): Verdict => ({ kind: "held", recheckMs: massDown.recheckMs, reason });
     if (snapshot.hasTag("granting")) {
@@ -146,7 +146,7 @@ export class MassDownBreaker implements Running {
 
   trouble(): NodeTrouble {
     this.#feed(this.#env.clock.monotonic(), false);
-    return { missing: this.#counted.own, isHolding: !this.#hosted.actor.getSnapshot().hasTag("granting") };
+    return { missing: this.#counted.own, isHolding: !this.#hosted.snapshot.hasTag("granting") };
   }
 
   stop(): void {

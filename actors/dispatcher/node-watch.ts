@@ -20,7 +20,7 @@ import { nodeWatchMachine, nodeWatchTimes } from "../../machines/dispatcher/node
 import { moved } from "../../machines/task-moves.ts";
 import { isHeld, observedState } from "../../machines/task.ts";
 import { sessionTimes } from "../../machines/dispatcher/session.machine.ts";
-import type { HostedActor } from "../../runtime/host.ts";
+import type { EffectsOf, HostedActor } from "../../runtime/host.ts";
 import type { TimerHandle } from "../../runtime/ports/index.ts";
 import type { Commit } from "../../runtime/store/store.ts";
 import type { Environment, Running } from "../environment.ts";
@@ -114,8 +114,8 @@ class NodeWatch implements Running {
       orphanMs: Math.min(nodeWatchTimes.orphanDelayMs, Math.max(0, nodeWatchTimes.orphanDelayMs - elapsed)),
     };
     const { unknownGraceMs: graceMs } = input;
-    const effects = {
-      requestVerdict: ({ since }: { since: number }) => {
+    const effects: EffectsOf<typeof nodeWatchMachine> = {
+      requestVerdict: ({ since }) => {
         const granted = this.#options.verdict({ since, graceMs }).kind === "granted";
         this.#watched.get(node.id)?.send({ type: granted ? "verdict.granted" : "verdict.held" });
       },

@@ -20,7 +20,7 @@ import {
   type SessionEnd,
   type SessionEvent,
 } from "../../machines/dispatcher/session.machine.ts";
-import type { HostedActor } from "../../runtime/host.ts";
+import type { EffectsOf, HostedActor } from "../../runtime/host.ts";
 import { RpcError, Status, type Sink, type CallSignal } from "../../runtime/ports/rpc.ts";
 import type { AssignmentStream } from "./assignments.ts";
 import type { Environment } from "../environment.ts";
@@ -63,30 +63,30 @@ export interface Registrant {
 const registrationBytes = 200;
 
 export class NodeSession {
-  static readonly #effects = {
-    register(this: NodeSession) {
+  static readonly #effects: EffectsOf<typeof sessionMachine, NodeSession> = {
+    register() {
       this.#register();
     },
-    sendSessionMessage(this: NodeSession) {
+    sendSessionMessage() {
       this.sendMessage();
     },
-    announceRegistration(this: NodeSession) {
+    announceRegistration() {
       this.#ports.announce(this);
     },
-    confirmReady(this: NodeSession) {
+    confirmReady() {
       this.#confirmReady();
     },
-    requestVerdict(this: NodeSession) {
+    requestVerdict() {
       this.#requestVerdict();
     },
-    declareDown(this: NodeSession) {
+    declareDown() {
       this.#declareDown();
     },
-    countHeartbeats(this: NodeSession, { at, graceMs }: { at: number; graceMs: number }) {
+    countHeartbeats({ at, graceMs }) {
       this.#heartbeatTimer.heard(at, graceMs);
       this.#heartbeatTimer.start();
     },
-    endSession(this: NodeSession, { end }: { end: SessionEnd }) {
+    endSession({ end }) {
       this.#end(end);
     },
   };
@@ -178,7 +178,7 @@ export class NodeSession {
 
   /** XState's state value as a path, such as `serving.connected`. */
   get state(): StatePath<typeof sessionMachine> {
-    const { value } = this.#hosted.actor.getSnapshot();
+    const { value } = this.#hosted.snapshot;
     return typeof value === "string" ? value : `serving.${value.serving}`;
   }
 
@@ -197,7 +197,7 @@ export class NodeSession {
 
   /** Read at each heartbeat, and for all sessions once a second: computed once per transition. */
   #standing(): "connected" | "missing" | "beginning" {
-    const snapshot = this.#hosted.actor.getSnapshot();
+    const snapshot = this.#hosted.snapshot;
     if (snapshot !== this.#snapshot) {
       this.#snapshot = snapshot;
       if (snapshot.matches({ serving: "connected" })) this.#lastStanding = "connected";
@@ -213,7 +213,7 @@ export class NodeSession {
   }
 
   explain(): Reason[] {
-    const { context } = this.#hosted.actor.getSnapshot();
+    const { context } = this.#hosted.snapshot;
     const { state } = this;
     const { heardAt, dueAt: heartbeatBy } = this.#heartbeatTimer;
     const tried = this.#ports.remarks(this.nodeId);
@@ -324,7 +324,7 @@ export class NodeSession {
 
   /** The unsuccessful wait that the verdict judges. */
   #wait(): NodeWait {
-    const { adopted, connected, linkAt, unknownGraceMs } = this.#hosted.actor.getSnapshot().context;
+    const { adopted, connected, linkAt, unknownGraceMs } = this.#hosted.snapshot.context;
     const { graceMs, heardAt } = this.#heartbeatTimer;
     const since = Math.max(heardAt, linkAt);
     if (connected) return { since, graceMs };

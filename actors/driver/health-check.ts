@@ -69,7 +69,7 @@ export class HealthCheckActor {
       effects: {
         check: () => this.#check(),
         cancelCheck: () => this.#cancel(),
-        announce: (news: HealthNews) => {
+        announce: (news) => {
           if (!this.#isStopped) onNews(news);
         },
       },

@@ -125,7 +125,7 @@ export class DriverPluginActor {
 
   /** Whether new tasks may be started on it. */
   get isHealthy(): boolean {
-    return this.#actor.actor.getSnapshot().hasTag("healthy");
+    return this.#actor.snapshot.hasTag("healthy");
   }
 
   /** Calls back once, as soon as it is serving: at the end of this turn if it already is. */
@@ -137,7 +137,7 @@ export class DriverPluginActor {
   /** Ends it; its tasks keep running. Resolves when it has exited. */
   end(): Promise<void> {
     return new Promise((resolve) => {
-      if (this.#actor.actor.getSnapshot().matches("stopped")) {
+      if (this.#actor.snapshot.matches("stopped")) {
         resolve();
         return;
       }
@@ -158,7 +158,7 @@ export class DriverPluginActor {
 
   #serves(): boolean {
     if (this.#isReleased || this.#plugin?.isConnected !== true) return false;
-    return this.#actor.actor.getSnapshot().hasTag("serving");
+    return this.#actor.snapshot.hasTag("serving");
   }
 
   #tellReady(): void {
@@ -177,13 +177,13 @@ export class DriverPluginActor {
       effects: {
         reattach: () => this.#reattach(),
         launch: () => this.#launch(),
-        configure: ({ isKnown }: { isKnown: boolean }) => this.#configure(isKnown),
+        configure: ({ isKnown }) => this.#configure(isKnown),
         watchFingerprint: () => this.#watchFingerprint(),
         watchEvents: () => this.#watchEvents(),
-        checkHealth: ({ timeoutMs }: { timeoutMs: number }) => this.#checkHealth(timeoutMs),
+        checkHealth: ({ timeoutMs }) => this.#checkHealth(timeoutMs),
         endStreams: () => this.#endStreams(),
         endProcess: () => void this.#endProcess(),
-        announce: (news: DriverPluginNews) => this.#announce(news),
+        announce: (news) => this.#announce(news),
       },
       draw: drawUpperHalf(this.#ports.random),
     };

@@ -138,7 +138,7 @@ export class DriverTaskActor {
 
   #send(event: DriverTaskEvent): void {
     // An answer may arrive after the task was destroyed.
-    if (!this.#isStopped && this.#actor.actor.getSnapshot().status === "active") this.#actor.send(event);
+    if (!this.#isStopped) this.#actor.send(event);
   }
 
   #owner(): Owner<typeof driverTaskMachine> {
@@ -148,7 +148,7 @@ export class DriverTaskActor {
         recoverTask: () =>
           this.#answer(this.#recover(), (error) => ({ type: "recover.refused", reason: sentence(error) })),
         waitTask: () => this.#answer(this.#wait(), (error) => unseen(sentence(error))),
-        stopTask: ({ signal, timeoutMs }: { signal: string; timeoutMs: number }) =>
+        stopTask: ({ signal, timeoutMs }) =>
           this.#answer(this.#stopTask(signal, timeoutMs), (error) => ({
             type: "stop.refused",
             reason: sentence(error),
@@ -156,7 +156,7 @@ export class DriverTaskActor {
         destroyTask: () =>
           this.#answer(this.#destroy(), (error) => ({ type: "destroy.refused", reason: sentence(error) })),
         awaitPlugin: () => this.#options.plugin.whenServing(() => this.#send({ type: "plugin.ready" })),
-        announce: (news: DriverTaskNews) => this.#announce(news),
+        announce: (news) => this.#announce(news),
       },
     };
   }
@@ -182,7 +182,7 @@ export class DriverTaskActor {
     await disk.save(recordName(this.taskId), startingRecord);
     const { handle, networkOverride } = await driver.startTask(this.#options.config);
     // T5: the start was abandoned, and the task was destroyed before it existed.
-    if (!this.#isStopped && !this.#actor.actor.getSnapshot().matches("starting")) {
+    if (!this.#isStopped && !this.#actor.snapshot.matches("starting")) {
       await driver.destroyTask(this.taskId, true);
       return { type: "start.refused", reason: "the task was stopped", isRecoverable: false };
     }

@@ -29,20 +29,19 @@ export function startJsonApi(env: Environment, logins: Logins): JsonApi & Runnin
     startConnection(id, effects) {
       const actor = host.start(jsonConnectionMachine, `json-connection/${id}`, undefined, {
         effects: {
-          checkLogin: ({ key }: { key: number }) => effects.checkLogin(key),
-          welcome: ({ key }: { key: number }) => effects.welcome(key),
-          refuseLogin: ({ key, reason }: { key: number; reason: "checking" | "already" }) =>
-            effects.refuseLogin(key, reason),
-          refuseRequest: ({ key }: { key: number }) => effects.refuseRequest(key),
+          checkLogin: ({ key }) => effects.checkLogin(key),
+          welcome: ({ key }) => effects.welcome(key),
+          refuseLogin: ({ key, reason }) => effects.refuseLogin(key, reason),
+          refuseRequest: ({ key }) => effects.refuseRequest(key),
           ping: () => effects.ping(),
           release: () => effects.release(),
-          sayGoodbye: ({ code, reason }: { code: number; reason: string }) => effects.sayGoodbye(code, reason),
+          sayGoodbye: ({ code, reason }) => effects.sayGoodbye(code, reason),
           cutOff: () => effects.cutOff(),
         },
       });
       const send = (event: JsonConnectionEvent): void => {
-        if (actor.actor.getSnapshot().status === "active") actor.send(event);
-        if (actor.actor.getSnapshot().status !== "active") actor.stop();
+        actor.send(event);
+        if (actor.snapshot.status !== "active") actor.stop();
       };
       return {
         opened: () => send({ type: "socket.opened" }),

@@ -118,7 +118,7 @@ export function startManagerLock({ host, random, telemetry, disk }: ManagerLockP
   };
 
   return {
-    isLocked: () => hosted.actor.getSnapshot().value === "locked",
+    isLocked: () => hosted.snapshot.value === "locked",
     vault: () => vault,
     opened: () => whenOpen,
     follow: (followed) => {
@@ -129,9 +129,9 @@ export function startManagerLock({ host, random, telemetry, disk }: ManagerLockP
       look();
     },
     handlers: {
-      GetLock: () => GetLockResponse.create({ locked: hosted.actor.getSnapshot().value === "locked" }),
+      GetLock: () => GetLockResponse.create({ locked: hosted.snapshot.value === "locked" }),
       Unlock({ unlockKey }) {
-        if (hosted.actor.getSnapshot().value !== "locked")
+        if (hosted.snapshot.value !== "locked")
           throw new RpcError(Status.FAILED_PRECONDITION, "this manager is not locked");
         const key = parseUnlockKey(unlockKey);
         if (key === null)

@@ -100,9 +100,9 @@ export class LogHome {
       { follow },
       {
         effects: {
-          announce: ({ close, nodes }: { nodes: LogNodes; close: boolean }) => this.#announce(nodes, close),
-          tellMissing: ({ reasons }: { reasons: readonly string[] }) => this.#tellMissing(reasons),
-          finish: (end: LogEnd) => this.#finish(end),
+          announce: ({ close, nodes }) => this.#announce(nodes, close),
+          tellMissing: ({ reasons }) => this.#tellMissing(reasons),
+          finish: (end) => this.#finish(end),
         },
       },
     );
@@ -126,7 +126,7 @@ export class LogHome {
   take(delivery: LogDelivery): Fate {
     const { attempt, end, error, holder, lines, nodeId, number, probe, slow, streamId } = delivery;
     if (this.#isEnded) return "gone";
-    const node = this.#actor.actor.getSnapshot().context.nodes[nodeId];
+    const node = this.#actor.snapshot.context.nodes[nodeId];
     if (node === undefined || node.attempt !== attempt || node.phase === "ended" || node.phase === "lost")
       return "gone";
     // Its output may arrive before its manager's answer that it holds the subscription; the first of two managers counts.

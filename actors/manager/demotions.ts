@@ -26,7 +26,7 @@ export function startDemotions(env: Environment, stepDown: () => void): Running 
     const hosted = live.get(nodeId);
     if (hosted === undefined || stopped) return;
     hosted.send(event);
-    if (hosted.actor.getSnapshot().status !== "done") return;
+    if (hosted.snapshot.status !== "done") return;
     live.delete(nodeId);
     hosted.stop();
   }

@@ -23,7 +23,7 @@ class ManagerWatch implements Running {
     const { bus, store } = env;
     const beats = bus.subscribe(managerBeats, ({ subject }) => this.#onBeat(parseManagerBeat(subject)));
     const link = bus.onLink((up) => {
-      for (const { actor } of this.#watched.values()) actor.send({ type: up ? "link.up" : "link.down" });
+      for (const watched of this.#watched.values()) watched.send({ type: up ? "link.up" : "link.down" });
     });
     const watch = store.watch((commit) => this.#onCommit(commit));
     this.#stops = [() => beats.unsubscribe(), () => link.unsubscribe(), () => watch.unsubscribe()];

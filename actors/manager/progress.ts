@@ -148,15 +148,15 @@ export function startProgress(env: Environment, parts: ProgressParts): Progress 
   );
   return {
     stuckBecause: () => {
-      const snapshot = hosted.actor.getSnapshot();
+      const snapshot = hosted.snapshot;
       return snapshot.hasTag("healthy") ? null : snapshot.context.reason;
     },
     isCurrent: () => {
-      const snapshot = hosted.actor.getSnapshot();
+      const snapshot = hosted.snapshot;
       return snapshot.hasTag("healthy") && snapshot.context.reason === "";
     },
     ageMs: () => {
-      const { answeredAt } = hosted.actor.getSnapshot().context;
+      const { answeredAt } = hosted.snapshot.context;
       return answeredAt < 0 ? -1 : clock.monotonic() - answeredAt;
     },
     stop: () => {

@@ -53,7 +53,7 @@ export class Reconciler<Machine extends AnyStateMachine> implements Running {
   }
 
   get snapshot(): SnapshotFrom<Machine> {
-    return this.#hosted.actor.getSnapshot();
+    return this.#hosted.snapshot;
   }
 
   /** Nothing is sent after `stop`. */

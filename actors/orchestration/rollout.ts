@@ -27,7 +27,7 @@ import type { RolloutTracker } from "../../machines/orchestration/rollout/tracke
 import { admissionOf } from "../../machines/orchestration/rollout/verdict.ts";
 import { ProposeRequest_Mode, type Rollout, type Service, type Task } from "../../proto/gen/messages.ts";
 import { ErrorCode } from "../../runtime/error-codes.ts";
-import type { HostedActor } from "../../runtime/host.ts";
+import type { EffectsOf, HostedActor } from "../../runtime/host.ts";
 import type { ProposeOutcome } from "../../runtime/store/store.ts";
 import type { Environment } from "../environment.ts";
 import { trackerOf, writeOperations } from "./rollout-view.ts";
@@ -78,14 +78,14 @@ export class ServiceRollout {
     this.#ports = ports;
     this.#env = ports.env;
     const { clock, host } = ports.env;
-    const effects = {
+    const effects: EffectsOf<typeof rolloutMachine> = {
       readPhase: () => clock.soon(() => this.tellPhase()),
       gather: () => clock.soon(() => this.#send({ type: "round.due" })),
       look: () => this.#look(),
       note: () => this.#note(),
       begin: () => this.#write((tracker) => ({ kind: "begin", work: tracker.work() })),
-      pause: ({ why }: { why: string }) => this.#write(() => ({ kind: "pause", why })),
-      startRollback: ({ why }: { why: string }) => this.#write(() => ({ kind: "roll back", why })),
+      pause: ({ why }) => this.#write(() => ({ kind: "pause", why })),
+      startRollback: ({ why }) => this.#write(() => ({ kind: "roll back", why })),
       complete: () => this.#write(() => ({ kind: "complete" })),
       chooseBatch: () => this.#write((tracker) => ({ kind: "choose", batch: tracker.nextBatch(clock.now()) })),
     };

@@ -72,24 +72,24 @@ export class CsiPlugin {
   }
 
   get facts(): PluginFacts {
-    return this.isServing ? this.#actor.actor.getSnapshot().context.facts : noFacts;
+    return this.isServing ? this.#actor.snapshot.context.facts : noFacts;
   }
 
   /**
    * The plugin's latest description, kept while it is unreachable; null before the first answer or when it is no longer listed.
    */
   get lastFacts(): PluginFacts | null {
-    const { context, value } = this.#actor.actor.getSnapshot();
+    const { context, value } = this.#actor.snapshot;
     return value === "absent" || context.facts === noFacts ? null : context.facts;
   }
 
   get isServing(): boolean {
-    return !this.#stopped && this.#actor.actor.getSnapshot().hasTag("serving");
+    return !this.#stopped && this.#actor.snapshot.hasTag("serving");
   }
 
   /** Why it is not serving, for people. */
   get trouble(): string {
-    const { context, value } = this.#actor.actor.getSnapshot();
+    const { context, value } = this.#actor.snapshot;
     if (value === "absent") return "it has no socket on this machine";
     return context.reason === "" ? "connecting" : context.reason;
   }

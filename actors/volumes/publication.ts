@@ -53,7 +53,7 @@ export class PublicationActor {
           writePublished: () => void this.#writePublished(),
           writeAbandoned: () => void this.#writeAbandoned(),
           writeErasure: () => void this.#writeErasure(),
-          complain: ({ reason }: { reason: string }) => void this.#complain(reason),
+          complain: ({ reason }) => void this.#complain(reason),
         },
         draw: parts.draw,
       },
@@ -61,15 +61,15 @@ export class PublicationActor {
   }
 
   get context(): PublicationContext {
-    return this.#actor.actor.getSnapshot().context;
+    return this.#actor.snapshot.context;
   }
 
   get state(): StatePath<typeof publicationMachine> {
-    return this.#actor.actor.getSnapshot().value;
+    return this.#actor.snapshot.value;
   }
 
   get isOver(): boolean {
-    return this.#actor.actor.getSnapshot().status === "done";
+    return this.#actor.snapshot.status === "done";
   }
 
   /** The volume or the node changed. */

@@ -67,11 +67,11 @@ export class VolumeActor {
   }
 
   get context(): VolumeContext {
-    return this.#actor.actor.getSnapshot().context;
+    return this.#actor.snapshot.context;
   }
 
   get state(): StatePath<typeof volumeMachine> {
-    return this.#actor.actor.getSnapshot().value;
+    return this.#actor.snapshot.value;
   }
 
   /** To be called when the object or its users changed. */

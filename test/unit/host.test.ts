@@ -54,8 +54,8 @@ test("an inspector sees the transitions of actors started before and after it, a
   const seen: Inspection[] = [];
   const inspecting = host.inspect((inspection) => seen.push(inspection));
   const after = host.start(lampMachine, "lamp/after", undefined, lamp);
-  before.actor.send({ type: "pressed" });
-  after.actor.send({ type: "pressed" });
+  before.send({ type: "pressed" });
+  after.send({ type: "pressed" });
   t.deepEqual(
     seen.filter(({ event }) => event === "pressed").map(({ actorId, machine, state }) => ({ actorId, machine, state })),
     [
@@ -65,13 +65,13 @@ test("an inspector sees the transitions of actors started before and after it, a
   );
   inspecting.unsubscribe();
   const count = seen.length;
-  before.actor.send({ type: "pressed" });
+  before.send({ type: "pressed" });
   t.is(seen.length, count);
 });
 
 test("an actor whose effect throws is reported and removed, and its id is free (H1, H2)", (t) => {
   const { host, crashes } = newHost();
-  const { actor } = host.start(lampMachine, "lamp/1", undefined, lamp);
+  const actor = host.start(lampMachine, "lamp/1", undefined, lamp);
   t.throws(() => host.start(lampMachine, "lamp/1", undefined, lamp), { message: /H2/ });
   actor.send({ type: "broken" });
   t.deepEqual(crashes, ["lamp/1"]);
@@ -80,10 +80,10 @@ test("an actor whose effect throws is reported and removed, and its id is free (
 
 test("an event that no state handles does not stop an actor", (t) => {
   const { host, crashes } = newHost();
-  const { actor } = host.start(lampMachine, "lamp/1", undefined, lamp);
+  const actor = host.start(lampMachine, "lamp/1", undefined, lamp);
   actor.send({ type: "unknown" });
   actor.send({ type: "pressed" });
-  t.is(actor.getSnapshot().value, "on");
+  t.is(actor.snapshot.value, "on");
   t.deepEqual(crashes, []);
 });
 
@@ -98,10 +98,10 @@ test("actors are independent: each has its own timers, and the end of one does n
   clock.advance(1_000);
   const kept = kettles.filter((_, at) => at % 3 === 0).map(({ id }) => id);
   t.deepEqual(seen.toSorted(), [...kept, "kettle/1"].toSorted());
-  t.true(kettles.every(({ actor }, at) => actor.getSnapshot().value === (at % 3 === 0 ? "boiling" : "heating")));
+  t.true(kettles.every((actor, at) => actor.snapshot.value === (at % 3 === 0 ? "boiling" : "heating")));
   host.stopAll();
   t.deepEqual([...host.ids()], []);
-  t.true(kettles.every(({ actor }) => actor.getSnapshot().status === "stopped"));
+  t.true(kettles.every((actor) => actor.snapshot.status === "stopped"));
 });
 
 test("owners share one machine, each with its own effects, draws and `this`", (t) => {
@@ -135,9 +135,9 @@ test("an actor that was stopped gets no events, neither now nor from an earlier 
   const { host, clock } = newHost();
   const actor = host.start(lampMachine, "lamp/1", undefined, lamp);
   actor.sendSoon({ type: "pressed" });
-  t.is(actor.actor.getSnapshot().value, "off");
+  t.is(actor.snapshot.value, "off");
   clock.advance(1);
-  t.is(actor.actor.getSnapshot().value, "on");
+  t.is(actor.snapshot.value, "on");
   const seen: Inspection[] = [];
   host.inspect((inspection) => seen.push(inspection));
   actor.sendSoon({ type: "pressed" });
