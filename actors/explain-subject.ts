@@ -24,7 +24,7 @@ type Subject =
   | { readonly kind: "volume"; readonly object: Volume; readonly name: string };
 
 /** Sources of reasons that are not in the store. */
-export interface Explainers {
+interface Explainers {
   explainNode(node: Node): readonly Reason[];
   explainTask(task: Task): readonly Reason[] | Promise<readonly Reason[]>;
   explainService(service: Service): readonly Reason[] | Promise<readonly Reason[]>;

@@ -39,7 +39,7 @@ export type Asked =
   /** `reason`: why there is no answer. */
   | { readonly kind: "unanswered"; readonly reason: string; readonly wokenBy: string };
 
-export interface LeaderPort {
+interface LeaderPort {
   /** This manager's own duties; null while it does not lead. */
   own(): LeaderKnowledge | null;
   /** Node id of the current leader as far as this manager knows; null when unknown. */

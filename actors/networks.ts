@@ -7,7 +7,7 @@ import type { ServiceHandlers } from "../runtime/ports/rpc.ts";
 import type { Environment, Running } from "./environment.ts";
 import { createNodeViews } from "./node-views.ts";
 
-export interface NetworksActor extends Running {
+interface NetworksActor extends Running {
   readonly handlers: ServiceHandlers<typeof NetworksService>;
 }
 

@@ -32,7 +32,7 @@ interface Calculation<Update, Of extends View<Update>> {
   stop(): void;
 }
 
-export interface NodeViewsOptions<Update, Of extends View<Update>> {
+interface NodeViewsOptions<Update, Of extends View<Update>> {
   /** Name and help text of the gauge that counts followers. */
   readonly gauge: string;
   readonly help: string;
@@ -43,7 +43,7 @@ export interface NodeViewsOptions<Update, Of extends View<Update>> {
   piecesOf(update: Update): readonly Update[];
 }
 
-export interface NodeViews<Update> extends Running {
+interface NodeViews<Update> extends Running {
   /** Streams updates to the calling node until it disconnects; `known`: the version of its last update. */
   follow(known: number, sink: Sink<Update>, call: CallContext): void;
   /** Id of the calling node; throws when the caller is not a node. */

@@ -31,7 +31,7 @@ const reportBytesMax = 512 * 1_024;
 /** A node that starts a thousand tasks reports 100 kB a few times; agents retry refused reports. */
 const reportBudget = { bytesMax: 4 * reportBytesMax, bytesPerS: 64 * 1_024 };
 
-export interface PolicyActor extends Running {
+interface PolicyActor extends Running {
   readonly handlers: ServiceHandlers<typeof PolicyService>;
 }
 

@@ -151,7 +151,7 @@ function isInBox(container: string, picture: AnyStateNode): boolean {
   return childrenOf(picture).some((child) => !isDeep(child) && idOf(child.path) === container);
 }
 
-export interface Picture {
+interface Picture {
   /** The state whose inside it shows; empty: the whole chart. */
   readonly of: string;
   readonly mermaid: string;
@@ -191,7 +191,7 @@ export function picturesOf(machine: AnyStateMachine): readonly Picture[] {
 }
 
 /** A transition that is not drawn. */
-export interface Handler {
+interface Handler {
   /** The states in which it is taken, with those inside them; empty: all. */
   readonly within: readonly string[];
   /** With its guard. */

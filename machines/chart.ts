@@ -33,7 +33,7 @@ import type { WaitMeta } from "./wait-meta.ts";
 const microstepsMax = 1_000;
 
 /** The host's function; gets the action's params. */
-export type Effect<Params> = (params: Params) => void;
+type Effect<Params> = (params: Params) => void;
 
 /** Declares an effect with its params. Its host supplies the function. */
 export function effect(): Effect<undefined>;
@@ -47,7 +47,7 @@ type Map = Record<string, Params>;
 type Named<Of extends Map> = { [Name in keyof Of & string]: { type: Name; params: Of[Name] } }[keyof Of & string];
 
 /** A machine's type tells its host the effects and drawn delays; at run time, `machine.schemas` has their names. */
-export interface Declared<Effects extends Map, Drawn extends string> extends StateSchema {
+interface Declared<Effects extends Map, Drawn extends string> extends StateSchema {
   readonly effects: { readonly [Name in keyof Effects]: Effect<Effects[Name]> };
   readonly drawnDelays: Drawn;
 }
@@ -124,7 +124,7 @@ interface Parts<
   drawnDelays?: { [Name in Drawn]: DelayConfig<Context, Event, undefined, Event> };
 }
 
-export interface Chart<
+interface Chart<
   Context extends MachineContext,
   Event extends EventObject,
   Effects extends Map,

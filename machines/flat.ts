@@ -15,14 +15,14 @@ export interface FlatEffect {
   readonly params: unknown;
 }
 
-export interface FlatState<Context> {
+interface FlatState<Context> {
   readonly value: string;
   readonly context: Context;
   /** A final state: further events have no effect. */
   readonly isDone: boolean;
 }
 
-export interface FlatMachine<Context, Event> {
+interface FlatMachine<Context, Event> {
   readonly initial: FlatState<Context>;
   /** The state after an event, and the effects to perform, in order. */
   step(state: FlatState<Context>, event: Event): readonly [FlatState<Context>, readonly FlatEffect[]];

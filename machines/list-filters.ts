@@ -19,14 +19,14 @@ import { isNodeBound } from "./task.ts";
 
 type Labels = { readonly [key: string]: string };
 
-export interface CommonFilters {
+interface CommonFilters {
   readonly names: readonly string[];
   readonly idPrefixes: readonly string[];
   readonly namePrefixes: readonly string[];
   readonly labels: Labels;
 }
 
-export interface Named {
+interface Named {
   readonly id: string;
   readonly name: string;
   readonly labels: Labels;

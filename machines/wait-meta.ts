@@ -17,7 +17,7 @@ export interface WaitMeta {
   readonly wokenBy: Readonly<Record<string, string>>;
 }
 
-export type WaitFacts = Readonly<Record<string, string>>;
+type WaitFacts = Readonly<Record<string, string>>;
 
 export interface Wait {
   readonly waitingFor: string;

@@ -6,7 +6,7 @@
  *     for itself, so a node that moves from one to the next has one budget per manager.
  */
 
-export interface BudgetLimits {
+interface BudgetLimits {
   readonly bytesMax: number;
   readonly bytesPerS: number;
 }

@@ -18,7 +18,7 @@ export function lengthDelimited(field: number, bytes: number): Uint8Array {
 }
 
 /** A position to truncate to. */
-export interface ListMark {
+interface ListMark {
   /** Number of messages. */
   readonly length: number;
   readonly bytes: number;

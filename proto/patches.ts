@@ -64,7 +64,7 @@ protobuf.util.utf8.readStrict = (buffer, start, end) => {
 };
 
 /** A writer with its private fields: bytes before `pos` are written. */
-export type OpenWriter = protobuf.Writer & {
+type OpenWriter = protobuf.Writer & {
   pos: number;
   buf: Uint8Array;
   view: DataView | null;

@@ -1,6 +1,6 @@
 /** Conversion between milliseconds and the two numbers of protobuf's times and durations. Independent of generated messages. */
 
-export interface SecondsAndNanos {
+interface SecondsAndNanos {
   readonly seconds: number;
   /** 0 to 999,999,999 in a time; in a negative duration, negative. */
   readonly nanos: number;

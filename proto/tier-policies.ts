@@ -5,7 +5,7 @@
  */
 import { PolicyID } from "./gen/felix.ts";
 
-export type TierEntry =
+type TierEntry =
   | { readonly kind: "name"; readonly name: string }
   | { readonly kind: "id"; readonly id: PolicyID }
   /** Neither; no Felix up to 3.32 writes this. */

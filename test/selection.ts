@@ -3,7 +3,7 @@ import { globSync } from "node:fs";
 import { normalize } from "node:path";
 
 /** Groups in the order in which they run. Each group's tests are those of its folders. */
-export const groups = {
+const groups = {
   unit: ["test/unit", "test/model"],
   sim: ["test/sim"],
   cluster: ["test/cluster"],

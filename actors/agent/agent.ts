@@ -40,7 +40,7 @@ import { PolicyFollower, type NodeDataplane } from "./policy-follower.ts";
 import { Tunnel } from "./tunnel.ts";
 import { sentence } from "../sentence.ts";
 
-export interface AgentOptions {
+interface AgentOptions {
   /**
    * Manager address and token to join with; null: use only the saved certificate. Ignored when there is one, except that the
    * address is one more place to look for a manager.

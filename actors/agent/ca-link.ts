@@ -11,7 +11,7 @@ export const caTimeoutMs = 5_000;
 
 const nothing: TlsMaterial = { rootPem: "", certificatePem: "", keyPem: "" };
 
-export interface CaLinkOptions {
+interface CaLinkOptions {
   readonly dialer: Dialer;
   readonly join: { readonly address: string } | null;
   readonly managers: ManagerList;

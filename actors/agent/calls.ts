@@ -45,7 +45,7 @@ const roomLookMs = 5;
 const callsMax = 800;
 
 /** The driver of a running task. */
-export interface CallableTask {
+interface CallableTask {
   readonly client: DriverClient;
   /** The task's id in the driver. */
   readonly driverTaskId: string;
@@ -54,7 +54,7 @@ export interface CallableTask {
 /** `reason`: why calls are impossible. */
 export type CallTarget = CallableTask | { readonly reason: string };
 
-export interface AgentCallsPorts {
+interface AgentCallsPorts {
   readonly clock: Clock;
   readonly telemetry: Telemetry;
 }

@@ -53,7 +53,7 @@ interface Hosted {
 }
 
 /** The drivers' part of the node's description. */
-export interface DriverFacts {
+interface DriverFacts {
   /** Kinds of tasks that can be started here now. */
   readonly kinds: readonly string[];
   /** Labels of the engine. */

@@ -12,7 +12,7 @@ export interface Identity extends TlsMaterial {
   readonly facts: CertificateDescription;
 }
 
-export type LoadedIdentity =
+type LoadedIdentity =
   | { readonly kind: "held"; readonly identity: Identity }
   | { readonly kind: "absent" }
   /** `reason`: a sentence for the operator, including what to do. */

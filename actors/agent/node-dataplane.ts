@@ -4,7 +4,7 @@ import { DataplaneEndpointReport, DataplaneReport, type DataplaneUpdate } from "
 import { DataplaneActor, type DataplaneOptions, type DataplanePorts } from "./dataplane.ts";
 import type { NodeDataplane } from "./policy-follower.ts";
 
-export interface DrivenDataplane extends NodeDataplane {
+interface DrivenDataplane extends NodeDataplane {
   /** Ends the driver; its rules stay in the kernel. Resolves when it has exited. */
   end(): Promise<void>;
 }

@@ -10,9 +10,9 @@ import type { Running } from "../environment.ts";
 import { NodeVolumeActor, type NodeVolumeParts } from "./node-volume.ts";
 
 /** Makes the call; rejects as the channel does. */
-export type SendUnpublished = (volumeId: string) => Promise<unknown>;
+type SendUnpublished = (volumeId: string) => Promise<unknown>;
 
-export interface NodeVolumesOptions {
+interface NodeVolumesOptions {
   /** Secrets currently assigned to this node. */
   readonly secrets: ReadonlyMap<string, Secret>;
   /** Called when the plugins in the node's description have changed. */

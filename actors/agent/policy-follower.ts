@@ -30,7 +30,7 @@ export interface NodeDataplane {
   onReport(listener: (report: DataplaneReport) => void): () => void;
 }
 
-export interface PolicyFollowerPorts extends ManagerStreamPorts {
+interface PolicyFollowerPorts extends ManagerStreamPorts {
   readonly clock: Clock;
 }
 

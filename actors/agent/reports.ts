@@ -9,7 +9,7 @@ import type { TaskStatus } from "../../proto/gen/messages.ts";
 import { RpcError, Status } from "../../runtime/ports/rpc.ts";
 
 /** Makes one call; rejects as the channel does. `traceparent` is empty for an untraced task. */
-export type SendStatus = (taskId: string, status: TaskStatus, traceparent: string) => Promise<unknown>;
+type SendStatus = (taskId: string, status: TaskStatus, traceparent: string) => Promise<unknown>;
 
 interface Line {
   newest: TaskStatus;

@@ -27,7 +27,7 @@ export const retryMs = 10_000;
 /** Placeholder for the path of an unknown namespace. */
 const nowhere = "/";
 
-export interface TaskNetworksPorts {
+interface TaskNetworksPorts {
   readonly clock: Clock;
   readonly disk: AgentDisk;
   readonly telemetry: Telemetry;

@@ -26,14 +26,14 @@ import type { Random, Telemetry } from "../../runtime/ports/index.ts";
 import { sentence } from "../sentence.ts";
 import type { NetworkTools } from "./ports.ts";
 
-export interface TunnelPorts {
+interface TunnelPorts {
   readonly host: Host;
   readonly random: Random;
   readonly telemetry: Telemetry;
   readonly tools: NetworkTools;
 }
 
-export interface TunnelOptions {
+interface TunnelOptions {
   /** The agent's name, for the actor's id. */
   readonly name: string;
   readonly networks: NodeNetworks;

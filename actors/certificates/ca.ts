@@ -32,7 +32,7 @@ import type { CertificateAuthority } from "./ca-port.ts";
 import { commit, creation } from "../control/write.ts";
 import type { Environment, Running } from "../environment.ts";
 
-export interface Ca extends Running {
+interface Ca extends Running {
   readonly ca: ServiceHandlers<typeof CAService>;
   readonly nodeCa: ServiceHandlers<typeof NodeCAService>;
 }
@@ -42,7 +42,7 @@ const renewalBudget = { bytesMax: 256 * 1_024, bytesPerS: 1_024 };
 /** About what a renewal writes besides its request, in bytes: the node's record, and later the certificate. */
 const renewalBytes = 4 * 1_024;
 
-export interface CaOptions {
+interface CaOptions {
   /** Called when the cluster's unlock key is returned to a caller. */
   readonly onUnlockKeyGiven?: (unlockKey: Uint8Array) => void;
 }

@@ -231,7 +231,7 @@ async function signedByLeader(
   return new TextDecoder().decode(certificate.certificate);
 }
 
-export interface ManagerCertificateParts {
+interface ManagerCertificateParts {
   readonly facts: ManagerFacts;
   /** The last saved identity; null on a first start. */
   load(): ManagerIdentity | null;

@@ -6,7 +6,7 @@ import type { CertificateAuthority } from "./ca-port.ts";
 import type { NodeRoleName } from "../../lib/pki/index.ts";
 import type { ExternalCa } from "../../runtime/ports/external-ca.ts";
 
-export interface SignRequest {
+interface SignRequest {
   readonly csr: Uint8Array;
   readonly nodeId: string;
   readonly role: NodeRoleName;

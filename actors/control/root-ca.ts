@@ -11,7 +11,7 @@ import { rejection } from "./answer.ts";
 const text = new TextDecoder();
 const bytes = new TextEncoder();
 
-export type RootChanges = (present: RootCA, wanted: CAConfig) => Promise<RootCA>;
+type RootChanges = (present: RootCA, wanted: CAConfig) => Promise<RootCA>;
 
 /** The root that the settings require. Rejects with RpcError, with SwarmKit's code and text. */
 export function rootChanges(

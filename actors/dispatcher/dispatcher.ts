@@ -53,14 +53,14 @@ export interface DispatcherOptions {
   readonly heartbeatPeriodMs?: number;
 }
 
-export interface SessionInfo {
+interface SessionInfo {
   readonly nodeId: string;
   readonly sessionId: string;
   /** State of its machine, such as `serving.connected`. */
   readonly state: string;
 }
 
-export interface Dispatcher extends Running {
+interface Dispatcher extends Running {
   readonly handlers: ServiceHandlers<typeof DispatcherService>;
   /** The sessions that this manager holds. */
   sessions(): Iterable<SessionInfo>;

@@ -7,7 +7,7 @@ import type { Environment, Running } from "../environment.ts";
 /** How long a manager's report is valid, in milliseconds: five of its beats. */
 export const doubtMs = 5_000;
 
-export interface NodeDoubts extends Running {
+interface NodeDoubts extends Running {
   /** Current sentences; empty while every manager hears its nodes. */
   told(): readonly string[];
 }

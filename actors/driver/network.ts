@@ -29,7 +29,7 @@ const triesMax = 5;
 /** Maximum length of a host name. */
 const hostnameMax = 63;
 
-export interface DriverNetworksOptions {
+interface DriverNetworksOptions {
   readonly plugin: DriverPluginActor;
   /** Null: this node creates none. */
   readonly networks: TaskNetworks | null;

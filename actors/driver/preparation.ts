@@ -23,9 +23,9 @@ export interface Prepared {
   readonly config: TaskConfig;
 }
 
-export type Preparation = Prepared | { readonly kind: "refused"; readonly reason: string };
+type Preparation = Prepared | { readonly kind: "refused"; readonly reason: string };
 
-export interface DriverPreparationOptions {
+interface DriverPreparationOptions {
   readonly plugin: DriverPluginActor;
   readonly plugins: AgentPlugins;
   readonly facts: NodeFacts;

@@ -15,7 +15,7 @@ export interface HistoryPort {
   stream(request: HistoryRequest, sink: Sink<HistoryResponse>, call: CallContext): void;
 }
 
-export interface HistoryParts {
+interface HistoryParts {
   readonly log: Log;
   readonly blobs: Blobs;
   /** Control over another environment; `leaderId`: the leader at that time. */

@@ -10,7 +10,7 @@ import { extentOf, type PastParts } from "./base.ts";
 /** How far a time may be ahead of this manager's clock and still mean now, in milliseconds. */
 const aheadMsMax = 5_000;
 
-export type Moment = { readonly version: number } | { readonly time: Timestamp };
+type Moment = { readonly version: number } | { readonly time: Timestamp };
 
 export function unreadable(): RpcError {
   return new RpcError(Status.UNAVAILABLE, "the log does not answer: try again");

@@ -21,7 +21,7 @@ const sliceRecordsMax = 250;
  * `gap`: the next record is no longer retained. `broken`: the log is inconsistent. `silent`: it does not answer. `stopped`:
  * `isEnough` returned true.
  */
-export type Replayed = "reached" | "gap" | "broken" | "silent" | "stopped";
+type Replayed = "reached" | "gap" | "broken" | "silent" | "stopped";
 
 /** Applies the records up to and including `to`. `isEnough` is called after each. */
 export function replayTo(

@@ -42,7 +42,7 @@ const lastMax = 10_000;
 /** Maximum concurrent followers; each is called on every change. */
 const followersMax = 200;
 
-export interface StreamParts extends PastParts {
+interface StreamParts extends PastParts {
   readonly env: Environment;
   readonly turns: Turns;
   /** Current followers, each by its stop function. */

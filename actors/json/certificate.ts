@@ -26,7 +26,7 @@ export interface JsonCertificate {
   readonly rootPem: string;
 }
 
-export interface ServerAuthority {
+interface ServerAuthority {
   createServerIdentity(request: {
     readonly rootCertificatePem: string;
     readonly rootKeyPem: string;
@@ -39,7 +39,7 @@ export interface ServerAuthority {
   normalizePem(pem: string): string;
 }
 
-export interface JsonCertificateParts {
+interface JsonCertificateParts {
   /** Names and addresses that clients dial, besides the fixed ones. */
   readonly hosts: readonly string[];
   onCertificate(certificate: JsonCertificate): void;

@@ -18,7 +18,7 @@ import { clusterOf } from "../manager/bootstrap.ts";
 import type { Logins } from "./logins.ts";
 import { certifiedRole, passwordMark, recordId } from "./user-records.ts";
 
-export interface UserAuthority {
+interface UserAuthority {
   readCsr(pem: Uint8Array | string): { readonly kind: "csr" } | { readonly kind: "refused"; readonly reason: string };
   issueUserCertificate(request: UserCertificateRequest): string;
   normalizePem(pem: string): string;

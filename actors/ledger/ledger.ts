@@ -45,7 +45,7 @@ const provenMsMax = 15_000;
 /** Timeout of the log's confirmation that it has not advanced, in milliseconds. */
 const confirmTimeoutMs = 2_000;
 
-export interface LedgerParts {
+interface LedgerParts {
   readonly log: Log;
   readonly replica: Replica;
   readonly follower: Pick<Follower, "caughtUp">;

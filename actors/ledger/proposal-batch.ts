@@ -14,7 +14,7 @@ import { RpcError, Status } from "../../runtime/ports/rpc.ts";
 import type { ProposeOutcome } from "../../runtime/store/store.ts";
 import type { Environment } from "../environment.ts";
 
-export interface BatchOptions<Answer> {
+interface BatchOptions<Answer> {
   /** For logs and metrics. */
   readonly name: string;
   /** How long the first operation of a batch waits for others, in milliseconds. */

@@ -43,7 +43,7 @@ const requestBytesMax = 1024 * 1024 - 512;
 /** Part size of a proposal that may be split, in bytes: small enough for others to get in between. */
 const partBytesMax = 768 * 1024;
 
-export interface ProposerParts {
+interface ProposerParts {
   /** This process's ledger; called only while it leads. */
   readonly ledger: Pick<Ledger, "isLeading" | "propose" | "epoch" | "withdraw">;
   /** Why writes fail now, as far as this process knows: the error of a write that failed for lack of a leader or a log. */
@@ -61,13 +61,13 @@ const unknownMax = 3;
 /** Maximum relative difference in clock speed. NTP slews by at most 500 ppm. */
 const driftMax = 0.001;
 
-export interface LeaderClock {
+interface LeaderClock {
   readonly epoch: number;
   /** The leader's clock when it sent this, in milliseconds; 0: not reported. */
   readonly clock: number;
 }
 
-export interface StartedProposer extends Proposer, Running {
+interface StartedProposer extends Proposer, Running {
   /** To be called with the leader's clock from its beats. */
   hearLeader(told: LeaderClock): void;
 }

@@ -18,7 +18,7 @@ import type { TimerHandle } from "../../runtime/ports/index.ts";
 import type { Environment } from "../environment.ts";
 
 /** Longer than a home waits for a silent manager, in milliseconds, so that its nodes' ends still find it. */
-export const forgetMs = 5_000;
+const forgetMs = 5_000;
 const sweepMs = 1_000;
 /** Maximum unread bytes of a listener; beyond it, its stream ends, and with it the session of a dead node. */
 const listenerBytesMax = 1024 * 1024;
@@ -42,7 +42,7 @@ interface Known {
   readonly over: Map<string, number>;
 }
 
-export interface HolderOptions {
+interface HolderOptions {
   /** Identifies this process of the manager. */
   readonly life: string;
   /** Sends a holding to the home. */

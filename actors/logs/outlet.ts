@@ -30,7 +30,7 @@ export const fateOf: Readonly<Record<Verdict, Fate>> = {
   [Verdict.GONE]: "gone",
 };
 
-export interface OutletOptions {
+interface OutletOptions {
   readonly clock: Clock;
   readonly subscriptionId: string;
   readonly nodeId: string;

@@ -74,7 +74,7 @@ export function hostOf(address: string): string {
   return address.replace(/:\d+$/, "").replace(/^\[(.*)\]$/, "$1");
 }
 
-export interface BootstrapOptions {
+interface BootstrapOptions {
   /** host:port that workers reach this manager at. */
   readonly advertise: string;
   /** Networks of a new cluster, Swarm's defaults when absent; an existing cluster keeps its own. */

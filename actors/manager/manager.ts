@@ -79,7 +79,7 @@ import { createResourceAllocator } from "../resource-allocator.ts";
 import { startVolumes, type Volumes } from "../volumes/volumes.ts";
 import { createWatch, type WatchOptions } from "../watch/watch.ts";
 
-export interface ManagerParts extends Omit<Environment, "store" | "proposer" | "times"> {
+interface ManagerParts extends Omit<Environment, "store" | "proposer" | "times"> {
   readonly log: Log;
   readonly leases: LeaseBucket;
   readonly blobs: Blobs;
@@ -123,7 +123,7 @@ export interface ManagerParts extends Omit<Environment, "store" | "proposer" | "
   readonly onDenied?: (reason: string) => void;
 }
 
-export interface ManagerServices {
+interface ManagerServices {
   readonly ca: ServiceHandlers<typeof CAService>;
   readonly nodeCa: ServiceHandlers<typeof NodeCAService>;
   readonly dataKeys: ServiceHandlers<typeof DataKeysService>;

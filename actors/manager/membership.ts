@@ -21,7 +21,7 @@ import { busMessage } from "../bus-message.ts";
 import type { EffectsOf } from "../../runtime/host.ts";
 import type { Environment, Running } from "../environment.ts";
 
-export interface MembershipOptions {
+interface MembershipOptions {
   /** Own host:port for workers. */
   readonly addr: string;
   /** Addresses of the host name in `addr`; none when it is an address itself. */
@@ -47,7 +47,7 @@ export interface MembershipOptions {
 const checksumsMax = 4_096;
 const proposeTimeoutMs = 2_000;
 
-export interface Membership extends Running {
+interface Membership extends Running {
   /** To be called when the contents of the record have changed. */
   look(): void;
 }

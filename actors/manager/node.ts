@@ -37,7 +37,7 @@ export interface ManagerFacts {
 }
 
 /** The certificate fields of a manager's node object. */
-export interface ManagerCertificateTold {
+interface ManagerCertificateTold {
   readonly certificatePem: string;
   /** The root that the manager trusts. */
   readonly rootPem: string;

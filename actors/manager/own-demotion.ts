@@ -6,7 +6,7 @@ import { isDemoted } from "../../machines/manager/role.ts";
 import type { Store } from "../../runtime/store/store.ts";
 import type { Running } from "../environment.ts";
 
-export interface OwnDemotion extends Running {
+interface OwnDemotion extends Running {
   /** According to the replica; correct once it has caught up. */
   isDemoted(): boolean;
   /** Resolves once this process's node is to be a worker; never rejects. */

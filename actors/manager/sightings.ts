@@ -7,7 +7,7 @@ import type { Clock } from "../../runtime/ports/index.ts";
 import type { Commit, Store } from "../../runtime/store/store.ts";
 import type { Running } from "../environment.ts";
 
-export interface SightingsPart extends Running {
+interface SightingsPart extends Running {
   readonly times: LogTimes;
 }
 

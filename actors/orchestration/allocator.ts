@@ -10,7 +10,7 @@ import { Reconciler, type RoundOf } from "./reconciler.ts";
 
 type Held = AllocationRounds["held"];
 
-export interface AllocatorPart extends Part {
+interface AllocatorPart extends Part {
   /** Why the service is waiting before its tasks can continue, whether it has any or not. */
   explain(service: Service): readonly Reason[];
 }

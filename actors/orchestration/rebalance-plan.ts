@@ -23,7 +23,7 @@ const shownMovesMax = 100;
 /** Maximum services whose reasons a dry run shows. */
 const shownHoldsMax = 50;
 
-export interface DryRun {
+interface DryRun {
   readonly store: Store;
   readonly settings: RebalanceSettings;
   readonly nowMs: number;

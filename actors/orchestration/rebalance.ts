@@ -45,7 +45,7 @@ import { Reconciler, type Round } from "./reconciler.ts";
 
 const proposeTimeoutMs = 5_000;
 
-export interface Rebalance extends Part {
+interface Rebalance extends Part {
   /** Whether rebalancing is enabled for the service or one of its moves is pending, and what keeps it from moving more. */
   explain(service: Service): readonly Reason[];
   plan(request: PlanRebalanceRequest): PlanRebalanceResponse;

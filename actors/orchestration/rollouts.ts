@@ -17,7 +17,7 @@ import type { Part } from "./part.ts";
 import { proposalTimeoutMs, ServiceRollout, settingsNow } from "./rollout.ts";
 import { trackerOf } from "./rollout-view.ts";
 
-export interface Rollouts extends Part {
+interface Rollouts extends Part {
   /** The turns for the service's orchestrator, for the current version of the service. */
   turnsOf(service: Service): Turns;
 }

@@ -17,7 +17,7 @@ const spansMax = 32;
 /** Maximum services whose trace is remembered; the oldest is dropped first. */
 const servicesMax = 10_000;
 
-export interface TracedOrchestration extends Running {
+interface TracedOrchestration extends Running {
   /** The orchestration's environment, with a proposer that passes the trace on. */
   readonly environment: Environment;
 }

@@ -6,7 +6,7 @@ import { CsiPlugin, type CsiSide } from "./csi-plugin.ts";
 import type { CsiSockets } from "../../runtime/ports/csi-sockets.ts";
 import type { Running } from "../environment.ts";
 
-export interface CsiPluginsParts {
+interface CsiPluginsParts {
   readonly side: CsiSide;
   readonly host: Host;
   readonly random: Random;

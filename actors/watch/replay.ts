@@ -33,7 +33,7 @@ export interface ReplayReader extends Listener {
   onUnreadable(): void;
 }
 
-export interface ReplayParts extends PastParts {
+interface ReplayParts extends PastParts {
   readonly recent: RecentCommits;
 }
 

@@ -15,7 +15,7 @@ const timeoutMs = 5_000;
 const answerBytesMax = 1_048_576;
 
 /** PEM; null before the manager has one. */
-export type ClientCertificate = { readonly certificatePem: string; readonly keyPem: string } | null;
+type ClientCertificate = { readonly certificatePem: string; readonly keyPem: string } | null;
 
 function options(rootPem: string, certificate: ClientCertificate) {
   return {

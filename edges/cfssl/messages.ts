@@ -41,7 +41,7 @@ export function signingRequest(request: ExternalRequest): string {
   });
 }
 
-export type SigningAnswer =
+type SigningAnswer =
   | { readonly kind: "signed"; readonly certificatePem: string }
   | { readonly kind: "refused"; readonly reason: string };
 

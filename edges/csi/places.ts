@@ -10,12 +10,12 @@ import { mkdir, rmdir, unlink } from "node:fs/promises";
 import { join } from "node:path";
 import { isSubjectToken } from "../../runtime/ids.ts";
 
-export interface Places {
+interface Places {
   readonly staging: string;
   readonly target: string;
 }
 
-export interface VolumeDirectory {
+interface VolumeDirectory {
   make(volumeId: string): Promise<Places>;
   remove(volumeId: string): Promise<void>;
 }

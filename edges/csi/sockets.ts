@@ -13,7 +13,7 @@ const scanMs = 2_000;
 /** Valid plugin names, here and as a volume's driver. */
 const pluginName = /^[A-Za-z0-9][A-Za-z0-9._:/-]*$/;
 
-export interface CsiSocketsOptions {
+interface CsiSocketsOptions {
   /** Socket paths by plugin name; these plugins count as present even when the file is missing. */
   readonly named: ReadonlyMap<string, string>;
   /** Created if missing. */

@@ -8,7 +8,7 @@ import { Socket } from "node:net";
 import { FromDataplane, ToDataplane } from "../../proto/gen/felix.ts";
 import { FrameReader, frameOf } from "./frames.ts";
 
-export interface DriverPipesOptions {
+interface DriverPipesOptions {
   /** All messages that one read completed, in order. */
   readonly onMessages: (messages: readonly ToDataplane[]) => void;
   /** Called once, with the reason why no more messages will arrive. P1 */

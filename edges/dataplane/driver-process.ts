@@ -13,7 +13,7 @@ import type { DataplaneLauncher, DataplaneListener, DataplaneProcess } from "../
 import type { Logger } from "../../runtime/ports/index.ts";
 import { FrameReader, frameOf } from "./frames.ts";
 
-export interface DriverCommand {
+interface DriverCommand {
   /** The name that operators see. */
   readonly name: string;
   /** Path of the executable, which gets no arguments (as under Felix). */

@@ -7,7 +7,7 @@
  */
 
 /** The protocol itself has no limit. A set of a million members, the most that Felix accepts, takes about 17 MB. */
-export const frameBytesMax = 256 * 1024 * 1024;
+const frameBytesMax = 256 * 1024 * 1024;
 
 const headerBytes = 8;
 

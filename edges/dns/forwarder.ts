@@ -24,7 +24,7 @@ const outstandingMaxEach = 128;
 const unhelpful: readonly number[] = [2, 4, 5];
 const port = 53;
 
-export interface Forwarded {
+interface Forwarded {
   readonly raw: Buffer;
   /** The asking task's address. */
   readonly from: string;

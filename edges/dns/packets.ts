@@ -22,7 +22,7 @@ const badVersion = 1;
 /** Response codes (RFC 1035, §4.1.1). */
 const codes = { none: 0, malformed: 1, failed: 2, unknown: 3, notImplemented: 4, refused: 5 } as const;
 
-export interface WireQuestion {
+interface WireQuestion {
   readonly raw: Buffer;
   readonly id: number;
   /** As asked, without the trailing dot. */
@@ -36,7 +36,7 @@ export interface WireQuestion {
   readonly isPlain: boolean;
 }
 
-export type Read =
+type Read =
   | { readonly kind: "question"; readonly question: WireQuestion }
   /** Can be answered without looking up a name. */
   | { readonly kind: "answered"; readonly reply: Buffer }

@@ -13,7 +13,7 @@ import type { Clock, Subscription, TimerHandle } from "../../runtime/ports/index
 import { soon } from "../../runtime/system/turns.ts";
 import { certifiedId, standingOf, type Caller, type Membership, type Standing } from "./roles.ts";
 
-export interface Certified {
+interface Certified {
   readonly caller: Caller;
 }
 
@@ -29,7 +29,7 @@ interface Kept {
   readonly expiry: TimerHandle | null;
 }
 
-export interface CertifiedOptions<Connection extends Certified> {
+interface CertifiedOptions<Connection extends Certified> {
   readonly clock: Clock;
   readonly membership: Membership;
   readonly rootPem: string;

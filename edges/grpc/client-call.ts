@@ -22,7 +22,7 @@ export interface ClientReceiver extends FrameReceiver {
 }
 
 /** Why a stream ended without a status: the connection's failure, or null if the connection is fine. */
-export interface ConnectionHealth {
+interface ConnectionHealth {
   connectionError(): RpcError | null;
 }
 

@@ -8,7 +8,7 @@ import { keyExchangeGroups } from "./tls-options.ts";
 
 export { connectUnix } from "./client-channel.ts";
 
-export interface ConnectTlsOptions {
+interface ConnectTlsOptions {
   readonly host: string;
   readonly port: number;
   /** Trusted roots, PEM. Absent: nothing is verified, which is acceptable only to fetch a root that a join token pins. */
@@ -58,7 +58,7 @@ export function connectTls(options: ConnectTlsOptions): Promise<RpcChannel> {
 /** Where a plugin listens: a Unix socket, or a port on this machine. */
 export type PluginEndpoint = { readonly path: string } | { readonly host: string; readonly port: number };
 
-export interface ConnectPluginOptions {
+interface ConnectPluginOptions {
   /** Timeout for the connection and the TLS handshake together, in milliseconds. */
   readonly timeoutMs: number;
   /** Maximum size of a received message, in bytes. */

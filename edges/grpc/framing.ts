@@ -7,7 +7,7 @@
  */
 
 /** Why a stream of frames cannot continue. */
-export type FrameProblem = "compressed" | "too-large";
+type FrameProblem = "compressed" | "too-large";
 
 export interface FrameReceiver {
   /** Called for each complete message, in order. */

@@ -194,7 +194,7 @@ export const accessByPath: ReadonlyMap<string, Access> = new Map([
 ]);
 
 /** The content of a user's certificate. */
-export interface UserCertificate {
+interface UserCertificate {
   readonly name: string;
   /** Mark of the password under which it was issued: see `Membership.userRole`. */
   readonly mark: string;

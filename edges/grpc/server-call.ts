@@ -48,7 +48,7 @@ export interface ServedMethod {
 
 /** Bytes that one sink queues for a peer that does not read; beyond, the stream ends with RESOURCE_EXHAUSTED. One message
  *  may be larger, such as the first assignments of a full node. */
-export const sinkBytesMax = 64 * 1024 * 1024;
+const sinkBytesMax = 64 * 1024 * 1024;
 
 const okTrailers = trailers(Status.OK, "");
 
@@ -67,7 +67,7 @@ const ignore = (): void => undefined;
 const nothing = new Uint8Array(0);
 
 /** Options that the server adds to a call. */
-export interface CallOptions {
+interface CallOptions {
   /** Whether the connection can queue another answer. */
   readonly canQueue?: () => boolean;
   /** Overrides the method's limit for callers with a lower one. */

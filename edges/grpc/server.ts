@@ -72,7 +72,7 @@ const rejections: Readonly<Record<EndReason, string | null>> = {
   root: "no root of the cluster vouches for it any longer",
 };
 
-export interface GrpcServerOptions {
+interface GrpcServerOptions {
   readonly telemetry: Telemetry;
   /** Maximum size of a request message, in bytes. */
   readonly messageBytesMax?: number;
@@ -80,7 +80,7 @@ export interface GrpcServerOptions {
   readonly admission?: Admission;
 }
 
-export interface ListenTlsOptions extends Membership {
+interface ListenTlsOptions extends Membership {
   readonly host: string;
   /** 0 chooses a free port. */
   readonly port: number;

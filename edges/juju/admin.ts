@@ -9,7 +9,7 @@ import { protocolVersionMax } from "./dispatch.ts";
 import { identifiersOf } from "./tickets.ts";
 import type { Request } from "./wire/decode.ts";
 
-export interface Credentials {
+interface Credentials {
   readonly tag: string;
   readonly password: string;
   readonly clientMajor: number;
@@ -93,7 +93,7 @@ function serverList(servers: readonly Server[]): readonly Record<string, string 
   ]);
 }
 
-export interface LoggedIn {
+interface LoggedIn {
   readonly tag: string;
   readonly identity: Identity;
   /** Previous login of the user, in milliseconds since the epoch; null for agents and for users without one. */

@@ -23,7 +23,7 @@ const replayMax = 10_000;
 const patternsMax = 100;
 
 /** The parsed query. */
-export interface LogFilter {
+interface LogFilter {
   readonly isMeant: (tag: string, stream: string) => boolean;
   /** Lines of each unit before now. */
   readonly backlog: number;

@@ -2,7 +2,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 
 /** Maximum size of a request body, beyond it 413; a name, a password and a proof take some hundred bytes. */
-export const bodyBytesMax = 16 * 1024;
+const bodyBytesMax = 16 * 1024;
 
 export interface Answer {
   readonly status: number;

@@ -42,7 +42,7 @@ import { answersWebLogin } from "./web-login.ts";
 import { connectionsMax as limit, fragmentsMax, messageBytesMax } from "./wire/limits.ts";
 
 /** All in PEM. */
-export interface JsonCredentials {
+interface JsonCredentials {
   /** Leaf, followed by the authority. */
   readonly certificatePem: string;
   readonly keyPem: string;
@@ -50,12 +50,12 @@ export interface JsonCredentials {
   readonly acceptedPem: string;
 }
 
-export interface JsonAddress {
+interface JsonAddress {
   readonly host: string;
   readonly port: number;
 }
 
-export interface JsonListenerOptions extends JsonAddress {
+interface JsonListenerOptions extends JsonAddress {
   /** A second port, which requests a node certificate; none if absent. */
   readonly agents?: JsonAddress | null;
   /** Further origins from which pages may connect, as browsers write them; none if absent. */
@@ -125,7 +125,7 @@ type Place = Pick<Arrival, "scope" | "refusal"> & {
 };
 
 /** Null for an unknown path. */
-export function placeOf(path: string, clusterId: string): Place | null {
+function placeOf(path: string, clusterId: string): Place | null {
   const [plain = ""] = path.split("?");
   if (plain === "/" || plain === "") return { scope: "model", refusal: null, isLog: false };
   if (plain === "/api") return { scope: "controller", refusal: null, isLog: false };

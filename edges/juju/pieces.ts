@@ -19,7 +19,7 @@ interface Chunk {
 }
 type Done = (error?: Error | null) => void;
 
-export interface PieceWriter {
+interface PieceWriter {
   /** Bytes accepted of the current write, which the stream counts as unsent until its end. */
   readonly takenBytes: number;
 }

@@ -14,7 +14,7 @@ import { verbatim, type Json } from "./results.ts";
 
 /** In milliseconds, the lifetime of Juju's own macaroons. */
 export const ticketMs = 24 * 3_600_000;
-export const ticketsMax = 10_000;
+const ticketsMax = 10_000;
 const secretBytes = 32;
 /** Maximum number of macaroons read from a login; clients have one or two per controller. */
 const shownMax = 100;

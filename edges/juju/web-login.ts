@@ -9,7 +9,7 @@ import type { JsonApi, LoginName } from "../../runtime/ports/json-api.ts";
 import { answerPost, type Answer } from "./http-answers.ts";
 import { identifiersInCookies, interaction, macaroon, type Tickets } from "./tickets.ts";
 
-export interface WebLoginParts {
+interface WebLoginParts {
   readonly api: Pick<JsonApi, "checkLogin">;
   readonly tickets: Tickets;
   loginName(tag: string): LoginName | null;

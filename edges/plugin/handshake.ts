@@ -45,7 +45,7 @@ export interface Handshake {
   readonly certificateDer: Buffer | null;
 }
 
-export type HandshakeOutcome = Handshake | { readonly kind: "refused"; readonly reason: string };
+type HandshakeOutcome = Handshake | { readonly kind: "refused"; readonly reason: string };
 
 const refused = (reason: string): HandshakeOutcome => ({ kind: "refused", reason });
 

@@ -9,7 +9,7 @@ import {
   type VolumeAssignment,
 } from "../../proto/gen/messages.ts";
 
-export interface AssignmentPlan {
+interface AssignmentPlan {
   /** The message contains all assignments: whatever it does not list is no longer assigned. */
   readonly isComplete: boolean;
   readonly secrets: readonly Secret[];

@@ -39,7 +39,7 @@ export interface AllocationView {
   nodeCount(): number;
 }
 
-export type TaskDecision =
+type TaskDecision =
   /** The task may proceed with these; `endpoint` is null if its current one is correct. */
   | { readonly kind: "ready"; readonly endpoint: Endpoint | null; readonly networks: readonly NetworkAttachment[] }
   | Blocked

@@ -13,7 +13,7 @@ import type { Networks } from "./networks.ts";
 import { causes, type Opened } from "./waiting.ts";
 
 /** The parts of a task that determine its addresses. */
-export interface TaskHold {
+interface TaskHold {
   readonly nodeId: string;
   readonly networks: readonly NetworkAttachment[];
 }

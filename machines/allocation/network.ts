@@ -49,7 +49,7 @@ export function vxlanIdsOf(driver: Driver | null): readonly number[] {
   return list === "" ? [] : list.split(",").map((id) => Number(id.trim()));
 }
 
-export interface NetworkSpaces {
+interface NetworkSpaces {
   readonly subnets: SubnetSpace;
   readonly vxlan: VxlanSpace;
   /** Name of a network, for messages. */

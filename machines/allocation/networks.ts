@@ -10,7 +10,7 @@ import { SubnetSpace, type DefaultPools } from "./subnets.ts";
 import { VxlanSpace } from "./vxlan.ts";
 import { blocked, causes, type Blocked, type Opened } from "./waiting.ts";
 
-export interface NetworkEntry {
+interface NetworkEntry {
   network: Network;
   /** Null for node-local networks. */
   readonly space: AddressSpace | null;

@@ -51,14 +51,14 @@ class AllocationQueue {
   }
 }
 
-export interface AllocationRound {
+interface AllocationRound {
   readonly verdict: AllocatorVerdict;
   /** To be written, and then given to `written`. */
   readonly operations: readonly Operation[];
 }
 
 /** The store, as far as the allocator depends on it. */
-export interface AllocatorView extends AllocationView {
+interface AllocatorView extends AllocationView {
   networks(): Iterable<Network>;
   services(): Iterable<Service>;
   nodes(): Iterable<Node>;

@@ -6,7 +6,7 @@
  */
 import { addressAt, parseCidr, type Prefix } from "../../lib/ip-address.ts";
 
-export interface Held {
+interface Held {
   readonly owner: string;
   readonly prefix: Prefix;
 }

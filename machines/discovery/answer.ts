@@ -8,7 +8,7 @@
 import { addressAt, parseAddress } from "../../lib/ip-address.ts";
 import type { NetworkNames } from "./names.ts";
 
-export interface Question {
+interface Question {
   /** As in the query. */
   readonly name: string;
   /** `A`, `AAAA`, `PTR` … */

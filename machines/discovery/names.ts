@@ -28,7 +28,7 @@ export const taskTtlS = 5;
 /** Number of characters of a task's id that form its short name, like Docker's short container ids. */
 const shortIdLength = 12;
 
-export interface Named {
+interface Named {
   readonly ttlS: number;
   /** Without duplicates, of both families. */
   readonly addresses: readonly string[];

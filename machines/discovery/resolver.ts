@@ -1,7 +1,7 @@
 /** The addresses at which an agent answers its tasks' DNS queries, and the resolver configuration of a task. */
 
 /** A task's resolver: name servers, search domains, and options as in resolv.conf(5). */
-export interface ResolverConfig {
+interface ResolverConfig {
   readonly servers: readonly string[];
   readonly searches: readonly string[];
   readonly options: readonly string[];

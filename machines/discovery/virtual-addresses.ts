@@ -25,7 +25,7 @@ export interface VirtualPlan {
 }
 
 /** The link of one of the node's own tasks. */
-export interface OwnLink {
+interface OwnLink {
   readonly hostInterface: string;
   readonly addresses: readonly { readonly address: string }[];
 }

@@ -15,7 +15,7 @@ import { timeMs } from "../../proto/time.ts";
 import { forgottenNode } from "../certificates/issuance.ts";
 
 /** A node that the log does not know, as described by its certificate. */
-export interface UnknownNode {
+interface UnknownNode {
   readonly id: string;
   /** Start of the certificate's validity, in milliseconds since the epoch; undefined if unknown. */
   readonly certifiedFromMs: number | undefined;

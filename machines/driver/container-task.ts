@@ -51,7 +51,7 @@ export interface ContainerFile {
 }
 
 /** Plain JSON in the docker driver's schema. */
-export type ContainerConfig = { readonly [key: string]: ConfigValue };
+type ContainerConfig = { readonly [key: string]: ConfigValue };
 type ConfigValue = string | number | boolean | readonly ConfigValue[] | { readonly [key: string]: ConfigValue };
 
 /** CPU and memory limits; 0 if unset. */

@@ -21,7 +21,7 @@ const textMax = 256;
 /** Bytes. The largest known schema, Podman's, has about 5,000. */
 const schemaMax = 24 * 1024;
 
-export interface DriverReport {
+interface DriverReport {
   readonly health: string;
   readonly reason: string;
   readonly version: string;
@@ -76,7 +76,7 @@ export function networkProblemOf(labels: Readonly<Record<string, string>>): stri
 }
 
 /** A node's report on one of its drivers. */
-export interface NodeDriver {
+interface NodeDriver {
   readonly kind: string;
   readonly health: string;
   readonly reason: string;

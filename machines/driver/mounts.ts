@@ -7,7 +7,7 @@ import {
 } from "../../proto/gen/messages.ts";
 
 /** Something that has a path on the node, or gets one. */
-export type MountSource =
+type MountSource =
   /** `isMade`: a missing path is created as a directory. */
   | { readonly kind: "path"; readonly path: string; readonly isMade: boolean }
   /** A named directory of the node, which outlives its tasks; without a name, the task's own. */

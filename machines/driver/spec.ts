@@ -15,7 +15,7 @@ export function isExecSpec(typeUrl: string): boolean {
   return typeUrl === execSpecType || typeUrl.endsWith(`/${execSpecType}`);
 }
 
-export interface DriverRuntime {
+interface DriverRuntime {
   /** The driver's name. */
   readonly kind: string;
   readonly spec: DriverSpec;

@@ -11,7 +11,7 @@ import { isReady } from "../node.ts";
 import { isRunning, isWanted, newestOf } from "../task.ts";
 import { timeMs } from "../../proto/time.ts";
 
-export interface GlobalExplainView extends ExplainView {
+interface GlobalExplainView extends ExplainView {
   nodes(): Iterable<Node>;
 }
 

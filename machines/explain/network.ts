@@ -15,7 +15,7 @@ import {
 import { keptForNodes, type NodesOfNetwork } from "../allocation/holders.ts";
 import { isEnded, isWanted, observedState } from "../task.ts";
 
-export interface NetworkView {
+interface NetworkView {
   readonly networks: Iterable<Network>;
   readonly services: Iterable<Service>;
   readonly tasks: Iterable<Task>;

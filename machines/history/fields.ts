@@ -25,7 +25,7 @@ interface Leaf {
   readonly text: string;
 }
 
-export interface Difference {
+interface Difference {
   readonly fields: readonly FieldChange[];
   /** Number of further fields. */
   readonly omitted: number;

@@ -32,7 +32,7 @@ function enumName(values: Readonly<Record<string, number>>, value: number | unde
   return (found?.[0] ?? String(value ?? 0)).toLowerCase().replaceAll("_", " ");
 }
 
-export function stateWord(state: number | undefined): string {
+function stateWord(state: number | undefined): string {
   return enumName(TaskState, state);
 }
 

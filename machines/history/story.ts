@@ -12,7 +12,7 @@ import { differenceOf } from "./fields.ts";
 import { isMeant, nameOf, type StoreChange, type Subject, type ToldKind, type ToldObjects } from "./objects.ts";
 import { differentReferences, rolloutWord } from "./references.ts";
 
-export interface ToldCommit {
+interface ToldCommit {
   readonly version: number;
   readonly timeMs: number;
   /** Node id of the manager that wrote the commit. */
@@ -34,7 +34,7 @@ interface Tracked {
   readonly followed: Consequences;
 }
 
-export interface StoryOptions {
+interface StoryOptions {
   readonly kind: ToldKind;
   readonly subject: Subject;
   /** Changes before this time, in milliseconds, are recorded but not shown. */

@@ -6,7 +6,7 @@ import type { Plain } from "./shown.ts";
  * `plain`: a value, or an object or list with separate values. `line`: a list shown as one value. `assignments`: a list of
  * `NAME=VALUE`. `whole`: an object shown as one value.
  */
-export type Sort = "plain" | "line" | "assignments" | "whole";
+type Sort = "plain" | "line" | "assignments" | "whole";
 
 interface Words {
   readonly field: string;

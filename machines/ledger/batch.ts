@@ -20,7 +20,7 @@ import {
 import { ListWriter } from "../../proto/list-writer.ts";
 import { decide, type Decision, type Refused, type StateView } from "./proposals.ts";
 
-export interface StagedView extends StateView {
+interface StagedView extends StateView {
   stage(change: Change): void;
   mark(): number;
   rollback(mark: number): void;
@@ -38,7 +38,7 @@ export interface BatchLimits {
 }
 
 /** A proposal, and how much of it earlier transactions have done. */
-export interface Progress {
+interface Progress {
   readonly request: ProposeRequest;
   /** Operations before this index are done. */
   readonly from: number;

@@ -58,7 +58,7 @@ import {
 } from "../orchestration/service-conflicts.ts";
 import { tableNames, type TableName } from "../../proto/table-names.ts";
 
-export type TableObject<Name extends TableName> = NonNullable<StoreObject[Name]>;
+type TableObject<Name extends TableName> = NonNullable<StoreObject[Name]>;
 
 /** The state before an operation: the replica's, plus the changes before it in the same append. */
 export interface StateView extends ServiceView, ResourceView {

@@ -16,7 +16,7 @@ export const logLimits = {
   closingTicksMax: 5,
 } as const;
 
-export interface LogNode {
+interface LogNode {
   /** `asked`: no manager has confirmed. `held`: one has. `ended`: all output has arrived. `lost`: some has not. */
   readonly phase: "asked" | "held" | "ended" | "lost";
   readonly attempt: number;
@@ -108,7 +108,7 @@ function lost(node: LogNode, follow: boolean): LogNode {
   return follow ? { ...asked, attempt: node.attempt + 1 } : { ...node, phase: "lost", silentTicks: 0 };
 }
 
-export function isOver({ phase }: LogNode): boolean {
+function isOver({ phase }: LogNode): boolean {
   return phase === "ended" || phase === "lost";
 }
 

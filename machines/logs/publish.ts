@@ -2,7 +2,7 @@
 import { LogMessage, SubscribeLogsMessage } from "../../proto/gen/messages.ts";
 import { LineCursor, type LogLines, type PublishedLines } from "../../proto/log-lines.ts";
 
-export type PublishVerdict =
+type PublishVerdict =
   | { readonly kind: "accepted" }
   | { readonly kind: "invalid"; readonly message: string }
   | { readonly kind: "unknown"; readonly message: string }

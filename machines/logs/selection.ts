@@ -10,14 +10,14 @@ import {
 import { observedState } from "../task.ts";
 
 /** The part of a store that selection reads. */
-export interface LogSources {
+interface LogSources {
   get(table: "node", id: string): Node | undefined;
   get(table: "task", id: string): Task | undefined;
   get(table: "service", id: string): Service | undefined;
   tasksByService(serviceId: string): Iterable<Task>;
 }
 
-export interface LogSelection {
+interface LogSelection {
   readonly nodes: readonly SelectedNode[];
   /** Tasks that were selected by id, or that a follower waits for, and that have no node yet. */
   readonly unscheduled: readonly string[];

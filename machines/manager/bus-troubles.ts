@@ -26,7 +26,7 @@ export interface BusSight {
   readonly leaderlessSince: string;
 }
 
-export interface BusTrouble {
+interface BusTrouble {
   readonly kind: Trouble_Kind;
   readonly sentence: string;
 }

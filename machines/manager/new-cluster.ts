@@ -22,7 +22,7 @@ import type { NetworkDefaults } from "../allocation/network-defaults.ts";
 const taskHistory = 5;
 const heartbeatSeconds = 5;
 
-export interface ClusterMaterial {
+interface ClusterMaterial {
   readonly id: string;
   readonly rootPem: Uint8Array;
   readonly rootKeyPem: Uint8Array;

@@ -6,7 +6,7 @@
  */
 import { Trouble, Trouble_Kind, type Timestamp } from "../../proto/gen/messages.ts";
 
-export interface NewTrouble {
+interface NewTrouble {
   readonly kind: Trouble_Kind;
   readonly sentence: string;
   readonly blocking: boolean;

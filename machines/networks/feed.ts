@@ -9,7 +9,7 @@ import { attachmentsOf, isReady, networkFact, nodeFact, serviceFacts, taskFact }
 import type { NetworkGraph } from "./graph.ts";
 
 /** Finds a network by its id or name, as in a spec. */
-export type FindNetwork = (target: string) => Network | undefined;
+type FindNetwork = (target: string) => Network | undefined;
 
 export class NetworkFeed {
   readonly #graph: NetworkGraph;

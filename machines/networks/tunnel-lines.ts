@@ -16,7 +16,7 @@ export interface FoundTunnel extends TunnelDevice {
 }
 
 /** To be run in this order. */
-export interface TunnelLines {
+interface TunnelLines {
   /** For `bridge`: the outer address of each hardware address. */
   readonly meet: readonly string[];
   /** For `ip`. */

@@ -51,7 +51,7 @@ export interface TunnelPlan extends TunnelRoutes {
   readonly subnets: readonly string[];
 }
 
-export type TunnelDecision =
+type TunnelDecision =
   /** No task is on another node. */
   | { readonly kind: "none" }
   | { readonly kind: "plan"; readonly plan: TunnelPlan }

@@ -61,7 +61,7 @@ export function isSameToPlaces(old: Node, node: Node): boolean {
 export type NodeDecision = Decision<string>;
 
 /** By node id: the service's tasks created for that node, oldest first; possibly empty. */
-export type Places = ReadonlyMap<string, readonly Task[]>;
+type Places = ReadonlyMap<string, readonly Task[]>;
 
 /** All current nodes, and removed ones with tasks, each with its tasks of one service. */
 export function placesOf(nodes: Iterable<Node>, tasks: Iterable<Task>): Map<string, Task[]> {

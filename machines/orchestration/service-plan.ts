@@ -22,7 +22,7 @@ import { TaskDirty } from "./task-dirty.ts";
 import { isHeld, isWanted, observedState } from "../task.ts";
 import { isJob, modeOf } from "./service-mode.ts";
 
-export interface PlanWorld {
+interface PlanWorld {
   readonly nowMs: number;
   /** The scheduler's view of the current cluster; modified by the plan. */
   readonly whatIf: WhatIf;
@@ -47,7 +47,7 @@ export interface PlanStep {
   readonly reasons: readonly string[];
 }
 
-export interface PlanWait {
+interface PlanWait {
   readonly tasks: number;
   readonly text: string;
   readonly nodes: readonly string[];

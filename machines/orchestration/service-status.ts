@@ -11,7 +11,7 @@ import { progressOf } from "./jobs/progress.ts";
 import type { NodeOf } from "./restart.machine.ts";
 import { modeOf } from "./service-mode.ts";
 
-export interface ServiceCounts {
+interface ServiceCounts {
   readonly desired: number;
   readonly running: number;
   readonly completed: number;

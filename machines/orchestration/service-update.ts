@@ -14,7 +14,7 @@ import { refuse, type Refusal } from "../refusal.ts";
 import { isSameMessage } from "../same-message.ts";
 import { isJob } from "./service-mode.ts";
 
-export type ServiceUpdate =
+type ServiceUpdate =
   | { readonly kind: "service"; readonly service: Service }
   | { readonly kind: "refused"; readonly refusal: Refusal };
 

@@ -51,7 +51,7 @@ export interface World {
 }
 
 /** Tasks by slot, oldest first. */
-export type Slots = ReadonlyMap<number, readonly Task[]>;
+type Slots = ReadonlyMap<number, readonly Task[]>;
 
 export function groupBySlot(tasks: Iterable<Task>): Map<number, Task[]> {
   const slots = new Map<number, Task[]>();
@@ -111,7 +111,7 @@ export function decideSlots(service: Service, slots: Slots, world: World): Decis
   return plan.decision(false);
 }
 
-export type Tended =
+type Tended =
   /** It has a wanted task; `isSettled`: which needed no step. */
   | { readonly kind: "live"; readonly task: Task; readonly isSettled: boolean }
   | { readonly kind: "filled"; readonly task: Task }

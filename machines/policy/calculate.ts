@@ -48,7 +48,7 @@ export interface ClusterFacts {
   readonly managers: readonly string[];
 }
 
-export interface ClusterObjects {
+interface ClusterObjects {
   readonly tasks: Iterable<Task>;
   readonly services: Iterable<Service>;
   readonly nodes: Iterable<Node>;
@@ -86,7 +86,7 @@ export function clusterFacts({ tasks, services, nodes, resources, managers }: Cl
 }
 
 /** By id or hostname; of several matches the one with the smallest id. */
-export function findNode(nodes: readonly Node[], name: string): Node | undefined {
+function findNode(nodes: readonly Node[], name: string): Node | undefined {
   return nodes
     .toSorted((a, b) => (a.id < b.id ? -1 : 1))
     .find(({ id, description }) => id === name || description?.hostname === name);

@@ -20,7 +20,7 @@ import { isPolicyKind, readPolicyObject, resourceNameOf, type PolicyObject } fro
 import { parseSelector } from "./selector.ts";
 
 /** `problem` continues the path: `spec.order must be …`. */
-export interface Problem {
+interface Problem {
   readonly path: string;
   readonly problem: string;
 }

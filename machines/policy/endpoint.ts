@@ -25,7 +25,7 @@ function tierOrder(tiers: TierTable, name: string): number {
 }
 
 /** In evaluation order; only tiers with applicable policies. */
-export function tiersOf(policies: readonly CompiledPolicy[], tiers: TierTable): DataplaneTier[] {
+function tiersOf(policies: readonly CompiledPolicy[], tiers: TierTable): DataplaneTier[] {
   const byTier = Map.groupBy(policies, ({ tier }) => tier);
   return [...byTier]
     .map(([name, of]) => ({ name, order: tierOrder(tiers, name), of: of.toSorted(compareOrder) }))

@@ -58,7 +58,7 @@ const protocolNumbers: Readonly<Record<string, number>> = {
 };
 const portedProtocols = new Set([6, 17, 132, 136]);
 
-export function protocolNumber(text: string): number {
+function protocolNumber(text: string): number {
   return protocolNumbers[text] ?? Number(text);
 }
 

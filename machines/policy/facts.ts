@@ -22,7 +22,7 @@ import { parseAddress } from "../../lib/ip-address.ts";
 import { shortDigest } from "./digest.ts";
 import type { Labels } from "./selector.ts";
 
-export interface PortFact {
+interface PortFact {
   readonly name: string;
   readonly protocol: string;
   readonly port: number;

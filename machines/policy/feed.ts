@@ -17,7 +17,7 @@ import type { PolicyGraph } from "./graph.ts";
 import { readPolicyObject, type PolicyObject } from "./objects.ts";
 
 /** The lookups that the feed needs from the store. */
-export interface ClusterReader {
+interface ClusterReader {
   task(id: string): Task | undefined;
   service(id: string): Service | undefined;
   node(id: string): Node | undefined;

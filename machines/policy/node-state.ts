@@ -21,7 +21,7 @@ import {
 import { isSameMessage } from "../same-message.ts";
 import { joined } from "./pieces.ts";
 
-export interface NodeSet {
+interface NodeSet {
   readonly type: DataplaneSetType;
   readonly members: Set<string>;
 }

@@ -81,7 +81,7 @@ class Postings {
   }
 }
 
-export type MatchListener = (selectorId: string, itemId: string, matches: boolean) => void;
+type MatchListener = (selectorId: string, itemId: string, matches: boolean) => void;
 
 export class SelectorIndex {
   readonly #items = new Map<string, Item>();

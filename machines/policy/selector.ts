@@ -25,7 +25,7 @@ export type Selector =
 
 export type Labels = Readonly<Record<string, string>>;
 
-export type SelectorOutcome =
+type SelectorOutcome =
   | { readonly kind: "parsed"; readonly selector: Selector }
   /** `at`: position of the character, from 1; `problem` continues "selector …". */
   | { readonly kind: "invalid"; readonly at: number; readonly problem: string };

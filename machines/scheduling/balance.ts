@@ -7,7 +7,7 @@ import type { NodeInfo } from "./tracked.ts";
 import { spreadLabels } from "./spread.ts";
 
 /** The level at which a move gains something. */
-export type Level = "preference" | "node" | "load";
+type Level = "preference" | "node" | "load";
 
 export interface Gain {
   readonly level: Level;

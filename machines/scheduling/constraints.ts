@@ -20,7 +20,7 @@ export interface Constraint {
   readonly value: string;
 }
 
-export type ParsedConstraint =
+type ParsedConstraint =
   | { readonly kind: "constraint"; readonly constraint: Constraint }
   | { readonly kind: "invalid"; readonly message: string };
 

@@ -7,7 +7,7 @@ import type { Node, PlacementPreference } from "../../proto/gen/messages.ts";
 import type { NodeInfo } from "./tracked.ts";
 
 /** Places one task on a node, and checks whether the node fits one more. */
-export interface Taker {
+interface Taker {
   readonly serviceId: string;
   fits(info: NodeInfo): boolean;
   take(info: NodeInfo): void;
@@ -15,7 +15,7 @@ export interface Taker {
   penalty(info: NodeInfo): number;
 }
 
-export interface Pool {
+interface Pool {
   /** Places one task on the best node; false if no node fits. */
   place(): boolean;
 }

@@ -27,7 +27,7 @@ export function checkDetach(task: Task | undefined, id: string, nodeId: string):
   return refuse("permission-denied", `attachment ${id} doesn't belong to this node`);
 }
 
-export interface AttachmentFacts {
+interface AttachmentFacts {
   readonly id: string;
   readonly nodeId: string;
   readonly containerId: string;

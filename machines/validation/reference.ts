@@ -95,7 +95,7 @@ function asReference({ configId, configName, file, runtime }: ConfigReference): 
 }
 
 /** Name of the secret or config with that id; undefined if it does not exist. */
-export type NameOf = (id: string) => string | undefined;
+type NameOf = (id: string) => string | undefined;
 
 function missing(noun: string, references: NamedReferences["secrets"], nameOf: NameOf): Refusal | null {
   const isThere = (id: string, name: string | null): boolean => {

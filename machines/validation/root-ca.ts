@@ -16,25 +16,25 @@ export interface ExternalNeed {
   readonly refusal: Refusal;
 }
 
-export type RootOutcome =
+type RootOutcome =
   | { readonly kind: "refused"; readonly refusal: Refusal }
   /** The root stays, or becomes this one without a rotation. */
   | { readonly kind: "settled"; readonly rootCa: RootCA }
   /** Rotation to this root, or to a new one if null. `keyPem` is empty if only an external CA has the key. */
   | { readonly kind: "rotation"; readonly root: { readonly certificatePem: string; readonly keyPem: string } | null };
 
-export interface RootDecision {
+interface RootDecision {
   /** To be checked first, in this order. */
   readonly needs: readonly ExternalNeed[];
   readonly outcome: RootOutcome;
 }
 
 /** The result of parsing a request's certificate and key. */
-export type RootReading =
+type RootReading =
   | { readonly kind: "root"; readonly certificatePem: string; readonly count: number; readonly notAfterMs: number }
   | { readonly kind: "refused"; readonly reason: string };
 
-export interface RootTools {
+interface RootTools {
   /** The certificates of a PEM text in normalized form. */
   normalize(pem: string): string;
   /** Whether the certificate and key (null: none) form a root that is valid now. */

@@ -51,7 +51,7 @@ const quotedMax = 200;
 /** SwarmKit's name for templates that it checks. */
 const templateName = "expansion";
 
-export interface TriedText {
+interface TriedText {
   readonly text: string;
   /** The error's prefix in SwarmKit's words: `expanding hostname failed`. */
   readonly failure: () => string;

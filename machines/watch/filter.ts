@@ -62,7 +62,7 @@ export interface WatchedChange {
 }
 
 /** Create, update and remove. */
-export const everyAction: number =
+const everyAction: number =
   WatchActionKind.WATCH_ACTION_CREATE | WatchActionKind.WATCH_ACTION_UPDATE | WatchActionKind.WATCH_ACTION_REMOVE;
 
 const sorts = Object.keys(selectors) as readonly SelectorSort[];
@@ -127,7 +127,7 @@ function selectorOf(kind: string, table: WatchedTable, by: SelectBy): SelectorOu
   return { kind: "selector", selector: { sort, fits: matcher(table, by) }, key: key?.(by) ?? null };
 }
 
-export type EntryOutcome =
+type EntryOutcome =
   | { readonly kind: "filter"; readonly filter: WatchFilter }
   | { readonly kind: "refused"; readonly refusal: Refusal };
 

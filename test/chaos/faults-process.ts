@@ -37,7 +37,7 @@ const stopped = ([role, places]: (typeof roles)[number]): Kind => ({
 });
 
 /** Processes that the agent itself restarts. */
-export function driversOf(agent: Place): readonly number[] {
+function driversOf(agent: Place): readonly number[] {
   return agent.pids().filter((pid) => wordsOf(pid).some((word) => word.includes("drivers/exec")));
 }
 

@@ -13,7 +13,7 @@ export interface ChaosOptions {
 const faultsByDefault = 40;
 const faultsMax = 100_000;
 
-export const usage = "usage: npm run chaos -- [--faults N] [--seed S] [--only KIND[,KIND...]]";
+const usage = "usage: npm run chaos -- [--faults N] [--seed S] [--only KIND[,KIND...]]";
 
 /** Throws UsageError. */
 export function chaosOptions(args: readonly string[]): ChaosOptions {

@@ -95,7 +95,7 @@ function networkOf(machine: Machine): string {
   return execFileSync(file, args, { encoding: "utf8" }).trim();
 }
 
-export function livingPids(): number[] {
+function livingPids(): number[] {
   return readdirSync("/proc")
     .filter((name) => /^\d+$/.test(name))
     .map(Number)

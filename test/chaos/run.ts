@@ -22,7 +22,7 @@ const settledMsMax = 120_000;
 /** Pause between faults: effects of the last one must not be attributed to the next. */
 const restMs = 500;
 
-export function say(line: string): void {
+function say(line: string): void {
   process.stdout.write(`${line}\n`);
 }
 

@@ -1,5 +1,5 @@
 /** Effects of the faults of each kind, for the run's last lines. */
-export interface Measured {
+interface Measured {
   /** Longest time without a successful write at any manager. */
   readonly anywhereMs: number;
   /** The same for one manager, the worst. */

@@ -29,7 +29,7 @@ const callMsMax = 4_000;
 /** Names that a client has at a time. */
 const namesMax = 8;
 /** Name prefix of all of the writers' configs. */
-export const prefix = "chaos-";
+const prefix = "chaos-";
 const label = "value";
 
 /** Times are in milliseconds of `performance.now()`. */

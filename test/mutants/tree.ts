@@ -8,7 +8,7 @@ import { broken, type Mutant } from "./mutant.ts";
 /** Not copied; packages are linked instead. */
 const leftOut: ReadonlySet<string> = new Set([".git", "node_modules"]);
 
-export interface Outcome {
+interface Outcome {
   readonly status: number | null;
   readonly output: string;
   readonly isLate: boolean;

@@ -17,7 +17,7 @@ import type { Store } from "../../runtime/store/store.ts";
 /** Tolerance of S92, in milliseconds: a drifting clock measures the remaining time by itself. */
 const expiryToleranceMs = 1_000;
 
-export interface SimAccessOptions {
+interface SimAccessOptions {
   readonly clock: Clock;
   readonly membership: Membership;
   readonly store: Store;

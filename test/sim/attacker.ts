@@ -9,7 +9,7 @@ const recordedMax = 400;
 /** Questions that are, or were until recently, open. */
 const askedMax = 20;
 
-export interface SimAttacker {
+interface SimAttacker {
   stop(): void;
 }
 

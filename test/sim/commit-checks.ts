@@ -29,7 +29,7 @@ import type { Workloads } from "./workloads.ts";
 /** Interval, in versions, between hashes of the whole state: frequent enough to locate a divergence, and cheap. */
 const hashEvery = 16;
 
-export interface CheckedParts {
+interface CheckedParts {
   readonly nodes: SimNodes;
   readonly workloads: Workloads;
   readonly managers: SimManagers;

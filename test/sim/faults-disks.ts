@@ -23,7 +23,7 @@ const downMsMax = 8_000;
 /** Interval between copies of a machine's disk, in milliseconds. */
 const copyMs = 5_000;
 
-export interface DiskFaultParts extends FaultTargets {
+interface DiskFaultParts extends FaultTargets {
   /** Calls `strike` repeatedly, `meanMs` apart on average; never if that is 0. */
   readonly every: (name: string, meanMs: number, strike: (random: SimRandom) => void) => void;
   /** Calls `work` after a while, unless faults are over by then. */

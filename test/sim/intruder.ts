@@ -26,7 +26,7 @@ import type { Commit } from "../../runtime/store/store.ts";
 const lookMsMin = 50;
 const lookMsMax = 800;
 
-export interface IntruderOptions {
+interface IntruderOptions {
   readonly ports: SimPorts;
   readonly trace: SimTrace;
   readonly addresses: readonly string[];

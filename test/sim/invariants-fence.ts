@@ -9,7 +9,7 @@ import type { CallContext, ServiceHandlers, Sink } from "../../runtime/ports/rpc
 
 type Handlers = ServiceHandlers<typeof DispatcherService>;
 
-export interface FencedParts {
+interface FencedParts {
   readonly handlers: Handlers;
   /** The node's session in this manager's replica. */
   readonly recordOf: (nodeId: string) => Session | undefined;

@@ -13,9 +13,9 @@ export interface KnownFailure {
 
 export const knownFailures: ReadonlyMap<number, KnownFailure> = new Map();
 
-export type SeedVerdict = "passed" | "failed" | "known";
+type SeedVerdict = "passed" | "failed" | "known";
 
-export interface JudgedSeed {
+interface JudgedSeed {
   readonly verdict: SeedVerdict;
   /** An explanation; may be empty. */
   readonly note: string;

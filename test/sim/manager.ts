@@ -56,7 +56,7 @@ const readyTimeoutMs = 60_000;
 /** The process's timeout for requests to another manager. */
 const fetchTimeoutMs = 5_000;
 
-export interface ManagerOptions {
+interface ManagerOptions {
   /** The controllers of storage plugins; null without storage. */
   readonly csi: CsiSockets | null;
   readonly address: string;

@@ -32,7 +32,7 @@ export interface SimManager {
   readonly memory: LogMemory;
 }
 
-export interface SimManagersOptions {
+interface SimManagersOptions {
   /** The controllers of storage plugins, for one life of a manager; null without storage. */
   readonly csi: (ports: SimPorts) => CsiSockets | null;
   /** A manager has a replica that follows the log. */

@@ -157,7 +157,7 @@ export const knownMarks = [
   "watch.resumed",
 ] as const;
 
-export type KnownMark = (typeof knownMarks)[number];
+type KnownMark = (typeof knownMarks)[number];
 
 /** Marks that CI's seeds need not reach, each with the test that covers it. Empty today. */
 export const unreachedMarks: Partial<Record<KnownMark, string>> = {};
@@ -173,7 +173,7 @@ export interface MarkRun {
   readonly failed: number;
 }
 
-export interface MarkFindings {
+interface MarkFindings {
   /** Each fails the run. */
   readonly problems: readonly string[];
   readonly notes: readonly string[];

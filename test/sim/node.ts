@@ -44,7 +44,7 @@ const noProbes: Probes = {
   tcp: async () => ({ kind: "failed", reason: "connection refused" }),
 };
 
-export interface NodeOptions {
+interface NodeOptions {
   /** Null: without storage, and no task mounts any. */
   readonly storage: SimStorage | null;
   /** Null: without network policy. */

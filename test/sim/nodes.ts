@@ -31,7 +31,7 @@ export interface SimAgent {
   readonly address: string;
 }
 
-export interface SimNodesOptions {
+interface SimNodesOptions {
   readonly managers: SimManagers;
   /** Null in a run without cluster volumes. */
   readonly storage: SimStorage | null;

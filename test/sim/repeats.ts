@@ -18,7 +18,7 @@ const lateMsMax = 8_000;
 const { Heartbeat, UpdateTaskStatus } = DispatcherService.methods;
 const repeated: ReadonlySet<string> = new Set([Heartbeat.path, UpdateTaskStatus.path]);
 
-export interface RepeatsOptions {
+interface RepeatsOptions {
   readonly clock: SimClock;
   readonly random: SimRandom;
   readonly trace: SimTrace;

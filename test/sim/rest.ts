@@ -45,7 +45,7 @@ const followMs = 4 * lookMs;
 /** Duration of rest: a cluster that only passes through a good state does not rest. */
 const restMs = 10 * lookMs;
 
-export interface RestingParts {
+interface RestingParts {
   readonly managers: SimManagers;
   readonly nodes: SimNodes;
   readonly workloads: Workloads;

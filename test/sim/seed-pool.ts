@@ -16,7 +16,7 @@ export interface SeedResult extends Pick<SimResult, "failure" | "steps" | "versi
 
 const program = fileURLToPath(new URL("seed-process.ts", import.meta.url));
 
-export interface SeedRange {
+interface SeedRange {
   readonly from: number;
   readonly count: number;
   /** Default: the number of processors. */

@@ -11,7 +11,7 @@ import {
 /** The GenericRuntimeSpec kind of simulated tasks. */
 export const taskKind = "sim";
 
-export interface SimService extends Partial<Omit<ServiceSpec, "annotations" | "replicated" | "task">> {
+interface SimService extends Partial<Omit<ServiceSpec, "annotations" | "replicated" | "task">> {
   readonly name: string;
   readonly labels?: Readonly<Record<string, string>>;
   readonly task?: Partial<TaskSpec>;

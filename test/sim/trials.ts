@@ -31,7 +31,7 @@ const pauseMsMin = 3_000;
 const pauseMsMax = 6_000;
 const pausesMax = 3;
 
-export interface TrialParts {
+interface TrialParts {
   readonly scene: Scene;
   readonly managers: SimManagers;
   readonly nodes: SimNodes;

@@ -18,7 +18,7 @@ import { simService, updatedAgain } from "./services.ts";
 
 const zones = ["a", "b"] as const;
 
-export interface GlobalWorkloadOptions extends OperatorOptions {
+interface GlobalWorkloadOptions extends OperatorOptions {
   /** Hostname of the node that always accepts tasks. */
   readonly spared: string;
 }

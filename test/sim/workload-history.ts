@@ -24,7 +24,7 @@ import { sha256, toHex } from "../../runtime/store/record.ts";
 import type { Commit, Store } from "../../runtime/store/store.ts";
 import type { ClientOptions } from "./client.ts";
 
-export interface HistoryWorkloadOptions extends Omit<ClientOptions, "identity"> {
+interface HistoryWorkloadOptions extends Omit<ClientOptions, "identity"> {
   /** The cluster's id; empty before there is one. */
   organization(): string;
   readonly looks: number;

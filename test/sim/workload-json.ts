@@ -16,7 +16,7 @@ import type { Store } from "../../runtime/store/store.ts";
 import { SimClient, type ClientOptions } from "./client.ts";
 import { JsonWire } from "./json-wire.ts";
 
-export interface JsonWorkloadOptions extends ClientOptions {
+interface JsonWorkloadOptions extends ClientOptions {
   readonly clients: number;
   /** Connections are dropped deliberately for this many milliseconds. */
   readonly withinMs: number;

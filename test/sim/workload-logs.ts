@@ -17,7 +17,7 @@ import {
 import { Status, type RpcChannel, type RpcError } from "../../runtime/ports/rpc.ts";
 import { Operator, type OperatorOptions } from "./operator.ts";
 
-export interface LogWorkloadOptions extends OperatorOptions {
+interface LogWorkloadOptions extends OperatorOptions {
   /** An invariant is violated. */
   readonly onWrong: (claim: string) => void;
 }

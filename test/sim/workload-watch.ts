@@ -21,7 +21,7 @@ import { sha256, toHex } from "../../runtime/store/record.ts";
 import type { Commit } from "../../runtime/store/store.ts";
 import type { ClientOptions } from "./client.ts";
 
-export interface WatchWorkloadOptions extends Omit<ClientOptions, "identity"> {
+interface WatchWorkloadOptions extends Omit<ClientOptions, "identity"> {
   /** The cluster's id; empty before there is one. */
   organization(): string;
   readonly watchers: number;

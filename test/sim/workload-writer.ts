@@ -9,7 +9,7 @@ const lines = 6;
 /** Maximum pause between two calls of a line, in milliseconds. */
 const pauseMsMax = 100;
 
-export interface WriterOptions extends ClientOptions {
+interface WriterOptions extends ClientOptions {
   readonly withinMs: number;
 }
 

@@ -19,7 +19,7 @@ type AnyMethod = MethodDescriptor<unknown, unknown>;
 type AnyService = { readonly name: string; readonly methods: Readonly<Record<string, AnyMethod>> };
 
 /** Every service with a method in the access table of `roles.ts`. */
-export const services: readonly AnyService[] = Object.entries(messages)
+const services: readonly AnyService[] = Object.entries(messages)
   .filter(([name]) => name.endsWith("Service"))
   .map(([, service]) => service as unknown as AnyService)
   .filter((service) => Object.values(service.methods ?? {}).some(({ path }) => accessByPath.has(path)));
@@ -29,7 +29,7 @@ export const methods: readonly (AnyMethod & { readonly access: Access })[] = ser
 );
 
 /** The machine's time, advanced by the test: everything due by then is called. */
-export class SteppedClock implements Clock {
+class SteppedClock implements Clock {
   #aheadMs = 0;
   #elapsedMs = 0;
   readonly #timers = new Map<object, { readonly atMs: number; readonly callback: () => void }>();

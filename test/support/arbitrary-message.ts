@@ -19,7 +19,7 @@ export function messageType(name: string): protobuf.Type {
   return root.lookupType(name);
 }
 
-export interface Hints {
+interface Hints {
   /** Strings with a meaning for the reader of the message, such as existing ids. */
   readonly texts?: readonly string[];
   /** Levels of nested messages. */

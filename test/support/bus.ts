@@ -1,7 +1,7 @@
 /** A bus within one process for unit tests: stores published messages, and delivers what the test hands it. */
 import type { Bus, BusMessage } from "../../runtime/ports/index.ts";
 
-export interface TestBus extends Bus {
+interface TestBus extends Bus {
   /** Delivers a message to every subscriber, whatever its subscription. */
   deliver(subject: string, data: Uint8Array): void;
   setUp(up: boolean): void;

@@ -30,7 +30,7 @@ export const signers: readonly Pair[] = [
 /** Keys that certificates may contain. */
 export const subjectKeys: readonly Pair[] = [...signers, pair(generateKeyPairSync("ed25519"))];
 
-export interface AttributePlan {
+interface AttributePlan {
   readonly oid: string;
   readonly type: "utf8" | "printable" | "teletex" | "ia5" | "bmp" | "universal";
   readonly text: string;
@@ -120,7 +120,7 @@ const stringTypes = {
   universal: asn1js.UniversalString,
 };
 
-export function nameOf(plan: NamePlan): pkijs.RelativeDistinguishedNames {
+function nameOf(plan: NamePlan): pkijs.RelativeDistinguishedNames {
   const sets = plan.map(
     (attributes) =>
       new asn1js.Set({
@@ -322,7 +322,7 @@ function derOf({ tag, inner }: Tree): Buffer {
 }
 
 /** One change of one element, whose place is a fraction of the whole. */
-export interface Change {
+interface Change {
   readonly place: number;
   readonly how: "drop" | "repeat" | "retag" | "replace" | "flip" | "append" | "swap";
   readonly byte: number;

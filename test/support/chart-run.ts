@@ -19,7 +19,7 @@ export interface Effect {
   readonly params?: unknown;
 }
 
-export interface Step {
+interface Step {
   readonly at: number;
   /** Null for the start. */
   readonly event: { readonly type: string } | null;
@@ -30,7 +30,7 @@ export interface Step {
 }
 
 /** An event, or the name of a delay that ends. */
-export type Happening<Machine extends AnyStateMachine> = EventFromLogic<Machine> | string;
+type Happening<Machine extends AnyStateMachine> = EventFromLogic<Machine> | string;
 
 /** `reconnectGrace` for `xstate.after.reconnectGrace.session.serving.disconnected`; other types unchanged. */
 export function timerName(type: string): string {

@@ -96,7 +96,7 @@ function copy<Message>(codec: Codec<Message>, message: Message): Message {
   return codec.decode(codec.encode(message));
 }
 
-export interface TestSockets extends CsiSockets {
+interface TestSockets extends CsiSockets {
   /** Makes plugins appear and disappear. */
   list(...names: string[]): void;
   /** While true, dials get no answer. */
@@ -130,7 +130,7 @@ export function socketsOf(link: () => PluginLink): TestSockets {
   return sockets;
 }
 
-export interface VolumeTraits {
+interface VolumeTraits {
   readonly driver?: string;
   readonly group?: string;
   readonly scope?: VolumeAccessMode_Scope;

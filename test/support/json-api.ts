@@ -75,7 +75,7 @@ export class TestClient {
   }
 }
 
-export interface JsonWorldOptions {
+interface JsonWorldOptions {
   /** `all`: those that a manager has. */
   readonly facades?: readonly Facade[] | "all";
   /** In addition to all. */

@@ -1,7 +1,7 @@
 /** Plain HTTP on the JSON API's port, as Juju's command uses it before it can log in. */
 import { request as httpsRequest } from "node:https";
 
-export interface Posted {
+interface Posted {
   readonly status: number;
   /** Empty if it is not a JSON object. */
   readonly body: Record<string, unknown>;

@@ -27,7 +27,7 @@ export interface Asked {
   readonly params?: unknown;
 }
 
-export const admin: Identity = { kind: "user", name: "admin", role: "admin" };
+const admin: Identity = { kind: "user", name: "admin", role: "admin" };
 
 export type JsonWorldOptions = Omit<TestFacadesOptions, "control" | "passwords">;
 

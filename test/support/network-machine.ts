@@ -11,7 +11,7 @@ import { TunnelMachine } from "./tunnel-machine.ts";
 
 const directory = "/run/netns/";
 
-export interface NetworkHabits {
+interface NetworkHabits {
   /** Chance that a batch fails halfway. */
   readonly failure: number;
 }

@@ -2,7 +2,7 @@
 import type { NetworksState } from "../../machines/networks/state.ts";
 import { AttachedNetwork, AttachedSubnet, NetworkNode, NetworkService, NetworkTask } from "../../proto/gen/messages.ts";
 
-export interface SceneService {
+interface SceneService {
   readonly name: string;
   readonly network: string;
   /** Empty: it has none. */
@@ -22,7 +22,7 @@ export interface SceneTask {
   readonly aliases?: readonly string[];
 }
 
-export interface Scene {
+interface Scene {
   /** Subnets by name. */
   readonly networks: Readonly<Record<string, string>>;
   readonly services: readonly SceneService[];

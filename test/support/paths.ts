@@ -19,7 +19,7 @@ export interface Place<Memory> {
   readonly next: Set<Place<Memory>>;
 }
 
-export interface Step<Memory, Event> {
+interface Step<Memory, Event> {
   readonly asked: readonly Asked[];
   /** States after it. */
   readonly states: readonly string[];
@@ -28,7 +28,7 @@ export interface Step<Memory, Event> {
   readonly from: Place<Memory> | null;
 }
 
-export interface Exploration<Memory, Event> {
+interface Exploration<Memory, Event> {
   readonly inputs: readonly unknown[];
   /** One of each relevant kind; delays fire by themselves. */
   readonly events: readonly Event[];

@@ -152,7 +152,7 @@ const peer = fc
     }),
   );
 
-export const rules = fc.array(
+const rules = fc.array(
   fc
     .record({
       action: fc.constantFrom("allow", "deny", "pass", "log"),

@@ -3,7 +3,7 @@ import { PolicyFeed } from "../../machines/policy/feed.ts";
 import { PolicyGraph } from "../../machines/policy/graph.ts";
 import type { Cluster, Step } from "./policies.ts";
 
-export interface FedGraph {
+interface FedGraph {
   readonly graph: PolicyGraph;
   /** Changes the cluster, then notifies the graph. */
   step(step: Step): void;

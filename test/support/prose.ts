@@ -3,7 +3,7 @@
  * that it must find and samples that it must not find; `docs/style.md` says how to write instead.
  */
 
-export interface Passage {
+interface Passage {
   /** Line of the passage's beginning, from 1. */
   readonly line: number;
   readonly kind: "comment" | "string" | "page";
@@ -11,7 +11,7 @@ export interface Passage {
   readonly text: string;
 }
 
-export interface Rule {
+interface Rule {
   readonly name: string;
   /** Tested against each sentence. */
   readonly pattern: RegExp;

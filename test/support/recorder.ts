@@ -2,7 +2,7 @@
 import type { Tracer } from "@opentelemetry/api";
 import { InMemorySpanExporter, SimpleSpanProcessor, TracerProvider, type ReadableSpan } from "@opentelemetry/sdk-trace";
 
-export interface Recorder {
+interface Recorder {
   readonly tracer: Tracer;
   /** Finished spans in the order of their end. */
   spans(): readonly ReadableSpan[];

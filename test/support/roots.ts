@@ -36,7 +36,7 @@ import { call, testManager } from "./manager.ts";
 export const bytes = new TextEncoder();
 export const text = new TextDecoder();
 export const facts = { hostname: "m", advertise: "192.0.2.1:2377", version: "0", architecture: "x86_64", os: "linux" };
-export type Root = { readonly certificatePem: string; readonly keyPem: string };
+type Root = { readonly certificatePem: string; readonly keyPem: string };
 
 /** A manager's certificate, used and reported. */
 export async function ensureManagerCertificate(

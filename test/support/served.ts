@@ -55,7 +55,7 @@ export interface Served {
   readonly musterWith: (onLine: (line: string) => void, ...args: readonly string[]) => Promise<Ran>;
 }
 
-export interface ServedOptions {
+interface ServedOptions {
   /** Width of the terminal that commands print to; null: no terminal. */
   readonly width?: number | null;
 }

@@ -1,7 +1,7 @@
 /** One bus for several actors of one test: delivers in send order, at once, and loses the messages that the test selects. */
 import type { Bus, BusMessage, RequestOutcome } from "../../runtime/ports/index.ts";
 
-export interface SharedBus extends Bus {
+interface SharedBus extends Bus {
   /** True loses the message or the request. */
   loses: (subject: string) => boolean;
   /** Bytes of requests in progress. */

@@ -36,7 +36,7 @@ import {
 } from "../../proto/gen/messages.ts";
 import { RpcError, Status, type ServiceHandlers } from "../../runtime/ports/rpc.ts";
 
-export interface StoredVolume {
+interface StoredVolume {
   readonly id: string;
   readonly name: string;
   readonly isForOneNode: boolean;
@@ -49,7 +49,7 @@ export interface StoredVolume {
 }
 
 /** Faults of a call: `before` and `after` the work may wait or throw RpcError; if `after` throws, the work is done. */
-export interface Weather {
+interface Weather {
   before(method: string, request: unknown): Promise<void> | void;
   after(method: string, request: unknown): Promise<void> | void;
 }

@@ -8,7 +8,7 @@ import { changeText, durationText, eventText, fieldsText } from "./transcript.ts
 /** Far more callbacks than any command causes. */
 const stepsMax = 10_000;
 
-export interface StoryOptions {
+interface StoryOptions {
   readonly host: Host;
   readonly clock: SimClock;
   /** Only actors whose ids begin with it are shown. */

@@ -106,7 +106,7 @@ export type Samples<Event extends { readonly type: string }> = {
   readonly [Type in Event["type"]]: Omit<Extract<Event, { readonly type: Type }>, "type">;
 };
 
-export interface ChartScriptOptions<Input, Context, Event extends { readonly type: string }> {
+interface ChartScriptOptions<Input, Context, Event extends { readonly type: string }> {
   readonly machine: AnyStateMachine;
   /** For `start`, which may replace fields. */
   readonly input: Input;

@@ -51,14 +51,14 @@ const text = (bytes: Uint8Array): string => new TextDecoder().decode(bytes);
 const bytes = (value: string): Uint8Array => new TextEncoder().encode(value);
 const calm = { refusal: 0, failure: 0, lifeMsMax: 1, prepareMsMax: 5, startMsMax: 5, stopMsMax: 5 };
 
-export interface Report {
+interface Report {
   readonly taskId: string;
   readonly state: TaskState;
   readonly status: TaskStatus;
 }
 
 /** The manager's behaviour; tests change it while the world runs. */
-export interface Script {
+interface Script {
   rootPem: string;
   issuerRoot: string;
   validitySeconds: number;

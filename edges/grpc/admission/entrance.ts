@@ -25,7 +25,7 @@ interface Arrival {
   handshakeSince: number;
 }
 
-export interface EntranceOptions {
+interface EntranceOptions {
   readonly port: "grpc" | "json";
   readonly admission: Admission;
   /** Timeouts for the first bytes and for the handshake, each in milliseconds. */

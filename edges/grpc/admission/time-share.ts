@@ -5,7 +5,7 @@
  * T1: in the long run these peers take no more than their share, whatever they send; none is refused because of it.
  */
 
-export interface Readable {
+interface Readable {
   pause(): unknown;
   resume(): unknown;
 }

@@ -12,7 +12,7 @@ function detailed(kind: string, { current, message }: Word, since = "", life: Li
 
 const platform: Fields = { base: { name: baseName, channel: baseChannel }, series };
 
-export interface Answering {
+interface Answering {
   /** Milliseconds since the epoch. */
   readonly nowMs: number;
   /** The server version from the client's login. */

@@ -44,9 +44,9 @@ export const availabilities = {
   [NodeSpec_Availability.PAUSE]: "pause",
   [NodeSpec_Availability.DRAIN]: "drain",
 } as const;
-export type Availability = (typeof availabilities)[NodeSpec_Availability];
+type Availability = (typeof availabilities)[NodeSpec_Availability];
 
-export type Labels = { readonly [key: string]: string };
+type Labels = { readonly [key: string]: string };
 
 export interface ModelView {
   readonly kind: "model";
@@ -173,7 +173,7 @@ export function timeOf(timestamp: Timestamp | null | undefined): string {
 
 const protocols = ["tcp", "udp", "sctp"] as const;
 
-export function portsOf(ports: readonly PortConfig[]): readonly Port[] {
+function portsOf(ports: readonly PortConfig[]): readonly Port[] {
   return ports.map(({ protocol, publishedPort, targetPort }) => ({
     protocol: protocols[protocol] ?? "tcp",
     number: publishedPort === 0 ? targetPort : publishedPort,
@@ -220,7 +220,7 @@ function charmUrlOf(application: string, version: number | undefined): string {
   return `local:${application}-${version ?? 0}`;
 }
 
-export function environmentOf(env: readonly string[]): Labels {
+function environmentOf(env: readonly string[]): Labels {
   return Object.fromEntries(
     env.map((entry) => {
       const at = entry.indexOf("=");

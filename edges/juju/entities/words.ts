@@ -23,7 +23,7 @@ export interface MachineWords {
 /** Node labels in which the node's agent stores a status of its own (`Machine.SetStatus`). */
 export const statusLabels = { status: "muster.json.status", info: "muster.json.status-info" } as const;
 
-export function isDown(node: Node | undefined): boolean {
+function isDown(node: Node | undefined): boolean {
   return node === undefined || node.status?.state === NodeStatus_State.DOWN;
 }
 

@@ -56,7 +56,7 @@ function writePorts(ports: readonly PortConfig[]): string {
 }
 
 /** A charm URL is the name of a container image here. */
-export function imageOf(charmUrl: string): string {
+function imageOf(charmUrl: string): string {
   if (charmUrl === "") throw new RequestError("a charm-url is required: the name of a container image", "bad request");
   if (/^(cs|ch|local):/.test(charmUrl)) {
     throw notSupported(`charms are not supported: ${charmUrl} must be a container image`);
@@ -162,7 +162,7 @@ export function unexposed(spec: ServiceSpec): ServiceSpec {
   return ServiceSpec.patch(remembered, { endpoint: EndpointSpec.patch(endpoint, { ports: [] }) });
 }
 
-export interface Wanted {
+interface Wanted {
   readonly name: string;
   readonly charmUrl: string;
   readonly units: number;

@@ -34,7 +34,7 @@ const unitToComeMs = 5_000;
 /** Maximum scale; larger numbers are typing errors. */
 const unitsMax = 100_000;
 
-export interface Deployment {
+interface Deployment {
   readonly name: string;
   readonly charmUrl: string;
   readonly units: number | null;

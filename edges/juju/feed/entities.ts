@@ -18,7 +18,7 @@ import type { Kind, View } from "../entities/views.ts";
 import type { Shape } from "../shape.ts";
 import { Shared } from "../wire/shared.ts";
 
-export interface Entry {
+interface Entry {
   readonly key: string;
   /** The store object behind it: two services may have the same name one after the other. */
   owner: string;

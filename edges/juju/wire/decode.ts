@@ -21,7 +21,7 @@ export interface Request {
   readonly params: unknown;
 }
 
-export type Decoded =
+type Decoded =
   | { readonly kind: "request"; readonly request: Request }
   | { readonly kind: "malformed"; readonly shape: Shape; readonly requestId: number; readonly reason: string }
   | { readonly kind: "broken"; readonly reason: string };

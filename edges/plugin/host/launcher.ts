@@ -28,7 +28,7 @@ import { signalProcess, startTicksOf } from "./process-watch.ts";
 import { HostedPlugin, type PluginProcess } from "./running-plugin.ts";
 import { sweepSockets } from "./stale-sockets.ts";
 
-export interface LauncherOptions {
+interface LauncherOptions {
   readonly log: Logger;
   /** Folder for logs, one file per plugin. Created if missing. */
   readonly logDir: string;
@@ -54,7 +54,7 @@ const pollMs = 1_000;
 
 /** No driver's answer comes near this: an exec's has 8 KiB, a fingerprint a few. A larger one is not read, and ends its call or
  *  stream with RESOURCE_EXHAUSTED. */
-export const messageBytesMax = 16 * 1024 * 1024;
+const messageBytesMax = 16 * 1024 * 1024;
 
 export function createPluginLauncher(options: LauncherOptions): PluginLauncher {
   const { log } = options;

@@ -5,7 +5,7 @@
 
 export type LogLevel = "debug" | "info" | "warn" | "error";
 
-export interface PluginLogLine {
+interface PluginLogLine {
   readonly level: LogLevel;
   readonly message: string;
   /** Other fields of the line, without those that our log sets. */

@@ -38,7 +38,7 @@ export interface PluginProcess {
   release(): void;
 }
 
-export interface RunningParts {
+interface RunningParts {
   readonly name: string;
   readonly process: PluginProcess;
   readonly channel: DuplexChannel;

@@ -17,7 +17,7 @@ import { macOf } from "../../mac-address.ts";
 import { isEncrypted } from "../../networks/facts.ts";
 import { interfaceOf } from "../../policy/facts.ts";
 
-export interface LinkAddress {
+interface LinkAddress {
   readonly family: 4 | 6;
   /** Without a prefix length. */
   readonly address: string;
@@ -40,7 +40,7 @@ export interface LinkPlan {
 }
 
 /** A port of the node that is forwarded to the task. */
-export interface NodePort {
+interface NodePort {
   readonly name: string;
   readonly protocol: "tcp" | "udp" | "sctp";
   readonly nodePort: number;

@@ -17,7 +17,7 @@ export interface DueTimes {
   after(ms: number): number | null;
 }
 
-export type CronReading =
+type CronReading =
   | { readonly kind: "times"; readonly times: DueTimes }
   /** `reason`: for the user who wrote it. */
   | { readonly kind: "invalid"; readonly reason: string };

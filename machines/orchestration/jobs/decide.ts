@@ -23,7 +23,7 @@ import { jobSettings } from "./labels.ts";
 import { groupByPlace, isEligible, isOfIteration, iterationOf, mayStay, standingOf, type Place } from "./places.ts";
 import { progressOf, type JobPhase } from "./progress.ts";
 
-export type JobStep =
+type JobStep =
   | { readonly kind: "desire"; readonly task: Task; readonly state: TaskState }
   | { readonly kind: "create"; readonly place: Place; readonly desired: TaskState };
 
@@ -39,7 +39,7 @@ export interface JobDecision {
   readonly isExpired: boolean;
 }
 
-export interface JobWorld {
+interface JobWorld {
   readonly nowMs: number;
   readonly nodeOf: NodeOf;
   readonly nodes: () => Iterable<Node>;

@@ -38,7 +38,7 @@ export interface RunFacts {
   readonly progress: JobProgress;
 }
 
-export interface DueWorld {
+interface DueWorld {
   readonly nowMs: number;
   /** All runs, by id. */
   readonly runs: ReadonlyMap<string, RunFacts>;
@@ -47,7 +47,7 @@ export interface DueWorld {
   refusalOf(id: string): string | null;
 }
 
-export interface ScheduleDecision {
+interface ScheduleDecision {
   readonly phase: "waiting" | "paused" | "invalid";
   /** The new record; null: unchanged. */
   readonly status: ScheduleStatus | null;

@@ -24,7 +24,7 @@ import { isActive, isoOf } from "./runs.ts";
 const reasonsMax = 8;
 const pastMax = 5;
 
-export interface JobView {
+interface JobView {
   readonly nowMs: number;
   readonly nodeOf: NodeOf;
   readonly nodes: () => Iterable<Node>;

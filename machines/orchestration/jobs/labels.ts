@@ -30,8 +30,8 @@ export const jobLabel = {
   failedHistory: "muster.schedule.failed-history",
 } as const;
 
-export type JobState = "running" | "paused" | "stopped";
-export type Overlap = "forbid" | "allow" | "replace";
+type JobState = "running" | "paused" | "stopped";
+type Overlap = "forbid" | "allow" | "replace";
 
 /** Kubernetes' defaults: enough to inspect, without filling the store. */
 const historyDefault = 3;
@@ -66,7 +66,7 @@ function readCount(text: string): number | null {
   return /^\d{1,4}$/.test(text) && Number(text) <= historyMax ? Number(text) : null;
 }
 
-export interface JobSettings {
+interface JobSettings {
   readonly state: JobState;
   /** Null: it stays forever. */
   readonly ttlMs: number | null;

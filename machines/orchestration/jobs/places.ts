@@ -18,7 +18,7 @@ export interface Place {
   readonly nodeId: string;
 }
 
-export type Standing =
+type Standing =
   | { readonly kind: "done"; readonly task: Task }
   /** It has a wanted task that can continue. */
   | { readonly kind: "busy"; readonly task: Task }

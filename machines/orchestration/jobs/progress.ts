@@ -22,7 +22,7 @@ export interface JobProgress {
   readonly finishedMs: number | null;
 }
 
-export interface ClusterView {
+interface ClusterView {
   readonly nodeOf: NodeOf;
   readonly nodes: () => Iterable<Node>;
   /** Absent: the log's timestamps are used uncorrected. */

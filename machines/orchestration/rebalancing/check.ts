@@ -24,7 +24,7 @@ const idleLookMs = 3_600_000;
 const staleLookMs = 60_000;
 
 /** The cluster, as far as rebalancing depends on it. */
-export interface RebalanceWorld {
+interface RebalanceWorld {
   readonly times: LogTimes;
   /** After this time, in milliseconds, a manager's report about missing nodes is outdated. */
   readonly doubtMs: number;
@@ -40,7 +40,7 @@ export interface RebalanceWorld {
 }
 
 /** The result of a check; moves come with the phase `watching`. */
-export interface Check {
+interface Check {
   readonly phase: RebalancePhase;
   /** Milliseconds until the next check; -1: not before a change. */
   readonly nextMs: number;
@@ -48,7 +48,7 @@ export interface Check {
 }
 
 /** The obstacles to moves that a dry run shows. */
-export interface Blocks {
+interface Blocks {
   /** Null: moves are allowed. */
   readonly now: Hold | null;
   readonly spent: { readonly spent: number; readonly untilMs: number | null };

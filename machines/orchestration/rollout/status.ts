@@ -160,7 +160,7 @@ export function notRolledBack(failed: { why: string; wantsRollback: boolean }): 
 }
 
 /** Starts a rollout; keeps the status if the service's UpdateStatus already says that one is in progress. */
-export function begun(service: Service, work: RolloutWork, nowMs: number): RolloutWrite {
+function begun(service: Service, work: RolloutWork, nowMs: number): RolloutWrite {
   const state = service.updateStatus?.state;
   const isBegun = state === UPDATING || state === ROLLBACK_STARTED || state === PAUSED || state === ROLLBACK_PAUSED;
   const after = isBegun
@@ -188,7 +188,7 @@ export function begun(service: Service, work: RolloutWork, nowMs: number): Rollo
 }
 
 /** `why`: continues `update paused`, such as ` due to failure …`. */
-export function paused(service: Service, record: Rollout | null, why: string): RolloutWrite {
+function paused(service: Service, record: Rollout | null, why: string): RolloutWrite {
   const isRollback = hasRollbackStatus(service);
   const message = `${isRollback ? "rollback" : "update"} paused${why}`;
   return {
@@ -219,7 +219,7 @@ function rolledBack(service: Service, record: Rollout | null, why: string): Roll
   };
 }
 
-export function completed(service: Service, record: Rollout | null, nowMs: number): RolloutWrite {
+function completed(service: Service, record: Rollout | null, nowMs: number): RolloutWrite {
   const isRollback = hasRollbackStatus(service);
   const failures = record?.failures ?? 0;
   const remark = failures === 0 ? "" : `; ${failures} ${failures === 1 ? "task" : "tasks"} failed`;
@@ -289,7 +289,7 @@ export function noted(
 
 export type RolloutAction = "pause" | "resume" | "step" | "abort";
 
-export type RolloutOutcome =
+type RolloutOutcome =
   | { readonly kind: "write"; readonly write: RolloutWrite }
   /** The requested state is already reached. */
   | { readonly kind: "done" }

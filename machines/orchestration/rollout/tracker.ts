@@ -31,7 +31,7 @@ const noticeMs = 10_000;
 /** How often the reason of a blocking task is re-evaluated, in milliseconds: as often as it may be reported. */
 const noticeAgainMs = 30_000;
 
-export interface TrackerOptions {
+interface TrackerOptions {
   readonly service: Service;
   readonly settings: RolloutSettings;
   /** Null until the rollout has started. */

@@ -31,7 +31,7 @@ export interface Choice {
   readonly why: string;
 }
 
-export interface SandboxWorld {
+interface SandboxWorld {
   readonly whatIf: WhatIf;
   readonly nodeOf: (id: string) => Node | undefined;
   readonly networkOf: (id: string) => Network | undefined;

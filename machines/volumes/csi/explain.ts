@@ -22,8 +22,8 @@ interface Standing<Machine extends AnyStateMachine> {
   readonly reason: string;
 }
 
-export type VolumeStanding = Standing<typeof volumeMachine>;
-export type PublicationStanding = Standing<typeof publicationMachine>;
+type VolumeStanding = Standing<typeof volumeMachine>;
+type PublicationStanding = Standing<typeof publicationMachine>;
 
 export interface CsiView {
   volumes(): Iterable<Volume>;

@@ -16,7 +16,7 @@ function driver(t: ExecutionContext, name: string): string {
   return path;
 }
 
-export interface Row {
+interface Row {
   readonly ID: string;
   readonly CurrentState: string;
   readonly Error: string;

@@ -50,7 +50,7 @@ const exec: Subject = {
   terminals: true,
 };
 
-export type GoPlugin =
+type GoPlugin =
   | { readonly kind: "built"; readonly path: string }
   | { readonly kind: "absent"; readonly reason: string };
 
