@@ -125,7 +125,7 @@ export const ledgerMutants: readonly Mutant[] = [
     original: 'if (!maySet(observedState(task), status.state, reporter === "" ? "anyManager" : "node")) return false;',
     replacement: "if (status.state < observedState(task)) return false;",
     breaks: "a manager's late decision replaces the outcome that a node has reported",
-    kind: "time-fault-order",
+    kind: "logic",
     tests: ["unit/task", "unit/task-report"],
   },
   {
