@@ -1,24 +1,22 @@
 /**
- * The leader's scheduler: follows the store with the bookkeeping of machines/scheduling, runs a round when its chart requests
- * it, and proposes the round's decisions.
+ * The leader's scheduler: lets `machines/scheduling/rounds.ts` follow the store, runs a round when its chart requests it, and
+ * proposes the round's decisions.
  *
  * A1: every round is based on the replica's current version; the ledger skips operations on objects that have changed since,
  *     and their tasks return here.
- * A2: a task with a pending assignment is charged to its node and is in no backlog until the proposal has settled.
  */
 import {
   schedulerLimits,
   schedulerMachine,
   type SchedulerVerdict,
 } from "../../machines/scheduling/scheduler.machine.ts";
-import { groupKey, NodeSet } from "../../machines/scheduling/node-set.ts";
-import { Backlog, isWanting } from "../../machines/scheduling/place.ts";
+import { SchedulerRounds } from "../../machines/scheduling/rounds.ts";
 import type { Assignment, Explanation } from "../../machines/scheduling/round.ts";
 import type { Tracked } from "../../machines/scheduling/tracked.ts";
 import { assertMaySet, moved } from "../../machines/task-moves.ts";
 import { taskMachine } from "../../machines/task.machine.ts";
 import { waitOf } from "../../machines/wait-meta.ts";
-import { timeMs, timestampOf } from "../../proto/time.ts";
+import { timestampOf } from "../../proto/time.ts";
 import {
   Operation,
   ProposeRequest_Mode,
@@ -29,7 +27,7 @@ import {
   TaskStatus,
   type Task,
 } from "../../proto/gen/messages.ts";
-import type { Commit, ObjectChange } from "../../runtime/store/store.ts";
+import type { Commit } from "../../runtime/store/store.ts";
 import type { Environment, Running } from "../environment.ts";
 import { proposalOperationsMax } from "../ledger/proposal-batch.ts";
 import { Reconciler, type Round } from "./reconciler.ts";
@@ -37,16 +35,10 @@ import { Reconciler, type Round } from "./reconciler.ts";
 /** Timeout of proposals to the ledger, which is on this same manager, in milliseconds. */
 const proposeTimeoutMs = 5_000;
 /**
- * Maximum explanations replaced per retry delay: with 200 ms, at most 1,000 writes a second that only update a number of nodes.
- */
-const replacementsMax = 200;
-
-/**
  * Maximum operations of one round: two proposals, about 15 ms in which this manager does nothing else; the first is in transit
  * while more are built.
  */
 const roundOperationsMax = 2 * proposalOperationsMax;
-const roundJudgementsMax = 200_000;
 
 const assignedMessage = "scheduler assigned task to node";
 const confirmedMessage = "scheduler confirmed task can run on preassigned node";
@@ -67,43 +59,42 @@ interface Chunk {
   readonly operations: Operation[];
   readonly assigned: Tracked[];
   readonly explained: string[];
-  /** An update that lost against another writer is skipped; that other write brings the volume here again. */
   readonly volumes: string[];
 }
 
 class SchedulerActor implements Scheduler {
   readonly #env: Environment;
-  readonly #nodes = new NodeSet();
-  readonly #backlog = new Backlog(this.#nodes);
-  /** Tasks whose proposal failed; the chart decides when they are retried. */
-  readonly #held = new Set<string>();
+  readonly #rounds: SchedulerRounds;
   readonly #loop: Reconciler<typeof schedulerMachine>;
   readonly #unsubscribe: () => void;
   readonly #metrics: ReturnType<typeof metricsOf>;
-  #replacements = replacementsMax;
   #stopped = false;
 
   constructor(env: Environment) {
     this.#env = env;
     this.#metrics = metricsOf(env);
+    const { store, times } = env;
+    this.#rounds = new SchedulerRounds({
+      times,
+      volumes: () => store.all("volume"),
+      nodes: () => store.all("node"),
+      tasks: () => store.all("task"),
+      task: (id) => store.get("task", id),
+    });
     this.#loop = new Reconciler(env, {
       machine: schedulerMachine,
       id: `scheduler/${env.managerId}`,
       input: schedulerLimits,
       decide: () => this.#decide(),
-      effects: { releaseHeld: () => this.#releaseHeld() },
+      effects: {
+        releaseHeld: () => {
+          if (this.#rounds.releaseHeld()) this.#loop.wake();
+        },
+      },
     });
-    for (const volume of env.store.all("volume")) this.#nodes.volumes.put(volume);
-    for (const node of env.store.all("node")) this.#nodes.put(node);
-    for (const task of env.store.all("task")) {
-      // No task has a record yet.
-      const tracked = this.#nodes.follow(task, null);
-      this.#backlog.follow(task, tracked);
-      this.#recordFailure(task, null, timeMs(task.status?.timestamp ?? null));
-    }
-    const watch = env.store.watch((commit) => this.#onCommit(commit));
+    const watch = store.watch((commit) => this.#onCommit(commit));
     this.#unsubscribe = () => watch.unsubscribe();
-    if (this.#hasWork()) this.#loop.wake();
+    if (this.#rounds.hasWork) this.#loop.wake();
   }
 
   stop(): void {
@@ -115,85 +106,56 @@ class SchedulerActor implements Scheduler {
   }
 
   explain(task: Task): readonly Reason[] {
-    if (!isWanting(task)) return [];
+    const standing = this.#rounds.standingOf(task);
     const since = task.status?.timestamp ?? null;
-    const tracked = this.#nodes.tracked(task.id);
-    if (tracked?.isPlanned === true) {
-      const facts = { "a node": `node ${tracked.on?.id}` };
-      return [Reason.create({ ...waitOf(schedulerMachine, "proposals.proposing", facts), since })];
+    switch (standing?.kind) {
+      case undefined:
+        return [];
+      case "proposed": {
+        const facts = { "a node": `node ${standing.nodeId}` };
+        return [Reason.create({ ...waitOf(schedulerMachine, "proposals.proposing", facts), since })];
+      }
+      case "held":
+        return [Reason.create({ ...waitOf(schedulerMachine, "later.holding"), since })];
+      case "waiting": {
+        const { nodes, text } = standing.told;
+        const wait = waitOf(taskMachine, "PENDING");
+        const waitingFor = `${wait.waitingFor}: ${task.status?.err || text}`;
+        return [Reason.create({ ...wait, waitingFor, since, tried: nodes })];
+      }
     }
-    const told = this.#backlog.describe(task);
-    if (told === null) return [Reason.create({ ...waitOf(schedulerMachine, "later.holding"), since })];
-    const wait = waitOf(taskMachine, "PENDING");
-    const waitingFor = `${wait.waitingFor}: ${task.status?.err || told.text}`;
-    return [Reason.create({ ...wait, waitingFor, since, tried: told.nodes })];
   }
 
-  #onCommit(commit: Commit): void {
+  #onCommit({ changes, time }: Commit): void {
+    const rounds = this.#rounds;
     let hasWork = false;
-    for (const change of commit.changes) {
-      if (change.table === "task") hasWork = this.#onTask(change, commit.time) || hasWork;
-      else if (change.table === "node") this.#onNode(change);
-      else if (change.table === "volume") this.#onVolume(change);
+    for (const { action, object, old, table } of changes) {
+      const isGone = action === "remove";
+      switch (table) {
+        case "task":
+          if (isGone) rounds.removeTask(object.id);
+          else hasWork = rounds.putTask(object, old, time) || hasWork;
+          break;
+        case "node":
+          if (isGone) rounds.removeNode(object.id);
+          else rounds.putNode(object);
+          break;
+        case "volume":
+          if (isGone) rounds.removeVolume(object.id);
+          else rounds.putVolume(object);
+          break;
+        default:
+      }
     }
-    if (hasWork || this.#hasWork()) this.#loop.wake();
-  }
-
-  /**
-   * True when a waiting task may be placed now, or a volume must be published elsewhere. A changed node requires no work
-   * while no task waits.
-   */
-  #hasWork(): boolean {
-    return this.#backlog.isAwake || this.#nodes.volumes.hasTouched;
-  }
-
-  #onVolume({ action, object }: ObjectChange & { readonly table: "volume" }): void {
-    if (action === "remove") this.#nodes.volumes.remove(object.id);
-    else this.#nodes.volumes.put(object);
-  }
-
-  #onNode({ action, object }: ObjectChange & { readonly table: "node" }): void {
-    if (action === "remove") this.#nodes.remove(object.id);
-    else this.#nodes.put(object);
-  }
-
-  /** True when the task itself is new work. */
-  #onTask({ action, object, old }: ObjectChange & { readonly table: "task" }, time: number): boolean {
-    if (action === "remove") {
-      this.#nodes.release(object.id);
-      this.#backlog.drop(object.id);
-      return false;
-    }
-    this.#recordFailure(object, old, time);
-    const tracked = this.#nodes.tracked(object.id);
-    // A2: the plan is kept until the assignment is in the store, or the proposal has settled without it.
-    if (tracked?.isPlanned === true && object.status?.state === TaskState.PENDING) return false;
-    const left = this.#nodes.follow(object, tracked);
-    if (left !== null && left.on !== null) return false;
-    return this.#held.has(object.id) ? false : this.#backlog.follow(object, left);
-  }
-
-  /** Includes failures that an earlier leader saw: a node that keeps failing a service is avoided whoever leads. */
-  #recordFailure(task: Task, old: Task | null, otherwiseAt: number): void {
-    const state = task.status?.state;
-    if (state !== TaskState.FAILED && state !== TaskState.REJECTED) return;
-    if (task.nodeId === "" || old?.status?.state === state) return;
-    // When a manager accepted the report: nodes' own clocks may be wrong.
-    const appliedAt = task.status?.appliedAt ?? null;
-    const at = appliedAt === null ? otherwiseAt : this.#env.times.reachedMs(task);
-    this.#nodes.find(task.nodeId)?.recordFailure(groupKey(task), at);
+    if (hasWork || rounds.hasWork) this.#loop.wake();
   }
 
   #decide(): Round<SchedulerVerdict> {
     const { clock } = this.#env;
     const now = clock.now();
     const proposals = schedulerLimits.proposalsMax - this.#loop.snapshot.context.proposals;
-    const round = this.#backlog.round(now, {
-      operationsMax: Math.min(roundOperationsMax, proposals * proposalOperationsMax),
-      replacementsMax: this.#replacements,
-      judgementsMax: roundJudgementsMax,
-    });
-    this.#metrics.waiting.set(this.#backlog.size);
+    const round = this.#rounds.round(now, Math.min(roundOperationsMax, proposals * proposalOperationsMax));
+    this.#metrics.waiting.set(this.#rounds.waiting);
     let chunk = newChunk();
     const flush = (): void => {
       if (chunk.operations.length === 0) return;
@@ -208,19 +170,17 @@ class SchedulerActor implements Scheduler {
       if (chunk.operations.length === proposalOperationsMax) flush();
     }
     for (const explanation of round.explanations) {
-      if ((explanation.task.status?.err ?? "") !== "") this.#replacements -= 1;
       chunk.operations.push(write.explained(explanation));
       chunk.explained.push(explanation.task.id);
       if (chunk.operations.length === proposalOperationsMax) flush();
     }
-    for (const volume of this.#nodes.takeRepublished()) {
+    for (const volume of round.volumes) {
       chunk.operations.push(Operation.create({ update: StoreObject.create({ volume }) }));
       chunk.volumes.push(volume.id);
       if (chunk.operations.length === proposalOperationsMax) flush();
     }
     flush();
-    const hasStale = round.hasStale || this.#replacements < replacementsMax;
-    return { verdict: { isPartial: round.hasMore, hasStale } };
+    return { verdict: { isPartial: round.hasMore, hasStale: round.hasStale } };
   }
 
   /** All assignments of a round share their status. */
@@ -255,7 +215,7 @@ class SchedulerActor implements Scheduler {
   }
 
   async #propose(chunk: Chunk): Promise<void> {
-    const { store, proposer, telemetry } = this.#env;
+    const { proposer, telemetry } = this.#env;
     const outcome = await proposer.propose({
       operations: chunk.operations,
       mode: ProposeRequest_Mode.EACH,
@@ -267,42 +227,12 @@ class SchedulerActor implements Scheduler {
         { code: outcome.code, reason: outcome.message },
         "the ledger refused a decision of the scheduler",
       );
-    let returned = 0;
-    let taken = 0;
-    for (const tracked of chunk.assigned) {
-      if (!tracked.isPlanned) {
-        taken += 1;
-        continue;
-      }
-      // A2: the plan ends, and the task waits again if it still exists and is wanted.
-      const { id } = tracked.task;
-      const task = store.get("task", id);
-      if (task === undefined) this.#nodes.release(id);
-      else this.#nodes.follow(task);
-      if (task === undefined || !isWanting(task)) continue;
-      this.#held.add(id);
-      returned += 1;
-    }
-    if (outcome.kind !== "committed") {
-      for (const id of chunk.explained) this.#backlog.forgetReported(id);
-      for (const id of chunk.volumes) this.#nodes.volumes.touch(id);
-      returned += chunk.explained.length + chunk.volumes.length;
-    }
+    const isCommitted = outcome.kind === "committed";
+    const { taken, returned } = this.#rounds.settled(chunk, isCommitted);
     this.#metrics.decisions.add(taken);
     this.#loop.send({ type: "proposal.settled", returned });
     // Refused work waits for the retry delay.
-    if (outcome.kind === "committed" && this.#hasWork()) this.#loop.wake();
-  }
-
-  #releaseHeld(): void {
-    this.#replacements = replacementsMax;
-    const { store } = this.#env;
-    for (const id of this.#held) {
-      const task = store.get("task", id);
-      if (task !== undefined) this.#backlog.follow(task);
-    }
-    this.#held.clear();
-    if (this.#backlog.size > 0 || this.#nodes.volumes.hasTouched) this.#loop.wake();
+    if (isCommitted && this.#rounds.hasWork) this.#loop.wake();
   }
 }
 
