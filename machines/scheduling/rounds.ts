@@ -112,7 +112,11 @@ export class SchedulerRounds {
     // A2: the plan is kept until the assignment is in the store, or the proposal has settled without it.
     if (tracked?.isPlanned === true && task.status?.state === TaskState.PENDING) return false;
     const left = this.#nodes.follow(task, tracked);
-    if (left !== null && left.on !== null) return false;
+    if (left !== null && left.on !== null) {
+      // Another leader has assigned it meanwhile.
+      if (left.queue !== null) this.#backlog.drop(task.id);
+      return false;
+    }
     return this.#held.has(task.id) ? false : this.#backlog.follow(task, left);
   }
 
