@@ -76,7 +76,7 @@ async function ava(top: string, { files, concurrency }: Lane): Promise<Run> {
       if (isSkip) skipped.push(title.replace(/ # .*/, ""));
       else if (showing) failed.push(title);
       else passed.push(title);
-    } else if (/^\d+\.\.\d+|^# (tests|pass|fail|skip)|^TAP version|^$/.test(line)) {
+    } else if (/^\d+\.\.\d+|^# (tests|pass|fail|skip)|^TAP version/.test(line)) {
       showing = false;
     }
     if (showing) shown.push(line);

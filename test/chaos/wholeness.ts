@@ -128,7 +128,7 @@ async function misplaced(world: World): Promise<string[]> {
 }
 
 /** An agent's own helpers, one of each: its exec driver and the keeper of its tasks' output. */
-const helpers = ["/drivers/exec/", "/node/output/"];
+const helpers = ["/drivers/exec/", "/linux/output/"];
 
 /** A task's own process (the first of its namespace), the `unshare` that created it, and the shell that waits for it. */
 function withAncestors(pid: number): (number | null)[] {
