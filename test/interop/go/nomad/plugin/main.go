@@ -101,7 +101,8 @@ var errUnknown = errors.New("task not found for given id")
 
 type driver struct {
 	sync.Mutex
-	tasks map[string]*task
+	tasks   map[string]*task
+	printed sync.Once
 }
 
 func (d *driver) find(id string) (*task, error) {
@@ -524,6 +525,8 @@ func (s *servable) GRPCServer(_ *plugin.GRPCBroker, server *grpc.Server) error {
 				if err := decode(request); err != nil {
 					return nil, err
 				}
+				// Arrives over GRPCStdio: after the handshake, the library captures standard output.
+				s.driver.printed.Do(func() { fmt.Println("printed by the plugin") })
 				if err := s.driver.unary(ctx, name, request, answer); err != nil {
 					return nil, err
 				}
@@ -541,11 +544,6 @@ func main() {
 		host(os.Args[2:])
 	}
 	d := &driver{tasks: map[string]*task{}}
-	go func() {
-		// Arrives over GRPCStdio: the library captures standard output.
-		time.Sleep(200 * time.Millisecond)
-		fmt.Println("printed by the plugin")
-	}()
 	plugin.Serve(&plugin.ServeConfig{
 		HandshakeConfig: plugin.HandshakeConfig{ProtocolVersion: 2, MagicCookieKey: "NOMAD_PLUGIN_MAGIC_COOKIE",
 			MagicCookieValue: "e4327c2e01eabfd75a8a67adb114fb34a757d57eee7728d857a8cec6e91a7255"},
