@@ -31,12 +31,19 @@ const ownGroups: Readonly<Record<string, readonly string[]>> = {
   felix: ["felix"],
 };
 
+/** Also generated alone, for the web interface: a browser should not load every protocol. */
+const pageFiles: readonly string[] = ["muster/v1/inspect.proto", "muster/v1/ui.proto"];
+
+function filesOf(group: string): readonly string[] {
+  return group === "page" ? pageFiles : protoFiles.filter((file) => groupOf(file) === group);
+}
+
 function groupOf(file: string): string {
   const folder = file.split("/")[0] as string;
   return Object.entries(ownGroups).find(([, folders]) => folders.includes(folder))?.[0] ?? "messages";
 }
 
-const groups: readonly string[] = ["messages", ...Object.keys(ownGroups)];
+const groups: readonly string[] = ["messages", ...Object.keys(ownGroups), "page"];
 
 const staticName = (group: string): string => (group === "messages" ? "static" : `static-${group}`);
 
@@ -136,8 +143,9 @@ function typesModule(root: protobuf.Root, group: string): string {
   collect(root, types, enums, services);
   const lines = [
     fingerprint(),
-    `import { codec, type Codec${services.length > 0 ? ", type MethodDescriptor" : ""} } from "../codec.ts";`,
+    `import { codec, type Codec${services.length > 0 ? ", type MethodDescriptor" : ""} } from "../${group === "page" ? "page-codec" : "codec"}.ts";`,
     `import * as generated from "./${staticName(group)}.js";`,
+    ...(group === "page" ? ['export type { MethodDescriptor } from "../page-codec.ts";'] : []),
     "",
     "// The static module is untyped; each codec below gives its part a type.",
     "const root = generated as any;",
@@ -188,7 +196,7 @@ function typesModule(root: protobuf.Root, group: string): string {
 }
 
 async function generateGroup(group: string): Promise<void> {
-  const files = protoFiles.filter((file) => groupOf(file) === group).map((file) => join(here, file));
+  const files = filesOf(group).map((file) => join(here, file));
   const staticFile = join(genDir, `${staticName(group)}.js`);
   const draft = `${staticFile}.draft`;
   await new Promise<void>((resolve, reject) => {

@@ -44,6 +44,7 @@ async function runChecks(): Promise<void> {
   const checks: [string, string, string[]][] = [
     ["generated code", process.execPath, ["proto/generate.ts", "--check"]],
     ["types", bin("tsc"), ["-p", "."]],
+    ["types of the page", bin("tsc"), ["-p", "ui"]],
     ["lint", bin("oxlint"), ["--type-aware", "--quiet", "."]],
     ["format", bin("oxfmt"), ["--check", "."]],
   ];

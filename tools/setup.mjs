@@ -1,5 +1,5 @@
 // All set-up before `npm start` and `npm test`, with any Node from version 20: installs the packages, checks the current Node
-// (from the npm package `node`), generates the protobuf code, and gets a nats-server. Plain JavaScript, since the Node that
+// (from the npm package `node`), generates the protobuf code, bundles the web interface, and gets a nats-server. Plain JavaScript, since the Node that
 // starts it may not support TypeScript. Takes a few milliseconds when everything is there.
 import { execFileSync, spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
@@ -56,6 +56,11 @@ function generate() {
   if (run.status !== 0) fail("cannot generate the protobuf code: see the messages above");
 }
 
+function bundleInterface() {
+  const run = spawnSync(node, [join(top, "tools", "bundle-ui.ts")], { cwd: top, stdio: ["ignore", 2, 2] });
+  if (run.status !== 0) fail("cannot bundle the web interface: see the messages above");
+}
+
 async function bringNats() {
   const pinned = JSON.parse(readFileSync(join(top, "runtime", "nats", "pinned-server.json"), "utf8"));
   const failure = await bringNatsServer(say, pinned);
@@ -65,4 +70,5 @@ async function bringNats() {
 installPackages();
 checkNode();
 generate();
+bundleInterface();
 await bringNats();

@@ -5,7 +5,7 @@ import { fileURLToPath } from "node:url";
 import test from "ava";
 
 const top = fileURLToPath(new URL("../..", import.meta.url));
-const folders = "proto lib machines runtime actors edges linux drivers processes cli tools test bench".split(" ");
+const folders = "proto lib machines runtime actors edges linux drivers processes ui cli tools test bench".split(" ");
 
 interface Source {
   readonly path: string;
@@ -17,7 +17,7 @@ interface Source {
 const sources: readonly Source[] = folders.flatMap((folder) =>
   readdirSync(join(top, folder), { recursive: true, encoding: "utf8" })
     .map((file) => join(folder, file))
-    .filter((path) => path.endsWith(".ts") && !path.startsWith("proto/gen/"))
+    .filter((path) => /\.tsx?$/.test(path) && !/^(?:proto\/gen|ui\/gen|ui\/dist)\//.test(path))
     .map((path) => {
       const text = readFileSync(join(top, path), "utf8");
       const imports = [...text.matchAll(/(?:from|import)\s*\(?\s*"([^"]+)"/g)].map(([, target]) => {
@@ -69,7 +69,14 @@ const packageHomes: Record<string, readonly string[]> = {
   protobufjs: ["proto/"],
   "protobufjs/minimal.js": ["proto/"],
   // The commands that draw the charts are the only others.
-  xstate: ["machines/", "runtime/host.ts", "runtime/actor-systems.ts", "actors/orchestration/", "cli/chart"],
+  xstate: [
+    "machines/",
+    "runtime/host.ts",
+    "runtime/actor-systems.ts",
+    "actors/orchestration/",
+    "cli/chart",
+    "tools/ui-charts.ts",
+  ],
 };
 
 test("folders import only what the layering allows", (t) => {
@@ -155,6 +162,7 @@ const fileWriters: Record<string, string> = {
   "linux/output/collector.ts": "rotates what it has appended",
   "linux/task-home/memory-files.ts": "new files in memory, in a directory that a task sees once all are whole",
   "proto/generate.ts": "generates code of this tree",
+  "tools/bundle-ui.ts": "generates code of this tree",
 };
 
 test("only runtime/system/whole-file.ts writes files", (t) => {
@@ -186,7 +194,7 @@ test("every source file is used by another", (t) => {
   const isOfTests = (path: string): boolean => /^(?:test|bench)\//.test(path);
   const imported = new Set(sources.filter(({ path }) => !isOfTests(path)).flatMap((source) => source.imports));
   const entries =
-    /^(cli\/main\.ts|tools\/|test\/|bench\/|proto\/generate\.ts|(?:drivers|linux)\/[^/]+\/main\.ts|runtime\/sim\/)/;
+    /^(cli\/main\.ts|ui\/main\.tsx|tools\/|test\/|bench\/|proto\/generate\.ts|proto\/page-codec\.ts|(?:drivers|linux)\/[^/]+\/main\.ts|runtime\/sim\/)/;
   for (const { path } of sources) {
     t.true(imported.has(path) || entries.test(path), `${path} is imported only by tests: delete it or use it`);
   }

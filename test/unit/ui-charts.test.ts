@@ -1,0 +1,27 @@
+// The charts as the page draws them.
+import test from "ava";
+import elkjs, { type ElkNode } from "elkjs";
+import { chartDefinitions } from "../../tools/ui-charts.ts";
+import { drawingOf, graphOf, type Graph } from "../../ui/model/graph.ts";
+import type { StateDefinition } from "../../ui/model/chart-definition.ts";
+
+const statesIn = (state: StateDefinition): readonly StateDefinition[] => [state, ...state.states.flatMap(statesIn)];
+
+test("every chart can be laid out: each state has a place, and each transition a line", async (t) => {
+  const elk = new elkjs.default();
+  const charts = await chartDefinitions();
+  t.true(charts.some(({ id }) => id === "session"));
+  for (const chart of charts) {
+    const laid = (await elk.layout(graphOf(chart) as unknown as ElkNode)) as unknown as Graph;
+    const drawing = drawingOf(laid, chart);
+    const states = statesIn(chart.root);
+    t.deepEqual(
+      new Set(drawing.states.map(({ state }) => state.path)),
+      new Set(states.map(({ path }) => path)),
+      chart.id,
+    );
+    const lines = new Set(drawing.edges.filter(({ points }) => points.length >= 2).map(({ id }) => id));
+    for (const transition of states.flatMap(({ transitions }) => transitions))
+      if (transition.targets.length > 0) t.true(lines.has(transition.id), `${chart.id}: ${transition.id}`);
+  }
+});
