@@ -18,14 +18,15 @@ import { schedulerTable } from "./scheduler.ts";
 import { stackTable } from "./stack.ts";
 import { orExit, scriptArguments, UsageError } from "../test/support/script-arguments.ts";
 import { swarmkitTable } from "./swarmkit.ts";
+import { uiTable } from "./ui.ts";
 import { watchTable } from "./watch.ts";
 
 const usage = `usage: npm run bench -- [--short] [--only GROUP]
 
   --short         Small loads, to check that each benchmark works
   --only GROUP    One group: load, failover, micro, scheduler, watch, logs, stack, list, history, dataplane, drivers, json, policy,
-                  nats (our layer and the library's clients) or
-                  swarmkit (SwarmKit's own agents)`;
+                  nats (our layer and the library's clients),
+                  swarmkit (SwarmKit's own agents) or ui (needs Debian's chromium)`;
 const { short, only } = orExit(() =>
   scriptArguments(usage, { short: { type: "boolean", default: false }, only: { type: "string" } }),
 );
@@ -56,6 +57,7 @@ const groups: Readonly<Record<string, () => Promise<string>>> = {
   policy: () => policyTable(short),
   nats: () => natsTable(short),
   swarmkit: () => swarmkitTable(short),
+  ui: () => uiTable(short),
 };
 
 orExit(() => {

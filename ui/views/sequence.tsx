@@ -81,7 +81,16 @@ export function SequenceView({ trace }: { readonly trace: string }) {
         aria-label={`${messages.length} messages between ${lanes.length} actors`}
       >
         <defs>
-          <marker id="message" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" orient="auto">
+          <marker
+            id="message"
+            viewBox="0 0 8 8"
+            refX="7"
+            refY="4"
+            markerWidth="8"
+            markerHeight="8"
+            markerUnits="userSpaceOnUse"
+            orient="auto"
+          >
             <path d="M0 0L8 4L0 8z" />
           </marker>
         </defs>
