@@ -19,7 +19,7 @@ function transitionsOf(node: AnyNode): readonly TransitionDefinition[] {
   return [...always, ...listed]
     .filter(({ event }) => event !== "*")
     .map(({ event, each, index }) => ({
-      id: `${path}#${event}#${index}`,
+      id: `${path}#${delays.has(event) ? `after ${delays.get(event)}` : event === "" ? "always" : event}#${index}`,
       event: delays.has(event) ? "" : event,
       delay: delays.get(event) ?? "",
       guard: each.guard === undefined ? "" : nameOf(each.guard as Named),

@@ -25,3 +25,16 @@ test("every chart can be laid out: each state has a place, and each transition a
       if (transition.targets.length > 0) t.true(lines.has(transition.id), `${chart.id}: ${transition.id}`);
   }
 });
+
+test("ids of transitions name the state and the event, the delay, or that it is taken at once", async (t) => {
+  const session = (await chartDefinitions()).find(({ id }) => id === "session");
+  const ids =
+    session === undefined ? [] : statesIn(session.root).flatMap(({ transitions }) => transitions.map(({ id }) => id));
+  for (const id of [
+    "#node.removed#0",
+    "starting#always#1",
+    "adopted#session.resumed#1",
+    "adopted#after unknownGrace#0",
+  ])
+    t.true(ids.includes(id), id);
+});

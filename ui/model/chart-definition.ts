@@ -27,7 +27,7 @@ export interface StateDefinition {
 }
 
 export interface TransitionDefinition {
-  /** `state#event#index`, as in `ActorStep.transitions`. */
+  /** `state#event#index`, as in `ActorStep.transitions`; instead of an event's type `after DELAY` or `always`. */
   readonly id: string;
   /** The event's type; empty for a transition that is taken at once. */
   readonly event: string;
