@@ -4,6 +4,7 @@
  *
  * It adds to each machine what all of them need: the root handler that reports unexpected events, and a limit of microsteps.
  * `ignore` in a state or at the root lists the events that it drops on purpose; in XState's terms, `{ on: { event: {} } }`.
+ * `shows` lists what a viewer of the live actor may see of its context and events; nothing else leaves the process.
  *
  * C1: every effect, action, guard and delay that a chart declares is used in it, and every name that it uses is declared, once.
  */
@@ -46,10 +47,32 @@ type Params = ParameterizedObject["params"] | undefined;
 type Map = Record<string, Params>;
 type Named<Of extends Map> = { [Name in keyof Of & string]: { type: Name; params: Of[Name] } }[keyof Of & string];
 
-/** A machine's type tells its host the effects and drawn delays; at run time, `machine.schemas` has their names. */
+/**
+ * Paths of fields that may be published (`machines/shown.ts`): of the context, and of whichever events have them. A dotted path
+ * leads into a field. A field with secrets or user data has no place here, nor an error text that may quote either.
+ */
+export interface Shows {
+  readonly context: readonly string[];
+  readonly events: readonly string[];
+}
+
+type PathOf<Key extends PropertyKey> = Key extends string ? Key | `${Key}.${string}` : never;
+type KeyOfAny<Union> = Union extends unknown ? keyof Union : never;
+
+/** `Shows` with the names of the fields of this chart. */
+interface ShowsOf<Context, Event> {
+  readonly context?: readonly PathOf<keyof Context>[];
+  readonly events?: readonly PathOf<Exclude<KeyOfAny<Event>, "type">>[];
+}
+
+/**
+ * A machine's type tells its host the effects and drawn delays; at run time, `machine.schemas` has their names, and what the
+ * chart shows.
+ */
 interface Declared<Effects extends Map, Drawn extends string> extends StateSchema {
   readonly effects: { readonly [Name in keyof Effects]: Effect<Effects[Name]> };
   readonly drawnDelays: Drawn;
+  readonly shows: Shows;
 }
 
 interface Ignoring<Event extends EventObject> {
@@ -122,6 +145,8 @@ interface Parts<
   delays?: { [Name in Delay]: DelayConfig<Context, Event, undefined, Event> };
   /** Bounds: the host draws the delay at random below them (`Owner.draw`). */
   drawnDelays?: { [Name in Drawn]: DelayConfig<Context, Event, undefined, Event> };
+  /** Nothing by default. */
+  shows?: ShowsOf<NoInfer<Context>, NoInfer<Event>>;
 }
 
 interface Chart<
@@ -230,7 +255,9 @@ export function chart<
   return chartOf(declared as AnyParts) as never;
 }
 
-type AnyParts = Readonly<Partial<Record<"effects" | "actions" | "guards" | "delays" | "drawnDelays", object>>>;
+type AnyParts = Readonly<Partial<Record<"effects" | "actions" | "guards" | "delays" | "drawnDelays", object>>> & {
+  readonly shows?: Partial<Shows>;
+};
 
 function chartOf(own: AnyParts, base: AnyParts = {}): object {
   const effects = { ...base.effects, ...own.effects };
@@ -238,9 +265,13 @@ function chartOf(own: AnyParts, base: AnyParts = {}): object {
   const guards = { ...base.guards, ...own.guards };
   const delays = { ...base.delays, ...own.delays };
   const drawnDelays = { ...base.drawnDelays, ...own.drawnDelays };
+  const shows: Shows = {
+    context: [...(base.shows?.context ?? []), ...(own.shows?.context ?? [])],
+    events: [...(base.shows?.events ?? []), ...(own.shows?.events ?? [])],
+  };
   const bodies = [...Object.keys(effects), "reportUnexpected"].map((name) => [name, missing(name)] as const);
   const machines = setup({
-    schemas: { effects: Object.keys(effects), drawnDelays: Object.keys(drawnDelays) },
+    schemas: { effects: Object.keys(effects), drawnDelays: Object.keys(drawnDelays), shows },
     actions: { ...actions, ...Object.fromEntries(bodies) },
     guards,
     delays: { ...delays, ...drawnDelays },
@@ -263,7 +294,7 @@ function chartOf(own: AnyParts, base: AnyParts = {}): object {
       } as never);
     },
     createStateConfig: (config: Config) => config,
-    extend: (more: AnyParts) => chartOf(more, { effects, actions, guards, delays, drawnDelays }),
+    extend: (more: AnyParts) => chartOf(more, { effects, actions, guards, delays, drawnDelays, shows }),
   };
 }
 

@@ -32,12 +32,31 @@ test("an ignored event does nothing, in one state or in all; any other event tha
 });
 
 test("a machine says what its host must supply, and has a configuration that XState knows", (t) => {
-  t.deepEqual(doorMachine.schemas, { effects: ["ring"], drawnDelays: [] });
+  t.deepEqual(doorMachine.schemas, {
+    effects: ["ring"],
+    drawnDelays: [],
+    shows: { context: [], events: [] },
+  });
   t.deepEqual(doorMachine.config.states?.["open"]?.on, {
     wind: { guard: "isQuiet", target: "closed" },
     push: {},
   } as never);
   t.false(JSON.stringify(doorMachine.config).includes("ignore"));
+});
+
+const goes = { a: { on: { go: { actions: "act" } } } } as const;
+test("a machine says what it shows, together with the chart that it extends", (t) => {
+  const extended = chart({
+    types: { context: {} as { readonly count: number }, events: {} as { readonly type: "go"; readonly at: number } },
+    shows: { context: ["count"], events: ["at"] },
+  }).extend({ effects: { act: effect() }, shows: { context: ["count.low"] } });
+  const machine = extended.createMachine({ id: "shown", context: { count: 0 }, initial: "a", states: goes });
+  t.deepEqual((machine.schemas as { readonly shows?: unknown }).shows, {
+    context: ["count", "count.low"],
+    events: ["at"],
+  });
+  // @ts-expect-error: the context has no such field.
+  chart({ types: { context: {} as { readonly count: number } }, shows: { context: ["cuont"] } });
 });
 
 test("an `always` loop ends with an error", (t) => {
