@@ -32,7 +32,9 @@ const ownGroups: Readonly<Record<string, readonly string[]>> = {
 };
 
 /** Also generated alone, for the web interface: a browser should not load every protocol. */
-const pageFiles: readonly string[] = ["muster/v1/inspect.proto", "muster/v1/ui.proto"];
+const pageFiles: readonly string[] = ["feed", "inspect", "recording", "timeline", "ui"].map(
+  (file) => `muster/v1/${file}.proto`,
+);
 
 function filesOf(group: string): readonly string[] {
   return group === "page" ? pageFiles : protoFiles.filter((file) => groupOf(file) === group);
