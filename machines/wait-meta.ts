@@ -3,8 +3,8 @@
  *
  * A text may have placeholders such as `{the node}`: without that fact it reads as the words between the braces.
  */
-import type { AnyStateMachine, StateNode, StateValueFrom } from "xstate";
 import { assert } from "../lib/assert.ts";
+import type { AnyStateMachine, StateNode, StateValueFrom } from "xstate";
 
 /** `meta` of each state in which an actor rests. */
 export interface WaitMeta {
@@ -24,13 +24,19 @@ export interface Wait {
   readonly wokenBy: string;
 }
 
+const ended: Wait = { waitingFor: "nothing: it has ended", wokenBy: "" };
+const passing: Wait = { waitingFor: "nothing: it is about to move on", wokenBy: "" };
+
 /** A state by its keys, joined by dots, such as `serving.disconnected`. */
 export type StatePath<Machine extends AnyStateMachine> = PathIn<StateValueFrom<Machine>>;
 type PathIn<Value> = Value extends string
   ? Value
   : { [Key in keyof Value & string]-?: `${Key}.${PathIn<NonNullable<Value[Key]>>}` }[keyof Value & string];
 
-/** The wait of a state in which an actor rests, in words with the facts that are known. */
+/**
+ * The wait of a state, in words with the facts that are known. An actor may be asked at any moment, also in a state in which it
+ * does not rest.
+ */
 export function waitOf<Machine extends AnyStateMachine>(
   machine: Machine,
   state: StatePath<Machine>,
@@ -38,8 +44,9 @@ export function waitOf<Machine extends AnyStateMachine>(
 ): Wait {
   let node: AnyStateNode | undefined = machine.root as unknown as AnyStateNode;
   for (const key of state.split(".")) node = node?.states[key];
+  assert(node !== undefined, `${machine.id} has a state ${state}`);
   const wait = metaOf(node);
-  assert(wait !== null, `${machine.id} does not wait in state ${state}`);
+  if (wait === null) return node.type === "final" ? ended : passing;
   return { waitingFor: filled(wait.waitingFor, facts), wokenBy: filled(wakersOf(wait), facts) };
 }
 

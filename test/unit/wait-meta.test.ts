@@ -2,6 +2,8 @@ import test from "ava";
 import type { StateNode } from "xstate";
 import { allCharts } from "../../cli/charts.ts";
 import { waitOf, type WaitMeta } from "../../machines/wait-meta.ts";
+import { reaperMachine } from "../../machines/orchestration/reaper.machine.ts";
+import { taskMachine } from "../../machines/task.machine.ts";
 import { volumeMachine } from "../../machines/volumes/volume.machine.ts";
 
 type AnyStateNode = StateNode<never, never>;
@@ -87,5 +89,9 @@ test("a wait reads with the facts that are known", (t) => {
     waitOf(volumeMachine, "resting").wokenBy,
     "the end of the retry delay, a change of the volume, or the plugin's return",
   );
-  t.throws(() => waitOf(volumeMachine, "gone"), { message: "volume does not wait in state gone" });
+});
+
+test("a state in which an actor does not rest has words too: it may be asked at any moment", (t) => {
+  t.is(waitOf(taskMachine, "FAILED").waitingFor, "nothing: it has ended");
+  t.is(waitOf(reaperMachine, "judged").waitingFor, "nothing: it is about to move on");
 });
