@@ -5,7 +5,8 @@ import { matchesNode, unknownNodeFilter } from "../../machines/list-filters.ts";
 import { blacklisting, checkNodeRemoval, checkNodeUpdate, type Managership } from "../../machines/validation/node.ts";
 import { invalid } from "../../machines/refusal.ts";
 import { moved } from "../../machines/task-moves.ts";
-import { isEnded, observedState } from "../../machines/task.ts";
+import { observedState } from "../../machines/task.ts";
+import { mayAdvance } from "../../machines/task.machine.ts";
 import { timestampOf } from "../../proto/time.ts";
 import {
   Cluster,
@@ -127,7 +128,7 @@ export function nodeHandlers(env: Environment, sources: ControlSources): NodeHan
         const operations: Operation[] = [];
         for (const cluster of store.all("cluster")) operations.push(replacement("cluster", blacklisted(cluster, node)));
         for (const task of store.tasksByNode(nodeId)) {
-          if (!isEnded(observedState(task))) operations.push(orphaned(task));
+          if (mayAdvance(observedState(task), TaskState.ORPHANED, "manager")) operations.push(orphaned(task));
         }
         if (store.get("session", nodeId) !== undefined) operations.push(removal("session", nodeId));
         // Its dataplane report has the node's id; a resource of another kind never has.

@@ -26,7 +26,8 @@ import {
 } from "../../proto/gen/messages.ts";
 import type { Environment } from "../environment.ts";
 import { now, roundTasksMax, type Part, type Writer } from "./part.ts";
-import { Reconciler, TaskWrites, type Round } from "./reconciler.ts";
+import { Reconciler, type Round } from "./reconciler.ts";
+import { TaskWrites } from "./task-writes.ts";
 
 export function startEnforcer(env: Environment, writer: Writer): Part {
   const { store } = env;

@@ -13,7 +13,8 @@ import { isJob } from "../../machines/orchestration/service-mode.ts";
 import { TaskState, TaskStatus, type Node, type Task } from "../../proto/gen/messages.ts";
 import type { Environment } from "../environment.ts";
 import { deletion, now, roundTasksMax, slotKey, type Part, type Writer } from "./part.ts";
-import { Reconciler, TaskWrites, type Round } from "./reconciler.ts";
+import { Reconciler, type Round } from "./reconciler.ts";
+import { TaskWrites } from "./task-writes.ts";
 
 export function startReaper(env: Environment, writer: Writer): Part {
   const { store } = env;

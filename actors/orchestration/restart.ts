@@ -5,7 +5,8 @@ import { isEnded, isWanted, observedState } from "../../machines/task.ts";
 import { TaskState, type Node, type Task } from "../../proto/gen/messages.ts";
 import type { Environment } from "../environment.ts";
 import { roundTasksMax, slotKey, type Part, type Writer } from "./part.ts";
-import { Reconciler, TaskWrites, type Round } from "./reconciler.ts";
+import { Reconciler, type Round } from "./reconciler.ts";
+import { TaskWrites } from "./task-writes.ts";
 
 export function startRestart(env: Environment, writer: Writer): Part {
   const { store } = env;

@@ -8,6 +8,7 @@
  * N4: a task with a flaw that crashes engines is never sent; `refuse` is called for it.
  */
 import { isEnded, observedState } from "../task.ts";
+import { mayAdvance } from "../task.machine.ts";
 import {
   Assignment,
   AssignmentChange,
@@ -134,7 +135,7 @@ export class AssignmentSet {
     if (flaw !== null) {
       // Only once, and not for an ended task: its last writer may be a node with another version of SwarmKit. N4
       this.#refused ??= new Set();
-      if (!this.#refused.has(id) && !isEnded(state)) this.#refuse(task, flaw);
+      if (!this.#refused.has(id) && mayAdvance(state, TaskState.REJECTED, "manager")) this.#refuse(task, flaw);
       this.#refused.add(id);
       return;
     }

@@ -27,7 +27,8 @@ import { isRollingOut } from "./rollout/states.ts";
 import { meetsPlacement } from "../scheduling/constraints.ts";
 import { meetsPlatforms } from "../scheduling/platforms.ts";
 import { isActive, isLive } from "../node.ts";
-import { isHeld, isWanted, observedState } from "../task.ts";
+import { isWanted, observedState } from "../task.ts";
+import { mayAdvance } from "../task.machine.ts";
 import { timeMs } from "../../proto/time.ts";
 
 /** Woken by a node whose change affects placement or reservations, and by a volume that is being drained. */
@@ -83,9 +84,9 @@ export function wasEvicted({ status }: Task): boolean {
   );
 }
 
-/** Whether enforcers apply: the task is wanted, on a node and has not ended. */
+/** Whether enforcers apply: the task is wanted, and on a node that it may be evicted from. */
 function isSubject(task: Task): boolean {
-  return isWanted(task) && isHeld(observedState(task));
+  return isWanted(task) && mayAdvance(observedState(task), TaskState.REJECTED, "manager");
 }
 
 /** F4. A DOWN node has already lost its tasks. */
