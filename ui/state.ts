@@ -3,10 +3,10 @@ import { computed, signal } from "@preact/signals";
 import { ActorSelection, InspectionService, WatchActorsRequest } from "../proto/gen/page.ts";
 import { Connection, type Link } from "./connection.ts";
 import { charts } from "./gen/charts.ts";
-import { Actors, type Actor } from "./model/actors.ts";
-import type { ChartDefinition } from "./model/chart-definition.ts";
+import { Actors, type Actor } from "../proto/feed/actors.ts";
+import type { ChartDefinition } from "../proto/feed/chart-definition.ts";
 import { routeOf } from "./model/route.ts";
-import { stuckActors } from "./model/stuck.ts";
+import { stuckActors } from "../proto/feed/stuck.ts";
 
 /** Milliseconds between looks for stuck actors and renewals of the tree: a reader sees no difference to each frame. */
 const slowTickMs = 500;

@@ -1,10 +1,10 @@
 // The page's model of the actors: snapshots, steps, gaps, and who is stuck.
 import test from "ava";
 import { ActorFeed, ActorSnapshot, ActorState, ActorStep, ArmedTimer } from "../../proto/gen/page.ts";
-import { Actors, watchedStepsMax } from "../../ui/model/actors.ts";
+import { Actors, watchedStepsMax } from "../../proto/feed/actors.ts";
 import { hashOf, routeOf } from "../../ui/model/route.ts";
 import { outside, sequenceOf } from "../../ui/model/sequence.ts";
-import { stuckActors, overdueGraceMs } from "../../ui/model/stuck.ts";
+import { stuckActors, overdueGraceMs } from "../../proto/feed/stuck.ts";
 import { rowsOf } from "../../ui/model/tree.ts";
 
 const process = "manager-m1";

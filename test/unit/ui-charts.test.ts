@@ -1,9 +1,9 @@
 // The charts as the page draws them.
 import test from "ava";
 import elkjs, { type ElkNode } from "elkjs";
-import { chartDefinitions } from "../../tools/ui-charts.ts";
+import { chartDefinitions } from "../../cli/chart-definitions.ts";
 import { drawingOf, graphOf, type Graph } from "../../ui/model/graph.ts";
-import type { StateDefinition } from "../../ui/model/chart-definition.ts";
+import type { StateDefinition } from "../../proto/feed/chart-definition.ts";
 
 const statesIn = (state: StateDefinition): readonly StateDefinition[] => [state, ...state.states.flatMap(statesIn)];
 

@@ -1,5 +1,5 @@
 /** A statechart as a graph for the layout by ELK, and the drawing that comes back. Lengths are in the units of the SVG. */
-import type { ChartDefinition, StateDefinition, TransitionDefinition } from "./chart-definition.ts";
+import type { ChartDefinition, StateDefinition, TransitionDefinition } from "../../proto/feed/chart-definition.ts";
 
 /** The part of ELK's JSON that is used here. */
 export interface Graph {

@@ -1,5 +1,5 @@
 /** The messages of one trace between actors, as a sequence diagram has them. */
-import type { Step } from "./actors.ts";
+import type { Step } from "../../proto/feed/actors.ts";
 
 export interface Message {
   /** `process/actor`; `outside` if the event came from no actor. */

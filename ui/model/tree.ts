@@ -1,5 +1,5 @@
 /** The rows of the tree of actors: what is stuck, then processes, kinds and actors. */
-import { statesText, type Actor, type Actors, type Process } from "./actors.ts";
+import { statesText, type Actor, type Actors, type Process } from "../../proto/feed/actors.ts";
 
 export type Row =
   | { readonly type: "stuck"; readonly key: string; readonly level: 1; readonly open: boolean; readonly size: number }

@@ -1,9 +1,9 @@
 /** The tree of actors: by process and kind, with what is stuck on top. */
 import { signal, useComputed } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
-import { statesText, type Process } from "../model/actors.ts";
+import { statesText, type Process } from "../../proto/feed/actors.ts";
 import { hashOf } from "../model/route.ts";
-import { overdueMs } from "../model/stuck.ts";
+import { overdueMs } from "../../proto/feed/stuck.ts";
 import { rowsOf, type Row } from "../model/tree.ts";
 import { actors, clock, frame, membership, route, stuck } from "../state.ts";
 import { durationText } from "./texts.ts";

@@ -1,8 +1,8 @@
 /** The chosen actor: its chart, timers, context and newest events. */
 import { useEffect, useState } from "preact/hooks";
 import type { ActorStep, ArmedTimer } from "../../proto/gen/page.ts";
-import { statesText, watchedStepsMax, type Actor } from "../model/actors.ts";
-import type { ChartDefinition, StateDefinition } from "../model/chart-definition.ts";
+import { statesText, watchedStepsMax, type Actor } from "../../proto/feed/actors.ts";
+import type { ChartDefinition, StateDefinition } from "../../proto/feed/chart-definition.ts";
 import type { Drawing } from "../model/graph.ts";
 import { hashOf } from "../model/route.ts";
 import { actors, chartOf, clock, frame, route } from "../state.ts";

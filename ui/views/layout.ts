@@ -1,6 +1,6 @@
 /** Drawings of charts, laid out by ELK in a worker, each once. */
 import ELK, { type ElkNode } from "elkjs/lib/elk-api.js";
-import type { ChartDefinition } from "../model/chart-definition.ts";
+import type { ChartDefinition } from "../../proto/feed/chart-definition.ts";
 import { drawingOf, graphOf, type Drawing, type Graph } from "../model/graph.ts";
 
 let elk: InstanceType<typeof ELK> | null = null;

@@ -1,5 +1,5 @@
 /** The messages of one trace between actors, as a sequence diagram. */
-import { statesText } from "../model/actors.ts";
+import { statesText } from "../../proto/feed/actors.ts";
 import { hashOf } from "../model/route.ts";
 import { outside, sequenceOf, tracesOf, type Message } from "../model/sequence.ts";
 import { actors, clock } from "../state.ts";

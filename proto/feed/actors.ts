@@ -1,11 +1,11 @@
 /**
- * The page's model of the actors, to which the feed of each process is applied. Actors are changed in place, and views read them once
+ * A listener's model of the actors, to which the feed of each process is applied. Actors are changed in place, and views read them once
  * a frame, so a step costs no rendering.
  *
  * U1: after a lost message, a process is marked `stale` until a whole snapshot has replaced its actors.
  * U2: the counts by state are those of the actors that are listed.
  */
-import type { ActorFeed, ActorState, ActorStep, ArmedTimer } from "../../proto/gen/page.ts";
+import type { ActorFeed, ActorState, ActorStep, ArmedTimer } from "../gen/page.ts";
 import { Ring } from "./ring.ts";
 
 /** Newest steps of all actors, for the sequence of a trace. */
@@ -44,7 +44,7 @@ export interface Process {
   lost: string;
   gaps: number;
   droppedSteps: number;
-  /** Its clock minus the page's, in milliseconds. */
+  /** Its clock minus the listener's, in milliseconds. */
   skewMs: number;
   /** Number of actors by kind and state. */
   counts: Map<string, Map<string, number>>;
@@ -108,7 +108,7 @@ export class Actors {
     }
   }
 
-  /** `nowMs`: the page's clock. */
+  /** `nowMs`: the listener's clock. */
   apply(feed: ActorFeed, nowMs: number): void {
     this.version += 1;
     const process = this.#processOf(feed.process);

@@ -1,9 +1,9 @@
-/** The statecharts as data for the web interface (`ui/model/chart-definition.ts`). */
+/** The statecharts as data (`proto/feed/chart-definition.ts`), for the web interface and `muster inspect`. */
 import { readFileSync } from "node:fs";
 import type { AnyStateMachine, StateNode } from "xstate";
-import { allCharts } from "../cli/charts.ts";
+import { allCharts } from "./charts.ts";
 import { filled, type WaitMeta } from "../machines/wait-meta.ts";
-import type { ChartDefinition, StateDefinition, TransitionDefinition } from "../ui/model/chart-definition.ts";
+import type { ChartDefinition, StateDefinition, TransitionDefinition } from "../proto/feed/chart-definition.ts";
 
 type AnyNode = StateNode<never, never>;
 type Named = string | { readonly type: string } | ((...args: never) => unknown);

@@ -1,4 +1,4 @@
-/** Statecharts as data: what the page draws. Written to `ui/gen/charts.ts` by the set-up. */
+/** Statecharts as data: what the page and `muster inspect` draw. The set-up writes them to `ui/gen/charts.ts` for the page. */
 
 export interface ChartDefinition {
   /** The machine's id, as in `ActorState.machine`. */

@@ -14,7 +14,7 @@ export function overdueMs(actor: Pick<Actor, "timers">, nowMs: number): number {
   return overdue > overdueGraceMs ? overdue : 0;
 }
 
-/** The longest overdue first. `nowMs`: the page's clock. */
+/** The longest overdue first. `nowMs`: the listener's clock. */
 export function stuckActors(actors: Actors, nowMs: number): readonly Actor[] {
   const found: { readonly actor: Actor; readonly overdue: number }[] = [];
   for (const process of actors.processes.values()) {
