@@ -31,13 +31,20 @@ const ownGroups: Readonly<Record<string, readonly string[]>> = {
   felix: ["felix"],
 };
 
-/** Also generated alone, for the web interface: a browser should not load every protocol. */
-const pageFiles: readonly string[] = ["feed", "inspect", "recording", "timeline", "ui"].map(
-  (file) => `muster/v1/${file}.proto`,
-);
+/**
+ * Also generated alone, for the web interface: a browser should not load every protocol. `page` is loaded at once, `cluster` with
+ * the view of the cluster.
+ */
+const browserGroups: Readonly<Record<string, readonly string[]>> = {
+  page: ["feed", "inspect", "recording", "timeline", "ui"].map((file) => `muster/v1/${file}.proto`),
+  cluster: [
+    ...["control", "logbroker", "watch"].map((file) => `docker/swarmkit/v1/${file}.proto`),
+    ...["exec", "operator", "task"].map((file) => `muster/v1/${file}.proto`),
+  ],
+};
 
 function filesOf(group: string): readonly string[] {
-  return group === "page" ? pageFiles : protoFiles.filter((file) => groupOf(file) === group);
+  return browserGroups[group] ?? protoFiles.filter((file) => groupOf(file) === group);
 }
 
 function groupOf(file: string): string {
@@ -45,7 +52,7 @@ function groupOf(file: string): string {
   return Object.entries(ownGroups).find(([, folders]) => folders.includes(folder))?.[0] ?? "messages";
 }
 
-const groups: readonly string[] = ["messages", ...Object.keys(ownGroups), "page"];
+const groups: readonly string[] = ["messages", ...Object.keys(ownGroups), ...Object.keys(browserGroups)];
 
 const staticName = (group: string): string => (group === "messages" ? "static" : `static-${group}`);
 
@@ -145,9 +152,9 @@ function typesModule(root: protobuf.Root, group: string): string {
   collect(root, types, enums, services);
   const lines = [
     fingerprint(),
-    `import { codec, type Codec${services.length > 0 ? ", type MethodDescriptor" : ""} } from "../${group === "page" ? "page-codec" : "codec"}.ts";`,
+    `import { codec, type Codec${services.length > 0 ? ", type MethodDescriptor" : ""} } from "../${group in browserGroups ? "page-codec" : "codec"}.ts";`,
     `import * as generated from "./${staticName(group)}.js";`,
-    ...(group === "page" ? ['export type { MethodDescriptor } from "../page-codec.ts";'] : []),
+    ...(group in browserGroups ? ['export type { MethodDescriptor } from "../page-codec.ts";'] : []),
     "",
     "// The static module is untyped; each codec below gives its part a type.",
     "const root = generated as any;",

@@ -6,6 +6,7 @@ import { createHash } from "node:crypto";
 import { cpSync, existsSync, mkdirSync, readFileSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import type { BuildOptions } from "esbuild";
 
 const top = fileURLToPath(new URL("..", import.meta.url));
 const ui = join(top, "ui");
@@ -67,17 +68,11 @@ async function bundle(inputs: string): Promise<void> {
   );
   const draft = `${dist}.draft`;
   rmSync(draft, { recursive: true, force: true });
-  const { metafile } = await build({
+  const options = {
     absWorkingDir: top,
-    entryPoints: {
-      main: "ui/main.tsx",
-      style: "ui/style.css",
-      layout: join("node_modules", "elkjs", "lib", "elk-worker.min.js"),
-    },
     outdir: draft,
     bundle: true,
     minify: true,
-    format: "iife",
     target,
     charset: "utf8",
     legalComments: "none",
@@ -88,9 +83,25 @@ async function bundle(inputs: string): Promise<void> {
     logLevel: "error",
     // The worker asks for Node's own only outside of browsers.
     platform: "browser",
+  } satisfies BuildOptions;
+  // Modules, so that what only one view needs is loaded with that view.
+  const page = await build({
+    ...options,
+    entryPoints: { main: "ui/main.tsx", style: "ui/style.css" },
+    format: "esm",
+    splitting: true,
+    chunkNames: "[name]-[hash]",
+  });
+  const worker = await build({
+    ...options,
+    entryPoints: { layout: join("node_modules", "elkjs", "lib", "elk-worker.min.js") },
+    format: "iife",
   });
   cpSync(join(ui, "index.html"), join(draft, "index.html"));
-  writeFileSync(join(draft, "LICENSES.txt"), licences(Object.keys(metafile.inputs)));
+  writeFileSync(
+    join(draft, "LICENSES.txt"),
+    licences([page, worker].flatMap(({ metafile }) => Object.keys(metafile.inputs))),
+  );
   writeFileSync(join(draft, ".inputs"), inputs);
   rmSync(dist, { recursive: true, force: true });
   renameSync(draft, dist);
