@@ -3,6 +3,7 @@ import { dispatcherMutants } from "./list-dispatcher.ts";
 import { grpcMutants } from "./list-grpc.ts";
 import { ledgerMutants } from "./list-ledger.ts";
 import { orchestrationMutants } from "./list-orchestration.ts";
+import { roundMutants } from "./list-rounds.ts";
 import { storeMutants } from "./list-store.ts";
 import type { Mutant } from "./mutant.ts";
 
@@ -12,6 +13,7 @@ export const mutants: readonly Mutant[] = [
   ...ledgerMutants,
   ...orchestrationMutants,
   ...grpcMutants,
+  ...roundMutants,
 ];
 
 /**
