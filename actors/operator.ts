@@ -140,7 +140,7 @@ export function createOperator(
         return RotateCertificateResponse.create();
       },
 
-      Status() {
+      Status(_request, { peer }) {
         const leader = sources.leader();
         const { healthy, progressAgeMs } = sources.health();
         let clusterId = "";
@@ -157,6 +157,8 @@ export function createOperator(
           progressAgeMs,
           healthy,
           troubles: sources.troubles(),
+          callerRole: peer.role ?? "admin",
+          callerName: peer.user?.slice("user-".length) ?? "",
           managers: [...store.all("manager")].map(({ addr, addresses, id }) =>
             ManagerPlace.create({ id, addr, addresses }),
           ),

@@ -29,7 +29,7 @@ async function measured(actors: number, ms: number): Promise<readonly string[]> 
   try {
     const page = await browser.newPage({ viewport: { width: 1280, height: 800 } });
     const begun = performance.now();
-    await page.goto(`${server.url}#/actor/manager-m1/session%2Fn1`);
+    await page.goto(`${server.address}#/actor/manager-m1/session%2Fn1`);
     await page.waitForSelector(".row.actor");
     const first = performance.now() - begun;
     await page.waitForSelector(".state.here");
@@ -51,7 +51,7 @@ async function measured(actors: number, ms: number): Promise<readonly string[]> 
     ];
   } finally {
     await browser.close();
-    server.close();
+    await server.close();
   }
 }
 

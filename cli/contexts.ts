@@ -109,6 +109,17 @@ export function currentContext(): string | null {
   return context === "" ? readContexts().current : context;
 }
 
+/** Name of the context for a shell's host, or for the default manager if that is null; empty if it has none. */
+export function contextNameOf(host: string | null): string {
+  if (host === null) {
+    const current = currentContext();
+    return current === null || current === defaultContext ? "" : current;
+  }
+  if (host.startsWith(remotePrefix)) return host.slice(remotePrefix.length);
+  for (const [name, { host: named }] of readContexts().named) if (named === host) return name;
+  return "";
+}
+
 /** All names, for completion; empty when the file cannot be read. */
 export function contextNames(): readonly string[] {
   try {

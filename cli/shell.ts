@@ -20,6 +20,8 @@ export interface Shell {
   readonly isInteractive: boolean;
   /** Width of standard output's terminal in columns; absent or null without one. */
   readonly width?: number | null;
+  /** The manager that the command line names; null or absent: none. */
+  readonly host?: string | null;
   /** Milliseconds since the epoch. */
   now(): number;
   /** Connects to the chosen manager. Rejects with UserError when it does not answer. */
@@ -85,6 +87,7 @@ export function processShell(given: string | null = null): Shell {
     remark: (text) => void process.stderr.write(`${text}\n`),
     isInteractive: process.stderr.isTTY,
     width: terminalWidth(),
+    host: given,
     now: () => Date.now(),
     async connect() {
       const named = given ?? chosenHost();

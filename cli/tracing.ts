@@ -62,7 +62,7 @@ export class CommandTrace {
         // A command run by another one has its own span.
         return channel.unary(method, request, { traceparent, ...options });
       },
-      serverStream: (method, request, receiver) => channel.serverStream(method, request, receiver),
+      serverStream: (method, request, receiver, options) => channel.serverStream(method, request, receiver, options),
       clientStream: (method) => channel.clientStream(method),
       close: () => channel.close(),
       onClosed: (listener) => channel.onClosed(listener),

@@ -92,15 +92,15 @@ async function bundle(inputs: string): Promise<void> {
     splitting: true,
     chunkNames: "[name]-[hash]",
   });
-  const worker = await build({
+  const scripts = await build({
     ...options,
-    entryPoints: { layout: join("node_modules", "elkjs", "lib", "elk-worker.min.js") },
+    entryPoints: { door: "ui/door.ts", layout: join("node_modules", "elkjs", "lib", "elk-worker.min.js") },
     format: "iife",
   });
-  cpSync(join(ui, "index.html"), join(draft, "index.html"));
+  for (const file of ["index.html", "door.css"]) cpSync(join(ui, file), join(draft, file));
   writeFileSync(
     join(draft, "LICENSES.txt"),
-    licences([page, worker].flatMap(({ metafile }) => Object.keys(metafile.inputs))),
+    licences([page, scripts].flatMap(({ metafile }) => Object.keys(metafile.inputs))),
   );
   writeFileSync(join(draft, ".inputs"), inputs);
   rmSync(dist, { recursive: true, force: true });

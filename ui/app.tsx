@@ -39,7 +39,7 @@ function LinkState() {
     if (feedError.value !== "") kind = "lost";
   } else if (value.state === "lost") {
     const seconds = Math.max(0, Math.ceil((value.retryAtMs - clock.value) / 1_000));
-    text = `connection lost; next attempt in ${seconds} s. What is shown is from before.`;
+    text = `${value.reason === "" ? "connection lost" : value.reason}; next attempt in ${seconds} s. What is shown is from before.`;
   } else if (value.state === "expired")
     text = "session expired: log in again, or run 'muster ui' and open the address that it prints";
   return (

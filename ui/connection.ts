@@ -4,8 +4,8 @@ import { UiHello, UiRequest, UiResponse, type MethodDescriptor } from "../proto/
 export type Link =
   | { readonly state: "connecting" }
   | { readonly state: "live"; readonly hello: UiHello }
-  /** `retryAtMs`: by `Date.now()`. */
-  | { readonly state: "lost"; readonly retryAtMs: number }
+  /** `retryAtMs`: by `Date.now()`. `reason`: the server's sentence; empty if it said nothing. */
+  | { readonly state: "lost"; readonly retryAtMs: number; readonly reason: string }
   /** The cookie is not accepted any more. */
   | { readonly state: "expired" };
 
@@ -41,7 +41,7 @@ export class Connection {
     socket.addEventListener("message", ({ data }) =>
       this.#take(UiResponse.decode(new Uint8Array(data as ArrayBuffer))),
     );
-    socket.addEventListener("close", () => void this.#lost());
+    socket.addEventListener("close", ({ reason }) => void this.#lost(reason));
   }
 
   #take(response: UiResponse): void {
@@ -57,11 +57,11 @@ export class Connection {
     call?.end(response.status, response.error);
   }
 
-  async #lost(): Promise<void> {
+  async #lost(reason: string): Promise<void> {
     this.#socket = null;
     this.#calls.clear();
     const retryAtMs = Date.now() + this.#retryMs;
-    this.#onLink({ state: "lost", retryAtMs });
+    this.#onLink({ state: "lost", retryAtMs, reason });
     // A browser does not tell why a WebSocket was refused, but it does for a file.
     const refused = await fetch(window.location.pathname, { method: "HEAD", cache: "no-store" }).then(
       ({ status }) => refusals.includes(status),

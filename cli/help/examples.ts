@@ -236,6 +236,10 @@ const lines: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     "muster watch task --filter service=web --action create,remove": "tasks of a service as they come and go",
     "muster watch service --from 10m --format json": "changes of the last ten minutes and from now on",
   },
+  ui: {
+    "muster ui": "open the address that it prints",
+    "muster ui --context production --port 8080": "another cluster, on a fixed port",
+  },
   why: { "muster why web.2": "why a task is waiting", "muster why web-1": "why a node is not ready" },
   info: { "muster info": "the cluster at a glance", "muster info --format '{{.Swarm.Cluster.ID}}'": "one field" },
   completion: {

@@ -8,7 +8,7 @@
  */
 import { connect as connectHttp2, type ClientHttp2Session } from "node:http2";
 import { connect, type Socket } from "node:net";
-import type { Codec, MethodDescriptor } from "../../proto/codec.ts";
+import type { MethodDescriptor, WireCodec, WireMethod } from "../../proto/codec.ts";
 import {
   RpcError,
   Status,
@@ -135,11 +135,12 @@ class Http2Channel implements DuplexChannel {
   }
 
   serverStream<Request, Response>(
-    method: MethodDescriptor<Request, Response>,
+    method: WireMethod<Request, Response>,
     request: Request,
     receiver: { onMessage(message: Response): void; onEnd(error: RpcError | null): void },
+    options?: { readonly traceparent?: string },
   ): ReceivingCall {
-    const call = this.#start(method, new ResponseStream(method.response, receiver));
+    const call = this.#start(method, new ResponseStream(method.response, receiver), options);
     call.writeWhole(method.request.encode(request));
     return { cancel: () => call.cancel(), pause: () => call.pause(), resume: () => call.resume() };
   }
@@ -225,7 +226,7 @@ class Http2Channel implements DuplexChannel {
   }
 }
 
-function decodeResponse<Response>(codec: Codec<Response>, message: Uint8Array): Response {
+function decodeResponse<Response>(codec: WireCodec<Response>, message: Uint8Array): Response {
   try {
     return codec.decode(message);
   } catch (error) {
@@ -235,12 +236,12 @@ function decodeResponse<Response>(codec: Codec<Response>, message: Uint8Array): 
 
 /** The receiver of a call with one response. */
 class SingleResponse<Response> implements ClientReceiver {
-  readonly #codec: Codec<Response>;
+  readonly #codec: WireCodec<Response>;
   readonly #resolve: (response: Response) => void;
   readonly #reject: (error: RpcError) => void;
   #responses: Response[] = [];
 
-  constructor(codec: Codec<Response>, resolve: (response: Response) => void, reject: (error: RpcError) => void) {
+  constructor(codec: WireCodec<Response>, resolve: (response: Response) => void, reject: (error: RpcError) => void) {
     this.#codec = codec;
     this.#resolve = resolve;
     this.#reject = reject;
@@ -261,11 +262,11 @@ class SingleResponse<Response> implements ClientReceiver {
 
 /** The receiver of a server stream. */
 class ResponseStream<Response> implements ClientReceiver {
-  readonly #codec: Codec<Response>;
+  readonly #codec: WireCodec<Response>;
   readonly #receiver: { onMessage(message: Response): void; onEnd(error: RpcError | null): void };
 
   constructor(
-    codec: Codec<Response>,
+    codec: WireCodec<Response>,
     receiver: { onMessage(message: Response): void; onEnd(error: RpcError | null): void },
   ) {
     this.#codec = codec;

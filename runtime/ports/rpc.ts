@@ -168,9 +168,10 @@ export interface RpcChannel {
   ): Promise<Response>;
   /** `onEnd` is called exactly once, with null for status OK, and never after `cancel`. */
   serverStream<Request, Response>(
-    method: MethodDescriptor<Request, Response>,
+    method: WireMethod<Request, Response>,
     request: Request,
     receiver: { onMessage(message: Response): void; onEnd(error: RpcError | null): void },
+    options?: { readonly traceparent?: string },
   ): ReceivingCall;
   clientStream<Request, Response>(method: MethodDescriptor<Request, Response>): SendingCall<Request, Response>;
   /** Closes the connection; calls in progress fail with CANCELLED. */

@@ -64,7 +64,7 @@ const packageHomes: Record<string, readonly string[]> = {
   croner: ["machines/orchestration/jobs/"],
   yaml: ["cli/stack/"],
   tweetnacl: ["edges/juju/"],
-  ws: ["edges/juju/"],
+  ws: ["edges/juju/", "edges/ui/"],
   "dns-packet": ["edges/dns/"],
   protobufjs: ["proto/"],
   "protobufjs/minimal.js": ["proto/"],
@@ -187,7 +187,7 @@ test("every source file is used by another", (t) => {
   const isOfTests = (path: string): boolean => /^(?:test|bench)\//.test(path);
   const imported = new Set(sources.filter(({ path }) => !isOfTests(path)).flatMap((source) => source.imports));
   const entries =
-    /^(cli\/main\.ts|ui\/main\.tsx|tools\/|test\/|bench\/|proto\/generate\.ts|proto\/page-codec\.ts|(?:drivers|linux)\/[^/]+\/main\.ts|runtime\/sim\/)/;
+    /^(cli\/main\.ts|ui\/main\.tsx|ui\/door\.ts|tools\/|test\/|bench\/|proto\/generate\.ts|proto\/page-codec\.ts|(?:drivers|linux)\/[^/]+\/main\.ts|runtime\/sim\/)/;
   for (const { path } of sources) {
     t.true(imported.has(path) || entries.test(path), `${path} is imported only by tests: delete it or use it`);
   }

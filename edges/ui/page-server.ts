@@ -1,0 +1,166 @@
+/**
+ * Serves the page and its WebSocket on a server of Node's, behind a door.
+ *
+ * UI1: nothing but the door's own pages is served without a valid cookie.
+ * UI2: a WebSocket is opened only by a page of this server, and the page is never shown in a frame.
+ */
+import type { IncomingMessage, Server, ServerResponse } from "node:http";
+import type { Duplex } from "node:stream";
+import { WebSocketServer, type WebSocket } from "ws";
+import type { Logger } from "../../runtime/ports/index.ts";
+import { plainPage, refusedUpgrade, send, sentencePage, type Answer } from "./answers.ts";
+import type { Door, Visitor } from "./door.ts";
+import type { PageFiles } from "./files.ts";
+import * as defaults from "./limits.ts";
+import { PageSocket, closeForNow, type PageLimits } from "./page-socket.ts";
+
+export interface PageServerOptions {
+  readonly door: Door;
+  readonly files: PageFiles;
+  readonly log: Logger;
+  /** Pages at once. */
+  readonly socketsMax: number;
+  readonly limits?: PageLimits;
+  /** A connection has opened a page, and now counts as one of a user. */
+  readonly onWelcome?: (socket: Duplex) => void;
+}
+
+const socketPath = "/ws";
+/** Where a browser says that it shows an answer inside of another page. */
+const framed: readonly unknown[] = ["iframe", "frame", "embed", "object"];
+
+const wrongOrigin = "This page can be used only from its own address, not from another page.";
+const inFrame = "Muster does not run inside of another page: open its address in a window of its own.";
+
+const addressOf = ({ socket }: IncomingMessage): string =>
+  (socket.remoteAddress ?? "").replace(/^::ffff:(?=\d+\.)/, "");
+
+export class PageServer {
+  readonly #options: PageServerOptions;
+  readonly #limits: PageLimits;
+  readonly #websockets = new WebSocketServer({
+    noServer: true,
+    maxPayload: defaults.messageBytesMax,
+    perMessageDeflate: false,
+    clientTracking: false,
+  });
+  /** Null while it is being opened. */
+  readonly #pages = new Map<WebSocket, PageSocket | null>();
+  #isClosing = false;
+
+  constructor(server: Pick<Server, "on">, options: PageServerOptions) {
+    this.#options = options;
+    this.#limits = options.limits ?? defaults;
+    server.on("clientError", (_error, socket) => socket.destroy());
+    server.on(
+      "request",
+      (request: IncomingMessage, response: ServerResponse) => void this.#onRequest(request, response),
+    );
+    server.on("upgrade", (request: IncomingMessage, socket: Duplex, head: Buffer) =>
+      this.#onUpgrade(request, socket, head),
+    );
+  }
+
+  /** Open pages. */
+  get pages(): number {
+    return this.#pages.size;
+  }
+
+  /** Breaks the connections of all pages; they connect again. */
+  disconnect(): void {
+    for (const websocket of this.#pages.keys()) websocket.terminate();
+  }
+
+  /** Sends close frames to every page, and waits for them, for a moment. */
+  async close(): Promise<void> {
+    this.#isClosing = true;
+    const ended = Array.from(
+      this.#pages.keys(),
+      (websocket) => new Promise<void>((resolve) => websocket.once("close", () => resolve())),
+    );
+    for (const [websocket, page] of this.#pages)
+      if (page === null) websocket.terminate();
+      else page.leave();
+    let timer: NodeJS.Timeout | undefined;
+    const patience = new Promise<void>((resolve) => (timer = setTimeout(resolve, defaults.closeGraceMs)));
+    await Promise.race([Promise.all(ended), patience]);
+    clearTimeout(timer);
+    this.disconnect();
+  }
+
+  async #onRequest(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    try {
+      send(request, response, await this.#answer(request));
+    } catch (error) {
+      // The body's sender has gone away, or a bug.
+      if (!request.destroyed) this.#options.log.error({ err: error }, "a request of the web interface failed");
+      response.destroy();
+    }
+  }
+
+  #answer(request: IncomingMessage): Promise<Answer> | Answer {
+    const { door, files } = this.#options;
+    const { headers, method } = request;
+    const origin = door.originOf(headers.host ?? "");
+    if (origin === null) return sentencePage(421, door.wrongHost);
+    if (framed.includes(headers["sec-fetch-dest"])) return sentencePage(403, inFrame);
+    const target = request.url ?? "/";
+    if (!URL.canParse(target, origin)) return sentencePage(400, "This address cannot be read.");
+    const url = new URL(target, origin);
+    const isReading = method === "GET" || method === "HEAD";
+    if (!isReading && headers.origin !== origin) return sentencePage(403, wrongOrigin);
+    const own = door.answer(request, url);
+    if (own !== null) return own;
+    if (!isReading)
+      return plainPage({ status: 405, main: "<p>Only GET is allowed.</p>", headers: { allow: "GET, HEAD" } });
+    const isAllowed = files.isPublic(url.pathname) || door.visitorOf(request) !== null;
+    if (!isAllowed) return door.refusal(request);
+    return files.answer(url.pathname, request) ?? sentencePage(404, `There is no ${url.pathname} here.`);
+  }
+
+  #refusalOf(request: IncomingMessage): readonly [number, string] | Visitor {
+    const { door, socketsMax } = this.#options;
+    const { host = "", origin } = request.headers;
+    const own = door.originOf(host);
+    if (own === null) return [421, door.wrongHost];
+    if ((request.url ?? "").split("?")[0] !== socketPath) return [404, `WebSockets are at ${socketPath} only.`];
+    // Browsers always send it, and pages cannot forge it.
+    if (origin !== own) return [403, wrongOrigin];
+    const visitor = door.visitorOf(request);
+    if (visitor === null) return [401, "This page's session has ended."];
+    if (this.#isClosing) return [503, "The server of the page is stopping."];
+    if (this.#pages.size >= socketsMax) return [503, `${socketsMax} pages are open already: close some of them.`];
+    return visitor;
+  }
+
+  #onUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
+    socket.on("error", () => undefined);
+    const visitor = this.#refusalOf(request);
+    if (!("open" in visitor)) return void socket.end(refusedUpgrade(...visitor));
+    this.#options.onWelcome?.(socket);
+    this.#websockets.handleUpgrade(request, socket, head, (websocket) => {
+      websocket.on("error", () => undefined);
+      websocket.pause();
+      this.#pages.set(websocket, null);
+      const leaving = visitor.onLeft?.(() => this.#pages.get(websocket)?.end("logged out"));
+      websocket.once("close", () => {
+        leaving?.unsubscribe();
+        this.#pages.delete(websocket);
+      });
+      void this.#open(websocket, visitor, addressOf(request));
+    });
+  }
+
+  async #open(websocket: WebSocket, visitor: Visitor, address: string): Promise<void> {
+    let session;
+    try {
+      session = await visitor.open(address);
+    } catch (error) {
+      websocket.resume();
+      closeForNow(websocket, error instanceof Error ? error.message : String(error));
+      return;
+    }
+    if (!this.#pages.has(websocket) || websocket.readyState !== websocket.OPEN) return session.backend.close?.();
+    this.#pages.set(websocket, new PageSocket(websocket, session, this.#options.log, this.#limits));
+  }
+}
