@@ -1,11 +1,13 @@
 /** The frame of the page: header, connection, and the view that the address names. */
 import { signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { hashOf } from "./model/route.ts";
-import { actors, clock, feedError, frame, link, route } from "./state.ts";
+import { addressOf, clock, feedError, frame, link, moment, route, shown } from "./state.ts";
+import { isRecording } from "./time-line.ts";
 import { ActorsView } from "./views/actors.tsx";
 import { ChartView } from "./views/chart.tsx";
 import { SequenceView } from "./views/sequence.tsx";
+import { timeText } from "./views/texts.ts";
+import { TimeLine } from "./views/time-line.tsx";
 
 type Theme = "auto" | "light" | "dark";
 const themes: readonly Theme[] = ["auto", "light", "dark"];
@@ -35,8 +37,12 @@ function LinkState() {
   let text = "connecting …";
   let kind: string = value.state;
   if (value.state === "live") {
-    text = feedError.value === "" ? "live" : `connected, but ${feedError.value}`;
+    const cluster = value.hello.cluster === "" ? "a cluster" : value.hello.cluster;
+    if (isRecording.value) text = `recording of ${cluster}`;
+    else if (feedError.value !== "") text = `connected, but ${feedError.value}`;
+    else text = moment.value === null ? "live" : `past, ${timeText(moment.value)}`;
     if (feedError.value !== "") kind = "lost";
+    else if (moment.value !== null) kind = "past";
   } else if (value.state === "lost") {
     const seconds = Math.max(0, Math.ceil((value.retryAtMs - clock.value) / 1_000));
     text = `${value.reason === "" ? "connection lost" : value.reason}; next attempt in ${seconds} s. What is shown is from before.`;
@@ -54,17 +60,17 @@ function Numbers() {
   let gaps = 0;
   let dropped = 0;
   let stale = 0;
-  for (const process of actors.processes.values()) {
+  for (const process of shown.value.processes.values()) {
     gaps += process.gaps;
     dropped += process.droppedSteps;
     if (process.stale) stale += 1;
   }
   return (
     <p class="numbers">
-      <span>{actors.size.toLocaleString("en")} actors</span>
-      <span>{actors.stepsSeen.toLocaleString("en")} steps</span>
+      <span>{shown.value.size.toLocaleString("en")} actors</span>
+      {moment.value === null && <span>{shown.value.stepsSeen.toLocaleString("en")} events</span>}
       {gaps > 0 && <span class="warn">{gaps} gaps</span>}
-      {dropped > 0 && <span class="warn">{dropped.toLocaleString("en")} steps left out</span>}
+      {dropped > 0 && <span class="warn">{dropped.toLocaleString("en")} events left out</span>}
       {stale > 0 && <span class="warn">{stale} processes not current</span>}
     </p>
   );
@@ -75,13 +81,13 @@ export function App() {
   const hello = link.value.state === "live" ? link.value.hello : null;
   return (
     <>
-      <header>
+      <header class={moment.value === null ? "" : "past"}>
         <h1>Muster</h1>
         <nav aria-label="Views">
-          <a href={hashOf({ view: "actors" })} aria-current={view === "sequence" ? undefined : "page"}>
+          <a href={addressOf({ view: "actors" })} aria-current={view === "sequence" ? undefined : "page"}>
             Actors
           </a>
-          <a href={hashOf({ view: "sequence", trace: "" })} aria-current={view === "sequence" ? "page" : undefined}>
+          <a href={addressOf({ view: "sequence", trace: "" })} aria-current={view === "sequence" ? "page" : undefined}>
             Sequence
           </a>
         </nav>
@@ -102,6 +108,7 @@ export function App() {
           <ChartView />
         </main>
       )}
+      <TimeLine />
     </>
   );
 }

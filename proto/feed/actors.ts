@@ -64,8 +64,6 @@ export class Actors {
   readonly #watched = new Map<string, Ring<ActorStep>>();
   /** Grows when actors or processes come or go. */
   membership = 0;
-  /** Grows with everything. */
-  version = 0;
   stepsSeen = 0;
 
   get size(): number {
@@ -99,7 +97,6 @@ export class Actors {
 
   /** The connection was lost: every process is unknown until its next snapshot. */
   disconnected(): void {
-    this.version += 1;
     for (const process of this.processes.values()) {
       process.stale = true;
       process.sequence = 0;
@@ -110,7 +107,6 @@ export class Actors {
 
   /** `nowMs`: the listener's clock. */
   apply(feed: ActorFeed, nowMs: number): void {
-    this.version += 1;
     const process = this.#processOf(feed.process);
     if (feed.hostname !== "") process.hostname = feed.hostname;
     if (feed.atMs !== 0) process.skewMs = feed.atMs - nowMs;
@@ -127,6 +123,12 @@ export class Actors {
       process.stale = true;
       process.incoming = null;
     }
+  }
+
+  /** An actor's newest step, which a snapshot does not tell: the transitions that it took. */
+  took(process: string, step: ActorStep): void {
+    const actor = this.find(process, step.actor);
+    if (actor?.steps === step.number) actor.transitions = step.transitions;
   }
 
   #mark(process: Process): void {

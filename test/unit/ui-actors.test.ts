@@ -145,7 +145,7 @@ test("the tree lists what is stuck, processes, kinds and actors, and a search op
 
 test("the address names view and actor, with any characters", (t) => {
   const route = { view: "actor", process: "node-1", actor: "task/a b/%?" } as const;
-  t.deepEqual(routeOf(hashOf(route)), route);
+  t.deepEqual(routeOf(hashOf(route, null)), route);
   t.deepEqual(routeOf("#/actor/only"), { view: "actors" });
   t.deepEqual(routeOf("#/actor/%zz/x"), { view: "actors" });
 });

@@ -1,8 +1,16 @@
 /** The messages of one trace between actors, as a sequence diagram has them. */
-import type { Step } from "../../proto/feed/actors.ts";
+import type { ActorStep } from "../../proto/gen/page.ts";
+
+/** A step that the page has seen itself, or a `TimelineStep`. */
+export interface Traced {
+  /** As `TimelineStep.index`; missing if the page has seen it itself. */
+  readonly index?: number;
+  readonly process: string;
+  readonly step: ActorStep | null;
+}
 
 export interface Message {
-  /** `process/actor`; `outside` if the event came from no actor. */
+  /** `process actor`; `outside` if the event came from no actor. */
   readonly from: string;
   readonly to: string;
   readonly event: string;
@@ -11,6 +19,8 @@ export interface Message {
   readonly process: string;
   readonly actor: string;
   readonly number: number;
+  /** 0: unknown. */
+  readonly index: number;
 }
 
 export interface Sequence {
@@ -21,12 +31,15 @@ export interface Sequence {
 
 export const outside = "outside";
 
-/** Steps of a trace in the order of their times; those at the same time stay in the order in which they arrived. */
-export function sequenceOf(steps: Iterable<Step>, trace: string): Sequence {
-  const messages: Message[] = [];
-  for (const { process, step } of steps) {
-    if (step.traceId !== trace) continue;
-    messages.push({
+/** The messages of a trace in the order of their times, each once; those at the same time stay in the given order. */
+export function sequenceOf(steps: Iterable<Traced>, trace: string): Sequence {
+  const found = new Map<string, Message>();
+  for (const { index = 0, process, step } of steps) {
+    if (step?.traceId !== trace) continue;
+    // An actor that was started again counts from 1 again.
+    const key = `${process} ${step.actor} ${step.number} ${step.atMs}`;
+    if (found.has(key)) continue;
+    found.set(key, {
       from: step.source === "" ? outside : `${process} ${step.source}`,
       to: `${process} ${step.actor}`,
       event: step.event,
@@ -35,27 +48,35 @@ export function sequenceOf(steps: Iterable<Step>, trace: string): Sequence {
       process,
       actor: step.actor,
       number: step.number,
+      index,
     });
   }
-  messages.sort((a, b) => a.atMs - b.atMs);
+  const messages = [...found.values()].sort((a, b) => a.atMs - b.atMs);
   return { lanes: [...new Set(messages.flatMap(({ from, to }) => [from, to]))], messages };
 }
 
 export interface TraceSummary {
   readonly trace: string;
   readonly steps: number;
-  readonly first: Step;
+  readonly process: string;
+  readonly first: ActorStep;
 }
 
-/** The traces of the given steps, newest first. */
-export function tracesOf(steps: readonly Step[], max: number): readonly TraceSummary[] {
-  const found = new Map<string, { trace: string; steps: number; first: Step }>();
-  for (const each of steps) {
-    const { traceId } = each.step;
-    if (traceId === "") continue;
-    const known = found.get(traceId);
-    if (known === undefined) found.set(traceId, { trace: traceId, steps: 1, first: each });
-    else known.steps += 1;
+/** The traces of the given steps, the one that began last first. */
+export function tracesOf(steps: Iterable<Traced>, max: number): readonly TraceSummary[] {
+  const found = new Map<string, { trace: string; steps: number; process: string; first: ActorStep }>();
+  const seen = new Set<string>();
+  for (const { process, step } of steps) {
+    if (step === null || step.traceId === "") continue;
+    const key = `${process} ${step.actor} ${step.number} ${step.atMs}`;
+    if (seen.has(key)) continue;
+    seen.add(key);
+    const known = found.get(step.traceId);
+    if (known === undefined) found.set(step.traceId, { trace: step.traceId, steps: 1, process, first: step });
+    else {
+      known.steps += 1;
+      if (step.atMs < known.first.atMs) known.first = step;
+    }
   }
-  return [...found.values()].reverse().slice(0, max);
+  return [...found.values()].toSorted((a, b) => b.first.atMs - a.first.atMs).slice(0, max);
 }

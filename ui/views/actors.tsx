@@ -2,10 +2,9 @@
 import { signal, useComputed } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { statesText, type Process } from "../../proto/feed/actors.ts";
-import { hashOf } from "../model/route.ts";
 import { overdueMs } from "../../proto/feed/stuck.ts";
 import { rowsOf, type Row } from "../model/tree.ts";
-import { actors, clock, frame, membership, route, stuck } from "../state.ts";
+import { addressOf, clock, frame, membership, moment, now, route, shown, stuck } from "../state.ts";
 import { durationText } from "./texts.ts";
 import { useList } from "./list.ts";
 
@@ -29,7 +28,7 @@ function toggle(key: string, open: boolean): void {
 function choose(row: Row): void {
   selected.value = row.key;
   if (row.type === "actor")
-    window.location.hash = hashOf({ view: "actor", process: row.actor.process, actor: row.actor.id });
+    window.location.hash = addressOf({ view: "actor", process: row.actor.process, actor: row.actor.id });
   else toggle(row.key, !row.open);
 }
 
@@ -75,8 +74,8 @@ function RowContent({ row }: { readonly row: Row }) {
       </>
     );
   const { actor } = row;
-  const process = actors.processes.get(actor.process);
-  const overdue = overdueMs(actor, clock.value + (process?.skewMs ?? 0));
+  const process = shown.value.processes.get(actor.process);
+  const overdue = overdueMs(actor, now.value + (process?.skewMs ?? 0));
   return (
     <>
       <span class="id">{actor.id}</span>
@@ -122,7 +121,7 @@ export function ActorsView() {
     void membership.value;
     // A text can match states, which change with every frame: the clock's tick is often enough.
     if (text.value !== "") void clock.value;
-    return rowsOf(actors, stuck.value, { text: text.value, onlyStuck: onlyStuck.value }, closed.value);
+    return rowsOf(shown.value, stuck.value, { text: text.value, onlyStuck: onlyStuck.value }, closed.value);
   }).value;
   const list = useList(scroller, rows.length, rowHeight);
   void frame.value;
@@ -216,7 +215,15 @@ export function ActorsView() {
             );
           })}
         </div>
-        {rows.length === 0 && <p class="empty">{actors.size === 0 ? "No actors yet." : "No actor matches."}</p>}
+        {rows.length === 0 && (
+          <p class="empty">
+            {shown.value.size > 0
+              ? "No actor matches."
+              : moment.value === null
+                ? "No actors yet."
+                : "No actor is known at this moment."}
+          </p>
+        )}
       </div>
     </section>
   );

@@ -4,8 +4,10 @@ import type { ActorStep, ArmedTimer } from "../../proto/gen/page.ts";
 import { statesText, watchedStepsMax, type Actor } from "../../proto/feed/actors.ts";
 import type { ChartDefinition, StateDefinition } from "../../proto/feed/chart-definition.ts";
 import type { Drawing } from "../model/graph.ts";
+import { joined } from "../model/past.ts";
 import { hashOf } from "../model/route.ts";
-import { actors, chartOf, clock, frame, route } from "../state.ts";
+import { earlier } from "../selection.ts";
+import { addressOf, chartOf, frame, liveActors, now, past, route, shown } from "../state.ts";
 import { ChartDrawing } from "./drawing.tsx";
 import { drawingFor } from "./layout.ts";
 import { durationText, jsonText, timeText } from "./texts.ts";
@@ -76,33 +78,36 @@ function StateDetails({ chart, path }: { readonly chart: ChartDefinition; readon
 }
 
 function Steps({ steps }: { readonly steps: readonly ActorStep[] }) {
-  if (steps.length === 0) return <p class="empty">None since this page was opened.</p>;
+  if (steps.length === 0) return <p class="empty">None is known.</p>;
   return (
     <div class="steps" tabIndex={0} role="region" aria-label={`The newest ${watchedStepsMax} events`}>
       <table>
         <thead>
           <tr>
             <th scope="col">time</th>
-            <th scope="col">event</th>
-            <th scope="col">then in, effects</th>
+            <th scope="col">event, then in, effects</th>
           </tr>
         </thead>
         <tbody>
           {steps.map((step) => (
             <tr key={step.number} class={step.unexpected ? "unexpected" : ""}>
-              <td>{timeText(step.atMs)}</td>
+              <td>
+                <a href={hashOf(route.value, { atMs: step.atMs, step: 0 })} title="Show this moment">
+                  {timeText(step.atMs)}
+                </a>
+              </td>
               <td title={step.fields}>
                 {step.traceId === "" ? (
                   step.event
                 ) : (
-                  <a href={hashOf({ view: "sequence", trace: step.traceId })}>{step.event}</a>
+                  <a href={addressOf({ view: "sequence", trace: step.traceId })} title="Show its trace">
+                    {step.event}
+                  </a>
                 )}
                 {step.unexpected && " (unexpected)"}
                 {step.guards.length > 0 && <small> [{step.guards.join(", ")}]</small>}
                 {step.skipped > 0 && <small class="warn"> after {step.skipped} left out</small>}
-              </td>
-              <td>
-                {statesText(step.states)}
+                <span class="then-in">→ {statesText(step.states)}</span>
                 {step.effects.length > 0 && <small class="effects">{step.effects.join(", ")}</small>}
               </td>
             </tr>
@@ -111,6 +116,11 @@ function Steps({ steps }: { readonly steps: readonly ActorStep[] }) {
       </table>
     </div>
   );
+}
+
+/** Oldest first, up to the moment shown. */
+function stepsOf({ process, id }: Actor): readonly ActorStep[] {
+  return past.value?.own ?? joined(earlier.value, liveActors.stepsOf(process, id), watchedStepsMax);
 }
 
 function ActorPanel({ actor }: { readonly actor: Actor }) {
@@ -134,8 +144,8 @@ function ActorPanel({ actor }: { readonly actor: Actor }) {
       isCurrent = false;
     };
   }, [chart]);
-  const process = actors.processes.get(actor.process);
-  const nowMs = clock.value + (process?.skewMs ?? 0);
+  const process = shown.value.processes.get(actor.process);
+  const nowMs = now.value + (process?.skewMs ?? 0);
   const since = actor.sinceMs === 0 ? "since before the feed began" : `for ${durationText(nowMs - actor.sinceMs)}`;
   return (
     <>
@@ -145,7 +155,7 @@ function ActorPanel({ actor }: { readonly actor: Actor }) {
         </h2>
         <p class="now">
           <b class="here">{statesText(actor.states)}</b> {since} · {statusTexts[actor.status] ?? "unknown"} ·{" "}
-          {actor.steps} steps{actor.event === "" ? "" : ` · moved by ${actor.event}`}
+          {actor.steps} events{actor.event === "" ? "" : ` · moved by ${actor.event}`}
           {process?.stale === true && <span class="warn"> · not current</span>}
         </p>
         {chart === undefined && <p class="empty">This page does not know the chart {actor.machine}.</p>}
@@ -168,7 +178,7 @@ function ActorPanel({ actor }: { readonly actor: Actor }) {
         <h3>Context</h3>
         <pre>{actor.context === "" ? "{}" : jsonText(actor.context)}</pre>
         <h3>Events</h3>
-        <Steps steps={actors.stepsOf(actor.process, actor.id).toReversed()} />
+        <Steps steps={stepsOf(actor).toReversed()} />
       </aside>
     </>
   );
@@ -182,14 +192,18 @@ export function ChartView() {
   const id = isChosen ? address.actor : "";
   useEffect(() => {
     if (!isChosen) return;
-    actors.watch(process, id);
-    return () => actors.unwatch(process, id);
+    liveActors.watch(process, id);
+    return () => liveActors.unwatch(process, id);
   }, [process, id]);
-  const actor = actors.find(process, id);
+  const actor = shown.value.find(process, id);
   return (
     <section class="chart" aria-label="Statechart">
       {actor === undefined ? (
-        <p class="empty">{isChosen ? `${id} of ${process} does not run.` : "Choose an actor to see its statechart."}</p>
+        <p class="empty">
+          {isChosen
+            ? `${id} of ${process} ${past.value === null ? "does not run" : "did not run at this moment"}.`
+            : "Choose an actor to see its statechart."}
+        </p>
       ) : (
         <ActorPanel key={`${process} ${id}`} actor={actor} />
       )}

@@ -1,8 +1,9 @@
 /** The messages of one trace between actors, as a sequence diagram. */
 import { statesText } from "../../proto/feed/actors.ts";
-import { hashOf } from "../model/route.ts";
-import { outside, sequenceOf, tracesOf, type Message } from "../model/sequence.ts";
-import { actors, clock } from "../state.ts";
+import { hashOf, type Moment } from "../model/route.ts";
+import { outside, sequenceOf, tracesOf, type Message, type Traced } from "../model/sequence.ts";
+import { traced } from "../selection.ts";
+import { addressOf, clock, liveActors, past } from "../state.ts";
 import { timeText } from "./texts.ts";
 
 /** Units of the SVG, which are pixels here. */
@@ -13,47 +14,78 @@ const left = 110;
 /** Traces offered for a choice. */
 const tracesMax = 100;
 
+/** Steps known of the traces in view: those that the server keeps, and those that the page has seen since. */
+const known = (): readonly Traced[] => [...traced.value, ...liveActors.recent.items()];
+
 function Traces() {
-  const traces = tracesOf(actors.recent.items(), tracesMax);
+  const traces = tracesOf(past.value?.steps ?? known(), tracesMax);
   return (
     <section class="traces" aria-label="Traces">
-      <h2>Newest traces</h2>
-      {traces.length === 0 && <p class="empty">No traced step yet.</p>}
-      <ul>
-        {traces.map(({ trace, steps, first }) => (
-          <li key={trace}>
-            <a href={hashOf({ view: "sequence", trace })}>
-              {timeText(first.step.atMs)} {first.step.event} → {first.step.actor}
-            </a>{" "}
-            <small>{steps} steps</small>
-          </li>
-        ))}
-      </ul>
+      <h2>{past.value === null ? "Newest traces" : "Newest traces at this moment"}</h2>
+      {traces.length === 0 && <p class="empty">No traced event yet.</p>}
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">began</th>
+            <th scope="col">with</th>
+            <th scope="col">of</th>
+            <th scope="col">events</th>
+          </tr>
+        </thead>
+        <tbody>
+          {traces.map(({ trace, steps, process, first }) => (
+            <tr key={trace}>
+              <td>{timeText(first.atMs)}</td>
+              <td>
+                <a href={addressOf({ view: "sequence", trace })}>{first.event}</a>
+              </td>
+              <td>
+                {first.actor} <small>{process}</small>
+              </td>
+              <td>{steps}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
     </section>
   );
 }
+
+const isLater = ({ atMs, index }: Message, moment: Moment): boolean =>
+  atMs > moment.atMs || (moment.step !== 0 && index > moment.step);
 
 function Arrow({
   message,
   from,
   to,
   y,
+  later,
 }: {
   readonly message: Message;
   readonly from: number;
   readonly to: number;
   readonly y: number;
+  /** After the moment that is shown. */
+  readonly later: boolean;
 }) {
   const x1 = left + from * laneWidth;
   const x2 = left + to * laneWidth;
   const path = from === to ? `M${x1} ${y - 8}h36v12h-32` : `M${x1} ${y}H${x2}`;
   const textX = from === to ? x1 + 44 : (x1 + x2) / 2;
   return (
-    <g class="message">
+    <g class={later ? "message later" : "message"}>
       <path d={path} marker-end="url(#message)" />
-      <text x={textX} y={y - 6} text-anchor={from === to ? "start" : "middle"}>
-        {message.event}
-      </text>
+      <a
+        href={hashOf(
+          { view: "actor", process: message.process, actor: message.actor },
+          { atMs: message.atMs, step: message.index },
+        )}
+      >
+        <title>Show {message.actor} at this moment</title>
+        <text x={textX} y={y - 6} text-anchor={from === to ? "start" : "middle"}>
+          {message.event}
+        </text>
+      </a>
       <text class="then" x={textX} y={y + 14} text-anchor={from === to ? "start" : "middle"}>
         {timeText(message.atMs)} → {statesText(message.states)}
       </text>
@@ -65,7 +97,8 @@ export function SequenceView({ trace }: { readonly trace: string }) {
   // Not each frame: a reader cannot follow, and all recent steps are looked through.
   void clock.value;
   if (trace === "") return <Traces />;
-  const { lanes, messages } = sequenceOf(actors.recent.items(), trace);
+  const { lanes, messages } = sequenceOf(known(), trace);
+  const at = past.value?.moment ?? null;
   const height = laneTop + (messages.length + 1) * messageHeight;
   const width = left * 2 + Math.max(0, lanes.length - 1) * laneWidth + 120;
   return (
@@ -73,11 +106,14 @@ export function SequenceView({ trace }: { readonly trace: string }) {
       <h2>
         Trace <code>{trace}</code>
       </h2>
-      {messages.length === 0 && <p class="empty">None of its steps is kept any more.</p>}
+      {messages.length === 0 && <p class="empty">None of its events is kept any more.</p>}
+      {at !== null && messages.some((message) => isLater(message, at)) && (
+        <p class="empty">Dashed messages came after the moment shown.</p>
+      )}
       <svg
         width={width}
         height={height}
-        role="img"
+        role="group"
         aria-label={`${messages.length} messages between ${lanes.length} actors`}
       >
         <defs>
@@ -111,11 +147,12 @@ export function SequenceView({ trace }: { readonly trace: string }) {
         })}
         {messages.map((message, index) => (
           <Arrow
-            key={`${message.process} ${message.actor} ${message.number}`}
+            key={`${message.process} ${message.actor} ${message.number} ${message.atMs}`}
             message={message}
             from={lanes.indexOf(message.from)}
             to={lanes.indexOf(message.to)}
             y={laneTop + (index + 1) * messageHeight}
+            later={at !== null && isLater(message, at)}
           />
         ))}
       </svg>

@@ -22,3 +22,10 @@ export function jsonText(json: string): string {
     return json;
   }
 }
+
+/** Local date and time, such as `2026-11-25 14:03:07.120`. */
+export function momentText(ms: number): string {
+  const at = new Date(ms);
+  const two = (value: number): string => String(value).padStart(2, "0");
+  return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ${timeText(ms)}`;
+}
