@@ -7,7 +7,7 @@ import { fileURLToPath } from "node:url";
 import type { AnyStateMachine, StateNode } from "xstate";
 import { command, listingOptions, type Command } from "./command.ts";
 import { printListing } from "./table.ts";
-import { UserError } from "../lib/user-error.ts";
+import { UsageError, UserError } from "../lib/user-error.ts";
 
 const folder = new URL("../machines/", import.meta.url);
 const exported = /^export const (\w+Machine)\b/gm;
@@ -63,12 +63,52 @@ async function named(names: readonly string[]): Promise<readonly Chart[]> {
   });
 }
 
+/** Formats of other tools: the text of one chart. */
+const exports: Readonly<Record<string, (chart: Chart) => Promise<string>>> = {
+  async xstate({ machine, summary }) {
+    const { xstateConfigOf } = await import("./charts/xstate.ts");
+    return JSON.stringify(xstateConfigOf(machine, summary), null, 2);
+  },
+  async stately({ machine, summary }) {
+    const [{ chartData }, { statelyMachineOf }] = await Promise.all([
+      import("./charts/chart-data.ts"),
+      import("./charts/stately.ts"),
+    ]);
+    return JSON.stringify(statelyMachineOf(chartData(machine), summary, machine.config.context), null, 2);
+  },
+  async scxml({ machine, summary }) {
+    const [{ chartData }, { scxmlOf }] = await Promise.all([
+      import("./charts/chart-data.ts"),
+      import("./charts/scxml.ts"),
+    ]);
+    return scxmlOf(chartData(machine), summary).trimEnd();
+  },
+};
+
 export const charts: Command = command({
   operands: "[NAME...]",
-  summary: "List the statecharts of the system, or show them with --format json or mermaid.",
-  options: listingOptions,
+  summary: "List the statecharts of the system, or export them with --format.",
+  options: {
+    ...listingOptions,
+    format: {
+      ...listingOptions.format,
+      help:
+        "Output format: table, json, mermaid, xstate (config of createMachine), stately (Stately Machine Specification), " +
+        "scxml (one chart), a Go template, or 'table TEMPLATE' (default table)",
+      completes: ["table", "json", "mermaid", "xstate", "stately", "scxml"],
+    },
+  },
   async run({ values, operands, shell }) {
     const chosen = await named(operands);
+    const exported = exports[values.format ?? ""];
+    if (exported !== undefined) {
+      if (values.format === "scxml" && chosen.length !== 1)
+        throw new UsageError(
+          `--format scxml writes one document: name one chart instead of ${chosen.length} (see 'muster charts')`,
+        );
+      for (const chart of chosen) shell.print(await exported(chart));
+      return;
+    }
     if (values.format === "mermaid") {
       const { handlersOf, picturesOf } = await import("./chart-mermaid.ts");
       for (const { name, machine } of chosen) {

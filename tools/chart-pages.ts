@@ -6,7 +6,11 @@ import { handlersOf, picturesOf } from "../cli/chart-mermaid.ts";
 
 export async function chartPages(): Promise<ReadonlyMap<string, string>> {
   const pages = new Map<string, string>();
-  const index = ["# Statecharts", "", "Written by `npm run charts` from `machines/`, folder by folder."];
+  const index = [
+    "# Statecharts",
+    "",
+    "Written by `npm run charts` from `machines/`, folder by folder. `muster charts` exports them in [other formats](../inspector.md#charts-in-other-tools).",
+  ];
   let folder = "";
   for (const { name, file, summary, machine } of await allCharts()) {
     if (dirname(file) !== folder) {

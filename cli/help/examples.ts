@@ -246,7 +246,10 @@ const lines: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     "source <(muster completion bash)": "in ~/.bashrc",
     "muster completion fish | source": "in config.fish",
   },
-  charts: { "muster charts --format mermaid task": "the life cycle of a task as a diagram" },
+  charts: {
+    "muster charts --format mermaid task": "the life cycle of a task as a diagram",
+    "muster charts --format scxml session > session.scxml": "a chart for SCXML tools",
+  },
 };
 
 /** Empty for a command without examples. */
