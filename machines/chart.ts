@@ -61,8 +61,8 @@ type KeyOfAny<Union> = Union extends unknown ? keyof Union : never;
 
 /** `Shows` with the names of the fields of this chart. */
 interface ShowsOf<Context, Event> {
-  readonly context?: readonly PathOf<keyof Context>[];
-  readonly events?: readonly PathOf<Exclude<KeyOfAny<Event>, "type">>[];
+  readonly context?: readonly NoInfer<PathOf<KeyOfAny<Context>>>[];
+  readonly events?: readonly NoInfer<PathOf<Exclude<KeyOfAny<Event>, "type">>>[];
 }
 
 /**
@@ -146,7 +146,7 @@ interface Parts<
   /** Bounds: the host draws the delay at random below them (`Owner.draw`). */
   drawnDelays?: { [Name in Drawn]: DelayConfig<Context, Event, undefined, Event> };
   /** Nothing by default. */
-  shows?: ShowsOf<NoInfer<Context>, NoInfer<Event>>;
+  shows?: ShowsOf<Context, Event>;
 }
 
 interface Chart<

@@ -4,5 +4,5 @@ import type { SimTrace } from "../../runtime/sim/trace.ts";
 
 export function traceTransitions(host: Host, who: string, trace: SimTrace): void {
   if (!trace.isKept) return;
-  host.inspect(({ actorId, event, state }) => trace.write(who, `${actorId} ${event} -> ${JSON.stringify(state)}`));
+  host.observe(({ id, event, states }) => trace.write(who, `${id} ${event.type} -> ${states.join(" ")}`));
 }

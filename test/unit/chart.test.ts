@@ -47,7 +47,10 @@ test("a machine says what its host must supply, and has a configuration that XSt
 const goes = { a: { on: { go: { actions: "act" } } } } as const;
 test("a machine says what it shows, together with the chart that it extends", (t) => {
   const extended = chart({
-    types: { context: {} as { readonly count: number }, events: {} as { readonly type: "go"; readonly at: number } },
+    types: {
+      context: {} as { readonly count: number },
+      events: {} as { readonly type: "go"; readonly at: number } | { readonly type: "stop" },
+    },
     shows: { context: ["count"], events: ["at"] },
   }).extend({ effects: { act: effect() }, shows: { context: ["count.low"] } });
   const machine = extended.createMachine({ id: "shown", context: { count: 0 }, initial: "a", states: goes });

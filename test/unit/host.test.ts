@@ -1,7 +1,8 @@
 import test from "ava";
 import { chart, effect } from "../../machines/chart.ts";
 import { ActorSystems } from "../../runtime/actor-systems.ts";
-import { Host, type Inspection } from "../../runtime/host.ts";
+import { Host } from "../../runtime/host.ts";
+import type { ObservedStep } from "../../runtime/observation/step.ts";
 import { SimClock } from "../../runtime/sim/clock.ts";
 import { SimRandom } from "../../runtime/sim/random.ts";
 import { createSimTelemetry } from "../../runtime/sim/telemetry.ts";
@@ -48,25 +49,44 @@ function newHost(): { host: Host; clock: SimClock; crashes: string[] } {
   return { host: new Host({ clock, telemetry, onCrash: (id) => crashes.push(id) }), clock, crashes };
 }
 
-test("an inspector sees the transitions of actors started before and after it, and none once it is removed (H3)", (t) => {
+test("an observer sees the steps of actors started before and after it, and none once it is removed (H3)", (t) => {
   const { host } = newHost();
   const before = host.start(lampMachine, "lamp/before", undefined, lamp);
-  const seen: Inspection[] = [];
-  const inspecting = host.inspect((inspection) => seen.push(inspection));
+  t.is(host.look("lamp/before"), undefined);
+  const seen: ObservedStep[] = [];
+  const observing = host.observe((step) => seen.push(step));
   const after = host.start(lampMachine, "lamp/after", undefined, lamp);
   before.send({ type: "pressed" });
   after.send({ type: "pressed" });
+  after.stop();
   t.deepEqual(
-    seen.filter(({ event }) => event === "pressed").map(({ actorId, machine, state }) => ({ actorId, machine, state })),
+    seen.map(({ id, machine, event, states, steps, status }) => [id, machine.id, event.type, states[0], steps, status]),
     [
-      { actorId: "lamp/before", machine: "lamp", state: "on" },
-      { actorId: "lamp/after", machine: "lamp", state: "on" },
+      ["lamp/after", "lamp", "xstate.init", "off", 1, "active"],
+      ["lamp/before", "lamp", "pressed", "on", 1, "active"],
+      ["lamp/after", "lamp", "pressed", "on", 2, "active"],
+      ["lamp/after", "lamp", "xstate.stop", "on", 3, "stopped"],
     ],
   );
-  inspecting.unsubscribe();
+  observing.unsubscribe();
   const count = seen.length;
   before.send({ type: "pressed" });
   t.is(seen.length, count);
+  t.is(host.look("lamp/before"), undefined);
+});
+
+test("an observer that throws disturbs neither actors nor other observers (H6)", (t) => {
+  const { host, crashes } = newHost();
+  host.observe(() => {
+    throw new Error("broken observer");
+  });
+  const seen: string[] = [];
+  host.observe(({ event }) => seen.push(event.type));
+  const actor = host.start(lampMachine, "lamp/1", undefined, lamp);
+  actor.send({ type: "pressed" });
+  t.deepEqual(seen, ["xstate.init", "pressed"]);
+  t.is(actor.snapshot.value, "on");
+  t.deepEqual(crashes, []);
 });
 
 test("an actor whose effect throws is reported and removed, and its id is free (H1, H2)", (t) => {
@@ -91,7 +111,9 @@ test("actors are independent: each has its own timers, and the end of one does n
   const { host, clock } = newHost();
   const kettles = Array.from({ length: 200 }, (_, at) => host.start(kettleMachine, `kettle/${at}`, undefined, kettle));
   const seen: string[] = [];
-  host.inspect(({ actorId, state }) => void (state === "boiling" && seen.push(actorId)));
+  host.observe(({ id, event, states }) => {
+    if (event.type.startsWith("xstate.after") && states[0] === "boiling") seen.push(id);
+  });
   for (const [at, kettle] of kettles.entries()) if (at % 3 !== 0) kettle.stop();
   kettles[1]?.stop();
   host.start(kettleMachine, "kettle/1", undefined, kettle);

@@ -1,0 +1,119 @@
+/**
+ * The feed of one process: its actors, and each step that they take, to any number of listeners in the process.
+ *
+ * PF1: without a listener, the host has no observer.
+ * PF2: nothing that a listener does or fails to do slows an actor down: steps are noted as they happen, and sent later in batches.
+ * PF3: a listener that throws is closed, and the others go on.
+ */
+import type { ActorFeed, ActorSelection } from "../../proto/gen/messages.ts";
+import type { Host } from "../../runtime/host.ts";
+import type { Clock, Subscription, Telemetry, TimerHandle } from "../../runtime/ports/index.ts";
+import type { Running } from "../environment.ts";
+import { FeedLine, type FeedSource } from "./feed-line.ts";
+
+/** Milliseconds from a step to its message: one message has many steps, and a viewer sees no delay. */
+const flushMs = 50;
+
+export interface FeedListener {
+  /** Asked before each message; false: the listener is behind, and the feed drops intermediate steps of actors and counts them. */
+  ready(): boolean;
+  /** The first messages are a snapshot, in parts (`begins` … `ends`). */
+  onFeed(feed: ActorFeed): void;
+}
+
+export interface FeedHandle {
+  /** Sends a snapshot again, because messages were lost. */
+  again(): void;
+  /** A second call does nothing. */
+  close(): void;
+}
+
+export interface ProcessFeed extends Running {
+  /** `manager-ID` or `node-ID`. */
+  readonly process: string;
+  /** Of the selection, only `actors` and `withoutSteps` count. The snapshot follows in a later turn. */
+  listen(selection: ActorSelection, listener: FeedListener): FeedHandle;
+}
+
+export interface ProcessFeedOptions {
+  readonly host: Host;
+  readonly clock: Clock;
+  readonly telemetry: Pick<Telemetry, "log">;
+  readonly process: string;
+  /** Of the process's node; empty if unknown. */
+  readonly hostname: string;
+  /** Steps that wait for one listener; by default `pendingStepsMax`. */
+  readonly pendingMax?: number;
+}
+
+export function createProcessFeed(options: ProcessFeedOptions): ProcessFeed {
+  const { host, clock, process, hostname, pendingMax } = options;
+  const lines = new Set<FeedLine>();
+  let observing: Subscription | null = null;
+  let timer: TimerHandle | null = null;
+  const source: FeedSource = {
+    clock,
+    process,
+    hostname,
+    *ids() {
+      yield* host.ids();
+      yield* host.tables.ids();
+    },
+    look: (id) => host.look(id),
+  };
+
+  function arm(): void {
+    timer ??= clock.setTimeout(flush, flushMs);
+  }
+
+  function flush(): void {
+    timer = null;
+    let isWaiting = false;
+    for (const line of lines)
+      try {
+        if (line.flush()) isWaiting = true;
+      } catch (error) {
+        // PF3
+        options.telemetry.log.error({ error: String(error) }, "a listener of the actors' feed failed: closed");
+        close(line);
+      }
+    if (isWaiting) arm();
+  }
+
+  function close(line: FeedLine): void {
+    if (!lines.delete(line) || lines.size > 0) return;
+    observing?.unsubscribe();
+    observing = null;
+    if (timer !== null) clock.clearTimeout(timer);
+    timer = null;
+  }
+
+  function observe(): Subscription {
+    return host.observe((step) => {
+      for (const line of lines) line.take(step);
+      // The process ends, and no timer fires any more.
+      if (step.status === "error") flush();
+      else arm();
+    });
+  }
+
+  return {
+    process,
+    listen(selection, listener) {
+      observing ??= observe();
+      const line = new FeedLine(source, selection, listener, pendingMax);
+      lines.add(line);
+      arm();
+      return {
+        again() {
+          line.again();
+          if (lines.has(line)) arm();
+        },
+        close: () => close(line),
+      };
+    },
+    stop() {
+      for (const line of lines) close(line);
+    },
+  };
+}

@@ -1,0 +1,296 @@
+/**
+ * Assembles the steps of actors from XState's inspection events. It exists only while somebody observes the host.
+ *
+ * Effects run within the step that has them, so steps nest: an event that an actor sends meanwhile has that actor as its source.
+ */
+import type { Actor, AnyActorRef, AnyMachineSnapshot, AnyStateMachine, InspectionEvent } from "xstate";
+import { ChartNames, joined, nothingTaken, type Active, type Taken } from "./chart-names.ts";
+import type { AnyNode } from "./transition-ids.ts";
+import type { ObservedActor, ObservedStep, ObservedTimer, StepObserver } from "./step.ts";
+import { currentTraceparent, inTrace } from "../telemetry/current-trace.ts";
+import type { Clock } from "../ports/index.ts";
+
+type AnyActor = Actor<AnyStateMachine>;
+
+/** An event that was sent and not handled yet. */
+interface Sent {
+  readonly event: object;
+  readonly source: string;
+  readonly traceparent: string;
+}
+
+interface Watched {
+  readonly actor: AnyActor;
+  readonly names: ChartNames;
+  readonly startedAtMs: number;
+  sinceMs: number;
+  steps: number;
+  lastEvent: string;
+  /** At the end of the newest step. */
+  context: object | null;
+  settled: Active | null;
+  active: Active;
+  /** The snapshot's array from which `active` was found. */
+  nodes: unknown;
+  /** By the id of the delayed event. */
+  readonly timers: Map<string, ObservedTimer & { readonly eventType: string }>;
+  /** Null: changed since it was listed. */
+  listed: readonly ObservedTimer[] | null;
+  readonly sent: Sent[];
+  taken: Taken | null;
+}
+
+/** XState's record of a timer. */
+interface Scheduled {
+  readonly id: string;
+  readonly source: AnyActorRef;
+  readonly event: { readonly type: string };
+  readonly delay: number;
+  /** `Date.now()` */
+  readonly startedAt: number;
+}
+interface Timed {
+  readonly _snapshot: { readonly _scheduledEvents: Readonly<Record<string, Scheduled>> };
+}
+
+const noTimers: readonly ObservedTimer[] = [];
+
+export class StepWatch {
+  readonly #clock: Clock;
+  readonly show: StepObserver;
+  readonly #watched = new Map<AnyActorRef, Watched>();
+  readonly #names = new Map<AnyStateMachine, ChartNames>();
+  /** Ids of the actors whose steps are under way, the innermost last. */
+  readonly #acting: string[] = [];
+
+  constructor(clock: Clock, show: StepObserver) {
+    this.#clock = clock;
+    this.show = show;
+  }
+
+  /** Watches an actor that has started already. */
+  add(actor: AnyActor, startedAtMs: number): void {
+    const watched = this.#begin(actor, startedAtMs);
+    const { nodes, context } = snapshotOf(actor);
+    watched.active = watched.settled = watched.names.active(nodes);
+    watched.nodes = nodes;
+    watched.context = context;
+  }
+
+  /** The timers that were armed in a system before its actors were watched. */
+  addTimers(system: unknown): void {
+    // XState notes when it armed a timer by the machine's clock, not by ours.
+    const offset = this.#clock.now() - Date.now();
+    for (const { id, source, event, delay, startedAt } of Object.values((system as Timed)._snapshot._scheduledEvents)) {
+      const watched = this.#watched.get(source);
+      if (watched !== undefined) arm(watched, id, event.type, startedAt + offset, delay);
+    }
+  }
+
+  look(actor: AnyActor): ObservedActor | undefined {
+    const watched = this.#watched.get(actor);
+    if (watched === undefined) return undefined;
+    const { status, context } = snapshotOf(actor);
+    return this.#observed(watched, status, context);
+  }
+
+  /** An actor that is not XState's begins a step. */
+  begin(id: string): void {
+    this.#acting.push(id);
+  }
+
+  end(id: string): void {
+    const at = this.#acting.lastIndexOf(id);
+    if (at !== -1) this.#acting.length = at;
+  }
+
+  /** `act` as part of the present step and trace, in a later turn. */
+  later(act: () => void): () => void {
+    const { source } = this;
+    const traceparent = currentTraceparent();
+    if (source === "" && traceparent === "") return act;
+    return () => {
+      if (source !== "") this.begin(source);
+      inTrace(traceparent, act);
+      this.end(source);
+    };
+  }
+
+  get source(): string {
+    return this.#acting.at(-1) ?? "";
+  }
+
+  see(event: InspectionEvent): void {
+    const actor = event.actorRef as AnyActor;
+    switch (event.type) {
+      case "@xstate.actor":
+        this.#begin(actor, this.#clock.now());
+        return;
+      case "@xstate.event": {
+        const watched = this.#watched.get(actor);
+        if (watched === undefined) return;
+        const isTimer = event.sourceRef === actor;
+        if (isTimer) fired(watched, event.event.type);
+        watched.sent.push({
+          event: event.event,
+          source: isTimer ? "" : this.source,
+          traceparent: currentTraceparent(),
+        });
+        return;
+      }
+      case "@xstate.action": {
+        const watched = this.#watched.get(actor);
+        if (watched === undefined) return;
+        if (this.source !== actor.id) this.#acting.push(actor.id);
+        this.#act(watched, event.action as { readonly type: string; readonly params: unknown });
+        return;
+      }
+      case "@xstate.microstep": {
+        const watched = this.#watched.get(actor);
+        if (watched === undefined) return;
+        const before = watched.active;
+        const after = this.#move(watched, (event.snapshot as unknown as { readonly _nodes: unknown })._nodes);
+        const taken = watched.names.taken(event._transitions, before, after);
+        watched.taken = watched.taken === null ? taken : joined([watched.taken, taken]);
+        return;
+      }
+      case "@xstate.snapshot": {
+        const watched = this.#watched.get(actor);
+        if (watched !== undefined) this.#finish(watched, event.event, snapshotOf(actor).status);
+        return;
+      }
+      case "@xstate.transition":
+        // XState's pure `transition` function sends it, which no actor calls.
+        return;
+    }
+  }
+
+  /** The actor threw in the step under way. */
+  fail(actor: AnyActor): void {
+    const watched = this.#watched.get(actor);
+    if (watched === undefined) return;
+    const event = watched.sent[0]?.event ?? { type: "xstate.init" };
+    this.#finish(watched, event as { readonly type: string }, "error");
+  }
+
+  #begin(actor: AnyActor, startedAtMs: number): Watched {
+    const machine = actor.logic;
+    let names = this.#names.get(machine);
+    if (names === undefined) this.#names.set(machine, (names = new ChartNames(machine)));
+    const watched: Watched = {
+      actor,
+      names,
+      startedAtMs,
+      sinceMs: 0,
+      steps: 0,
+      lastEvent: "",
+      context: null,
+      settled: null,
+      active: names.initial,
+      nodes: null,
+      timers: new Map(),
+      listed: noTimers,
+      sent: [],
+      taken: null,
+    };
+    this.#watched.set(actor, watched);
+    return watched;
+  }
+
+  #act(watched: Watched, { type, params }: { readonly type: string; readonly params: unknown }): void {
+    if (type === "xstate.raise") {
+      const { id, delay, event } = params as { id?: string; delay?: number; event: { readonly type: string } };
+      if (delay !== undefined) arm(watched, id ?? event.type, event.type, this.#clock.now(), delay);
+    } else if (type === "xstate.cancel") {
+      if (watched.timers.delete((params as { readonly sendId: string }).sendId)) watched.listed = null;
+    }
+  }
+
+  #move(watched: Watched, nodes: unknown): Active {
+    if (watched.nodes !== nodes) {
+      watched.nodes = nodes;
+      watched.active = watched.names.active(nodes as readonly AnyNode[]);
+    }
+    return watched.active;
+  }
+
+  #finish(watched: Watched, event: { readonly type: string }, status: ObservedActor["status"]): void {
+    const { actor, sent, names } = watched;
+    this.end(actor.id);
+    // An actor that stops forgets the events before.
+    let cause: Sent | undefined;
+    do cause = sent.shift();
+    while (cause !== undefined && cause.event !== event);
+    let taken = watched.taken ?? nothingTaken;
+    watched.taken = null;
+    if (event.type === "xstate.init") taken = taken === nothingTaken ? names.started : joined([names.started, taken]);
+    const isOver = status !== "active";
+    if (isOver) {
+      watched.listed = noTimers;
+      this.#watched.delete(actor);
+    }
+    const { context, nodes } = snapshotOf(actor);
+    const atMs = this.#clock.now();
+    if (this.#move(watched, nodes) !== watched.settled) watched.sinceMs = atMs;
+    watched.settled = watched.active;
+    watched.steps += 1;
+    if (!taken.unexpected) watched.lastEvent = event.type;
+    const contextBefore = watched.context;
+    watched.context = context;
+    const step: ObservedStep = {
+      ...this.#observed(watched, status, context),
+      atMs,
+      event,
+      contextBefore,
+      transitions: taken.transitions,
+      guards: taken.guards,
+      effects: taken.effects,
+      unexpected: taken.unexpected,
+      source: cause?.source ?? this.source,
+      traceparent: cause?.traceparent ?? currentTraceparent(),
+    };
+    this.show(step);
+  }
+
+  #observed(watched: Watched, status: ObservedActor["status"], context: object): ObservedActor {
+    const { actor, startedAtMs, sinceMs, steps, lastEvent, active, timers } = watched;
+    return {
+      id: actor.id,
+      machine: actor.logic,
+      startedAtMs,
+      sinceMs,
+      steps,
+      lastEvent,
+      states: active.paths,
+      status,
+      context,
+      timers: (watched.listed ??= [...timers.values()]),
+    };
+  }
+}
+
+function snapshotOf(actor: AnyActor): {
+  readonly status: ObservedActor["status"];
+  readonly context: object;
+  readonly nodes: readonly AnyNode[];
+} {
+  const { status, context, _nodes } = actor.getSnapshot() as AnyMachineSnapshot;
+  return { status, context: context as object, nodes: _nodes as unknown as readonly AnyNode[] };
+}
+
+function arm(watched: Watched, id: string, eventType: string, armedAtMs: number, delayMs: number): void {
+  const { delay, state } = watched.names.delay(id);
+  // Last in the order of the list.
+  watched.timers.delete(id);
+  watched.timers.set(id, { delay, state, armedAtMs, dueAtMs: armedAtMs + delayMs, eventType });
+  watched.listed = null;
+}
+
+function fired(watched: Watched, eventType: string): void {
+  for (const [id, timer] of watched.timers) {
+    if (timer.eventType !== eventType) continue;
+    watched.timers.delete(id);
+    watched.listed = null;
+    return;
+  }
+}

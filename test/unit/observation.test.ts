@@ -1,0 +1,258 @@
+import test from "ava";
+import { assign, raise } from "xstate";
+import { allCharts } from "../../cli/charts.ts";
+import { chart, effect } from "../../machines/chart.ts";
+import { Host } from "../../runtime/host.ts";
+import type { ObservedStep } from "../../runtime/observation/step.ts";
+import { rootOf, transitionsOf, childrenOf, type AnyNode } from "../../runtime/observation/transition-ids.ts";
+import { SimClock } from "../../runtime/sim/clock.ts";
+import { SimRandom } from "../../runtime/sim/random.ts";
+import { createSimTelemetry } from "../../runtime/sim/telemetry.ts";
+import { SimTrace } from "../../runtime/sim/trace.ts";
+import { inTrace } from "../../runtime/telemetry/current-trace.ts";
+import { chartDefinitions } from "../../cli/chart-definitions.ts";
+import type { StateDefinition } from "../../proto/feed/chart-definition.ts";
+
+type DoorEvent = { readonly type: "opened" | "closed" | "locked" | "key.turned" | "night.came" | "surprise" };
+interface DoorContext {
+  readonly uses: number;
+}
+
+/** Every kind of step: guards, entry and exit, eventless and raised transitions, named and drawn delays, parallel states. */
+const doorMachine = chart({
+  types: { context: {} as DoorContext, events: {} as DoorEvent, input: {} as { readonly uses: number } },
+  effects: { ring: effect(), light: effect(), darken: effect(), bolt: effect() },
+  actions: {
+    count: assign({ uses: ({ context }) => context.uses + 1 }),
+    lockLater: raise({ type: "night.came" }, { delay: "day", id: "night" }),
+  },
+  guards: { isWorn: ({ context }) => context.uses >= 2 },
+  delays: { closer: 5_000, day: 60_000 },
+}).createMachine({
+  id: "door",
+  context: ({ input }) => ({ uses: input.uses }),
+  type: "parallel",
+  states: {
+    leaf: {
+      initial: "shut",
+      states: {
+        shut: {
+          entry: "darken",
+          on: {
+            opened: [
+              { guard: "isWorn", target: "broken" },
+              { target: "open", actions: ["count", "ring"] },
+            ],
+          },
+        },
+        open: {
+          entry: "light",
+          exit: "lockLater",
+          after: { closer: "shut" },
+          on: { closed: "shut", opened: { target: "open", reenter: true } },
+        },
+        broken: { always: { target: "removed", actions: "ring" } },
+        removed: {},
+      },
+    },
+    lock: {
+      initial: "free",
+      states: {
+        free: { on: { "night.came": { target: "locked", actions: "bolt" } } },
+        locked: { on: { "key.turned": "free" } },
+      },
+    },
+  },
+  ignore: ["locked"],
+});
+
+interface World {
+  readonly host: Host;
+  readonly clock: SimClock;
+  readonly steps: ObservedStep[];
+}
+
+function newWorld(): World {
+  const clock = new SimClock();
+  const random = new SimRandom("observation");
+  const telemetry = createSimTelemetry({
+    who: "host",
+    clock,
+    random,
+    trace: new SimTrace(clock, { keepLines: false }),
+  });
+  const host = new Host({ clock, telemetry, onCrash: () => {} });
+  return { host, clock, steps: [] };
+}
+
+const silent = { ring() {}, light() {}, darken() {}, bolt() {} };
+
+test("a step has its transitions, guards, effects in order, states, context before and after", (t) => {
+  const { host, steps } = newWorld();
+  host.observe((step) => steps.push(step));
+  const door = host.start(doorMachine, "door/1", { uses: 1 }, { effects: silent });
+  door.send({ type: "opened" });
+  door.send({ type: "closed" });
+  door.send({ type: "opened" });
+  door.send({ type: "locked" });
+  door.send({ type: "surprise" });
+  t.deepEqual(
+    steps.map(({ event, transitions, guards, effects, states, unexpected, context, contextBefore }) => [
+      event.type,
+      transitions,
+      guards,
+      effects,
+      states,
+      unexpected,
+      (contextBefore as DoorContext | null)?.uses ?? null,
+      (context as DoorContext).uses,
+    ]),
+    [
+      ["xstate.init", [], [], ["darken"], ["leaf.shut", "lock.free"], false, null, 1],
+      ["opened", ["leaf.shut#opened#1"], [], ["count", "ring", "light"], ["leaf.open", "lock.free"], false, 1, 2],
+      ["closed", ["leaf.open#closed#0"], [], ["lockLater", "darken"], ["leaf.shut", "lock.free"], false, 2, 2],
+      [
+        "opened",
+        ["leaf.shut#opened#0", "leaf.broken#always#0"],
+        ["isWorn"],
+        ["ring"],
+        ["leaf.removed", "lock.free"],
+        false,
+        2,
+        2,
+      ],
+      ["locked", ["#locked#0"], [], [], ["leaf.removed", "lock.free"], false, 2, 2],
+      ["surprise", [], [], [], ["leaf.removed", "lock.free"], true, 2, 2],
+    ],
+  );
+  t.is(steps[3]?.states, steps[4]?.states, "equal states are the same array");
+  t.deepEqual([host.look("door/1")?.lastEvent, host.look("door/1")?.steps], ["locked", 6]);
+});
+
+test("a step that re-enters its state has the exit and entry effects", (t) => {
+  const { host, steps } = newWorld();
+  const door = host.start(doorMachine, "door/1", { uses: 0 }, { effects: silent });
+  door.send({ type: "opened" });
+  host.observe((step) => steps.push(step));
+  door.send({ type: "opened" });
+  t.deepEqual(steps[0]?.effects, ["lockLater", "light"]);
+});
+
+test("timers are shown with the time at which they were armed and are due, until they fire or are cancelled", (t) => {
+  const { host, clock, steps } = newWorld();
+  host.observe((step) => steps.push(step));
+  const from = clock.now();
+  const door = host.start(doorMachine, "door/1", { uses: 0 }, { effects: silent });
+  const closer = (at: number) => ({
+    delay: "closer",
+    state: "leaf.open",
+    armedAtMs: from + at,
+    dueAtMs: from + at + 5_000,
+  });
+  const day = (at: number) => ({ delay: "day", state: "", armedAtMs: from + at, dueAtMs: from + at + 60_000 });
+  const armed = () =>
+    host.look("door/1")?.timers.map(({ delay, state, armedAtMs, dueAtMs }) => ({ delay, state, armedAtMs, dueAtMs }));
+  clock.advance(100);
+  door.send({ type: "opened" });
+  t.deepEqual(armed(), [closer(100)]);
+  clock.advance(1_000);
+  door.send({ type: "closed" });
+  t.deepEqual(armed(), [day(1_100)]);
+  clock.advance(60_000);
+  t.is(steps.at(-1)?.transitions[0], "lock.free#night.came#0");
+  t.deepEqual(armed(), []);
+  door.send({ type: "opened" });
+  t.deepEqual(armed(), [closer(61_100)]);
+  clock.advance(5_000);
+  t.is(steps.at(-1)?.transitions[0], "leaf.open#after closer#0");
+  t.deepEqual(armed(), [day(66_100)]);
+});
+
+test("an observer that comes later knows the timers that were armed before, and since when it looks", (t) => {
+  const { host, clock } = newWorld();
+  const door = host.start(doorMachine, "door/1", { uses: 0 }, { effects: silent });
+  const startedAt = clock.now();
+  door.send({ type: "opened" });
+  clock.advance(10);
+  host.observe(() => {});
+  const looked = host.look("door/1");
+  t.like(looked, { startedAtMs: startedAt, sinceMs: 0, steps: 0, lastEvent: "" });
+  t.deepEqual(
+    looked?.timers.map(({ delay, state }) => [delay, state]),
+    [["closer", "leaf.open"]],
+  );
+  door.send({ type: "closed" });
+  t.like(host.look("door/1"), { sinceMs: clock.now(), steps: 1, lastEvent: "closed" });
+});
+
+test("the source of an event is the actor whose effect sent it, and its trace that of the work around it", (t) => {
+  const { host, clock, steps } = newWorld();
+  host.observe((step) => steps.push(step));
+  const second = host.start(doorMachine, "door/2", { uses: 0 }, { effects: silent });
+  const third = host.start(doorMachine, "door/3", { uses: 0 }, { effects: silent });
+  const first = host.start(
+    doorMachine,
+    "door/1",
+    { uses: 0 },
+    {
+      effects: {
+        ...silent,
+        ring(_, self) {
+          second.send({ type: "opened" });
+          third.sendSoon({ type: "opened" });
+          self.send({ type: "locked" });
+        },
+      },
+    },
+  );
+  steps.length = 0;
+  const traceparent = `00-${"a".repeat(32)}-${"b".repeat(16)}-01`;
+  inTrace(traceparent, () => first.send({ type: "opened" }));
+  clock.advance(1);
+  first.send({ type: "closed" });
+  t.deepEqual(
+    steps.map(({ id, event, source, traceparent: trace }) => [id, event.type, source, trace === traceparent]),
+    [
+      ["door/2", "opened", "door/1", true],
+      ["door/1", "opened", "", true],
+      ["door/1", "locked", "door/1", true],
+      ["door/3", "opened", "door/1", true],
+      ["door/1", "closed", "", false],
+    ],
+  );
+});
+
+test("a step in which an actor throws is its last, with status error", (t) => {
+  const { host, steps } = newWorld();
+  host.observe((step) => steps.push(step));
+  const ring = (): void => {
+    throw new Error("broken bell");
+  };
+  const door = host.start(doorMachine, "door/1", { uses: 0 }, { effects: { ...silent, ring } });
+  door.send({ type: "opened" });
+  t.deepEqual(
+    steps.map(({ event, status }) => [event.type, status]),
+    [
+      ["xstate.init", "active"],
+      ["opened", "error"],
+    ],
+  );
+});
+
+test("the transitions of every chart have the ids that the page's charts have", async (t) => {
+  const definitions = new Map((await chartDefinitions()).map(({ id, root }) => [id, root]));
+  const ofPage = ({ transitions, states }: StateDefinition): readonly string[] => [
+    ...transitions.map(({ id }) => id),
+    ...states.flatMap(ofPage),
+  ];
+  const ofHost = (node: AnyNode): readonly string[] => [
+    ...transitionsOf(node).map(({ id }) => id),
+    ...childrenOf(node).flatMap(ofHost),
+  ];
+  for (const { machine } of await allCharts()) {
+    const root = definitions.get(machine.id);
+    const ids = ofHost(rootOf(machine));
+    t.deepEqual(ids, root === undefined ? [] : ofPage(root), machine.id);
+    t.is(new Set(ids).size, ids.length, `${machine.id}: ids are distinct`);
+  }
+});

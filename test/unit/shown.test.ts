@@ -1,0 +1,59 @@
+import test from "ava";
+import { restored, shown, shownCharsMax } from "../../machines/shown.ts";
+
+const value = {
+  id: "n1",
+  count: 3,
+  big: 12n,
+  none: null,
+  missing: undefined,
+  list: [1, { a: true }, undefined],
+  byId: new Map([
+    ["a", { n: 1, secret: "canary" }],
+    ["b", { n: 2, secret: "canary" }],
+  ]),
+  names: new Set(["x", "y"]),
+  odd: [Number.NaN, Number.POSITIVE_INFINITY, -0],
+  nested: { deep: { value: 1, secret: "canary" }, secret: "canary" },
+  tagged: { $map: [1], $$set: 2 },
+  bytes: new TextEncoder().encode("canary"),
+  secret: "canary",
+};
+
+test("only the listed fields are shown, also within fields, lists and maps", (t) => {
+  t.is(shown(value, ["count", "id"]), `{"count":3,"id":"n1"}`);
+  t.is(
+    shown(value, ["nested.deep.value", "byId.n"]),
+    `{"nested":{"deep":{"value":1}},"byId":{"$map":[["a",{"n":1}],["b",{"n":2}]]}}`,
+  );
+  t.is(shown({ list: [{ a: 1, b: 2 }, { a: 3 }] }, ["list.a"]), `{"list":[{"a":1},{"a":3}]}`);
+  t.is(shown(value, ["unknown", "missing", "nested.unknown"]), `{"nested":{}}`);
+  t.is(shown(value, []), "{}");
+  t.is(shown(value, ["bytes"]), `{"bytes":{"$bytes":6}}`);
+});
+
+test("shown fields are restored to the same values, in the same order", (t) => {
+  const paths = ["id", "count", "big", "none", "list", "byId", "names", "odd", "nested", "tagged"];
+  const { fields, isWhole } = restored(shown(value, paths));
+  t.true(isWhole);
+  const { bytes: _, missing: __, secret: ___, ...whole } = value;
+  t.deepEqual(fields, whole);
+  t.is(shown(fields, paths), shown(value, paths));
+  t.true(Object.is((fields["odd"] as readonly number[])[2], -0));
+});
+
+test("a field that is too large or too deep is cut, and the others are shown", (t) => {
+  const huge = Array.from({ length: shownCharsMax }, (_, at) => `${at}`);
+  t.is(shown({ huge, small: 1 }, ["huge", "small"]), `{"huge":{"$cut":true},"small":1}`);
+  t.is(shown({ text: "x".repeat(shownCharsMax), small: 1 }, ["text", "small"]), `{"text":{"$cut":true},"small":1}`);
+  const loop: { next?: object } = {};
+  loop.next = loop;
+  t.is(shown({ loop, small: 1 }, ["loop", "small"]), `{"loop":{"$cut":true},"small":1}`);
+  t.false(restored(`{"huge":{"$cut":true},"small":1}`).isWhole);
+  t.false(restored(`{"bytes":{"$bytes":6}}`).isWhole);
+});
+
+test("fields that cannot be restored are rejected", (t) => {
+  t.throws(() => restored("[1]"), { message: /expected a JSON object/ });
+  t.throws(() => restored("{"), { instanceOf: SyntaxError });
+});
