@@ -49,7 +49,7 @@ type Named<Of extends Map> = { [Name in keyof Of & string]: { type: Name; params
 
 /**
  * Paths of fields that may be published (`machines/shown.ts`): of the context, and of whichever events have them. A dotted path
- * leads into a field. A field with secrets or user data has no place here, nor an error text that may quote either.
+ * leads into a field, and ends in `$same` if only the equality of a text may be shown. A field with secrets or user data has no place here, nor an error text that may quote either.
  */
 export interface Shows {
   readonly context: readonly string[];
@@ -72,7 +72,7 @@ interface ShowsOf<Context, Event> {
 interface Declared<Effects extends Map, Drawn extends string> extends StateSchema {
   readonly effects: { readonly [Name in keyof Effects]: Effect<Effects[Name]> };
   readonly drawnDelays: Drawn;
-  readonly shows: Shows;
+  readonly shows: Shows | null;
 }
 
 interface Ignoring<Event extends EventObject> {
@@ -256,8 +256,17 @@ export function chart<
 }
 
 type AnyParts = Readonly<Partial<Record<"effects" | "actions" | "guards" | "delays" | "drawnDelays", object>>> & {
-  readonly shows?: Partial<Shows>;
+  readonly shows?: Partial<Shows> | null;
 };
+
+/** Null if neither decides it: nothing is shown, and a test asks every chart of the system for a decision. */
+function shownBy(base: Partial<Shows> | null = null, own: Partial<Shows> | null = null): Shows | null {
+  if (base === null && own === null) return null;
+  return {
+    context: [...(base?.context ?? []), ...(own?.context ?? [])],
+    events: [...(base?.events ?? []), ...(own?.events ?? [])],
+  };
+}
 
 function chartOf(own: AnyParts, base: AnyParts = {}): object {
   const effects = { ...base.effects, ...own.effects };
@@ -265,10 +274,7 @@ function chartOf(own: AnyParts, base: AnyParts = {}): object {
   const guards = { ...base.guards, ...own.guards };
   const delays = { ...base.delays, ...own.delays };
   const drawnDelays = { ...base.drawnDelays, ...own.drawnDelays };
-  const shows: Shows = {
-    context: [...(base.shows?.context ?? []), ...(own.shows?.context ?? [])],
-    events: [...(base.shows?.events ?? []), ...(own.shows?.events ?? [])],
-  };
+  const shows = shownBy(base.shows, own.shows);
   const bodies = [...Object.keys(effects), "reportUnexpected"].map((name) => [name, missing(name)] as const);
   const machines = setup({
     schemas: { effects: Object.keys(effects), drawnDelays: Object.keys(drawnDelays), shows },

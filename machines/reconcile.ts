@@ -81,6 +81,8 @@ export function reconciling<
         return nextMs < 0 ? nextRoundMsMax : Math.min(nextMs, nextRoundMsMax);
       },
     },
+    // Every chart with a loop has these fields; the type of its context is open here.
+    shows: { context: ["verdict", "isTouched"], events: ["verdict"] } as object,
   }).extend({});
 }
 

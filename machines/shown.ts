@@ -3,6 +3,9 @@
  *
  * Values that JSON lacks become objects with one `$` key (`{"$map": …}`), so that `restored` gives the same value back. Bytes are
  * shown as their number only. A field that is too large or too deep is cut: `{"$cut": true}`.
+ *
+ * A path that ends in `$same` shows of a text only whether it is empty, and whether it equals another one, by a digest: for a text
+ * that may quote a user's data, and by which a chart decides.
  */
 
 /** Characters of one context or event; the largest that a chart shows in practice has a tenth of it. Fields beyond it are cut. */
@@ -14,6 +17,21 @@ export interface Restored {
   readonly fields: Readonly<Record<string, unknown>>;
   /** False if a field was cut, or has bytes. */
   readonly isWhole: boolean;
+}
+
+/** The last key of a path to a text whose content is not shown. */
+const sameKey = "$same";
+/** A text in place of one whose content is not shown. */
+const standIn = /^same:(\d+)$/;
+
+/** FNV-1a, 32 bits: enough to tell apart the few texts of one actor, and too short to find a text by it. */
+function digest(text: string): number {
+  const [, known] = standIn.exec(text) ?? [];
+  // A restored text is shown as it was before.
+  if (known !== undefined) return Number(known);
+  let hash = 0x811c9dc5;
+  for (let at = 0; at < text.length; at += 1) hash = Math.imul(hash ^ text.charCodeAt(at), 0x01000193);
+  return hash >>> 0;
 }
 
 /** Thrown and caught here only. */
@@ -77,6 +95,7 @@ function spend(budget: Budget, chars: number): void {
 function plain(value: unknown, tree: Tree, budget: Budget, depth: number): Plain {
   switch (typeof value) {
     case "string":
+      if (tree !== "whole") return tree.has(sameKey) && value !== "" ? { $same: digest(value) } : "";
       spend(budget, value.length + 2);
       return value;
     case "number":
@@ -141,6 +160,8 @@ export function restored(json: string): Restored {
         return BigInt(content as string);
       case "$number":
         return Number(content);
+      case "$same":
+        return `same:${content as number}`;
       case "$undefined":
         return undefined;
       case "$cut":

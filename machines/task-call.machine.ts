@@ -56,6 +56,7 @@ export const taskCallMachine = chart({
   },
   guards: { isLost: ({ context }) => context.missed >= taskCallTimes.missedMax },
   delays: { askTimeout: taskCallTimes.askTimeoutMs, pulse: taskCallTimes.pulseMs },
+  shows: { context: ["callId", "missed"] },
 }).createMachine({
   id: "taskCall",
   context: ({ input }) => ({ callId: input.callId, missed: 0 }),

@@ -52,6 +52,7 @@ export const stateAfter: Readonly<Record<TaskEvent["type"], TaskState>> = {
 /** A node coalesces its reports: from any state that it owns, it may report any later one. */
 export const taskMachine = chart({
   types: { events: {} as TaskEvent },
+  shows: {},
 }).createMachine({
   id: "task",
   initial: "NEW",

@@ -1,5 +1,5 @@
 /**
- * What one listener gets of a process's feed: a snapshot in chunks, then steps (or, without steps, changed actors again).
+ * The feed of a process to one listener: a snapshot in chunks, then steps (or, without steps, changed actors again).
  *
  * FL1: sequence numbers have no gap.
  * FL2: a listener that is not ready gets nothing, and its steps wait within a bound (`pending-steps.ts`).
@@ -16,7 +16,7 @@ import type { Clock } from "../../runtime/ports/index.ts";
 import type { ObservedActor, ObservedStep } from "../../runtime/observation/step.ts";
 import { changesContext, stateMessage, stepMessage } from "./feed-messages.ts";
 import { PendingSteps } from "./pending-steps.ts";
-import type { FeedListener } from "./process-feed.ts";
+import type { FeedListener } from "./feed-listener.ts";
 
 /** Actors in one message: about 100 kB. */
 const actorsPerMessage = 250;

@@ -1,5 +1,4 @@
 /** Messages of the feed, made from what the host shows. Contexts and events have only the fields that their chart shows. */
-import type { AnyStateMachine } from "xstate";
 import type { Shows } from "../../machines/chart.ts";
 import { shown } from "../../machines/shown.ts";
 import { ActorState, ActorStatus, ActorStep, ArmedTimer } from "../../proto/gen/messages.ts";
@@ -15,7 +14,10 @@ const statuses: Readonly<Record<ObservedStatus, ActorStatus>> = {
 /** In place of fields that cannot be written, so that the rest of the step is shown. */
 const unreadable = `{"$cut":true}`;
 
-const showsOf = (machine: AnyStateMachine): Shows => (machine.schemas as { readonly shows: Shows }).shows;
+const nothing: Shows = { context: [], events: [] };
+
+const showsOf = (machine: ObservedActor["machine"]): Shows =>
+  (machine.schemas as { readonly shows: Shows | null }).shows ?? nothing;
 
 function fieldsOf(from: object, paths: readonly string[]): string {
   if (paths.length === 0) return "{}";

@@ -5,21 +5,17 @@
  * PF2: nothing that a listener does or fails to do slows an actor down: steps are noted as they happen, and sent later in batches.
  * PF3: a listener that throws is closed, and the others go on.
  */
-import type { ActorFeed, ActorSelection } from "../../proto/gen/messages.ts";
+import type { ActorSelection } from "../../proto/gen/messages.ts";
 import type { Host } from "../../runtime/host.ts";
 import type { Clock, Subscription, Telemetry, TimerHandle } from "../../runtime/ports/index.ts";
 import type { Running } from "../environment.ts";
 import { FeedLine, type FeedSource } from "./feed-line.ts";
+import type { FeedListener } from "./feed-listener.ts";
 
 /** Milliseconds from a step to its message: one message has many steps, and a viewer sees no delay. */
 const flushMs = 50;
 
-export interface FeedListener {
-  /** Asked before each message; false: the listener is behind, and the feed drops intermediate steps of actors and counts them. */
-  ready(): boolean;
-  /** The first messages are a snapshot, in parts (`begins` … `ends`). */
-  onFeed(feed: ActorFeed): void;
-}
+export type { FeedListener };
 
 export interface FeedHandle {
   /** Sends a snapshot again, because messages were lost. */
@@ -40,7 +36,7 @@ export interface ProcessFeedOptions {
   readonly clock: Clock;
   readonly telemetry: Pick<Telemetry, "log">;
   readonly process: string;
-  /** Of the process's node; empty if unknown. */
+  /** Hostname of the process's node; empty if unknown. */
   readonly hostname: string;
   /** Steps that wait for one listener; by default `pendingStepsMax`. */
   readonly pendingMax?: number;

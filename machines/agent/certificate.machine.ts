@@ -169,6 +169,20 @@ export const agentCertificateMachine = chart({
       backoffMs(certificateTimes.renewalBackoff, context.failures - certificateTimes.renewalBurst + 1),
     pollBackoff: ({ context }) => backoffMs(certificateTimes.pollBackoff, context.failures),
   },
+  shows: {
+    context: [
+      "nodeId",
+      "role",
+      "wantedRole",
+      "isForcedAgain",
+      "failures",
+      "reason.$same",
+      "at",
+      "renewAt",
+      "expiresAt",
+    ],
+    events: ["nodeId", "role", "renewAt", "expiresAt", "at", "definite", "reason.$same"],
+  },
 }).createMachine({
   id: "agentCertificate",
   context: ({ input }) => ({

@@ -62,6 +62,7 @@ export const managerStreamMachine = chart({
   },
   guards: { hasFailedTooOften: ({ context }) => context.failures >= managerStreamLimits.failuresMax },
   drawnDelays: { backoff: ({ context }) => backoffMs(managerStreamLimits.backoff, context.failures) },
+  shows: { context: ["failures"] },
 }).createMachine({
   id: "managerStream",
   context: { failures: 0, reason: "" },

@@ -108,6 +108,10 @@ export const agentSessionMachine = chart({
     heartbeatPeriod: ({ context }) => context.heartbeatPeriodMs,
   },
   drawnDelays: { backoff: ({ context }) => backoffMs(agentSessionTimes.backoff, context.failures) },
+  shows: {
+    context: ["sessionId.$same", "addr", "heartbeatPeriodMs", "failures", "assignments"],
+    events: ["addr", "periodMs", "complete", "appliesTo", "resultsIn"],
+  },
 }).createMachine({
   id: "agentSession",
   context: {

@@ -159,6 +159,10 @@ export const agentTaskMachine = chart({
     isUnproven: ({ context }) => context.isChecked && context.before < TaskState.RUNNING,
     isHigher: ({ context }, { desired }: { desired: TaskState }) => mayDesire(context.desired, desired),
   },
+  shows: {
+    context: ["taskId", "before", "desired", "pid", "isChecked", "flaw.$same"],
+    events: ["pid", "code", "exit.code", "exit.signal", "desired"],
+  },
 }).createMachine({
   id: "agentTask",
   context: ({ input }) => ({ ...input, pid: 0 }),

@@ -62,6 +62,7 @@ export const certificateMachine = chart({
     isRotating: ({ context }) => context.isRotating,
   },
   delays: { retryDelay: certificateRetryMs },
+  shows: { context: ["nodeId", "isRotating"] },
 }).createMachine({
   id: "certificate",
   context: ({ input }) => ({ ...input, reason: "" }),

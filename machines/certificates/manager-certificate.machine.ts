@@ -55,6 +55,7 @@ export const managerCertificateMachine = chart({
     due: ({ context }) => Math.max(0, Math.min(context.renewInMs, managerCertificateTimes.lookMs)),
     retry: managerCertificateTimes.retryMs,
   },
+  shows: { context: ["renewInMs", "isDoubted"], events: ["renewInMs"] },
 }).createMachine({
   id: "managerCertificate",
   context: { renewInMs: 0, isDoubted: false, reason: "" },

@@ -78,6 +78,7 @@ export const rootRotationMachine = chart({
   },
   guards: { isWanted: ({ context }) => context.isWanted },
   delays: { pause: rootRotationLimits.pauseMs },
+  shows: { context: ["isWanted"], events: ["notified"] },
 }).createMachine({
   id: "rootRotation",
   context: ({ input }) => ({ isWanted: input.isWanted, reason: "" }),

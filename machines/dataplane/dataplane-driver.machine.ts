@@ -79,6 +79,7 @@ export const dataplaneDriverMachine = chart({
     pulseTtl: dataplaneDriverTimes.pulseTtlMs,
   },
   drawnDelays: { backoff: ({ context }) => backoffMs(dataplaneDriverTimes.backoff, context.failures) },
+  shows: { context: ["name", "failures"] },
 }).createMachine({
   id: "dataplaneDriver",
   context: ({ input }) => ({ name: input.name, failures: 0, reason: "" }),

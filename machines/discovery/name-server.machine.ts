@@ -57,6 +57,7 @@ export const nameServerMachine = chart({
     forgetFailures: assign({ failures: 0, reason: "" }),
   },
   drawnDelays: { backoff: ({ context }) => backoffMs(nameServerBackoff, context.failures) },
+  shows: { context: ["failures"] },
 }).createMachine({
   id: "nameServer",
   context: { failures: 0, reason: "" },

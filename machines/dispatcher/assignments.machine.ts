@@ -76,6 +76,7 @@ export const assignmentsMachine = chart({
     countMessage: assign(({ context }) => ({ sequence: context.sequence + 1 })),
   },
   delays: { stallCheck: assignmentLimits.stallCheckMs },
+  shows: { context: ["nodeId", "sessionId.$same", "method", "sequence"] },
 }).createMachine({
   id: "assignments",
   context: ({ input }) => ({ ...input, sequence: 0 }),

@@ -88,6 +88,7 @@ export const gossipMachine = chart({
     isDone: (_, { left }: { left: number }) => left === 0,
   },
   delays: { introduction: gossipLimits.introductionMs },
+  shows: { events: ["left"] },
 }).createMachine({
   id: "gossip",
   initial: "idle",

@@ -160,6 +160,10 @@ export const massDownBreakerMachine = chart({
     isNone: (_, { missing }: { missing: number }) => missing === 0,
   },
   delays: { hold: massDown.holdMs, release: massDown.releaseMs },
+  shows: {
+    context: ["settlingUntil", "wasSettled", "settleMs", "missing", "nodes", "at", "asked", "holdSince"],
+    events: ["at", "settled", "lateMs", "missing", "nodes", "asked"],
+  },
 }).createMachine({
   id: "massDownBreaker",
   context: ({ input }) => ({

@@ -62,6 +62,7 @@ export const nodeWatchMachine = chart({
     orphanDelay: ({ context }) => context.orphanMs,
     retry: nodeWatchTimes.retryMs,
   },
+  shows: { context: ["nodeId", "at", "isDown", "unknownGraceMs", "orphanMs", "since"], events: ["at"] },
 }).createMachine({
   id: "nodeWatch",
   context: ({ input }) => ({ ...input, since: input.at }),

@@ -156,6 +156,22 @@ export const sessionMachine = chart({
     reconnectGrace: ({ context }) => reconnectGraceMs(context.graceMs),
     verdictDelay: ({ context }) => context.recheckMs,
   },
+  shows: {
+    context: [
+      "nodeId",
+      "sessionId.$same",
+      "at",
+      "adopted",
+      "unknownGraceMs",
+      "graceMs",
+      "connected",
+      "linkAt",
+      "heard",
+      "recheckMs",
+      "heldAt",
+    ],
+    events: ["at", "graceMs", "changed", "recheckMs"],
+  },
 }).createMachine({
   id: "session",
   context: ({ input }) => ({

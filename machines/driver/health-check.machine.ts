@@ -91,6 +91,7 @@ export const healthCheckMachine = chart({
     pause: ({ context }) => context.times.intervalMs,
     timeout: ({ context }) => context.times.timeoutMs,
   },
+  shows: { context: ["taskId", "times", "wasHealthy", "isStartPeriodOver", "isCounted", "failures", "misses"] },
 }).createMachine({
   id: "healthCheck",
   context: ({ input }) => ({

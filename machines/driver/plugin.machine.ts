@@ -126,6 +126,10 @@ export const driverPluginMachine = chart({
     pulseRetry: driverPluginTimes.pulseRetryMs,
   },
   drawnDelays: { backoff: ({ context }) => backoffMs(driverPluginTimes.backoff, context.failures) },
+  shows: {
+    context: ["name", "isKnown", "pid", "failures", "reason.$same"],
+    events: ["pid", "health", "description.$same", "reason.$same"],
+  },
 }).createMachine({
   id: "driverPlugin",
   context: ({ input }) => ({

@@ -127,6 +127,10 @@ export const driverTaskMachine = chart({
     exitGrace: driverTaskTimes.exitGraceMs,
     destroyRetry: driverTaskTimes.destroyRetryMs,
   },
+  shows: {
+    context: ["taskId", "before", "stop", "isRecoverable", "refusals"],
+    events: ["isRecoverable", "exit.code", "exit.signal", "exit.oomKilled", "signal", "timeoutMs"],
+  },
 }).createMachine({
   id: "driverTask",
   context: ({ input }) => ({

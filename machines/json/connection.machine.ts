@@ -101,6 +101,7 @@ export const jsonConnectionMachine = chart({
     hasGuessedEnough: ({ context }) => context.failures + 1 >= failuresMax,
   },
   delays: { handshakeMs, anonymousMs, pingMs, pongMs, writeMs, goodbyeMs },
+  shows: { context: ["failures", "code"], events: ["key"] },
 }).createMachine({
   id: "json-connection",
   context: { tag: "", failures: 0, code: CloseCode.normal, reason: "" },

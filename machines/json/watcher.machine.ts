@@ -60,6 +60,7 @@ export const jsonWatcherMachine = chart({
     isCrowded: ({ context }) => context.asks.length >= asksMax,
     isLastAsk: ({ context }) => context.asks.length === 1,
   },
+  shows: { context: ["asks"], events: ["ask", "hasNews"] },
 }).createMachine({
   id: "jsonWatcher",
   context: { asks: [] },

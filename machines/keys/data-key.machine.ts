@@ -85,6 +85,7 @@ export const dataKeyMachine = chart({
   },
   guards: { is: (_, { step, kind }: { step: KeyStep; kind: KeyStep["kind"] }) => step.kind === kind },
   delays: { retryDelay: dataKeyTimes.retryMs },
+  shows: { context: ["keyId", "waitingFor"], events: ["step"] },
 }).createMachine({
   id: "dataKey",
   context: { keyId: "", waitingFor: [], reason: "" },

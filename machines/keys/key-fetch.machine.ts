@@ -60,6 +60,7 @@ export const keyFetchMachine = chart({
     lacks: (_, { lacking }: { lacking: readonly string[] }) => lacking.length > 0,
   },
   delays: { retryDelay: keyFetchTimes.retryMs },
+  shows: { context: ["lacking", "denials"], events: ["lacking", "isDenied"] },
 }).createMachine({
   id: "keyFetch",
   context: { lacking: [], reason: "", denials: 0 },

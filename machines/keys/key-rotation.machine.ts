@@ -70,6 +70,7 @@ export const keyRotationMachine = chart({
   },
   guards: { isWhole: ({ context }) => context.isWhole },
   delays: { rotationPeriod: keyRotationTimes.periodMs, retryDelay: keyRotationTimes.retryMs },
+  shows: { context: ["isWhole"] },
 }).createMachine({
   id: "keyRotation",
   context: ({ input }) => ({ reason: "", isWhole: input.isWhole }),

@@ -60,6 +60,7 @@ export const managerLockMachine = chart({
   },
   guards: { is: (_, { state, kind }: { state: LockState; kind: LockState }) => state === kind },
   delays: { retryDelay: managerLockTimes.retryMs, closeDelay: managerLockTimes.closeMs },
+  shows: { context: ["wrongKeys"], events: ["state"] },
 }).createMachine({
   id: "managerLock",
   context: { reason: "", wrongKeys: 0 },

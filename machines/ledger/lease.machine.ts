@@ -126,6 +126,21 @@ export const leaseMachine = chart({
     patience: ({ context: { roundTripMs, ttlMs } }) => Math.max(ttlMs / 9, 1.5 * roundTripMs),
     takePatience: ({ context }) => context.ttlMs / 2,
   },
+  shows: {
+    context: [
+      "ttlMs",
+      "managerId",
+      "instance",
+      "jitter",
+      "attempt",
+      "revision",
+      "deadline",
+      "at",
+      "roundTripMs",
+      "isFirstLook",
+    ],
+    events: ["attempt", "jitter", "managerId", "instance", "revision", "sentAt", "at"],
+  },
 }).createMachine({
   id: "lease",
   context: ({ input }) => ({

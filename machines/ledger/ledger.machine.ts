@@ -102,6 +102,10 @@ export const ledgerMachine = chart({
     isNewerEpoch: ({ context }, { epoch }: { epoch: number }) => epoch > context.epoch,
   },
   delays: { appendRetry: appendRetryMs },
+  shows: {
+    context: ["revision", "epoch", "attempt"],
+    events: ["revision", "attempt", "epoch", "isOwn", "sequence", "code"],
+  },
 }).createMachine({
   id: "ledger",
   context: { revision: 0, epoch: 0, attempt: 0 },

@@ -113,6 +113,10 @@ export const logSubscriptionMachine = chart({
     isNothingLeft: (_, { exists }: { exists: boolean }) => !exists,
   },
   delays: { announceInterval: logLimits.announceIntervalMs },
+  shows: {
+    context: ["follow", "nodes", "unscheduled", "closingTicks"],
+    events: ["nodes", "unscheduled", "exists", "held", "holder", "nodeId", "attempt", "limit"],
+  },
 }).createMachine({
   id: "logSubscription",
   context: ({ input }) => ({

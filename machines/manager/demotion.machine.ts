@@ -48,6 +48,7 @@ export const demotionMachine = chart({
   },
   guards: { isGone: ({ context }) => context.isGone },
   delays: { grace: demotionTimes.graceMs, retry: demotionTimes.retryMs },
+  shows: { context: ["nodeId", "isGone"] },
 }).createMachine({
   id: "demotion",
   context: ({ input }) => ({ ...input, reason: "" }),

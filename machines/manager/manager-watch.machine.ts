@@ -28,6 +28,7 @@ export const managerWatchMachine = chart({
   },
   guards: { isUp: ({ context }) => context.isUp },
   delays: { silence: membershipTimes.silenceMs, retry: membershipTimes.retryMs },
+  shows: { context: ["managerId", "isUp"] },
 }).createMachine({
   id: "managerWatch",
   context: ({ input }) => input,

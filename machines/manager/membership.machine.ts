@@ -34,6 +34,7 @@ export const membershipMachine = chart({
     announce: effect(),
   },
   delays: { beatPeriod: membershipTimes.beatPeriodMs, retry: membershipTimes.retryMs },
+  shows: {},
 }).createMachine({
   id: "membership",
   type: "parallel",

@@ -39,6 +39,7 @@ export const progressMachine = chart({
     probeInterval: ({ context }) => context.intervalMs,
     staleAfter: ({ context }) => context.staleMs,
   },
+  shows: { context: ["intervalMs", "staleMs", "answeredAt"], events: ["at"] },
 }).createMachine({
   id: "progress",
   description: "Probing the path from the ledger through the log to this manager's replica.",

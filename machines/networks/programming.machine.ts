@@ -49,6 +49,7 @@ export const programmingMachine = chart({
   },
   guards: { hasChanged: ({ context }) => context.hasChanged },
   drawnDelays: { backoff: ({ context }) => backoffMs(programmingBackoff, context.failures) },
+  shows: { context: ["hasChanged", "failures"] },
 }).createMachine({
   id: "programming",
   context: { hasChanged: false, failures: 0, reason: "" },

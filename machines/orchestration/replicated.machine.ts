@@ -30,6 +30,7 @@ export interface ReplicatedContext extends ReconcileContext<ReplicatedVerdict> {
 /** Woken by changes of the service, of one of its slots, or of a node of one. */
 export const replicatedMachine = reconciling<ReplicatedContext, ReplicatedEvent, { readonly serviceId: string }>()
   .extend({
+    shows: { context: ["serviceId"] },
     effects: {
       /** Stops every task of the service for good; answered like `decide`, or by `tasks.gone` if none is left. */
       removeTasks: effect(),

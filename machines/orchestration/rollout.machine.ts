@@ -141,6 +141,10 @@ const machine = chart({
     deadline: ({ context }) => Math.min(context.remainingMs, timerMsMax),
     retry: retryMs,
   },
+  shows: {
+    context: ["serviceId", "nextMs", "remainingMs"],
+    events: ["phase", "mustBegin", "remainingMs", "nextMs", "wantsRollback", "isLate"],
+  },
 });
 
 /** A rollback in progress: after a completed one, a new rollout is an update. */

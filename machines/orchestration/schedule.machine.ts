@@ -47,6 +47,7 @@ const retryMs = 200;
 /** Woken by changes of the service, of one of its runs, or of their tasks. */
 export const scheduleMachine = reconciling<ScheduleContext, ScheduleEvent, { readonly serviceId: string }>()
   .extend({
+    shows: { context: ["serviceId"] },
     effects: {
       /** Removes the remains of a removed schedule; answered by `decision.made` and what follows it, or by `rest.gone`. */
       removeRest: effect(),

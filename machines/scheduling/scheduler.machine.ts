@@ -44,6 +44,7 @@ export interface SchedulerContext extends ReconcileContext<SchedulerVerdict>, Sc
 /** Woken by tasks that wait for a node, and by changes that may help a waiting one. */
 export const schedulerMachine = reconciling<SchedulerContext, SchedulerEvent, SchedulerInput>()
   .extend({
+    shows: { context: ["proposalsMax", "retryMs", "proposals"], events: ["returned"] },
     effects: {
       /** Returns held tasks to the rounds, and allows explanations to be replaced again. */
       releaseHeld: effect(),

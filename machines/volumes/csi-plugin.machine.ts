@@ -87,6 +87,28 @@ export const csiPluginMachine = chart({
     linkHeld: csiTimes.linkHeldMs,
   },
   drawnDelays: { retry: ({ context }) => retryMs({ attempts: context.attempts, failing: "unclear" }) },
+  shows: {
+    context: [
+      "name",
+      "attempts",
+      "facts.pluginName",
+      "facts.version",
+      "facts.makesVolumes",
+      "facts.publishes",
+      "facts.publishesReadOnly",
+      "facts.stages",
+      "facts.maxVolumesPerNode",
+    ],
+    events: [
+      "facts.pluginName",
+      "facts.version",
+      "facts.makesVolumes",
+      "facts.publishes",
+      "facts.publishesReadOnly",
+      "facts.stages",
+      "facts.maxVolumesPerNode",
+    ],
+  },
 }).createMachine({
   id: "csiPlugin",
   context: ({ input }) => ({ name: input.name, facts: noFacts, attempts: 0, reason: "" }),

@@ -68,6 +68,7 @@ export const nodeVolumeMachine = chart({
     isUsed: ({ context }) => context.isUsed,
   },
   drawnDelays: { retry: ({ context }) => retryMs(context) },
+  shows: { context: ["volumeId", "isWanted", "isUsed", "attempts", "failing"], events: ["isUsed", "failing"] },
 }).createMachine({
   id: "nodeVolume",
   context: ({ input }) => ({ ...input, ...noFailures }),

@@ -64,6 +64,7 @@ export const publicationMachine = chart({
     isOther: ({ context }, { stage }: { stage: PublicationStage }) => context.stage !== stage,
   },
   drawnDelays: { retry: ({ context }) => retryMs(context) },
+  shows: { context: ["volumeId", "nodeId", "stage", "attempts", "failing"], events: ["stage", "failing"] },
 }).createMachine({
   id: "publication",
   context: ({ input }) => ({ ...input, ...noFailures }),

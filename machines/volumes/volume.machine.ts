@@ -57,6 +57,7 @@ export const volumeMachine = chart({
     isNeverMade: ({ context }, { failing }: StepFailure) => context.stage === "unwanted-asked" && failing === "refused",
   },
   drawnDelays: { retry: ({ context }) => retryMs(context) },
+  shows: { context: ["volumeId", "stage", "attempts", "failing"], events: ["stage", "failing"] },
 }).createMachine({
   id: "volume",
   context: ({ input }) => ({ ...input, ...noFailures }),

@@ -106,6 +106,7 @@ export const watchMachine = chart({
     isGreeted: ({ context }) => context.isGreeted,
   },
   delays: { behind: watchTimes.behindMs, stall: watchTimes.stallMs },
+  shows: { context: ["from", "version", "isRecent", "isGreeted"], events: ["last"] },
 }).createMachine({
   id: "watch",
   context: ({ input }) => ({ ...input, isGreeted: false }),

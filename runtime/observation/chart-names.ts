@@ -2,7 +2,7 @@
 import type { AnyStateMachine, AnyTransitionDefinition } from "xstate";
 import { childrenOf, nameOf, pathOf, rootOf, transitionsOf, type AnyNode } from "./transition-ids.ts";
 
-/** What one or more transitions of a step did. */
+/** The names of one or more transitions of a step. */
 export interface Taken {
   readonly transitions: readonly string[];
   readonly guards: readonly string[];

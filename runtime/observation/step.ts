@@ -1,4 +1,4 @@
-/** What an observer of a host sees (`Host.observe`). Objects of a step never change, so an observer may keep them. */
+/** Steps and actors as an observer of a host sees them (`Host.observe`). Objects of a step never change, so an observer may keep them. */
 import type { AnyStateMachine } from "xstate";
 
 /** An `after`, or a delayed event, that waits. */

@@ -41,7 +41,7 @@ export class TableActor {
   readonly #machine: AnyStateMachine;
   readonly #startedAtMs: number;
   readonly #state: () => TableState;
-  /** By whom it was looked at last; the fields below are what that one saw. */
+  /** The watch that saw it last, to which the fields below belong. */
   #watch: StepWatch | null = null;
   #sinceMs = 0;
   #steps = 0;
@@ -64,7 +64,7 @@ export class TableActor {
   /** Before a step; `end` must follow. */
   begin(): void {
     this.#home.watching?.((watch) => {
-      this.#lookBy(watch);
+      this.#seenBy(watch);
       watch.begin(this.id);
     });
   }
@@ -103,7 +103,7 @@ export class TableActor {
   }
 
   look(watch: StepWatch): ObservedActor {
-    this.#lookBy(watch);
+    this.#seenBy(watch);
     const { value, context, isDone } = this.#state();
     return {
       id: this.id,
@@ -120,7 +120,7 @@ export class TableActor {
   }
 
   /** Forgets what it saw before a time in which nobody observed. */
-  #lookBy(watch: StepWatch): void {
+  #seenBy(watch: StepWatch): void {
     if (this.#watch === watch) return;
     this.#watch = watch;
     const { value, context } = this.#state();

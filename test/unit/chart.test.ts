@@ -35,7 +35,7 @@ test("a machine says what its host must supply, and has a configuration that XSt
   t.deepEqual(doorMachine.schemas, {
     effects: ["ring"],
     drawnDelays: [],
-    shows: { context: [], events: [] },
+    shows: null,
   });
   t.deepEqual(doorMachine.config.states?.["open"]?.on, {
     wind: { guard: "isQuiet", target: "closed" },

@@ -1,4 +1,5 @@
 import test from "ava";
+import { allCharts } from "../../cli/charts.ts";
 import { restored, shown, shownCharsMax } from "../../machines/shown.ts";
 
 const value = {
@@ -42,6 +43,18 @@ test("shown fields are restored to the same values, in the same order", (t) => {
   t.true(Object.is((fields["odd"] as readonly number[])[2], -0));
 });
 
+test("a text that is not shown keeps whether it is empty, and equal to another", (t) => {
+  const paths = ["reason.$same", "exit.reason.$same"];
+  const json = shown({ reason: "canary", exit: { reason: "canary", code: 1 } }, paths);
+  t.regex(json, /^\{"reason":\{"\$same":\d+\},"exit":\{"reason":\{"\$same":\d+\}\}\}$/);
+  const { fields, isWhole } = restored(json);
+  t.true(isWhole);
+  t.is(fields["reason"], (fields["exit"] as { reason: unknown }).reason);
+  t.is(shown(fields, paths), json);
+  t.is(shown({ reason: "" }, paths), `{"reason":""}`);
+  t.not(shown({ reason: "one" }, paths), shown({ reason: "other" }, paths));
+});
+
 test("a field that is too large or too deep is cut, and the others are shown", (t) => {
   const huge = Array.from({ length: shownCharsMax }, (_, at) => `${at}`);
   t.is(shown({ huge, small: 1 }, ["huge", "small"]), `{"huge":{"$cut":true},"small":1}`);
@@ -56,4 +69,15 @@ test("a field that is too large or too deep is cut, and the others are shown", (
 test("fields that cannot be restored are rejected", (t) => {
   t.throws(() => restored("[1]"), { message: /expected a JSON object/ });
   t.throws(() => restored("{"), { instanceOf: SyntaxError });
+});
+
+test("every chart decides which fields of its context and events are shown", async (t) => {
+  const charts = await allCharts();
+  t.true(charts.length >= 49);
+  for (const { file, machine } of charts)
+    t.not(
+      (machine.schemas as { readonly shows: unknown }).shows,
+      null,
+      `${file}: add \`shows\` to its chart, with the fields that may leave the process; \`shows: {}\` for none`,
+    );
 });

@@ -69,7 +69,14 @@ const packageHomes: Record<string, readonly string[]> = {
   protobufjs: ["proto/"],
   "protobufjs/minimal.js": ["proto/"],
   // The commands that draw the charts are the only others.
-  xstate: ["machines/", "runtime/host.ts", "runtime/actor-systems.ts", "actors/orchestration/", "cli/chart"],
+  xstate: [
+    "machines/",
+    "runtime/host.ts",
+    "runtime/actor-systems.ts",
+    "runtime/observation/",
+    "actors/orchestration/",
+    "cli/chart",
+  ],
 };
 
 test("folders import only what the layering allows", (t) => {
