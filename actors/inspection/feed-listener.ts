@@ -1,4 +1,4 @@
-/** Whoever receives a process's feed of actors (`process-feed.ts`). */
+/** The receiving end of the feed of actors (`process-feed.ts`). */
 import type { ActorFeed } from "../../proto/gen/messages.ts";
 
 export interface FeedListener {

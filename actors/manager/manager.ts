@@ -57,6 +57,7 @@ import { startKeyManager } from "../keys/key-manager.ts";
 import { answerQuestions, askLeader, type LeaderKnowledge } from "../leader-questions.ts";
 import { startLeadership, type Leadership } from "../ledger/leadership.ts";
 import { createLogBroker } from "../logs/broker.ts";
+import { createProcessFeed } from "../inspection/process-feed.ts";
 import { createTaskCalls } from "../task-calls.ts";
 import { slowLink } from "../../machines/manager/leader-troubles.ts";
 import { isDemoted } from "../../machines/manager/role.ts";
@@ -95,6 +96,8 @@ interface ManagerParts extends Omit<Environment, "store" | "proposer" | "times">
   readonly acceptsLogLoss?: boolean;
   /** Addresses named by the operator, to ask for keys that no registered manager has. */
   readonly seeds?: readonly string[];
+  /** Of this manager's machine, for viewers; unknown when absent. */
+  readonly hostname?: string;
   /** host:port that workers reach this manager at. */
   readonly advertise: string;
   /** Addresses of the host name in `advertise`; none when it is an address itself. */
@@ -321,6 +324,14 @@ export function startManager(parts: ManagerParts): Manager {
   const policy = createPolicy(environment, () => leadership.follower.isCaughtUp());
   const networks = createNetworks(environment, () => leadership.follower.isCaughtUp());
   const taskCalls = createTaskCalls(environment);
+  const { host, managerId } = parts;
+  const feed = createProcessFeed({
+    host,
+    clock,
+    telemetry,
+    process: `manager-${managerId}`,
+    hostname: parts.hostname ?? "",
+  });
   const watch = createWatch(environment, { log, blobs }, parts.watch);
   const ca = createCa(environment, authority, {
     onUnlockKeyGiven: (unlockKey) => {
@@ -370,6 +381,7 @@ export function startManager(parts: ManagerParts): Manager {
     policy,
     networks,
     taskCalls,
+    feed,
     watch,
     history,
   ];
