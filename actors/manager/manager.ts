@@ -96,7 +96,7 @@ interface ManagerParts extends Omit<Environment, "store" | "proposer" | "times">
   readonly acceptsLogLoss?: boolean;
   /** Addresses named by the operator, to ask for keys that no registered manager has. */
   readonly seeds?: readonly string[];
-  /** Of this manager's machine, for viewers; unknown when absent. */
+  /** Hostname of this manager's machine, for viewers; unknown when absent. */
   readonly hostname?: string;
   /** host:port that workers reach this manager at. */
   readonly advertise: string;
