@@ -5,6 +5,7 @@ import { addressOf, clock, feedError, frame, link, moment, route, shown } from "
 import { isRecording } from "./time-line.ts";
 import { ActorsView } from "./views/actors.tsx";
 import { ChartView } from "./views/chart.tsx";
+import { ClusterPart } from "./views/cluster.tsx";
 import { SequenceView } from "./views/sequence.tsx";
 import { timeText } from "./views/texts.ts";
 import { TimeLine } from "./views/time-line.tsx";
@@ -84,7 +85,16 @@ export function App() {
       <header class={moment.value === null ? "" : "past"}>
         <h1>Muster</h1>
         <nav aria-label="Views">
-          <a href={addressOf({ view: "actors" })} aria-current={view === "sequence" ? undefined : "page"}>
+          <a
+            href={addressOf({ view: "cluster", part: "overview" })}
+            aria-current={view === "cluster" ? "page" : undefined}
+          >
+            Cluster
+          </a>
+          <a
+            href={addressOf({ view: "actors" })}
+            aria-current={view === "actors" || view === "actor" ? "page" : undefined}
+          >
             Actors
           </a>
           <a href={addressOf({ view: "sequence", trace: "" })} aria-current={view === "sequence" ? "page" : undefined}>
@@ -98,7 +108,9 @@ export function App() {
         </p>
         <ThemeButton />
       </header>
-      {view === "sequence" ? (
+      {route.value.view === "cluster" ? (
+        <ClusterPart route={route.value} />
+      ) : view === "sequence" ? (
         <main class="alone">
           <SequenceView trace={route.value.view === "sequence" ? route.value.trace : ""} />
         </main>

@@ -1,22 +1,13 @@
 /** Calls of the page that are awaited. All end when the connection is lost. */
 import { effect } from "@preact/signals";
 import type { MethodDescriptor } from "../proto/gen/page.ts";
+import { CallError, LostCallError } from "./model/call-error.ts";
 import { call, link } from "./state.ts";
 
 /** gRPC statuses that the page handles. */
 export const outOfRange = 11;
 export const unimplemented = 12;
 const unavailable = 14;
-
-/** A call that failed, with its gRPC status. */
-export class CallError extends Error {
-  readonly status: number;
-
-  constructor(status: number, text: string) {
-    super(text === "" ? `the call failed with status ${status}` : text);
-    this.status = status;
-  }
-}
 
 /** Streams the responses of a call, until it ends or `signal` is aborted, which cancels it. Throws CallError. */
 export function streamed<Request, Response>(
@@ -46,7 +37,7 @@ export function streamed<Request, Response>(
     const unlink = effect(() => {
       if (link.value.state === "live") return;
       settle();
-      reject(new CallError(unavailable, "the connection was lost"));
+      reject(new LostCallError(unavailable, "the connection was lost"));
     });
     function settle(): void {
       signal.removeEventListener("abort", stop);

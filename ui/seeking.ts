@@ -7,7 +7,8 @@
 import { batch, effect, signal, untracked } from "@preact/signals";
 import { watchedStepsMax } from "../proto/feed/actors.ts";
 import { TimelineAtRequest, TimelineService, TimelineStepsRequest, type TimelineStep } from "../proto/gen/page.ts";
-import { asked, CallError, outOfRange, streamed } from "./asks.ts";
+import { asked, outOfRange, streamed } from "./asks.ts";
+import { CallError } from "./model/call-error.ts";
 import { ownSteps, PastBuilder } from "./model/past.ts";
 import type { Moment } from "./model/route.ts";
 import { Seeks } from "./model/seeks.ts";

@@ -1,7 +1,8 @@
 /** The known past: the time line's range, the part of it in view, and the gaps. */
 import { batch, computed, effect, signal, untracked } from "@preact/signals";
 import { TimelineOverviewRequest, TimelineService, type TimelineOverview } from "../proto/gen/page.ts";
-import { asked, CallError, unimplemented } from "./asks.ts";
+import { asked, unimplemented } from "./asks.ts";
+import { CallError } from "./model/call-error.ts";
 import type { Gap } from "./model/gaps.ts";
 import type { Span } from "./model/span.ts";
 import { link, liveActors } from "./state.ts";

@@ -6,7 +6,16 @@
 export type Route =
   | { readonly view: "actors" }
   | { readonly view: "actor"; readonly process: string; readonly actor: string }
-  | { readonly view: "sequence"; readonly trace: string };
+  | { readonly view: "sequence"; readonly trace: string }
+  | ClusterRoute;
+
+/** `new`: the form for a new service. */
+export type ClusterRoute =
+  | { readonly view: "cluster"; readonly part: "overview" | "new" }
+  | { readonly view: "cluster"; readonly part: ClusterKind; readonly id: string };
+
+const clusterKinds = ["service", "task", "node", "network"] as const;
+export type ClusterKind = (typeof clusterKinds)[number];
 
 /** A moment of the past. */
 export interface Moment {
@@ -22,6 +31,11 @@ export function routeOf(hash: string): Route {
   const [view, first = "", second = ""] = path.split("/").map(decoded);
   if (view === "actor" && first !== "" && second !== "") return { view, process: first, actor: second };
   if (view === "sequence") return { view, trace: first };
+  if (view === "cluster") {
+    const part = clusterKinds.find((kind) => kind === first);
+    if (part !== undefined && second !== "") return { view, part, id: second };
+    return { view, part: first === "new" ? "new" : "overview" };
+  }
   return { view: "actors" };
 }
 
@@ -46,7 +60,9 @@ export function hashOf(route: Route, moment: Moment | null): string {
 function pathOf(route: Route): string {
   if (route.view === "actor") return `#/actor/${encodeURIComponent(route.process)}/${encodeURIComponent(route.actor)}`;
   if (route.view === "sequence") return `#/sequence/${encodeURIComponent(route.trace)}`;
-  return "#/actors";
+  if (route.view !== "cluster") return "#/actors";
+  if (route.part === "overview") return "#/cluster";
+  return !("id" in route) ? "#/cluster/new" : `#/cluster/${route.part}/${encodeURIComponent(route.id)}`;
 }
 
 function decoded(part: string): string {
