@@ -15,7 +15,7 @@ const waitingBytesMax = 256 * 1024;
 export type QuestionOutcome = "known" | "unknown" | "unsure";
 export type AnswerVerdict = "taken" | "full" | "gone";
 
-export interface TaskCallOptions {
+interface TaskCallOptions {
   readonly id: string;
   readonly nodeId: string;
   readonly request: TaskCallRequest;

@@ -34,7 +34,7 @@ export type TaskCallEvent =
   | { readonly type: "answers.ended" }
   | { readonly type: "caller.left" };
 
-export interface TaskCallContext {
+interface TaskCallContext {
   readonly callId: string;
   readonly missed: number;
 }

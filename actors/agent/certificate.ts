@@ -32,7 +32,7 @@ import { caTimeoutMs, CaLink } from "./ca-link.ts";
 import type { Owner } from "../../runtime/host.ts";
 import { sentence } from "../sentence.ts";
 
-export interface CertificateOptions {
+interface CertificateOptions {
   readonly name: string;
   readonly join: { readonly address: string; readonly token: string } | null;
   readonly managers: ManagerList;

@@ -36,7 +36,7 @@ const tellMsMax = 5_000;
 /** Maximum queries waiting for that. */
 const waitingMax = 1_000;
 
-export interface DiscoveryPorts {
+interface DiscoveryPorts {
   readonly clock: Clock;
   readonly disk: AgentDisk;
   readonly host: Host;
@@ -46,7 +46,7 @@ export interface DiscoveryPorts {
   readonly nameServers: NameServers;
 }
 
-export interface DiscoveryOptions {
+interface DiscoveryOptions {
   /** The agent's name, for the actors' ids. */
   readonly name: string;
   readonly networks: NodeNetworks;

@@ -44,7 +44,7 @@ const heartbeatTimeoutMs = 5_000;
 /** Timeout in milliseconds; the manager answers once the log has it. */
 const volumeReportTimeoutMs = 20_000;
 
-export interface SessionOptions {
+interface SessionOptions {
   readonly name: string;
   readonly managers: ManagerList;
   readonly reports: StatusReports;

@@ -37,7 +37,7 @@ export interface NodeTrouble {
   readonly isHolding: boolean;
 }
 
-export interface MassDownBreakerOptions {
+interface MassDownBreakerOptions {
   /** How long no verdict is given after a pause of this process, in milliseconds. */
   readonly settleMs: number;
   readonly settled: () => boolean;

@@ -32,7 +32,7 @@ const proposeTimeoutMs = 5_000;
 /** Delay between attempts to move a dead manager's nodes to UNKNOWN, in milliseconds. */
 const retryMs = 1_000;
 
-export interface NodeWatchOptions {
+interface NodeWatchOptions {
   /** The verdict of this manager's dispatcher. */
   verdict(wait: Wait): Verdict;
 }

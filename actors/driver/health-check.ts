@@ -18,13 +18,13 @@ import type { CallTarget } from "../agent/calls.ts";
 /** Address of a task without its own. */
 const loopback = "127.0.0.1";
 
-export interface HealthCheckPorts {
+interface HealthCheckPorts {
   readonly clock: Clock;
   readonly host: Host;
   readonly probes: Probes;
 }
 
-export interface HealthCheckOptions {
+interface HealthCheckOptions {
   readonly taskId: string;
   readonly check: HealthCheck;
   /** Whether a check passed in an earlier agent process. */

@@ -52,7 +52,7 @@ export interface DriverPluginPorts {
   readonly launcher: PluginLauncher;
 }
 
-export interface DriverPluginOptions {
+interface DriverPluginOptions {
   readonly binary: PluginBinary;
   /** As written by the operator; null: none. */
   readonly config: ConfigInput;

@@ -17,7 +17,7 @@ import { sentence } from "../sentence.ts";
 /** Prefix of the records of tasks on drivers; the task's id, encoded as a name, follows. */
 export const driverTaskRecords = "driver-task.";
 
-export interface DriverTaskOptions {
+interface DriverTaskOptions {
   readonly config: TaskConfig;
   readonly plugin: DriverPluginActor;
   /** Record of an earlier agent; null for a new task. */
@@ -26,7 +26,7 @@ export interface DriverTaskOptions {
 }
 
 /** A task whose start was requested; with a handle once it is running. */
-export interface DriverTaskRecord {
+interface DriverTaskRecord {
   readonly handle: Uint8Array | null;
   /** The task's own address, as reported by its driver; empty: none. */
   readonly address: string;

@@ -43,7 +43,7 @@ import type { PastParts } from "./base.ts";
 import { unreadable, versionOf } from "./moment.ts";
 import type { Pasts } from "./pasts.ts";
 
-export interface ReadAtParts extends PastParts {
+interface ReadAtParts extends PastParts {
   readonly pasts: Pasts;
   /** Control over another environment; `leaderId`: the leader at that time. */
   controlAt(env: Environment, leaderId: string): ControlHandlers;

@@ -28,7 +28,7 @@ export interface ManagerLock extends Running {
   follow(store: Store): void;
 }
 
-export interface ManagerLockParts {
+interface ManagerLockParts {
   readonly host: Host;
   readonly random: Random;
   readonly telemetry: Telemetry;

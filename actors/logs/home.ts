@@ -57,7 +57,7 @@ interface LastTime {
   before: { readonly seconds: number; readonly nanos: number } | null;
 }
 
-export interface HomeOptions {
+interface HomeOptions {
   readonly id: string;
   readonly selector: LogSelector;
   readonly options: LogSubscriptionOptions;

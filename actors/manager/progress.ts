@@ -22,7 +22,7 @@ const probeTimeoutMs = 2_500;
 /** Two probes in a row may be lost. */
 const staleMs = 3 * (probeIntervalMs + probeTimeoutMs);
 
-export interface ProgressParts {
+interface ProgressParts {
   readonly log: Pick<Log, "bounds">;
   readonly leases: Pick<LeaseBucket, "get">;
   readonly troubles: Troubles;

@@ -42,7 +42,7 @@ const rollbackRejections: ReadonlySet<ErrorCode> = new Set([
 ]);
 
 /** A rollout's interface to its owner. */
-export interface RolloutPorts {
+interface RolloutPorts {
   readonly env: Environment;
   /** Called with slots to update now. */
   onTurns(serviceId: string, slots: readonly string[]): void;

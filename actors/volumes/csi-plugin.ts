@@ -32,7 +32,7 @@ const identity = CsiIdentityService.methods;
 /** The CSI service in use: managers call the controller, agents the plugin on their node. */
 export type CsiSide = "controller" | "node";
 
-export interface CsiPluginParts {
+interface CsiPluginParts {
   readonly name: string;
   readonly side: CsiSide;
   readonly host: Host;

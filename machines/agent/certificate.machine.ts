@@ -73,7 +73,7 @@ export type AgentCertificateEvent =
   /** A session message contains a root other than the trusted one. */
   | { readonly type: "root.offered"; readonly rootPem: string };
 
-export interface AgentCertificateContext {
+interface AgentCertificateContext {
   readonly nodeId: string;
   /** OU of the current certificate; empty while joining. */
   readonly role: string;

@@ -25,7 +25,7 @@ const managerStreamLimits = {
   failuresMax: 4,
 } as const;
 
-export type ManagerStreamEvent =
+type ManagerStreamEvent =
   /** There is a session with a manager that offers the stream. */
   | { readonly type: "session.opened" }
   | { readonly type: "session.closed" }
@@ -35,7 +35,7 @@ export type ManagerStreamEvent =
   /** The manager is not Muster and does not offer this stream. */
   | { readonly type: "stream.unsupported" };
 
-export interface ManagerStreamContext {
+interface ManagerStreamContext {
   readonly failures: number;
   /** Why the last stream ended; for operators. */
   readonly reason: string;

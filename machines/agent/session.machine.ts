@@ -55,7 +55,7 @@ export type SessionNews =
   | { readonly kind: "serving"; readonly manager: string; readonly sessionId: string }
   | { readonly kind: "backing-off"; readonly reason: string };
 
-export interface AgentSessionContext {
+interface AgentSessionContext {
   /** Empty until the first registration of this run of the agent. */
   readonly sessionId: string;
   /** The manager that is dialled or that serves the node; empty if none. */

@@ -32,7 +32,7 @@ export interface TaskReport {
   readonly exitCode: number;
 }
 
-export interface ExitFacts {
+interface ExitFacts {
   readonly code: number;
   readonly signal: string;
   readonly reason: string;
@@ -57,7 +57,7 @@ export type AgentTaskEvent =
   | { readonly type: "desired.raised"; readonly desired: TaskState }
   | { readonly type: "removal.wanted" };
 
-export interface AgentTaskContext {
+interface AgentTaskContext {
   readonly taskId: string;
   /** The state in which this run of the agent found the task: as assigned, or as read from disk. */
   readonly before: TaskState;

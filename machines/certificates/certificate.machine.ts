@@ -19,13 +19,13 @@ import { chart, effect } from "../chart.ts";
 /** Milliseconds between attempts while the log accepts no writes: SwarmKit's signer retries at this interval. */
 const certificateRetryMs = 10_000;
 
-export interface CertificateInput {
+interface CertificateInput {
   readonly nodeId: string;
   /** The node was told to request a new certificate and has not done so yet. */
   readonly isRotating: boolean;
 }
 
-export interface CertificateContext extends CertificateInput {
+interface CertificateContext extends CertificateInput {
   /** Why the last attempt failed; empty before the first. */
   readonly reason: string;
 }

@@ -28,7 +28,7 @@ export type ManagerCertificateEvent =
   /** Another root signs or is trusted, the node was told to renew, or the machine's clock was set. */
   | { readonly type: "certificate.doubted" };
 
-export interface ManagerCertificateContext {
+interface ManagerCertificateContext {
   readonly renewInMs: number;
   readonly isDoubted: boolean;
   /** Why the last attempt failed; empty after a success. */

@@ -48,7 +48,7 @@ export type RootRotationEvent =
   | { readonly type: "batch.notified"; readonly notified: number }
   | { readonly type: "write.failed"; readonly reason: string };
 
-export interface RootRotationContext {
+interface RootRotationContext {
   readonly isWanted: boolean;
   /** Why the last write failed; empty after a success. */
   readonly reason: string;

@@ -44,7 +44,7 @@ export interface DataplaneDriverNews {
   readonly reason: string;
 }
 
-export interface DataplaneDriverContext {
+interface DataplaneDriverContext {
   readonly name: string;
   /** Restarts since a driver last ran for `heldMs`. */
   readonly failures: number;

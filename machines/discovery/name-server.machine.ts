@@ -32,7 +32,7 @@ export type NameServerEvent =
   /** Something could not be removed. */
   | { readonly type: "server.kept" };
 
-export interface NameServerContext {
+interface NameServerContext {
   readonly failures: number;
   /** Why the server is not serving; empty if it is serving or not wanted. */
   readonly reason: string;

@@ -39,7 +39,7 @@ export const assignmentLimits = {
   streamsMax: 4,
 } as const;
 
-export type AssignmentsEvent =
+type AssignmentsEvent =
   | { readonly type: "snapshot.taken"; readonly changes: readonly AssignmentChange[] }
   /** Something changed that the node must be sent. */
   | { readonly type: "changes.noted" }
@@ -53,7 +53,7 @@ export interface AssignmentsInput {
   readonly method: "Assignments" | "Tasks";
 }
 
-export interface AssignmentsContext extends AssignmentsInput {
+interface AssignmentsContext extends AssignmentsInput {
   /** Number of the last message; its decimal form is `results_in`. */
   readonly sequence: number;
 }

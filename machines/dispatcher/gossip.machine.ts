@@ -71,7 +71,7 @@ export function seedsFor(node: Node, elders: readonly Node[], known: ReadonlySet
   return seeds;
 }
 
-export type GossipEvent =
+type GossipEvent =
   | { readonly type: "engine.registered" }
   /** `left`: number of engines whose introduction is not over. */
   | { readonly type: "introductions.ended"; readonly left: number };

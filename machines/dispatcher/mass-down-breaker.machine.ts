@@ -62,7 +62,7 @@ export const massDown = {
   overloadMs: 300_000,
 } as const;
 
-export type MassDownBreakerEvent = {
+type MassDownBreakerEvent = {
   /** Sent regularly, and before each verdict. */
   readonly type: "view.sampled";
   readonly at: number;
@@ -109,7 +109,7 @@ export function objection(
   return null;
 }
 
-export interface MassDownBreakerContext {
+interface MassDownBreakerContext {
   /** No verdict before this time: after a pause of the process, or while its link or log is unavailable. */
   readonly settlingUntil: number;
   /** Whether it was ever settled. A manager that has just started need not distrust itself: it took over no heartbeats. */

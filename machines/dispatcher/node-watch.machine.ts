@@ -18,7 +18,7 @@ export const nodeWatchTimes = {
   retryMs: 1_000,
 } as const;
 
-export type NodeWatchEvent =
+type NodeWatchEvent =
   | { readonly type: "node.unknown"; readonly at: number }
   | { readonly type: "node.down"; readonly at: number }
   /** READY, or removed. */
@@ -28,7 +28,7 @@ export type NodeWatchEvent =
   | { readonly type: "write.failed" }
   | { readonly type: "tasks.orphaned" };
 
-export interface NodeWatchInput {
+interface NodeWatchInput {
   readonly nodeId: string;
   readonly at: number;
   readonly isDown: boolean;
@@ -38,7 +38,7 @@ export interface NodeWatchInput {
   readonly orphanMs: number;
 }
 
-export interface NodeWatchContext extends NodeWatchInput {
+interface NodeWatchContext extends NodeWatchInput {
   /** When the current wait began. */
   readonly since: number;
 }

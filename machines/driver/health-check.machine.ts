@@ -27,14 +27,14 @@ export type HealthNews =
   | { readonly kind: "failing"; readonly reason: string }
   | { readonly kind: "unhealthy"; readonly reason: string };
 
-export interface HealthCheckInput {
+interface HealthCheckInput {
   readonly taskId: string;
   readonly times: HealthTimes;
   /** A check passed in an earlier run of the agent. */
   readonly wasHealthy: boolean;
 }
 
-export interface HealthCheckContext extends HealthCheckInput {
+interface HealthCheckContext extends HealthCheckInput {
   readonly isStartPeriodOver: boolean;
   /** Whether the current check may count as a failure. H3 */
   readonly isCounted: boolean;

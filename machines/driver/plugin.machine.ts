@@ -33,7 +33,7 @@ export const driverPluginTimes = {
   pulseRetryMs: 5_000,
 } as const;
 
-export type DriverHealth = "undetected" | "unhealthy" | "healthy";
+type DriverHealth = "undetected" | "unhealthy" | "healthy";
 
 export type DriverPluginEvent =
   | { readonly type: "plugin.wanted" }
@@ -61,7 +61,7 @@ export interface DriverPluginNews {
   readonly reason: string;
 }
 
-export interface DriverPluginContext {
+interface DriverPluginContext {
   readonly name: string;
   /** An earlier agent process recorded where the plugin runs. */
   readonly isKnown: boolean;
@@ -72,7 +72,7 @@ export interface DriverPluginContext {
   readonly reason: string;
 }
 
-export interface DriverPluginInput {
+interface DriverPluginInput {
   readonly name: string;
   readonly isKnown: boolean;
 }

@@ -70,7 +70,7 @@ export type DriverTaskNews =
   | { readonly kind: "failed"; readonly reason: string; readonly isRecoverable: boolean }
   | { readonly kind: "destroyed"; readonly reason: string };
 
-export interface DriverTaskContext {
+interface DriverTaskContext {
   readonly taskId: string;
   readonly before: DriverTaskInput["before"];
   readonly stop: { readonly signal: string; readonly timeoutMs: number } | null;

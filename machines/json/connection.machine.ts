@@ -14,7 +14,7 @@ import { chart, effect } from "../chart.ts";
 
 /** Why a connection ends: WebSocket close codes (RFC 6455 §7.4.1). */
 const CloseCode = { normal: 1000, goingAway: 1001, protocol: 1002, policy: 1008, tooBig: 1009 } as const;
-export type CloseCode = (typeof CloseCode)[keyof typeof CloseCode];
+type CloseCode = (typeof CloseCode)[keyof typeof CloseCode];
 
 export type JsonConnectionEvent =
   /** The WebSocket is open. */
@@ -44,7 +44,7 @@ export type JsonConnectionEvent =
   /** The manager is stopping. */
   | { readonly type: "server.stopping" };
 
-export interface JsonConnectionContext {
+interface JsonConnectionContext {
   readonly tag: string;
   /** Refused logins on this connection. */
   readonly failures: number;

@@ -30,7 +30,7 @@ export type JsonWatcherEvent =
   | { readonly type: "stop.requested" }
   | { readonly type: "connection.closed" };
 
-export interface JsonWatcherContext {
+interface JsonWatcherContext {
   /** Waiting requests, oldest first. */
   readonly asks: readonly number[];
 }

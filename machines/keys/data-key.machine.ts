@@ -18,7 +18,7 @@ const dataKeyTimes = {
   retryMs: 5_000,
 } as const;
 
-export interface KeyFacts {
+interface KeyFacts {
   readonly id: string;
   readonly generation: number;
   /** Fingerprint of the unlock key in force when the key was generated; empty: none. */
@@ -53,7 +53,7 @@ export function keyStep({ newest, currentId, clusterLock, ownLock, managers }: K
   return waitingFor.length > 0 ? { kind: "spread", keyId: newest.id, waitingFor } : { kind: "use", keyId: newest.id };
 }
 
-export type DataKeyEvent =
+type DataKeyEvent =
   /** The next step, according to the log and the disk. */
   | { readonly type: "keys.seen"; readonly step: KeyStep }
   | { readonly type: "key.made" }

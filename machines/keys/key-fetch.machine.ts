@@ -23,7 +23,7 @@ const keyFetchTimes = {
   denialsMax: 10,
 } as const;
 
-export type KeyFetchEvent =
+type KeyFetchEvent =
   /** Ids of the missing keys; empty if none is missing. */
   | { readonly type: "keys.read"; readonly lacking: readonly string[] }
   /** Every manager was asked. `isDenied`: one refused this manager, and none sent the missing key. */

@@ -50,7 +50,7 @@ export function withRotatedKeys(cluster: Cluster, key: () => Uint8Array): Cluste
   return Cluster.patch(cluster, { networkBootstrapKeys: keys, encryptionKeyLamportClock: lamportTime });
 }
 
-export type KeyRotationEvent =
+type KeyRotationEvent =
   | { readonly type: "keys.rotated" }
   | { readonly type: "rotation.failed"; readonly reason: string };
 

@@ -26,7 +26,7 @@ const managerLockTimes = {
 } as const;
 
 /** Events contain no keys: inspectors of a machine see its events. */
-export type ManagerLockEvent =
+type ManagerLockEvent =
   | { readonly type: "file.opened" }
   | { readonly type: "file.locked" }
   | { readonly type: "file.broken"; readonly reason: string }

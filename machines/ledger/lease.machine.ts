@@ -51,7 +51,7 @@ export type LeaseEvent =
   | { readonly type: "leader.deposed" }
   | { readonly type: "release.requested" };
 
-export interface LeaseInput {
+interface LeaseInput {
   readonly ttlMs: number;
   readonly managerId: string;
   /** Unique per run of a manager. */

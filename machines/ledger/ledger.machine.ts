@@ -44,7 +44,7 @@ export type LedgerEvent =
 /** `logFull`: out of space, so nothing has happened; `logUnavailable`: another reason. */
 export type AppendRefusal = "logFull" | "logUnavailable";
 
-export interface LedgerContext {
+interface LedgerContext {
   /** The lease's revision; 0 while following. */
   readonly revision: number;
   /** Drawn once the end of the log is reached; 0 before. */

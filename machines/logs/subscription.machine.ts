@@ -49,7 +49,7 @@ export type LogEnd =
   | { readonly kind: "stalled"; readonly limit: string }
   | { readonly kind: "stopped" };
 
-export interface LogSubscriptionContext {
+interface LogSubscriptionContext {
   readonly follow: boolean;
   readonly nodes: LogNodes;
   readonly unscheduled: readonly string[];

@@ -9,7 +9,7 @@
 import { chart, effect } from "../chart.ts";
 import { membershipTimes } from "./membership.machine.ts";
 
-export type ManagerWatchEvent =
+type ManagerWatchEvent =
   | { readonly type: "beat" }
   | { readonly type: "link.up" }
   | { readonly type: "link.down" }

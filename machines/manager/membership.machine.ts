@@ -22,7 +22,7 @@ export const membershipTimes = {
   retryMs: 1_000,
 } as const;
 
-export type MembershipEvent =
+type MembershipEvent =
   /** Whether the record in the log is correct. */
   { readonly type: "record.right" } | { readonly type: "record.wrong" };
 

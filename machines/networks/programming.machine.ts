@@ -23,7 +23,7 @@ export type ProgrammingEvent =
   | { readonly type: "kernel.programmed" }
   | { readonly type: "kernel.refused"; readonly reason: string };
 
-export interface ProgrammingContext {
+interface ProgrammingContext {
   readonly hasChanged: boolean;
   readonly failures: number;
   /** Reason of the last failure; empty if the known state is programmed or being programmed. */

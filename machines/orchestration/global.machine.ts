@@ -18,11 +18,11 @@ import {
   type Verdict,
 } from "../reconcile.ts";
 
-export type GlobalEvent = { readonly type: "service.removed" };
+type GlobalEvent = { readonly type: "service.removed" };
 
 export type GlobalVerdict = Pick<Required<Verdict>, "nextMs">;
 
-export interface GlobalContext extends ReconcileContext<GlobalVerdict> {
+interface GlobalContext extends ReconcileContext<GlobalVerdict> {
   readonly serviceId: string;
 }
 

@@ -20,14 +20,14 @@ import {
 } from "../reconcile.ts";
 import type { JobPhase } from "./jobs/progress.ts";
 
-export type JobEvent = { readonly type: "job.removed" };
+type JobEvent = { readonly type: "job.removed" };
 
 export interface JobVerdict {
   readonly phase: JobPhase;
   readonly nextMs: number;
 }
 
-export interface JobContext extends ReconcileContext<JobVerdict> {
+interface JobContext extends ReconcileContext<JobVerdict> {
   readonly serviceId: string;
 }
 

@@ -19,11 +19,11 @@ import {
   type Verdict,
 } from "../reconcile.ts";
 
-export type ReplicatedEvent = { readonly type: "service.removed" } | { readonly type: "tasks.gone" };
+type ReplicatedEvent = { readonly type: "service.removed" } | { readonly type: "tasks.gone" };
 
 export type ReplicatedVerdict = Pick<Required<Verdict>, "nextMs">;
 
-export interface ReplicatedContext extends ReconcileContext<ReplicatedVerdict> {
+interface ReplicatedContext extends ReconcileContext<ReplicatedVerdict> {
   readonly serviceId: string;
 }
 

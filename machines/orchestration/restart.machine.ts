@@ -156,7 +156,7 @@ export function stopWaitMs(task: Task): number {
   return Math.max(stopWaitMsMin, graceMs + stopGraceMs);
 }
 
-export type Release =
+type Release =
   | { readonly kind: "release" }
   /** `untilMs`: when to check again at the latest. `refusals`: consecutive refused starts. */
   | {

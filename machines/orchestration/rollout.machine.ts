@@ -61,7 +61,7 @@ export type RolloutEvent =
   | { readonly type: "write.failed" }
   | { readonly type: "read.due" };
 
-export interface RolloutContext {
+interface RolloutContext {
   readonly serviceId: string;
   readonly nextMs: number;
   readonly remainingMs: number;

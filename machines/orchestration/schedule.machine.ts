@@ -20,9 +20,9 @@ import {
   type ReconcileContext,
 } from "../reconcile.ts";
 
-export type SchedulePhase = "waiting" | "paused" | "invalid";
+type SchedulePhase = "waiting" | "paused" | "invalid";
 
-export type ScheduleEvent =
+type ScheduleEvent =
   /** The service is removed, or no longer has a schedule. */
   | { readonly type: "schedule.removed" }
   /** The write was refused because of a concurrent write, or no leader accepted it: decide again. */
@@ -35,7 +35,7 @@ export interface ScheduleVerdict {
   readonly nextMs: number;
 }
 
-export interface ScheduleContext extends ReconcileContext<ScheduleVerdict> {
+interface ScheduleContext extends ReconcileContext<ScheduleVerdict> {
   readonly serviceId: string;
 }
 

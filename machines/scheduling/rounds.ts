@@ -18,7 +18,7 @@ const replacementsMax = 200;
 const judgementsMax = 200_000;
 
 /** The store, as far as the scheduler depends on it. */
-export interface SchedulerView {
+interface SchedulerView {
   readonly times: LogTimes;
   volumes(): Iterable<Volume>;
   nodes(): Iterable<Node>;

@@ -20,7 +20,7 @@ export const schedulerLimits = {
   retryMs: 200,
 } as const;
 
-export type SchedulerEvent =
+type SchedulerEvent =
   | { readonly type: "proposal.sent" }
   /** `returned`: number of its tasks that still wait; they are held back for the retry delay. */
   | { readonly type: "proposal.settled"; readonly returned: number };
@@ -31,12 +31,12 @@ export interface SchedulerVerdict {
   readonly hasStale: boolean;
 }
 
-export interface SchedulerInput {
+interface SchedulerInput {
   readonly proposalsMax: number;
   readonly retryMs: number;
 }
 
-export interface SchedulerContext extends ReconcileContext<SchedulerVerdict>, SchedulerInput {
+interface SchedulerContext extends ReconcileContext<SchedulerVerdict>, SchedulerInput {
   /** Proposals in flight. */
   readonly proposals: number;
 }

@@ -53,7 +53,7 @@ export type CsiPluginEvent =
   | { readonly type: "link.lost"; readonly reason: string }
   | { readonly type: "plugin.identified"; readonly facts: PluginFacts };
 
-export interface CsiPluginContext {
+interface CsiPluginContext {
   readonly name: string;
   readonly facts: PluginFacts;
   readonly attempts: number;

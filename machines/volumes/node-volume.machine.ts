@@ -22,7 +22,7 @@ import {
 } from "./csi/calls.ts";
 import { chart, effect } from "../chart.ts";
 
-export type NodeVolumeEvent =
+type NodeVolumeEvent =
   | { readonly type: "volume.wanted" }
   | { readonly type: "volume.unwanted" }
   /** Whether a task that has not ended uses it; tasks that still wait for the volume do not count. */
@@ -31,13 +31,13 @@ export type NodeVolumeEvent =
   /** The plugin is reachable (again), or a new session exists. */
   | { readonly type: "path.restored" };
 
-export interface NodeVolumeContext extends StepFailures {
+interface NodeVolumeContext extends StepFailures {
   readonly volumeId: string;
   readonly isWanted: boolean;
   readonly isUsed: boolean;
 }
 
-export interface NodeVolumeInput {
+interface NodeVolumeInput {
   readonly volumeId: string;
   readonly isWanted: boolean;
   readonly isUsed: boolean;

@@ -31,7 +31,7 @@ export interface PublicationContext extends StepFailures {
   readonly stage: PublicationStage;
 }
 
-export interface PublicationInput {
+interface PublicationInput {
   readonly volumeId: string;
   readonly nodeId: string;
   readonly stage: PublicationStage;

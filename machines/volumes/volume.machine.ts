@@ -28,7 +28,7 @@ export interface VolumeContext extends StepFailures {
   readonly stage: VolumeStage;
 }
 
-export interface VolumeInput {
+interface VolumeInput {
   readonly volumeId: string;
   readonly stage: VolumeStage;
 }

@@ -55,7 +55,7 @@ export type WatchEvent =
   | { readonly type: "caller.gone" }
   | { readonly type: "manager.stopped" };
 
-export interface WatchInput {
+interface WatchInput {
   /** The watcher's version; null: it wants only new changes. */
   readonly from: number | null;
   /** The replica's version. */
@@ -64,7 +64,7 @@ export interface WatchInput {
   readonly isRecent: boolean;
 }
 
-export interface WatchContext extends WatchInput {
+interface WatchContext extends WatchInput {
   readonly isGreeted: boolean;
 }
 

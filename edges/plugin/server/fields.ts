@@ -37,7 +37,7 @@ interface Primitives {
 }
 
 /** Without either, the value is null if unset. */
-export type Presence<Type> = { readonly required: true } | { readonly default: Type };
+type Presence<Type> = { readonly required: true } | { readonly default: Type };
 
 /** A JSON value as an HCL expression, with `${` and `%{` escaped. */
 function literalOf(value: unknown): Spec {

@@ -138,7 +138,7 @@ export function serveDriver<Config extends Fields, Task extends Fields>(
 }
 
 /** When a plugin without a host exits: after `aloneMs`, if it was spare all that time. */
-export interface Solitude {
+interface Solitude {
   readonly aloneMs: number;
   isSpare(): boolean;
 }
