@@ -1,0 +1,52 @@
+/**
+ * Puts the steps of several processes in the order of their times: each arrives within the interval in which feeds are sent, and
+ * waits for earlier ones of other processes as long.
+ */
+
+/** Items; at more, the oldest no longer waits. */
+const heldMax = 50_000;
+
+interface Item {
+  readonly ms: number;
+  readonly apply: () => void;
+}
+
+export class Held {
+  readonly #holdMs: number;
+  #items: Item[] = [];
+  #newestMs = 0;
+
+  constructor(holdMs: number) {
+    this.#holdMs = holdMs;
+  }
+
+  add(ms: number, apply: () => void): void {
+    if (this.#holdMs === 0) {
+      apply();
+      return;
+    }
+    this.#newestMs = Math.max(this.#newestMs, ms);
+    let at = this.#items.length;
+    while (at > 0 && (this.#items[at - 1] as Item).ms > ms) at -= 1;
+    this.#items.splice(at, 0, { ms, apply });
+  }
+
+  /** Applies what has waited long enough. */
+  release(): void {
+    const untilMs = this.#newestMs - this.#holdMs;
+    let count = Math.max(0, this.#items.length - heldMax);
+    while (count < this.#items.length && (this.#items[count] as Item).ms <= untilMs) count += 1;
+    this.#apply(count);
+  }
+
+  releaseAll(): void {
+    this.#apply(this.#items.length);
+  }
+
+  #apply(count: number): void {
+    if (count === 0) return;
+    const ready = this.#items.slice(0, count);
+    this.#items = this.#items.slice(count);
+    for (const { apply } of ready) apply();
+  }
+}

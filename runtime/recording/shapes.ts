@@ -1,0 +1,38 @@
+/**
+ * What many steps have in common: event, states, transitions, guards and effects. A chart has a few dozen of these, so a million
+ * steps share a few thousand.
+ */
+
+/** Number of shapes; further ones are kept with their steps. At some 200 bytes each, 20 MB. */
+const shapesMax = 100_000;
+
+const fromLatin1 = (text: string): Uint8Array => Buffer.from(text, "latin1");
+
+export class Shapes {
+  readonly #numbers = new Map<string, number>();
+  readonly #bytes: Uint8Array[] = [];
+  #memoryBytes = 0;
+
+  get memoryBytes(): number {
+    return this.#memoryBytes;
+  }
+
+  /** The number of a shape (`StepScan.shape`); null if it is to be kept with its step. */
+  numberOf(shape: string): number | null {
+    const known = this.#numbers.get(shape);
+    if (known !== undefined) return known;
+    if (this.#bytes.length >= shapesMax) return null;
+    const number = this.#bytes.length;
+    this.#numbers.set(shape, number);
+    this.#bytes.push(fromLatin1(shape));
+    this.#memoryBytes += shape.length * 2 + 100;
+    return number;
+  }
+
+  bytesOf(number: number): Uint8Array | undefined {
+    return this.#bytes[number];
+  }
+}
+
+/** The shape of a step that keeps it itself. */
+export const ownShape = 0xffff_ffff;
