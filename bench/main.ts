@@ -14,6 +14,7 @@ import { logsTable } from "./logs.ts";
 import { microTables } from "./micro.ts";
 import { natsTable } from "./nats.ts";
 import { policyTable } from "./policy.ts";
+import { recordingTable } from "./recording.ts";
 import { schedulerTable } from "./scheduler.ts";
 import { stackTable } from "./stack.ts";
 import { orExit, scriptArguments, UsageError } from "../test/support/script-arguments.ts";
@@ -25,7 +26,7 @@ const usage = `usage: npm run bench -- [--short] [--only GROUP]
 
   --short         Small loads, to check that each benchmark works
   --only GROUP    One group: load, failover, micro, scheduler, watch, logs, stack, list, history, dataplane, drivers, json, policy,
-                  nats (our layer and the library's clients),
+                  nats (our layer and the library's clients), recording,
                   swarmkit (SwarmKit's own agents) or ui (needs Debian's chromium)`;
 const { short, only } = orExit(() =>
   scriptArguments(usage, { short: { type: "boolean", default: false }, only: { type: "string" } }),
@@ -56,6 +57,7 @@ const groups: Readonly<Record<string, () => Promise<string>>> = {
   json: () => jsonApiTable(short),
   policy: () => policyTable(short),
   nats: () => natsTable(short),
+  recording: () => recordingTable(short),
   swarmkit: () => swarmkitTable(short),
   ui: () => uiTable(short),
 };

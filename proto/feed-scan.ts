@@ -109,7 +109,7 @@ export function scanPart(bytes: Uint8Array): { readonly field: number; readonly 
   return found;
 }
 
-/** What the fields of an ActorStep are to an index. */
+/** How an index keeps a field of an ActorStep. */
 const Kind = {
   /** Kept once for all steps that share it: event, states, status, transitions, guards, effects, unexpected. */
   shape: 0,
@@ -146,7 +146,7 @@ export class StepScan {
   status = 0;
   isUnexpected = false;
   skipped = 0;
-  /** Of the first digits of the trace id; 0 without one. */
+  /** A hash of the trace id's first digits; 0 without one. */
   traceHash = 0;
   /** False: the context is unchanged. */
   hasContext = false;

@@ -14,7 +14,7 @@ interface Gap {
 
 export class Gaps {
   #gaps: Gap[] = [];
-  /** Of processes that cannot be watched now, by process. */
+  /** The gaps of processes that cannot be watched now, by process. */
   readonly #open = new Map<string, Gap>();
   readonly #newest = new Map<string, Gap>();
 

@@ -2,8 +2,6 @@
  * A stretch of the time line: its steps as columns of numbers, and what is not a number as bytes in one buffer. A segment starts
  * with a keyframe, the place where each live actor's state is found, so no moment needs more than one segment to be read through.
  */
-import type { Life } from "./lives.ts";
-
 /** Steps of one segment: reading through them takes under a millisecond, and a keyframe of 10,000 actors adds 4 bytes to each. */
 export const segmentStepsMax = 65_536;
 /** Bytes after which a segment ends early, so that dropping the oldest frees memory in small parts. */
@@ -17,18 +15,54 @@ export const Flag = { trouble: 1, copiedContext: 2 } as const;
 /** No step of this segment has the context: the actor has none. */
 export const noContext = 0xffff_ffff;
 
-/** Where an actor's state is: after a step of a segment, or as it was told. */
+/** Where an actor's state is: after a step of a segment, or in a snapshot. */
 export type Place =
   | { readonly kind: "step"; readonly segment: Segment; readonly at: number }
   | { readonly kind: "state"; readonly state: Uint8Array };
 
-/** What is known of a process: its hostname, and why it cannot be watched; empty if it can be. */
+/** An actor from one start to its end. */
+export interface Life {
+  readonly process: string;
+  readonly actor: string;
+  readonly machine: string;
+  /** 0: unknown. */
+  readonly startedAtMs: number;
+  /** Where its newest state is. */
+  place: Place | null;
+  /** Its newest states, as `StepScan.states`; null: unknown. */
+  states: string | null;
+  sinceMs: number;
+  /** Number and time of its newest step. */
+  steps: number;
+  stepMs: number;
+  /** Its newest context, encoded with its tag, if no step has it. */
+  toldContext: Uint8Array | null;
+  /** The step that has its newest context, in this segment; null: no step. */
+  contextSegment: Segment | null;
+  contextStep: number;
+}
+
+export function createLife(fields: Pick<Life, "process" | "actor" | "machine" | "startedAtMs">): Life {
+  return {
+    ...fields,
+    place: null,
+    states: null,
+    sinceMs: 0,
+    steps: 0,
+    stepMs: 0,
+    toldContext: null,
+    contextSegment: null,
+    contextStep: 0,
+  };
+}
+
+/** Facts about a process: its hostname, and why it cannot be watched; empty if it can be. */
 export interface KnownProcess {
   readonly hostname: string;
   readonly lost: string;
 }
 
-/** What happened between two steps. */
+/** An event between two steps. */
 export type Mark =
   | {
       readonly kind: "state";
@@ -61,7 +95,7 @@ export interface SegmentStep {
 export class Segment {
   /** Number of the step before this segment's first. */
   readonly before: number;
-  /** Of each live actor at the beginning. */
+  /** The place of each live actor at the beginning. */
   readonly keyframe: Map<Life, Place>;
   readonly processes: ReadonlyMap<string, KnownProcess>;
   readonly fromMs: number;

@@ -1,5 +1,5 @@
 /**
- * What many steps have in common: event, states, transitions, guards and effects. A chart has a few dozen of these, so a million
+ * The parts that many steps have in common: event, states, transitions, guards and effects. A chart has a few dozen of these, so a million
  * steps share a few thousand.
  */
 

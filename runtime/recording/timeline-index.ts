@@ -18,8 +18,7 @@ import {
   type RecordedSpan,
 } from "../../proto/gen/messages.ts";
 import { Gaps } from "./gaps.ts";
-import { createLife, type Life } from "./lives.ts";
-import { Flag, noContext, Segment, type KnownProcess, type Place } from "./segment.ts";
+import { createLife, Flag, noContext, Segment, type KnownProcess, type Life, type Place } from "./segment.ts";
 import { ownShape, Shapes } from "./shapes.ts";
 import { Held } from "./held.ts";
 import { KeptSpans } from "./kept-spans.ts";

@@ -14,8 +14,7 @@ import {
   type TimelineStepsRequest,
 } from "../../proto/gen/messages.ts";
 import { RpcError, Status } from "../ports/rpc.ts";
-import type { Life } from "./lives.ts";
-import { Flag, type KnownProcess, type Place, type Segment } from "./segment.ts";
+import { Flag, type KnownProcess, type Life, type Place, type Segment } from "./segment.ts";
 import type { TimelineIndex } from "./timeline-index.ts";
 
 /** Buckets of an overview: one for each pixel of a wide screen. */

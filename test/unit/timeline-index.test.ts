@@ -286,7 +286,7 @@ test("when its memory is used up, the oldest steps are dropped, and quiet actors
   quiet(200_000, { steps: [ActorStep.patch(stepOf("session/quiet", 3, fromMs + 200_000), { context: "" })] });
   const [woken] = actorsIn(actorsAt(index, at(200_000))).filter(({ actor }) => actor === "session/quiet");
   t.like(woken, { steps: 3, context: stepOf("session/quiet", 2, fromMs).context });
-  for (const { context } of known) t.not(context, "", "each context is known, though it was told in a dropped segment");
+  for (const { context } of known) t.not(context, "", "each context is known, though its segment was dropped");
 });
 
 test("the Timeline service's methods answer encoded requests", (t) => {
