@@ -240,6 +240,7 @@ const lines: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     "muster ui": "open the address that it prints",
     "muster ui --context production --port 8080": "another cluster, on a fixed port",
   },
+  replay: { "muster replay incident.mrec": "look at a recording, without a cluster" },
   why: { "muster why web.2": "why a task is waiting", "muster why web-1": "why a node is not ready" },
   info: { "muster info": "the cluster at a glance", "muster info --format '{{.Swarm.Cluster.ID}}'": "one field" },
   completion: {

@@ -1,0 +1,48 @@
+/** Sentences about a recording: who made it, what is in it, and what is missing. */
+import type { OpenedRecording } from "../../runtime/recording/opened.ts";
+import type { SealCheck } from "../../runtime/recording/seal.ts";
+
+const iso = (ms: number): string => new Date(ms).toISOString();
+
+function sealSentence(seal: SealCheck): string {
+  switch (seal.kind) {
+    case "signed":
+      return `signed by manager ${seal.managerId} of cluster ${seal.clusterId} (root sha256:${seal.rootDigest})`;
+    case "unsigned":
+      return "not signed: its manager had no certificate";
+    case "broken":
+      return `NOT TO BE TRUSTED: ${seal.failed}`;
+  }
+}
+
+const counted = (count: number, noun: string): string =>
+  `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
+
+export function describeRecording({
+  head,
+  index,
+  transactions,
+  lines,
+  spans,
+  missing,
+  seal,
+  fault,
+}: OpenedRecording): readonly string[] {
+  const { fromMs, toMs } = index;
+  const minutes = ((toMs - fromMs) / 60_000).toFixed(1);
+  const changes = transactions.filter(({ base }) => !base).length;
+  return [
+    sealSentence(seal),
+    ...(fault === null || seal.kind === "broken" ? [] : [fault.message]),
+    fromMs === 0 ? "no steps of actors" : `${iso(fromMs)} to ${iso(toMs)} (${minutes} minutes)`,
+    [
+      `${index.processes.length} ${index.processes.length === 1 ? "process" : "processes"}`,
+      counted(index.stepsTotal, "step"),
+      counted(changes, "transaction"),
+      counted(lines.length, "log line"),
+      counted(spans, "span"),
+    ].join(", "),
+    ...missing.map((each) => `missing: ${each}`),
+    ...(head.version === "" ? [] : [`made by Muster ${head.version}`]),
+  ];
+}
