@@ -47,15 +47,15 @@ export async function stepsFor(
 const upTo = ({ atMs, step }: Moment): Partial<TimelineStepsRequest> =>
   step === 0 ? { atMs, backward: true } : { index: step + 1, backward: true };
 
-/** Throws CallError. */
-async function loadPast(wanted: Moment, signal: AbortSignal): Promise<void> {
+/** `atMs`: when the newest step that counts was taken, or later. Throws CallError. */
+async function loadPast(wanted: Moment, atMs: number, signal: AbortSignal): Promise<void> {
   const builder = new PastBuilder();
   const actor = chosen();
   const limit = route.peek().view === "sequence" ? tracedStepsMax : nearStepsMax;
   const [, steps, own] = await Promise.all([
     streamed(
       TimelineService.methods.At,
-      TimelineAtRequest.create({ atMs: wanted.atMs, index: wanted.step }),
+      TimelineAtRequest.create({ atMs, index: wanted.step }),
       (feed) => builder.take(feed),
       signal,
     ),
@@ -67,9 +67,7 @@ async function loadPast(wanted: Moment, signal: AbortSignal): Promise<void> {
   if (signal.aborted || cursor.peek() === null) return;
   const newest = steps.at(-1);
   if (wanted.step !== 0 && (newest?.index !== wanted.step || newest.step?.atMs !== wanted.atMs)) {
-    // An address from another server, or of events that are not kept any more: its time still says something.
-    note.value = "The event that the address names is not known here; its time is shown.";
-    move({ atMs: wanted.atMs, step: 0 }, false);
+    forgetStep(wanted);
     return;
   }
   batch(() => {
@@ -79,21 +77,31 @@ async function loadPast(wanted: Moment, signal: AbortSignal): Promise<void> {
   changed();
 }
 
+const isKnown = ({ atMs }: Moment): boolean => {
+  const range = known.peek();
+  return range !== null && atMs >= range.fromMs && atMs <= Math.max(range.toMs, edgeMs.peek());
+};
+
 async function load(wanted: Moment, signal: AbortSignal): Promise<void> {
   isSeeking.value = true;
   try {
-    const range = known.peek();
-    if (range === null) await look(true);
+    // The page's own knowledge is up to a second old.
+    if (!isKnown(wanted)) await look(true);
+    if (signal.aborted) return;
     const { fromMs, toMs } = known.peek() ?? { fromMs: 0, toMs: endOfTimeMs };
-    if (wanted.atMs < fromMs || wanted.atMs > Math.max(toMs, edgeMs.peek())) retreat(wanted, { fromMs, toMs });
+    if (!isKnown(wanted)) retreat(wanted, { fromMs, toMs });
     // Since the newest step that the server knows, nothing has changed.
-    else await loadPast({ ...wanted, atMs: Math.min(toMs, wanted.atMs) }, signal);
+    else await loadPast(wanted, Math.min(toMs, wanted.atMs), signal);
   } catch (error) {
     if (signal.aborted) return;
     if (!(error instanceof CallError) || error.status !== outOfRange) fail(error);
     else {
       // It was forgotten meanwhile.
       await look(true);
+      if (wanted.step !== 0 && isKnown(wanted)) {
+        forgetStep(wanted);
+        return;
+      }
       const range = known.peek();
       if (range === null || contains(range, wanted.atMs)) fail(error);
       else retreat(wanted, range);
@@ -104,6 +112,12 @@ async function load(wanted: Moment, signal: AbortSignal): Promise<void> {
 }
 
 const seeks = new Seeks<Moment>(load);
+
+/** An address from another server, or of an event that is not kept any more: its time still says something. */
+function forgetStep({ atMs }: Moment): void {
+  note.value = "The event that the address names is not known here; its time is shown.";
+  move({ atMs, step: 0 }, false);
+}
 
 /** A moment that is not known: goes to the nearest one that is. */
 function retreat({ atMs }: Moment, range: Span): void {
@@ -177,9 +191,9 @@ async function walkBy(by: number, actor: { readonly process: string; readonly ac
   const of = actor === null ? {} : { process: actor.process, actor: actor.actor };
   const at = cursor.peek();
   if (at === null && by > 0) return;
-  const loaded = past.peek()?.moment;
+  const loaded = past.peek();
   // A seek finds out which event the cursor stands on.
-  const step = at === null || at.step !== 0 || loaded?.atMs !== at.atMs ? (at?.step ?? 0) : loaded.step;
+  const step = at === null || at.step !== 0 || loaded?.moment !== at ? (at?.step ?? 0) : loaded.step;
   const here: Moment = { atMs: at?.atMs ?? endOfTimeMs, step };
   const steps =
     by > 0

@@ -4,8 +4,10 @@ import { Actors } from "../../proto/feed/actors.ts";
 import type { Moment } from "./route.ts";
 
 export interface Past {
-  /** The moment that is shown; its step is that of the newest event that had been handled, 0 if none is known. */
+  /** The moment that is shown, as it was asked for. */
   readonly moment: Moment;
+  /** Index of the newest event that had been handled; 0: none is known. */
+  readonly step: number;
   readonly actors: Actors;
   /** Newest steps of all actors up to the moment, oldest first. */
   readonly steps: readonly TimelineStep[];
@@ -30,12 +32,7 @@ export class PastBuilder {
     const newest = steps.at(-1);
     const last = own.at(-1);
     if (last !== undefined) this.actors.took(process, last);
-    return {
-      moment: { atMs: wanted.atMs, step: wanted.step || (newest?.index ?? 0) },
-      actors: this.actors,
-      steps,
-      own,
-    };
+    return { moment: wanted, step: newest?.index ?? 0, actors: this.actors, steps, own };
   }
 }
 

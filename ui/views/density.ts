@@ -3,10 +3,10 @@ import uPlot from "uplot";
 import type { TimelineOverview } from "../../proto/gen/page.ts";
 import type { Span } from "../model/span.ts";
 
-/** Pixels of the axis with the times. */
-const axisHeight = 22;
-/** Pixels of the longest text at the axis. */
-const labelRoom = 86;
+/** In sizes of the page's font: the axis with the times (also in the style sheet), its text, and the longest of these. */
+const axisHeight = 1.6;
+const axisFont = 0.85;
+const axisTextWidth = 6.2;
 /** Trouble is drawn at least this high, as a share of the highest bar: one bad event among thousands must be seen. */
 const troubleShareMin = 0.2;
 
@@ -40,6 +40,8 @@ function dataOf({ steps, troubles }: TimelineOverview, { fromMs, toMs }: Span): 
 export function createDensity(box: HTMLElement, colours: () => Colours): Density {
   let span: Span = { fromMs: 0, toMs: 1 };
   const size = (): { width: number; height: number } => ({ width: box.clientWidth, height: box.clientHeight });
+  const em = Number.parseFloat(getComputedStyle(box).fontSize);
+  const labelRoom = axisTextWidth * em;
   const bars = uPlot.paths.bars?.({ size: [1], gap: 0 });
   const series = { ...(bars === undefined ? {} : { paths: bars }), points: { show: false }, width: 0 };
   const plot = new uPlot(
@@ -54,7 +56,8 @@ export function createDensity(box: HTMLElement, colours: () => Colours): Density
       },
       axes: [
         {
-          size: axisHeight,
+          size: axisHeight * em,
+          font: `${axisFont * em}px system-ui, sans-serif`,
           stroke: () => colours().text,
           ticks: { stroke: () => colours().line, size: 4 },
           grid: { stroke: () => colours().line, width: 1 },

@@ -1,6 +1,7 @@
 /** The messages of one trace between actors, as a sequence diagram. */
 import { statesText } from "../../proto/feed/actors.ts";
-import { hashOf, type Moment } from "../model/route.ts";
+import type { Past } from "../model/past.ts";
+import { hashOf } from "../model/route.ts";
 import { outside, sequenceOf, tracesOf, type Message, type Traced } from "../model/sequence.ts";
 import { traced } from "../selection.ts";
 import { addressOf, clock, liveActors, past } from "../state.ts";
@@ -22,8 +23,8 @@ function Traces() {
   return (
     <section class="traces" aria-label="Traces">
       <h2>{past.value === null ? "Newest traces" : "Newest traces at this moment"}</h2>
-      {traces.length === 0 && <p class="empty">No traced event yet.</p>}
-      <table>
+      {traces.length === 0 && <p class="empty">No event with a trace yet.</p>}
+      <table hidden={traces.length === 0}>
         <thead>
           <tr>
             <th scope="col">began</th>
@@ -51,8 +52,7 @@ function Traces() {
   );
 }
 
-const isLater = ({ atMs, index }: Message, moment: Moment): boolean =>
-  atMs > moment.atMs || (moment.step !== 0 && index > moment.step);
+const isLater = ({ atMs, index }: Message, { moment, step }: Past): boolean => atMs > moment.atMs || index > step;
 
 function Arrow({
   message,
@@ -98,7 +98,7 @@ export function SequenceView({ trace }: { readonly trace: string }) {
   void clock.value;
   if (trace === "") return <Traces />;
   const { lanes, messages } = sequenceOf(known(), trace);
-  const at = past.value?.moment ?? null;
+  const at = past.value;
   const height = laneTop + (messages.length + 1) * messageHeight;
   const width = left * 2 + Math.max(0, lanes.length - 1) * laneWidth + 120;
   return (

@@ -119,7 +119,7 @@ function Where() {
     <>
       <b class="where past">{isRecording.value ? "Recording at" : "Past:"}</b> <time>{momentText(at.atMs)}</time>
       <span class="ago">{ago}</span>
-      {newest?.step != null && (
+      {newest?.step != null && note.value === "" && (
         <span class="after">
           after <b>{newest.step.event}</b> of {newest.step.actor}
         </span>
@@ -336,7 +336,7 @@ export function TimeLine() {
   return (
     <footer class={past.value === null ? "time-line" : "time-line past"} aria-label="Time line">
       <div class="bar">
-        <p role="status">
+        <p role="status" title={said.join(" ").trim()}>
           <Where />
           {said.filter(Boolean).map((text) => (
             <span key={text} class="note">
