@@ -8,7 +8,7 @@ import { createServer } from "node:tls";
 import type { AddressInfo } from "node:net";
 import { createInterface } from "node:readline";
 import { WebSocketServer } from "ws";
-import { secureContext } from "../edges/juju/listener.ts";
+import { secureContext } from "../edges/juju/secure-context.ts";
 import { createLocalIdentity } from "../lib/pki/index.ts";
 import { memoryNow } from "./json-load.ts";
 

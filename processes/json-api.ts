@@ -1,8 +1,7 @@
 /** The JSON API of a manager process: its actors, the port's certificate and the port. */
-import { networkInterfaces } from "node:os";
 import { clusterOf } from "../actors/manager/bootstrap.ts";
 import { startJsonApi } from "../actors/json/api.ts";
-import { startJsonCertificate, type JsonCertificate } from "../actors/json/certificate.ts";
+import type { JsonCertificate } from "../actors/json/certificate.ts";
 import { createJsonWatchers } from "../actors/json/watcher.ts";
 import type { Logins } from "../actors/json/logins.ts";
 import type { Manager } from "../actors/manager/manager.ts";
@@ -13,10 +12,10 @@ import { createFacades } from "../edges/juju/facades/index.ts";
 import { Feed } from "../edges/juju/feed/feed.ts";
 import { listenJson, type JsonListener } from "../edges/juju/listener.ts";
 import { loginNameOf } from "../edges/juju/login-name.ts";
-import * as pki from "../lib/pki/index.ts";
 import type { Passwords } from "../runtime/ports/passwords.ts";
 import type { ProcessTelemetry } from "../runtime/telemetry/telemetry.ts";
 import { advertisedHost, formatHostPort, type HostPort } from "./addresses.ts";
+import type { WebCertificate } from "./web-certificate.ts";
 
 export interface JsonOptions {
   readonly listen: HostPort;
@@ -31,46 +30,32 @@ export interface JsonOptions {
 /** Time for clients to receive the close notice, in milliseconds. */
 const closeGraceMs = 2_000;
 
-/** The certificate's hosts: the listen address, or all of the machine's addresses. */
-function hostsOf({ host }: HostPort): readonly string[] {
-  if (host !== "0.0.0.0" && host !== "::") return [host];
-  return Object.values(networkInterfaces()).flatMap((addresses) => (addresses ?? []).map(({ address }) => address));
-}
-
 /**
  * Resolves when the port is open, or will open later, when it has a certificate. `onStop` receives each part's shutdown, in
  * start order.
  */
 export async function serveJson(
-  { clockWatch, environment: env, services }: Manager,
+  { environment: env, services }: Manager,
   { logins, passwords }: { readonly logins: Logins; readonly passwords: Passwords },
   {
     listen,
     agents,
     origins,
     redirect,
+    certificate,
     telemetry,
     admission,
-  }: JsonOptions & { readonly telemetry: ProcessTelemetry; readonly admission: Admission },
+  }: JsonOptions & {
+    readonly certificate: WebCertificate;
+    readonly telemetry: ProcessTelemetry;
+    readonly admission: Admission;
+  },
   onStop: (end: () => Promise<void> | void) => void,
 ): Promise<void> {
   const api = startJsonApi(env, logins);
   onStop(() => api.stop());
   let listener: JsonListener | null = null;
   let current: JsonCertificate | null = null;
-  const certified = Promise.withResolvers<JsonCertificate>();
-  const failed = Promise.withResolvers<void>();
-  const keeper = startJsonCertificate(env, pki, {
-    hosts: [...new Set([listen, ...(agents === null ? [] : [agents])].flatMap(hostsOf))],
-    onCertificate: (certificate) => {
-      current = certificate;
-      listener?.setCredentials(certificate);
-      certified.resolve(certificate);
-    },
-    onClockJump: (listener) => clockWatch.onJump(listener),
-    onFailed: () => failed.resolve(),
-  });
-  onStop(() => keeper.stop());
   const feed = new Feed({ store: env.store, clock: env.clock });
   feed.start();
   onStop(() => feed.stop());
@@ -119,8 +104,14 @@ export async function serveJson(
     opened.setCredentials(latest());
     telemetry.log.info({ listen: formatHostPort(listen) }, "serving the JSON API");
   }
-  const opening = certified.promise.then(open);
-  await Promise.race([opening, failed.promise]);
-  // Either may resolve first; a later failure, such as an address in use, is logged.
-  opening.catch((error: unknown) => telemetry.log.error({ err: error }, "cannot serve the JSON API"));
+  let opening: Promise<void> | null = null;
+  certificate.follow((latest) => {
+    current = latest;
+    listener?.setCredentials(latest);
+    if (opening !== null) return;
+    opening = open(latest);
+    // Nobody waits for a certificate that comes later.
+    opening.catch((error: unknown) => telemetry.log.error({ err: error }, "cannot serve the JSON API"));
+  });
+  if ((await certificate.tried) !== null) await opening;
 }

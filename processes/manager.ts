@@ -63,6 +63,8 @@ interface ManagerProcessOptions {
   readonly acceptsLogLoss?: boolean;
   /** Options of the JSON API; not served when absent. */
   readonly json?: JsonOptions | null;
+  /** Address of the web interface; not served when absent. */
+  readonly ui?: HostPort | null;
   /** Storage plugins in addition to those of the data dir. */
   readonly csiPlugins?: CsiSocketPaths;
   readonly telemetry: ProcessTelemetry;
@@ -258,13 +260,13 @@ export async function startManagerProcess(
       ending,
     );
     await server.listenUnix(controlSocket);
-    if (options.json !== undefined && options.json !== null) {
-      // Loaded only when served: it costs 2 MB and 40 ms.
-      const { serveJson } = await import("./json-api.ts");
-      await unlessEnding(
-        serveJson(manager, { logins, passwords }, { ...options.json, telemetry, admission }, (end) => undo.push(end)),
-        ending,
+    const { json = null, ui = null } = options;
+    if (json !== null || ui !== null) {
+      const { serveWeb } = await import("./web.ts");
+      const serving = serveWeb(manager, { server, logins, passwords, admission, telemetry }, { json, ui }, (end) =>
+        undo.push(end),
       );
+      await unlessEnding(serving, ending);
     }
     if (options.metrics !== null) {
       const gauges = startStateGauges(manager.replica, telemetry.metrics);

@@ -24,6 +24,8 @@ interface UpOptions {
   readonly acceptsLogLoss: boolean;
   /** Options of the JSON API; not served when absent. */
   readonly json?: JsonOptions | null;
+  /** Address of the web interface; not served when absent. */
+  readonly ui?: HostPort | null;
   /** Storage plugins for the manager and the agent, in addition to those of their data dirs. */
   readonly csiPlugins: CsiSocketPaths;
   /** Of the agent, in addition to those of its data dir. */

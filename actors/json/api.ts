@@ -8,7 +8,7 @@ import { jsonConnectionMachine, type JsonConnectionEvent } from "../../machines/
 import type { Identity, JsonApi, LoginName } from "../../runtime/ports/json-api.ts";
 import type { Environment, Running } from "../environment.ts";
 import type { Logins } from "./logins.ts";
-import { identityOf, recordId } from "./user-records.ts";
+import { identityOf, recordId, standingOfLogin } from "./user-records.ts";
 
 export function startJsonApi(env: Environment, logins: Logins): JsonApi & Running {
   const { host, store } = env;
@@ -67,12 +67,7 @@ export function startJsonApi(env: Environment, logins: Logins): JsonApi & Runnin
 
     identityNow: (identity) => identityOf(store, identity),
 
-    standing(name) {
-      const identity = identityOf(store, name);
-      const salt = store.get("user", recordId(name))?.password?.salt ?? new Uint8Array();
-      // Each password has its own salt.
-      return identity === null ? null : { identity, mark: salt.join() };
-    },
+    standing: (name) => standingOfLogin(store, name),
 
     onGone(identity, listener) {
       const id = recordId(identity satisfies LoginName);

@@ -1,5 +1,5 @@
 /**
- * The certificate of the JSON API's port. Clients verify it against the cluster's root and one fixed name, or the address that
+ * The certificate of the ports of the JSON API and the web interface. Clients verify it against the cluster's root and one fixed name, or the address that
  * they dialled; nodes' certificates have neither. Renewed in time and when the root changes.
  */
 import { issuerOf } from "../../machines/certificates/issuer.ts";
@@ -108,7 +108,10 @@ export function startJsonCertificate(
       send({ type: "certificate.obtained", renewInMs: renewAtMs - nowMs });
     } catch (error) {
       if (stopped) return;
-      env.telemetry.log.warn({ error: sentence(error) }, "cannot obtain a certificate for the JSON API's port yet");
+      env.telemetry.log.warn(
+        { error: sentence(error) },
+        "cannot obtain a certificate for the ports of JSON clients and browsers yet",
+      );
       parts.onFailed?.();
       send({ type: "certificate.failed", reason: sentence(error) });
     }

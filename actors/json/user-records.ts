@@ -44,6 +44,16 @@ export function passwordMark({ password }: User): string | null {
   return password === null || password.salt.length === 0 ? null : markOfSalt(password.salt);
 }
 
+/** The identity behind a name and the mark of its password, empty without one; null as for `identityOf`. */
+export function standingOfLogin(
+  store: Store,
+  name: LoginName,
+): { readonly identity: Identity; readonly mark: string } | null {
+  const identity = identityOf(store, name);
+  const record = store.get("user", recordId(name));
+  return identity === null ? null : { identity, mark: (record === undefined ? null : passwordMark(record)) ?? "" };
+}
+
 /** The role of a user with a certificate of that mark; null when the mark is no longer valid. */
 export function certifiedRole(store: Store, name: string, mark: string): Role | null {
   const identity = identityOf(store, { kind: "user", name });

@@ -78,12 +78,18 @@ export const serving = {
     help: "Serve the JSON API to agents that present their node's certificate; the port defaults to 17071 (default: off)",
   },
   "json-redirect": { type: "string", value: "ADDR:PORT", help: "Redirect logins at the JSON API to this manager" },
+  "ui-listen": {
+    type: "string",
+    value: "ADDR[:PORT]",
+    help: "Serve the web interface to users on this address; the port defaults to 17072 (default: off)",
+  },
   ...logging,
 } as const;
 
 /** Juju's port. */
 const defaultJsonPort = 17_070;
 const defaultJsonAgentPort = 17_071;
+const defaultUiPort = 17_072;
 
 interface JsonFlags {
   readonly "json-listen"?: string | undefined;
@@ -153,6 +159,7 @@ export function servingOf(
     readonly "data-path-port"?: string | undefined;
     readonly "accept-log-loss"?: boolean | undefined;
     readonly "csi-plugin"?: readonly string[] | undefined;
+    readonly "ui-listen"?: string | undefined;
   },
 ): {
   readonly listen: HostPort;
@@ -162,6 +169,7 @@ export function servingOf(
   readonly acceptsLogLoss: boolean;
   readonly csiPlugins: CsiSocketPaths;
   readonly json: JsonOptions | null;
+  readonly ui: HostPort | null;
 } {
   return {
     listen: parseHostPort(values.listen ?? defaultListen, defaultPort),
@@ -171,5 +179,6 @@ export function servingOf(
     acceptsLogLoss: values["accept-log-loss"] === true,
     csiPlugins: csiSocketPaths(values["csi-plugin"] ?? []),
     json: jsonOf(values),
+    ui: values["ui-listen"] === undefined ? null : parseHostPort(values["ui-listen"], defaultUiPort),
   };
 }

@@ -59,10 +59,11 @@ export const up: Command = command({
     const state = stateSentence(shell, dataDir, values.fresh);
     const telemetry = await telemetryFor("muster", values["log-level"], dataDir);
     await runUntilEnd(telemetry, async (starting) => {
+      const flags = servingOf(values);
       const running = await startUp(
         {
           dataDir,
-          ...servingOf(values),
+          ...flags,
           onLocked: announceLocked(shell),
           withAgent: values["no-agent"] !== true,
           drivers,
@@ -73,6 +74,7 @@ export const up: Command = command({
       for (const warning of running.manager.warnings) shell.remark(`note: ${warning}`);
       shell.print(`Manager:        ${running.manager.advertise}`);
       shell.print(`Control socket: ${running.manager.controlSocket}`);
+      if (flags.ui !== null) shell.print(`Web interface:  https://${formatHostPort(flags.ui)}/`);
       shell.print(`State:          ${state}`);
       shell.print(`Log:            ${join(dataDir, logFile)}`);
       shell.print(

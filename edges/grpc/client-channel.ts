@@ -8,6 +8,7 @@
  */
 import { connect as connectHttp2, type ClientHttp2Session } from "node:http2";
 import { connect, type Socket } from "node:net";
+import type { Duplex } from "node:stream";
 import type { MethodDescriptor, WireCodec, WireMethod } from "../../proto/codec.ts";
 import {
   RpcError,
@@ -48,6 +49,12 @@ export function connectUnix(path: string, process?: CallingProcess): Promise<Rpc
     caller: process === undefined ? "" : callerText(process),
   };
   return openChannel(connect({ path }), "connect", path, requests, unixTimeoutMs);
+}
+
+/** A channel over a connection that is open already, such as one within the process. */
+export function channelOver(socket: Duplex, target: string): RpcChannel {
+  const requests = { scheme: "http", authority: "localhost", caller: "" };
+  return new Http2Channel(socket, requests, target, messageBytesMaxDefault);
 }
 
 interface Requests {
@@ -102,7 +109,7 @@ class Http2Channel implements DuplexChannel {
   #state: "open" | "closed by us" | "ended" = "open";
   #failure: Error | null = null;
 
-  constructor(socket: Socket, requests: Requests, target: string, messageBytesMax: number) {
+  constructor(socket: Duplex, requests: Requests, target: string, messageBytesMax: number) {
     this.#requests = requests;
     this.#target = target;
     this.#messageBytesMax = messageBytesMax;

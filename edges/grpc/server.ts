@@ -89,6 +89,17 @@ interface ListenTlsOptions extends Membership {
   readonly clock: Clock;
 }
 
+/** A user who has logged in within this process. */
+interface LocalUser {
+  readonly name: string;
+  /** Identifies the password: see `Membership.userRole`. */
+  readonly mark: string;
+  /** IP address of the user. */
+  readonly address: string;
+  /** Time until the login ends, in milliseconds. */
+  readonly leftMs: number;
+}
+
 /** Whose limits a connection has: `local` is the control socket. */
 type Kind = "anonymous" | "known" | "local";
 
@@ -135,6 +146,8 @@ export class GrpcServer {
   /** Resolves when the last connection has closed. */
   readonly #emptied = Promise.withResolvers<void>();
   #credentials: Credentials | null = null;
+  /** The first TLS port. */
+  #tls: { readonly options: ListenTlsOptions; readonly certified: CertifiedConnections<Connection> } | null = null;
   #isClosing = false;
 
   constructor(options: GrpcServerOptions) {
@@ -186,6 +199,7 @@ export class GrpcServer {
       end: (connection, reason) => this.#endConnection(connection, reason),
     });
     this.#certified.push(certified);
+    this.#tls ??= { options, certified };
     const listener = await listenTls({ ...options, admission: this.#admission }, (socket, caller) =>
       this.#serve(socket, caller, options, certified),
     );
@@ -203,6 +217,26 @@ export class GrpcServer {
     );
     if (this.#credentials !== null) listener.setCredentials(this.#credentials);
     this.#unixListeners.push(listener);
+  }
+
+  /**
+   * Serves a user over a connection within the process, as over TLS with a certificate of that user that ends with the login: R3
+   * and G3 apply. `listenTls` comes first.
+   */
+  serveUser(socket: Duplex, { name, mark, address, leftMs }: LocalUser): void {
+    const tls = this.#tls;
+    assert(tls !== null, "G1: users are served after listenTls");
+    const { options, certified } = tls;
+    const anonymous = { identity: null, local: false, address };
+    const caller: Caller = {
+      peer: { ...anonymous, user: `user-${name}` },
+      anonymous,
+      rejection: null,
+      isCertified: true,
+      user: { name, mark, organization: options.organization() },
+      notAfterMs: options.clock.now() + leftMs,
+    };
+    this.#serve(socket, caller, options, certified);
   }
 
   /** Replaces the credentials, including roots, from the next connection on (G2). */
@@ -274,6 +308,8 @@ export class GrpcServer {
     this.#admit(connection);
     if (socket instanceof TLSSocket)
       certified?.add(connection, (rootPem, nowMs) => isVouchedFor(socket, rootPem, nowMs));
+    // No root vouches for a login.
+    else certified?.add(connection, () => true);
     // Its handshake was in progress when the listener closed.
     if (this.#isClosing) http2.destroy();
   }

@@ -12,7 +12,7 @@ export interface Answer {
 }
 
 /** Null if the body is too long. Rejects when the client disconnects. */
-async function bodyOf(request: IncomingMessage): Promise<string | null> {
+export async function bodyOf(request: IncomingMessage): Promise<string | null> {
   const chunks: Buffer[] = [];
   let size = 0;
   for await (const chunk of request as AsyncIterable<Buffer>) {

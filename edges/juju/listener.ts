@@ -11,11 +11,10 @@
  * L2: no client waits for another: each connection has its own limits, and the number of connections is limited.
  * L3: connections without a login have small budgets, and never displace one with a login (`../grpc/admission/limits.ts`).
  */
-import { constants } from "node:crypto";
 import type { IncomingMessage } from "node:http";
 import { createServer, type Server } from "node:https";
 import type { Duplex } from "node:stream";
-import type { SecureContextOptions, TLSSocket } from "node:tls";
+import type { TLSSocket } from "node:tls";
 import { WebSocketServer, type WebSocket } from "ws";
 import type { Telemetry } from "../../runtime/ports/index.ts";
 import type { Admission } from "../grpc/admission/admission.ts";
@@ -27,7 +26,6 @@ import { CertifiedConnections } from "../grpc/certified-connections.ts";
 import { isVouchedFor } from "../grpc/cross-signed.ts";
 import { ListenError } from "../grpc/listener.ts";
 import type { Caller, Membership } from "../grpc/roles.ts";
-import { keyExchangeGroups } from "../grpc/tls-options.ts";
 import type { Arrival, ConnectionParts, Wire } from "./connection.ts";
 import { Connection } from "./connection.ts";
 import { DebugLog, type LogArrival } from "./debug-log.ts";
@@ -37,18 +35,10 @@ import { isAllowedOrigin } from "./origin.ts";
 import { writeInPieces } from "./pieces.ts";
 import { answersRegistration, type RegistrationParts } from "./registration.ts";
 import { RequestError } from "./request-error.ts";
+import { secureContext, type JsonCredentials } from "./secure-context.ts";
 import { Tickets } from "./tickets.ts";
 import { answersWebLogin } from "./web-login.ts";
 import { connectionsMax as limit, fragmentsMax, messageBytesMax } from "./wire/limits.ts";
-
-/** All in PEM. */
-interface JsonCredentials {
-  /** Leaf, followed by the authority. */
-  readonly certificatePem: string;
-  readonly keyPem: string;
-  /** Roots that client certificates may come from. */
-  readonly acceptedPem: string;
-}
 
 interface JsonAddress {
   readonly host: string;
@@ -103,20 +93,6 @@ interface CertifiedClient {
 interface Port {
   readonly server: Server;
   readonly entrance: Entrance;
-}
-
-/** TLS options of both ports. */
-export function secureContext({ certificatePem, keyPem, acceptedPem }: JsonCredentials): SecureContextOptions {
-  return {
-    cert: certificatePem,
-    key: keyPem,
-    ca: acceptedPem,
-    minVersion: "TLSv1.2",
-    ecdhCurve: keyExchangeGroups,
-    // A resumed session would skip the check of the client certificate.
-    secureOptions: constants.SSL_OP_NO_TICKET,
-    sessionTimeout: 1,
-  };
 }
 
 type Place = Pick<Arrival, "scope" | "refusal"> & {

@@ -54,14 +54,28 @@ export class Tickets {
     return secret;
   }
 
-  /** The ticket's current identity; null if the ticket is unknown or no longer valid. T1 */
-  holder(secret: string): Identity | null {
+  /**
+   * The ticket's current identity, the mark of its password, and the time that it is valid for, in milliseconds; null if the
+   * ticket is unknown or no longer valid. T1
+   */
+  standing(secret: string): { readonly identity: Identity; readonly mark: string; readonly leftMs: number } | null {
     const ticket = this.#tickets.get(secret);
     if (ticket === undefined) return null;
     const now = this.#api.standing(ticket.name);
-    if (now !== null && now.mark === ticket.mark && this.#clock.monotonic() < ticket.endsMs) return now.identity;
+    const leftMs = ticket.endsMs - this.#clock.monotonic();
+    if (now !== null && now.mark === ticket.mark && leftMs > 0) return { ...now, leftMs };
     this.#tickets.delete(secret);
     return null;
+  }
+
+  /** The ticket's current identity; null if the ticket is unknown or no longer valid. T1 */
+  holder(secret: string): Identity | null {
+    return this.standing(secret)?.identity ?? null;
+  }
+
+  /** Ends a ticket; does nothing for an unknown one. */
+  drop(secret: string): void {
+    this.#tickets.delete(secret);
   }
 
   /** The first of the secrets that is a ticket of the user `name`; null if none. */

@@ -12,7 +12,7 @@ export const quietLog: Logger = {
   error: () => undefined,
 };
 
-interface Fetched {
+export interface Fetched {
   readonly status: number;
   readonly headers: IncomingHttpHeaders;
   readonly body: string;

@@ -13,7 +13,7 @@ import type { Admission } from "./admission.ts";
 import { Crowd } from "./crowd.ts";
 import { sourceOf } from "../../../runtime/source-of.ts";
 import { Handshakes } from "./handshakes.ts";
-import type { RefusalReason } from "./refusals.ts";
+import type { Port, RefusalReason } from "./refusals.ts";
 
 interface Arrival {
   readonly socket: Socket;
@@ -26,7 +26,7 @@ interface Arrival {
 }
 
 interface EntranceOptions {
-  readonly port: "grpc" | "json";
+  readonly port: Port;
   readonly admission: Admission;
   /** Timeouts for the first bytes and for the handshake, each in milliseconds. */
   readonly handshakeTimeoutMs: number;

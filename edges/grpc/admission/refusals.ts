@@ -18,6 +18,9 @@ export type RefusalReason =
   | "login-bytes"
   | "protocol";
 
+/** Ports with limits: of nodes and managers, of the JSON API, and of the web interface. */
+export type Port = "grpc" | "json" | "ui";
+
 export class Refusals {
   readonly #counter: Counter;
   readonly #log: Logger;
@@ -36,7 +39,7 @@ export class Refusals {
     this.#now = now;
   }
 
-  count(port: "grpc" | "json", reason: RefusalReason, peer: string): void {
+  count(port: Port, reason: RefusalReason, peer: string): void {
     this.#counter.add(1, { port, reason });
     const key = `${port} ${reason}`;
     const now = this.#now();
