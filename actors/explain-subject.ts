@@ -1,7 +1,7 @@
 /** Finds the subject of a `why` call (a task, service, node, network or volume) and explains what it is waiting for. */
 import { volumeName } from "../machines/volumes/csi/stages.ts";
 import { explainNodeDataplane, explainTaskPolicy } from "../machines/explain/dataplane.ts";
-import { explainNetwork, explainNodeNetworks, nameOfNetwork } from "../machines/explain/network.ts";
+import { explainNetwork, explainNodeNetworks } from "../machines/explain/network.ts";
 import { taskName } from "../machines/list-filters.ts";
 import {
   WhyResponse,
@@ -15,6 +15,7 @@ import {
 import { RpcError, Status } from "../runtime/ports/rpc.ts";
 import { nodeNames } from "../machines/node-names.ts";
 import type { Store } from "../runtime/store/store.ts";
+import { nameOf as networkName } from "../machines/allocation/networks.ts";
 
 type Subject =
   | { readonly kind: "task"; readonly object: Task; readonly name: string }
@@ -43,7 +44,7 @@ function* subjects(store: Store): Iterable<Subject> {
     yield { kind: "service", object, name: object.spec?.annotations?.name ?? "" };
   }
   for (const object of store.all("node")) yield { kind: "node", object, name: object.description?.hostname ?? "" };
-  for (const object of store.all("network")) yield { kind: "network", object, name: nameOfNetwork(object) };
+  for (const object of store.all("network")) yield { kind: "network", object, name: networkName(object) };
   for (const object of store.all("volume")) yield { kind: "volume", object, name: volumeName(object) };
   for (const object of store.all("task")) yield { kind: "task", object, name: taskName(object) };
 }

@@ -40,13 +40,14 @@ import {
   Version,
 } from "../proto/gen/messages.ts";
 import { Host } from "../runtime/host.ts";
-import type { AppendOutcome, Bus, Log, LogSpace } from "../runtime/ports/index.ts";
+import type { AppendOutcome, Log, LogSpace } from "../runtime/ports/index.ts";
 import { encodeRecord } from "../runtime/store/record.ts";
 import { Replica } from "../runtime/store/replica.ts";
 import { SimRandom } from "../runtime/sim/random.ts";
 import { SystemClock } from "../runtime/system/clock.ts";
 import { createTelemetry } from "../runtime/telemetry/telemetry.ts";
 import { memoryMiB } from "./processes.ts";
+import { noBus } from "../test/support/manager.ts";
 
 export interface Shape {
   readonly nodes: number;
@@ -73,14 +74,6 @@ export interface Measured {
 const turnMs = 5;
 /** Changes in a record of the setup: as many as the ledger writes in one. */
 const recordChanges = 4_000;
-
-const noBus: Bus = {
-  publish: () => undefined,
-  subscribe: () => ({ unsubscribe: () => undefined }),
-  request: () => Promise.resolve({ kind: "no-responders" }),
-  isUp: () => true,
-  onLink: () => ({ unsubscribe: () => undefined }),
-};
 
 /** Accepts the record that follows the last one, and discards it. */
 class CountingLog implements Log {

@@ -2,6 +2,11 @@
 import { TaskState, type Task, type TaskStatus, type Version } from "../proto/gen/messages.ts";
 import { isSameMessage } from "./same-message.ts";
 
+/** Names as in the protocol, such as `RUNNING`, by number. */
+export const stateNames: ReadonlyMap<number, string> = new Map(
+  Object.entries(TaskState).map(([name, number]) => [number, name]),
+);
+
 /** The task is in a terminal state, whatever its desired state. */
 export function isEnded(state: TaskState): boolean {
   return state > TaskState.RUNNING;

@@ -1,6 +1,6 @@
 /** The driver plugins of an agent: those chosen by its flags, and those in `plugins/` in its data dir. */
 import { createHash } from "node:crypto";
-import { accessSync, constants, readdirSync, readFileSync, rmdirSync, statSync } from "node:fs";
+import { readdirSync, readFileSync, rmdirSync } from "node:fs";
 import { cpus } from "node:os";
 import { basename, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -14,6 +14,7 @@ import { createPluginLauncher } from "../edges/plugin/host/launcher.ts";
 import { ClientTopology, ClientTopologyCore, NomadDriverConfig } from "../proto/gen/nomad.ts";
 import type { Clock, Logger } from "../runtime/ports/index.ts";
 import { UsageError, UserError } from "../lib/user-error.ts";
+import { isExecutable } from "../linux/system-tools.ts";
 
 /** A JSON value. */
 export type PlainValue =
@@ -153,15 +154,6 @@ function executablesIn(directory: string, mayBeMissing: boolean): readonly strin
     throw new UserError(`cannot read the plugin directory ${directory}: ${(error as Error).message}`, {
       cause: error,
     });
-  }
-}
-
-function isExecutable(path: string): boolean {
-  try {
-    accessSync(path, constants.X_OK);
-    return statSync(path).isFile();
-  } catch {
-    return false;
   }
 }
 

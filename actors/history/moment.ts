@@ -4,17 +4,13 @@ import { timeMs } from "../../proto/time.ts";
 import type { Timestamp } from "../../proto/gen/messages.ts";
 import { RpcError, Status } from "../../runtime/ports/rpc.ts";
 import type { Store } from "../../runtime/store/store.ts";
-import { findVersion, timeOf } from "./version-at.ts";
+import { findVersion, timeOf, unreadable } from "./version-at.ts";
 import { extentOf, type PastParts } from "./base.ts";
 
 /** How far a time may be ahead of this manager's clock and still mean now, in milliseconds. */
 const aheadMsMax = 5_000;
 
 type Moment = { readonly version: number } | { readonly time: Timestamp };
-
-export function unreadable(): RpcError {
-  return new RpcError(Status.UNAVAILABLE, "the log does not answer: try again");
-}
 
 /** Throws OUT_OF_RANGE for a time in the future. */
 export function demandPast({ clock }: Pick<PastParts, "clock">, time: Timestamp): void {

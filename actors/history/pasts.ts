@@ -10,9 +10,10 @@ import type { TimerHandle } from "../../runtime/ports/index.ts";
 import type { Replica } from "../../runtime/store/replica.ts";
 import { tableNames } from "../../proto/table-names.ts";
 import { loadBase, type PastParts } from "./base.ts";
-import { notKept, unreadable } from "./moment.ts";
+import { notKept } from "./moment.ts";
 import { replayTo } from "./replay.ts";
 import type { Turns } from "./turns.ts";
+import { unreadable } from "./version-at.ts";
 
 /** Two suffice to compare before and after. */
 const pastsMax = 2;

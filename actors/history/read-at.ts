@@ -40,8 +40,9 @@ import { explainSubject } from "../explain-subject.ts";
 import { controlRollout } from "../orchestration/rollout-control.ts";
 import { whyRollout } from "../orchestration/rollout-view.ts";
 import type { PastParts } from "./base.ts";
-import { unreadable, versionOf } from "./moment.ts";
+import { versionOf } from "./moment.ts";
 import type { Pasts } from "./pasts.ts";
+import { unreadable } from "./version-at.ts";
 
 interface ReadAtParts extends PastParts {
   readonly pasts: Pasts;

@@ -22,9 +22,8 @@ import type { Replica } from "../../runtime/store/replica.ts";
 import type { Commit, Store } from "../../runtime/store/store.ts";
 import { sleep } from "../../runtime/store/wait.ts";
 import type { Environment } from "../environment.ts";
-import { findVersion } from "./version-at.ts";
+import { findVersion, unreadable } from "./version-at.ts";
 import { loadBase, type Extent, type PastParts } from "./base.ts";
-import { unreadable } from "./moment.ts";
 import { replayTo } from "./replay.ts";
 import type { Turns } from "./turns.ts";
 

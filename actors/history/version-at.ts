@@ -9,7 +9,7 @@ import { decodeRecord } from "../../runtime/store/record.ts";
 /** Timeout of each answer of the log, in milliseconds. */
 const answerTimeoutMs = 5_000;
 
-function unreadable(): RpcError {
+export function unreadable(): RpcError {
   return new RpcError(Status.UNAVAILABLE, "the log does not answer: try again");
 }
 

@@ -1,7 +1,7 @@
 /** Task table with Docker's columns: the newest attempt of each slot, with earlier ones indented below it. */
 import { nodeNames } from "../../machines/node-names.ts";
 import { runtimeOf } from "../../machines/list-filters.ts";
-import { isNodeBound } from "../../machines/task.ts";
+import { isNodeBound, stateNames } from "../../machines/task.ts";
 import {
   ExecSpec,
   PortConfig_Protocol,
@@ -27,8 +27,6 @@ const protocols: { readonly [Protocol in PortConfig_Protocol]: string } = {
   [PortConfig_Protocol.UDP]: "udp",
   [PortConfig_Protocol.SCTP]: "sctp",
 };
-
-const stateNames = new Map<number, string>(Object.entries(TaskState).map(([name, state]) => [state, name]));
 
 /** `Running`. */
 export function stateName(state: number): string {

@@ -29,7 +29,7 @@ export interface RootAsked {
   readonly hasOwnProcesses: boolean;
 }
 
-function isFolder(path: string): boolean {
+export function isFolder(path: string): boolean {
   return statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
 }
 

@@ -15,6 +15,7 @@ import type { DNSConfig } from "../../proto/gen/nomad.ts";
 import { nodeResolver, resolvConf, resolvConfPath } from "../../linux/task-network/resolv-conf.ts";
 import { shell } from "./run-file.ts";
 import type { Tools } from "../../linux/system-tools.ts";
+import { isFolder } from "./private-root.ts";
 
 /** The kernel's limit. */
 const linksMax = 40;
@@ -82,10 +83,6 @@ function coveredFile(root: string): string {
   mkdirSync(dirname(path), { recursive: true });
   closeSync(openSync(path, constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW, 0o644));
   return path;
-}
-
-function isFolder(path: string): boolean {
-  return statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
 }
 
 /** The programs before a command that set up its resolver; throws if that is impossible. */

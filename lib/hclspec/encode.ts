@@ -2,6 +2,7 @@
 import { decimalText, exactFloat, type Decimal } from "./decimal.ts";
 import { MsgpackWriter } from "./msgpack.ts";
 import type { Value } from "./value.ts";
+import { compareTexts } from "./value.ts";
 
 const int64Min = -(2n ** 63n);
 const int64Max = 2n ** 63n - 1n;
@@ -31,16 +32,11 @@ function write(writer: MsgpackWriter, value: Value): void {
     case "map":
     case "object":
       writer.map(value.entries.size);
-      for (const [key, item] of [...value.entries].toSorted(([left], [right]) => compareBytes(left, right))) {
+      for (const [key, item] of [...value.entries].toSorted(([left], [right]) => compareTexts(left, right))) {
         writer.string(key);
         write(writer, item);
       }
   }
-}
-
-/** Go sorts by bytes; JavaScript's default is UTF-16. */
-function compareBytes(left: string, right: string): number {
-  return Buffer.compare(Buffer.from(left, "utf8"), Buffer.from(right, "utf8"));
 }
 
 /** A number that is neither an integer nor an exact float64, or is too large, is written as text, as Nomad does. */

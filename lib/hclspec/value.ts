@@ -135,7 +135,8 @@ export function sequence(kind: "list" | "set" | "tuple", items: readonly Value[]
   return { kind, items: sorted.filter((item, at) => at === 0 || compareValues(item, sorted[at - 1] as Value) !== 0) };
 }
 
-function compareTexts(left: string, right: string): number {
+/** Go sorts by bytes; JavaScript's default is UTF-16. */
+export function compareTexts(left: string, right: string): number {
   return Buffer.compare(Buffer.from(left, "utf8"), Buffer.from(right, "utf8"));
 }
 

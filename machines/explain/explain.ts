@@ -22,8 +22,9 @@ import { timeMs, timestampOf } from "../../proto/time.ts";
 import { modeOf } from "../orchestration/service-mode.ts";
 import { taskMachine } from "../task.machine.ts";
 import { isReady } from "../node.ts";
-import { isEnded, isHeld, isLeaving, isRunning, isWanted, newestOf, observedState } from "../task.ts";
+import { isEnded, isHeld, isLeaving, isRunning, isWanted, newestOf, observedState, stateNames } from "../task.ts";
 import { waitOf, type StatePath, type Wait } from "../wait-meta.ts";
+import { groupBySlot } from "../orchestration/slots.ts";
 
 export interface ExplainView {
   readonly nowMs: number;
@@ -48,8 +49,6 @@ export interface ExplainView {
 const orphanDelayHours = 24;
 /** Maximum number of different reasons shown for one service; the rest are counted. */
 const reasonsMax = 8;
-
-const stateNames = new Map<number, string>(Object.entries(TaskState).map(([name, number]) => [number, name]));
 
 function stateName(state: TaskState): string {
   return stateNames.get(state) ?? String(state);
@@ -253,7 +252,7 @@ export function explainService(service: Service, view: ExplainView): readonly Re
   };
   let running = 0;
   let finished = 0;
-  for (const tasks of slotsOf(view.tasks(service.id)).values()) {
+  for (const tasks of groupBySlot(view.tasks(service.id)).values()) {
     const wanted = tasks.find(isWanted);
     if (wanted === undefined) {
       const last = newestOf(tasks);
@@ -308,14 +307,4 @@ function statesText(states: readonly TaskState[]): string {
     return `${states.length} ${states.length === 1 ? "task" : "tasks"} ${stateName(only)}`;
   const each = [...counts].toSorted(([a], [b]) => b - a).map(([state, count]) => `${count} ${stateName(state)}`);
   return `${states.length} tasks: ${each.join(", ")}`;
-}
-
-function slotsOf(tasks: Iterable<Task>): Map<number, Task[]> {
-  const slots = new Map<number, Task[]>();
-  for (const task of tasks) {
-    const slot = slots.get(task.slot);
-    if (slot === undefined) slots.set(task.slot, [task]);
-    else slot.push(task);
-  }
-  return slots;
 }

@@ -14,6 +14,7 @@ import {
 } from "../allocation/network.ts";
 import { keptForNodes, type NodesOfNetwork } from "../allocation/holders.ts";
 import { isEnded, isWanted, observedState } from "../task.ts";
+import { nameOf } from "../allocation/networks.ts";
 
 interface NetworkView {
   readonly networks: Iterable<Network>;
@@ -21,10 +22,6 @@ interface NetworkView {
   readonly tasks: Iterable<Task>;
   readonly nodes: Iterable<Node>;
   readonly cluster: Cluster | undefined;
-}
-
-export function nameOfNetwork(network: Network): string {
-  return network.spec?.annotations?.name || network.id;
 }
 
 export function explainNetwork(network: Network, view: NetworkView): readonly Reason[] {
@@ -138,7 +135,7 @@ export function explainNodeNetworks(node: Node, tasks: Iterable<Task>, networks:
   for (const { network } of node.attachments) wanted.delete(network?.id ?? "");
   return [...wanted.values()].map((network) =>
     Reason.create({
-      waitingFor: `an address for its load balancer in network ${nameOfNetwork(network)}; until then, its tasks there are rejected`,
+      waitingFor: `an address for its load balancer in network ${nameOf(network)}; until then, its tasks there are rejected`,
       since: node.meta?.updatedAt ?? null,
       wokenBy: "the allocator's next round, or an address of that network that becomes free",
     }),

@@ -25,6 +25,7 @@ import {
   type TaskSpec,
   type Topology,
 } from "../../proto/gen/messages.ts";
+import { driverOf } from "../volumes/csi/stages.ts";
 
 export interface VolumeWant {
   /** A volume's name, or `group:` and the name of a group. */
@@ -208,10 +209,6 @@ export class VolumeSet {
     }
     return there.size <= max;
   }
-}
-
-function driverOf(volume: Volume): string {
-  return volume.spec?.driver?.name ?? "";
 }
 
 function csiInfo(node: Node, driver: string) {

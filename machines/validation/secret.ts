@@ -11,6 +11,7 @@ import { checkSecretName } from "../names.ts";
 import { invalid, type Refusal } from "../refusal.ts";
 import { useBy, type TasksOf } from "../orchestration/rollout/rollback-references.ts";
 import { mentions } from "./reference.ts";
+import { isSameBytes } from "../same-message.ts";
 
 /** SwarmKit's limits in bytes, exclusive. */
 const secretBytesLimit = 512_000;
@@ -35,10 +36,6 @@ export function checkConfigSpec(spec: ConfigSpec | null): Refusal | null {
     return invalid(`config data must be larger than 0 and less than ${configBytesLimit} bytes`);
   }
   return null;
-}
-
-function isSameBytes(a: Uint8Array, b: Uint8Array): boolean {
-  return a.length === b.length && a.every((byte, at) => byte === b[at]);
 }
 
 /** Only labels may change. The data may be omitted or repeated unchanged. */

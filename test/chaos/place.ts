@@ -3,7 +3,7 @@ import { execFileSync } from "node:child_process";
 import { mkdirSync, readdirSync, readFileSync, readlinkSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import type { Machine } from "../fixtures/lab.ts";
-import { isAlive, kill } from "../fixtures/processes.ts";
+import { isAlive, kill, orNull } from "../fixtures/processes.ts";
 import { until } from "../fixtures/until.ts";
 import { Disk } from "./disk.ts";
 import { MachineProcess } from "./machine-process.ts";
@@ -78,14 +78,6 @@ export class Place {
   #clearRun(): void {
     rmSync(this.#run, { recursive: true, force: true });
     mkdirSync(this.#run, { recursive: true, mode: 0o700 });
-  }
-}
-
-function orNull<Result>(read: () => Result): Result | null {
-  try {
-    return read();
-  } catch {
-    return null;
   }
 }
 

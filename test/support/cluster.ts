@@ -37,6 +37,7 @@ import { timestampOf } from "../../proto/time.ts";
 import { recordOf } from "../../machines/orchestration/rollout/status.ts";
 import { settle } from "../../runtime/sim/clock.ts";
 import { testManager, type TestManager } from "./manager.ts";
+import { stateNames } from "../../machines/task.ts";
 
 export interface TestCluster extends TestManager {
   orchestration: Orchestration;
@@ -70,8 +71,6 @@ export interface TestCluster extends TestManager {
 const runMs = 50;
 /** Maximum callbacks within one `run`: far more than any finite one takes, and some seconds of real time. */
 const stepsMax = 200_000;
-const stateNames = new Map<number, string>(Object.entries(TaskState).map(([name, number]) => [number, name]));
-
 export function execSpec(fields: Partial<TaskSpec> = {}): TaskSpec {
   return TaskSpec.create({
     generic: GenericRuntimeSpec.create({

@@ -11,8 +11,7 @@ import {
   type Service,
 } from "../../proto/gen/messages.ts";
 import { execSpec, type TestCluster } from "./cluster.ts";
-
-const stateNames = new Map<number, string>(Object.entries(TaskState).map(([name, number]) => [number, name]));
+import { stateNames } from "../../machines/task.ts";
 
 export function jobSpec(name = "job"): ServiceSpec {
   return ServiceSpec.create({ annotations: Annotations.create({ name }), task: execSpec() });

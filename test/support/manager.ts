@@ -47,7 +47,7 @@ export interface TestManager {
   leaderless: boolean;
 }
 
-const noBus: Bus = {
+export const noBus: Bus = {
   publish: () => undefined,
   subscribe: () => ({ unsubscribe: () => undefined }),
   request: () => Promise.resolve({ kind: "no-responders" }),

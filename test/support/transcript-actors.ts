@@ -3,7 +3,7 @@ import type { AnyActorRef, AnyMachineSnapshot, InspectionEvent, StateValue } fro
 import type { Host } from "../../runtime/host.ts";
 import { settle, type SimClock } from "../../runtime/sim/clock.ts";
 import { timerName } from "./chart-run.ts";
-import { changeText, durationText, eventText, fieldsText } from "./transcript.ts";
+import { changeText, durationText, eventText, fieldsText, msOf, type Command, type Script } from "./transcript.ts";
 
 /** Far more callbacks than any command causes. */
 const stepsMax = 10_000;
@@ -20,6 +20,18 @@ interface StoryOptions {
   readonly detours?: ReadonlySet<string>;
   /** Called with every inspection of those actors. */
   readonly see?: (event: InspectionEvent) => void;
+}
+
+/** Each `start` makes a new world. */
+export function worldScript(
+  startWorld: () => { readonly story: ActorStory; readonly run: (command: Command) => void },
+): Script {
+  let world = startWorld();
+  return async (command) => {
+    if (command.name === "start") world = startWorld();
+    else world.run(command);
+    return world.story.take(command.name === "advance" ? (msOf(command.words[0] ?? "") ?? NaN) : 0);
+  };
 }
 
 export class ActorStory {

@@ -29,19 +29,10 @@ import type { AppendOutcome, Log } from "../../runtime/ports/index.ts";
 import { encodeRecord } from "../../runtime/store/record.ts";
 import { service } from "../unit/store-kit.ts";
 import { testManager } from "./manager.ts";
-import { ActorStory } from "./transcript-actors.ts";
-import { fieldsText, msOf, type Command, type Fields, type Script } from "./transcript.ts";
+import { ActorStory, worldScript } from "./transcript-actors.ts";
+import { fieldsText, type Command, type Fields, type Script } from "./transcript.ts";
 
 const codeNames = new Map<number, string>(Object.entries(ErrorCode).map(([name, code]) => [code, name]));
-
-export function ledgerScript(): Script {
-  let world = startWorld();
-  return async (command) => {
-    if (command.name === "start") world = startWorld();
-    else world.run(command);
-    return world.story.take(command.name === "advance" ? (msOf(command.words[0] ?? "") ?? NaN) : 0);
-  };
-}
 
 interface Append {
   readonly data: Uint8Array;
@@ -179,3 +170,5 @@ function recordText(data: Uint8Array): string {
   const told = completed.length === 0 ? [] : [`completes ${completed.join(" ")}`];
   return [`epoch ${epoch}`, ...texts, ...told].join(", ");
 }
+
+export const ledgerScript = (): Script => worldScript(startWorld);

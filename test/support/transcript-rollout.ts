@@ -36,8 +36,8 @@ import type { ObjectChange, ProposeOutcome } from "../../runtime/store/store.ts"
 import { ABORT, act, forced, PAUSE, RESUME, ROLLBACK, START_FIRST, started, STEP, wanted } from "./rollout-cluster.ts";
 import { ActorStory } from "./transcript-actors.ts";
 import { msOf, type Command, type Fields, type Script } from "./transcript.ts";
+import { stateNames } from "../../machines/task.ts";
 
-const stateNames = new Map<number, string>(Object.entries(TaskState).map(([name, number]) => [number, name]));
 const statusNames = new Map<number, string>(
   Object.entries(UpdateStatus_UpdateState).map(([name, number]) => [number, name]),
 );

@@ -26,19 +26,9 @@ import {
 import { assert } from "../../lib/assert.ts";
 import { testManager } from "./manager.ts";
 import { containerSpec, inState, pendingTask, readyNode } from "./scheduling.ts";
-import { ActorStory } from "./transcript-actors.ts";
-import { msOf, type Command, type Fields, type Script } from "./transcript.ts";
-
-const stateNames = new Map<number, string>(Object.entries(TaskState).map(([name, number]) => [number, name]));
-
-export function schedulerScript(): Script {
-  let world = startWorld();
-  return async (command) => {
-    if (command.name === "start") world = startWorld();
-    else world.run(command);
-    return world.story.take(command.name === "advance" ? (msOf(command.words[0] ?? "") ?? NaN) : 0);
-  };
-}
+import { ActorStory, worldScript } from "./transcript-actors.ts";
+import { type Command, type Fields, type Script } from "./transcript.ts";
+import { stateNames } from "../../machines/task.ts";
 
 function startWorld() {
   const manager = testManager("m1");
@@ -127,3 +117,5 @@ function patchText({ id, nodeId, status }: TaskPatch): string {
   const { state = 0, message = "", err = "" } = status ?? {};
   return `${id} ${stateNames.get(state)}${nodeId === "" ? "" : ` to ${nodeId}`}: ${err === "" ? message : err}`;
 }
+
+export const schedulerScript = (): Script => worldScript(startWorld);

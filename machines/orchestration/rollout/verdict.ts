@@ -1,6 +1,6 @@
 /** The result of evaluating a rollout's slots, and the texts about what blocks it. */
-import { RolloutStep, TaskState, type Rollout, type Task } from "../../../proto/gen/messages.ts";
-import { isWanted, observedState } from "../../task.ts";
+import { RolloutStep, type Rollout, type Task } from "../../../proto/gen/messages.ts";
+import { isWanted, observedState, stateNames } from "../../task.ts";
 
 export interface Blocker {
   /** The new task, or its predecessor that has not stopped. */
@@ -40,8 +40,6 @@ export function admissionOf({ batch, step }: Rollout): Admission {
 export function words({ status }: Task): string {
   return (status?.err ?? "") !== "" ? (status?.err ?? "") : (status?.message ?? "");
 }
-
-const stateNames = new Map<number, string>(Object.entries(TaskState).map(([name, number]) => [number, name]));
 
 export function stateNameOf(task: Task): string {
   return stateNames.get(observedState(task)) ?? "";
