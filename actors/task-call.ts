@@ -3,7 +3,7 @@
  * the chart.
  */
 import { taskCallMachine, type TaskCallEvent, type TaskCallFailure } from "../machines/task-call.machine.ts";
-import { TaskAnswer, TaskQuestion, type TaskCallRequest, type TaskInput } from "../proto/gen/messages.ts";
+import { TaskAnswer, NodeQuestion, type TaskCallRequest, type TaskInput } from "../proto/gen/messages.ts";
 import type { HostedActor } from "../runtime/host.ts";
 import { RpcError, Status, type Sink } from "../runtime/ports/rpc.ts";
 import type { Environment } from "./environment.ts";
@@ -21,7 +21,7 @@ interface TaskCallOptions {
   readonly request: TaskCallRequest;
   readonly sink: Sink<TaskAnswer>;
   /** Forwards a question to the manager on which the node listens. */
-  readonly ask: (nodeId: string, question: TaskQuestion) => Promise<QuestionOutcome>;
+  readonly ask: (nodeId: string, question: NodeQuestion) => Promise<QuestionOutcome>;
   readonly onOver: (call: TaskCall) => void;
 }
 
@@ -102,9 +102,9 @@ export class TaskCall {
     this.#inputs = [];
   }
 
-  #ask(question: Partial<TaskQuestion>): Promise<QuestionOutcome> {
+  #ask(question: Partial<NodeQuestion>): Promise<QuestionOutcome> {
     const { ask, id, nodeId } = this.#options;
-    return ask(nodeId, TaskQuestion.create({ callId: id, home: this.#env.managerId, ...question }));
+    return ask(nodeId, NodeQuestion.create({ callId: id, home: this.#env.managerId, ...question }));
   }
 
   #owner(): Owner<typeof taskCallMachine> {

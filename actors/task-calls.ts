@@ -1,6 +1,6 @@
 /**
- * The TaskAccess and TaskCalls services of every manager. The manager that a client calls holds the call (`TaskCall`); the
- * manager on which the node listens forwards questions to it. Between managers, questions and answers are requests on the bus.
+ * The TaskAccess service of every manager. The manager that a client calls holds the call (`TaskCall`); the manager on which
+ * the node listens (`NodeCalls`) forwards questions to it. Between managers, questions and answers are requests on the bus.
  *
  * TC1: an unread answer stops its node: delivery is retried until it is accepted, and until then HTTP/2 keeps the node from
  *      sending more of that call.
@@ -11,15 +11,13 @@ import { taskCallTimes } from "../machines/task-call.machine.ts";
 import {
   TaskAnswerDelivery,
   TaskAnswerDeliveryReply,
-  TaskAnswerResponse,
   TaskAnswerVerdict as Verdict,
   TaskInputResponse,
-  TaskQuestion,
-  TaskQuestionReply,
+  NodeQuestion,
+  NodeQuestionReply,
   type TaskAccessService,
   type TaskAnswer,
   type TaskCallRequest,
-  type TaskCallsService,
 } from "../proto/gen/messages.ts";
 import { isSubjectToken, newId } from "../runtime/ids.ts";
 import { RpcError, Status, type CallContext, type ServiceHandlers, type Sink } from "../runtime/ports/rpc.ts";
@@ -27,6 +25,7 @@ import * as subjects from "../runtime/subjects.ts";
 import { replacement, transact } from "./control/write.ts";
 import { busMessage } from "./bus-message.ts";
 import type { Environment, Running } from "./environment.ts";
+import type { NodeCalls } from "./node-calls.ts";
 import { TaskCall, type AnswerVerdict, type QuestionOutcome } from "./task-call.ts";
 
 /** Maximum number of calls in progress at one manager. */
@@ -37,15 +36,8 @@ const inputBytesMax = 64 * 1024;
 const deliveryTimeoutMs = 2_000;
 const fullMs = 20;
 
-interface Listener {
-  readonly sink: Sink<TaskQuestion>;
-  /** The node's calls, each with the manager that holds it. */
-  readonly calls: Map<string, string>;
-}
-
 export interface TaskCalls extends Running {
   readonly access: ServiceHandlers<typeof TaskAccessService>;
-  readonly handlers: ServiceHandlers<typeof TaskCallsService>;
 }
 
 const verdicts: Readonly<Record<AnswerVerdict, Verdict>> = {
@@ -54,18 +46,17 @@ const verdicts: Readonly<Record<AnswerVerdict, Verdict>> = {
   gone: Verdict.TASK_ANSWER_GONE,
 };
 
-export function createTaskCalls(env: Environment): TaskCalls {
+export function createTaskCalls(env: Environment, nodes: NodeCalls): TaskCalls {
   const ids = env.random.fork("task-calls");
   const calls = new Map<string, TaskCall>();
-  const listeners = new Map<string, Listener>();
   const { bus, clock, managerId, store } = env;
 
-  async function ask(nodeId: string, question: TaskQuestion): Promise<QuestionOutcome> {
+  async function ask(nodeId: string, question: NodeQuestion): Promise<QuestionOutcome> {
     const timeoutMs = taskCallTimes.askTimeoutMs;
     const subject = subjects.taskQuestion(nodeId);
-    const outcome = await bus.request(subject, TaskQuestion.encode(question), { timeoutMs });
+    const outcome = await bus.request(subject, NodeQuestion.encode(question), { timeoutMs });
     if (outcome.kind === "no-responders") return "unknown";
-    const reply = outcome.kind === "reply" ? busMessage(env, TaskQuestionReply, { ...outcome, subject }) : null;
+    const reply = outcome.kind === "reply" ? busMessage(env, NodeQuestionReply, { ...outcome, subject }) : null;
     if (reply === null) return "unsure";
     return reply.known ? "known" : "unknown";
   }
@@ -119,47 +110,22 @@ export function createTaskCalls(env: Environment): TaskCalls {
     else signal.addEventListener("abort", onAbort, { once: true });
   }
 
-  function listen(sink: Sink<TaskQuestion>, call: CallContext): void {
-    const nodeId = callerOf(call);
-    // The newest stream wins: the earlier one belongs to a previous session.
-    listeners.get(nodeId)?.sink.end(new RpcError(Status.ABORTED, "replaced by a newer stream of this node"));
-    const listener: Listener = { sink, calls: new Map() };
-    listeners.set(nodeId, listener);
+  /** Forwards the questions of all managers to a node that listens here. */
+  function forward(nodeId: string): () => void {
     const subscription = bus.subscribe(subjects.taskQuestion(nodeId), (message) => {
-      const question = busMessage(env, TaskQuestion, message);
+      const question = busMessage(env, NodeQuestion, message);
       if (question === null) return;
-      const known = passOn(listener, question);
-      message.respond(TaskQuestionReply.encode(TaskQuestionReply.create({ known })));
+      const known = passOn(nodeId, question);
+      message.respond(NodeQuestionReply.encode(NodeQuestionReply.create({ known })));
     });
-    const end = (): void => {
-      subscription.unsubscribe();
-      if (listeners.get(nodeId) === listener) listeners.delete(nodeId);
-    };
-    if (call.signal.aborted) end();
-    else call.signal.addEventListener("abort", end, { once: true });
+    return () => subscription.unsubscribe();
   }
 
-  function passOn(listener: Listener, question: TaskQuestion): boolean {
+  function passOn(nodeId: string, question: NodeQuestion): boolean {
     const { callId, home, ping, request } = question;
-    if (request !== null) listener.calls.set(callId, home);
-    else if (!listener.calls.has(callId)) return false;
-    if (!ping) listener.sink.write(question);
-    return true;
-  }
-
-  async function answer(answers: AsyncIterable<TaskAnswer>, nodeId: string): Promise<void> {
-    const listener = listeners.get(nodeId);
-    let callId = "";
-    try {
-      for await (const each of answers) {
-        callId = each.callId;
-        const home = listener?.calls.get(callId);
-        if (home === undefined) throw new RpcError(Status.NOT_FOUND, "call not found");
-        if (!(await deliver(home, nodeId, each))) throw new RpcError(Status.CANCELLED, "the caller is gone");
-      }
-    } finally {
-      listener?.calls.delete(callId);
-    }
+    if (ping) return nodes.isInProgress(nodeId, callId);
+    if (request === null) return nodes.ask(nodeId, question);
+    return nodes.ask(nodeId, question, { task: (answer) => deliver(home, nodeId, answer) });
   }
 
   /** False when the caller is gone. TC1 */
@@ -192,6 +158,7 @@ export function createTaskCalls(env: Environment): TaskCalls {
     return call.take(of);
   }
 
+  const listening = nodes.onListening(forward);
   const answers = bus.subscribe(subjects.taskAnswered(managerId), (message) => {
     const delivery = busMessage(env, TaskAnswerDelivery, message);
     if (delivery === null) return;
@@ -215,22 +182,10 @@ export function createTaskCalls(env: Environment): TaskCalls {
         return TaskInputResponse.create();
       },
     },
-    handlers: {
-      Listen: (_, sink, call) => listen(sink, call),
-      async Answer(requests, call) {
-        await answer(requests, callerOf(call));
-        return TaskAnswerResponse.create();
-      },
-    },
     stop() {
+      listening.unsubscribe();
       answers.unsubscribe();
       for (const call of calls.values()) call.stop();
-      for (const { sink } of listeners.values()) sink.end(new RpcError(Status.UNAVAILABLE, "the manager is stopping"));
     },
   };
-}
-
-function callerOf({ peer }: CallContext): string {
-  if (peer.identity === null) throw new RpcError(Status.PERMISSION_DENIED, "permission denied: this call is for nodes");
-  return peer.identity.nodeId;
 }

@@ -50,7 +50,7 @@ export function parseLogsDelivered(subject: string): string | null {
   return parseBetween(subject, managerOutputPrefix, ".logs");
 }
 
-// muster.v1.cmd.node.<nodeId>.task — TaskQuestion → TaskQuestionReply, to the manager at which the node listens
+// muster.v1.cmd.node.<nodeId>.task — NodeQuestion → NodeQuestionReply, to the manager at which the node listens
 const nodeCommandPrefix = "muster.v1.cmd.node.";
 export function taskQuestion(nodeId: string): string {
   return `${nodeCommandPrefix}${token(nodeId)}.task`;

@@ -22,7 +22,7 @@ import {
   type TaskCallRequest,
   type TaskExec,
   type TaskInput,
-  type TaskQuestion,
+  type NodeQuestion,
   type TaskTerminalSize,
 } from "../../proto/gen/messages.ts";
 import type { DriverClient } from "../../runtime/ports/plugins.ts";
@@ -70,7 +70,7 @@ export class AgentCalls {
   }
 
   /** To be called with each message of the manager's stream of questions. */
-  hear(channel: RpcChannel, { callId, cancel, input, request }: TaskQuestion): void {
+  hear(channel: RpcChannel, { callId, cancel, input, request }: NodeQuestion): void {
     const known = this.#calls.get(callId);
     if (cancel) known?.cancel();
     else if (input !== null) known?.input(input);

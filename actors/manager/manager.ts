@@ -58,6 +58,7 @@ import { answerQuestions, askLeader, type LeaderKnowledge } from "../leader-ques
 import { startLeadership, type Leadership } from "../ledger/leadership.ts";
 import { createLogBroker } from "../logs/broker.ts";
 import { createProcessFeed } from "../inspection/process-feed.ts";
+import { createNodeCalls } from "../node-calls.ts";
 import { createTaskCalls } from "../task-calls.ts";
 import { slowLink } from "../../machines/manager/leader-troubles.ts";
 import { isDemoted } from "../../machines/manager/role.ts";
@@ -323,7 +324,8 @@ export function startManager(parts: ManagerParts): Manager {
   const logBroker = createLogBroker(environment);
   const policy = createPolicy(environment, () => leadership.follower.isCaughtUp());
   const networks = createNetworks(environment, () => leadership.follower.isCaughtUp());
-  const taskCalls = createTaskCalls(environment);
+  const nodeCalls = createNodeCalls();
+  const taskCalls = createTaskCalls(environment, nodeCalls);
   const { host, managerId } = parts;
   const feed = createProcessFeed({
     host,
@@ -380,6 +382,7 @@ export function startManager(parts: ManagerParts): Manager {
     logBroker,
     policy,
     networks,
+    nodeCalls,
     taskCalls,
     feed,
     watch,
@@ -400,7 +403,7 @@ export function startManager(parts: ManagerParts): Manager {
       logBroker: logBroker.handlers,
       logs: logBroker.logs,
       taskAccess: taskCalls.access,
-      taskCalls: taskCalls.handlers,
+      taskCalls: nodeCalls.handlers,
       health: createHealth(() => unhealthy() === null).handlers,
       control: createControl(environment, controlSources).handlers,
       watch: watch.handlers,

@@ -14,6 +14,7 @@ import {
   DataKeysService,
   DispatcherService,
   HealthService,
+  InspectionService,
   LockService,
   LogBrokerService,
   LogsService,
@@ -65,7 +66,11 @@ const logBroker: Rows<typeof LogBrokerService> = {
   PublishLogs: "worker-or-manager",
 };
 
-const taskCalls: Rows<typeof TaskCallsService> = { Listen: "worker-or-manager", Answer: "worker-or-manager" };
+const taskCalls: Rows<typeof TaskCallsService> = {
+  Listen: "worker-or-manager",
+  Answer: "worker-or-manager",
+  Inspect: "worker-or-manager",
+};
 
 const policy: Rows<typeof PolicyService> = { Follow: "worker-or-manager", Report: "worker-or-manager" };
 
@@ -152,6 +157,9 @@ const operator: Rows<typeof OperatorService> = {
 // Resource usage; users.ts requires `operator` for commands and signals.
 const taskAccess: Rows<typeof TaskAccessService> = { Call: "read-only", Send: "operator" };
 
+// Contexts and events have only the fields that their charts list for viewers.
+const inspection: Rows<typeof InspectionService> = { Watch: "read-only", Recent: "read-only" };
+
 const users: Rows<typeof UsersService> = {
   ListUsers: "admin",
   AddUser: "admin",
@@ -189,6 +197,7 @@ export const accessByPath: ReadonlyMap<string, Access> = new Map([
   ...byPath(OperatorService, operator),
   ...byPath(TaskAccessService, taskAccess),
   ...byPath(TaskCallsService, taskCalls),
+  ...byPath(InspectionService, inspection),
   ...byPath(UsersService, users),
   ...byPath(UserCertificatesService, userCertificates),
 ]);

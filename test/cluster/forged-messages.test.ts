@@ -6,7 +6,7 @@ import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import test from "ava";
 import { connect } from "nats";
-import { TaskCallRequest, TaskExec, TaskQuestion } from "../../proto/gen/messages.ts";
+import { TaskCallRequest, TaskExec, NodeQuestion } from "../../proto/gen/messages.ts";
 import { busSubjects, subjectKind, taskQuestion } from "../../runtime/subjects.ts";
 import { runningTasks, sleepers, createService, status, nodeCalled } from "../fixtures/control-client.ts";
 import { runMuster, startAgent, startManager, tempDir, type TestManager } from "../fixtures/muster.ts";
@@ -87,12 +87,12 @@ for (const binary of natsBinaries) {
       taskId: task?.id ?? "",
       exec: TaskExec.create({ command: ["touch", touched] }),
     });
-    const question = TaskQuestion.create({ callId: "forged", home: managerId, request });
+    const question = NodeQuestion.create({ callId: "forged", home: managerId, request });
     const garbage = [
       new Uint8Array(),
       Uint8Array.of(1, 2, 3),
-      TaskQuestion.encode(question),
-      TaskQuestion.encode(question).subarray(0, 9),
+      NodeQuestion.encode(question),
+      NodeQuestion.encode(question).subarray(0, 9),
     ];
     // Recorded here, replayed below.
     await until("a manager's beat", () => wire.some(({ subject }) => subjectKind(subject) === "manager.beat"));

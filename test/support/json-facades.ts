@@ -5,6 +5,7 @@
 import { createJsonWatchers } from "../../actors/json/watcher.ts";
 import { createUsers, setPassword } from "../../actors/json/users.ts";
 import { createOperator, type OperatorSources } from "../../actors/operator.ts";
+import { createNodeCalls } from "../../actors/node-calls.ts";
 import { createTaskCalls } from "../../actors/task-calls.ts";
 import type { Environment } from "../../actors/environment.ts";
 import type { Facade, FacadeSources } from "../../edges/juju/facade.ts";
@@ -30,7 +31,7 @@ export function testFacades(
 ): { readonly facades: readonly Facade[]; readonly feed: Feed; stop(): void } {
   const { clock, store } = env;
   const feed = new Feed({ store, clock });
-  const calls = createTaskCalls(env);
+  const calls = createTaskCalls(env, createNodeCalls());
   const ask: OperatorSources["ask"] = (question) =>
     Promise.resolve(
       leader === undefined

@@ -1,4 +1,5 @@
 import test, { type ExecutionContext } from "ava";
+import { createNodeCalls } from "../../actors/node-calls.ts";
 import { createTaskCalls } from "../../actors/task-calls.ts";
 import { differenceOf } from "../../machines/history/fields.ts";
 import {
@@ -128,7 +129,7 @@ test("a task's history shows who signalled it or ran a command in it, although n
   await muster("service", "create", "-d", "--name", "web", "bb:1");
   const task = taskOf(web(world), 1, "n1", TaskState.RUNNING);
   manager.seed("task", task);
-  const calls = createTaskCalls(manager.env);
+  const calls = createTaskCalls(manager.env, createNodeCalls());
   t.teardown(() => calls.stop());
   const peer = { identity: null, local: false, address: "192.0.2.9", user: "user-ada" };
   const request = TaskCallRequest.create({ taskId: task.id, signal: TaskSignal.create({ name: "SIGHUP" }) });

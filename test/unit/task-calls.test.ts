@@ -1,7 +1,8 @@
 // Calls to a running task: from one manager over another to the node's agent, its driver, and back.
 import test from "ava";
 import { AgentCalls, type CallTarget } from "../../actors/agent/calls.ts";
-import { createTaskCalls, type TaskCalls } from "../../actors/task-calls.ts";
+import { createNodeCalls, type NodeCalls } from "../../actors/node-calls.ts";
+import { createTaskCalls } from "../../actors/task-calls.ts";
 import { taskCallMachine, taskCallTimes } from "../../machines/task-call.machine.ts";
 import {
   ListenTaskCallsRequest,
@@ -20,7 +21,7 @@ import {
   TaskAnswerVerdict,
   TaskCallEnd,
   type TaskAnswerResponse,
-  type TaskQuestion,
+  type NodeQuestion,
 } from "../../proto/gen/messages.ts";
 import {
   ExecTaskStreamingIOOperation,
@@ -77,7 +78,7 @@ class FakeDriver {
 }
 
 /** A client stream to a manager, written manually. */
-function answersTo(holder: TaskCalls): SendingCall<TaskAnswer, TaskAnswerResponse> {
+function answersTo(holder: NodeCalls): SendingCall<TaskAnswer, TaskAnswerResponse> {
   const waiting: TaskAnswer[] = [];
   let isOver = false;
   let wake = (): void => {};
@@ -114,15 +115,17 @@ function world() {
   const managers = ["m1", "m2"].map((id) => testManager(id)) as [TestManager, TestManager];
   const status = TaskStatus.create({ state: TaskState.RUNNING });
   for (const { seed } of managers) seed("task", Task.create({ id: "t1", nodeId: "n1", status }));
-  const [home, holder] = managers.map(({ env }) => createTaskCalls({ ...env, bus })) as [TaskCalls, TaskCalls];
+  const holder = createNodeCalls();
+  const home = createTaskCalls({ ...managers[0].env, bus }, createNodeCalls());
+  createTaskCalls({ ...managers[1].env, bus }, holder);
   const driver = new FakeDriver();
   let target: CallTarget = { client: driver.client, driverTaskId: "t1/web/00000001" };
   const { clock, telemetry } = managers[1].env;
   const calls = new AgentCalls({ clock, telemetry }, () => target);
   const listening = new AbortController();
   const channel = { clientStream: () => answersTo(holder) } as unknown as RpcChannel;
-  const questions = collectedStream<TaskQuestion>();
-  const sink = { ...questions, write: (question: TaskQuestion) => calls.hear(channel, question) };
+  const questions = collectedStream<NodeQuestion>();
+  const sink = { ...questions, write: (question: NodeQuestion) => calls.hear(channel, question) };
   holder.handlers.Listen(ListenTaskCallsRequest.create(), sink, call(worker, listening.signal));
   return {
     bus,
@@ -308,7 +311,7 @@ test("a node answers only its own calls", async (t) => {
   const other = { identity: { nodeId: "n2", role: "swarm-worker", organization: "c" }, local: false } as const;
   const send = () => holder.handlers.Answer(each(foreign), call(other));
   t.is((await refusalOf(send))?.code, Status.NOT_FOUND);
-  holder.handlers.Listen(ListenTaskCallsRequest.create(), collectedStream<TaskQuestion>(), call(other));
+  holder.handlers.Listen(ListenTaskCallsRequest.create(), collectedStream<NodeQuestion>(), call(other));
   t.is((await refusalOf(send))?.code, Status.NOT_FOUND);
   // And by a manager that claims to be it.
   const delivery = TaskAnswerDelivery.encode(TaskAnswerDelivery.create({ nodeId: "n2", answer: foreign }));
