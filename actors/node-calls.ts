@@ -1,6 +1,6 @@
 /**
- * The streams that nodes keep open at this manager: one on which a node hears questions, and one for each of its answers. What
- * asks is elsewhere: calls to tasks (`task-calls.ts`) and the live feed (`inspection/`).
+ * The streams that nodes keep open at this manager: one on which a node hears questions, and one for each of its answers. Its
+ * users are the calls to tasks (`task-calls.ts`) and the live feed (`inspection/`).
  *
  * NC1: a node's answers reach only the asker of their question, and count as that node's.
  * NC2: the next answer is read when the asker has taken the one before.
@@ -25,8 +25,12 @@ export interface Asker {
   readonly onOver?: () => void;
 }
 
+/** Called when a node begins to listen; the result, when that stream has ended. */
+type Watcher = (nodeId: string) => () => void;
+
 interface Listener {
   readonly sink: Sink<NodeQuestion>;
+  readonly watchers: Map<Watcher, () => void>;
   /** By call id. */
   readonly askers: Map<string, Asker>;
 }
@@ -41,24 +45,24 @@ export interface NodeCalls extends Running {
    */
   ask(nodeId: string, question: NodeQuestion, asker?: Asker): boolean;
   isInProgress(nodeId: string, callId: string): boolean;
-  /** Called when a node begins to listen; the result is called when that stream has ended. */
-  onListening(begins: (nodeId: string) => () => void): Subscription;
+  /** Also for the nodes that listen already. */
+  onListening(watcher: Watcher): Subscription;
 }
 
 export function createNodeCalls(): NodeCalls {
   const listeners = new Map<string, Listener>();
-  const watchers = new Set<(nodeId: string) => () => void>();
+  const watchers = new Set<Watcher>();
 
   function listen(sink: Sink<NodeQuestion>, call: CallContext): void {
     const nodeId = callerOf(call);
     // The newest stream wins: the earlier one belongs to a previous session.
     listeners.get(nodeId)?.sink.end(new RpcError(Status.ABORTED, "replaced by a newer stream of this node"));
-    const listener: Listener = { sink, askers: new Map() };
+    const listener: Listener = { sink, askers: new Map(), watchers: new Map() };
     listeners.set(nodeId, listener);
-    const ends = [...watchers].map((begins) => begins(nodeId));
+    for (const watcher of watchers) listener.watchers.set(watcher, watcher(nodeId));
     const end = (): void => {
       if (listeners.get(nodeId) === listener) listeners.delete(nodeId);
-      for (const each of ends) each();
+      for (const ended of listener.watchers.values()) ended();
       for (const { onOver } of listener.askers.values()) onOver?.();
     };
     if (call.signal.aborted) end();
@@ -110,9 +114,15 @@ export function createNodeCalls(): NodeCalls {
       return true;
     },
     isInProgress: (nodeId, callId) => listeners.get(nodeId)?.askers.has(callId) === true,
-    onListening(begins) {
-      watchers.add(begins);
-      return { unsubscribe: () => watchers.delete(begins) };
+    onListening(watcher) {
+      watchers.add(watcher);
+      for (const [nodeId, listener] of listeners) listener.watchers.set(watcher, watcher(nodeId));
+      return {
+        unsubscribe: () => {
+          watchers.delete(watcher);
+          for (const listener of listeners.values()) listener.watchers.delete(watcher);
+        },
+      };
     },
     stop() {
       for (const { sink } of listeners.values()) sink.end(new RpcError(Status.UNAVAILABLE, "the manager is stopping"));

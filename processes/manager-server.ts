@@ -19,6 +19,7 @@ import {
   DataKeysService,
   DispatcherService,
   HealthService,
+  InspectionService,
   LockService,
   NodeCAService,
   OperatorService,
@@ -58,6 +59,7 @@ export function createManagerServer(
   server.add(LogsLines, services.logs);
   server.add(TaskAccessService, services.taskAccess);
   server.add(TaskCallsService, services.taskCalls);
+  server.add(InspectionService, services.inspection);
   server.add(RaftMembershipService, raftMembership);
   server.add(HealthService, services.health);
   server.add(ControlService, services.control);

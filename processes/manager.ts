@@ -2,6 +2,7 @@
  * One manager process: its data dir, its nats-server (unless it uses an external one), the manager itself, its edges and its
  * certificate. Parts stop in the reverse order.
  */
+import { hostname } from "node:os";
 import { join } from "node:path";
 import type { ManagerIdentity } from "../actors/certificates/manager-certificate.ts";
 import { startManager, type Manager } from "../actors/manager/manager.ts";
@@ -203,6 +204,7 @@ export async function startManagerProcess(
       markDisk,
       acceptsLogLoss: options.acceptsLogLoss ?? false,
       seeds: options.join === null ? [] : [options.join.address],
+      hostname: hostname(),
       advertise,
       addresses,
       networks: options.networks,

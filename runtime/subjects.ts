@@ -67,6 +67,40 @@ export function parseTaskAnswered(subject: string): string | null {
   return parseBetween(subject, managerOutputPrefix, ".task");
 }
 
+// muster.v1.cmd.manager.<managerId>.feed — FeedLease → FeedLeaseReply, to the manager whose feed is wanted
+export function feedLeased(managerId: string): string {
+  return `${managerCommandPrefix}${token(managerId)}.feed`;
+}
+export function parseFeedLeased(subject: string): string | null {
+  return parseBetween(subject, managerCommandPrefix, ".feed");
+}
+
+// muster.v1.cmd.manager.<managerId>.feed-taken — FeedTaken, to the manager that publishes
+export function feedTaken(managerId: string): string {
+  return `${managerCommandPrefix}${token(managerId)}.feed-taken`;
+}
+export function parseFeedTaken(subject: string): string | null {
+  return parseBetween(subject, managerCommandPrefix, ".feed-taken");
+}
+
+// muster.v1.inspect.<process>.<actor> — FeedPublication, to every manager with a listener
+const feedPrefix = "muster.v1.inspect.";
+/** Token of a message about several actors, or none. */
+const severalActors = "several";
+export const feedPublications = `${feedPrefix}*.*`;
+/** `actor`: null for a message about several or none. Its id may have characters that subjects do not allow; they become `_`. */
+export function feedPublished(process: string, actor: string | null): string {
+  const last = actor === null || actor === "" ? severalActors : actor.replaceAll(/[^A-Za-z0-9_-]/g, "_");
+  return `${feedPrefix}${token(process)}.${token(last)}`;
+}
+/** The process. */
+export function parseFeedPublished(subject: string): string | null {
+  const [process = "", actor = "", ...rest] = subject.startsWith(feedPrefix)
+    ? subject.slice(feedPrefix.length).split(".")
+    : [];
+  return rest.length === 0 && isSubjectToken(process) && isSubjectToken(actor) ? process : null;
+}
+
 // muster.v1.cmd.life.<life>.prove — LifeQuestion → LifeAnswer, to one run of one manager process
 const lifeCommandPrefix = "muster.v1.cmd.life.";
 export function lifeProof(life: string): string {
@@ -106,6 +140,12 @@ export const busSubjects: readonly BusSubject[] = [
   each("logs.delivered", logsDelivered, parseLogsDelivered),
   each("task.question", taskQuestion, parseTaskQuestion),
   each("task.answered", taskAnswered, parseTaskAnswered),
+  each("feed.leased", feedLeased, parseFeedLeased),
+  each("feed.taken", feedTaken, parseFeedTaken),
+  {
+    ...each("feed.published", (process) => feedPublished(process, null), parseFeedPublished),
+    is: (subject) => subject.startsWith(feedPrefix),
+  },
   each("life.prove", lifeProof, parseLifeProof),
 ];
 

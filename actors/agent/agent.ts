@@ -10,6 +10,7 @@
 import { overlayDriver } from "../../machines/allocation/network.ts";
 import { csiInfoOf } from "../../machines/volumes/csi/node-requests.ts";
 import { namesLabels, networkLabels } from "../../machines/driver/labels.ts";
+import { nodeProcess } from "../../machines/inspection/selection.ts";
 import type { SessionNews } from "../../machines/agent/session.machine.ts";
 import {
   EngineDescription,
@@ -26,6 +27,7 @@ import {
 } from "../../proto/gen/messages.ts";
 import { CertificateActor } from "./certificate.ts";
 import { AgentCalls } from "./calls.ts";
+import { AgentInspection } from "./inspection.ts";
 import { AgentDrivers } from "./drivers.ts";
 import { AgentLogs } from "./logs.ts";
 import { ManagerList } from "./managers.ts";
@@ -35,6 +37,7 @@ import { SessionActor } from "./session.ts";
 import { AgentTasks } from "./tasks.ts";
 import { Discovery } from "./discovery.ts";
 import type { Running } from "../environment.ts";
+import { createProcessFeed, type ProcessFeed } from "../inspection/process-feed.ts";
 import { NetworkFollower } from "./network-follower.ts";
 import { PolicyFollower, type NodeDataplane } from "./policy-follower.ts";
 import { Tunnel } from "./tunnel.ts";
@@ -109,6 +112,7 @@ class NodeAgent implements Agent {
   /** Reads the state of an earlier process and starts the actors; null before `start`. */
   #reading: Promise<void> | null = null;
   #ending: Promise<void> | null = null;
+  #feed: ProcessFeed | null = null;
 
   constructor(options: AgentPorts & AgentOptions) {
     const { disk, hostname, random, telemetry } = options;
@@ -155,7 +159,10 @@ class NodeAgent implements Agent {
         logs: this.#logs,
         policy: this.#policy,
         networks: this.#networks,
-        calls: new AgentCalls(options, (taskId) => this.#tasks.callable(taskId)),
+        answerers: [
+          new AgentCalls(options, (taskId) => this.#tasks.callable(taskId)),
+          new AgentInspection(options, () => this.#feedOnceKnown()),
+        ],
         identity: () => this.#certificate.identity ?? { rootPem: "", certificatePem: "", keyPem: "" },
         describe: () => this.#describe(),
         onMessage: (message) => this.#sessionMessage(message),
@@ -226,6 +233,7 @@ class NodeAgent implements Agent {
     this.#policy?.stop();
     this.#networks?.stop();
     this.#certificate.stop();
+    this.#feed?.stop();
     // It starts plugins and restores tasks, which nobody would own later. `start` reports its failure. N3
     await this.#reading?.catch(() => {});
     if (stopTasks) await this.#tasks.clear();
@@ -259,6 +267,15 @@ class NodeAgent implements Agent {
       .gauge("muster_agent_serving", "1 while the node has a session.")
       .set(state.kind === "serving" ? 1 : 0);
     for (const listener of this.#listeners) listener(state);
+  }
+
+  /** Null before the node has an id. */
+  #feedOnceKnown(): ProcessFeed | null {
+    const { clock, host, hostname, telemetry } = this.#options;
+    const nodeId = this.nodeId();
+    if (nodeId === null) return null;
+    this.#feed ??= createProcessFeed({ host, clock, telemetry, process: nodeProcess(nodeId), hostname });
+    return this.#feed;
   }
 
   /** N2 */

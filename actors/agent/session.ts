@@ -20,6 +20,7 @@ import {
   UpdateTaskStatusRequest_TaskStatusUpdate,
   UpdateVolumeStatusRequest,
   UpdateVolumeStatusRequest_VolumeStatusUpdate,
+  type NodeQuestion,
   type SessionMessage,
   type TasksMessage,
 } from "../../proto/gen/messages.ts";
@@ -28,7 +29,6 @@ import { assert } from "../../lib/assert.ts";
 import { drawBelow } from "../../lib/backoff.ts";
 import type { HostedActor } from "../../runtime/host.ts";
 import { Status, type RpcChannel, type RpcError } from "../../runtime/ports/rpc.ts";
-import type { AgentCalls } from "./calls.ts";
 import type { AgentLogs } from "./logs.ts";
 import type { ManagerList } from "./managers.ts";
 import type { AgentPorts, TlsMaterial } from "./ports.ts";
@@ -44,6 +44,13 @@ const heartbeatTimeoutMs = 5_000;
 /** Timeout in milliseconds; the manager answers once the log has it. */
 const volumeReportTimeoutMs = 20_000;
 
+interface Answerer {
+  /** Called with each question; drops those that are not its own. */
+  hear(channel: RpcChannel, question: NodeQuestion): void;
+  /** Called when the session ends. */
+  detach(): void;
+}
+
 interface SessionOptions {
   readonly name: string;
   readonly managers: ManagerList;
@@ -54,7 +61,8 @@ interface SessionOptions {
   readonly policy: PolicyFollower | null;
   /** Null: this node creates no networks for tasks. */
   readonly networks: NetworkFollower | null;
-  readonly calls: AgentCalls;
+  /** Everything that answers the manager's questions to the node. */
+  readonly answerers: readonly Answerer[];
   /** The newest certificate, key and root. */
   readonly identity: () => TlsMaterial;
   readonly describe: () => NodeDescription;
@@ -188,7 +196,8 @@ export class SessionActor {
     link.streams.push(subscriptions);
     const questions = channel.serverStream(TaskCallsService.methods.Listen, ListenTaskCallsRequest.create(), {
       onMessage: (question) => {
-        if (!link.isClosed) this.#options.calls.hear(channel, question);
+        if (link.isClosed) return;
+        for (const each of this.#options.answerers) each.hear(channel, question);
       },
       onEnd: (error) => {
         // SwarmKit's managers do not have this service.
@@ -299,7 +308,7 @@ export class SessionActor {
     this.#options.reports.detach();
     this.#options.volumes.detach();
     this.#options.logs.detach();
-    this.#options.calls.detach();
+    for (const each of this.#options.answerers) each.detach();
     this.#options.managers.observe(link.manager, sessionEndWeight);
     for (const stream of link.streams) stream.cancel();
     link.channel?.close();

@@ -13,6 +13,7 @@ import {
   type DataKeysService,
   type DispatcherService,
   type HealthService,
+  type InspectionService,
   type NodeCAService,
   type OperatorService,
   type NetworksService,
@@ -57,10 +58,12 @@ import { startKeyManager } from "../keys/key-manager.ts";
 import { answerQuestions, askLeader, type LeaderKnowledge } from "../leader-questions.ts";
 import { startLeadership, type Leadership } from "../ledger/leadership.ts";
 import { createLogBroker } from "../logs/broker.ts";
+import { createInspection } from "../inspection/inspection.ts";
 import { createProcessFeed } from "../inspection/process-feed.ts";
 import { createNodeCalls } from "../node-calls.ts";
 import { createTaskCalls } from "../task-calls.ts";
 import { slowLink } from "../../machines/manager/leader-troubles.ts";
+import { managerProcess } from "../../machines/inspection/selection.ts";
 import { isDemoted } from "../../machines/manager/role.ts";
 import { startMembership } from "./membership.ts";
 import { startNodeWatch } from "../dispatcher/node-watch.ts";
@@ -135,6 +138,7 @@ interface ManagerServices {
   readonly logBroker: ServiceHandlers<typeof LogBrokerLines>;
   readonly logs: ServiceHandlers<typeof LogsLines>;
   readonly taskAccess: ServiceHandlers<typeof TaskAccessService>;
+  readonly inspection: ServiceHandlers<typeof InspectionService>;
   readonly taskCalls: ServiceHandlers<typeof TaskCallsService>;
   readonly health: ServiceHandlers<typeof HealthService>;
   readonly control: ServiceHandlers<typeof ControlService>;
@@ -331,9 +335,10 @@ export function startManager(parts: ManagerParts): Manager {
     host,
     clock,
     telemetry,
-    process: `manager-${managerId}`,
+    process: managerProcess(managerId),
     hostname: parts.hostname ?? "",
   });
+  const inspection = createInspection(environment, feed, nodeCalls);
   const watch = createWatch(environment, { log, blobs }, parts.watch);
   const ca = createCa(environment, authority, {
     onUnlockKeyGiven: (unlockKey) => {
@@ -385,6 +390,7 @@ export function startManager(parts: ManagerParts): Manager {
     nodeCalls,
     taskCalls,
     feed,
+    inspection,
     watch,
     history,
   ];
@@ -404,6 +410,7 @@ export function startManager(parts: ManagerParts): Manager {
       logs: logBroker.logs,
       taskAccess: taskCalls.access,
       taskCalls: nodeCalls.handlers,
+      inspection: inspection.handlers,
       health: createHealth(() => unhealthy() === null).handlers,
       control: createControl(environment, controlSources).handlers,
       watch: watch.handlers,

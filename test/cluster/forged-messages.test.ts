@@ -9,6 +9,7 @@ import { connect } from "nats";
 import { TaskCallRequest, TaskExec, NodeQuestion } from "../../proto/gen/messages.ts";
 import { busSubjects, subjectKind, taskQuestion } from "../../runtime/subjects.ts";
 import { runningTasks, sleepers, createService, status, nodeCalled } from "../fixtures/control-client.ts";
+import { watchActors } from "../fixtures/actor-feed.ts";
 import { runMuster, startAgent, startManager, tempDir, type TestManager } from "../fixtures/muster.ts";
 import { freePort } from "../fixtures/ports.ts";
 import { natsBinaries } from "../fixtures/nats-server.ts";
@@ -54,6 +55,8 @@ for (const binary of natsBinaries) {
     const node = await nodeCalled(leader, "n1");
     const [task] = await runningTasks(leader);
 
+    // Managers receive the feed only for a listener.
+    await watchActors(t, follower, { managersOnly: true });
     const stranger = await connect({ servers: `127.0.0.1:${port}` });
     t.teardown(() => stranger.close());
     const wire: { readonly subject: string; readonly data: Uint8Array }[] = [];

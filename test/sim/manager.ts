@@ -16,6 +16,7 @@ import {
   GetDataKeysRequest,
   GetUnlockKeyRequest,
   HealthService,
+  InspectionService,
   NodeCAService,
   OperatorService,
   NetworksService,
@@ -80,6 +81,8 @@ interface ManagerOptions {
   readonly onServing: (replica: Replica) => void;
   /** Called first: whether the key file is locked, and how it is unlocked. */
   readonly onLock: (lock: ManagerLock) => void;
+  /** Its actors, from the start of its life. */
+  readonly onHost: (host: Host) => void;
   readonly onRunning: (running: RunningManager) => void;
   /** An invariant is violated. */
   readonly onWrong: (claim: string) => void;
@@ -123,6 +126,7 @@ export function bootManager(ports: SimPorts, options: ManagerOptions): void {
   const { clock, random, telemetry } = ports;
   const host = new Host({ clock, telemetry, onCrash: (actorId, error) => ports.fail(actorId, error) });
   traceTransitions(host, ports.name, options.trace);
+  options.onHost(host);
   const lock = startManagerLock({ host, random: random.fork("lock"), telemetry, disk: keyFile(ports) });
   options.onLock(lock);
   const go = (vault: Vault): void => options.onRunning(runManager(ports, host, { ...options, lock, vault }));
@@ -184,6 +188,7 @@ function runManager(
     seeds: peers,
     markDisk: markDisk(ports),
     acceptsLogLoss,
+    hostname: ports.name,
     advertise: address,
     warnings: [],
     troubles,
@@ -250,6 +255,7 @@ function runManager(
         { service: LogsLines, handlers: services.logs },
         { service: TaskAccessService, handlers: services.taskAccess },
         { service: TaskCallsService, handlers: services.taskCalls },
+        { service: InspectionService, handlers: services.inspection },
         { service: HealthService, handlers: services.health },
         { service: ControlService, handlers: control },
         { service: WatchService, handlers: services.watch },

@@ -4,6 +4,7 @@ import type { ManagerLock } from "../../actors/keys/manager-lock.ts";
 import { isDemoted } from "../../machines/manager/role.ts";
 import { isSameBytes } from "../../machines/same-message.ts";
 import type { CsiSockets } from "../../runtime/ports/csi-sockets.ts";
+import type { Host } from "../../runtime/host.ts";
 import type { SimPorts, SimProcess } from "../../runtime/sim/simulation.ts";
 import { LogLoss } from "../../runtime/store/log-break.ts";
 import type { Replica } from "../../runtime/store/replica.ts";
@@ -23,6 +24,8 @@ export interface SimManager {
   readonly process: SimProcess;
   readonly address: string;
   running: RunningManager | null;
+  /** The actors of its newest life. */
+  host: Host | null;
   /** The lock of its current life. */
   lock: ManagerLock | null;
   /** It has exited after a demotion. */
@@ -95,6 +98,7 @@ export class SimManagers {
       process: null as never,
       address,
       running: null,
+      host: null,
       lock: null,
       isRetired: false,
       acceptsLogLoss: false,
@@ -139,6 +143,7 @@ export class SimManagers {
       snapshotEvery,
       historyRecordsKept: historyRecords === 0 ? snapshotDefaults.historyRecordsKept : historyRecords,
       onLock: (lock) => (manager.lock = lock),
+      onHost: (host) => (manager.host = host),
       onRunning: (running) => {
         manager.running = running;
         manager.memory.follow(running.store);

@@ -51,6 +51,8 @@ interface NodeOptions {
   readonly dataplanes: SimDataplanes | null;
   readonly assigned: AssignedVersions;
   readonly repeats: Repeats;
+  /** Its actors. */
+  readonly onHost: (host: Host) => void;
   /** An invariant is violated. */
   readonly onWrong: (claim: string) => void;
   /** Null: without driver plugins. */
@@ -80,6 +82,7 @@ export function bootNode(
     join,
     machine,
     network,
+    onHost,
     onNotJoined,
     onWrong,
     repeats,
@@ -90,6 +93,7 @@ export function bootNode(
   const { clock, random, rpc, telemetry } = ports;
   const host = new Host({ clock, telemetry, onCrash: (actorId, error) => ports.fail(actorId, error) });
   traceTransitions(host, ports.name, trace);
+  onHost(host);
   const dialer: Dialer = {
     dial: async (manager, credentials, material) => {
       const channel = await rpc.connect(

@@ -2,6 +2,7 @@
  * All nodes of a simulated world: machines with one agent each, and the operators who start agents, supply tokens and add
  * nodes.
  */
+import type { Host } from "../../runtime/host.ts";
 import type { SimProcess } from "../../runtime/sim/simulation.ts";
 import { NetworkMachine } from "../support/network-machine.ts";
 import { drawClock } from "./clocks.ts";
@@ -20,6 +21,8 @@ const askAgainMs = 500;
 
 export interface SimAgent {
   readonly process: SimProcess;
+  /** The actors of its newest life. */
+  host: Host | null;
   readonly machine: SimMachine;
   readonly assigned: AssignedVersions;
   readonly repeats: Repeats;
@@ -98,6 +101,16 @@ export class SimNodes {
     const address = `192.0.2.${this.all.length + 1}`;
     let at = random.pick(managers.serving);
     let token = "";
+    const agent: SimAgent = {
+      process: null as never,
+      host: null,
+      machine,
+      assigned,
+      repeats,
+      drivers,
+      network,
+      address,
+    };
     const each = simulation.process(
       name,
       (ports) => {
@@ -121,6 +134,7 @@ export class SimNodes {
           repeats,
           storage,
           dataplanes,
+          onHost: (host) => (agent.host = host),
           onWrong: (claim) => this.#scene.fail(claim),
           handshake: (address, ...shown) => managers.handshake(name, address, ...shown),
         });
@@ -130,7 +144,7 @@ export class SimNodes {
         onFail: (reason, error) => this.#scene.processFailed(name, reason, error, () => undefined),
       },
     );
-    this.all.push({ process: each, machine, assigned, repeats, drivers, network, address });
+    this.all.push(Object.assign(agent, { process: each }));
     return each;
   }
 

@@ -176,6 +176,15 @@ export class ScriptedWorld {
     this.#nodes.add(name).start();
   }
 
+  /** The live actors of a manager or an agent, each with its active states; null while its process does not run. */
+  actorsOf(name: string): ReadonlyMap<string, string> | null {
+    const found = [...this.managers.all, ...this.#nodes.all].find(({ process: each }) => each.name === name);
+    if (found?.process.isRunning !== true || found.host === null) return null;
+    const { host } = found;
+    const states = [...host.ids()].map((id): [string, string] => [id, host.look(id)?.states.join(" ") ?? ""]);
+    return new Map(states);
+  }
+
   /** Ids of the tasks that run on the agent's machine. */
   running(agent: string): readonly string[] {
     const found = this.#nodes.all.find(({ process: each }) => each.name === agent);

@@ -1,5 +1,6 @@
 /** One bus for several actors of one test: delivers in send order, at once, and loses the messages that the test selects. */
 import type { Bus, BusMessage, RequestOutcome } from "../../runtime/ports/index.ts";
+import { matches } from "../../runtime/sim/subject.ts";
 
 interface SharedBus extends Bus {
   /** True loses the message or the request. */
@@ -12,7 +13,7 @@ export function sharedBus(): SharedBus {
   const handlers = new Map<string, Set<(message: BusMessage) => void>>();
   let bytesUnderWay = 0;
   const tell = (subject: string, data: Uint8Array, respond: (answer: Uint8Array) => void): boolean => {
-    const receivers = [...(handlers.get(subject) ?? [])];
+    const receivers = [...handlers].flatMap(([pattern, each]) => (matches(pattern, subject) ? [...each] : []));
     for (const handler of receivers) handler({ subject, data, headers: {}, respond });
     return receivers.length > 0;
   };

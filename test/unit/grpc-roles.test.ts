@@ -81,6 +81,8 @@ test("R3: users have access to what each role allows, and to nothing of the node
     methodsOf("read-only").filter((method) => !looks.test(method)),
     [
       "Health/Check",
+      "Inspection/Recent",
+      "Inspection/Watch",
       "Logs/SubscribeLogs",
       "Operator/ControlRollout",
       "Operator/FindVersion",

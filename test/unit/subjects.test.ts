@@ -9,7 +9,16 @@ test("every builder of a subject is undone by its parser", (t) => {
     t.is(subjects.parseLogsDelivered(subjects.logsDelivered(id)), id);
     t.is(subjects.parseTaskQuestion(subjects.taskQuestion(id)), id);
     t.is(subjects.parseTaskAnswered(subjects.taskAnswered(id)), id);
+    t.is(subjects.parseFeedLeased(subjects.feedLeased(id)), id);
+    t.is(subjects.parseFeedTaken(subjects.feedTaken(id)), id);
+    for (const actor of [null, "", "ledger", "session/n1", "plugin/a.b c", "é>*"])
+      t.is(subjects.parseFeedPublished(subjects.feedPublished(`manager-${id}`, actor)), `manager-${id}`);
   }
+});
+
+test("a message of the feed about one actor has its id in the subject, as far as subjects allow", (t) => {
+  t.is(subjects.feedPublished("manager-m1", "session/n1"), "muster.v1.inspect.manager-m1.session_n1");
+  t.is(subjects.feedPublished("node-n1", null), "muster.v1.inspect.node-n1.several");
 });
 
 test("a parser answers null for another's subject", (t) => {
@@ -28,6 +37,9 @@ test("a parser answers null for another's subject", (t) => {
     t.is(subjects.parseLogsDelivered(subject), null);
     t.is(subjects.parseTaskQuestion(subject), null);
     t.is(subjects.parseTaskAnswered(subject), null);
+    t.is(subjects.parseFeedLeased(subject), null);
+    t.is(subjects.parseFeedTaken(subject), null);
+    t.is(subjects.parseFeedPublished(subject), null);
   }
 });
 
@@ -45,6 +57,7 @@ test("built subjects match the wildcards that receivers subscribe to", (t) => {
     return tokens.length === wanted.length && wanted.every((token, at) => token === "*" || token === tokens[at]);
   };
   t.true(matches(subjects.managerBeat("m1"), subjects.managerBeats));
+  t.true(matches(subjects.feedPublished("node-n1", "task/t1"), subjects.feedPublications));
 });
 
 test("every subject has Muster's form, in lower case, and is unique", (t) => {
@@ -59,8 +72,11 @@ test("every subject has Muster's form, in lower case, and is unique", (t) => {
     subjects.logsDelivered("x"),
     subjects.taskQuestion("x"),
     subjects.taskAnswered("x"),
+    subjects.feedLeased("x"),
+    subjects.feedTaken("x"),
+    subjects.feedPublished("x", null),
     subjects.log,
   ];
-  for (const subject of all) t.regex(subject, /^muster\.v1\.(svc|cmd|log|beat|out)(\.[a-z:]+)*$/);
+  for (const subject of all) t.regex(subject, /^muster\.v1\.(svc|cmd|log|beat|out|inspect)(\.[a-z:-]+)*$/);
   t.is(new Set(all).size, all.length);
 });

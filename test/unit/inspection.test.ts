@@ -1,0 +1,462 @@
+// The live feed at a manager: its own, other managers' and those of agents, with everything that can go wrong in between.
+import test from "ava";
+import { AgentInspection, listenersMax as agentListenersMax } from "../../actors/agent/inspection.ts";
+import { createInspection, listenersMax } from "../../actors/inspection/inspection.ts";
+import { leasesMax } from "../../actors/inspection/leases.ts";
+import type { ProcessFeed } from "../../actors/inspection/process-feed.ts";
+import { createNodeCalls, type NodeCalls } from "../../actors/node-calls.ts";
+import { leaseTimes } from "../../machines/inspection/lease.machine.ts";
+import { selectionNamesMax } from "../../machines/inspection/selection.ts";
+import {
+  ActorSelection,
+  FeedLease,
+  FeedLeaseReply,
+  ListenTaskCallsRequest,
+  Manager,
+  Node,
+  Session,
+  WatchActorsRequest,
+  type ActorFeed,
+  type InspectionAnswer,
+  type InspectionAnswerResponse,
+  type NodeQuestion,
+} from "../../proto/gen/messages.ts";
+import { Status, type RpcChannel, type SendingCall } from "../../runtime/ports/rpc.ts";
+import * as subjects from "../../runtime/subjects.ts";
+import { FakeFeed } from "../support/fake-feed.ts";
+import { viewOf } from "../support/feed-view.ts";
+import { call, collectedStream, refusalOf, testManager } from "../support/manager.ts";
+import { sharedBus } from "../support/shared-bus.ts";
+
+const ids = ["m1", "m2"];
+
+/** A client stream of answers to the manager, over which a test may cut. */
+function answersTo(manager: NodeCalls, nodeId: string): SendingCall<InspectionAnswer, InspectionAnswerResponse> {
+  const waiting: InspectionAnswer[] = [];
+  let isOver = false;
+  let wake = (): void => {};
+  async function* read(): AsyncGenerator<InspectionAnswer> {
+    for (;;) {
+      const next = waiting.shift();
+      if (next !== undefined) yield next;
+      else if (isOver) return;
+      else await new Promise<void>((resolve) => (wake = resolve));
+    }
+  }
+  const peer = { identity: { nodeId, role: "swarm-worker", organization: "c" }, local: false } as const;
+  const response = Promise.resolve(manager.handlers.Inspect(read(), call(peer)));
+  response.catch(() => {});
+  const over = (): void => {
+    isOver = true;
+    wake();
+  };
+  return {
+    write: (answer) => {
+      waiting.push(answer);
+      wake();
+    },
+    finish: () => {
+      over();
+      return response;
+    },
+    cancel: over,
+    bufferedBytes: () => 0,
+  };
+}
+
+function world() {
+  const bus = sharedBus();
+  const managers = ids.map((id) => {
+    const { clock, drop, env, seed } = testManager(id);
+    seed("manager", ...ids.map((each) => Manager.create({ id: each, alive: true })));
+    seed("node", Node.create({ id: "n1" }), Node.create({ id: "stock" }));
+    const nodes = createNodeCalls();
+    const feed = new FakeFeed(`manager-${id}`);
+    feed.states.set(`ledger/${id}`, "following");
+    const start = (life: string) => createInspection({ ...env, bus, random: env.random.fork(life) }, feed, nodes);
+    return { id, clock, drop, seed, nodes, feed, start, service: start("first life") };
+  });
+  const [one, two] = managers as [(typeof managers)[0], (typeof managers)[0]];
+  const agentFeed = new FakeFeed("node-forged");
+  agentFeed.states.set("task/t1", "running");
+
+  /** Connects the agent of a node to a manager; the result cuts it off. */
+  function connect(to: typeof one, { nodeId = "n1", hears = true, feed = agentFeed as ProcessFeed | null } = {}) {
+    for (const { seed } of managers) seed("session", Session.create({ id: nodeId, managerId: to.id }));
+    const agent = new AgentInspection({ clock: to.clock, telemetry: testManager().env.telemetry }, () => feed);
+    const channel = { clientStream: () => answersTo(to.nodes, nodeId) } as unknown as RpcChannel;
+    const leaving = new AbortController();
+    const questions: NodeQuestion[] = [];
+    const sink = {
+      ...collectedStream<NodeQuestion>(),
+      write: (question: NodeQuestion) => {
+        questions.push(question);
+        if (hears) agent.hear(channel, question);
+      },
+    };
+    const peer = { identity: { nodeId, role: "swarm-worker", organization: "c" }, local: false } as const;
+    to.nodes.handlers.Listen(ListenTaskCallsRequest.create(), sink, call(peer, leaving.signal));
+    return {
+      questions,
+      cut: () => {
+        leaving.abort();
+        agent.detach();
+      },
+    };
+  }
+
+  function watch(at: typeof one, selection: Partial<ActorSelection> = {}) {
+    const stream = collectedStream<ActorFeed>();
+    const leaving = new AbortController();
+    const request = WatchActorsRequest.create({ selection: ActorSelection.create(selection) });
+    at.service.handlers.Watch(request, stream, call({}, leaving.signal));
+    const view = () => viewOf(stream.messages);
+    return {
+      stream,
+      view,
+      /** Why the process is lost; empty if it is not. */
+      lost: (process: string) => {
+        const seen = view()[process];
+        return typeof seen === "string" ? seen : "";
+      },
+      leave: () => leaving.abort(),
+    };
+  }
+
+  return {
+    bus,
+    one,
+    two,
+    agentFeed,
+    connect,
+    watch,
+    run: async (ms = 100) => {
+      // In step, so that messages between them arrive in time.
+      for (let passed = 0; passed < ms; passed += 10)
+        for (const { clock } of managers) await clock.run({ untilMs: clock.now() + 10 });
+    },
+  };
+}
+
+test("a listener sees its manager, the other managers, and an agent at another manager: a snapshot, then steps", async (t) => {
+  const { agentFeed, connect, one, run, two, watch } = world();
+  connect(two);
+  const { stream, view } = watch(one);
+  await run();
+  t.deepEqual(view(), {
+    "manager-m1": { "ledger/m1": "following" },
+    "manager-m2": { "ledger/m2": "following" },
+    "node-n1": { "task/t1": "running" },
+  });
+  one.feed.move("ledger/m1", "leading");
+  two.feed.move("session/n1", "serving");
+  agentFeed.move("task/t1", "complete");
+  await run();
+  t.deepEqual(view(), {
+    "manager-m1": { "ledger/m1": "leading" },
+    "manager-m2": { "ledger/m2": "following", "session/n1": "serving" },
+    "node-n1": { "task/t1": "complete" },
+  });
+  for (const process of ["manager-m1", "manager-m2", "node-n1"]) {
+    const numbers = stream.messages.filter((each) => each.process === process).map(({ sequence }) => sequence);
+    t.deepEqual(
+      numbers,
+      numbers.map((_, at) => at + 1),
+      "no gap",
+    );
+  }
+});
+
+test("a selection restricts the processes, and a stock engine's node is lost with a reason only when it is chosen", async (t) => {
+  const { connect, one, run, two, watch } = world();
+  connect(two);
+  const managersOnly = watch(one, { managersOnly: true });
+  const chosen = watch(one, { processes: ["node-n1", "node-stock"], actors: ["task/"] });
+  await run(10_000);
+  t.deepEqual(Object.keys(managersOnly.view()), ["manager-m1", "manager-m2"]);
+  t.deepEqual(chosen.view()["node-n1"], { "task/t1": "running" });
+  t.regex(chosen.lost("node-stock"), /is not an agent of Muster/);
+  t.is(Object.keys(chosen.view()).length, 2);
+});
+
+test("a selection that can match nothing is INVALID_ARGUMENT, in words", async (t) => {
+  const { one, watch } = world();
+  for (const [selection, words] of [
+    [{ processes: ["m1"] }, /'m1' is not the name of a process/],
+    [{ processes: ["node-nobody"] }, /the cluster has no node 'nobody'/],
+    [{ actors: [""] }, /is empty/],
+    [{ actors: ["a b"] }, /is not the id of an actor/],
+    [{ actors: ["x".repeat(300)] }, /longer than 256/],
+    [{ actors: Array.from({ length: selectionNamesMax + 1 }, (_, at) => `a/${at}`) }, /too many names/],
+  ] as const) {
+    const refusal = await refusalOf(() => watch(one, selection));
+    t.is(refusal?.code, Status.INVALID_ARGUMENT);
+    t.regex(refusal?.message ?? "", words);
+  }
+});
+
+test("FL3: a listener that leaves costs nothing at once, and one that vanishes nothing after its lease", async (t) => {
+  const { agentFeed, bus, connect, one, run, two, watch } = world();
+  connect(two);
+  const { leave } = watch(one);
+  await run();
+  t.deepEqual([one.feed.listeners, two.feed.listeners, agentFeed.listeners], [1, 1, 1]);
+  leave();
+  await run();
+  t.deepEqual([one.feed.listeners, two.feed.listeners, agentFeed.listeners], [0, 0, 0]);
+
+  watch(one);
+  await run();
+  t.is(two.feed.listeners, 1);
+  bus.loses = (subject) => subject === subjects.feedLeased("m2");
+  await run(leaseTimes.lastsMs - 3_000);
+  t.is(two.feed.listeners, 1, "one renewal may be lost");
+  await run(5_000);
+  t.deepEqual([two.feed.listeners, agentFeed.listeners], [0, 0]);
+});
+
+test("FP1: lost messages are noticed, and answered with a snapshot; nothing builds on what is missing", async (t) => {
+  const { agentFeed, bus, connect, one, run, two, watch } = world();
+  connect(two);
+  const { view } = watch(one);
+  await run();
+  bus.loses = (subject) => subject.startsWith("muster.v1.inspect.");
+  two.feed.move("ledger/m2", "leading");
+  agentFeed.move("task/t1", "failed");
+  await run();
+  bus.loses = () => false;
+  two.feed.move("session/n1", "serving");
+  agentFeed.move("task/t2", "running");
+  await run();
+  t.deepEqual(view()["manager-m2"], { "ledger/m2": "leading", "session/n1": "serving" });
+  t.deepEqual(view()["node-n1"], { "task/t1": "failed", "task/t2": "running" });
+});
+
+test("FP1: lost messages at the end of a feed are noticed by the next renewals", async (t) => {
+  const { agentFeed, bus, connect, one, run, two, watch } = world();
+  connect(two);
+  const { view } = watch(one);
+  await run();
+  bus.loses = (subject) => subject.startsWith("muster.v1.inspect.");
+  two.feed.move("ledger/m2", "leading");
+  agentFeed.move("task/t1", "failed");
+  await run();
+  bus.loses = () => false;
+  await run(3 * leaseTimes.renewalMs);
+  t.deepEqual(view()["manager-m2"], { "ledger/m2": "leading" });
+  t.deepEqual(view()["node-n1"], { "task/t1": "failed" });
+});
+
+test("a gap is answered with one question, however long the snapshot takes", async (t) => {
+  const { bus, one, run, two, watch } = world();
+  watch(one);
+  // Between two renewals.
+  await run(2.5 * leaseTimes.renewalMs);
+  let leases = 0;
+  bus.loses = (subject) => {
+    if (subject === subjects.feedLeased("m2")) leases += 1;
+    return subject.startsWith("muster.v1.inspect.");
+  };
+  two.feed.move("ledger/m2", "leading");
+  await run();
+  bus.loses = (subject) => {
+    if (subject === subjects.feedLeased("m2")) leases += 1;
+    return leases > 0 && subject.startsWith("muster.v1.inspect.");
+  };
+  two.feed.move("ledger/m2", "following");
+  await run(1_000);
+  t.is(leases, 1);
+});
+
+test("WC1: a client that does not read makes its sources drop steps, here, at other managers and at agents", async (t) => {
+  const { agentFeed, connect, one, run, two, watch } = world();
+  const { questions } = connect(two);
+  const { stream, view } = watch(one);
+  await run();
+  stream.buffered = 1e9;
+  const context = "x".repeat(64 * 1024);
+  const before = stream.messages.length;
+  for (let round = 0; round < 100; round += 1) {
+    for (const feed of [one.feed, two.feed, agentFeed]) feed.move("actor/busy", `${round}`, context);
+    await run(20);
+  }
+  const bytes = stream.messages.slice(before).reduce((sum, { steps }) => sum + (steps[0]?.context.length ?? 0), 0);
+  t.true(bytes < 3 * 1024 * 1024, `${bytes} bytes of 19 MB arrived: a window, and a message or two`);
+  for (const feed of [one.feed, two.feed, agentFeed])
+    t.true(feed.dropped > 70, `${feed.process} left out ${feed.dropped}`);
+  t.true(
+    questions.some(({ pace }) => pace === 1),
+    "the agent is told to wait",
+  );
+  stream.buffered = 0;
+  await run(3_000);
+  for (const feed of [one.feed, two.feed, agentFeed]) feed.move("actor/busy", "last");
+  await run();
+  for (const process of ["manager-m1", "manager-m2", "node-n1"])
+    t.is((view()[process] as Record<string, string>)["actor/busy"], "last", process);
+});
+
+test("a fast client gets more than a window of another manager's feed", async (t) => {
+  const { one, run, two, watch } = world();
+  const { stream } = watch(one);
+  await run();
+  for (let round = 0; round < 100; round += 1) {
+    two.feed.move("actor/busy", `${round}`, "x".repeat(64 * 1024));
+    await run(10);
+  }
+  t.is(two.feed.dropped, 0);
+  t.is(stream.messages.filter(({ steps }) => steps.length > 0).length, 100);
+});
+
+test("FL1: a manager that dies is lost, with its agents; the feed resumes with a snapshot when it is back", async (t) => {
+  const { agentFeed, bus, connect, one, run, two, watch } = world();
+  const agent = connect(two);
+  const { lost, stream, view } = watch(one);
+  await run();
+  two.service.stop();
+  bus.loses = (subject) => subject.startsWith("muster.v1.inspect.");
+  await run(leaseTimes.renewalMs + 100);
+  t.regex(lost("manager-m2"), /no process of the manager is on the bus/);
+  t.regex(lost("node-n1"), /manager m2, which the node was connected to/);
+  t.is(stream.messages.filter(({ lost }) => lost !== "").length, 2, "told once");
+  bus.loses = () => false;
+  agent.cut();
+  connect(one);
+  await run();
+  t.deepEqual(view()["node-n1"], { "task/t1": "running" });
+  t.is(agentFeed.listeners, 1);
+  await run(10_000);
+  t.is(stream.messages.filter(({ lost }) => lost !== "").length, 2, "told once");
+});
+
+test("a manager that does not answer is lost after seconds, and one that begins anew starts with a snapshot", async (t) => {
+  const { bus, one, run, two, watch } = world();
+  const { lost, view } = watch(one);
+  await run();
+  bus.loses = (subject) => subject === subjects.feedLeased("m2") || subject.startsWith("muster.v1.inspect.");
+  await run(leaseTimes.renewalMs + leaseTimes.missedMax * leaseTimes.askTimeoutMs + leaseTimes.lastsMs);
+  t.regex(lost("manager-m2"), /did not answer for 4 s/);
+  two.feed.states.set("ledger/m2", "leading");
+  bus.loses = () => false;
+  await run(2 * leaseTimes.renewalMs);
+  t.deepEqual(view()["manager-m2"], { "ledger/m2": "leading" });
+});
+
+test("NF2: an agent that comes back is followed, although the messages of its loss and return were lost", async (t) => {
+  const { agentFeed, bus, connect, one, run, two, watch } = world();
+  const agent = connect(two);
+  const { view } = watch(one);
+  await run();
+  for (let step = 0; step < 20; step += 1) agentFeed.move("task/t1", `${step}`);
+  await run();
+  bus.loses = (subject) => subject.startsWith("muster.v1.inspect.");
+  agent.cut();
+  agentFeed.states.set("task/t1", "shutdown");
+  connect(two);
+  await run();
+  bus.loses = () => false;
+  await run(3 * leaseTimes.renewalMs);
+  t.deepEqual(view()["node-n1"], { "task/t1": "shutdown" });
+});
+
+test("a manager that restarts faster than its loss is noticed begins anew, and what it no longer feeds is lost", async (t) => {
+  const { connect, one, run, two, watch } = world();
+  const agent = connect(two);
+  const { lost, view } = watch(one);
+  await run();
+  two.service.stop();
+  agent.cut();
+  two.feed.states.set("ledger/m2", "recovering");
+  two.start("second life");
+  await run(2 * leaseTimes.renewalMs);
+  t.deepEqual(view()["manager-m2"], { "ledger/m2": "recovering" });
+  t.regex(lost("node-n1"), /manager m2, which the node was connected to: the manager began its feed anew/);
+});
+
+test("an agent that moves to another manager, or comes back to the same, is followed there", async (t) => {
+  const { agentFeed, connect, one, run, two, watch } = world();
+  const first = connect(two);
+  const { stream, view } = watch(one);
+  await run();
+  first.cut();
+  await run();
+  t.is(view()["node-n1"], "the node's agent has lost its connection");
+  agentFeed.states.set("task/t1", "shutdown");
+  const second = connect(two);
+  await run();
+  t.deepEqual(view()["node-n1"], { "task/t1": "shutdown" });
+  // The manager that it left does not know yet.
+  agentFeed.states.set("task/t2", "running");
+  connect(one);
+  await run(2_000);
+  t.is(agentFeed.listeners, 1, "FO1");
+  second.cut();
+  await run(10_000);
+  t.deepEqual(view()["node-n1"], { "task/t1": "shutdown", "task/t2": "running" });
+  t.is(stream.messages.filter(({ lost }) => lost !== "").length, 1);
+});
+
+test("an agent that does not know the question is lost with a reason; so is one without a feed", async (t) => {
+  const { connect, one, run, two, watch } = world();
+  connect(two, { hears: false });
+  for (const each of [one, two]) each.seed("node", Node.create({ id: "n2" }));
+  connect(one, { nodeId: "n2", feed: null });
+  const { lost, stream, view } = watch(one);
+  await run(40_000);
+  t.regex(lost("node-n1"), /its version may not have a feed/);
+  t.is(view()["node-n2"], "the node's agent has no feed yet");
+  t.is(stream.messages.filter(({ lost }) => lost !== "").length, 2, "told once");
+});
+
+test("NF: an agent that falls silent is lost, and asked again", async (t) => {
+  const { agentFeed, connect, one, run, two, watch } = world();
+  const peer = { identity: { nodeId: "n1", role: "swarm-worker", organization: "c" }, local: false } as const;
+  const silent = connect(two, { hears: false });
+  const { lost, view } = watch(one);
+  await run();
+  const { callId = "" } = silent.questions[0] ?? {};
+  const answers = answersTo(two.nodes, peer.identity.nodeId);
+  agentFeed.listen(ActorSelection.create(), {
+    ready: () => true,
+    onFeed: (feed) => answers.write({ callId, feed, refused: "" }),
+  });
+  await run();
+  t.deepEqual(view()["node-n1"], { "task/t1": "running" }, "NF1: it names another process");
+  await run(8_000);
+  t.regex(lost("node-n1"), /has been silent for 7 s/);
+  await run(10_000);
+  t.is(silent.questions.filter(({ inspect }) => inspect !== null).length, 2);
+});
+
+test("listeners beyond a limit are refused, each with a reason", async (t) => {
+  const { agentFeed, bus, connect, one, run, two, watch } = world();
+  for (let number = 0; number < listenersMax; number += 1) watch(one, { processes: ["manager-m1"] });
+  const refusal = await refusalOf(() => watch(one));
+  t.is(refusal?.code, Status.RESOURCE_EXHAUSTED);
+  t.regex(refusal?.message ?? "", /already feeds 64 listeners/);
+
+  const lease = async (listener: string) => {
+    const request = FeedLease.create({ listener, home: "m1", lastsMs: 60_000, selection: ActorSelection.create() });
+    const outcome = await bus.request(subjects.feedLeased("m2"), FeedLease.encode(request), { timeoutMs: 1_000 });
+    return outcome.kind === "reply" ? FeedLeaseReply.decode(outcome.data) : null;
+  };
+  for (let number = 0; number < leasesMax; number += 1) t.is((await lease(`l${number}`))?.refused, "");
+  t.regex((await lease("one more"))?.refused ?? "", /already feeds 256 listeners/);
+  const { view } = watch(two, { processes: ["manager-m2"] });
+  await run();
+  t.deepEqual(Object.keys(view()), ["manager-m2"], "its own listeners have their own limit");
+
+  const agent = connect(two);
+  await run(1_000);
+  t.is(agent.questions.filter(({ inspect }) => inspect !== null).length, leasesMax);
+  t.is(agentFeed.listeners, agentListenersMax);
+});
+
+test("a manager that stops ends its listeners' streams", async (t) => {
+  const { one, run, watch } = world();
+  const { stream } = watch(one);
+  await run();
+  one.service.stop();
+  t.is(stream.ended?.code, Status.UNAVAILABLE);
+  t.is(one.feed.listeners, 0);
+});
