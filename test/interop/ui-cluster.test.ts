@@ -1,274 +1,186 @@
-// The view of the cluster in a browser, with a made-up cluster.
-import { readFileSync } from "node:fs";
+// The view of the cluster in a browser, of a real cluster: a manager, two agents, and 'muster ui'.
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
 import test, { type ExecutionContext } from "ava";
 import { chromium, type Page } from "playwright-core";
-import { TaskState } from "../../proto/gen/messages.ts";
 import { browserMissing } from "../fixtures/browser.ts";
-import { FakeCluster } from "../fixtures/ui-cluster.ts";
-import { startUiServer, type UiServer } from "../fixtures/ui-server.ts";
+import { mockDriver } from "../fixtures/plugin-launch.ts";
+import { MusterProcess, runMuster, startAgent, startManager, tempDir, type TestManager } from "../fixtures/muster.ts";
+import { until } from "../fixtures/until.ts";
+import { patient } from "../support/slowness.ts";
 
-const axe = readFileSync(new URL("../../node_modules/axe-core/axe.min.js", import.meta.url), "utf8");
 const browserTest = browserMissing() === null ? test.serial : test.serial.skip;
+const execDriver = join(mockDriver, "../muster-driver-exec");
+const password = "correct horse battery";
 
 interface Opened {
-  readonly cluster: FakeCluster;
-  readonly server: UiServer;
   readonly page: Page;
-  /** Exceptions, and violations of its policy. */
+  /** Exceptions, and violations of the page's policy. */
   readonly errors: readonly string[];
 }
 
+/** Runs 'muster ui' with these arguments before it, and opens its page at the view of the cluster. */
 async function opened(
   t: ExecutionContext,
-  {
-    role = "admin",
-    scheme = "light",
-    nodes = 4,
-    services = 3,
-    replicas = 5,
-  }: {
-    readonly role?: string;
-    readonly scheme?: "light" | "dark";
-    readonly nodes?: number;
-    readonly services?: number;
-    readonly replicas?: number;
-  } = {},
+  args: readonly string[],
+  env: Readonly<Record<string, string>> = {},
 ): Promise<Opened> {
-  const cluster = new FakeCluster({ nodes, services, replicas });
-  const server = await startUiServer(10, { role, cluster });
+  const served = new MusterProcess(tempDir(t, "ui"), [...args, "ui", "--no-open"], env);
+  t.teardown(() => served.end());
+  const address = await until("the page's address", () => {
+    if (!served.isRunning) throw new Error(served.output);
+    return /http:\S+/.exec(served.output)?.[0];
+  });
   const browser = await chromium.launch({
     executablePath: "/usr/bin/chromium",
     // As root it refuses to start with a sandbox.
     args: ["--no-sandbox", "--disable-dev-shm-usage"],
   });
-  t.teardown(async () => {
-    await browser.close();
-    await server.close();
-  });
-  const page = await browser.newPage({ viewport: { width: 1280, height: 800 }, colorScheme: scheme });
+  t.teardown(() => browser.close());
+  const page = await browser.newPage({ viewport: { width: 1280, height: 900 } });
+  page.setDefaultTimeout(patient(60_000));
   const errors: string[] = [];
   page.on("pageerror", (error) => errors.push(String(error)));
   page.on("console", (message) => {
     if (message.text().includes("Content Security Policy")) errors.push(message.text());
   });
-  await page.goto(server.address);
-  await page.goto(`${server.url}#/cluster`);
-  await page.waitForSelector(".cell");
-  return { cluster, server, page, errors };
+  await page.goto(address);
+  await page.getByRole("link", { name: "Cluster" }).click();
+  await page.locator(".card").first().waitFor();
+  return { page, errors };
 }
 
-browserTest("2,000 tasks on 100 nodes are shown, and walked through with the keyboard", async (t) => {
-  const { cluster, page, errors } = await opened(t, { nodes: 100, services: 20, replicas: 100 });
-  t.is(await page.locator(".cell").count(), 2_000);
-  t.is(await page.locator(".card").count(), 100);
-  await page.getByRole("grid").focus();
-  for (const key of ["Home", "ArrowRight", "ArrowDown", "Enter"]) await page.keyboard.press(key);
-  await page.waitForURL(/#\/cluster\/task\/.+/);
-  const id = decodeURIComponent(page.url().split("/").at(-1) ?? "");
-  t.is(cluster.tasks.get(id)?.nodeId, "node2");
-  await page.locator(".detail h2", { hasText: cluster.tasks.get(id)?.serviceAnnotations?.name ?? "?" }).waitFor();
-  await page.keyboard.press("Escape");
-  await page.locator(".detail").waitFor({ state: "detached" });
-  t.deepEqual(errors, []);
-});
+async function world(t: ExecutionContext): Promise<TestManager> {
+  const manager = await startManager(t);
+  await manager.patience();
+  await Promise.all(
+    ["one", "two"].map((hostname) => startAgent(t, manager, { hostname, args: ["--driver", `exec=${execDriver}`] })),
+  );
+  return manager;
+}
 
-browserTest("changes of tasks move cells and are listed as events", async (t) => {
-  const { cluster, page, errors } = await opened(t);
-  const [id = ""] = cluster.tasks.keys();
-  cluster.setTask(id, TaskState.FAILED, {}, "exit code 1");
-  await page.locator(`[data-task="${id}"] .mark.failed`).waitFor();
-  await page.locator(".events li", { hasText: "failed on host-" }).waitFor();
-  cluster.setTask(id, TaskState.PENDING, { nodeId: "" });
-  await page.locator(`.card.unplaced [data-task="${id}"] .mark.waiting`).waitFor();
-  t.deepEqual(errors, []);
-});
+const localTo = ({ dataDir }: TestManager): readonly string[] => ["--host", `unix://${join(dataDir, "control.sock")}`];
 
-browserTest("a service is created, scaled, updated, rolled back and removed, each with its plan before", async (t) => {
-  const { cluster, page, errors } = await opened(t);
+browserTest("a service is created, scaled, updated, paused, rolled back and removed in the page", async (t) => {
+  t.timeout(patient(300_000));
+  const manager = await world(t);
+  const { page, errors } = await opened(t, localTo(manager));
+  const button = (name: string) => page.getByRole("button", { name, exact: true });
+  await page.locator(".card", { hasText: "two" }).waitFor();
+
   await page.getByRole("link", { name: "+ New" }).click();
-  await page.getByLabel("Name", { exact: true }).fill("bad name");
-  await page.getByRole("button", { name: "Plan …" }).click();
-  await page.getByText("the image is missing").waitFor();
-  await page.getByText("expected letters, digits").waitFor();
-  await page.getByLabel("Name", { exact: true }).fill("shop");
-  await page.getByLabel("Image").fill("shop:1");
-  await page.getByLabel("Environment").fill("MODE=test");
+  await button("Processes").click();
+  await page.getByLabel("Name", { exact: true }).fill("web");
+  await page.getByLabel("Command").fill("sleep");
+  await page.getByLabel("Arguments").fill("1000");
   await page.getByLabel("Replicas").fill("2");
-  await page.getByRole("button", { name: "Plan …" }).click();
+  await page.getByLabel("Delay between").fill("60");
+  await button("Plan …").click();
   await page.getByText("2 new, 0 replaced, 0 removed, 0 unchanged").waitFor();
-  t.deepEqual(cluster.writes, [], "nothing is done before the plan was seen");
-  await page.getByRole("button", { name: "Create shop" }).click();
-  await page.locator(".detail h2", { hasText: "shop" }).waitFor();
-  t.deepEqual(cluster.services.get("svc-shop")?.spec?.task?.container?.env, ["MODE=test"]);
+  t.deepEqual(await manager.json("service", "ls"), [], "the plan has changed nothing");
+  await button("Create web").click();
+  await page.getByText("2 of 2 running").waitFor();
 
-  await page.getByLabel("Replicas").fill("4");
-  await page.getByRole("button", { name: "Scale …" }).click();
-  await page.getByText("2 new, 0 replaced, 0 removed, 2 unchanged").waitFor();
-  await page.getByRole("button", { name: "Scale to 4" }).click();
-  await page.getByText("4 of 4 running").waitFor();
+  await page.locator(".scale input").fill("3");
+  await button("Scale …").click();
+  await page.getByText("1 new, 0 replaced, 0 removed, 2 unchanged").waitFor();
+  await button("Scale to 3").click();
+  await page.getByText("3 of 3 running").waitFor();
+  t.is(await page.locator(".cell .mark.running").count(), 3);
 
-  await page.getByRole("button", { name: "Update …" }).click();
-  await page.getByLabel("Image").fill("shop:2");
-  await page.getByLabel("Tasks at a time").fill("3");
-  await page.getByRole("button", { name: "Plan …" }).click();
-  await page.getByText("0 new, 4 replaced, 0 removed, 0 unchanged").waitFor();
-  await page.getByRole("button", { name: "Update", exact: true }).click();
-  await page.locator(".facts dd", { hasText: "shop:2" }).waitFor();
-  t.is(cluster.services.get("svc-shop")?.spec?.update?.parallelism, 3);
-
-  await page.getByRole("button", { name: "Roll back …" }).click();
-  await page.getByText("4 replaced").waitFor();
-  await page.getByRole("button", { name: "Roll back", exact: true }).click();
-  await page.locator(".facts dd", { hasText: "shop:1" }).waitFor();
-
-  await page.getByRole("button", { name: "Remove …" }).click();
-  await page.getByText("4 tasks stop on host-").waitFor();
-  await page.getByRole("button", { name: "Remove shop" }).click();
-  await page.locator(".detail").waitFor({ state: "detached" });
-  t.false(cluster.services.has("svc-shop"));
-  t.deepEqual(cluster.writes, [
-    "create shop",
-    "update svc-shop",
-    "update svc-shop",
-    "update svc-shop",
-    "remove svc-shop",
-  ]);
-  t.deepEqual(errors, []);
-});
-
-browserTest("a conflict is shown beside its button, and a new plan keeps only the reader's own changes", async (t) => {
-  const { cluster, page, errors } = await opened(t);
-  await page.goto(page.url().replace(/#.*/, "#/cluster/service/svc-web"));
-  await page.getByRole("button", { name: "Update …" }).click();
-  await page.getByLabel("Replicas").nth(1).fill("7");
-  await page.getByRole("button", { name: "Plan …" }).click();
-  await page.getByText("2 new, 0 replaced").waitFor();
-  cluster.rollOut("svc-web", "registry.example/web:9");
-  await page.getByText("The service has changed since this plan was made").waitFor();
-  await page.getByRole("button", { name: "Update", exact: true }).click();
-  await page.getByText("it was changed in the meantime. Nothing was done").waitFor();
-  await page.getByRole("button", { name: "Plan again" }).click();
-  await page.getByText("The service has changed since").waitFor({ state: "detached" });
-  await page.getByRole("button", { name: "Update", exact: true }).click();
-  await page.getByText("7 of 7 running").waitFor();
-  t.is(cluster.services.get("svc-web")?.spec?.task?.container?.image, "registry.example/web:9");
-  t.deepEqual(errors, []);
-});
-
-browserTest("a rollout shows its phase and what blocks it, and is paused, stepped and aborted", async (t) => {
-  const { cluster, page, errors } = await opened(t);
-  cluster.rollOut("svc-api", "registry.example/api:2.0");
-  await page.locator(".services .badge", { hasText: "updating" }).waitFor();
-  await page.getByRole("link", { name: "api" }).first().click();
-  await page.getByText("to become healthy").waitFor();
-  await page.getByRole("button", { name: "Pause" }).click();
-  await page.locator(".rollout .badge", { hasText: "paused" }).waitFor();
-  await page.getByRole("button", { name: "Step" }).click();
-  await page.locator(".rollout .badge", { hasText: "stepping" }).waitFor();
-  await page.getByRole("button", { name: "Abort …" }).click();
-  await page.getByText("5 replaced").waitFor();
-  await page.getByRole("button", { name: "Resume" }).click();
+  await button("Update …").click();
+  await page.getByLabel("Environment").fill("ROUND=2");
+  await button("Plan …").click();
+  await page.getByText("0 new, 3 replaced, 0 removed, 0 unchanged").waitFor();
+  await button("Update").click();
   await page.locator(".rollout .badge", { hasText: "updating" }).waitFor();
-  await page.getByRole("button", { name: "Abort …" }).click();
-  await page.getByRole("button", { name: "Abort and roll back" }).click();
-  await page.locator(".rollout .badge", { hasText: "rolling back" }).waitFor();
-  t.deepEqual(cluster.writes, ["rollout paused", "rollout stepping", "rollout updating", "rollout rolling back"]);
+  await button("Pause").click();
+  await page.locator(".rollout .badge", { hasText: "paused" }).waitFor();
+  t.regex(await manager.muster("service", "rollout", "status", "web"), /^web: paused/);
+  await page.locator(".services .badge", { hasText: "paused" }).waitFor();
+  t.regex(await manager.muster("service", "inspect", "--pretty", "web"), /ROUND=2/);
+
+  await button("Roll back …").click();
+  await page.locator(".plan .totals").waitFor();
+  await button("Roll back").click();
+  await page.locator(".rollout .badge", { hasText: /rolling back|rollback completed/ }).waitFor();
+  t.notRegex(await manager.muster("service", "inspect", "--pretty", "web"), /ROUND=2/);
+
+  await button("Remove …").click();
+  await page.getByText("clients can no longer reach web").waitFor();
+  await button("Remove web").click();
+  await page.locator(".detail").waitFor({ state: "detached" });
+  await page.getByText("No services yet.").waitFor();
+  t.deepEqual(await manager.json("service", "ls"), []);
   t.deepEqual(errors, []);
 });
 
-browserTest("a terminal in a task echoes what is typed, in colours, and tells how the command ended", async (t) => {
-  const { cluster, page, errors } = await opened(t);
-  const [id = ""] = cluster.tasks.keys();
-  await page.goto(page.url().replace(/#.*/, `#/cluster/task/${id}`));
+browserTest("a terminal in a task runs commands, its output is shown, and a node is drained", async (t) => {
+  t.timeout(patient(300_000));
+  const manager = await world(t);
+  const config = JSON.stringify({ command: "/bin/sh", args: ["-c", "echo begun; exec sleep 1000"] });
+  await manager.muster("service", "create", "--name", "says", "--driver", "exec", "--driver-config", config);
+  const { page, errors } = await opened(t, localTo(manager));
+  await page.locator(".cell .mark.running").waitFor();
+  await page.getByRole("grid").focus();
+  for (const key of ["Home", "Enter"]) await page.keyboard.press(key);
+  await page.locator(".detail h2", { hasText: "says.1" }).waitFor();
   await page.getByRole("button", { name: "Logs" }).click();
-  await page.locator(".logs li", { hasText: "GET /items/29 200 87 ms" }).waitFor();
-  await page.getByLabel("Command").fill(`sh -c "a b"`);
+  await page.locator(".logs li", { hasText: "begun" }).waitFor();
+  await page.locator(".why li").first().waitFor();
   await page.getByRole("button", { name: "Open" }).click();
-  await page.locator(".xterm-rows", { hasText: "made-up shell" }).waitFor();
-  t.is(
-    await page.evaluate<string>(
-      "getComputedStyle([...document.querySelectorAll('.xterm-rows span')].find((each) => each.textContent === 'made-up shell')).color",
-    ),
-    "rgb(200, 80, 20)",
-  );
-  await page.keyboard.type("echo hello\r");
-  await page.locator(".xterm-rows div", { hasText: /^hello\s*$/ }).waitFor();
-  // The key is the command's: it does not close the panel.
-  await page.keyboard.press("Escape");
-  await page.keyboard.type("\rexit\r");
-  await page.getByText("The command has ended with exit code 3").waitFor();
-  t.deepEqual(cluster.writes, ["exec sh -c a b"]);
-  t.deepEqual(errors, []);
-});
+  await page.locator(".xterm-rows", { hasText: /[#$]/ }).waitFor();
+  await page.keyboard.type("echo $((40 + 2))\r");
+  await page.locator(".xterm-rows div", { hasText: /^42\s*$/ }).waitFor();
+  await page.keyboard.type("exit 7\r");
+  await page.getByText("The command has ended with exit code 7").waitFor();
 
-browserTest("a lost connection disables what it cannot do, and says so", async (t) => {
-  const { page, server, errors } = await opened(t);
-  await page.goto(page.url().replace(/#.*/, "#/cluster/service/svc-web"));
-  await page.getByRole("button", { name: "Remove …" }).waitFor();
-  await server.close();
-  await page.getByText("from before the connection was lost").waitFor();
-  t.true(await page.getByRole("button", { name: "Remove …" }).isDisabled());
-  t.is(await page.locator(".cell").count(), 15, "the known objects stay");
-  t.deepEqual(errors, []);
-});
-
-browserTest("a read-only user is offered no action, an operator none of administrators", async (t) => {
-  const reader = await opened(t, { role: "read-only" });
-  const [id = ""] = reader.cluster.tasks.keys();
-  reader.cluster.rollOut("svc-api", "x");
-  for (const part of ["service/svc-api", "node/node1", `task/${id}`]) {
-    await reader.page.goto(reader.page.url().replace(/#.*/, `#/cluster/${part}`));
-    await reader.page.locator(".why li").waitFor();
-    t.deepEqual(
-      (await reader.page.locator(".cluster button").allInnerTexts()).filter((text) => !text.includes("Logs")),
-      [],
-      part,
-    );
-  }
-  t.is(await reader.page.getByRole("link", { name: "+ New" }).count(), 0);
-  const operator = await opened(t, { role: "operator" });
-  await operator.page.goto(operator.page.url().replace(/#.*/, "#/cluster/node/node1"));
-  await operator.page.locator(".why li").waitFor();
-  t.is(await operator.page.getByRole("button", { name: "Drain …" }).count(), 0);
-  await operator.page.goto(operator.page.url().replace(/#.*/, "#/cluster/service/svc-web"));
-  await operator.page.getByRole("button", { name: "Remove …" }).waitFor();
-});
-
-browserTest("an administrator drains a node after its effect was described", async (t) => {
-  const { cluster, page } = await opened(t);
-  await page.goto(page.url().replace(/#.*/, "#/cluster/node/node1"));
+  const node = await page.locator(".facts a").nth(1).innerText();
+  await page.locator(".facts a").nth(1).click();
   await page.getByRole("button", { name: "Drain …" }).click();
-  await page.getByText("stop and start on other nodes").waitFor();
-  await page.getByRole("button", { name: "Drain host-1" }).click();
+  await page.getByText(`${node} gets no new tasks, and its 1 task`).waitFor();
+  await page.getByRole("button", { name: `Drain ${node}` }).click();
   await page.locator(".card .badge", { hasText: "draining" }).waitFor();
-  t.deepEqual(cluster.writes, ["node node1 2"]);
+  await page
+    .locator(".card", { hasText: node === "one" ? "two" : "one" })
+    .locator(".mark.running")
+    .waitFor();
+  await page.locator(".events li", { hasText: "draining" }).waitFor();
+  t.deepEqual(errors, []);
 });
 
-for (const scheme of ["light", "dark"] as const)
-  browserTest(
-    `nothing serious in the cluster's views stands in the way of assistive technology: ${scheme}`,
-    async (t) => {
-      const { cluster, page } = await opened(t, { scheme });
-      const [id = ""] = cluster.tasks.keys();
-      cluster.rollOut("svc-api", "x");
-      for (const part of ["", "/new", "/service/svc-api", "/node/node1", "/network/net1", `/task/${id}`]) {
-        await page.goto(page.url().replace(/#.*/, `#/cluster${part}`));
-        if (part.startsWith("/service")) await page.getByRole("button", { name: "Roll back …" }).click();
-        if (part.startsWith("/task")) {
-          await page.getByRole("button", { name: "Logs" }).click();
-          await page.getByRole("button", { name: "Open" }).click();
-          await page.locator(".xterm-rows", { hasText: "made-up shell" }).waitFor();
-        }
-        // The page's policy allows no other script; this one comes from the debugger.
-        await page.evaluate(axe);
-        const found = await page.evaluate<{ readonly id: string; readonly impact: string; readonly html: string }[]>(
-          `axe.run().then(({ violations }) => violations.map(({ id, impact, nodes }) => ({ id, impact, html: nodes[0].html })))`,
-        );
-        t.deepEqual(
-          found.filter(({ impact }) => impact === "serious" || impact === "critical"),
-          [],
-          part,
-        );
-      }
-    },
-  );
+browserTest("a user with the role read-only sees the cluster, and is offered no action", async (t) => {
+  t.timeout(patient(300_000));
+  const manager = await world(t);
+  await manager.muster("service", "create", "--name", "web", "--driver", "exec", "--", "sleep", "1000");
+  const home = tempDir(t, "reader");
+  const env = { HOME: home, XDG_CONFIG_HOME: join(home, "config"), XDG_STATE_HOME: join(home, "state") };
+  const secret = join(home, "password");
+  const ca = join(home, "ca.pem");
+  writeFileSync(secret, `${password}\n`, { mode: 0o600 });
+  writeFileSync(ca, `${await manager.muster("ca")}\n`);
+  await manager.muster("user", "add", "--role", "read-only", "--password-file", secret, "vera");
+  for (const words of [
+    ["context", "create", "prod", "--host", `tcp://${manager.address}`, "--ca", ca, "--user", "vera"],
+    ["context", "use", "prod"],
+    ["login", "--password-file", secret],
+  ]) {
+    const ran = await runMuster(words, { env });
+    t.is(ran.code, 0, ran.stderr);
+  }
+  const { page, errors } = await opened(t, [], env);
+  await page.locator(".who", { hasText: "read-only" }).waitFor();
+  await page.locator(".cell .mark.running").click();
+  await page.locator(".why li").first().waitFor();
+  const offered = async (): Promise<readonly string[]> =>
+    (await page.locator(".cluster button").allInnerTexts()).filter((text) => !text.includes("Logs"));
+  t.deepEqual(await offered(), [], "of a task");
+  await page.locator(".services a").first().click();
+  await page.locator(".why li").first().waitFor();
+  t.deepEqual(await offered(), [], "of a service");
+  await page.locator(".card a").first().click();
+  await page.locator(".why li").first().waitFor();
+  t.deepEqual(await offered(), [], "of a node");
+  t.is(await page.getByRole("link", { name: "+ New" }).count(), 0);
+  t.deepEqual(errors, []);
+});

@@ -191,7 +191,9 @@ export function formErrors(form: ServiceForm): FormErrors {
   if (form.mode !== "global" && form.replicas !== "" && numberOf(form.replicas, { whole: true }) === undefined)
     errors.replicas = whole;
   if (form.mode === "replicated" && form.replicas.trim() === "") errors.replicas = whole;
-  const badVariable = lines(form.env).find((line) => !/^[^=\s]+=/.test(line) && !(isContainer && /^\S+$/.test(line)));
+  const badVariable = lines(form.env).find(
+    (line) => !/^[^=\s]+=/.test(line) && !(isContainer && /^[^=\s]+$/.test(line)),
+  );
   if (badVariable !== undefined) errors.env = `expected NAME=value instead of "${badVariable}"`;
   const badPort = lines(form.ports).find((line) => portOf(line, []) === null);
   if (badPort !== undefined)
