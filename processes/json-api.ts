@@ -104,14 +104,15 @@ export async function serveJson(
     opened.setCredentials(latest());
     telemetry.log.info({ listen: formatHostPort(listen) }, "serving the JSON API");
   }
-  let opening: Promise<void> | null = null;
+  const opened = Promise.withResolvers<void>();
+  // Nobody waits for a certificate that comes later.
+  opened.promise.catch((error: unknown) => telemetry.log.error({ err: error }, "cannot serve the JSON API"));
+  let isOpening = false;
   certificate.follow((latest) => {
     current = latest;
     listener?.setCredentials(latest);
-    if (opening !== null) return;
-    opening = open(latest);
-    // Nobody waits for a certificate that comes later.
-    opening.catch((error: unknown) => telemetry.log.error({ err: error }, "cannot serve the JSON API"));
+    if (!isOpening) open(latest).then(opened.resolve, opened.reject);
+    isOpening = true;
   });
-  if ((await certificate.tried) !== null) await opening;
+  if ((await certificate.tried) !== null) await opened.promise;
 }

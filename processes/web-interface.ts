@@ -43,11 +43,14 @@ export async function serveWebInterface(
     tickets: new Tickets({ standing }, env.clock),
     open: (user) => sessionOf(server, user),
   });
-  let isStopped = false;
-  let opening: Promise<PageListener> | null = null;
+  const opened = Promise.withResolvers<PageListener>();
+  // Nobody waits for a certificate that comes later.
+  opened.promise.catch((error: unknown) => telemetry.log.error({ err: error }, "cannot serve the web interface"));
+  let state: "waiting" | "opening" | "stopped" = "waiting";
   onStop(async () => {
-    isStopped = true;
-    await (await opening?.catch(() => null))?.close();
+    const isOpening = state === "opening";
+    state = "stopped";
+    if (isOpening) await (await opened.promise.catch(() => null))?.close();
   });
   async function open(credentials: JsonCertificate): Promise<PageListener> {
     const listener = await listenPages({ ...listen, credentials, door, admission, log: telemetry.log });
@@ -55,17 +58,16 @@ export async function serveWebInterface(
     return listener;
   }
   certificate.follow((current) => {
-    if (isStopped) return;
-    if (opening !== null)
-      return void opening.then(
+    if (state === "waiting") {
+      state = "opening";
+      open(current).then(opened.resolve, opened.reject);
+    } else if (state === "opening")
+      opened.promise.then(
         (listener) => listener.setCredentials(current),
         () => undefined,
       );
-    opening = open(current);
-    // Nobody waits for a certificate that comes later.
-    opening.catch((error: unknown) => telemetry.log.error({ err: error }, "cannot serve the web interface"));
   });
-  if ((await certificate.tried) !== null) await opening;
+  if ((await certificate.tried) !== null) await opened.promise;
 }
 
 /** The page's calls take the way of every other user's: through the gRPC server, within the process. */

@@ -11,6 +11,7 @@ import {
   ListUsersResponse,
   UsersService,
   WatchRequest,
+  WatchActionKind,
   WatchRequest_WatchEntry,
   WatchService,
 } from "../../proto/gen/messages.ts";
@@ -24,9 +25,11 @@ import { patient } from "../support/slowness.ts";
 test.beforeEach((t) => t.timeout(patient(120_000)));
 
 const { ListNodes, ListClusters, CreateConfig } = ControlService.methods;
-/** Every change of a node; answered at once with an empty message. */
+/** New nodes; answered at once with an empty message. */
 const watchNodes = WatchRequest.encode(
-  WatchRequest.create({ entries: [WatchRequest_WatchEntry.create({ kind: "node", action: 7 })] }),
+  WatchRequest.create({
+    entries: [WatchRequest_WatchEntry.create({ kind: "node", action: WatchActionKind.WATCH_ACTION_CREATE })],
+  }),
 );
 
 async function startUi(
