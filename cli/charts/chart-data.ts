@@ -1,6 +1,14 @@
 /** A statechart as plain data, whole: what the export formats are written from. Paths are keys joined by dots; the root's is empty. */
-import type { AnyStateMachine, StateNode } from "xstate";
+import type { AnyStateMachine } from "xstate";
 import { assert } from "../../lib/assert.ts";
+import {
+  allTransitionsOf,
+  childrenOf,
+  pathOf,
+  rootOf,
+  type AnyNode,
+  type IdentifiedTransition,
+} from "../../runtime/observation/transition-ids.ts";
 
 /** An action or a guard. */
 export interface NamedData {
@@ -47,11 +55,6 @@ export interface StateData {
   readonly states: readonly StateData[];
 }
 
-type AnyNode = StateNode<never, never>;
-type AnyTransition = AnyNode["always"] extends (infer One)[] | undefined ? One : never;
-
-const pathOf = ({ path }: { readonly path: readonly string[] }): string => path.join(".");
-
 function namedOf(named: unknown, where: string): NamedData {
   if (typeof named === "string") return { type: named, isComputed: false };
   assert(typeof named === "object" && named !== null && "type" in named, `${where} names its actions and guards`);
@@ -65,29 +68,24 @@ function rankOf({ cause }: TransitionData): number {
   return cause.kind === "event" && cause.event.endsWith("*") ? 1_000 - cause.event.length : 0;
 }
 
-function transitionsOf(node: AnyNode): readonly TransitionData[] {
-  const delays = new Map(node.after.map(({ eventType, delay }) => [eventType as string, delay]));
-  const causeOf = (event: string): TransitionData["cause"] => {
-    const delay = delays.get(event);
-    if (typeof delay === "string" || typeof delay === "number") return { kind: "delay", delay };
-    return event === `xstate.done.state.${node.id}` ? { kind: "done" } : { kind: "event", event };
+function causeOf(node: AnyNode, { event, delay }: IdentifiedTransition): TransitionData["cause"] {
+  if (delay !== "") return { kind: "delay", delay: /^\d+$/.test(delay) ? Number(delay) : delay };
+  if (event === "") return { kind: "always" };
+  return event === `xstate.done.state.${node.id}` ? { kind: "done" } : { kind: "event", event };
+}
+
+function transitionOf(node: AnyNode, identified: IdentifiedTransition): TransitionData {
+  const { guard, target, actions, reenter, description } = identified.transition;
+  const targets = (target ?? []).map((each) => pathOf(each as unknown as AnyNode));
+  return {
+    cause: causeOf(node, identified),
+    guard: guard === undefined ? null : namedOf(guard, node.id),
+    targets,
+    actions: actions.map((action) => namedOf(action, node.id)),
+    // A transition to other states leaves its own in any case.
+    isReentering: reenter && targets.length > 0 && targets.every((each) => isWithin(each, pathOf(node))),
+    description: description ?? "",
   };
-  const dataOf = (cause: TransitionData["cause"], each: AnyTransition): TransitionData => {
-    const targets = (each.target ?? []).map(pathOf);
-    return {
-      cause,
-      guard: each.guard === undefined ? null : namedOf(each.guard, node.id),
-      targets,
-      actions: each.actions.map((action) => namedOf(action, node.id)),
-      // A transition to other states leaves its own in any case.
-      isReentering: each.reenter && targets.length > 0 && targets.every((target) => isWithin(target, pathOf(node))),
-      description: each.description ?? "",
-    };
-  };
-  return [
-    ...(node.always ?? []).map((each) => dataOf({ kind: "always" }, each)),
-    ...[...node.transitions].flatMap(([event, list]) => list.map((each) => dataOf(causeOf(event), each))),
-  ].sort((a, b) => rankOf(a) - rankOf(b));
 }
 
 /** The state that a history enters when there is none to remember. */
@@ -104,7 +102,6 @@ function stateOf(node: AnyNode): StateData {
     actions.filter((action) => typeof action !== "function").map((action) => namedOf(action, node.id));
   const [initial] =
     node.type === "compound" ? (node.initial.target ?? []) : node.type === "history" ? [defaultOf(node)] : [];
-  const states = Object.values<AnyNode>(node.states);
   return {
     path: pathOf(node),
     key: node.key,
@@ -117,14 +114,16 @@ function stateOf(node: AnyNode): StateData {
     entry: own(node.entry),
     exit: own(node.exit),
     initial: initial === undefined ? null : pathOf(initial as AnyNode),
-    transitions: transitionsOf(node),
-    states: states.map(stateOf),
+    transitions: allTransitionsOf(node)
+      .map((each) => transitionOf(node, each))
+      .sort((a, b) => rankOf(a) - rankOf(b)),
+    states: childrenOf(node).map(stateOf),
   };
 }
 
 /** Throws InvariantError for a machine with inline actions or guards, or with invoked actors. */
 export function chartData(machine: AnyStateMachine): StateData {
-  return stateOf(machine.root as unknown as AnyNode);
+  return stateOf(rootOf(machine));
 }
 
 /** Whether `path` is `outer` or inside it. */

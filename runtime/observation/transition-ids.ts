@@ -31,23 +31,25 @@ export const nameOf = (named: unknown): string => {
   return typeof known === "string" ? known : "type" in known ? known.type : known.name;
 };
 
-/** The transitions of one state, without the root's handler of unexpected events. */
-export function transitionsOf(node: AnyNode): readonly IdentifiedTransition[] {
+/** The transitions of one state. */
+export function allTransitionsOf(node: AnyNode): readonly IdentifiedTransition[] {
   const path = pathOf(node);
   const delays = new Map(node.after.map(({ eventType, delay }) => [eventType as string, String(delay)]));
   const listed = [...node.transitions].flatMap(([event, list]) => list.map((each, index) => ({ event, each, index })));
   const always = (node.always ?? []).map((each, index) => ({ event: "", each, index }));
-  return [...always, ...listed]
-    .filter(({ event }) => event !== "*")
-    .map(({ event, each, index }) => {
-      const delay = delays.get(event);
-      return {
-        id: `${path}#${delay !== undefined ? `after ${delay}` : event === "" ? "always" : event}#${index}`,
-        event: delay === undefined ? event : "",
-        delay: delay ?? "",
-        guard: each.guard === undefined ? "" : nameOf(each.guard),
-        actions: each.actions.map(nameOf),
-        transition: each as unknown as AnyTransitionDefinition,
-      };
-    });
+  return [...always, ...listed].map(({ event, each, index }) => {
+    const delay = delays.get(event);
+    return {
+      id: `${path}#${delay !== undefined ? `after ${delay}` : event === "" ? "always" : event}#${index}`,
+      event: delay === undefined ? event : "",
+      delay: delay ?? "",
+      guard: each.guard === undefined ? "" : nameOf(each.guard),
+      actions: each.actions.map(nameOf),
+      transition: each as unknown as AnyTransitionDefinition,
+    };
+  });
 }
+
+/** Without the root's handler of unexpected events. */
+export const transitionsOf = (node: AnyNode): readonly IdentifiedTransition[] =>
+  allTransitionsOf(node).filter(({ event }) => event !== "*");
