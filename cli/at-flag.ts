@@ -6,8 +6,12 @@ const readingWords = new Set(["ls", "list", "inspect", "ps", "services", "rollou
 /** Full names of other commands that only read. */
 const readingNames = new Set(["job history"]);
 
+/** Commands that know only the present: the past of actors is in their recordings. */
+const presentOnly = new Set(["inspect"]);
+
 /** Whether the command `name`, such as `service ls`, accepts `--at`. */
 export function readsThePast(name: string): boolean {
+  if (presentOnly.has(name)) return false;
   return readingNames.has(name) || readingWords.has(name.slice(name.lastIndexOf(" ") + 1));
 }
 

@@ -1,7 +1,6 @@
 /** The statecharts as data (`proto/feed/chart-definition.ts`), for the web interface and `muster inspect`. */
 import { readFileSync } from "node:fs";
-import type { AnyStateMachine } from "xstate";
-import { allCharts } from "./charts.ts";
+import { allCharts, type Chart } from "./charts.ts";
 import { filled, type WaitMeta } from "../machines/wait-meta.ts";
 import type { ChartDefinition, StateDefinition, TransitionDefinition } from "../proto/feed/chart-definition.ts";
 import { childrenOf, pathOf, rootOf, transitionsOf, type AnyNode } from "../runtime/observation/transition-ids.ts";
@@ -36,13 +35,21 @@ export function invariantsIn(source: string): readonly string[] {
   return Array.from(text.matchAll(/^[A-Z]+\d+: .*(?:\n {2,}\S.*)*/gm), ([found]) => found.replaceAll(/\s+/g, " "));
 }
 
+function definitionOf({ file, summary, machine }: Chart): ChartDefinition {
+  return {
+    id: machine.id,
+    summary,
+    invariants: invariantsIn(readFileSync(new URL(`../machines/${file}`, import.meta.url), "utf8")),
+    root: stateOf(rootOf(machine)),
+  };
+}
+
 export async function chartDefinitions(): Promise<readonly ChartDefinition[]> {
-  return (await allCharts()).map(
-    ({ file, summary, machine }: { file: string; summary: string; machine: AnyStateMachine }) => ({
-      id: machine.id,
-      summary,
-      invariants: invariantsIn(readFileSync(new URL(`../machines/${file}`, import.meta.url), "utf8")),
-      root: stateOf(rootOf(machine)),
-    }),
-  );
+  return (await allCharts()).map(definitionOf);
+}
+
+/** The chart with this id of its machine; null if there is none. */
+export async function chartDefinitionOf(id: string): Promise<ChartDefinition | null> {
+  const chart = (await allCharts(id)).find(({ machine }) => machine.id === id);
+  return chart === undefined ? null : definitionOf(chart);
 }

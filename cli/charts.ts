@@ -12,7 +12,7 @@ import { UsageError, UserError } from "../lib/user-error.ts";
 const folder = new URL("../machines/", import.meta.url);
 const exported = /^export const (\w+Machine)\b/gm;
 
-interface Chart {
+export interface Chart {
   /** The machine's id in words, such as `agent-certificate`. */
   readonly name: string;
   /** The file below `machines/`. */
@@ -34,11 +34,13 @@ function inWords(id: string): string {
   return id.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
 }
 
-export async function allCharts(): Promise<readonly Chart[]> {
+/** With an `id`, only the files that may have the machine of that id are loaded. */
+export async function allCharts(id: string | null = null): Promise<readonly Chart[]> {
   const charts: Chart[] = [];
   for (const file of readdirSync(fileURLToPath(folder), { recursive: true, encoding: "utf8" }).toSorted()) {
     if (!file.endsWith(".machine.ts")) continue;
     const source = readFileSync(new URL(file, folder), "utf8");
+    if (id !== null && !source.includes(`id: ${JSON.stringify(id)}`)) continue;
     const names = [...source.matchAll(exported)].map(([, name]) => name as string);
     const module = (await import(new URL(file, folder).href)) as Readonly<Record<string, AnyStateMachine>>;
     for (const name of names) {

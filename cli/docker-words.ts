@@ -41,7 +41,6 @@ const ofEngines: readonly string[] = [
 const instead: Readonly<Record<string, string>> = {
   create: "use 'muster service create' to run something",
   exec: "use 'muster task exec TASK COMMAND'",
-  inspect: "use 'muster NOUN inspect NAME', where NOUN is node, service, task, network, secret, config or volume",
   logs: "use 'muster service logs SERVICE' or 'muster task logs TASK'",
   ps: "use 'muster task ls', or 'muster service ps SERVICE' for one service",
   rm: "use 'muster service rm SERVICE'; a single task that is removed would be replaced",

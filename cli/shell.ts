@@ -6,6 +6,14 @@ import { chosenHost, remoteContextOf } from "./contexts.ts";
 import { answers, knownHosts } from "../processes/last-host.ts";
 import { UserError } from "../lib/user-error.ts";
 
+/** The terminal of standard output. */
+export interface Screen {
+  readonly columns: number;
+  readonly rows: number;
+  /** False when NO_COLOR is set (https://no-color.org), or the terminal is a dumb one. */
+  readonly colours: boolean;
+}
+
 export interface Shell {
   /** Writes lines to standard output. */
   print(text: string): void;
@@ -22,6 +30,8 @@ export interface Shell {
   readonly width?: number | null;
   /** The manager that the command line names; null or absent: none. */
   readonly host?: string | null;
+  /** The current state of standard output's terminal; absent or null without one. */
+  readonly screen?: () => Screen | null;
   /** Milliseconds since the epoch. */
   now(): number;
   /** Connects to the chosen manager. Rejects with UserError when it does not answer. */
@@ -76,6 +86,19 @@ function terminalWidth(): number | null {
   return process.stdout.columns > 0 ? process.stdout.columns : null;
 }
 
+/** The size of a terminal that does not report it. */
+const columnsDefault = 80;
+const rowsDefault = 24;
+
+function terminalScreen(): Screen | null {
+  if (!process.stdout.isTTY) return null;
+  return {
+    columns: terminalWidth() ?? columnsDefault,
+    rows: process.stdout.rows > 0 ? process.stdout.rows : rowsDefault,
+    colours: (process.env["NO_COLOR"] ?? "") === "" && process.env["TERM"] !== "dumb",
+  };
+}
+
 /** `given`: the command line's choice; null: the environment, the current context, or the manager started last. */
 export function processShell(given: string | null = null): Shell {
   return {
@@ -88,6 +111,7 @@ export function processShell(given: string | null = null): Shell {
     isInteractive: process.stderr.isTTY,
     width: terminalWidth(),
     host: given,
+    screen: terminalScreen,
     now: () => Date.now(),
     async connect() {
       const named = given ?? chosenHost();

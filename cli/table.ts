@@ -42,8 +42,8 @@ export interface ListingOptions {
   readonly "no-trunc"?: boolean | undefined;
 }
 
-/** Never cut: readers need the full reason of a failure. */
-const wholeColumns: readonly string[] = ["ERROR", "REASON", "WHY"];
+/** Never cut: readers need the full reason of a failure, and whether an actor is stuck. */
+const wholeColumns: readonly string[] = ["ERROR", "NEXT DEADLINE", "REASON", "WHY"];
 
 /** Total width of a table, in terminal columns. */
 function tableWidth(widths: readonly number[], { columnWidthMin, padding }: Spacing): number {

@@ -60,6 +60,10 @@ export const verbs: Readonly<Record<string, VerbEntry>> = {
     "Show what changed in an object, who changed it and what followed",
     async () => (await import("./history.ts")).history,
   ),
+  inspect: verb(
+    "Show live actors, each as the statechart that runs it",
+    async () => (await import("./inspect.ts")).inspect,
+  ),
   why: verb("Explain what an object is waiting for", async () => (await import("./why.ts")).why),
   info: verb("Display a summary of the cluster", async () => (await import("./info.ts")).info),
   completion: verb("Generate a shell completion script", async () =>

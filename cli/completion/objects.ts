@@ -1,5 +1,7 @@
 /** Names of the cluster's objects, for completion; none when the manager does not answer at once. */
+import { Actors, type Process } from "../../proto/feed/actors.ts";
 import {
+  ActorSelection,
   ListConfigsRequest,
   ListResourcesRequest,
   ListSecretsRequest,
@@ -11,6 +13,7 @@ import { isJob } from "../../machines/orchestration/service-mode.ts";
 import { taskName } from "../../machines/list-filters.ts";
 import { isPolicyKind } from "../../machines/policy/objects.ts";
 import type { Completable } from "../help/description.ts";
+import { watchActors } from "../inspect/feed.ts";
 import {
   listNetworks,
   listNodes,
@@ -45,6 +48,10 @@ function completedNodes(nodes: readonly Node[]): readonly string[] {
 
 async function namesOf(client: ManagerClient, kind: Completable): Promise<readonly string[]> {
   switch (kind) {
+    case "actor":
+      return (await watchedProcesses(client)).flatMap(({ actors }) => [...actors.keys()]);
+    case "process":
+      return (await watchedProcesses(client)).flatMap(({ id, hostname }) => [id, hostname]);
     case "node":
       return completedNodes(await listNodes(client));
     case "service":
@@ -76,6 +83,23 @@ async function namesOf(client: ManagerClient, kind: Completable): Promise<readon
     case "verb":
       return [];
   }
+}
+
+/** The processes whose feed has begun when the user has waited for long enough. */
+async function watchedProcesses({ channel }: ManagerClient): Promise<readonly Process[]> {
+  const actors = new Actors();
+  const selection = ActorSelection.create({ withoutSteps: true });
+  const watch = watchActors({ channel, selection, actors, now: () => 0 });
+  const late = Promise.withResolvers<void>();
+  const timer = setTimeout(late.resolve, answerTimeoutMs);
+  try {
+    await Promise.race([watch.settled, late.promise]);
+  } finally {
+    clearTimeout(timer);
+    watch.cancel();
+  }
+  // A snapshot that is still arriving has names already.
+  return [...actors.processes.values()].map((process) => ({ ...process, actors: process.incoming ?? process.actors }));
 }
 
 /** Sorted, without duplicates; empty when the manager cannot be reached. */

@@ -13,6 +13,7 @@ export interface FlagHelp {
 
 /** A word that a shell can complete: a cluster object by name, a file, or a command. */
 export type Completable =
+  | "actor"
   | "config"
   | "file"
   | "job"
@@ -20,6 +21,7 @@ export type Completable =
   | "node"
   | "secret"
   | "policy"
+  | "process"
   | "service"
   | "stack"
   | "task"

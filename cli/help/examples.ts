@@ -241,6 +241,13 @@ const lines: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     "muster ui --context production --port 8080": "another cluster, on a fixed port",
   },
   replay: { "muster replay incident.mrec": "look at a recording, without a cluster" },
+  inspect: {
+    "muster inspect --stuck": "actors whose timers are overdue",
+    "muster inspect session/worker-1": "the session of a node as its statechart",
+    "muster inspect -f rollout/web": "follow the rollout of a service",
+    "muster inspect agent-task --process worker-1 --state running": "the tasks that run on a node",
+    "muster inspect -f --format json session/worker-1": "each step as a JSON object",
+  },
   why: { "muster why web.2": "why a task is waiting", "muster why web-1": "why a node is not ready" },
   info: { "muster info": "the cluster at a glance", "muster info --format '{{.Swarm.Cluster.ID}}'": "one field" },
   completion: {
