@@ -22,10 +22,18 @@ interface FlatState<Context> {
   readonly isDone: boolean;
 }
 
+/** Names of what a step did, as viewers of live actors see them (`runtime/observation/step.ts`). */
+interface FlatTaken {
+  readonly transitions: readonly string[];
+  readonly guards: readonly string[];
+  readonly effects: readonly string[];
+  readonly unexpected: boolean;
+}
+
 interface FlatMachine<Context, Event> {
   readonly initial: FlatState<Context>;
-  /** The state after an event, and the effects to perform, in order. */
-  step(state: FlatState<Context>, event: Event): readonly [FlatState<Context>, readonly FlatEffect[]];
+  /** The state after an event, the effects to perform, in order, and the names of both. */
+  step(state: FlatState<Context>, event: Event): readonly [FlatState<Context>, readonly FlatEffect[], FlatTaken];
 }
 
 interface Scope {
@@ -59,6 +67,7 @@ interface Candidate {
   /** Null: stays in the current state. */
   readonly target: string | null;
   readonly actions: readonly Action[];
+  readonly taken: FlatTaken;
 }
 type Table = ReadonlyMap<string, readonly Candidate[]>;
 
@@ -67,6 +76,8 @@ const known = {
   state: ["description", "meta", "on", "entry", "exit", "type"],
   transition: ["target", "guard", "actions", "description"],
 };
+
+const nothingTaken: FlatTaken = { transitions: [], guards: [], effects: [], unexpected: false };
 
 const listOf = <Item>(some: Some<Item>): readonly Item[] =>
   some === undefined ? [] : Array.isArray(some) ? (some as readonly Item[]) : [some as Item];
@@ -122,21 +133,27 @@ export function flattened<Machine extends AnyStateMachine>(
   check("its root", config, known.root);
   assert(typeof config.context !== "function", "FM2: a flat chart begins with the same context each time");
 
-  const actionsOf = (some: Some<Named>): readonly Action[] => listOf(some).map((named) => actionOf(machine, named));
-  function candidates(from: string, some: Some<string | TransitionConfig>): readonly Candidate[] {
-    return listOf(some).map((each) => {
+  const actionsOf = (list: readonly Named[]): readonly Action[] => list.map((named) => actionOf(machine, named));
+  /** `owner`: path of the state that has the transitions; empty for the root. */
+  function candidates(from: string, owner: string, event: string, some: Some<string | TransitionConfig>) {
+    return listOf(some).map((each, index): Candidate => {
       const transition: TransitionConfig = typeof each === "string" ? { target: each } : each;
       check(`a transition of ${from}`, transition, known.transition);
       const target = transition.target?.replace(/^\./, "") ?? null;
-      const actions = actionsOf(transition.actions);
-      if (target === null) return { holds: guardOf(machine, transition.guard), target, actions };
-      const [left, entered] = [config.states[from], config.states[target]];
-      assert(left !== undefined && entered !== undefined && left !== entered, `FM2: from ${from} to another state`);
-      return {
-        holds: guardOf(machine, transition.guard),
-        target,
-        actions: [...actionsOf(left.exit), ...actions, ...actionsOf(entered.entry)],
+      let named = listOf(transition.actions);
+      if (target !== null) {
+        const [left, entered] = [config.states[from], config.states[target]];
+        assert(left !== undefined && entered !== undefined && left !== entered, `FM2: from ${from} to another state`);
+        named = [...listOf(left.exit), ...named, ...listOf(entered.entry)];
+      }
+      const unexpected = event === "*";
+      const taken: FlatTaken = {
+        transitions: unexpected ? [] : [`${owner}#${event}#${index}`],
+        guards: transition.guard === undefined ? [] : [nameOf(transition.guard)],
+        effects: unexpected ? [] : named.map(nameOf),
+        unexpected,
       };
+      return { holds: guardOf(machine, transition.guard), target, actions: actionsOf(named), taken };
     });
   }
 
@@ -151,9 +168,9 @@ export function flattened<Machine extends AnyStateMachine>(
     const table = new Map<string, readonly Candidate[]>();
     if (!done.has(value)) {
       // The state's own transitions for the event come first, then the root's.
-      for (const on of [state.on ?? {}, config.on ?? {}])
+      for (const [owner, on] of [[value, state.on ?? {}] as const, ["", config.on ?? {}] as const])
         for (const [type, transitions] of Object.entries(on)) {
-          table.set(type, [...(table.get(type) ?? []), ...candidates(value, transitions)]);
+          table.set(type, [...(table.get(type) ?? []), ...candidates(value, owner, type, transitions)]);
         }
       assert(state.on?.["*"] === undefined, `FM2: ${value} names each event`);
     }
@@ -171,14 +188,14 @@ export function flattened<Machine extends AnyStateMachine>(
       const chosen =
         table.get((event as { readonly type: string }).type)?.find((each) => each.holds(scope)) ??
         table.get("*")?.find((each) => each.holds(scope));
-      if (chosen === undefined) return [state, []];
+      if (chosen === undefined) return [state, [], nothingTaken];
       const effects: FlatEffect[] = [];
       for (const action of chosen.actions) {
         if (action.kind === "effect") effects.push({ type: action.type, params: action.params(scope) });
         else scope = { context: { ...(scope.context as object), ...action.assigned(scope) }, event };
       }
       const value = chosen.target ?? state.value;
-      return [{ value, context: scope.context as Context, isDone: done.has(value) }, effects];
+      return [{ value, context: scope.context as Context, isDone: done.has(value) }, effects, chosen.taken];
     },
   };
 }

@@ -1,6 +1,6 @@
 /**
  * Runs the charts of the JSON API's watchers and returns their answers. There are thousands, with two events per answer, so
- * they are not actors of the host: a table made from the chart runs them.
+ * they are not actors of XState: a table made from the chart runs them. Viewers see them all the same (`host.tables`).
  */
 import { flattened, type FlatEffect } from "../../machines/flat.ts";
 import { jsonWatcherMachine, type JsonWatcherEvent, type WatcherRefusal } from "../../machines/json/watcher.machine.ts";
@@ -15,13 +15,17 @@ interface Ask<Answer> {
   readonly reject: (error: Error) => void;
 }
 
-export function createJsonWatchers({ telemetry }: Pick<Environment, "telemetry">): JsonWatchers {
+export function createJsonWatchers({ host, telemetry }: Pick<Environment, "host" | "telemetry">): JsonWatchers {
+  /** Counts the watchers of this manager. */
+  let started = 0;
   return {
     start<Answer>(news: News<Answer>): JsonWatcher<Answer> {
       let at = table.initial;
       let last = 0;
       const asks = new Map<number, Ask<Answer>>();
       let waiting: Subscription | null = null;
+      started += 1;
+      const seat = host.tables.start(jsonWatcherMachine, `json-watcher/${started}`, () => at);
 
       function taken(id: number): Ask<Answer> | undefined {
         const ask = asks.get(id);
@@ -66,9 +70,13 @@ export function createJsonWatchers({ telemetry }: Pick<Environment, "telemetry">
         try {
           for (let next = coming.shift(); next !== undefined; next = coming.shift()) {
             if (at.isDone) continue;
-            const [reached, effects] = table.step(at, next);
+            const { isObserved } = seat;
+            if (isObserved) seat.begin();
+            const [reached, effects, taken] = table.step(at, next);
             at = reached;
             for (const effect of effects) perform(effect);
+            if (isObserved) seat.end(next, taken);
+            if (at.isDone) seat.leave();
           }
         } finally {
           isActing = false;

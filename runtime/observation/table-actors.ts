@@ -17,7 +17,7 @@ interface TableState {
 }
 
 /** The part of a step that its table knows. */
-export interface TableTaken {
+interface TableTaken {
   readonly transitions: readonly string[];
   readonly guards: readonly string[];
   readonly effects: readonly string[];

@@ -2,6 +2,12 @@ import test from "ava";
 import fc from "fast-check";
 import { assign, initialTransition, setup, transition, type AnyStateMachine } from "xstate";
 import { flattened } from "../../machines/flat.ts";
+import { Host } from "../../runtime/host.ts";
+import type { ObservedStep } from "../../runtime/observation/step.ts";
+import { SimClock } from "../../runtime/sim/clock.ts";
+import { SimRandom } from "../../runtime/sim/random.ts";
+import { createSimTelemetry } from "../../runtime/sim/telemetry.ts";
+import { SimTrace } from "../../runtime/sim/trace.ts";
 import { jsonWatcherMachine, type JsonWatcherEvent } from "../../machines/json/watcher.machine.ts";
 
 const event = fc.oneof(
@@ -55,6 +61,33 @@ test("FM1: over any events a watcher's table and chart give the same results", (
     "reportUnexpected",
     "stopAwaitingNews",
   ]);
+});
+
+test("FM1: over any events a watcher's table and chart have the same steps for viewers", (t) => {
+  const flat = flattened(jsonWatcherMachine);
+  const noEffects = { answer() {}, refuse() {}, awaitNews() {}, stopAwaitingNews() {}, release() {} };
+  fc.assert(
+    fc.property(fc.array(event, { maxLength: 100 }), (events) => {
+      const clock = new SimClock();
+      const trace = new SimTrace(clock, { keepLines: false });
+      const telemetry = createSimTelemetry({ who: "host", clock, random: new SimRandom("flat"), trace });
+      const host = new Host({ clock, telemetry, onCrash: (id) => t.fail(id) });
+      const actor = host.start(jsonWatcherMachine, "watcher", undefined, { effects: noEffects });
+      const steps: ObservedStep[] = [];
+      host.observe((step) => steps.push(step));
+      let state = flat.initial;
+      for (const each of events) {
+        if (state.isDone) break;
+        actor.send(each);
+        const [reached, , taken] = flat.step(state, each);
+        state = reached;
+        const { transitions, guards, effects, unexpected, states, context } = steps.at(-1) as ObservedStep;
+        t.deepEqual({ ...taken }, { transitions, guards, effects, unexpected });
+        t.deepEqual([[state.value], state.context], [states, context]);
+      }
+    }),
+    { numRuns: 50 },
+  );
 });
 
 const parts = setup({

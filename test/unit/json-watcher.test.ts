@@ -1,6 +1,7 @@
 import test from "ava";
 import { createJsonWatchers } from "../../actors/json/watcher.ts";
 import { asksMax, jsonWatcherMachine, type JsonWatcherEvent } from "../../machines/json/watcher.machine.ts";
+import type { ObservedStep } from "../../runtime/observation/step.ts";
 import type { News } from "../../runtime/ports/json-watch.ts";
 import { ChartRun } from "../support/chart-run.ts";
 import { testManager } from "../support/manager.ts";
@@ -127,6 +128,58 @@ test("woken without a change it continues waiting, and once stopped it leaves no
   watcher.close();
   t.is(counter.released, 1);
   t.is(counter.waiters.size, 0);
+});
+
+test("viewers see a watcher that a table runs, with the steps that its chart would have", async (t) => {
+  const { env } = testManager();
+  const { counter, news } = counted();
+  const before = createJsonWatchers(env).start(counted().news);
+  t.deepEqual([...env.host.tables.ids()], ["json-watcher/1"]);
+  before.close();
+  t.deepEqual([...env.host.tables.ids()], []);
+  const watcher = createJsonWatchers(env).start(news);
+  const steps: ObservedStep[] = [];
+  const observing = env.host.observe((step) => steps.push(step));
+  t.like(env.host.look("json-watcher/1"), { states: ["idle"], steps: 0, status: "active" });
+  const next = watcher.next();
+  counter.value = 7;
+  wakeAll(counter.waiters);
+  await next;
+  watcher.stop();
+  t.deepEqual(
+    steps.map(({ id, machine, event, states, transitions, guards, effects, status, context }) => [
+      `${id} ${machine.id} ${event.type} -> ${states.join(" ")} ${status}`,
+      transitions.join(" "),
+      guards.join(" "),
+      effects.join(" "),
+      context,
+    ]),
+    [
+      [
+        "json-watcher/1 jsonWatcher next.requested -> waiting active",
+        "idle#next.requested#1",
+        "",
+        "enqueue awaitNews",
+        { asks: [1] },
+      ],
+      [
+        "json-watcher/1 jsonWatcher news.found -> idle active",
+        "waiting#news.found#0",
+        "isLastAsk",
+        "stopAwaitingNews answer dequeue",
+        { asks: [] },
+      ],
+      [
+        "json-watcher/1 jsonWatcher stop.requested -> stopped done",
+        "#stop.requested#0",
+        "",
+        "refuse forgetAsks release",
+        { asks: [] },
+      ],
+    ],
+  );
+  t.is(env.host.look("json-watcher/1"), undefined);
+  observing.unsubscribe();
 });
 
 test("waiting requests are notified when the connection ends", async (t) => {
