@@ -28,6 +28,8 @@ export interface TaskHabits {
   prepareMsMax: number;
   startMsMax: number;
   stopMsMax: number;
+  /** Written by a task as its last output, and quoted by the driver as the reason of a refusal. */
+  says?: string;
 }
 
 /** Payload of tasks that end by themselves, successfully or, with the failure probability, not; others run until stopped. */
@@ -96,12 +98,12 @@ export class SimMachine {
           if (known !== undefined) return { kind: "started", pid: known.pid };
           if (this.#random.chance(this.#habits.refusal)) {
             this.#trace.mark("task.refused");
-            return { kind: "refused", reason: "refused by chance" };
+            return { kind: "refused", reason: this.#habits.says ?? "refused by chance" };
           }
           const kind = task.payload?.value[0];
           if (kind === stuckPayload) await wait(stuckMs);
           if (kind === stuckPayload || kind === refusedPayload)
-            return { kind: "refused", reason: "the kind is refused" };
+            return { kind: "refused", reason: this.#habits.says ?? "the kind is refused" };
           return { kind: "started", pid: this.#start(task.id, task.payload?.value[0] === jobPayload[0]) };
         }),
       wait: (taskId: string): Promise<TaskExit> =>
@@ -160,7 +162,9 @@ export class SimMachine {
     if (isFailing || isJob) {
       const code = isJob ? Number(isFailing) : this.#random.below(3);
       const lifeMs = this.#random.between(0, this.#habits.lifeMsMax);
-      this.#clock.schedule(() => this.#end(taskId, { code, signal: "", reason: "", lastOutput: "" }), lifeMs, null);
+      const { says = "" } = this.#habits;
+      const exit = { code, signal: "", reason: says, lastOutput: says };
+      this.#clock.schedule(() => this.#end(taskId, exit), lifeMs, null);
     }
     return pid;
   }

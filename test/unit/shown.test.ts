@@ -1,5 +1,6 @@
 import test from "ava";
 import { allCharts } from "../../cli/charts.ts";
+import type { Shows } from "../../machines/chart.ts";
 import { restored, shown, shownCharsMax } from "../../machines/shown.ts";
 
 const value = {
@@ -80,4 +81,16 @@ test("every chart decides which fields of its context and events are shown", asy
       null,
       `${file}: add \`shows\` to its chart, with the fields that may leave the process; \`shows: {}\` for none`,
     );
+});
+
+/** Fields with texts of others, or with objects of the cluster: `$same` is the only way to show that one has changed. */
+const freeText =
+  /^(?:.*(?:reason|error|message|text|description|output|label|command|token|secret|password|payload|spec|pem|certificate)s?|err|why|how|env|args|data|config|changes|news|heldBecause|tag)$/i;
+
+test("no chart shows a text that may quote a user's data", async (t) => {
+  for (const { file, machine } of await allCharts()) {
+    const { shows } = machine.schemas as { readonly shows: Shows | null };
+    for (const path of [...(shows?.context ?? []), ...(shows?.events ?? [])])
+      t.notRegex(path.split(".").at(-1) ?? "", freeText, `${file} shows ${path}: leave it out, or show ${path}.$same`);
+  }
 });
