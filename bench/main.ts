@@ -7,6 +7,7 @@ import { driversTable } from "./drivers.ts";
 import { dataplaneTable } from "./dataplane.ts";
 import { failoverTable } from "./failover.ts";
 import { historyTable } from "./history.ts";
+import { inspectionTable } from "./inspection.ts";
 import { jsonApiTable } from "./json-api.ts";
 import { listTasksTable } from "./list-tasks.ts";
 import { loadTables, type Load } from "./load.ts";
@@ -25,7 +26,7 @@ import { watchTable } from "./watch.ts";
 const usage = `usage: npm run bench -- [--short] [--only GROUP]
 
   --short         Small loads, to check that each benchmark works
-  --only GROUP    One group: load, failover, micro, scheduler, watch, logs, stack, list, history, dataplane, drivers, json, policy,
+  --only GROUP    One group: load, failover, micro, scheduler, watch, logs, stack, list, history, dataplane, drivers, json, policy, inspection,
                   nats (our layer and the library's clients), recording,
                   swarmkit (SwarmKit's own agents) or ui (needs Debian's chromium)`;
 const { short, only } = orExit(() =>
@@ -60,6 +61,7 @@ const groups: Readonly<Record<string, () => Promise<string>>> = {
   recording: () => recordingTable(short),
   swarmkit: () => swarmkitTable(short),
   ui: () => uiTable(short),
+  inspection: () => inspectionTable(short),
 };
 
 orExit(() => {
