@@ -1,43 +1,10 @@
 // The web interface in a browser, with a made-up feed of 10,000 actors.
-import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import test, { type ExecutionContext } from "ava";
-import { chromium, type Page } from "playwright-core";
-import { browserMissing } from "../fixtures/browser.ts";
 import { tempDir } from "../fixtures/muster.ts";
-import { startUiServer, type UiServer } from "../fixtures/ui-server.ts";
-
-const axe = readFileSync(new URL("../../node_modules/axe-core/axe.min.js", import.meta.url), "utf8");
-const browserTest = browserMissing() === null ? test.serial : test.serial.skip;
-
-async function opened(
-  t: ExecutionContext,
-  actors: number,
-  scheme: "light" | "dark" = "light",
-): Promise<{ readonly server: UiServer; readonly page: Page; readonly errors: readonly string[] }> {
-  const server = await startUiServer(actors);
-  const browser = await chromium.launch({
-    executablePath: "/usr/bin/chromium",
-    // As root it refuses to start with a sandbox.
-    args: ["--no-sandbox", "--disable-dev-shm-usage"],
-  });
-  t.teardown(async () => {
-    await browser.close();
-    await server.close();
-  });
-  const page = await browser.newPage({ viewport: { width: 1280, height: 800 }, colorScheme: scheme });
-  const errors: string[] = [];
-  page.on("pageerror", (error) => errors.push(String(error)));
-  page.on("console", (message) => {
-    if (message.text().includes("Content Security Policy")) errors.push(message.text());
-  });
-  await page.goto(server.address);
-  await page.waitForSelector(".row.actor");
-  return { server, page, errors };
-}
+import { browserTest, openPage, seriousFindings } from "../fixtures/ui-page.ts";
 
 browserTest("10,000 actors are listed, found, and walked through with the keyboard", async (t) => {
-  const { page, errors } = await opened(t, 10_000);
+  const { page, errors } = await openPage(t, 10_000);
   await page.getByText("10,000 actors", { exact: true }).waitFor();
   t.true((await page.locator(".row").count()) < 100, "only visible rows are drawn");
   await page.getByText("overdue").first().waitFor();
@@ -52,7 +19,7 @@ browserTest("10,000 actors are listed, found, and walked through with the keyboa
 });
 
 browserTest("the lit state and the taken transition follow the feed at 1,000 steps a second", async (t) => {
-  const { server, page, errors } = await opened(t, 10_000);
+  const { server, page, errors } = await openPage(t, 10_000);
   await page.goto(`${server.url}#/actor/manager-m1/session%2Fn1`);
   await page.locator('.state.here[data-state="serving.connected"]').waitFor();
   const stop = server.run(1_000);
@@ -68,7 +35,7 @@ browserTest("the lit state and the taken transition follow the feed at 1,000 ste
 });
 
 browserTest("a lost connection is named, made again, and marked; an expired session says what to do", async (t) => {
-  const { server, page, errors } = await opened(t, 10);
+  const { server, page, errors } = await openPage(t, 10);
   server.disconnect();
   await page.locator(".link.lost").waitFor();
   await page.locator(".link.live").waitFor();
@@ -82,22 +49,13 @@ browserTest("a lost connection is named, made again, and marked; an expired sess
 
 for (const scheme of ["light", "dark"] as const)
   browserTest(`nothing serious stands in the way of assistive technology: ${scheme}`, async (t) => {
-    const { server, page } = await opened(t, 200, scheme);
+    const { server, page } = await openPage(t, 200, { scheme });
     const folder = tempDir(t, "ui");
     for (const hash of ["#/actors", "#/actor/manager-m1/session%2Fn1", "#/sequence/"]) {
       await page.goto(server.url + hash);
       if (hash.startsWith("#/actor/")) await page.locator(".state.here").waitFor();
       server.step(1);
-      // The page's policy allows no other script; this one comes from the debugger.
-      await page.evaluate(axe);
-      const found = await page.evaluate<{ readonly id: string; readonly impact: string; readonly html: string }[]>(
-        `axe.run().then(({ violations }) => violations.map(({ id, impact, nodes }) => ({ id, impact, html: nodes[0].html })))`,
-      );
-      t.deepEqual(
-        found.filter(({ impact }) => impact === "serious" || impact === "critical"),
-        [],
-        hash,
-      );
+      t.deepEqual(await seriousFindings(page), [], hash);
       await page.screenshot({ path: join(folder, `${scheme}-${hash.split("/")[1]}.png`) });
     }
   });

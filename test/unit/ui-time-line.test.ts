@@ -1,6 +1,6 @@
 // The page's time line: parts in view, seeks, gaps, and the actors as they were.
 import test from "ava";
-import { ActorFeed, ActorSnapshot, ActorState, ActorStep, TimelineStep } from "../../proto/gen/page.ts";
+import { ActorFeed, ActorSnapshot, ActorState, ActorStep, RecordedSpan, TimelineStep } from "../../proto/gen/page.ts";
 import { drawnGaps } from "../../ui/model/gaps.ts";
 import { joined, PastBuilder } from "../../ui/model/past.ts";
 import { hashOf, momentOf, routeOf } from "../../ui/model/route.ts";
@@ -159,6 +159,9 @@ test("a trace has each message once, from the server and from the page itself", 
       [2, 0],
     ],
   );
+  const span = RecordedSpan.create({ process: "manager-m2", name: "Control/CreateService" });
+  const [called] = sequenceOf([{ ...first, spans: [span] }], "t").messages;
+  t.is(called?.from, "manager-m2 Control/CreateService", "an event from no actor came in a call");
   const other = { process, step: step(3, { traceId: "u", atMs: 7 }) };
   t.deepEqual(
     tracesOf([other, second, first, first], 10).map(({ trace, steps, first: { number } }) => [trace, steps, number]),

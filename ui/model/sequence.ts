@@ -1,5 +1,5 @@
 /** The messages of one trace between actors, as a sequence diagram has them. */
-import type { ActorStep } from "../../proto/gen/page.ts";
+import type { ActorStep, RecordedSpan } from "../../proto/gen/page.ts";
 
 /** A step that the page has seen itself, or a `TimelineStep`. */
 export interface Traced {
@@ -7,10 +7,12 @@ export interface Traced {
   readonly index?: number;
   readonly process: string;
   readonly step: ActorStep | null;
+  /** The span in which the event was sent, if it is known. */
+  readonly spans?: readonly RecordedSpan[];
 }
 
 export interface Message {
-  /** `process actor`; `outside` if the event came from no actor. */
+  /** `process actor`; for an event from no actor `process span`, such as a call at an edge, or `outside` if that is not known. */
   readonly from: string;
   readonly to: string;
   readonly event: string;
@@ -34,13 +36,13 @@ export const outside = "outside";
 /** The messages of a trace in the order of their times, each once; those at the same time stay in the given order. */
 export function sequenceOf(steps: Iterable<Traced>, trace: string): Sequence {
   const found = new Map<string, Message>();
-  for (const { index = 0, process, step } of steps) {
+  for (const { index = 0, process, step, spans = [] } of steps) {
     if (step?.traceId !== trace) continue;
     // An actor that was started again counts from 1 again.
     const key = `${process} ${step.actor} ${step.number} ${step.atMs}`;
     if (found.has(key)) continue;
     found.set(key, {
-      from: step.source === "" ? outside : `${process} ${step.source}`,
+      from: senderOf(process, step, spans),
       to: `${process} ${step.actor}`,
       event: step.event,
       states: step.states,
@@ -53,6 +55,11 @@ export function sequenceOf(steps: Iterable<Traced>, trace: string): Sequence {
   }
   const messages = [...found.values()].sort((a, b) => a.atMs - b.atMs);
   return { lanes: [...new Set(messages.flatMap(({ from, to }) => [from, to]))], messages };
+}
+
+function senderOf(process: string, { source }: ActorStep, [span]: readonly RecordedSpan[]): string {
+  if (source !== "") return `${process} ${source}`;
+  return span === undefined ? outside : `${span.process} ${span.name}`;
 }
 
 export interface TraceSummary {

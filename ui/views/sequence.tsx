@@ -131,7 +131,8 @@ export function SequenceView({ trace }: { readonly trace: string }) {
           </marker>
         </defs>
         {lanes.map((lane, index) => {
-          const [process = "", actor = ""] = lane.split(" ");
+          const [process = ""] = lane.split(" ", 1);
+          const actor = lane.slice(process.length + 1);
           const x = left + index * laneWidth;
           return (
             <g key={lane} class="lane">

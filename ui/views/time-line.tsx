@@ -118,7 +118,9 @@ function Where() {
   return (
     <>
       <b class="where past">{isRecording.value ? "Recording at" : "Past:"}</b> <time>{momentText(at.atMs)}</time>
-      <span class="ago">{ago}</span>
+      <span class="ago" aria-hidden="true">
+        {ago}
+      </span>
       {newest?.step != null && note.value === "" && (
         <span class="after">
           after <b>{newest.step.event}</b> of {newest.step.actor}
