@@ -12,6 +12,7 @@ import { listed, listingOf, type Filter } from "./inspect/listing.ts";
 import { namesFor, permitted } from "./inspect/names.ts";
 import { actorFor, isActorOperand, matcherFor, processesFor, type Known } from "./inspect/operand.ts";
 import { recentSteps } from "./inspect/recent.ts";
+import { inspectorUrl } from "./inspect/stately-link.ts";
 import { listNodes, withManager, type ManagerClient } from "./manager-client.ts";
 import type { Shell } from "./shell.ts";
 import { printListing } from "./table.ts";
@@ -134,6 +135,11 @@ export const inspect: Command = command({
       help: "Only actors in this state, such as serving or serving.connected",
     },
     stuck: { type: "boolean", help: "Only actors with a timer that is overdue by more than 2 s" },
+    stately: {
+      type: "string",
+      value: "URL",
+      help: "Send the actors and their steps to Stately's inspector at this WebSocket address until interrupted",
+    },
     ...listingOptions,
     "no-trunc": { type: "boolean", help: "Do not truncate output" },
   },
@@ -142,6 +148,9 @@ export const inspect: Command = command({
       const { follow = false, stuck = false, state: states = [], quiet = false } = values;
       if (follow && quiet) throw new UsageError("--follow and --quiet are mutually exclusive: set one of them");
       const format = values.format === "table" ? undefined : values.format;
+      const url = values.stately === undefined ? null : inspectorUrl(values.stately);
+      if (url !== null && (follow || stuck || quiet || states.length > 0 || format !== undefined))
+        throw new UsageError("--stately sends every step: remove --follow, --state, --stuck, --quiet and --format");
       if (follow && format?.startsWith("table ") === true)
         throw new UsageError("--follow prints no table of columns: set --format json or a template");
       const found = await find(client, shell, operands);
@@ -150,7 +159,7 @@ export const inspect: Command = command({
           ? null
           : new Set(values.process.flatMap((text) => processesFor(text, found.known)));
       const within = only(found.known, processes);
-      const isListed = stuck || states.length > 0 || (!follow && (quiet || format !== undefined));
+      const isListed = stuck || states.length > 0 || url !== null || (!follow && (quiet || format !== undefined));
       const actor = isListed ? null : await oneActor(operands, within);
 
       if (actor !== null) {
@@ -165,6 +174,14 @@ export const inspect: Command = command({
       }
 
       const filter: Filter = { matches: await matcherFor(operands, within), processes, states, stuck };
+      if (url !== null) {
+        const { showInStately } = await import("./inspect/stately.ts");
+        const selection = ActorSelection.create({ processes: [...(processes ?? [])] });
+        const isWanted = (process: string, actor: string): boolean =>
+          (processes?.has(process) ?? true) && filter.matches(process, actor);
+        await showInStately({ shell, channel: client.channel, selection, isWanted, url });
+        return;
+      }
       if (follow) {
         const selection = ActorSelection.create({ processes: [...(processes ?? [])] });
         const { nameOf } = within.names;

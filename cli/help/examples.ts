@@ -247,6 +247,7 @@ const lines: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     "muster inspect -f rollout/web": "follow the rollout of a service",
     "muster inspect agent-task --process worker-1 --state running": "the tasks that run on a node",
     "muster inspect -f --format json session/worker-1": "each step as a JSON object",
+    "muster inspect --stately ws://localhost:8080 rollout": "rollouts in Stately's inspector",
   },
   why: { "muster why web.2": "why a task is waiting", "muster why web-1": "why a node is not ready" },
   info: { "muster info": "the cluster at a glance", "muster info --format '{{.Swarm.Cluster.ID}}'": "one field" },

@@ -50,16 +50,20 @@ export function interruption(): { readonly signalled: Promise<void>; forget(): v
   };
 }
 
-/** `first`: an open connection, which is closed in the end. Throws what another connection cannot mend. */
+/**
+ * `first`: an open connection, which is closed in the end. Throws what another connection cannot mend. `failed`: resolves with an error
+ * that ends the command.
+ */
 export async function follow(
   shell: Shell,
   first: RpcChannel,
   selection: ActorSelection,
   follower: Follower,
+  failed: Promise<UserError> = new Promise(() => undefined),
 ): Promise<void> {
   const { actors } = follower;
   const { signalled, forget } = interruption();
-  const ended = signalled.then(() => null);
+  const ended = Promise.race([signalled.then(() => null), failed]);
   let channel: RpcChannel | null = first;
   let failures = 0;
   const stuck = new Set<string>();
@@ -103,6 +107,7 @@ export async function follow(
       channel?.close();
       channel = null;
       if (failure === null) return;
+      if (failure === (await Promise.race([failed, Promise.resolve(null)]))) throw failure;
       const isPassing = failure instanceof UserError || (failure instanceof RpcError && !final.includes(failure.code));
       if (!isPassing) throw failure;
       actors.disconnected();
@@ -115,6 +120,7 @@ export async function follow(
       const outcome = await Promise.race([waited.promise, ended]);
       clearTimeout(timer);
       if (outcome === null) return;
+      if (outcome !== "waited") throw outcome;
     }
   } finally {
     clearInterval(ticks);
