@@ -7,7 +7,7 @@ import type { ChartDefinition } from "../../proto/feed/chart-definition.ts";
 import { overdueGraceMs } from "../../proto/feed/stuck.ts";
 import { ActorStatus, type ActorStep } from "../../proto/gen/messages.ts";
 import { chartLines, waitingStates, type Detail } from "./chart-lines.ts";
-import { stepLines } from "./step-lines.ts";
+import { eventText, stepLines } from "./step-lines.ts";
 import { delayText, line, momentText, shortDuration, span, wrapped, type Line, type Style } from "./texts.ts";
 
 /** Columns without a terminal: as wide as the lines of a log. */
@@ -63,7 +63,7 @@ function headLines({ actor, process, name, ended, nowMs }: ActorPicture): readon
     span(statesText(actor.states), status === "failed" ? "alarm" : "active"),
     span(`${since}${status === undefined ? "" : `, ${status}`}`),
   ]);
-  const event = actor.event === "" ? "" : `, last event ${actor.event}`;
+  const event = actor.event === "" ? "" : `, last event ${eventText(actor.event)}`;
   const age = actor.startedAtMs === 0 ? "" : `started ${shortDuration(nowMs - actor.startedAtMs)} ago, `;
   lines.push(...labelled("life", [`${age}${actor.steps} ${actor.steps === 1 ? "step" : "steps"}${event}`]));
   return lines;
@@ -141,7 +141,11 @@ function lastSteps({ actor, steps, stepsMissing, nowMs }: ActorPicture, most: nu
   const shown = most === 0 ? [] : steps.slice(-most);
   const known = shown.length === 0 ? [line("  none known", "dim")] : stepLines(shown, nowMs, actor.id);
   const missing = stepsMissing === "" ? [] : [line(`  earlier ones are unknown: ${stepsMissing}`, "dim")];
-  return [line("last steps (UTC)", "title"), ...missing, ...known];
+  // Between the end of the recording and the first message of the feed.
+  const unseen = actor.steps - (steps.at(-1)?.number ?? actor.steps);
+  const later =
+    unseen > 0 ? [line(`  … ${unseen} later ${unseen === 1 ? "step is" : "steps are"} unknown`, "dim")] : [];
+  return [line("last steps (UTC)", "title"), ...missing, ...known, ...later];
 }
 
 export function actorLines(picture: ActorPicture): readonly Line[] {

@@ -66,12 +66,18 @@ export async function followActor(options: FollowActorOptions): Promise<void> {
   const size = format === undefined ? shell.screen?.() : undefined;
   if (size == null) {
     const print = newsPrinter(shell, format, false);
-    if (format === undefined) printPicture(shell, picture);
+    let isPrinted = format !== undefined;
     await follow(shell, channel, selection, {
       actors,
       onNews(news) {
         const before = picture.process.id;
         learn(news);
+        // As the first snapshot shows it, so that no step is missing between the picture and the lines.
+        if (!isPrinted && news.kind === "actor") {
+          isPrinted = true;
+          printPicture(shell, now());
+          return;
+        }
         if (picture.process.id !== before && format === undefined)
           shell.print(`${new Date(shell.now()).toISOString()} ${id} is now in ${picture.process.id}`);
         print(news, actors);

@@ -1,13 +1,20 @@
 /** Steps of actors as lines. */
 import { statesText } from "../../proto/feed/actors.ts";
 import type { ActorStep } from "../../proto/gen/messages.ts";
-import { line, momentText, span, type Line } from "./texts.ts";
+import { delayText, line, momentText, span, type Line } from "./texts.ts";
 
 /** Columns of an event with its guards; a longer one moves the rest of its line. */
 const eventWidthMax = 32;
 
-const eventText = ({ event, guards }: ActorStep): string =>
-  guards.length === 0 ? event : `${event} [${guards.join(", ")}]`;
+/** XState's own events in the words of the charts: `xstate.after.grace.session.lost` is `after grace`. */
+export function eventText(event: string): string {
+  const [, kind, name] = /^xstate\.(after|done\.state|done\.actor|error\.actor)\.([^.]+)/.exec(event) ?? [];
+  if (kind === undefined || name === undefined) return event;
+  return kind === "after" ? `after ${delayText(name)}` : `${kind.split(".")[0]} ${name}`;
+}
+
+const causeText = ({ event, guards }: ActorStep): string =>
+  guards.length === 0 ? eventText(event) : `${eventText(event)} [${guards.join(", ")}]`;
 
 function outcome(step: ActorStep, actor: string): Line {
   return [
@@ -24,12 +31,12 @@ const leftOut = (count: number): string => `${count} ${count === 1 ? "step" : "s
 export function stepLines(steps: readonly ActorStep[], nowMs: number, actor: string): readonly Line[] {
   const times = steps.map(({ atMs }) => momentText(atMs, nowMs));
   const timeWidth = Math.max(...times.map(({ length }) => length));
-  const eventWidth = Math.min(eventWidthMax, Math.max(...steps.map((step) => eventText(step).length)));
+  const eventWidth = Math.min(eventWidthMax, Math.max(...steps.map((step) => causeText(step).length)));
   return steps.flatMap((step, at): readonly Line[] => [
     ...(step.skipped > 0 ? [line(`  … ${leftOut(step.skipped)}`, "alarm")] : []),
     [
       span(`  ${(times[at] as string).padStart(timeWidth)}  `, "dim"),
-      span(`${eventText(step).padEnd(eventWidth)}  `),
+      span(`${causeText(step).padEnd(eventWidth)}  `),
       ...outcome(step, actor),
     ],
   ]);
@@ -41,7 +48,7 @@ export function loggedStep(step: ActorStep, process: string | null): Line {
     span(`${new Date(step.atMs).toISOString()} `, "dim"),
     span(process === null ? "" : `${process} `),
     span(`${step.actor} `, "title"),
-    span(`${eventText(step)} `),
+    span(`${causeText(step)} `),
     ...outcome(step, step.actor),
     span(step.skipped === 0 ? "" : `  (after ${leftOut(step.skipped)})`, "alarm"),
     span(step.traceId === "" ? "" : `  trace ${step.traceId}`, "dim"),

@@ -2,6 +2,7 @@
 import test from "ava";
 import { chartDefinitionOf, chartDefinitions } from "../../cli/chart-definitions.ts";
 import { actorLines, type ActorPicture } from "../../cli/inspect/drawing.ts";
+import { eventText } from "../../cli/inspect/step-lines.ts";
 import { rendered, shortDuration, wrapped } from "../../cli/inspect/texts.ts";
 import { textWidth } from "../../cli/text-width.ts";
 import type { Actor } from "../../proto/feed/actors.ts";
@@ -141,6 +142,8 @@ test("steps have their times, with the date of another day, and say what was lef
     "  … 2 steps left out",
     "             05:06:03.589  stream.broken  → serving.disconnected  / rememberBroken",
   ]);
+  const later = textOf(await pictureOf({ steps: 9 }));
+  t.is(later.at(-1), "  … 2 later steps are unknown");
   const missing = textOf(await pictureOf({}, { steps: [], stepsMissing: "the manager keeps no recording" }));
   t.deepEqual(missing.slice(-2), ["  earlier ones are unknown: the manager keeps no recording", "  none known"]);
 });
@@ -176,6 +179,13 @@ test("text of other processes cannot control the terminal, and colours are only 
   t.true(coloured.join("\n").includes("\x1b[1m\x1b[32mserving.disconnected"));
   // oxlint-disable-next-line no-control-regex -- removes the colours
   t.is(coloured.join("\n").replaceAll(/\x1b\[\d+m/g, ""), plain);
+});
+
+test("XState's own events have the words of the charts", (t) => {
+  t.is(eventText("xstate.after.beatPeriod.membership.beat.waiting"), "after beatPeriod");
+  t.is(eventText("xstate.after.500.x"), "after 500ms");
+  t.is(eventText("xstate.done.state.checks"), "done checks");
+  t.is(eventText("node.after.x"), "node.after.x");
 });
 
 test("durations are short, and text is broken between words", (t) => {

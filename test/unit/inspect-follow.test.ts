@@ -1,6 +1,6 @@
 // `muster inspect -f`: steps as lines and as JSON, the picture that is redrawn, and what is said when something is missing.
 import test, { type ExecutionContext } from "ava";
-import { ActorFeed } from "../../proto/gen/messages.ts";
+import { ActorFeed, ActorStep } from "../../proto/gen/messages.ts";
 import { until } from "../fixtures/until.ts";
 import { actor, inspectedManager, snapshot, stepOf, timer, type InspectedManager } from "../support/inspection.ts";
 
@@ -60,6 +60,23 @@ test.serial("into a pipe, each step is a line, and what was left out or lost is 
       "2026-03-04T05:06:07.089Z manager-m1 cannot be watched: no answer within 5 s",
     ],
   });
+});
+
+test.serial("into a pipe, one actor is drawn as the feed begins, and then each step is a line", async (t) => {
+  const inspected = await scene(t);
+  const { lines, interrupt, done } = inspected.start("inspect", "-f", "session/n1");
+  // A step between the look-up and the feed.
+  inspected.scene.feeds = [
+    snapshot("manager-m1", [actor("session/n1", "session", ["serving.disconnected"], { steps: 8 })]),
+  ];
+  await following(inspected);
+  await has(lines, "last steps");
+  inspected.send(feedOf({ steps: [ActorStep.patch(broken, { number: 9, event: "heartbeat", states: ["suspect"] })] }));
+  await has(lines, "heartbeat → suspect");
+  interrupt();
+  await done;
+  t.true(lines.includes("state     serving.disconnected"));
+  t.is(lines.filter((line) => line.startsWith("state ")).length, 1);
 });
 
 test.serial("--format json prints an object for each actor, step and other news", async (t) => {
