@@ -83,6 +83,14 @@ export function parseFeedTaken(subject: string): string | null {
   return parseBetween(subject, managerCommandPrefix, ".feed-taken");
 }
 
+// muster.v1.cmd.manager.<managerId>.recent — RecentQuestion → RecentReply, to the manager that reads the recording
+export function recentRead(managerId: string): string {
+  return `${managerCommandPrefix}${token(managerId)}.recent`;
+}
+export function parseRecentRead(subject: string): string | null {
+  return parseBetween(subject, managerCommandPrefix, ".recent");
+}
+
 // muster.v1.inspect.<process>.<actor> — FeedPublication, to every manager with a listener
 const feedPrefix = "muster.v1.inspect.";
 /** Token of a message about several actors, or none. */
@@ -142,6 +150,7 @@ export const busSubjects: readonly BusSubject[] = [
   each("task.answered", taskAnswered, parseTaskAnswered),
   each("feed.leased", feedLeased, parseFeedLeased),
   each("feed.taken", feedTaken, parseFeedTaken),
+  each("recent.read", recentRead, parseRecentRead),
   {
     ...each("feed.published", (process) => feedPublished(process, null), parseFeedPublished),
     is: (subject) => subject.startsWith(feedPrefix),

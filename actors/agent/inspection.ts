@@ -1,5 +1,6 @@
 /**
- * Answers the manager's questions about this process: its live feed, one stream of answers for each listener.
+ * Answers the manager's questions about this process: its live feed, and what it keeps of its last minutes; one
+ * stream of answers for each listener and each reading.
  *
  * AI1: a listener without room gets nothing more: the feed leaves steps out, and nothing queues here.
  */
@@ -10,14 +11,18 @@ import {
   TaskCallsService,
   type InspectionAnswerResponse,
   type NodeQuestion,
+  type RecentQuestion,
 } from "../../proto/gen/messages.ts";
 import type { Clock, Telemetry, TimerHandle } from "../../runtime/ports/index.ts";
 import type { RpcChannel, SendingCall } from "../../runtime/ports/rpc.ts";
+import { RecordingReader, type KeptRecording } from "../inspection/kept-recording.ts";
 import type { FeedHandle, ProcessFeed } from "../inspection/process-feed.ts";
 import { sentence } from "../sentence.ts";
 
 /** Listeners that one agent feeds: each costs a share of every step. Beyond: refused, with a reason. */
 export const listenersMax = 64;
+/** Readings of the recording that one agent serves: each may hold a copy of some MB. Beyond: refused, with a reason. */
+const readingsMax = 16;
 /** Unsent bytes of one listener; beyond it the feed leaves steps out. AI1 */
 const sendBytesMax = 128 * 1024;
 /** Interval of saying that this process is there, in milliseconds; managers wait for three and a half. */
@@ -28,28 +33,37 @@ interface AgentInspectionPorts {
   readonly telemetry: Telemetry;
 }
 
+interface Reading {
+  readonly answers: SendingCall<InspectionAnswer, InspectionAnswerResponse>;
+  readonly reader: RecordingReader;
+}
+
 export class AgentInspection {
   readonly #ports: AgentInspectionPorts;
   readonly #feed: () => ProcessFeed | null;
+  readonly #kept: KeptRecording | null;
+  readonly #readings = new Map<string, Reading>();
   readonly #listeners = new Map<string, Listener>();
 
-  /** `feed`: null before the node has an id. */
-  constructor(ports: AgentInspectionPorts, feed: () => ProcessFeed | null) {
+  /** `feed`: null before the node has an id. `kept`: what this process keeps of its last minutes; null: nothing. */
+  constructor(ports: AgentInspectionPorts, feed: () => ProcessFeed | null, kept: KeptRecording | null = null) {
     this.#ports = ports;
     this.#feed = feed;
+    this.#kept = kept;
   }
 
   /** To be called with each message of the manager's stream of questions. */
-  hear(channel: RpcChannel, { callId, cancel, inspect, pace }: NodeQuestion): void {
+  hear(channel: RpcChannel, { callId, cancel, inspect, pace, recent }: NodeQuestion): void {
     const known = this.#listeners.get(callId);
     if (cancel) this.#end(callId);
+    else if (recent !== null) this.#read(channel, callId, recent);
     else if (known !== undefined) known.pace(pace);
     else if (inspect !== null) this.#begin(channel, callId, inspect.selection ?? ActorSelection.create());
   }
 
   /** To be called when the session ends: every listener ends with it. */
   detach(): void {
-    for (const callId of this.#listeners.keys()) this.#end(callId);
+    for (const callId of [...this.#listeners.keys(), ...this.#readings.keys()]) this.#end(callId);
   }
 
   #begin(channel: RpcChannel, callId: string, selection: ActorSelection): void {
@@ -65,13 +79,43 @@ export class AgentInspection {
       this.#listeners.set(callId, new Listener(this.#ports.clock, answers, callId, feed, selection));
       return;
     }
-    answers.write(InspectionAnswer.create({ callId, refused }));
+    this.#close(answers, InspectionAnswer.create({ callId, refused }));
+  }
+
+  /** The last answer ends the stream. */
+  #read(channel: RpcChannel, callId: string, { number, sinceMs }: RecentQuestion): void {
+    let reading = this.#readings.get(callId);
+    if (reading === undefined) {
+      const answers = channel.clientStream(TaskCallsService.methods.Inspect);
+      const refused =
+        this.#kept === null
+          ? "the process keeps no recording"
+          : this.#readings.size >= readingsMax
+            ? `the node's agent already serves ${readingsMax} readings of recordings`
+            : "";
+      if (this.#kept === null || refused !== "")
+        return this.#close(answers, InspectionAnswer.create({ callId, refused }));
+      reading = { answers, reader: new RecordingReader(this.#kept, sinceMs) };
+      this.#readings.set(callId, reading);
+    }
+    const recent = reading.reader.next(number);
+    const answer = InspectionAnswer.create({ callId, recent });
+    if (!recent.ended && recent.failed === "") return reading.answers.write(answer);
+    this.#readings.delete(callId);
+    this.#close(reading.answers, answer);
+  }
+
+  #close(answers: SendingCall<InspectionAnswer, InspectionAnswerResponse>, last: InspectionAnswer): void {
+    answers.write(last);
     answers.finish().catch((error: unknown) => {
-      this.#ports.telemetry.log.debug({ error: sentence(error), call: callId }, "cannot send the end of a feed");
+      const { callId: call } = last;
+      this.#ports.telemetry.log.debug({ error: sentence(error), call }, "cannot send the end of an inspection");
     });
   }
 
   #end(callId: string): void {
+    this.#readings.get(callId)?.answers.cancel();
+    this.#readings.delete(callId);
     this.#listeners.get(callId)?.stop();
     this.#listeners.delete(callId);
   }

@@ -10,6 +10,8 @@ import {
   FeedPublication,
   type ActorFeed,
   type InspectionService,
+  type RecentActorsRequest,
+  type RecordingPart,
   type WatchActorsRequest,
 } from "../../proto/gen/messages.ts";
 import { newId } from "../../runtime/ids.ts";
@@ -19,30 +21,42 @@ import * as subjects from "../../runtime/subjects.ts";
 import { busMessage } from "../bus-message.ts";
 import type { Environment, Running } from "../environment.ts";
 import type { NodeCalls } from "../node-calls.ts";
+import type { KeptRecording } from "./kept-recording.ts";
 import { serveFeedLeases } from "./leases.ts";
 import type { FeedSources } from "./outlet.ts";
+import { serveReadings } from "./readings.ts";
+import { RecentCall } from "./recent-call.ts";
 import type { ProcessFeed } from "./process-feed.ts";
 import { WatchCall } from "./watch-call.ts";
 
 /** Calls of Watch at one manager: each costs a share of every step, here and at every other manager. Beyond: refused. */
 export const listenersMax = 64;
 
-export interface Inspection extends Running {
+/** Calls of Recent at one manager: each may read some MB from every process. Beyond: refused. */
+export const recentsMax = 16;
+
+interface Inspection extends Running {
   readonly handlers: ServiceHandlers<typeof InspectionService>;
 }
 
-export function createInspection(env: Environment, own: ProcessFeed, nodes: NodeCalls): Inspection {
+/** `kept`: what this process keeps of its last minutes; null: nothing. */
+export function createInspection(
+  env: Environment,
+  own: ProcessFeed,
+  nodes: NodeCalls,
+  kept: KeptRecording | null = null,
+): Inspection {
   const { bus, store, telemetry } = env;
   const sources: FeedSources = { env, ids: env.random.fork("inspection"), own, nodes };
   const calls = new Map<string, { readonly call: WatchCall; readonly sink: Sink<ActorFeed> }>();
   const leases = serveFeedLeases(sources);
+  const readings = serveReadings(sources, kept);
+  const recents = new Map<RecentCall, Sink<RecordingPart>>();
   const gauge = telemetry.metrics.gauge("muster_feed_listeners", "Listeners of the live feed at this manager.");
   let publications: Subscription | null = null;
 
   function watch({ selection }: WatchActorsRequest, sink: Sink<ActorFeed>, { signal }: CallContext): void {
-    const wanted = selection ?? ActorSelection.create();
-    const problem = selectionProblem(wanted, (kind, id) => store.get(kind, id) !== undefined);
-    if (problem !== null) throw new RpcError(Status.INVALID_ARGUMENT, problem);
+    const wanted = checked(selection);
     if (calls.size >= listenersMax)
       throw new RpcError(
         Status.RESOURCE_EXHAUSTED,
@@ -59,6 +73,28 @@ export function createInspection(env: Environment, own: ProcessFeed, nodes: Node
     signal.addEventListener("abort", () => end(id), { once: true });
   }
 
+  function checked(selection: ActorSelection | null): ActorSelection {
+    const wanted = selection ?? ActorSelection.create();
+    const problem = selectionProblem(wanted, (kind, id) => store.get(kind, id) !== undefined);
+    if (problem !== null) throw new RpcError(Status.INVALID_ARGUMENT, problem);
+    return wanted;
+  }
+
+  function recent(request: RecentActorsRequest, sink: Sink<RecordingPart>, { signal }: CallContext): void {
+    checked(request.selection);
+    if (recents.size >= recentsMax)
+      throw new RpcError(Status.RESOURCE_EXHAUSTED, `this manager already sends recordings to ${recentsMax} clients`);
+    if (signal.aborted) return;
+    const reader = new RecentCall(env, readings, { id: newId(sources.ids), request, sink });
+    recents.set(reader, sink);
+    const over = (): void => {
+      reader.stop();
+      recents.delete(reader);
+    };
+    signal.addEventListener("abort", over, { once: true });
+    void reader.run().finally(over);
+  }
+
   function end(id: string): void {
     calls.get(id)?.call.stop();
     calls.delete(id);
@@ -71,16 +107,19 @@ export function createInspection(env: Environment, own: ProcessFeed, nodes: Node
   return {
     handlers: {
       Watch: watch,
-      Recent: () => {
-        throw new RpcError(Status.UNIMPLEMENTED, "this manager keeps no recordings");
-      },
+      Recent: recent,
     },
     stop() {
       for (const [id, { sink }] of calls) {
         end(id);
         sink.end(new RpcError(Status.UNAVAILABLE, "the manager is stopping"));
       }
+      for (const [reader, sink] of recents) {
+        reader.stop();
+        sink.end(new RpcError(Status.UNAVAILABLE, "the manager is stopping"));
+      }
       leases.stop();
+      readings.stop();
     },
   };
 }

@@ -2,9 +2,14 @@
 import type { Bus, BusMessage, RequestOutcome } from "../../runtime/ports/index.ts";
 import { matches } from "../../runtime/sim/subject.ts";
 
+/** Microtasks that an answer may take; there is no clock. */
+const answerTurns = 100;
+
 interface SharedBus extends Bus {
   /** True loses the message or the request. */
   loses: (subject: string) => boolean;
+  /** True loses the answer to the request. */
+  losesAnswer: (subject: string) => boolean;
   /** Bytes of requests in progress. */
   readonly underWay: () => number;
 }
@@ -19,6 +24,7 @@ export function sharedBus(): SharedBus {
   };
   const bus: SharedBus = {
     loses: () => false,
+    losesAnswer: () => false,
     underWay: () => bytesUnderWay,
     publish: (subject, data) => {
       if (!bus.loses(subject)) queueMicrotask(() => tell(subject, data, () => undefined));
@@ -35,6 +41,8 @@ export function sharedBus(): SharedBus {
       if (!bus.loses(subject)) {
         const isHeard = tell(subject, data, (answer) => (outcome = { kind: "reply", data: answer }));
         if (!isHeard) outcome = { kind: "no-responders" };
+        for (let turn = 0; turn < answerTurns && outcome.kind === "timeout"; turn += 1) await Promise.resolve();
+        if (bus.losesAnswer(subject)) outcome = { kind: "timeout" };
       }
       bytesUnderWay -= data.length;
       return outcome;

@@ -11,6 +11,7 @@ test("every builder of a subject is undone by its parser", (t) => {
     t.is(subjects.parseTaskAnswered(subjects.taskAnswered(id)), id);
     t.is(subjects.parseFeedLeased(subjects.feedLeased(id)), id);
     t.is(subjects.parseFeedTaken(subjects.feedTaken(id)), id);
+    t.is(subjects.parseRecentRead(subjects.recentRead(id)), id);
     for (const actor of [null, "", "ledger", "session/n1", "plugin/a.b c", "é>*"])
       t.is(subjects.parseFeedPublished(subjects.feedPublished(`manager-${id}`, actor)), `manager-${id}`);
   }
@@ -39,6 +40,7 @@ test("a parser answers null for another's subject", (t) => {
     t.is(subjects.parseTaskAnswered(subject), null);
     t.is(subjects.parseFeedLeased(subject), null);
     t.is(subjects.parseFeedTaken(subject), null);
+    t.is(subjects.parseRecentRead(subject), null);
     t.is(subjects.parseFeedPublished(subject), null);
   }
 });
@@ -74,6 +76,7 @@ test("every subject has Muster's form, in lower case, and is unique", (t) => {
     subjects.taskAnswered("x"),
     subjects.feedLeased("x"),
     subjects.feedTaken("x"),
+    subjects.recentRead("x"),
     subjects.feedPublished("x", null),
     subjects.log,
   ];

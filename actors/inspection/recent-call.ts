@@ -1,0 +1,123 @@
+/**
+ * One call of Recent, on the manager that the client called: reads the recordings of the chosen processes one after the other, each
+ * batch when the client has read the one before.
+ *
+ * RC1: the last part names each process that could not be read to its end, with the reason.
+ */
+import { managerProcess } from "../../machines/inspection/selection.ts";
+import {
+  ActorSelection,
+  RecentQuestion,
+  RecentReply,
+  RecordingEnd,
+  RecordingPart,
+  type RecentActorsRequest,
+} from "../../proto/gen/messages.ts";
+import type { Sink } from "../../runtime/ports/rpc.ts";
+import * as subjects from "../../runtime/subjects.ts";
+import { busMessage } from "../bus-message.ts";
+import type { Environment } from "../environment.ts";
+import { wantedOf, type Readings } from "./readings.ts";
+
+/** Unread bytes of the client; beyond it the next batch waits. */
+const clientBytesMax = 512 * 1024;
+/** Interval of checking whether the client has read, in milliseconds. */
+const roomLookMs = 20;
+/** For another manager's answer, in milliseconds: longer than it waits for a node. */
+const answerMs = 7_000;
+/** Questions without an answer, after which the process counts as unreadable. */
+const triesMax = 3;
+
+export class RecentCall {
+  readonly #env: Environment;
+  readonly #readings: Readings;
+  readonly #id: string;
+  readonly #request: RecentActorsRequest;
+  readonly #sink: Sink<RecordingPart>;
+  readonly #missing: string[] = [];
+  #parts = 0;
+  #isStopped = false;
+
+  constructor(
+    env: Environment,
+    readings: Readings,
+    {
+      id,
+      request,
+      sink,
+    }: { readonly id: string; readonly request: RecentActorsRequest; readonly sink: Sink<RecordingPart> },
+  ) {
+    this.#env = env;
+    this.#readings = readings;
+    this.#id = id;
+    this.#request = request;
+    this.#sink = sink;
+  }
+
+  /** Resolves when everything was read. */
+  async run(): Promise<void> {
+    const { managerId: own, store } = this.#env;
+    const selection = this.#request.selection ?? ActorSelection.create();
+    const managers = [own, ...[...store.all("manager")].map(({ id }) => id).filter((id) => id !== own)];
+    const lists = await Promise.all(managers.map(async (id) => [id, await this.#ask(id, "", 1)] as const));
+    const seen = new Set<string>();
+    for (const [managerId, { failed, processes }] of lists) {
+      if (failed !== "") this.#miss(managerProcess(managerId), failed, selection, seen);
+      for (const process of wantedOf(selection, processes)) {
+        if (this.#isStopped || seen.has(process)) continue;
+        seen.add(process);
+        await this.#read(managerId, process);
+      }
+    }
+    for (const process of selection.processes) this.#miss(process, unreached, selection, seen);
+    if (this.#isStopped) return;
+    this.#sink.write(
+      RecordingPart.create({ end: RecordingEnd.create({ parts: this.#parts, missing: this.#missing }) }),
+    );
+    this.#sink.end();
+  }
+
+  stop(): void {
+    this.#isStopped = true;
+  }
+
+  /** RC1 */
+  #miss(process: string, reason: string, selection: ActorSelection, seen: Set<string>): void {
+    if (seen.has(process) || wantedOf(selection, [process]).length === 0) return;
+    seen.add(process);
+    this.#missing.push(`${process}: ${reason}`);
+  }
+
+  async #read(managerId: string, process: string): Promise<void> {
+    for (let number = 1; !this.#isStopped; number += 1) {
+      const { ended, failed, parts } = await this.#ask(managerId, process, number);
+      for (const part of parts) this.#sink.write(part);
+      this.#parts += parts.length;
+      if (failed !== "") this.#missing.push(`${process}: ${failed}`);
+      if (ended || failed !== "") return;
+      await this.#room();
+    }
+  }
+
+  async #ask(managerId: string, process: string, number: number): Promise<RecentReply> {
+    const question = RecentQuestion.create({ reading: this.#id, process, sinceMs: this.#request.sinceMs, number });
+    if (managerId === this.#env.managerId) return this.#readings.answer(question);
+    const subject = subjects.recentRead(managerId);
+    for (let tries = 0; tries < triesMax && !this.#isStopped; tries += 1) {
+      const data = RecentQuestion.encode(question);
+      const outcome = await this.#env.bus.request(subject, data, { timeoutMs: answerMs });
+      if (outcome.kind === "no-responders") return RecentReply.create({ failed: absent });
+      const reply = outcome.kind === "reply" ? busMessage(this.#env, RecentReply, { ...outcome, subject }) : null;
+      if (reply !== null) return reply;
+    }
+    return RecentReply.create({ failed: `manager ${managerId} does not answer` });
+  }
+
+  async #room(): Promise<void> {
+    while (!this.#isStopped && this.#sink.bufferedBytes() > clientBytesMax)
+      await new Promise<void>((resolve) => this.#env.clock.setTimeout(resolve, roomLookMs));
+  }
+}
+
+const absent = "no process of the manager is on the bus, or its version keeps no recordings";
+const unreached = "the node's agent is not connected to a manager that can be reached, or is not an agent of Muster";
