@@ -1,6 +1,7 @@
 /** `muster ui`: the web interface, served on this machine for the manager that the command uses. */
 import type { UiSession } from "../edges/ui/backend.ts";
 import { channelBackend } from "../edges/ui/channel-backend.ts";
+import { LiveTimeline } from "../edges/ui/live-timeline.ts";
 import { UserError } from "../lib/user-error.ts";
 import { version } from "../lib/version.ts";
 import { OperatorService, StatusRequest, UiHello } from "../proto/gen/messages.ts";
@@ -47,6 +48,8 @@ export const ui: Command = command({
     // A manager that cannot be reached is an error of the command, not of the page.
     const { backend } = await open();
     backend.close?.();
-    await servePage(shell, values, { command: "muster ui", open });
+    const timeline = new LiveTimeline({ connect: async () => (await open()).backend });
+    await servePage(shell, values, { command: "muster ui", open: async () => timeline.session(await open()) });
+    timeline.stop();
   },
 });

@@ -11,7 +11,8 @@ import { Tickets } from "../edges/juju/tickets.ts";
 import { channelBackend } from "../edges/ui/channel-backend.ts";
 import { LoginDoor, type LoggedInUser } from "../edges/ui/login-door.ts";
 import { listenPages, type PageListener } from "../edges/ui/tls-listener.ts";
-import type { UiSession } from "../edges/ui/backend.ts";
+import type { UiBackend, UiSession } from "../edges/ui/backend.ts";
+import { LiveTimeline } from "../edges/ui/live-timeline.ts";
 import { version } from "../lib/version.ts";
 import { UiHello } from "../proto/gen/messages.ts";
 import type { ProcessTelemetry } from "../runtime/telemetry/telemetry.ts";
@@ -37,12 +38,15 @@ export async function serveWebInterface(
   onStop: (end: () => Promise<void> | void) => void,
 ): Promise<void> {
   const standing = (name: Parameters<typeof standingOfLogin>[1]) => standingOfLogin(env.store, name);
+  // Every role may read the feed of actors: its users share one index.
+  const timeline = new LiveTimeline({ connect: () => Promise.resolve(ownBackend(server)) });
   const door = new LoginDoor({
     port: listen.port,
     checkLogin: (attempt) => logins.check(attempt),
     tickets: new Tickets({ standing }, env.clock),
-    open: (user) => sessionOf(server, user),
+    open: (user) => timeline.session(sessionOf(server, user)),
   });
+  onStop(() => timeline.stop());
   const opened = Promise.withResolvers<PageListener>();
   // Nobody waits for a certificate that comes later.
   opened.promise.catch((error: unknown) => telemetry.log.error({ err: error }, "cannot serve the web interface"));
@@ -68,6 +72,12 @@ export async function serveWebInterface(
       );
   });
   if ((await certificate.tried) !== null) await opened.promise;
+}
+
+function ownBackend(server: GrpcServer): UiBackend {
+  const [ours, theirs] = duplexPair();
+  server.serveSelf(theirs);
+  return channelBackend(channelOver(ours, "the manager"), "the manager stops");
 }
 
 /** The page's calls take the way of every other user's: through the gRPC server, within the process. */

@@ -239,6 +239,11 @@ export class GrpcServer {
     this.#serve(socket, caller, options, certified);
   }
 
+  /** Serves this process itself, as on the control socket. */
+  serveSelf(socket: Duplex): void {
+    this.#serve(socket, localCaller, localMembership, null);
+  }
+
   /** Replaces the credentials, including roots, from the next connection on (G2). */
   setCredentials(credentials: Credentials): void {
     this.#credentials = credentials;

@@ -39,3 +39,17 @@ export const closeGraceMs = 1_000;
 
 /** Lifetime of a login at a manager's page, as of a user's certificate: a working day. */
 export const sessionMs = 12 * 3_600_000;
+
+/** Limits of the time line of a running cluster. */
+export const timelineLimits = {
+  /** Memory of the index, in bytes: some half a million steps. Beyond: the oldest steps are dropped. */
+  indexBytesMax: 64 * mib,
+  /** What processes have kept, as far back as their rings go. */
+  recentMs: 3_600_000,
+  /** Bytes of what all processes have kept. Beyond: the rest is not read. */
+  recentBytesMax: 64 * mib,
+  /** Time for which steps wait for earlier ones of other processes: feeds are sent several times a second. */
+  holdMs: 1_000,
+  /** Time for which the index is kept after the last page has gone: a page may be loaded again. */
+  lingerMs: 30_000,
+} as const;

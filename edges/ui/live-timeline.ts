@@ -1,0 +1,196 @@
+/**
+ * The time line of a running cluster: an index of what the processes have kept of their last minutes, and of the live feed from
+ * then on. It exists while a page is open, and some time longer, for a page that is loaded again.
+ *
+ * Stages of its feed: connecting → reading what is kept → following the live feed; after a failure again, from the beginning.
+ *
+ * LT1: what is not known leaves a gap: while no feed arrives, and between what is kept and the live feed.
+ */
+import { scanFeed, scanPart } from "../../proto/feed-scan.ts";
+import {
+  ActorFeed,
+  ActorSelection,
+  InspectionService,
+  RecentActorsRequest,
+  RecordedSpan,
+  TimelineService,
+  WatchActorsRequest,
+} from "../../proto/gen/messages.ts";
+import { backoffMs, type Backoff } from "../../lib/backoff.ts";
+import { TimelineIndex } from "../../runtime/recording/timeline-index.ts";
+import type { Subscription } from "../../runtime/ports/index.ts";
+import { withLocal, type CallMethod, type LocalServices, type UiBackend, type UiSession } from "./backend.ts";
+import { timelineLimits } from "./limits.ts";
+import { timelineServices } from "./timeline-services.ts";
+
+const { Recent, Watch } = InspectionService.methods;
+const selection = ActorSelection.create();
+/** Until the manager is back: soon at first, and often enough for one who waits. */
+const reconnecting: Backoff = { stepMs: 500, msMax: 10_000 };
+/** Fields of RecordingPart. */
+const Field = { feed: 2, span: 5 } as const;
+
+interface LiveTimelineOptions {
+  /** A backend of its own, which gives the whole feed. */
+  readonly connect: () => Promise<UiBackend>;
+  readonly limits?: { readonly [Name in keyof typeof timelineLimits]: number };
+}
+
+export class LiveTimeline {
+  readonly #connect: () => Promise<UiBackend>;
+  readonly #limits: NonNullable<LiveTimelineOptions["limits"]>;
+  readonly #services: LocalServices;
+  #index: TimelineIndex;
+  #pages = 0;
+  #following: AbortController | null = null;
+  #forgetting: NodeJS.Timeout | null = null;
+  #settling: NodeJS.Timeout | null = null;
+  /** Sequence number of each process's last message. */
+  readonly #sequences = new Map<string, number>();
+
+  constructor({ connect, limits = timelineLimits }: LiveTimelineOptions) {
+    this.#connect = connect;
+    this.#limits = limits;
+    this.#index = this.#newIndex();
+    const paths = Object.values(TimelineService.methods).map(({ path }) => path);
+    const answer: CallMethod = (method, ...rest) =>
+      (timelineServices(this.#index).get(method) as CallMethod)(method, ...rest);
+    this.#services = new Map(paths.map((path) => [path, answer]));
+  }
+
+  /** The same session, whose Timeline calls are answered from the index, which is kept until the session's end. */
+  session({ hello, backend }: UiSession): UiSession {
+    const hold = this.#hold();
+    const both = withLocal(backend, this.#services);
+    return {
+      hello,
+      backend: {
+        ...both,
+        close() {
+          hold.unsubscribe();
+          both.close?.();
+        },
+      },
+    };
+  }
+
+  /** Ends the feed. */
+  stop(): void {
+    this.#following?.abort();
+    for (const timer of [this.#forgetting, this.#settling]) if (timer !== null) clearTimeout(timer);
+  }
+
+  #newIndex(): TimelineIndex {
+    const { indexBytesMax, holdMs } = this.#limits;
+    return new TimelineIndex({ bytesMax: indexBytesMax, holdMs, isRecording: false });
+  }
+
+  #hold(): Subscription {
+    this.#pages += 1;
+    if (this.#forgetting !== null) clearTimeout(this.#forgetting);
+    this.#forgetting = null;
+    if (this.#following === null) {
+      this.#following = new AbortController();
+      void this.#follow(this.#following.signal);
+    }
+    return {
+      unsubscribe: () => {
+        this.#pages -= 1;
+        if (this.#pages > 0) return;
+        this.#forgetting = setTimeout(() => this.#forget(), this.#limits.lingerMs).unref();
+      },
+    };
+  }
+
+  #forget(): void {
+    this.stop();
+    this.#following = null;
+    this.#sequences.clear();
+    this.#index = this.#newIndex();
+  }
+
+  async #follow(signal: AbortSignal): Promise<void> {
+    for (let failures = 1; !signal.aborted; failures += 1) {
+      let backend: UiBackend | null = null;
+      try {
+        backend = await this.#connect();
+        await this.#read(backend.call, signal);
+        const before = this.#sequences.size;
+        await this.#watch(backend.call, signal);
+        if (this.#sequences.size > before) failures = 0;
+      } catch {
+        // The page says that its own connection has ended.
+      }
+      backend?.close?.();
+      if (signal.aborted) return;
+      this.#lose();
+      await new Promise<void>((resolve) => {
+        const timer = setTimeout(resolve, backoffMs(reconnecting, failures)).unref();
+        signal.addEventListener("abort", () => {
+          clearTimeout(timer);
+          resolve();
+        });
+      });
+    }
+  }
+
+  /** What the processes have kept. A manager of an earlier version keeps nothing. */
+  async #read(call: CallMethod, signal: AbortSignal): Promise<void> {
+    const { recentMs, recentBytesMax } = this.#limits;
+    const feeds: { readonly atMs: number; readonly bytes: Uint8Array }[] = [];
+    /** A process's feeds stay in their order, although its clock may be set back. */
+    const newestMs = new Map<string, number>();
+    let bytes = 0;
+    const enough = new AbortController();
+    const write = (message: Uint8Array): null => {
+      const part = scanPart(message);
+      bytes += message.length;
+      if (bytes > recentBytesMax) enough.abort();
+      else if (part?.field === Field.span) this.#index.appendSpan(RecordedSpan.decode(part.value));
+      else if (part?.field === Field.feed) {
+        const feed = scanFeed(part.value);
+        const atMs = Math.max(feed.atMs, newestMs.get(feed.process) ?? 0);
+        newestMs.set(feed.process, atMs);
+        feeds.push({ atMs, bytes: new Uint8Array(part.value) });
+      }
+      return null;
+    };
+    const request = RecentActorsRequest.create({ selection, sinceMs: recentMs });
+    const reading = AbortSignal.any([signal, enough.signal]);
+    await call(Recent.path, Recent.request.encode(request), { write }, { signal: reading, traceparent: "" }).catch(
+      () => undefined,
+    );
+    feeds.sort((a, b) => a.atMs - b.atMs);
+    for (const feed of feeds) this.#append(feed.bytes);
+    this.#index.settle();
+  }
+
+  #watch(call: CallMethod, signal: AbortSignal): Promise<void> {
+    const write = (message: Uint8Array): null => {
+      if (signal.aborted) return null;
+      this.#append(new Uint8Array(message));
+      // Steps wait for earlier ones of other processes only as long as something arrives.
+      if (this.#settling !== null) clearTimeout(this.#settling);
+      this.#settling = setTimeout(() => this.#index.settle(), this.#limits.holdMs).unref();
+      return null;
+    };
+    const request = Watch.request.encode(WatchActorsRequest.create({ selection }));
+    return call(Watch.path, request, { write }, { signal, traceparent: "" });
+  }
+
+  #append(bytes: Uint8Array): void {
+    const { process, sequence } = scanFeed(bytes);
+    this.#sequences.set(process, sequence);
+    this.#index.appendEncoded(bytes);
+  }
+
+  /** LT1 */
+  #lose(): void {
+    const atMs = Date.now();
+    for (const [process, sequence] of this.#sequences)
+      this.#append(
+        ActorFeed.encode(ActorFeed.create({ process, sequence: sequence + 1, atMs, lost: "the feed ended" })),
+      );
+    this.#index.settle();
+  }
+}

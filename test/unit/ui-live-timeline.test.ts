@@ -1,0 +1,175 @@
+// The time line of a running cluster: what processes have kept, then the live feed, for as long as a page is open.
+import test, { type ExecutionContext } from "ava";
+import type { CallMethod, UiSink } from "../../edges/ui/backend.ts";
+import { timelineLimits } from "../../edges/ui/limits.ts";
+import { LiveTimeline } from "../../edges/ui/live-timeline.ts";
+import {
+  ActorFeed,
+  ActorSnapshot,
+  InspectionService,
+  RecordingPart,
+  TimelineOverview,
+  TimelineOverviewRequest,
+  TimelineService,
+  UiHello,
+} from "../../proto/gen/messages.ts";
+import { RpcError, Status } from "../../runtime/ports/rpc.ts";
+import { stateOf, stepOf } from "../fixtures/feed-history.ts";
+import { until } from "../fixtures/until.ts";
+
+const { Recent, Watch } = InspectionService.methods;
+const { Overview } = TimelineService.methods;
+const beginning = Date.now() - 60_000;
+const process = "manager-m1";
+const actor = "session/n1";
+
+const snapshot = (sequence: number, number: number, atMs: number): ActorFeed =>
+  ActorFeed.create({
+    process,
+    sequence,
+    atMs,
+    snapshot: ActorSnapshot.create({ begins: true, ends: true, actors: [stateOf(actor, number, beginning)] }),
+  });
+const step = (sequence: number, number: number, atMs: number): ActorFeed =>
+  ActorFeed.create({ process, sequence, atMs, steps: [stepOf(actor, number, atMs)] });
+
+interface Scene {
+  readonly timeline: LiveTimeline;
+  /** Connections of the time line until now, and those that are closed. */
+  readonly connections: { opened: number; closed: number };
+  /** A page; the returned function closes it. */
+  page(): () => void;
+  overview(): Promise<TimelineOverview>;
+  /** The sink of the newest Watch. */
+  live(): Promise<UiSink>;
+  /** Ends the newest Watch. */
+  fail(): void;
+}
+
+function scene(
+  t: ExecutionContext,
+  kept: readonly ActorFeed[] | null,
+  limits: Partial<Record<keyof typeof timelineLimits, number>> = {},
+): Scene {
+  const connections = { opened: 0, closed: 0 };
+  let sink: UiSink | null = null;
+  let fail: () => void = () => undefined;
+  const call: CallMethod = async (method, _request, to, { signal }) => {
+    if (method === Recent.path) {
+      if (kept === null) throw new RpcError(Status.UNIMPLEMENTED, "this manager keeps no recordings");
+      for (const feed of kept) void to.write(RecordingPart.encode(RecordingPart.create({ feed })));
+      return;
+    }
+    t.is(method, Watch.path);
+    sink = to;
+    await new Promise<void>((resolve, reject) => {
+      signal.addEventListener("abort", () => resolve());
+      fail = () => reject(new RpcError(Status.UNAVAILABLE, "the connection ended"));
+    });
+  };
+  const timeline = new LiveTimeline({
+    connect() {
+      connections.opened += 1;
+      return Promise.resolve({ call, close: () => (connections.closed += 1) });
+    },
+    limits: { ...timelineLimits, holdMs: 20, lingerMs: 50, ...limits },
+  });
+  t.teardown(() => timeline.stop());
+  const unused: CallMethod = () => Promise.reject(new RpcError(Status.UNIMPLEMENTED, "of the cluster"));
+  let newest = timeline.session({ hello: UiHello.create(), backend: { call: unused } });
+  let isFirst = true;
+  return {
+    timeline,
+    connections,
+    page() {
+      if (!isFirst) newest = timeline.session({ hello: UiHello.create(), backend: { call: unused } });
+      isFirst = false;
+      return () => newest.backend.close?.();
+    },
+    async overview() {
+      let answer = TimelineOverview.create();
+      const request = Overview.request.encode(TimelineOverviewRequest.create({ buckets: 1 }));
+      const write = (message: Uint8Array): null => {
+        answer = Overview.response.decode(message);
+        return null;
+      };
+      await newest.backend.call(Overview.path, request, { write }, { signal: AbortSignal.abort(), traceparent: "" });
+      return answer;
+    },
+    async live() {
+      await until("the feed is followed", () => sink !== null);
+      const found = sink as unknown as UiSink;
+      sink = null;
+      return found;
+    },
+    fail: () => fail(),
+  };
+}
+
+const send = (sink: UiSink, feed: ActorFeed): void => void sink.write(ActorFeed.encode(feed));
+
+test("steps that processes have kept come before those of the live feed, which may overlap", async (t) => {
+  const { page, overview, live } = scene(t, [
+    snapshot(1, 1, beginning),
+    step(2, 2, beginning + 1_000),
+    step(3, 3, beginning + 2_000),
+  ]);
+  page();
+  const sink = await live();
+  t.like(await overview(), { stepsTotal: 2, fromMs: beginning, isRecording: false, processes: [process], gaps: [] });
+  send(sink, snapshot(1, 3, beginning + 3_000));
+  send(sink, step(2, 4, beginning + 4_000));
+  await until("the live step has waited for others", async () => (await overview()).stepsTotal === 3);
+  t.like(await overview(), { toMs: beginning + 4_000, gaps: [] });
+});
+
+test("a manager that keeps nothing has a time line from now on", async (t) => {
+  const { page, overview, live } = scene(t, null);
+  page();
+  const sink = await live();
+  t.like(await overview(), { fromMs: 0, toMs: 0, stepsTotal: 0 });
+  send(sink, snapshot(1, 1, beginning));
+  send(sink, step(2, 2, beginning + 1_000));
+  await until("the step is known", async () => (await overview()).stepsTotal === 1);
+});
+
+test("LT1: while the feed is away there is a gap, and it is followed again", async (t) => {
+  const { page, overview, live, fail, connections } = scene(t, null);
+  page();
+  send(await live(), snapshot(1, 1, beginning));
+  fail();
+  const sink = await live();
+  t.deepEqual(connections, { opened: 2, closed: 1 });
+  const [open] = (await overview()).gaps;
+  t.is(open?.process, process);
+  send(sink, snapshot(1, 5, Date.now()));
+  await until("the process is known again", async () => (await overview()).toMs > beginning);
+  const { gaps } = await overview();
+  t.is(gaps.length, 1);
+  t.is(gaps[0]?.process, process);
+});
+
+test("with the last page the index goes, after a while; a page that is loaded again finds it", async (t) => {
+  const { page, overview, live, connections } = scene(t, [snapshot(1, 1, beginning), step(2, 2, beginning + 1_000)]);
+  const close = page();
+  await live();
+  close();
+  const again = page();
+  t.is((await overview()).stepsTotal, 1);
+  t.is(connections.opened, 1);
+  again();
+  await until("the feed is closed", () => connections.closed === 1);
+  t.is((await overview()).stepsTotal, 0);
+  page();
+  await live();
+  t.is(connections.opened, 2);
+});
+
+test("no more is read of what is kept than the limit", async (t) => {
+  const many = Array.from({ length: 1_000 }, (_, at) => step(at + 2, at + 2, beginning + at));
+  const { page, overview, live } = scene(t, [snapshot(1, 1, beginning), ...many], { recentBytesMax: 20_000 });
+  page();
+  await live();
+  const { stepsTotal } = await overview();
+  t.true(stepsTotal > 10 && stepsTotal < 500, `${stepsTotal} steps`);
+});
