@@ -48,10 +48,17 @@ function LinkState() {
     const seconds = Math.max(0, Math.ceil((value.retryAtMs - clock.value) / 1_000));
     text = `${value.reason === "" ? "connection lost" : value.reason}; next attempt in ${seconds} s. What is shown is from before.`;
   } else if (value.state === "expired")
-    text = "session expired: log in again, or run 'muster ui' and open the address that it prints";
+    text = value.logsIn
+      ? "session expired. What is shown is from before."
+      : "session expired: run 'muster ui' again and open the address that it prints";
   return (
     <p class={`link ${kind}`} role="status">
-      {text}
+      {text}{" "}
+      {value.state === "expired" && value.logsIn && (
+        <button type="button" onClick={() => window.location.reload()}>
+          Log in
+        </button>
+      )}
     </p>
   );
 }
@@ -106,6 +113,11 @@ export function App() {
         <p class="who">
           {hello !== null && [hello.cluster, hello.user, hello.role, hello.version].filter(Boolean).join(" · ")}
         </p>
+        {hello?.canLogOut === true && (
+          <form method="post" action="/logout">
+            <button type="submit">Log out</button>
+          </form>
+        )}
         <ThemeButton />
       </header>
       {route.value.view === "cluster" ? (

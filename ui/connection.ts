@@ -6,8 +6,8 @@ export type Link =
   | { readonly state: "live"; readonly hello: UiHello }
   /** `retryAtMs`: by `Date.now()`. `reason`: the server's sentence; empty if it said nothing. */
   | { readonly state: "lost"; readonly retryAtMs: number; readonly reason: string }
-  /** The cookie is not accepted any more. */
-  | { readonly state: "expired" };
+  /** The cookie is not accepted any more. `logsIn`: the server shows a login form instead of the page. */
+  | { readonly state: "expired"; readonly logsIn: boolean };
 
 export interface CallEvents<Response> {
   onMessage(response: Response): void;
@@ -26,6 +26,7 @@ export class Connection {
   #calls = new Map<number, { readonly take: (bytes: Uint8Array) => void; readonly end: CallEvents<never>["onEnd"] }>();
   #nextCall = 1;
   #retryMs = retryMsMin;
+  #logsIn = false;
 
   constructor(onLink: (link: Link) => void) {
     this.#onLink = onLink;
@@ -47,7 +48,9 @@ export class Connection {
   #take(response: UiResponse): void {
     if (response.call === 0) {
       this.#retryMs = retryMsMin;
-      this.#onLink({ state: "live", hello: UiHello.decode(response.message) });
+      const hello = UiHello.decode(response.message);
+      this.#logsIn = hello.canLogOut;
+      this.#onLink({ state: "live", hello });
       return;
     }
     const call = this.#calls.get(response.call);
@@ -68,7 +71,7 @@ export class Connection {
       () => false,
     );
     if (refused) {
-      this.#onLink({ state: "expired" });
+      this.#onLink({ state: "expired", logsIn: this.#logsIn });
       return;
     }
     setTimeout(() => this.#open(), Math.max(0, retryAtMs - Date.now()));

@@ -7,6 +7,8 @@ import { startTimeLine } from "./time-line.ts";
 
 const root = document.getElementById("app");
 if (root !== null) {
+  // The door's script has been here (`door.ts`); the address is shared without it.
+  if (window.location.search !== "") window.history.replaceState(null, "", `/${window.location.hash}`);
   start();
   startTimeLine();
   startSeeking();

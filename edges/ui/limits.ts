@@ -44,7 +44,7 @@ export const sessionMs = 12 * 3_600_000;
 export const timelineLimits = {
   /** Memory of the index, in bytes: some half a million steps. Beyond: the oldest steps are dropped. */
   indexBytesMax: 64 * mib,
-  /** What processes have kept, as far back as their rings go. */
+  /** Age of the oldest steps that are read: more than the processes' rings hold. */
   recentMs: 3_600_000,
   /** Bytes of what all processes have kept. Beyond: the rest is not read. */
   recentBytesMax: 64 * mib,

@@ -4,7 +4,7 @@
  *
  * Stages of its feed: connecting → reading what is kept → following the live feed; after a failure again, from the beginning.
  *
- * LT1: what is not known leaves a gap: while no feed arrives, and between what is kept and the live feed.
+ * LT1: unknown steps leave a gap: those of a time without a feed, and between the kept ones and the live feed.
  */
 import { scanFeed, scanPart } from "../../proto/feed-scan.ts";
 import {
@@ -134,7 +134,7 @@ export class LiveTimeline {
     }
   }
 
-  /** What the processes have kept. A manager of an earlier version keeps nothing. */
+  /** Reads the steps that the processes have kept. A manager of an earlier version keeps nothing. */
   async #read(call: CallMethod, signal: AbortSignal): Promise<void> {
     const { recentMs, recentBytesMax } = this.#limits;
     const feeds: { readonly atMs: number; readonly bytes: Uint8Array }[] = [];
