@@ -13,7 +13,7 @@ export const shownCharsMax = 16_384;
 /** Levels of nesting; contexts have three or four. */
 const depthMax = 12;
 
-export interface Restored {
+interface Restored {
   readonly fields: Readonly<Record<string, unknown>>;
   /** False if a field was cut, or has bytes. */
   readonly isWhole: boolean;

@@ -10,7 +10,7 @@ import type { ObservedStep } from "../../runtime/observation/step.ts";
 /** Five seconds at 2,000 steps/s; about 4 MB. */
 export const pendingStepsMax = 10_000;
 
-export interface PendingStep {
+interface PendingStep {
   readonly step: ObservedStep;
   withContext: boolean;
   /** Steps of the actor left out before it. */

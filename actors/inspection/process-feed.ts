@@ -31,7 +31,7 @@ export interface ProcessFeed extends Running {
   listen(selection: ActorSelection, listener: FeedListener): FeedHandle;
 }
 
-export interface ProcessFeedOptions {
+interface ProcessFeedOptions {
   readonly host: Host;
   readonly clock: Clock;
   readonly telemetry: Pick<Telemetry, "log">;
