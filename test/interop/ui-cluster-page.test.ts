@@ -87,6 +87,8 @@ browserTest("a service is created, scaled, updated, rolled back and removed, eac
   const { cluster, page, errors } = await opened(t);
   await page.getByRole("link", { name: "+ New" }).click();
   await page.getByLabel("Name", { exact: true }).fill("bad name");
+  // In a field the key does not close the form.
+  await page.keyboard.press("Escape");
   await page.getByRole("button", { name: "Plan …" }).click();
   await page.getByText("the image is missing").waitFor();
   await page.getByText("expected letters, digits").waitFor();
