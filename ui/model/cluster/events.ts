@@ -3,7 +3,7 @@ import { NodeSpec_Availability } from "../../../proto/gen/cluster.ts";
 import { availabilityName, availabilityOf, nodeState } from "./nodes.ts";
 import type { Change } from "./objects.ts";
 import { rolloutText, serviceName } from "./services.ts";
-import { isWanted, stateName, stateOf, taskName } from "./tasks.ts";
+import { isEnded, isWanted, stateName, stateOf, taskName } from "./tasks.ts";
 
 /** Lines kept: half an hour of a busy cluster. The oldest are dropped. */
 export const eventsMax = 500;
@@ -29,7 +29,7 @@ function described(change: Change, nodeName: (id: string) => string): Described 
       const { object } = change;
       const where = object.nodeId === "" ? "" : ` on ${nodeName(object.nodeId)}`;
       const error = object.status?.err ?? "";
-      const leaving = isWanted(object) ? "" : ", to stop";
+      const leaving = isWanted(object) || isEnded(object) ? "" : ", to stop";
       const state = stateName(stateOf(object));
       return {
         name: taskName(object, nodeName),

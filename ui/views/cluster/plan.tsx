@@ -1,4 +1,5 @@
 /** What a change of a service would do, by `Operator.PlanService`, and the button that does it. */
+import { Fragment } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { isLive, objects, unary } from "../../cluster-state.ts";
 import { failureText } from "../../model/cluster/failures.ts";
@@ -86,7 +87,7 @@ function Steps({ plan }: { readonly plan: PlanServiceResponse }) {
       <table class="steps-table">
         <thead>
           <tr>
-            {["Batch", "Action", "Task", "From", "To", "Why"].map((text) => (
+            {["Batch", "Action", "Task", "From", "To"].map((text) => (
               <th key={text} scope="col">
                 {text}
               </th>
@@ -97,14 +98,18 @@ function Steps({ plan }: { readonly plan: PlanServiceResponse }) {
           {steps.map((step, index) => {
             const row = stepRow(step, plan.name);
             return (
-              <tr key={index}>
-                <td>{row.batch}</td>
-                <td class={`step ${row.action}`}>{row.action}</td>
-                <td>{row.task}</td>
-                <td>{row.from}</td>
-                <td class={row.to === "pending" ? "warn" : ""}>{row.to}</td>
-                <td>{row.why}</td>
-              </tr>
+              <Fragment key={index}>
+                <tr>
+                  <td>{row.batch}</td>
+                  <td class={`step ${row.action}`}>{row.action}</td>
+                  <td>{row.task}</td>
+                  <td>{row.from}</td>
+                  <td class={row.to === "pending" ? "warn" : ""}>{row.to}</td>
+                </tr>
+                <tr class="reasons">
+                  <td colSpan={5}>{row.why}</td>
+                </tr>
+              </Fragment>
             );
           })}
         </tbody>

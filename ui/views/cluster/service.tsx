@@ -14,7 +14,7 @@ import {
 } from "../../../proto/gen/cluster.ts";
 import { ActorLinks } from "./actor-links.tsx";
 import { LogsPanel } from "./logs.tsx";
-import { ActButton, Ago, linkTo, OpenButton, overview } from "./parts.tsx";
+import { ActButton, Ago, OpenButton, overview } from "./parts.tsx";
 import { Plan, type Wish } from "./plan.tsx";
 import { RolloutPanel } from "./rollout.tsx";
 import { EditService } from "./service-form.tsx";
@@ -218,11 +218,6 @@ export function ServiceDetail({ id }: { readonly id: string }) {
           <summary>Spec</summary>
           <pre>{specText(service.spec)}</pre>
         </details>
-      )}
-      {open === null && (
-        <p class="address">
-          <a href={linkTo("service", id)}>Address of this service</a>
-        </p>
       )}
     </>
   );
