@@ -78,7 +78,7 @@ export class CommandTrace {
       import("@opentelemetry/api"),
       import("../runtime/telemetry/tracing.ts"),
     ]);
-    this.#tracing = await createTracing("muster-cli", endpoint, exportTimeoutMs);
+    this.#tracing = await createTracing("muster-cli", endpoint, { exportTimeoutMs });
     const options = { kind: SpanKind.CLIENT, startTime: this.#startedAt };
     this.#span = this.#tracing.tracer.startSpan(this.#name, options, contextOf(outer));
     return traceparentOf(this.#span);

@@ -55,6 +55,7 @@ export const verbs: Readonly<Record<string, VerbEntry>> = {
   events: verb("Stream events from the cluster", async () => (await import("./events.ts")).events),
   watch: verb("Stream changes of one kind of object, from any version", async () => (await import("./watch.ts")).watch),
   ui: verb("Open the web interface in a browser", async () => (await import("./ui.ts")).ui),
+  record: verb("Record the last minutes of the cluster", async () => (await import("./record.ts")).record),
   replay: verb("Open a recording in the web interface", async () => (await import("./replay.ts")).replay),
   history: verb(
     "Show what changed in an object, who changed it and what followed",

@@ -14,6 +14,7 @@ import type { Generation } from "../machines/dataplane/generation.ts";
 import type { GenericResource } from "../proto/gen/messages.ts";
 import { Host } from "../runtime/host.ts";
 import { createKeyAndCsr, describeCertificate } from "../lib/pki/index.ts";
+import type { RecordingRing } from "../runtime/recording/ring.ts";
 import type { Telemetry } from "../runtime/ports/index.ts";
 import { SystemClock } from "../runtime/system/clock.ts";
 import { FileDisk } from "../runtime/system/file-disk.ts";
@@ -50,6 +51,8 @@ interface AgentProcessOptions {
   readonly drivers?: DriverChoice;
   /** Executable of the dataplane driver that programs the node's network, and its protocol; absent: no driver. */
   readonly dataplane?: { readonly path: string; readonly generation: Generation };
+  /** Keeps the last minutes of the agent's actors; null or absent: nothing does. */
+  readonly recorder?: RecordingRing | null;
 }
 
 export interface AgentProcess extends Agent {
@@ -94,6 +97,7 @@ export async function runAgent(
     csi: { sockets: csi, places: volumeDirectory(resolve(dataDir, "volumes")) },
     join: address === null ? null : { address, token },
     hostname,
+    recorder: options.recorder ?? null,
     ...(options.dataPathAddress === undefined ? {} : { dataPathAddress: options.dataPathAddress }),
     labels,
     ...(options.genericResources === undefined ? {} : { genericResources: options.genericResources }),

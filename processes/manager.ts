@@ -211,6 +211,13 @@ export async function startManagerProcess(
       warnings: link.abilities,
       troubles,
       servers: () => link.servers(),
+      recording: {
+        ring: telemetry.recorder,
+        signer: () => {
+          const identity = identityIn(vault);
+          return identity === null ? null : { ...identity, rootPem: vault.fields.rootCertificate };
+        },
+      },
       csi,
       onBroken,
       onDenied: (reason) => denied.reject(new UserError(deniedSentence(managerId, reason))),

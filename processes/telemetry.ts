@@ -1,5 +1,6 @@
 /** The telemetry of a process, set up from its log level and the environment. */
 import { join } from "node:path";
+import type { RecordingRing } from "../runtime/recording/ring.ts";
 import { createTelemetry, type ProcessTelemetry } from "../runtime/telemetry/telemetry.ts";
 import { cannotWrite } from "./data-dir.ts";
 
@@ -10,13 +11,17 @@ export const logFile = "muster.log";
 export async function telemetryFor(
   service: string,
   level: string | undefined,
-  logDir: string | null = null,
+  {
+    logDir = null,
+    recorder = null,
+  }: { readonly logDir?: string | null; readonly recorder?: RecordingRing | null } = {},
 ): Promise<ProcessTelemetry> {
   try {
     return await createTelemetry({
       service,
       level: level ?? process.env["MUSTER_LOG_LEVEL"] ?? "info",
       otlpEndpoint: process.env["OTEL_EXPORTER_OTLP_ENDPOINT"],
+      recorder,
       ...(logDir === null ? {} : { logFile: join(logDir, logFile) }),
     });
   } catch (error) {

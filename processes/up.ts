@@ -1,4 +1,5 @@
 /** `muster up`: a manager and an agent on this machine, in one process, with a nats-server beside it. */
+import { RecordingRing } from "../runtime/recording/ring.ts";
 import { join } from "node:path";
 import { hostname } from "node:os";
 import type { ProcessTelemetry } from "../runtime/telemetry/telemetry.ts";
@@ -64,6 +65,8 @@ export async function startUp(options: UpOptions, starting: Starting): Promise<U
           dataDir: join(dataDir, "agent"),
           hostname: hostname(),
           labels: {},
+          // The lines of the log are the manager's: both are one process.
+          recorder: telemetry.recorder === null ? null : new RecordingRing(telemetry.recorder.bytesMax),
           csiPlugins: options.csiPlugins,
           ...(options.drivers === undefined ? {} : { drivers: options.drivers }),
         },

@@ -16,6 +16,7 @@ import {
   EngineDescription,
   IssuanceStatus_State as IssuanceState,
   NodeDescription,
+  ActorSelection,
   NodeRole,
   NodeTLSInfo,
   Platform,
@@ -28,6 +29,7 @@ import {
 import { CertificateActor } from "./certificate.ts";
 import { AgentCalls } from "./calls.ts";
 import { AgentInspection } from "./inspection.ts";
+import type { RecordingRing } from "../../runtime/recording/ring.ts";
 import { AgentDrivers } from "./drivers.ts";
 import { AgentLogs } from "./logs.ts";
 import { ManagerList } from "./managers.ts";
@@ -37,6 +39,7 @@ import { SessionActor } from "./session.ts";
 import { AgentTasks } from "./tasks.ts";
 import { Discovery } from "./discovery.ts";
 import type { Running } from "../environment.ts";
+import { keptRecording } from "../inspection/kept-ring.ts";
 import { createProcessFeed, type ProcessFeed } from "../inspection/process-feed.ts";
 import { NetworkFollower } from "./network-follower.ts";
 import { PolicyFollower, type NodeDataplane } from "./policy-follower.ts";
@@ -60,6 +63,8 @@ interface AgentOptions {
   readonly dataplane?: NodeDataplane;
   /** Address for other nodes' packets to its tasks; absent: the address that managers see. */
   readonly dataPathAddress?: string;
+  /** Keeps the last minutes of this agent's actors; null or absent: nothing does. */
+  readonly recorder?: RecordingRing | null;
   /** Distinguishes this agent's actors from others on one host (`[A-Za-z0-9_-]+`); absent: derived from the host name. */
   readonly name?: string;
 }
@@ -161,7 +166,11 @@ class NodeAgent implements Agent {
         networks: this.#networks,
         answerers: [
           new AgentCalls(options, (taskId) => this.#tasks.callable(taskId)),
-          new AgentInspection(options, () => this.#feedOnceKnown()),
+          new AgentInspection(
+            options,
+            () => this.#feedOnceKnown(),
+            options.recorder == null ? null : keptRecording(options.recorder, options.clock),
+          ),
         ],
         identity: () => this.#certificate.identity ?? { rootPem: "", certificatePem: "", keyPem: "" },
         describe: () => this.#describe(),
@@ -274,13 +283,19 @@ class NodeAgent implements Agent {
     const { clock, host, hostname, telemetry } = this.#options;
     const nodeId = this.nodeId();
     if (nodeId === null) return null;
-    this.#feed ??= createProcessFeed({ host, clock, telemetry, process: nodeProcess(nodeId), hostname });
+    if (this.#feed === null) {
+      this.#feed = createProcessFeed({ host, clock, telemetry, process: nodeProcess(nodeId), hostname });
+      const { recorder = null } = this.#options;
+      if (recorder !== null) this.#feed.listen(ActorSelection.create(), recorder);
+    }
     return this.#feed;
   }
 
   /** N2 */
   #identityChanged(): void {
     if (this.#ending !== null) return;
+    // The recording begins as soon as its process has a name.
+    this.#feedOnceKnown();
     if (this.#managers.size === 0) {
       this.#enter({ kind: "failed", reason: "no manager address is known: specify the address of one" });
       return;

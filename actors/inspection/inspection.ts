@@ -20,6 +20,7 @@ import { RpcError, Status, type CallContext, type ServiceHandlers, type Sink } f
 import * as subjects from "../../runtime/subjects.ts";
 import { busMessage } from "../bus-message.ts";
 import type { Environment, Running } from "../environment.ts";
+import type { RecordingSigner } from "../../runtime/recording/seal.ts";
 import type { NodeCalls } from "../node-calls.ts";
 import type { KeptRecording } from "./kept-recording.ts";
 import { serveFeedLeases } from "./leases.ts";
@@ -27,6 +28,7 @@ import type { FeedSources } from "./outlet.ts";
 import { serveReadings } from "./readings.ts";
 import { RecentCall } from "./recent-call.ts";
 import type { ProcessFeed } from "./process-feed.ts";
+import { sealing } from "./record.ts";
 import { WatchCall } from "./watch-call.ts";
 
 /** Calls of Watch at one manager: each costs a share of every step, here and at every other manager. Beyond: refused. */
@@ -39,12 +41,16 @@ interface Inspection extends Running {
   readonly handlers: ServiceHandlers<typeof InspectionService>;
 }
 
-/** `kept`: what this process keeps of its last minutes; null: nothing. */
+/**
+ * `kept`: what this process keeps of its last minutes; null: nothing. `signer`: its certificate and key; null: it has none, and
+ * makes recordings without a signature.
+ */
 export function createInspection(
   env: Environment,
   own: ProcessFeed,
   nodes: NodeCalls,
   kept: KeptRecording | null = null,
+  signer: () => RecordingSigner | null = () => null,
 ): Inspection {
   const { bus, store, telemetry } = env;
   const sources: FeedSources = { env, ids: env.random.fork("inspection"), own, nodes };
@@ -108,6 +114,7 @@ export function createInspection(
     handlers: {
       Watch: watch,
       Recent: recent,
+      Record: (request, sink, call) => recent(request, sealing(env, request, sink, signer), call),
     },
     stop() {
       for (const [id, { sink }] of calls) {

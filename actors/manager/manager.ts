@@ -9,6 +9,7 @@ import {
   Origin,
   Trouble_Kind,
   type CAService,
+  ActorSelection,
   type ControlService,
   type DataKeysService,
   type DispatcherService,
@@ -59,6 +60,9 @@ import { answerQuestions, askLeader, type LeaderKnowledge } from "../leader-ques
 import { startLeadership, type Leadership } from "../ledger/leadership.ts";
 import { createLogBroker } from "../logs/broker.ts";
 import { createInspection } from "../inspection/inspection.ts";
+import { keptRecording } from "../inspection/kept-ring.ts";
+import type { RecordingRing } from "../../runtime/recording/ring.ts";
+import type { RecordingSigner } from "../../runtime/recording/seal.ts";
 import { createProcessFeed } from "../inspection/process-feed.ts";
 import { createNodeCalls } from "../node-calls.ts";
 import { createTaskCalls } from "../task-calls.ts";
@@ -100,6 +104,13 @@ interface ManagerParts extends Omit<Environment, "store" | "proposer" | "times">
   readonly acceptsLogLoss?: boolean;
   /** Addresses named by the operator, to ask for keys that no registered manager has. */
   readonly seeds?: readonly string[];
+  /** This process's part in recordings; absent: it keeps none, and makes none of others. */
+  readonly recording?: {
+    /** Keeps the last minutes of its actors; null: nothing does. */
+    readonly ring: RecordingRing | null;
+    /** Certificate and key that sign recordings; null: there are none yet. */
+    readonly signer: () => RecordingSigner | null;
+  };
   /** Hostname of this manager's machine, for viewers; unknown when absent. */
   readonly hostname?: string;
   /** host:port that workers reach this manager at. */
@@ -338,7 +349,10 @@ export function startManager(parts: ManagerParts): Manager {
     process: managerProcess(managerId),
     hostname: parts.hostname ?? "",
   });
-  const inspection = createInspection(environment, feed, nodeCalls);
+  const { ring, signer } = parts.recording ?? { ring: null, signer: () => null };
+  const kept = ring === null ? null : keptRecording(ring, clock);
+  const inspection = createInspection(environment, feed, nodeCalls, kept, signer);
+  if (ring !== null) feed.listen(ActorSelection.create(), ring);
   const watch = createWatch(environment, { log, blobs }, parts.watch);
   const ca = createCa(environment, authority, {
     onUnlockKeyGiven: (unlockKey) => {

@@ -240,6 +240,10 @@ const lines: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     "muster ui": "open the address that it prints",
     "muster ui --context production --port 8080": "another cluster, on a fixed port",
   },
+  record: {
+    "muster record": "everything that the processes keep",
+    "muster record --since 10m -o incident.mrec": "the last ten minutes",
+  },
   replay: { "muster replay incident.mrec": "look at a recording, without a cluster" },
   inspect: {
     "muster inspect --stuck": "actors whose timers are overdue",

@@ -12,7 +12,7 @@ import { driverChoice, driverFlags } from "./driver-flags.ts";
 import { serveMetrics } from "../../processes/metrics-server.ts";
 import { runUntilEnd, staying } from "../../processes/run-until-end.ts";
 import { tokenFlags, tokenOf } from "./token-flags.ts";
-import { hostPortOf, logging, metricsFlag } from "./serving-flags.ts";
+import { hostPortOf, logging, metricsFlag, recorderFlag, recorderOf } from "./serving-flags.ts";
 import { telemetryFor } from "../../processes/telemetry.ts";
 
 export const agent: Command = command({
@@ -50,12 +50,13 @@ export const agent: Command = command({
     },
     metrics: metricsFlag,
     ...logging,
+    ...recorderFlag,
   },
   run: async ({ values }) => {
     const dataDir = values["data-dir"];
     if (dataDir === undefined)
       throw new UsageError("--data-dir is required: the agent keeps its identity and tasks there");
-    const telemetry = await telemetryFor("muster-agent", values["log-level"]);
+    const telemetry = await telemetryFor("muster-agent", values["log-level"], { recorder: recorderOf(values) });
     const options = {
       join: values.join ?? "",
       token: tokenOf(values) ?? "",
@@ -67,6 +68,7 @@ export const agent: Command = command({
       csiPlugins: csiSocketPaths(values["csi-plugin"] ?? []),
       drivers: await driverChoice(values),
       ...dataplaneOf(values),
+      recorder: telemetry.recorder,
     };
     const metrics = hostPortOf(values.metrics);
     await runUntilEnd(

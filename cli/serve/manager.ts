@@ -7,7 +7,7 @@ import { startManagerProcess } from "../../processes/manager.ts";
 import { natsFlags, sharedNatsOf } from "./nats-flags.ts";
 import { runUntilEnd } from "../../processes/run-until-end.ts";
 import { tokenFlags, tokenOf, type TokenValues } from "./token-flags.ts";
-import { defaultPort, serving, servingOf } from "./serving-flags.ts";
+import { defaultPort, recorderOf, serving, servingOf } from "./serving-flags.ts";
 import { telemetryFor } from "../../processes/telemetry.ts";
 
 export const manager: Command = command({
@@ -26,7 +26,7 @@ export const manager: Command = command({
       throw new UsageError(
         "--join requires --nats: managers of a cluster share its NATS (workers join with 'muster agent')",
       );
-    const telemetry = await telemetryFor("muster-manager", values["log-level"]);
+    const telemetry = await telemetryFor("muster-manager", values["log-level"], { recorder: recorderOf(values) });
     const options = {
       dataDir: values["data-dir"],
       ...servingOf(values),

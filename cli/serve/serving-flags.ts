@@ -7,6 +7,8 @@ import {
 import { parseOrigin } from "../../edges/juju/origin.ts";
 import { UsageError } from "../../lib/user-error.ts";
 import { parseHostPort, type HostPort } from "../../processes/addresses.ts";
+import { RecordingRing } from "../../runtime/recording/ring.ts";
+import { parseBytes } from "../values.ts";
 import type { CsiSocketPaths } from "../../processes/csi.ts";
 import { csiFlag, csiSocketPaths } from "./csi-flag.ts";
 import type { JsonOptions } from "../../processes/json-api.ts";
@@ -22,6 +24,31 @@ export const logging = {
     help: "Log level: trace, debug, info, warn, error or fatal (default info)",
   },
 } as const;
+export const recorderFlag = {
+  "recorder-size": {
+    type: "string",
+    value: "BYTES",
+    help: "Memory for recording the last minutes of this process, for 'muster record' (default 4m, 0 = off)",
+  },
+} as const;
+
+/** Smaller ones would contain less than one compressed piece. */
+const recorderBytesMin = 64 * 1024;
+const recorderBytesMax = 1024 * 1024 * 1024;
+
+/** The ring of `--recorder-size`; null: it is off. Throws UsageError. */
+export function recorderOf({
+  "recorder-size": size,
+}: {
+  readonly "recorder-size"?: string | undefined;
+}): RecordingRing | null {
+  if (size === undefined) return new RecordingRing();
+  const bytes = parseBytes(size, "recorder-size");
+  if (bytes === 0) return null;
+  if (bytes < recorderBytesMin || bytes > recorderBytesMax)
+    throw new UsageError(`invalid argument "${size}" for "--recorder-size" flag: expected 0, or 64k to 1g`);
+  return new RecordingRing(bytes);
+}
 export const metricsFlag = {
   type: "string",
   value: "ADDR:PORT",
@@ -84,6 +111,7 @@ export const serving = {
     help: "Serve the web interface to users on this address; the port defaults to 17072 (default: off)",
   },
   ...logging,
+  ...recorderFlag,
 } as const;
 
 /** Juju's port. */

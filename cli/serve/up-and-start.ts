@@ -8,7 +8,7 @@ import { humanDuration } from "../values.ts";
 import { defaultDataDir } from "../../processes/data-dir.ts";
 import { driverChoice, driverFlags } from "./driver-flags.ts";
 import { runUntilEnd, staying } from "../../processes/run-until-end.ts";
-import { serving, servingOf } from "./serving-flags.ts";
+import { recorderOf, serving, servingOf } from "./serving-flags.ts";
 import { logFile, telemetryFor } from "../../processes/telemetry.ts";
 import { lastWriteMs, putAside } from "../../processes/earlier-state.ts";
 import { startHello } from "./sample.ts";
@@ -57,7 +57,10 @@ export const up: Command = command({
     const dataDir = values["data-dir"] ?? defaultDataDir();
     const drivers = await driverChoice(values);
     const state = stateSentence(shell, dataDir, values.fresh);
-    const telemetry = await telemetryFor("muster", values["log-level"], dataDir);
+    const telemetry = await telemetryFor("muster", values["log-level"], {
+      logDir: dataDir,
+      recorder: recorderOf(values),
+    });
     await runUntilEnd(telemetry, async (starting) => {
       const flags = servingOf(values);
       const running = await startUp(
@@ -100,7 +103,10 @@ export const start: Command = command({
     if (port !== null && !(Number.isInteger(port) && port >= 1 && port <= 65_535))
       throw new UsageError(`invalid argument "${values.port}" for "--port" flag: expected a number from 1 to 65535`);
     const state = stateSentence(shell, dataDir, values.fresh);
-    const telemetry = await telemetryFor("muster", values["log-level"], dataDir);
+    const telemetry = await telemetryFor("muster", values["log-level"], {
+      logDir: dataDir,
+      recorder: recorderOf(values),
+    });
     const options = {
       dataDir,
       ...servingOf(values),

@@ -158,7 +158,11 @@ const operator: Rows<typeof OperatorService> = {
 const taskAccess: Rows<typeof TaskAccessService> = { Call: "read-only", Send: "operator" };
 
 // Contexts and events have only the fields that their charts list for viewers.
-const inspection: Rows<typeof InspectionService> = { Watch: "read-only", Recent: "read-only" };
+const inspection: Rows<typeof InspectionService> = {
+  Watch: "read-only",
+  Recent: "read-only",
+  Record: "read-only",
+};
 
 const users: Rows<typeof UsersService> = {
   ListUsers: "admin",

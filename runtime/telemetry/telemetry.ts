@@ -1,6 +1,8 @@
 /** A process's telemetry: structured logs (pino), metrics (Prometheus) and traces (OpenTelemetry) behind one port. */
 import pino from "pino";
 import type { Telemetry } from "../ports/index.ts";
+import { recordedSpan, recordingLogger } from "../recording/recorded-log.ts";
+import type { RecordingRing } from "../recording/ring.ts";
 import { createMetrics, type PrometheusMetrics } from "./metrics.ts";
 import { createTracing } from "./tracing.ts";
 
@@ -8,6 +10,8 @@ export interface ProcessTelemetry extends Telemetry {
   readonly metrics: PrometheusMetrics;
   /** Reopens the log file by name, after log rotation; null for a process without one. */
   readonly reopenLog: (() => void) | null;
+  /** The ring of this process's last minutes; null: it is off. */
+  readonly recorder: RecordingRing | null;
   shutdown(): Promise<void>;
 }
 
@@ -19,10 +23,17 @@ interface TelemetryOptions {
   /** File to append to; absent: standard error. */
   readonly logFile?: string;
   readonly otlpEndpoint: string | undefined;
+  /** Keeps log lines and spans of the last minutes; null or absent: nothing is kept. */
+  readonly recorder?: RecordingRing | null;
 }
 
 export async function createTelemetry(options: TelemetryOptions): Promise<ProcessTelemetry> {
-  const tracing = await createTracing(options.service, options.otlpEndpoint);
+  const { recorder = null } = options;
+  const tracing = await createTracing(
+    options.service,
+    options.otlpEndpoint,
+    recorder === null ? {} : { onEnd: (span) => recorder.addSpan(recordedSpan(span)) },
+  );
   const destination = pino.destination({ dest: options.logFile ?? 2, sync: true, mkdir: true });
   const log = pino(
     {
@@ -37,7 +48,8 @@ export async function createTelemetry(options: TelemetryOptions): Promise<Proces
   return {
     tracer: tracing.tracer,
     metrics: createMetrics(),
-    log,
+    log: recorder === null ? log : recordingLogger(log, recorder, Date.now),
+    recorder,
     reopenLog: options.logFile === undefined ? null : () => destination.reopen(),
     shutdown: () => tracing.shutdown(),
   };

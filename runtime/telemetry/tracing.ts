@@ -12,6 +12,7 @@ import {
   type Tracer,
 } from "@opentelemetry/api";
 import type * as Resources from "@opentelemetry/resources";
+import type { ReadableSpan, SpanProcessor } from "@opentelemetry/sdk-trace";
 import { version } from "../../lib/version.ts";
 
 export interface Tracing {
@@ -20,14 +21,21 @@ export interface Tracing {
   shutdown(): Promise<void>;
 }
 
+interface TracingOptions {
+  /** Limit of one export (OTLP's default is 10 s). */
+  readonly exportTimeoutMs?: number;
+  /** Gets each finished span. */
+  readonly onEnd?: (span: ReadableSpan) => void;
+}
+
 /**
  * `endpoint` as in the OTLP specification: the collector's base URL, such as `http://127.0.0.1:4318`; undefined or empty
- * turns tracing off. `exportTimeoutMs`: limit of one export (OTLP's default is 10 s).
+ * turns tracing off.
  */
 export async function createTracing(
   service: string,
   endpoint: string | undefined,
-  exportTimeoutMs = 10_000,
+  { exportTimeoutMs = 10_000, onEnd }: TracingOptions = {},
 ): Promise<Tracing> {
   if (endpoint === undefined || endpoint === "") return { tracer: trace.getTracer("muster"), shutdown: async () => {} };
   const [{ BatchSpanProcessor, TracerProvider }, { OTLPTraceExporter }, resources] = await Promise.all([
@@ -40,10 +48,18 @@ export async function createTracing(
     timeoutMillis: exportTimeoutMs,
   });
   const provider = new TracerProvider({
-    spanProcessors: [new BatchSpanProcessor({ exporter, scheduledDelayMillis })],
+    spanProcessors: [
+      new BatchSpanProcessor({ exporter, scheduledDelayMillis }),
+      ...(onEnd === undefined ? [] : [observing(onEnd)]),
+    ],
     resource: resourceOf(service, resources),
   });
   return { tracer: provider.getTracer("muster"), shutdown: () => provider.shutdown() };
+}
+
+function observing(onEnd: (span: ReadableSpan) => void): SpanProcessor {
+  const nothing = async (): Promise<void> => {};
+  return { onStart: () => undefined, onEnd, forceFlush: nothing, shutdown: nothing };
 }
 
 /**

@@ -88,6 +88,7 @@ export async function inspectedManager(
   async function listen(): Promise<void> {
     server = createGrpcServer({ telemetry: manager.env.telemetry });
     server.add(InspectionService, {
+      Record: (_, sink) => sink.end(),
       Watch(request, sink, call) {
         watches.push(request);
         if (scene.refusal !== null) {

@@ -82,6 +82,7 @@ test("R3: users have access to what each role allows, and to nothing of the node
     [
       "Health/Check",
       "Inspection/Recent",
+      "Inspection/Record",
       "Inspection/Watch",
       "Logs/SubscribeLogs",
       "Operator/ControlRollout",

@@ -92,7 +92,7 @@ test("an unresponsive collector delays the exit only for its timeout", async (t)
   t.teardown(() => server.close());
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const { port } = server.address() as { port: number };
-  const tracing = await createTracing("test", `http://127.0.0.1:${port}/`, 300);
+  const tracing = await createTracing("test", `http://127.0.0.1:${port}/`, { exportTimeoutMs: 300 });
   tracing.tracer.startSpan("service create").end();
   const before = Date.now();
   await tracing.shutdown().catch(() => undefined);

@@ -1,0 +1,118 @@
+// The ring of a process's last minutes: what it keeps, where it begins, and what it leaves out.
+import test from "ava";
+import { ActorFeed, ActorState, RecordedLine, RecordedSpan, RecordingPart } from "../../proto/gen/messages.ts";
+import { recordedSpan, recordingLogger } from "../../runtime/recording/recorded-log.ts";
+import { RecordingRing } from "../../runtime/recording/ring.ts";
+import { actorsAt } from "../../runtime/recording/timeline.ts";
+import { TimelineAtRequest } from "../../proto/gen/messages.ts";
+import { TimelineIndex } from "../../runtime/recording/timeline-index.ts";
+import { madeFeeds } from "../fixtures/feed-history.ts";
+import { quietLog } from "../support/page-client.ts";
+
+const fromMs = 1_700_000_000_000;
+
+const partsOf = (ring: RecordingRing, sinceMs = 0): readonly RecordingPart[] =>
+  Array.from(ring.parts(sinceMs), (part) => RecordingPart.decode(part));
+
+function indexOf(feeds: Iterable<ActorFeed>): TimelineIndex {
+  const index = new TimelineIndex({ bytesMax: 2 ** 28, holdMs: 0, isRecording: true });
+  for (const feed of feeds) index.append(feed);
+  return index;
+}
+
+const feedsIn = (parts: readonly RecordingPart[]): ActorFeed[] =>
+  parts.flatMap(({ feed }) => (feed === null ? [] : [feed]));
+
+const actorsOf = (index: TimelineIndex, atMs: number) =>
+  [...actorsAt(index, TimelineAtRequest.create({ atMs }))]
+    .flatMap(({ snapshot }) => snapshot?.actors ?? [])
+    .toSorted((a, b) => (a.actor < b.actor ? -1 : 1))
+    .map((state) => ActorState.decode(ActorState.encode(state)));
+
+test("a full ring begins with the states that its dropped steps led to, and nothing is missing after them", (t) => {
+  const ring = new RecordingRing(64 * 1024);
+  const all = [...madeFeeds({ processes: 1, actors: 1_200, steps: 20_000, fromMs, toMs: fromMs + 200_000 })];
+  for (const feed of all) ring.onFeed(feed);
+  t.true(ring.bytes < 64 * 1024 + 256 * 1024, `${ring.bytes} bytes`);
+  const kept = feedsIn(partsOf(ring));
+  t.true(kept.length < all.length / 2, `${kept.length} of ${all.length}`);
+  t.deepEqual(
+    kept.slice(0, 4).map(({ snapshot }) => [snapshot?.begins, snapshot?.ends, snapshot?.actors.length]),
+    [
+      [true, false, 400],
+      [false, false, 400],
+      [false, true, 400],
+      [undefined, undefined, undefined],
+    ],
+  );
+  const sequences = kept.map(({ sequence }) => sequence);
+  t.deepEqual(
+    sequences,
+    sequences.map((_, at) => (sequences[0] ?? 0) + at),
+  );
+  const [whole, rest] = [indexOf(all), indexOf(kept)];
+  t.true(rest.fromMs > fromMs);
+  for (const moment of [rest.fromMs, Math.floor((rest.fromMs + rest.toMs) / 2), rest.toMs])
+    t.deepEqual(actorsOf(rest, moment), actorsOf(whole, moment));
+  t.deepEqual(rest.gaps.within(0, Number.MAX_SAFE_INTEGER), []);
+});
+
+test("a read from a moment on begins with the states of that moment", (t) => {
+  const ring = new RecordingRing();
+  const all = [...madeFeeds({ processes: 1, actors: 5, steps: 1_000, fromMs, toMs: fromMs + 10_000 })];
+  for (const feed of all) ring.onFeed(feed);
+  const encoded = (feeds: readonly ActorFeed[]): readonly string[] =>
+    feeds.map((feed) => Buffer.from(ActorFeed.encode(feed)).toString("base64"));
+  t.deepEqual(encoded(feedsIn(partsOf(ring))), encoded(all), "everything, when nothing is dropped");
+  const kept = feedsIn(partsOf(ring, fromMs + 9_000));
+  const steps = kept.flatMap((feed) => feed.steps);
+  t.true(steps.length >= 100 && steps.length <= 110, `${steps.length} steps`);
+  t.deepEqual(actorsOf(indexOf(kept), fromMs + 9_500), actorsOf(indexOf(all), fromMs + 9_500));
+  const quiet = feedsIn(partsOf(ring, fromMs + 60_000));
+  t.is(quiet.length, 1, "the states, although nothing has happened since");
+  t.is(quiet[0]?.snapshot?.actors.length, 5);
+  t.deepEqual(partsOf(new RecordingRing()), []);
+});
+
+test("log lines and spans are kept among the steps, with the process's name, and without secrets", (t) => {
+  const ring = new RecordingRing();
+  let now = fromMs;
+  const log = recordingLogger(quietLog, ring, () => (now += 1_000));
+  const secret = "SWMKEY-1-canary";
+  log.info({ taskId: "t1", error: secret, token: secret, message: secret, name: `a ${secret}` }, "task started");
+  log.debug({ taskId: "t2" }, "not recorded");
+  for (const feed of madeFeeds({ processes: 1, actors: 1, steps: 10, fromMs, toMs: fromMs + 10 })) ring.onFeed(feed);
+  log.warn({ node: "n1", count: 3, data: { secret } }, "node is silent");
+  const span = {
+    name: "task create",
+    startTime: [fromMs / 1_000, 5e8],
+    endTime: [fromMs / 1_000 + 1, 0],
+    attributes: { "muster.task.id": "t1", "http.url": secret, "rpc.grpc.status_code": 2 },
+    status: { code: 2 },
+    spanContext: () => ({ traceId: "a".repeat(32), spanId: "b".repeat(16) }),
+  } as const;
+  ring.addSpan(recordedSpan(span));
+  const parts = partsOf(ring);
+  t.deepEqual(
+    parts.flatMap(({ line }) => (line === null ? [] : [line])),
+    [
+      { atMs: fromMs + 1_000, level: "info", text: "task started", fields: '{"taskId":"t1"}' },
+      { atMs: fromMs + 2_000, level: "warn", text: "node is silent", fields: '{"node":"n1","count":3}' },
+    ].map((line) => RecordedLine.create({ ...line, process: "manager-m0" })),
+  );
+  t.deepEqual(
+    parts.at(-1)?.span,
+    RecordedSpan.create({
+      process: "manager-m0",
+      traceId: "a".repeat(32),
+      spanId: "b".repeat(16),
+      name: "task create",
+      startMs: fromMs + 500,
+      endMs: fromMs + 1_000,
+      attributes: '{"muster.task.id":"t1","rpc.grpc.status_code":2}',
+      failed: true,
+    }),
+  );
+  t.false(JSON.stringify(parts).includes("canary"));
+  t.is(partsOf(ring, fromMs + 1_500).flatMap(({ line }) => line ?? []).length, 1, "older lines are left out");
+});
