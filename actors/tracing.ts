@@ -10,6 +10,7 @@
 import { SpanKind, SpanStatusCode, trace, type Attributes, type Link, type Span } from "@opentelemetry/api";
 import type { Clock, Telemetry } from "../runtime/ports/index.ts";
 import { RpcError, Status, type CallContext, type UnaryHandler } from "../runtime/ports/rpc.ts";
+import { inTrace } from "../runtime/telemetry/current-trace.ts";
 import { contextOf, traceparentOf } from "../runtime/telemetry/tracing.ts";
 import { sentence } from "./sentence.ts";
 
@@ -85,7 +86,7 @@ export function traced<Request, Response>(
 ): UnaryHandler<Request, Response> {
   return (request, call) => {
     const span = startSpan(ports, name, call.traceparent, SpanKind.SERVER);
-    if (!span.isRecording()) return handler(request, call);
+    if (!span.isRecording()) return inTrace(call.traceparent, () => handler(request, call));
     span.setAttributes(attributes(request, null));
     const { deadline, method, peer, signal } = call;
     const inner: CallContext = { deadline, method, peer, signal, traceparent: traceparentOf(span) };
@@ -94,7 +95,7 @@ export function traced<Request, Response>(
       endSpan(ports, span);
     };
     try {
-      const answer = handler(request, inner);
+      const answer = inTrace(inner.traceparent, () => handler(request, inner));
       // The answer itself is passed to the caller unchanged (X1).
       if (answer instanceof Promise) answer.then(succeed, (error: unknown) => endCall(ports, span, error));
       else succeed(answer);

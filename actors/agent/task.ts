@@ -9,6 +9,7 @@ import { healthOf } from "../../machines/driver/health-spec.ts";
 import { ContainerStatus, Task, TaskStatus, TaskState, type Config, type Secret } from "../../proto/gen/messages.ts";
 import { timestampOf } from "../../proto/time.ts";
 import type { HostedActor } from "../../runtime/host.ts";
+import { inTrace } from "../../runtime/telemetry/current-trace.ts";
 import { traceparentLabel, traceparentOf } from "../../runtime/telemetry/tracing.ts";
 import type { CallTarget } from "./calls.ts";
 import type { AgentDrivers } from "./drivers.ts";
@@ -69,7 +70,9 @@ export class TaskActor {
       // In earlier states, the error concerns the task's way to this node.
       flaw: state === TaskState.STARTING || state === TaskState.RUNNING ? err : "",
     };
-    this.#actor = ports.host.start(agentTaskMachine, `agent-task/${task.id}`, input, this.#owner());
+    this.#actor = inTrace(this.#parent, () =>
+      ports.host.start(agentTaskMachine, `agent-task/${task.id}`, input, this.#owner()),
+    );
   }
 
   get state(): TaskState {
@@ -123,7 +126,12 @@ export class TaskActor {
   }
 
   #send(event: AgentTaskEvent): void {
-    if (!this.#isStopped) this.#actor.send(event);
+    if (!this.#isStopped) inTrace(this.#parent, () => this.#actor.send(event));
+  }
+
+  /** Trace context of the request that created the task; empty if it was not traced. */
+  get #parent(): string {
+    return this.#task.annotations?.labels[traceparentLabel] ?? "";
   }
 
   #owner(): Owner<typeof agentTaskMachine> {
@@ -181,7 +189,7 @@ export class TaskActor {
 
   async #start(): Promise<AgentTaskEvent> {
     // Only a task with a trace is traced: a root span for every task of a big service would be useless.
-    const parent = this.#task.annotations?.labels[traceparentLabel] ?? "";
+    const parent = this.#parent;
     const span = parent === "" ? null : startSpan(this.#ports, "task start", parent);
     const traceparent = span === null ? "" : traceparentOf(span);
     if (span?.isRecording() === true) {

@@ -22,6 +22,7 @@ import { sessionTimes, type SessionEnd } from "../../machines/dispatcher/session
 import { nodeWatchMachine } from "../../machines/dispatcher/node-watch.machine.ts";
 import { readmission } from "../../machines/dispatcher/readmission.ts";
 import { waitOf } from "../../machines/wait-meta.ts";
+import { inTrace } from "../../runtime/telemetry/current-trace.ts";
 import { newId } from "../../runtime/ids.ts";
 import type { BusMessage, Random } from "../../runtime/ports/index.ts";
 import { RpcError, Status, type CallContext, type ServiceHandlers, type Sink } from "../../runtime/ports/rpc.ts";
@@ -215,7 +216,9 @@ class DispatcherActor implements Dispatcher {
         return HeartbeatResponse.create({ period: durationOf(periodMs) });
       },
       UpdateTaskStatus: (request, call) =>
-        this.#reports.update(this.#heard(call, request.sessionId).nodeId, request.updates, call.traceparent),
+        inTrace(call.traceparent, () =>
+          this.#reports.update(this.#heard(call, request.sessionId).nodeId, request.updates, call.traceparent),
+        ),
       UpdateVolumeStatus: (request, call) =>
         this.#reports.updateVolumes(this.#heard(call, request.sessionId).nodeId, request.updates),
       Assignments: (request, sink, call) => this.#openStream({ method: "Assignments", sink }, request.sessionId, call),

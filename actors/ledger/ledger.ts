@@ -10,6 +10,7 @@ import { ledgerMachine, type AppendRefusal, type LedgerEvent } from "../../machi
 import type { RefusalCode } from "../../machines/ledger/proposals.ts";
 import { Failure, ProposeOk, ProposeReply, ProposeRequest } from "../../proto/gen/messages.ts";
 import { assert } from "../../lib/assert.ts";
+import { inTrace } from "../../runtime/telemetry/current-trace.ts";
 import { ErrorCode } from "../../runtime/error-codes.ts";
 import { newId } from "../../runtime/ids.ts";
 import type { AppendOutcome, Log, Subscription } from "../../runtime/ports/index.ts";
@@ -169,7 +170,10 @@ export function startLedger(env: Omit<Environment, "proposer" | "times">, parts:
     isSignalled = true;
     clock.soon(() => {
       isSignalled = false;
-      if (queue.length > 0) send({ type: "work.arrived" });
+      // Work of several requests belongs to no single trace.
+      const [first, ...others] = queue;
+      const traceparent = others.length > 0 ? "" : (first?.request.traceparent ?? "");
+      if (first !== undefined) inTrace(traceparent, () => send({ type: "work.arrived" }));
     });
   };
 

@@ -37,7 +37,8 @@ export class Reconciler<Machine extends AnyStateMachine> implements Running {
 
   constructor(env: Environment, { machine, decide, effects, id, input }: Options<Machine>) {
     const loop = {
-      gather: () => env.clock.soon(() => this.#send({ type: "round.due" })),
+      gather: (_params: undefined, self: HostedActor<Machine>) =>
+        self.sendSoon({ type: "round.due" } as unknown as EventFromLogic<Machine>),
       decide: () => {
         const { verdict, write } = decide();
         if (this.#isStopped) return;

@@ -29,6 +29,7 @@ import {
   type Transaction,
 } from "../../proto/gen/messages.ts";
 import type { Subscription } from "../ports/index.ts";
+import { inTrace } from "../telemetry/current-trace.ts";
 import { NodeParts } from "./node-parts.ts";
 import { FutureRecord, LogBreak } from "./log-break.ts";
 import { copyTask, patchNode, patchTask } from "./patch.ts";
@@ -302,7 +303,11 @@ export class Replica implements Store {
   }
 
   #publish(commit: Commit): void {
-    for (const listener of this.#listeners) listener(commit);
+    const [first, ...others] = commit.causes;
+    const traceparent = first?.traceparent ?? "";
+    inTrace(others.every((cause) => cause.traceparent === traceparent) ? traceparent : "", () => {
+      for (const listener of this.#listeners) listener(commit);
+    });
   }
 
   #applyChanges(sequence: number, transaction: Transaction): ObjectChange[] {
