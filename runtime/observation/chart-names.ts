@@ -157,10 +157,7 @@ function entered(transition: AnyTransitionDefinition, after: Active): readonly s
 
 function moved(transition: AnyTransitionDefinition, { nodes }: Active): readonly AnyNode[] {
   const domain = domainOf(transition);
-  const isReentered = transition.reenter === true && (transition.source as unknown) === domain;
-  return nodes
-    .filter((node) => isWithin(node, domain) || (isReentered && node === domain))
-    .toSorted((one, other) => one.order - other.order);
+  return nodes.filter((node) => isWithin(node, domain)).toSorted((one, other) => one.order - other.order);
 }
 
 /** Several transitions of one step, in order. */
