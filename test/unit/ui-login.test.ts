@@ -1,0 +1,129 @@
+// The web interface of a manager on its TLS port: logins, their end, and connections without one. The users are made up.
+import { connect } from "node:tls";
+import test, { type ExecutionContext } from "ava";
+import { createAdmission, type AdmissionLimits } from "../../edges/grpc/admission/admission.ts";
+import { ticketMs, Tickets } from "../../edges/juju/tickets.ts";
+import { sessionMs } from "../../edges/ui/limits.ts";
+import { LoginDoor, type LoggedInUser } from "../../edges/ui/login-door.ts";
+import { listenPages } from "../../edges/ui/tls-listener.ts";
+import { createLocalIdentity } from "../../lib/pki/index.ts";
+import { UiHello } from "../../proto/gen/messages.ts";
+import type { Identity, LoginAttempt, LoginOutcome } from "../../runtime/ports/json-api.ts";
+import { connectPage, cookieIn, fetched, quietLog, type Fetched } from "../support/page-client.ts";
+import { patient } from "../support/slowness.ts";
+import { telemetry } from "../support/grpc-world.ts";
+
+test.beforeEach((t) => t.timeout(patient(20_000)));
+
+const ada: Identity = { kind: "user", name: "ada", role: "operator" };
+
+async function scene(
+  t: ExecutionContext,
+  limits: Partial<AdmissionLimits> = {},
+  check: (attempt: LoginAttempt) => LoginOutcome = ({ password }) =>
+    password === "right" ? { kind: "accepted", identity: ada, lastLoginMs: null } : { kind: "refused" },
+) {
+  const state = { now: 0, mark: "first" };
+  const attempts: LoginAttempt[] = [];
+  const opened: LoggedInUser[] = [];
+  const { certificatePem, keyPem } = await createLocalIdentity(Date.now());
+  const { ports } = telemetry();
+  const listener = await listenPages({
+    host: "127.0.0.1",
+    port: 0,
+    credentials: { certificatePem, keyPem, acceptedPem: certificatePem },
+    log: quietLog,
+    admission: createAdmission(ports, limits),
+    door: new LoginDoor({
+      port: 1,
+      checkLogin(attempt) {
+        attempts.push(attempt);
+        return Promise.resolve(check(attempt));
+      },
+      tickets: new Tickets({ standing: () => ({ identity: ada, mark: state.mark }) }, { monotonic: () => state.now }),
+      open(user) {
+        opened.push(user);
+        return { hello: UiHello.create({ user: user.name }), backend: { call: () => new Promise(() => undefined) } };
+      },
+    }),
+  });
+  t.teardown(() => listener.close());
+  const base = `https://127.0.0.1:${listener.port}/`;
+  return {
+    state,
+    attempts,
+    opened,
+    base,
+    listener,
+    login: (body: string): Promise<Fetched> =>
+      fetched(`${base}login`, { method: "POST", headers: { origin: base.slice(0, -1) }, body }),
+  };
+}
+
+test("LD1: a login lasts twelve hours, and not beyond the password with which it began", async (t) => {
+  const { state, base, login, opened } = await scene(t);
+  const cookie = cookieIn(await login("name=ada&password=right"));
+  t.true(sessionMs < ticketMs);
+  state.now = sessionMs - 1_000;
+  t.is((await fetched(base, { headers: { cookie } })).status, 200);
+  const page = await connectPage(base, { cookie });
+  await page.hello;
+  page.socket.terminate();
+  t.like(opened[0], { name: "ada", role: "operator", mark: "first", leftMs: 1_000, address: "127.0.0.1" });
+  state.now = sessionMs;
+  t.is((await fetched(base, { headers: { cookie } })).status, 401);
+  const second = cookieIn(await login("name=ada&password=right"));
+  state.mark = "second";
+  t.is((await fetched(base, { headers: { cookie: second } })).status, 401);
+});
+
+test("LD2: the form's fields reach the check of passwords; too many logins are told to wait", async (t) => {
+  const { base, login, attempts } = await scene(t, {}, ({ password }) =>
+    password === "busy" ? { kind: "busy" } : { kind: "refused" },
+  );
+  const busy = await login("name=%61da&password=busy");
+  t.is(busy.status, 503);
+  t.is(busy.headers["retry-after"], "5");
+  t.regex(busy.body, /Too many logins at this moment/);
+  t.is((await login("")).status, 401);
+  t.deepEqual(
+    attempts.map(({ name, password, address, certifiedNode }) => [name, password, address, certifiedNode]),
+    [
+      [{ kind: "user", name: "ada" }, "busy", "127.0.0.1", null],
+      [{ kind: "user", name: "" }, "", "127.0.0.1", null],
+    ],
+  );
+  t.is((await fetched(`${base}login`)).headers.location, "/", "a GET leads to the start");
+  t.is(attempts.length, 2);
+});
+
+test("an agent's or a node's login does not count at the page", async (t) => {
+  const { login } = await scene(t, {}, () => ({
+    kind: "accepted",
+    identity: { kind: "machine", nodeId: "n1" },
+    lastLoginMs: null,
+  }));
+  const answer = await login("name=ada&password=right");
+  t.deepEqual([answer.status, cookieIn(answer)], [401, ""]);
+});
+
+test("TL1: connections without a page displace each other, and never one with a page", async (t) => {
+  const { base, login, listener } = await scene(t, { anonymousMax: 3, anonymousPerAddressMax: 3 });
+  const cookie = cookieIn(await login("name=ada&password=right"));
+  const page = await connectPage(base, { cookie });
+  await page.hello;
+  const sockets = await Promise.all(
+    Array.from({ length: 4 }, async () => {
+      const socket = connect({ host: "127.0.0.1", port: listener.port, rejectUnauthorized: false });
+      t.teardown(() => socket.destroy());
+      const closed = new Promise<void>((resolve) => socket.once("close", () => resolve()));
+      socket.on("error", () => undefined).resume();
+      await new Promise((resolve) => socket.once("secureConnect", resolve));
+      return { closed };
+    }),
+  );
+  await Promise.race(sockets.map(({ closed }) => closed));
+  t.is(listener.pages, 1);
+  t.is(page.socket.readyState, page.socket.OPEN);
+  page.socket.terminate();
+});
