@@ -43,7 +43,7 @@ function labelled(label: string, texts: readonly string[], style: Style | null =
   return texts.map((text, at) => [span((at === 0 ? label : "").padEnd(labelWidth), "dim"), span(text, style)]);
 }
 
-function headLines({ actor, process, name, ended, nowMs }: ActorPicture): readonly Line[] {
+function headLines({ actor, process, name, ended, nowMs }: ActorPicture, width: number): readonly Line[] {
   const lines: Line[] = [];
   const where = process.hostname === "" ? process.id : `${process.id} on ${process.hostname}`;
   lines.push([span(actor.id, "title"), span(name === "" ? "" : `  ${name}`), span(`  in ${where}`, "dim")]);
@@ -58,11 +58,12 @@ function headLines({ actor, process, name, ended, nowMs }: ActorPicture): readon
     [ActorStatus.ACTOR_FAILED]: "failed",
   };
   const status = (statuses as Readonly<Record<number, string>>)[actor.status];
-  lines.push([
-    span("state".padEnd(labelWidth), "dim"),
-    span(statesText(actor.states), status === "failed" ? "alarm" : "active"),
-    span(`${since}${status === undefined ? "" : `, ${status}`}`),
-  ]);
+  const style = status === "failed" ? "alarm" : "active";
+  const texts = wrapped(
+    `${statesText(actor.states)}${since}${status === undefined ? "" : `, ${status}`}`,
+    width - labelWidth,
+  );
+  lines.push(...labelled("state", texts, style));
   const event = actor.event === "" ? "" : `, last event ${eventText(actor.event)}`;
   const age = actor.startedAtMs === 0 ? "" : `started ${shortDuration(nowMs - actor.startedAtMs)} ago, `;
   lines.push(...labelled("life", [`${age}${actor.steps} ${actor.steps === 1 ? "step" : "steps"}${event}`]));
@@ -151,7 +152,7 @@ function lastSteps({ actor, steps, stepsMissing, nowMs }: ActorPicture, most: nu
 export function actorLines(picture: ActorPicture): readonly Line[] {
   const { actor, chart, height } = picture;
   const width = Math.max(widthMin, picture.width ?? widthDefault);
-  const head = [...headLines(picture), ...waitLines(picture, width), ...timerLines(picture)];
+  const head = [...headLines(picture, width), ...waitLines(picture, width), ...timerLines(picture)];
   const context = contextLines(picture, width);
   const drawn = (detail: Detail): readonly Line[] =>
     chart === null

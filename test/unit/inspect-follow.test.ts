@@ -65,6 +65,7 @@ test.serial("into a pipe, each step is a line, and what was left out or lost is 
 test.serial("into a pipe, one actor is drawn as the feed begins, and then each step is a line", async (t) => {
   const inspected = await scene(t);
   const { lines, interrupt, done } = inspected.start("inspect", "-f", "session/n1");
+  await until("the look-up", () => inspected.watches.length === 1);
   // A step between the look-up and the feed.
   inspected.scene.feeds = [
     snapshot("manager-m1", [actor("session/n1", "session", ["serving.disconnected"], { steps: 8 })]),
