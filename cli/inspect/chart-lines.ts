@@ -4,7 +4,7 @@
  */
 import type { ChartDefinition, StateDefinition, TransitionDefinition } from "../../proto/feed/chart-definition.ts";
 import type { Actor } from "../../proto/feed/actors.ts";
-import { delayText, line, span, wrapped, type Line } from "./texts.ts";
+import { delayText, eventText, line, span, wrapped, type Line } from "./texts.ts";
 
 /**
  * How much of the chart is shown: with the transitions of all states; with those of active states and those taken last; or
@@ -18,7 +18,7 @@ const step = "  ";
 
 /** Such as `after grace [isLate]`. */
 function causeOf({ event, delay, guard }: TransitionDefinition): string {
-  const cause = delay !== "" ? `after ${delayText(delay)}` : event === "" ? "always" : event;
+  const cause = delay !== "" ? `after ${delayText(delay)}` : event === "" ? "always" : eventText(event);
   return guard === "" ? cause : `${cause} [${guard}]`;
 }
 

@@ -7,8 +7,18 @@ import type { ChartDefinition } from "../../proto/feed/chart-definition.ts";
 import { overdueGraceMs } from "../../proto/feed/stuck.ts";
 import { ActorStatus, type ActorStep } from "../../proto/gen/messages.ts";
 import { chartLines, waitingStates, type Detail } from "./chart-lines.ts";
-import { eventText, stepLines } from "./step-lines.ts";
-import { delayText, line, momentText, shortDuration, span, wrapped, type Line, type Style } from "./texts.ts";
+import { stepLines } from "./step-lines.ts";
+import {
+  delayText,
+  eventText,
+  line,
+  momentText,
+  shortDuration,
+  span,
+  wrapped,
+  type Line,
+  type Style,
+} from "./texts.ts";
 
 /** Columns without a terminal: as wide as the lines of a log. */
 const widthDefault = 120;

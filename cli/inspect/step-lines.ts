@@ -1,17 +1,10 @@
 /** Steps of actors as lines. */
 import { statesText } from "../../proto/feed/actors.ts";
 import type { ActorStep } from "../../proto/gen/messages.ts";
-import { delayText, line, momentText, span, type Line } from "./texts.ts";
+import { eventText, line, momentText, span, type Line } from "./texts.ts";
 
 /** Columns of an event with its guards; a longer one moves the rest of its line. */
 const eventWidthMax = 32;
-
-/** XState's own events in the words of the charts: `xstate.after.grace.session.lost` is `after grace`. */
-export function eventText(event: string): string {
-  const [, kind, name] = /^xstate\.(after|done\.state|done\.actor|error\.actor)\.([^.]+)/.exec(event) ?? [];
-  if (kind === undefined || name === undefined) return event;
-  return kind === "after" ? `after ${delayText(name)}` : `${kind.split(".")[0]} ${name}`;
-}
 
 const causeText = ({ event, guards }: ActorStep): string =>
   guards.length === 0 ? eventText(event) : `${eventText(event)} [${guards.join(", ")}]`;

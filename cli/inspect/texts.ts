@@ -76,3 +76,10 @@ export function momentText(ms: number, nowMs: number): string {
 
 /** A chart's delay: its name, or milliseconds. */
 export const delayText = (delay: string): string => (/^\d+$/.test(delay) ? `${delay}ms` : delay);
+
+/** XState's own events in the words of the charts: `xstate.after.grace.session.lost` is `after grace`. */
+export function eventText(event: string): string {
+  const delay = /^xstate\.after\.([^.]+)\./.exec(event)?.[1];
+  if (delay !== undefined) return `after ${delayText(delay)}`;
+  return event.replace(/^xstate\.(done|error)\.(?:actor|state)\./, "$1 ");
+}

@@ -2,8 +2,7 @@
 import test from "ava";
 import { chartDefinitionOf, chartDefinitions } from "../../cli/chart-definitions.ts";
 import { actorLines, type ActorPicture } from "../../cli/inspect/drawing.ts";
-import { eventText } from "../../cli/inspect/step-lines.ts";
-import { rendered, shortDuration, wrapped } from "../../cli/inspect/texts.ts";
+import { eventText, rendered, shortDuration, wrapped } from "../../cli/inspect/texts.ts";
 import { textWidth } from "../../cli/text-width.ts";
 import type { Actor } from "../../proto/feed/actors.ts";
 import type { StateDefinition } from "../../proto/feed/chart-definition.ts";
@@ -181,10 +180,12 @@ test("text of other processes cannot control the terminal, and colours are only 
   t.is(coloured.join("\n").replaceAll(/\x1b\[\d+m/g, ""), plain);
 });
 
-test("XState's own events have the words of the charts", (t) => {
+test("XState's own events have the words of the charts", async (t) => {
+  const lines = textOf(await pictureOf({ machine: "agentTask", states: ["removing.halting"] }));
+  t.true(lines.includes("    done agentTask.removing → removed"));
   t.is(eventText("xstate.after.beatPeriod.membership.beat.waiting"), "after beatPeriod");
   t.is(eventText("xstate.after.500.x"), "after 500ms");
-  t.is(eventText("xstate.done.state.checks"), "done checks");
+  t.is(eventText("xstate.done.state.task.removing"), "done task.removing");
   t.is(eventText("node.after.x"), "node.after.x");
 });
 
