@@ -1,6 +1,8 @@
 import test from "ava";
+import type { AnyStateMachine } from "xstate";
 import { allCharts } from "../../cli/charts.ts";
 import type { Shows } from "../../machines/chart.ts";
+import { childrenOf, rootOf, transitionsOf, type AnyNode } from "../../runtime/observation/transition-ids.ts";
 import { restored, shown, shownCharsMax } from "../../machines/shown.ts";
 
 const value = {
@@ -93,4 +95,57 @@ test("no chart shows a text that may quote a user's data", async (t) => {
     for (const path of [...(shows?.context ?? []), ...(shows?.events ?? [])])
       t.notRegex(path.split(".").at(-1) ?? "", freeText, `${file} shows ${path}: leave it out, or show ${path}.$same`);
   }
+});
+
+/** Names that a function destructures from its parameter of that kind, or reads from `context`. */
+function readsOf(body: string): Readonly<Record<"context" | "event" | "params", readonly string[]>> {
+  const namesIn = (list: string): readonly string[] =>
+    list.split(",").flatMap((part) => /^\s*(\w+)/.exec(part)?.slice(1) ?? []);
+  const [, destructured = ""] = /\(\{ context: \{([^}]*)\} \}/.exec(body) ?? [];
+  const [, params = ""] =
+    /^\((?:_|\{[^}]*\}),\s*\{([^}]*)\}/.exec(body.replaceAll(/\s+/g, " ").replace("( ", "(")) ?? [];
+  const read = Array.from(body.matchAll(/context\??\.(\w+)/g), ([, name = ""]) => name);
+  const event = Array.from(body.matchAll(/event\.(\w+)/g), ([, name = ""]) => name).filter((name) => name !== "type");
+  return { context: [...namesIn(destructured), ...read], event, params: namesIn(params) };
+}
+
+const functionsOf = (machine: AnyStateMachine, kind: "guards" | "delays"): readonly (readonly [string, string])[] =>
+  Object.entries(machine.implementations[kind]).flatMap(([name, each]) =>
+    typeof each === "function" ? [[name, String(each)] as const] : [],
+  );
+
+/** Guards whose params come from the event, with the functions that give them. */
+function guardsOfEvents(node: AnyNode): readonly (readonly [string, string])[] {
+  const own = transitionsOf(node).flatMap(({ transition: { guard } }) => {
+    const { type = "", params } = (typeof guard === "object" ? guard : {}) as { type?: string; params?: unknown };
+    return typeof params === "function" ? [[type, String(params)] as const] : [];
+  });
+  return [...own, ...childrenOf(node).flatMap(guardsOfEvents)];
+}
+
+test("every field by which a guard or a delay decides is shown, so that a recording can be verified", async (t) => {
+  let read = 0;
+  for (const { file, machine } of await allCharts()) {
+    const { shows } = machine.schemas as { readonly shows: Shows | null };
+    const roots = (paths: readonly string[] = []): ReadonlySet<string> =>
+      new Set(paths.map((path) => path.split(".")[0] ?? ""));
+    const [context, events] = [roots(shows?.context), roots(shows?.events)];
+    const ofEvents = new Map(guardsOfEvents(rootOf(machine)));
+    for (const kind of ["guards", "delays"] as const)
+      for (const [name, body] of functionsOf(machine, kind)) {
+        const fields = readsOf(body);
+        for (const field of fields.context) t.true(context.has(field), `${file}: ${name} reads context.${field}`);
+        for (const field of fields.event) t.true(events.has(field), `${file}: ${name} reads event.${field}`);
+        read += fields.context.length + fields.event.length;
+        const params = ofEvents.get(name);
+        if (kind === "delays" || params === undefined) continue;
+        // Named by the params, or else all of them; the others are constants of the chart.
+        const named = Array.from(params.matchAll(/event\.(\w+)/g), ([, field = ""]) => field);
+        const given =
+          named.length > 0 ? named : fields.params.filter((field) => !new RegExp(`\\b${field}: `).test(params));
+        for (const field of given) t.true(events.has(field), `${file}: ${name} reads ${field} of an event`);
+        read += given.length;
+      }
+  }
+  t.true(read > 90, `${read} fields`);
 });
