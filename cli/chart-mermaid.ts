@@ -3,16 +3,14 @@
  * that contains boxes which contain others has a picture of its own, so that each picture fits a page; and transitions from a
  * box into itself are listed rather than drawn, since their arrows would cross all that the box contains.
  */
-import type { AnyStateMachine, StateNode } from "xstate";
-
-type AnyStateNode = StateNode<never, never>;
-interface Transition {
-  readonly target: readonly { readonly path: readonly string[]; readonly type: string }[] | undefined;
-  readonly guard?: unknown;
-  readonly source: { readonly path: readonly string[] };
-  readonly eventType: string;
-  readonly delay?: number | string | undefined;
-}
+import type { AnyStateMachine } from "xstate";
+import {
+  allTransitionsOf,
+  childrenOf,
+  rootOf,
+  type AnyNode,
+  type IdentifiedTransition,
+} from "../runtime/observation/transition-ids.ts";
 
 function idOf(path: readonly string[]): string {
   return path.map((part) => part.replaceAll(/[^A-Za-z0-9]/g, "_")).join("__");
@@ -23,51 +21,34 @@ function plain(text: string): string {
   return text.replaceAll(/\s+/g, " ").replaceAll(/[:;]/g, (mark) => (mark === ":" ? "#58;" : "#59;"));
 }
 
-function guardOf(guard: unknown): string {
-  const name = typeof guard === "string" ? guard : (guard as { type?: string } | null | undefined)?.type;
-  return name === undefined ? "" : ` [${name}]`;
-}
-
-function eventOf({ eventType, delay }: Transition): string {
-  if (delay !== undefined) return `after ${typeof delay === "number" ? `${delay} ms` : delay}`;
-  const internal = /^xstate\.(done|error)\.(?:actor|state)\.(.*)$/.exec(eventType);
-  return internal === null ? eventType : `${internal[1]} ${internal[2]}`;
-}
-
-function transitionsOf(node: AnyStateNode): readonly Transition[] {
-  const delayed = new Map((node.after as unknown as Transition[]).map((each) => [each.eventType, each.delay]));
-  const onEvents = [...(node.transitions as unknown as Map<string, Transition[]>).values()].flat();
-  const always = (node.always ?? []) as unknown as Transition[];
-  return [
-    ...onEvents.map((each) => ({
-      target: each.target,
-      guard: each.guard,
-      source: each.source,
-      eventType: each.eventType,
-      delay: delayed.get(each.eventType),
-    })),
-    ...always.map((each) => ({ target: each.target, guard: each.guard, source: each.source, eventType: "always" })),
-  ];
+function labelOf({ event, delay, guard }: IdentifiedTransition): string {
+  const internal = /^xstate\.(done|error)\.(?:actor|state)\.(.*)$/.exec(event);
+  const cause =
+    delay !== ""
+      ? `after ${/^\d+$/.test(delay) ? `${delay} ms` : delay}`
+      : event === ""
+        ? "always"
+        : internal === null
+          ? event
+          : `${internal[1]} ${internal[2]}`;
+  return `${cause}${guard === "" ? "" : ` [${guard}]`}`;
 }
 
 interface Edge {
-  readonly from: AnyStateNode;
+  readonly from: AnyNode;
   readonly to: readonly string[];
   readonly isLast: boolean;
   readonly label: string;
 }
 
-function* edgesOf(node: AnyStateNode): Iterable<Edge> {
-  for (const transition of transitionsOf(node)) {
-    const label = `${eventOf(transition)}${guardOf(transition.guard)}`;
-    for (const { path, type } of transition.target ?? [])
-      yield { from: node, to: path, isLast: type === "final", label };
-  }
+function* edgesOf(node: AnyNode): Iterable<Edge> {
+  const isAlways = ({ event, delay }: IdentifiedTransition): boolean => event === "" && delay === "";
+  const transitions = allTransitionsOf(node);
+  // Those that are taken at once come last.
+  for (const each of [...transitions.filter((one) => !isAlways(one)), ...transitions.filter(isAlways)])
+    for (const { path, type } of each.transition.target ?? [])
+      yield { from: node, to: path, isLast: type === "final", label: labelOf(each) };
   for (const child of childrenOf(node)) yield* edgesOf(child);
-}
-
-function childrenOf({ states }: AnyStateNode): readonly AnyStateNode[] {
-  return Object.values(states) as AnyStateNode[];
 }
 
 function isWithin(path: readonly string[], outer: readonly string[]): boolean {
@@ -80,7 +61,7 @@ function isHandler({ from, to }: Edge): boolean {
 }
 
 /** It has a picture of its own. */
-function isDeep(node: AnyStateNode): boolean {
+function isDeep(node: AnyNode): boolean {
   return childrenOf(node).some((child) => childrenOf(child).length > 0);
 }
 
@@ -102,7 +83,7 @@ function containerOf(from: readonly string[], to: readonly string[]): string {
 }
 
 /** The arrows in the picture of `node`, one for all transitions between two states. */
-function arrowsOf(node: AnyStateNode, edges: readonly Edge[]): readonly Arrow[] {
+function arrowsOf(node: AnyNode, edges: readonly Edge[]): readonly Arrow[] {
   const depth = node.path.length;
   /** An end of a transition, or the closed box around it. */
   const shown = (path: readonly string[]): readonly string[] => {
@@ -123,7 +104,7 @@ function arrowsOf(node: AnyStateNode, edges: readonly Edge[]): readonly Arrow[] 
   });
 }
 
-function* linesOf(node: AnyStateNode, arrows: readonly Arrow[], picture: AnyStateNode): Iterable<string> {
+function* linesOf(node: AnyNode, arrows: readonly Arrow[], picture: AnyNode): Iterable<string> {
   const isPicture = node === picture;
   const id = idOf(node.path);
   const children = isPicture || !isDeep(node) ? childrenOf(node) : [];
@@ -135,7 +116,7 @@ function* linesOf(node: AnyStateNode, arrows: readonly Arrow[], picture: AnyStat
   }
   const inner = isPicture ? "" : "  ";
   if (node.type === "compound" && children.length > 0) {
-    const [first] = node.initial.target as unknown as readonly AnyStateNode[];
+    const [first] = node.initial.target as unknown as readonly AnyNode[];
     if (first !== undefined) yield `${inner}[*] --> ${idOf(first.path)}`;
   }
   for (const child of children) for (const line of linesOf(child, arrows, picture)) yield `${inner}${line}`;
@@ -147,7 +128,7 @@ function* linesOf(node: AnyStateNode, arrows: readonly Arrow[], picture: AnyStat
 }
 
 /** Whether the container of an arrow is a box in the picture, rather than the picture or something around it. */
-function isInBox(container: string, picture: AnyStateNode): boolean {
+function isInBox(container: string, picture: AnyNode): boolean {
   return childrenOf(picture).some((child) => !isDeep(child) && idOf(child.path) === container);
 }
 
@@ -157,7 +138,7 @@ interface Picture {
   readonly mermaid: string;
 }
 
-function* picturesBelow(node: AnyStateNode, edges: readonly Edge[]): Iterable<Picture> {
+function* picturesBelow(node: AnyNode, edges: readonly Edge[]): Iterable<Picture> {
   const arrows = arrowsOf(node, edges);
   const ends = new Map(arrows.flatMap(({ from, to }) => [from, to]).map((path) => [idOf(path), path]));
   const outside = [...ends].filter(([, path]) => path.length <= node.path.length || !isWithin(path, node.path));
@@ -174,7 +155,7 @@ const listedMin = 4;
 
 /** Transitions that are drawn, and those that are listed, grouped by their event and target. */
 function sorted(machine: AnyStateMachine): { drawn: readonly Edge[]; listed: readonly (readonly Edge[])[] } {
-  const edges = [...edgesOf(machine.root as unknown as AnyStateNode)];
+  const edges = [...edgesOf(rootOf(machine))];
   const groups = [...Map.groupBy(edges, ({ label, to }) => `${label} ${idOf(to)}`).values()];
   const ends = new Set(
     groups.filter(([some, ...more]) => some?.isLast === true && more.length + 1 >= listedMin).flat(),
@@ -187,7 +168,7 @@ function sorted(machine: AnyStateMachine): { drawn: readonly Edge[]; listed: rea
 }
 
 export function picturesOf(machine: AnyStateMachine): readonly Picture[] {
-  return [...picturesBelow(machine.root as unknown as AnyStateNode, sorted(machine).drawn)];
+  return [...picturesBelow(rootOf(machine), sorted(machine).drawn)];
 }
 
 /** A transition that is not drawn. */
