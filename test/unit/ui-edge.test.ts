@@ -63,7 +63,7 @@ async function scene(
 
 /** Answers with the request. */
 const echo: CallMethod = (_method, request, sink) => {
-  sink.write(request);
+  void sink.write(request);
   return Promise.resolve();
 };
 
@@ -181,8 +181,8 @@ test("calls of a page are answered side by side, with the status, the error's te
       seen.push(traceparent);
       if (method === "/refused") throw new RpcError(Status.PERMISSION_DENIED, "this needs the role admin");
       if (method === "/broken") throw new TypeError("secret of the program");
-      sink.write(request);
-      sink.write(bytes("second"));
+      void sink.write(request);
+      void sink.write(bytes("second"));
     },
   });
   const client = await page();
@@ -216,10 +216,10 @@ test("a cancelled call ends without another message, and a page that goes away e
   const { page } = await scene(t, {
     call: (method, _request, sink, { signal }) =>
       new Promise((resolve) => {
-        sink.write(bytes(method));
+        void sink.write(bytes(method));
         signal.addEventListener("abort", () => {
           ended.push(method);
-          sink.write(bytes("too late"));
+          void sink.write(bytes("too late"));
           resolve();
         });
       }),
