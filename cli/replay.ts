@@ -5,6 +5,7 @@ import { UiHello } from "../proto/gen/messages.ts";
 import { command, type Command } from "./command.ts";
 import { openFile } from "./replay/open.ts";
 import { recordedBackend } from "./replay/recorded-backend.ts";
+import { printVerification } from "./replay/print-verification.ts";
 import { describeRecording } from "./replay/summary.ts";
 import { pageFlags, servePage } from "./serve/page.ts";
 
@@ -16,12 +17,17 @@ export const replay: Command = command({
     "Serve the web interface for a recording made by 'muster record', on this machine and without a cluster, until interrupted.",
   options: {
     ...pageFlags,
+    verify: {
+      type: "boolean",
+      help: "Instead of the page: take every recorded step again with this Muster's charts, and name the first that they decide differently",
+    },
     force: { type: "boolean", help: "Open a recording that is truncated, damaged or changed as far as it can be read" },
   },
   async run({ values, operands, shell }) {
     const [path = ""] = operands;
     const recording = await openFile(path, values.force === true);
     for (const line of describeRecording(recording)) shell.remark(line);
+    if (values.verify === true) return printVerification(shell, recording.index);
     const backend = recordedBackend(recording);
     // Nobody can change a recording.
     const hello = UiHello.create({ version, role: "read-only", cluster: recording.head.clusterId });

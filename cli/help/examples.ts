@@ -244,7 +244,10 @@ const lines: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     "muster record": "everything that the processes keep",
     "muster record --since 10m -o incident.mrec": "the last ten minutes",
   },
-  replay: { "muster replay incident.mrec": "look at a recording, without a cluster" },
+  replay: {
+    "muster replay incident.mrec": "look at a recording, without a cluster",
+    "muster replay incident.mrec --verify": "check that today's charts decide the same",
+  },
   inspect: {
     "muster inspect --stuck": "actors whose timers are overdue",
     "muster inspect session/worker-1": "the session of a node as its statechart",

@@ -72,6 +72,11 @@ test.serial("the minutes before a problem are recorded by every process, and sho
 
   for (const { process } of [agent, follower, leader]) await process.end();
 
+  const verified = await runMuster(["replay", file, "--verify"]);
+  t.is(verified.code, 0, saidBy(verified));
+  t.regex(verified.stdout, /^session +\d+ +[1-9]/m);
+  t.regex(verified.stdout, /^no difference in [1-9]\d* verified steps$/m);
+
   const replay = new MusterProcess(folder, ["replay", file, "--no-open"]);
   t.teardown(() => replay.end());
   await until("the printed address", () => {
