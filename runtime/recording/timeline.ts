@@ -152,7 +152,14 @@ export function* actorsAt(index: TimelineIndex, request: TimelineAtRequest): Gen
 
 /** Positions of the steps in question, from the request's moment on, or backward from it. */
 function* positions(index: TimelineIndex, request: TimelineStepsRequest): Generator<readonly [Segment, number]> {
-  const { backward, atMs, index: step } = request;
+  const { backward, atMs, index: step, process, actor, traceId } = request;
+  const traceHash = traceHashOf(traceId);
+  // Here, because most steps are of others, and handing each out costs more than this.
+  const isWanted = ({ traceHash: hashes, lives }: Segment, at: number): boolean => {
+    if (traceId !== "" && hashes[at] !== traceHash) return false;
+    const life = lives[at] as Life;
+    return (actor === "" || life.actor === actor) && (process === "" || life.process === process);
+  };
   const { segments } = index;
   // Without a moment, from the first, or backward from the last.
   const isWhole = step === 0 && atMs === 0;
@@ -160,34 +167,35 @@ function* positions(index: TimelineIndex, request: TimelineStepsRequest): Genera
     for (const segment of segments.toReversed()) {
       const isBelow = step > 0 ? step - 1 - segment.before : segment.stepsUntil(atMs);
       const end = isWhole ? segment.length : Math.min(segment.length, isBelow);
-      for (let at = end - 1; at >= 0; at -= 1) yield [segment, at];
+      for (let at = end - 1; at >= 0; at -= 1) if (isWanted(segment, at)) yield [segment, at];
     }
     return;
   }
   for (const segment of segments) {
     const from = isWhole ? 0 : step > 0 ? Math.max(0, step - segment.before) : segment.stepsUntil(atMs - 1);
-    for (let at = from; at < segment.length; at += 1) yield [segment, at];
+    for (let at = from; at < segment.length; at += 1) if (isWanted(segment, at)) yield [segment, at];
   }
 }
 
 /** INVALID_ARGUMENT for a limit outside of its range. */
 export function stepsOf(index: TimelineIndex, request: TimelineStepsRequest): TimelineSteps {
-  const { process, actor, traceId, limit, backward } = request;
+  const { traceId, limit, backward } = request;
   if (limit < 1 || limit > stepsMax)
     throw new RpcError(Status.INVALID_ARGUMENT, `invalid limit ${limit}: expected 1 to ${stepsMax}`);
-  const traceHash = traceHashOf(traceId);
   const found: TimelineStep[] = [];
   let bytes = 0;
   for (const [segment, at] of positions(index, request)) {
-    if (traceId !== "" && segment.traceHash[at] !== traceHash) continue;
-    const life = segment.lives[at] as Life;
-    if ((process !== "" && life.process !== process) || (actor !== "" && life.actor !== actor)) continue;
     const step = index.stepAt(segment, at);
     if (traceId !== "" && step.traceId !== traceId) continue;
     const spans: RecordedSpan[] = [];
     const span = step.spanId === "" ? null : index.spans.find(step.spanId);
     if (span !== null) spans.push(span);
-    const entry = TimelineStep.create({ index: segment.before + at + 1, process: life.process, step, spans });
+    const entry = TimelineStep.create({
+      index: segment.before + at + 1,
+      process: (segment.lives[at] as Life).process,
+      step,
+      spans,
+    });
     bytes += TimelineStep.encode(entry).length;
     if (bytes > stepsBytesMax && found.length > 0) break;
     found.push(entry);

@@ -44,7 +44,7 @@ function processNote({ stale, lost, gaps, droppedSteps }: Process): string {
     lost,
     stale && lost === "" ? "not current: waiting for a snapshot" : "",
     gaps > 0 ? `${gaps} gaps` : "",
-    droppedSteps > 0 ? `${droppedSteps} steps left out` : "",
+    droppedSteps > 0 ? `${droppedSteps} events left out` : "",
   ];
   return notes.filter(Boolean).join(" · ");
 }
@@ -79,6 +79,11 @@ function RowContent({ row }: { readonly row: Row }) {
   return (
     <>
       <span class="id">{actor.id}</span>
+      {row.level === 2 && (
+        <small class="of" title={statesText(actor.states)}>
+          {actor.process}
+        </small>
+      )}
       <span class="states">{statesText(actor.states)}</span>
       {overdue > 0 && <span class="overdue">overdue {durationText(overdue)}</span>}
     </>
@@ -161,7 +166,7 @@ export function ActorsView() {
         <input
           ref={search}
           type="search"
-          placeholder="Search: id, process, state ( / )"
+          placeholder="Search ( / )"
           aria-label="Search actors by id, process or state"
           value={text.value}
           onInput={({ currentTarget }) => (text.value = currentTarget.value)}

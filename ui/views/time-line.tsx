@@ -313,11 +313,11 @@ function Plot() {
       onKeyDown={onKeyDown}
     >
       <div class="density" ref={box} aria-hidden="true" />
-      <i data-colour="steps" />
-      <i data-colour="troubles" />
-      <i data-colour="text" />
-      <i data-colour="line" />
       <Gaps />
+      <p class="legend" data-colour="text">
+        <span data-colour="steps">■</span> events <span data-colour="troubles">■</span> unexpected or failed{" "}
+        <span class="hatched" data-colour="line" /> not known
+      </p>
       <LiveEdge />
       <Cursor />
       {hover.value !== null && known.value !== null && (
