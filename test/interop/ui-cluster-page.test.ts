@@ -1,21 +1,12 @@
 // The view of the cluster in a browser, with a made-up cluster.
-import { readFileSync } from "node:fs";
-import test, { type ExecutionContext } from "ava";
-import { chromium, type Page } from "playwright-core";
+import type { ExecutionContext } from "ava";
 import { TaskState } from "../../proto/gen/messages.ts";
-import { browserMissing } from "../fixtures/browser.ts";
 import { FakeCluster } from "../fixtures/ui-cluster.ts";
-import { startUiServer, type UiServer } from "../fixtures/ui-server.ts";
+import { browserTest, openPage, seriousFindings, type OpenedPage } from "../fixtures/ui-page.ts";
+import { startUiServer } from "../fixtures/ui-server.ts";
 
-const axe = readFileSync(new URL("../../node_modules/axe-core/axe.min.js", import.meta.url), "utf8");
-const browserTest = browserMissing() === null ? test.serial : test.serial.skip;
-
-interface Opened {
+interface Opened extends OpenedPage {
   readonly cluster: FakeCluster;
-  readonly server: UiServer;
-  readonly page: Page;
-  /** Exceptions, and violations of its policy. */
-  readonly errors: readonly string[];
 }
 
 async function opened(
@@ -35,24 +26,8 @@ async function opened(
   } = {},
 ): Promise<Opened> {
   const cluster = new FakeCluster({ nodes, services, replicas });
-  const server = await startUiServer(10, { role, cluster });
-  const browser = await chromium.launch({
-    executablePath: "/usr/bin/chromium",
-    // As root it refuses to start with a sandbox.
-    args: ["--no-sandbox", "--disable-dev-shm-usage"],
-  });
-  t.teardown(async () => {
-    await browser.close();
-    await server.close();
-  });
-  const page = await browser.newPage({ viewport: { width: 1280, height: 800 }, colorScheme: scheme });
-  const errors: string[] = [];
-  page.on("pageerror", (error) => errors.push(String(error)));
-  page.on("console", (message) => {
-    if (message.text().includes("Content Security Policy")) errors.push(message.text());
-  });
-  await page.goto(server.address);
-  await page.goto(`${server.url}#/cluster`);
+  const { server, page, errors } = await openPage(t, startUiServer(10, { role, cluster }), { scheme });
+  await page.getByRole("link", { name: "Cluster" }).click();
   await page.waitForSelector(".cell");
   return { cluster, server, page, errors };
 }
@@ -261,16 +236,39 @@ for (const scheme of ["light", "dark"] as const)
           await page.getByRole("button", { name: "Open" }).click();
           await page.locator(".xterm-rows", { hasText: "made-up shell" }).waitFor();
         }
-        // The page's policy allows no other script; this one comes from the debugger.
-        await page.evaluate(axe);
-        const found = await page.evaluate<{ readonly id: string; readonly impact: string; readonly html: string }[]>(
-          `axe.run().then(({ violations }) => violations.map(({ id, impact, nodes }) => ({ id, impact, html: nodes[0].html })))`,
-        );
-        t.deepEqual(
-          found.filter(({ impact }) => impact === "serious" || impact === "critical"),
-          [],
-          part,
-        );
+        t.deepEqual(await seriousFindings(page), [], part);
       }
     },
   );
+
+browserTest("a moment of the past shows the objects of that moment, and offers nothing", async (t) => {
+  const { cluster, page, server, errors } = await opened(t);
+  const [id = ""] = cluster.tasks.keys();
+  server.step(1);
+  await page.waitForTimeout(50);
+  const at = new Date().toISOString();
+  await page.waitForTimeout(50);
+  cluster.setTask(id, TaskState.FAILED, {}, "exit code 1");
+  server.step(1);
+  const cell = page.locator(`[data-task="${id}"]`);
+  await cell.locator(".mark.failed").waitFor();
+  await page.goto(`${server.url}#/cluster/service/svc-web?at=${at}`);
+  await cell.locator(".mark.running").waitFor();
+  await page.locator("header .link.past").waitFor();
+  t.deepEqual(await page.locator(".cluster button").allInnerTexts(), []);
+  t.is(await page.getByRole("link", { name: "+ New" }).count(), 0);
+  // Links stay at that moment.
+  await cell.click();
+  await page.locator(".facts dd", { hasText: "running, for" }).waitFor();
+  t.true(page.url().includes("?at="));
+  await page.getByRole("button", { name: "Back to live" }).click();
+  await cell.locator(".mark.failed").waitFor();
+  t.deepEqual(errors, []);
+});
+
+browserTest("a server without the cluster's objects says so", async (t) => {
+  const { page } = await openPage(t, 10);
+  await page.getByRole("link", { name: "Cluster" }).click();
+  await page.getByText("This server does not keep the objects of the cluster").waitFor();
+  t.is(await page.locator(".card").count(), 0);
+});
