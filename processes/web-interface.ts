@@ -57,7 +57,7 @@ export async function serveWebInterface(
     if (isOpening) await (await opened.promise.catch(() => null))?.close();
   });
   async function open(credentials: JsonCertificate): Promise<PageListener> {
-    const listener = await listenPages({ ...listen, credentials, door, admission, log: telemetry.log });
+    const listener = await listenPages({ ...listen, credentials, door, admission, telemetry });
     telemetry.log.info({ listen: formatHostPort(listen) }, "serving the web interface");
     return listener;
   }

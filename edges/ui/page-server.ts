@@ -21,6 +21,8 @@ export interface PageServerOptions {
   /** Pages at once. */
   readonly socketsMax: number;
   readonly limits?: PageLimits;
+  /** The number of open pages has changed. */
+  readonly onPages?: (pages: number) => void;
   /** A connection has opened a page, and now counts as one of a user. */
   readonly onWelcome?: (socket: Duplex) => void;
 }
@@ -142,10 +144,12 @@ export class PageServer {
       websocket.on("error", () => undefined);
       websocket.pause();
       this.#pages.set(websocket, null);
+      this.#options.onPages?.(this.#pages.size);
       const leaving = visitor.onLeft?.(() => this.#pages.get(websocket)?.end("logged out"));
       websocket.once("close", () => {
         leaving?.unsubscribe();
         this.#pages.delete(websocket);
+        this.#options.onPages?.(this.#pages.size);
       });
       void this.#open(websocket, visitor, addressOf(request));
     });

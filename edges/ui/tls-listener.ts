@@ -6,7 +6,7 @@
 import { createServer } from "node:https";
 import type { Duplex } from "node:stream";
 import type { TLSSocket } from "node:tls";
-import type { Logger } from "../../runtime/ports/index.ts";
+import type { Telemetry } from "../../runtime/ports/index.ts";
 import { sourceOf } from "../../runtime/source-of.ts";
 import type { Admission } from "../grpc/admission/admission.ts";
 import { Crowd, type Member } from "../grpc/admission/crowd.ts";
@@ -23,7 +23,7 @@ interface PageListenerOptions {
   readonly port: number;
   readonly credentials: JsonCredentials;
   readonly door: Door;
-  readonly log: Logger;
+  readonly telemetry: Pick<Telemetry, "log" | "metrics">;
   readonly admission: Admission;
 }
 
@@ -46,7 +46,7 @@ interface Stranger extends Member {
 
 /** Throws ListenError, and UserError if the page was not built. */
 export async function listenPages(options: PageListenerOptions): Promise<PageListener> {
-  const { host, port, credentials, door, log, admission } = options;
+  const { host, port, credentials, door, telemetry, admission } = options;
   const { limits, refusals } = admission;
   const files = new PageFiles();
   const server = createServer({
@@ -75,7 +75,15 @@ export async function listenPages(options: PageListenerOptions): Promise<PageLis
     refusals.count("ui", "anonymous-limit", displaced.source);
     displaced.socket.destroy();
   });
-  const pages = new PageServer(server, { door, files, log, socketsMax: managerSocketsMax, onWelcome: welcome });
+  const open = telemetry.metrics.gauge("muster_ui_pages", "Pages of the web interface that are open at this manager.");
+  const pages = new PageServer(server, {
+    door,
+    files,
+    log: telemetry.log,
+    socketsMax: managerSocketsMax,
+    onPages: (count) => open.set(count),
+    onWelcome: welcome,
+  });
   await new Promise<void>((resolve, reject) => {
     entrance.server.once("error", (error: NodeJS.ErrnoException) => {
       const how =

@@ -8,6 +8,9 @@ import test, { type ExecutionContext } from "ava";
 import { createService, sleepers } from "../fixtures/control-client.ts";
 import { startAgent, startManager, tempDir, type TestManager } from "../fixtures/muster.ts";
 import { until } from "../fixtures/until.ts";
+import { ControlService } from "../../proto/gen/messages.ts";
+import { Status } from "../../runtime/ports/rpc.ts";
+import { connectPage, cookieIn, fetched } from "../support/page-client.ts";
 import { patient } from "../support/slowness.ts";
 
 const main = fileURLToPath(new URL("../../cli/main.ts", import.meta.url));
@@ -195,4 +198,36 @@ test.serial("a context recognises its cluster, and reports what is wrong with it
 
   await manager.process.end();
   await refused(t, who, /cannot reach the manager at tcp:\/\//, "node", "ls");
+});
+
+test.serial("muster ui of a remote user shows the cluster with that user's rights, until they end", async (t) => {
+  t.timeout(patient(300_000));
+  const manager = await startManager(t);
+  const who = await loggedIn(t, manager, "vera", "read-only");
+  const { output } = who.started("ui");
+  await until("the printed address", () => output.err.includes("Ctrl-C"));
+  const address = /http:\S+/.exec(output.out)?.[0] ?? "";
+  const base = address.replace(/\?.*/, "");
+  const cookie = cookieIn(await fetched(address));
+  const page = await connectPage(base, { cookie });
+  t.like(await page.hello, { role: "read-only", user: "vera", cluster: "prod", canLogOut: false });
+  const { ListNodes, RemoveNode } = ControlService.methods;
+  page.send({ call: 1, method: ListNodes.path });
+  t.true((await page.until(({ call }) => call === 1)).hasMessage);
+  page.send({ call: 2, method: RemoveNode.path });
+  t.like(await page.until(({ call }) => call === 2), {
+    status: Status.PERMISSION_DENIED,
+    error: "permission denied: this needs the role admin, and user vera has the role read-only",
+  });
+  await manager.muster("user", "grant", "vera", "operator");
+  t.is((await page.closed).code, 1012);
+  const again = await connectPage(base, { cookie });
+  t.is((await again.hello).role, "operator");
+  await manager.muster("user", "disable", "vera");
+  t.is((await again.closed).code, 1012);
+  t.regex(
+    (await (await connectPage(base, { cookie })).closed).reason,
+    /^permission denied: the certificate of user vera/,
+  );
+  t.true((await who.muster("ui")).err.includes("permission denied"));
 });

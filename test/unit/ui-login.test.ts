@@ -7,9 +7,10 @@ import { sessionMs } from "../../edges/ui/limits.ts";
 import { LoginDoor, type LoggedInUser } from "../../edges/ui/login-door.ts";
 import { listenPages } from "../../edges/ui/tls-listener.ts";
 import { createLocalIdentity } from "../../lib/pki/index.ts";
+import { until } from "../fixtures/until.ts";
 import { UiHello } from "../../proto/gen/messages.ts";
 import type { Identity, LoginAttempt, LoginOutcome } from "../../runtime/ports/json-api.ts";
-import { connectPage, cookieIn, fetched, quietLog, type Fetched } from "../support/page-client.ts";
+import { connectPage, cookieIn, fetched, type Fetched } from "../support/page-client.ts";
 import { patient } from "../support/slowness.ts";
 import { telemetry } from "../support/grpc-world.ts";
 
@@ -26,13 +27,17 @@ async function scene(
   const state = { now: 0, mark: "first" };
   const attempts: LoginAttempt[] = [];
   const opened: LoggedInUser[] = [];
+  const gauges = new Map<string, number>();
   const { certificatePem, keyPem } = await createLocalIdentity(Date.now());
   const { ports } = telemetry();
   const listener = await listenPages({
     host: "127.0.0.1",
     port: 0,
     credentials: { certificatePem, keyPem, acceptedPem: certificatePem },
-    log: quietLog,
+    telemetry: {
+      ...ports,
+      metrics: { ...ports.metrics, gauge: (name) => ({ set: (value) => gauges.set(name, value) }) },
+    },
     admission: createAdmission(ports, limits),
     door: new LoginDoor({
       port: 1,
@@ -53,6 +58,7 @@ async function scene(
     state,
     attempts,
     opened,
+    gauges,
     base,
     listener,
     login: (body: string): Promise<Fetched> =>
@@ -108,7 +114,7 @@ test("an agent's or a node's login does not count at the page", async (t) => {
 });
 
 test("TL1: connections without a page displace each other, and never one with a page", async (t) => {
-  const { base, login, listener } = await scene(t, { anonymousMax: 3, anonymousPerAddressMax: 3 });
+  const { base, login, listener, gauges } = await scene(t, { anonymousMax: 3, anonymousPerAddressMax: 3 });
   const cookie = cookieIn(await login("name=ada&password=right"));
   const page = await connectPage(base, { cookie });
   await page.hello;
@@ -124,6 +130,8 @@ test("TL1: connections without a page displace each other, and never one with a 
   );
   await Promise.race(sockets.map(({ closed }) => closed));
   t.is(listener.pages, 1);
+  t.is(gauges.get("muster_ui_pages"), 1);
   t.is(page.socket.readyState, page.socket.OPEN);
   page.socket.terminate();
+  await until("the page is gone", () => gauges.get("muster_ui_pages") === 0);
 });
