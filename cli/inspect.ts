@@ -91,8 +91,7 @@ async function pictureOf(client: ManagerClient, shell: Shell, actor: Actor, foun
     recentSteps(client.channel, process.id, actor.id),
   ]);
   return {
-    // The newest step tells which transitions were taken last.
-    actor: { ...actor, transitions: steps.findLast(({ number }) => number === actor.steps)?.transitions ?? [] },
+    actor,
     process,
     name: found.known.names.nameOf(actor.id),
     chart,

@@ -159,8 +159,15 @@ function lastSteps({ actor, steps, stepsMissing, nowMs }: ActorPicture, most: nu
   return [line("last steps (UTC)", "title"), ...missing, ...known, ...later];
 }
 
+/** With the transitions of its newest step, which a snapshot lacks, but not the recording. */
+function withTransitions({ actor, steps }: ActorPicture): Actor {
+  if (actor.transitions.length > 0) return actor;
+  return { ...actor, transitions: steps.findLast(({ number }) => number === actor.steps)?.transitions ?? [] };
+}
+
 export function actorLines(picture: ActorPicture): readonly Line[] {
-  const { actor, chart, height } = picture;
+  const { chart, height } = picture;
+  const actor = withTransitions(picture);
   const width = Math.max(widthMin, picture.width ?? widthDefault);
   const head = [...headLines(picture, width), ...waitLines(picture, width), ...timerLines(picture)];
   const context = contextLines(picture, width);

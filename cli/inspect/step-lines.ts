@@ -4,7 +4,7 @@ import type { ActorStep } from "../../proto/gen/messages.ts";
 import { eventText, line, momentText, span, type Line } from "./texts.ts";
 
 /** Columns of an event with its guards; a longer one moves the rest of its line. */
-const eventWidthMax = 32;
+const eventWidthMax = 40;
 
 const causeText = ({ event, guards }: ActorStep): string =>
   guards.length === 0 ? eventText(event) : `${eventText(event)} [${guards.join(", ")}]`;

@@ -81,5 +81,6 @@ export const delayText = (delay: string): string => (/^\d+$/.test(delay) ? `${de
 export function eventText(event: string): string {
   const delay = /^xstate\.after\.([^.]+)\./.exec(event)?.[1];
   if (delay !== undefined) return `after ${delayText(delay)}`;
+  if (event === "xstate.init") return "start";
   return event.replace(/^xstate\.(done|error)\.(?:actor|state)\./, "$1 ");
 }

@@ -86,6 +86,14 @@ test("active states and the transition taken last are marked, and transitions ha
   t.true(lines.includes("  in any state"));
 });
 
+test("after a snapshot, the recorded step tells which transition was taken last", async (t) => {
+  const step = stepOf("session/n1", "session", 7, { atMs: now, transitions: ["serving.connected#stream.broken#0"] });
+  const known = textOf(await pictureOf({ transitions: [] }, { steps: [step] }));
+  t.true(known.some((line) => line.startsWith("▶     stream.broken → serving.disconnected")));
+  const older = textOf(await pictureOf({ transitions: [], steps: 8 }, { steps: [step] }));
+  t.false(older.some((line) => line.startsWith("▶")));
+});
+
 test("all active regions of a parallel chart are marked, each with what it waits for", async (t) => {
   const charts = await chartDefinitions();
   const chart = charts.find(({ root }) => statesIn(root).some(({ type }) => type === "parallel"));
@@ -185,6 +193,7 @@ test("XState's own events have the words of the charts", async (t) => {
   t.true(lines.includes("    done agentTask.removing → removed"));
   t.is(eventText("xstate.after.beatPeriod.membership.beat.waiting"), "after beatPeriod");
   t.is(eventText("xstate.after.500.x"), "after 500ms");
+  t.is(eventText("xstate.init"), "start");
   t.is(eventText("xstate.done.state.task.removing"), "done task.removing");
   t.is(eventText("node.after.x"), "node.after.x");
 });
