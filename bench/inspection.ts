@@ -1,6 +1,6 @@
 /**
  * The cost of the feed of actors: of a transition without an observer, with one listener, and with a listener that encodes each
- * message as an edge does; then the processor's time at 1,000 transitions a second.
+ * message as an edge does, and with the ring of the last minutes; then the processor's time at 1,000 transitions a second.
  *
  * The actors are sessions of nodes whose streams break and are resumed: each transition has a guard or an action, arms or cancels
  * a timer, and changes the context. The ways take turns, since the machine is shared.
@@ -10,14 +10,15 @@ import { createProcessFeed, type FeedHandle } from "../actors/inspection/process
 import { sessionMachine } from "../machines/dispatcher/session.machine.ts";
 import { ActorFeed, ActorSelection } from "../proto/gen/messages.ts";
 import { Host, type HostedActor } from "../runtime/host.ts";
+import { RecordingRing } from "../runtime/recording/ring.ts";
 import { SystemClock } from "../runtime/system/clock.ts";
 import { createTelemetry } from "../runtime/telemetry/telemetry.ts";
 import { percentile, table } from "./table.ts";
 
 type Session = HostedActor<typeof sessionMachine>;
-type Way = "no listener" | "one listener" | "one listener, encoded";
+type Way = "no listener" | "one listener" | "one listener, encoded" | "ring";
 
-const ways: readonly Way[] = ["no listener", "one listener", "one listener, encoded"];
+const ways: readonly Way[] = ["no listener", "one listener", "one listener, encoded", "ring"];
 const sessions = 500;
 const perSecond = 1_000;
 /** As often as a manager's event loop turns under such a load. */
@@ -51,16 +52,29 @@ export async function inspectionTable(isShort: boolean): Promise<string> {
   const feed = createProcessFeed({ host, clock, telemetry, process: "manager-bench", hostname: "bench" });
   const actors = Array.from({ length: sessions }, (_, at) => newSession(host, at));
   let heard = 0;
+  // Small enough that it drops pieces all the time.
+  const ring = new RecordingRing(256 * 1024);
   const listening: Readonly<Record<Way, () => FeedHandle | null>> = {
     "no listener": () => null,
     "one listener": () => listen((message) => void (heard += message.steps.length)),
     "one listener, encoded": () => listen((message) => void (heard += ActorFeed.encode(message).length)),
+    ring: () => feed.listen(ActorSelection.create(), ring),
   };
   const listen = (onFeed: (message: ActorFeed) => void): FeedHandle =>
     feed.listen(ActorSelection.create(), { ready: () => true, onFeed });
 
-  const stepNs: Record<Way, number[]> = { "no listener": [], "one listener": [], "one listener, encoded": [] };
-  const shares: Record<Way, number[]> = { "no listener": [], "one listener": [], "one listener, encoded": [] };
+  const stepNs: Record<Way, number[]> = {
+    "no listener": [],
+    "one listener": [],
+    "one listener, encoded": [],
+    ring: [],
+  };
+  const shares: Record<Way, number[]> = {
+    "no listener": [],
+    "one listener": [],
+    "one listener, encoded": [],
+    ring: [],
+  };
   let next = 0;
   const step = (): void => {
     const actor = actors[next % sessions] as Session;

@@ -6,7 +6,7 @@ import { command, type Command } from "./command.ts";
 import { openFile } from "./replay/open.ts";
 import { recordedBackend } from "./replay/recorded-backend.ts";
 import { printVerification } from "./replay/print-verification.ts";
-import { describeRecording } from "./replay/summary.ts";
+import { describeRecording, lineText } from "./replay/summary.ts";
 import { pageFlags, servePage } from "./serve/page.ts";
 
 export const replay: Command = command({
@@ -21,12 +21,17 @@ export const replay: Command = command({
       type: "boolean",
       help: "Instead of the page: take every recorded step again with this Muster's charts, and name the first that they decide differently",
     },
+    logs: {
+      type: "boolean",
+      help: "Instead of the page: print the recorded log lines of all processes, in order of time",
+    },
     force: { type: "boolean", help: "Open a recording that is truncated, damaged or changed as far as it can be read" },
   },
   async run({ values, operands, shell }) {
     const [path = ""] = operands;
     const recording = await openFile(path, values.force === true);
     for (const line of describeRecording(recording)) shell.remark(line);
+    if (values.logs === true) return recording.lines.forEach((line) => shell.print(lineText(line)));
     if (values.verify === true) return printVerification(shell, recording.index);
     const backend = recordedBackend(recording);
     // Nobody can change a recording.

@@ -14,9 +14,15 @@ export function sealing(
   signer: () => RecordingSigner | null,
 ): Sink<RecordingPart> {
   const seal = new Seal();
-  const write = (part: RecordingPart): void => {
+  let isBegun = false;
+  const send = (part: RecordingPart): void => {
     seal.add(framed(RecordingPart.encode(part)));
     sink.write(part);
+  };
+  // Not before the request is accepted.
+  const begin = (): void => {
+    if (!isBegun) send(RecordingPart.create({ head }));
+    isBegun = true;
   };
   const toMs = clock.now();
   const [cluster] = store.all("cluster");
@@ -28,10 +34,12 @@ export function sealing(
     toMs,
     processes: request.selection?.processes ?? [],
   });
-  write(RecordingPart.create({ head }));
   return {
-    write: (part) =>
-      part.end === null ? write(part) : sink.write(RecordingPart.create({ end: seal.end(part.end.missing, signer()) })),
+    write(part) {
+      begin();
+      if (part.end === null) send(part);
+      else sink.write(RecordingPart.create({ end: seal.end(part.end.missing, signer()) }));
+    },
     end: (...outcome) => sink.end(...outcome),
     bufferedBytes: () => sink.bufferedBytes(),
   };

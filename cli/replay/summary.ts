@@ -1,4 +1,6 @@
 /** Sentences about a recording: who made it, what is in it, and what is missing. */
+import type { RecordedLine } from "../../proto/gen/messages.ts";
+import { printable } from "../text-width.ts";
 import type { OpenedRecording } from "../../runtime/recording/opened.ts";
 import type { SealCheck } from "../../runtime/recording/seal.ts";
 
@@ -45,4 +47,9 @@ export function describeRecording({
     ...missing.map((each) => `missing: ${each}`),
     ...(head.version === "" ? [] : [`made by Muster ${head.version}`]),
   ];
+}
+
+/** A log line on one line, as in `2026-11-26T00:00:00.000Z manager-ID warn  the node is silent {"node":"n1"}`. */
+export function lineText({ atMs, fields, level, process, text }: RecordedLine): string {
+  return printable([iso(atMs), process, level.padEnd(5), text, fields].join(" ").trimEnd());
 }

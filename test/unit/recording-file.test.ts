@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test, { type ExecutionContext } from "ava";
 import { openFile } from "../../cli/replay/open.ts";
-import { describeRecording } from "../../cli/replay/summary.ts";
+import { describeRecording, lineText } from "../../cli/replay/summary.ts";
 import {
   RecordedLine,
   RecordedSpan,
@@ -66,6 +66,10 @@ test("a recording opens with its steps in the order of time, its lines, and who 
     recording.lines.map(({ text }) => text),
     ["early", "late"],
   );
+  t.deepEqual(recording.lines.map(lineText), [
+    "2023-11-14T22:13:19.995Z manager-m1       early",
+    "2023-11-14T22:13:20.000Z manager-m0       late",
+  ]);
   const sentences = describeRecording(recording);
   t.regex(sentences[0] ?? "", /^signed by manager m1 of cluster cluster1 \(root sha256:[0-9a-f]{64}\)$/);
   t.true(sentences.includes("2 processes, 2,000 steps, 0 transactions, 2 log lines, 1 span"), sentences.join("\n"));
