@@ -12,6 +12,9 @@ const laneWidth = 220;
 const laneTop = 56;
 const messageHeight = 44;
 const left = 110;
+/** Characters that fit into a lane, in the fonts of the style sheet. */
+const laneTitleMax = 25;
+const laneNoteMax = 30;
 /** Traces offered for a choice. */
 const tracesMax = 100;
 
@@ -53,6 +56,8 @@ function Traces() {
 }
 
 const isLater = ({ atMs, index }: Message, { moment, step }: Past): boolean => atMs > moment.atMs || index > step;
+
+const shortened = (text: string, max: number): string => (text.length > max ? `${text.slice(0, max - 1)}…` : text);
 
 function Arrow({
   message,
@@ -136,12 +141,13 @@ export function SequenceView({ trace }: { readonly trace: string }) {
           const x = left + index * laneWidth;
           return (
             <g key={lane} class="lane">
+              <title>{lane}</title>
               <line x1={x} x2={x} y1={laneTop} y2={height} />
               <text x={x} y={20} text-anchor="middle">
-                {lane === outside ? outside : actor.length > 28 ? `${actor.slice(0, 27)}…` : actor}
+                {lane === outside ? outside : shortened(actor, laneTitleMax)}
               </text>
               <text class="then" x={x} y={38} text-anchor="middle">
-                {lane === outside ? "" : process.length > 30 ? `${process.slice(0, 29)}…` : process}
+                {lane === outside ? "" : shortened(process, laneNoteMax)}
               </text>
             </g>
           );
