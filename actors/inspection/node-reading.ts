@@ -1,5 +1,19 @@
-/** Reads what one node's agent keeps of its last minutes, over the connection that the agent has with this manager. */
-import { NodeQuestion, RecentReply, type RecentQuestion, type InspectionAnswer } from "../../proto/gen/messages.ts";
+/**
+ * Reads what one node's agent keeps of its last minutes, over the connection that the agent has with this manager.
+ *
+ * NR1: a part of a node counts as that node's, whatever process it names, and has nothing that only managers know.
+ */
+import { nodeProcess } from "../../machines/inspection/selection.ts";
+import {
+  ActorFeed,
+  NodeQuestion,
+  RecentReply,
+  RecordedLine,
+  RecordedSpan,
+  RecordingPart,
+  type InspectionAnswer,
+  type RecentQuestion,
+} from "../../proto/gen/messages.ts";
 import type { Clock } from "../../runtime/ports/index.ts";
 import type { NodeCalls } from "../node-calls.ts";
 
@@ -58,9 +72,22 @@ export class NodeReading {
   }
 
   #take({ recent, refused }: InspectionAnswer): boolean {
-    if (recent !== null) this.#answer?.(recent);
+    if (recent !== null) this.#answer?.(this.#own(recent));
     else if (refused !== "") this.#fail(refused);
     return true;
+  }
+
+  /** NR1 */
+  #own({ ended, failed, parts }: RecentReply): RecentReply {
+    const process = nodeProcess(this.#options.nodeId);
+    const own = parts.map(({ feed, line, span }) =>
+      RecordingPart.create({
+        feed: feed === null ? null : ActorFeed.patch(feed, { process }),
+        line: line === null ? null : RecordedLine.patch(line, { process }),
+        span: span === null ? null : RecordedSpan.patch(span, { process }),
+      }),
+    );
+    return RecentReply.create({ ended, failed, parts: own });
   }
 
   #fail(failed: string): void {

@@ -3,7 +3,17 @@ import test from "ava";
 import type { KeptRecording } from "../../actors/inspection/kept-recording.ts";
 import { recentsMax } from "../../actors/inspection/inspection.ts";
 import { readingsMax } from "../../actors/inspection/readings.ts";
-import { ActorFeed, ActorStep, RecentQuestion, RecentReply, RecordingPart } from "../../proto/gen/messages.ts";
+import {
+  ActorFeed,
+  ActorStep,
+  RecentQuestion,
+  RecentReply,
+  RecordedLine,
+  RecordedSpan,
+  RecordedTransaction,
+  RecordingEnd,
+  RecordingPart,
+} from "../../proto/gen/messages.ts";
 import { Status } from "../../runtime/ports/rpc.ts";
 import * as subjects from "../../runtime/subjects.ts";
 import { inspectionWorld } from "../support/inspection-world.ts";
@@ -78,6 +88,34 @@ test("RC1: the end names each process that cannot be read, with the reason", asy
   await run(30_000);
   t.deepEqual(silent.stream.messages.at(-1)?.end?.missing, ["manager-m2: manager m2 does not answer"]);
   t.is((await refusalOf(() => recent(one, { processes: ["m2"] })))?.code, Status.INVALID_ARGUMENT);
+});
+
+test("NR1: an agent's parts count as its own, and have nothing that only managers know", async (t) => {
+  const forged: KeptRecording = {
+    parts: () => [
+      RecordingPart.create({ feed: ActorFeed.create({ process: "manager-m1", sequence: 7 }) }),
+      RecordingPart.create({ line: RecordedLine.create({ process: "manager-m1", text: "said" }) }),
+      RecordingPart.create({ span: RecordedSpan.create({ process: "manager-m1", name: "did" }) }),
+      RecordingPart.create({ transaction: RecordedTransaction.create({ version: 9 }) }),
+      RecordingPart.create({ end: RecordingEnd.create({ parts: 1 }) }),
+    ],
+  };
+  const { connect, one, recent, run, two } = inspectionWorld({ "node-n1": forged });
+  connect(two);
+  const { stream } = recent(one, { processes: ["node-n1"] });
+  await run(1_000);
+  const [feed, line, span, ...others] = stream.messages;
+  t.like(feed?.feed, { process: "node-n1", sequence: 7 });
+  t.like(line?.line, { process: "node-n1", text: "said" });
+  t.like(span?.span, { process: "node-n1", name: "did" });
+  t.deepEqual(
+    others.map(({ end, transaction }) => [end?.parts, transaction]),
+    [
+      [undefined, null],
+      [undefined, null],
+      [5, null],
+    ],
+  );
 });
 
 test("a lost answer is asked for again, and nothing arrives twice or is left out", async (t) => {
