@@ -3,6 +3,7 @@ import { Actors, type Actor } from "../proto/feed/actors.ts";
 import { ActorSelection, type Node } from "../proto/gen/messages.ts";
 import { NotThereError, UsageError } from "../lib/user-error.ts";
 import { command, listingOptions, type Command } from "./command.ts";
+import { didYouMean, similarTo } from "./help/suggestion.ts";
 import type { ActorPicture } from "./inspect/drawing.ts";
 import { expectedProcesses } from "./inspect/expected.ts";
 import { shortcomings, watchActors } from "./inspect/feed.ts";
@@ -109,6 +110,13 @@ function only(within: Known, processes: ReadonlySet<string> | null): Known {
   return { ...within, actors: within.actors.filter(({ process }) => processes.has(process)) };
 }
 
+/** An empty listing may be the answer, or due to a typing error. */
+function stateRemark(state: string, { actors }: Known): string {
+  const known = new Set(actors.flatMap((actor) => actor.states.flatMap((path) => [path, ...path.split(".")])));
+  const guess = known.has(state) ? "" : didYouMean(similarTo(state, [...known]));
+  return `note: no such actor is in state "${state}"${guess === "" ? "" : `: ${guess.trim()}`}`;
+}
+
 export const inspect: Command = command({
   operands: "[ACTOR|KIND|PROCESS|OBJECT...]",
   summary:
@@ -190,6 +198,7 @@ export const inspect: Command = command({
       const rows = listed(found.actors, filter, shell.now());
       const isShort = format === undefined && values["no-trunc"] !== true && (shell.width ?? null) !== null;
       printListing(shell, listingOf(rows, within.names.nameOf, isShort), values);
+      if (rows.length === 0) for (const state of states) shell.remark(stateRemark(state, within));
       for (const remark of shortcomings(found.actors, found.expected)) shell.remark(`note: ${remark}`);
     }),
 });

@@ -132,6 +132,11 @@ test("--process, --state and --stuck narrow the table", async (t) => {
   t.deepEqual(await ids("--state", "connected"), [session]);
   t.deepEqual(await ids("--state", "serving.connected", "--state", "running"), [session, "agent-task/t1"]);
   t.deepEqual(await ids("--state", "serv"), []);
+  const { remarks } = await muster("inspect", "--state", "servng", "--state", "updating", "session");
+  t.deepEqual(remarks, [
+    `note: no such actor is in state "servng": did you mean 'serving'?`,
+    `note: no such actor is in state "updating"`,
+  ]);
   t.deepEqual(await ids("--process", "m2", "--process", "worker-1"), [
     "session/n2aaaaaaaaaaaaaaaaaaaaaaa",
     "scheduler/m2",
