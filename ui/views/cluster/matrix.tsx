@@ -126,7 +126,7 @@ class CardView extends Component<CardProps> {
 
 function Legend() {
   return (
-    <p class="legend">
+    <p class="looks">
       {looks.map((look) => (
         <span key={look}>
           <Mark look={look} /> {lookTexts[look]}
