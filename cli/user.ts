@@ -114,7 +114,8 @@ const passwd = command({
   operands: "NAME",
   min: 1,
   max: 1,
-  summary: "Change a user's password. JSON API sessions stay logged in; certificates of the user are void.",
+  summary:
+    "Change a user's password. JSON API sessions stay logged in; certificates of the user are void, and logins at the web interface end.",
   options: passwordOptions,
   completes: [],
   run: ({ values, operands: [name = ""], shell }) => {
