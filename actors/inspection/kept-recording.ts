@@ -2,8 +2,10 @@
  * Reads what a process keeps of its last minutes, in batches that whoever reads asks for.
  *
  * KR1: the same question again has the same answer: one may be lost on its way.
+ * KR2: a recording that cannot be read harms nothing else in its process.
  */
 import { RecentReply, RecordingPart } from "../../proto/gen/messages.ts";
+import { sentence } from "../sentence.ts";
 
 export interface KeptRecording {
   /** The parts that are kept at this moment, oldest first. `sinceMs`: nothing older than this many milliseconds; 0: everything. */
@@ -29,7 +31,11 @@ export class RecordingReader {
     if (number === this.#number) return this.#reply;
     if (number !== this.#number + 1) return RecentReply.create({ failed: "batches were asked for out of their order" });
     this.#number = number;
-    this.#reply = this.#batch();
+    try {
+      this.#reply = this.#batch();
+    } catch (error) {
+      this.#reply = RecentReply.create({ failed: `its recording cannot be read: ${sentence(error)}` });
+    }
     return this.#reply;
   }
 

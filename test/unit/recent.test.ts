@@ -154,6 +154,26 @@ test("a client that does not read stops the reading at its source; one that leav
   t.is(node.taken(), 1_000);
 });
 
+test("KR2: a recording that cannot be read is missing, with the reason, and nothing else is", async (t) => {
+  const broken: KeptRecording = {
+    *parts() {
+      yield RecordingPart.create({ feed: ActorFeed.create({ process: "node-n1", sequence: 1 }) });
+      throw new Error("unexpected end of file");
+    },
+  };
+  const { connect, one, recent, run, two } = inspectionWorld({
+    "manager-m1": broken,
+    "manager-m2": keeps("manager-m2", 2),
+    "node-n1": broken,
+  });
+  connect(two);
+  const { stream } = recent(one);
+  await run(1_000);
+  t.deepEqual(summary(stream.messages), ["manager-m2 to 2"]);
+  const reason = "its recording cannot be read: unexpected end of file";
+  t.deepEqual(stream.messages.at(-1)?.end?.missing, [`manager-m1: ${reason}`, `node-n1: ${reason}`]);
+});
+
 test("a part that is too large for the bus ends the reading of its process, with the reason", async (t) => {
   const { one, recent, run } = inspectionWorld({ "manager-m2": keeps("manager-m2", 2, 800_000) });
   const { stream } = recent(one, { processes: ["manager-m2"] });
