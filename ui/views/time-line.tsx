@@ -314,7 +314,7 @@ function Plot() {
     >
       <div class="density" ref={box} aria-hidden="true" />
       <Gaps />
-      <p class="legend" data-colour="text">
+      <p class="past-legend" data-colour="text">
         <span data-colour="steps">■</span> events <span data-colour="troubles">■</span> unexpected or failed{" "}
         <span class="hatched" data-colour="line" /> not known
       </p>
