@@ -36,6 +36,10 @@ browserTest("2,000 tasks on 100 nodes are shown, and walked through with the key
   const { cluster, page, errors } = await opened(t, { nodes: 100, services: 20, replicas: 100 });
   t.is(await page.locator(".cell").count(), 2_000);
   t.is(await page.locator(".card").count(), 100);
+  const [legend, matrix] = await Promise.all(
+    [".looks", ".matrix"].map((selector) => page.locator(selector).boundingBox()),
+  );
+  t.true((legend?.y ?? 0) > (matrix?.y ?? 0), "no other view's style moves the legend");
   await page.getByRole("grid").focus();
   for (const key of ["Home", "ArrowRight", "ArrowDown", "Enter"]) await page.keyboard.press(key);
   await page.waitForURL(/#\/cluster\/task\/.+/);

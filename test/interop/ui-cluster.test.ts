@@ -139,6 +139,7 @@ browserTest("a terminal in a task runs commands, its output is shown, and a node
   await page.locator(".facts a").nth(1).click();
   await page.getByRole("button", { name: "Drain …" }).click();
   await page.getByText(`${node} gets no new tasks, and its 1 task`).waitFor();
+  const before = new Date().toISOString();
   await page.getByRole("button", { name: `Drain ${node}` }).click();
   await page.locator(".card .badge", { hasText: "draining" }).waitFor();
   await page
@@ -146,6 +147,13 @@ browserTest("a terminal in a task runs commands, its output is shown, and a node
     .locator(".mark.running")
     .waitFor();
   await page.locator(".events li", { hasText: "draining" }).waitFor();
+
+  // Back to the moment before, which the manager reads from its history.
+  await page.goto(page.url().replace(/#.*/, `#/cluster?at=${before}`));
+  await page.locator("header .link.past").waitFor();
+  await page.locator(".card", { hasText: node }).locator(".mark.running").waitFor();
+  t.is(await page.locator(".card", { hasText: node }).locator(".badge").count(), 0);
+  t.is(await page.getByRole("link", { name: "+ New" }).count(), 0);
   t.deepEqual(errors, []);
 });
 
