@@ -3,7 +3,7 @@ import { version } from "../../lib/version.ts";
 import { RecordingHead, RecordingPart, type RecentActorsRequest } from "../../proto/gen/messages.ts";
 import type { Sink } from "../../runtime/ports/rpc.ts";
 import { formatVersion } from "../../runtime/recording/format.ts";
-import { framed, Seal, type RecordingSigner } from "../../runtime/recording/seal.ts";
+import { Seal, type RecordingSigner } from "../../runtime/recording/seal.ts";
 import type { Environment } from "../environment.ts";
 
 /** A sink for the parts that Recent sends, whose last one only says what is missing. */
@@ -16,7 +16,7 @@ export function sealing(
   const seal = new Seal();
   let isBegun = false;
   const send = (part: RecordingPart): void => {
-    seal.add(framed(RecordingPart.encode(part)));
+    seal.add(RecordingPart.encode(part));
     sink.write(part);
   };
   // Not before the request is accepted.

@@ -22,6 +22,9 @@ export const partBytesMax = 16 * 1024 * 1024;
  */
 export const recordingBytesMax = 1024 * 1024 * 1024;
 
+/** Decompressed at once: each piece is a turn of the event loop, of which the default of 16 KiB would need many. */
+const pieceBytes = 1024 * 1024;
+
 export interface ReadLimits {
   readonly partBytesMax: number;
   readonly recordingBytesMax: number;
@@ -112,7 +115,7 @@ async function* decompressed(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<
     for (let next = await iterator.next(); next.done !== true; next = await iterator.next()) yield next.value;
   }
   const source = Readable.from(rest(), { objectMode: false });
-  const decompress = createZstdDecompress();
+  const decompress = createZstdDecompress({ chunkSize: pieceBytes });
   // Errors of reading the file are not damage.
   let reading: unknown = null;
   source.on("error", (error) => {

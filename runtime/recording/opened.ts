@@ -11,7 +11,7 @@ import {
   RecordingHead,
 } from "../../proto/gen/messages.ts";
 import { partsOfFile, RecordingError, recordingBytesMax, type ReadLimits } from "./format.ts";
-import { framed, Seal, type SealCheck } from "./seal.ts";
+import { Seal, type SealCheck } from "./seal.ts";
 import { TimelineIndex } from "./timeline-index.ts";
 
 /** Feeds of a process are sent every 50 ms, and a busy process is late: steps of different ones are ordered within this time. */
@@ -61,7 +61,7 @@ class Parts {
   take(bytes: Uint8Array): void {
     if (this.end !== null) throw new RecordingError("damaged", "it is damaged: parts follow its last one");
     const part = partOf(bytes);
-    if (part.field !== Field.end) this.seal.add(framed(bytes));
+    if (part.field !== Field.end) this.seal.add(bytes);
     switch (part.field) {
       case Field.head:
         this.head ??= decoded(RecordingHead, part.value);

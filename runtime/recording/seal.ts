@@ -30,10 +30,13 @@ const hashName = "sha256";
 
 /** A part as it is in a file and in the digest: its length in four bytes, big end first, and its bytes. */
 export function framed(part: Uint8Array): Buffer {
-  const frame = Buffer.allocUnsafe(4 + part.length);
-  frame.writeUInt32BE(part.length);
-  frame.set(part, 4);
-  return frame;
+  return Buffer.concat([lengthOf(part), part]);
+}
+
+function lengthOf(part: Uint8Array): Buffer {
+  const length = Buffer.allocUnsafe(4);
+  length.writeUInt32BE(part.length);
+  return length;
 }
 
 export class Seal {
@@ -44,8 +47,9 @@ export class Seal {
     return this.#parts;
   }
 
-  add(frame: Uint8Array): void {
-    this.#hash.update(frame);
+  /** `part`: encoded. */
+  add(part: Uint8Array): void {
+    this.#hash.update(lengthOf(part)).update(part);
     this.#parts += 1;
   }
 

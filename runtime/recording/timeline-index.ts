@@ -8,7 +8,7 @@
  * T3: steps that are not known leave a gap, never a silent hole: a sequence number is missing, the feed says that it dropped some,
  *     or a snapshot shows actors that have moved on.
  */
-import { encodedIdentity, scanFeed, StepScan, type Range } from "../../proto/feed-scan.ts";
+import { encodedIdentity, scanFeed, StepScan, timeOfStep, type Range } from "../../proto/feed-scan.ts";
 import {
   ActorFeed,
   ActorSnapshot,
@@ -114,10 +114,7 @@ export class TimelineIndex {
       });
     }
     process.sequence = sequence;
-    for (const range of feed.steps) {
-      this.#scan.scan(bytes, range);
-      order(this.#scan.atMs, () => this.#takeStep(process, bytes, range));
-    }
+    for (const range of feed.steps) order(timeOfStep(bytes, range), () => this.#takeStep(process, bytes, range));
     order(atMs, () => {
       for (const actor of feed.ended) this.#end(process, actor, atMs);
       if (lost !== "") this.#lose(process, { hostname, lost }, atMs);

@@ -2,7 +2,7 @@
 import { createKeyAndCsr, createRoot, issue } from "../../lib/pki/index.ts";
 import { RecordingHead, RecordingPart, type ActorFeed } from "../../proto/gen/messages.ts";
 import { formatVersion, recordingFile } from "../../runtime/recording/format.ts";
-import { framed, Seal, type RecordingSigner } from "../../runtime/recording/seal.ts";
+import { Seal, type RecordingSigner } from "../../runtime/recording/seal.ts";
 
 export const recordedCluster = "cluster1";
 
@@ -42,7 +42,7 @@ export function sealedParts(
 ): Uint8Array[] {
   const seal = new Seal();
   const encoded = Array.from(parts, (part) => RecordingPart.encode(part));
-  for (const part of encoded) seal.add(framed(part));
+  for (const part of encoded) seal.add(part);
   return [...encoded, RecordingPart.encode(RecordingPart.create({ end: seal.end(missing, signer) }))];
 }
 
