@@ -58,9 +58,9 @@ export function startDiskFaults(
     if (mayBreak(process)) copies.set(process, process.disk.copy());
   });
   every("disk.restored", rates.restoredMs, (random) => {
-    const process = random.pick(processes);
-    const copy = copies.get(process);
-    if (copy === undefined || !process.isRunning || !mayBreak(process)) return;
+    if (copies.size === 0) return;
+    const [process, copy] = random.pick([...copies]);
+    if (!process.isRunning || !mayBreak(process)) return;
     process.crash({ losePower: true });
     losePower(process);
     process.disk.restore(copy);
