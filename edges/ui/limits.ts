@@ -46,8 +46,14 @@ export const timelineLimits = {
   indexBytesMax: 64 * mib,
   /** Age of the oldest steps that are read: more than the processes' rings hold. */
   recentMs: 3_600_000,
-  /** Bytes of what all processes have kept. Beyond: the rest is not read. */
+  /** Bytes of what all processes have kept, and of live messages that wait meanwhile. Beyond: the rest is not read. */
   recentBytesMax: 64 * mib,
+  /**
+   * What is kept is read when no further process has begun its live feed for the first of these times, or after the second at the
+   * latest: agents answer within tenths of a second.
+   */
+  beginQuietMs: 500,
+  beginMsMax: 2_000,
   /** Time for which steps wait for earlier ones of other processes: feeds are sent several times a second. */
   holdMs: 1_000,
   /** Time for which the index is kept after the last page has gone: a page may be loaded again. */

@@ -2,9 +2,11 @@
  * The time line of a running cluster: an index of what the processes have kept of their last minutes, and of the live feed from
  * then on. It exists while a page is open, and some time longer, for a page that is loaded again.
  *
- * Stages of its feed: connecting → reading what is kept → following the live feed; after a failure again, from the beginning.
+ * Stages of its feed: connecting → following the live feed, whose messages wait → reading what is kept → adding what waits, and
+ * each message as it comes; after a failure again, from the beginning.
  *
- * LT1: unknown steps leave a gap: those of a time without a feed, and between the kept ones and the live feed.
+ * LT1: unknown steps leave a gap, such as those of a time without a feed.
+ * LT2: between what is kept and the live feed there is no gap: what is kept is read once the live feed has begun.
  */
 import { scanFeed, scanPart } from "../../proto/feed-scan.ts";
 import {
@@ -36,6 +38,44 @@ interface LiveTimelineOptions {
   readonly limits?: { readonly [Name in keyof typeof timelineLimits]: number };
 }
 
+/** Messages of the live feed that wait until what is kept was read. */
+class WaitingFeed {
+  readonly messages: Uint8Array[] = [];
+  /** Resolves when no process has shown its actors for some time: all that can be reached have begun. */
+  readonly hasBegun: Promise<void>;
+  readonly #begin: () => void;
+  readonly #limits: NonNullable<LiveTimelineOptions["limits"]>;
+  readonly #full = new AbortController();
+  readonly #last: NodeJS.Timeout;
+  #quiet: NodeJS.Timeout | null = null;
+  #bytes = 0;
+
+  constructor(limits: NonNullable<LiveTimelineOptions["limits"]>) {
+    this.#limits = limits;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.hasBegun = promise;
+    this.#last = setTimeout(resolve, limits.beginMsMax).unref();
+    this.#begin = () => {
+      clearTimeout(this.#last);
+      resolve();
+    };
+  }
+
+  /** Aborted when too much waits: the rest of what is kept is not read. */
+  get isFull(): AbortSignal {
+    return this.#full.signal;
+  }
+
+  add(bytes: Uint8Array): void {
+    this.messages.push(bytes);
+    this.#bytes += bytes.length;
+    if (this.#bytes > this.#limits.recentBytesMax) this.#full.abort();
+    if (scanFeed(bytes).snapshot === null) return;
+    if (this.#quiet !== null) clearTimeout(this.#quiet);
+    this.#quiet = setTimeout(this.#begin, this.#limits.beginQuietMs).unref();
+  }
+}
+
 export class LiveTimeline {
   readonly #connect: () => Promise<UiBackend>;
   readonly #limits: NonNullable<LiveTimelineOptions["limits"]>;
@@ -47,6 +87,8 @@ export class LiveTimeline {
   #settling: NodeJS.Timeout | null = null;
   /** Sequence number of each process's last message. */
   readonly #sequences = new Map<string, number>();
+  /** LT2. Null: each message is added as it comes. */
+  #waiting: WaitingFeed | null = null;
 
   constructor({ connect, limits = timelineLimits }: LiveTimelineOptions) {
     this.#connect = connect;
@@ -114,13 +156,21 @@ export class LiveTimeline {
       let backend: UiBackend | null = null;
       try {
         backend = await this.#connect();
-        await this.#read(backend.call, signal);
         const before = this.#sequences.size;
-        await this.#watch(backend.call, signal);
+        const waiting = new WaitingFeed(this.#limits);
+        this.#waiting = waiting;
+        const watching = this.#watch(backend.call, signal);
+        await Promise.race([waiting.hasBegun, watching]);
+        await this.#read(backend.call, AbortSignal.any([signal, waiting.isFull]));
+        this.#waiting = null;
+        for (const bytes of waiting.messages) this.#append(bytes);
+        this.#index.settle();
+        await watching;
         if (this.#sequences.size > before) failures = 0;
       } catch {
         // The page says that its own connection has ended.
       }
+      this.#waiting = null;
       backend?.close?.();
       if (signal.aborted) return;
       this.#lose();
@@ -168,7 +218,9 @@ export class LiveTimeline {
   #watch(call: CallMethod, signal: AbortSignal): Promise<void> {
     const write = (message: Uint8Array): null => {
       if (signal.aborted) return null;
-      this.#append(new Uint8Array(message));
+      const bytes = new Uint8Array(message);
+      if (this.#waiting === null) this.#append(bytes);
+      else this.#waiting.add(bytes);
       // Steps wait for earlier ones of other processes only as long as something arrives.
       if (this.#settling !== null) clearTimeout(this.#settling);
       this.#settling = setTimeout(() => this.#index.settle(), this.#limits.holdMs).unref();

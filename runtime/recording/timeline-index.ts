@@ -34,6 +34,9 @@ export interface TimelineIndexOptions {
   readonly isRecording: boolean;
 }
 
+/** Milliseconds by which a recording may overlap with a live feed; an older snapshot is that of a clock that was set back. */
+const overlapMsMax = 60_000;
+
 interface Process {
   readonly name: string;
   readonly alive: Map<string, Life>;
@@ -44,6 +47,8 @@ interface Process {
   itemMs: number;
   /** During a snapshot: the actors that it has listed so far. */
   listed: Set<Life> | null;
+  /** The snapshot that has begun is older than what is known: a recording has told what came after it (T2). */
+  isRepeated: boolean;
   /** Messages were lost before the snapshot that has begun, since this time; a gap if the actors have moved on. */
   lostSinceMs: number | null;
 }
@@ -181,6 +186,7 @@ export class TimelineIndex {
         seenMs: 0,
         itemMs: 0,
         listed: null,
+        isRepeated: false,
         lostSinceMs: null,
       };
       this.#processes.set(name, process);
@@ -248,6 +254,11 @@ export class TimelineIndex {
     { begins, ends, actors }: ActorSnapshot,
     { isGap, atMs, hostname }: { readonly isGap: boolean; readonly atMs: number; readonly hostname: string },
   ): void {
+    if (begins) {
+      const overlapMs = process.seenMs - atMs;
+      process.isRepeated = process.known?.lost === "" && overlapMs > 0 && overlapMs <= overlapMsMax;
+    }
+    if (process.isRepeated) return;
     const timeMs = this.#advance(atMs);
     if (begins) {
       process.listed = new Set();

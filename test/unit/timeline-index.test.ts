@@ -235,6 +235,22 @@ test("a snapshot after lost messages is a gap only if the actors have moved on",
   t.is(actorsIn(actorsAt(index, at(4_000))).length, 1, "an actor that the snapshot lacks is gone");
 });
 
+test("T2: an actor that ended after a live snapshot, as a recording tells, does not come back with the snapshot", (t) => {
+  const index = new TimelineIndex(ample);
+  const kept = feeder(index);
+  kept(0, { snapshot: snapshotOf([stateOf("session/n1", 1, fromMs), stateOf("call/1", 1, fromMs)]) });
+  kept(20, { steps: [stepOf("session/n1", 2, fromMs + 20)], ended: ["call/1"] });
+  const live = feeder(index);
+  live(10, { snapshot: snapshotOf([stateOf("session/n1", 1, fromMs), stateOf("call/1", 1, fromMs)]) });
+  live(30, { steps: [2, 3].map((number) => stepOf("session/n1", number, fromMs + 10 * number)) });
+  t.deepEqual(index.gaps.within(fromMs, fromMs + 100), []);
+  t.deepEqual(
+    actorsIn(actorsAt(index, at(30))).map(({ actor }) => actor),
+    ["session/n1"],
+  );
+  t.is(index.stepsTotal, 2);
+});
+
 test("a recording and a live feed that overlap count each step once", (t) => {
   const index = new TimelineIndex(ample);
   for (const from of [2, 2, 3]) {

@@ -72,7 +72,7 @@ function scene(
       connections.opened += 1;
       return Promise.resolve({ call, close: () => (connections.closed += 1) });
     },
-    limits: { ...timelineLimits, holdMs: 20, lingerMs: 50, ...limits },
+    limits: { ...timelineLimits, holdMs: 20, lingerMs: 50, beginQuietMs: 50, beginMsMax: 500, ...limits },
   });
   t.teardown(() => timeline.stop());
   const unused: CallMethod = () => Promise.reject(new RpcError(Status.UNIMPLEMENTED, "of the cluster"));
@@ -108,16 +108,17 @@ function scene(
 
 const send = (sink: UiSink, feed: ActorFeed): void => void sink.write(ActorFeed.encode(feed));
 
-test("steps that processes have kept come before those of the live feed, which may overlap", async (t) => {
-  const { page, overview, live } = scene(t, [
-    snapshot(1, 1, beginning),
-    step(2, 2, beginning + 1_000),
-    step(3, 3, beginning + 2_000),
-  ]);
+test("LT2: steps that processes have kept are read when the live feed has begun, and may overlap with it", async (t) => {
+  const kept = [snapshot(1, 1, beginning), step(2, 2, beginning + 1_000)];
+  const { page, overview, live } = scene(t, kept);
   page();
   const sink = await live();
-  t.like(await overview(), { stepsTotal: 2, fromMs: beginning, isRecording: false, processes: [process], gaps: [] });
-  send(sink, snapshot(1, 3, beginning + 3_000));
+  t.is((await overview()).stepsTotal, 0);
+  // This step is taken before what is kept is read.
+  kept.push(step(3, 3, beginning + 2_000));
+  send(sink, snapshot(1, 2, beginning + 1_500));
+  await until("what is kept was read", async () => (await overview()).stepsTotal === 2);
+  t.like(await overview(), { fromMs: beginning, isRecording: false, processes: [process], gaps: [] });
   send(sink, step(2, 4, beginning + 4_000));
   await until("the live step has waited for others", async () => (await overview()).stepsTotal === 3);
   t.like(await overview(), { toMs: beginning + 4_000, gaps: [] });
@@ -137,6 +138,7 @@ test("LT1: while the feed is away there is a gap, and it is followed again", asy
   const { page, overview, live, fail, connections } = scene(t, null);
   page();
   send(await live(), snapshot(1, 1, beginning));
+  await until("the process is known", async () => (await overview()).processes.length === 1);
   fail();
   const sink = await live();
   t.deepEqual(connections, { opened: 2, closed: 1 });
@@ -155,7 +157,7 @@ test("with the last page the index goes, after a while; a page that is loaded ag
   await live();
   close();
   const again = page();
-  t.is((await overview()).stepsTotal, 1);
+  await until("the kept step is known", async () => (await overview()).stepsTotal === 1);
   t.is(connections.opened, 1);
   again();
   await until("the feed is closed", () => connections.closed === 1);
@@ -170,6 +172,7 @@ test("no more is read of what is kept than the limit", async (t) => {
   const { page, overview, live } = scene(t, [snapshot(1, 1, beginning), ...many], { recentBytesMax: 20_000 });
   page();
   await live();
+  await until("what is kept was read", async () => (await overview()).stepsTotal > 0);
   const { stepsTotal } = await overview();
   t.true(stepsTotal > 10 && stepsTotal < 500, `${stepsTotal} steps`);
 });
