@@ -1,50 +1,18 @@
 // The view of the cluster in a browser, of a real cluster: a manager, two agents, and 'muster ui'.
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import test, { type ExecutionContext } from "ava";
-import { chromium, type Page } from "playwright-core";
-import { browserMissing } from "../fixtures/browser.ts";
+import type { ExecutionContext } from "ava";
 import { mockDriver } from "../fixtures/plugin-launch.ts";
-import { MusterProcess, runMuster, startAgent, startManager, tempDir, type TestManager } from "../fixtures/muster.ts";
-import { until } from "../fixtures/until.ts";
+import { runMuster, startAgent, startManager, tempDir, type TestManager } from "../fixtures/muster.ts";
+import { browserTest, openServed } from "../fixtures/ui-page.ts";
 import { patient } from "../support/slowness.ts";
 
-const browserTest = browserMissing() === null ? test.serial : test.serial.skip;
 const execDriver = join(mockDriver, "../muster-driver-exec");
 const password = "correct horse battery";
 
-interface Opened {
-  readonly page: Page;
-  /** Exceptions, and violations of the page's policy. */
-  readonly errors: readonly string[];
-}
-
-/** Runs 'muster ui' with these arguments before it, and opens its page at the view of the cluster. */
-async function opened(
-  t: ExecutionContext,
-  args: readonly string[],
-  env: Readonly<Record<string, string>> = {},
-): Promise<Opened> {
-  const served = new MusterProcess(tempDir(t, "ui"), [...args, "ui", "--no-open"], env);
-  t.teardown(() => served.end());
-  const address = await until("the page's address", () => {
-    if (!served.isRunning) throw new Error(served.output);
-    return /http:\S+/.exec(served.output)?.[0];
-  });
-  const browser = await chromium.launch({
-    executablePath: "/usr/bin/chromium",
-    // As root it refuses to start with a sandbox.
-    args: ["--no-sandbox", "--disable-dev-shm-usage"],
-  });
-  t.teardown(() => browser.close());
-  const page = await browser.newPage({ viewport: { width: 1280, height: 900 } });
-  page.setDefaultTimeout(patient(60_000));
-  const errors: string[] = [];
-  page.on("pageerror", (error) => errors.push(String(error)));
-  page.on("console", (message) => {
-    if (message.text().includes("Content Security Policy")) errors.push(message.text());
-  });
-  await page.goto(address);
+/** The view of the cluster, as 'muster ui' with these arguments before it serves it. */
+async function opened(t: ExecutionContext, args: readonly string[], env: Readonly<Record<string, string>> = {}) {
+  const { page, errors } = await openServed(t, [...args, "ui"], env);
   await page.getByRole("link", { name: "Cluster" }).click();
   await page.locator(".card").first().waitFor();
   return { page, errors };
