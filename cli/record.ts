@@ -37,7 +37,7 @@ export const record: Command = command({
       const selection = ActorSelection.create({ processes: values.process ?? [] });
       const file = await fileOf(channel, RecentActorsRequest.create({ selection, sinceMs }));
       await written(path, file);
-      shell.print(`${path}: ${(file.length / 2 ** 20).toFixed(1)} MiB`);
+      shell.print(`${path}: ${Math.ceil(file.length / 1024).toLocaleString("en")} KiB`);
       for (const line of describeRecording(await openRecording(once(file), { isForced: false }))) shell.print(line);
     } finally {
       channel.close();

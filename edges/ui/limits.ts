@@ -49,7 +49,7 @@ export const timelineLimits = {
   /** Bytes of what all processes have kept, and of live messages that wait meanwhile. Beyond: the rest is not read. */
   recentBytesMax: 64 * mib,
   /**
-   * What is kept is read when no further process has begun its live feed for the first of these times, or after the second at the
+   * The kept steps are read when no further process has begun its live feed for the first of these times, or after the second at the
    * latest: agents answer within tenths of a second.
    */
   beginQuietMs: 500,

@@ -17,7 +17,7 @@ const faults = {
   networkFailure: 0,
 };
 
-test("S35: a start that no manager knew of does not count after the disk went back; one that was told still does", (t) => {
+test("S35: a start that no manager knew of does not count after the disk went back; a reported one does", (t) => {
   const clock = new SimClock();
   const trace = new SimTrace(clock);
   const drivers = new SimDrivers(clock, new SimRandom("drivers"), trace, faults, null);

@@ -117,7 +117,7 @@ test("LT2: steps that processes have kept are read when the live feed has begun,
   // This step is taken before what is kept is read.
   kept.push(step(3, 3, beginning + 2_000));
   send(sink, snapshot(1, 2, beginning + 1_500));
-  await until("what is kept was read", async () => (await overview()).stepsTotal === 2);
+  await until("the kept steps were read", async () => (await overview()).stepsTotal === 2);
   t.like(await overview(), { fromMs: beginning, isRecording: false, processes: [process], gaps: [] });
   send(sink, step(2, 4, beginning + 4_000));
   await until("the live step has waited for others", async () => (await overview()).stepsTotal === 3);
@@ -172,7 +172,7 @@ test("no more is read of what is kept than the limit", async (t) => {
   const { page, overview, live } = scene(t, [snapshot(1, 1, beginning), ...many], { recentBytesMax: 20_000 });
   page();
   await live();
-  await until("what is kept was read", async () => (await overview()).stepsTotal > 0);
+  await until("the kept steps were read", async () => (await overview()).stepsTotal > 0);
   const { stepsTotal } = await overview();
   t.true(stepsTotal > 10 && stepsTotal < 500, `${stepsTotal} steps`);
 });
