@@ -81,26 +81,13 @@ browserTest("an incident is seen live, stepped back to, recorded and replayed wi
   await page.locator(lit("serving.disconnected")).waitFor();
 
   // A service whose update fails: its rollout goes to rollback by itself.
-  await manager.muster(
-    ...[
-      "service",
-      "create",
-      "--name",
-      "web",
-      "--replicas",
-      "2",
-      "--driver",
-      "exec",
-      "--constraint",
-      "node.hostname!=one",
-    ],
-    ...["--driver-config", JSON.stringify({ command: "/bin/sleep", args: ["1000"] })],
-  );
+  const running = JSON.stringify({ command: "/bin/sleep", args: ["1000"] });
+  const create = "service create --name web --replicas 2 --driver exec --constraint node.hostname!=one --driver-config";
+  await manager.muster(...create.split(" "), running);
   const [web] = await manager.json<{ readonly ID: string }>("service", "ls");
-  await manager.muster(
-    ...["service", "update", "--detach", "--update-failure-action", "rollback", "--update-monitor", "5s"],
-    ...["--driver-config", JSON.stringify({ command: "/bin/false", args: [] }), "web"],
-  );
+  const failing = JSON.stringify({ command: "/bin/false", args: [] });
+  const update = "service update --detach --update-failure-action rollback --update-monitor 5s --driver-config";
+  await manager.muster(...update.split(" "), failing, "web");
   const rollout = `rollout/${web?.ID}`;
   await goTo(page, actor(leader, rollout));
   await page
