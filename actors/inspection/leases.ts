@@ -85,7 +85,10 @@ export function serveFeedLeases(sources: FeedSources): Running & { readonly coun
       leases.set(listener, lease);
       timer ??= clock.setTimeout(sweep, sweepMs);
     } else {
+      // Publications were lost, and the listener acknowledges none of those that were the last: the window would stay shut.
+      if (again.length > 0) lease.window.reset();
       lease.outlet.again(again);
+      if (again.length > 0) lease.outlet.pump();
       acknowledge(listener, outlet, taken);
     }
     lease.untilMs = clock.monotonic() + lastsMs;

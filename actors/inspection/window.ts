@@ -28,6 +28,12 @@ export class FeedWindow {
     this.#bytes += bytes;
   }
 
+  /** Nothing is on its way any more, or it does not count. */
+  reset(): void {
+    this.#sizes.clear();
+    this.#bytes = 0;
+  }
+
   /** All up to `number` are acknowledged. */
   taken(number: number): void {
     for (const [each, bytes] of this.#sizes) {

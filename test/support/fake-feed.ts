@@ -21,16 +21,18 @@ export class FakeFeed implements ProcessFeed {
   }
 
   listen(selection: ActorSelection, listener: FeedListener): FeedHandle {
-    const line: Line = { listener, selection, sequence: 0, dropped: 0 };
+    const line: Line = { listener, selection, sequence: 0, dropped: 0, needsSnapshot: true };
     this.#lines.add(line);
     queueMicrotask(() => this.#snapshot(line));
-    return { again: () => this.#snapshot(line), close: () => this.#lines.delete(line) };
+    return { again: () => this.#again(line), close: () => this.#lines.delete(line) };
   }
 
   move(actor: string, state: string, context = ""): void {
     this.states.set(actor, state);
     for (const line of this.#lines)
-      if (line.listener.ready()) this.#send(line, { steps: [ActorStep.create({ actor, states: [state], context })] });
+      if (line.needsSnapshot) this.#snapshot(line);
+      else if (line.listener.ready())
+        this.#send(line, { steps: [ActorStep.create({ actor, states: [state], context })] });
       else line.dropped += 1;
   }
 
@@ -38,8 +40,15 @@ export class FakeFeed implements ProcessFeed {
     this.#lines.clear();
   }
 
+  #again(line: Line): void {
+    line.needsSnapshot = true;
+    this.#snapshot(line);
+  }
+
+  /** As the real one, it waits for a listener that is not ready: here, until the next move. */
   #snapshot(line: Line): void {
-    if (!this.#lines.has(line)) return;
+    if (!this.#lines.has(line) || !line.needsSnapshot || !line.listener.ready()) return;
+    line.needsSnapshot = false;
     const actors = [...this.states].map(([actor, state]) => ActorState.create({ actor, states: [state] }));
     this.#send(line, { snapshot: ActorSnapshot.create({ begins: true, ends: true, actors }) });
   }
@@ -55,4 +64,5 @@ interface Line {
   readonly selection: ActorSelection;
   sequence: number;
   dropped: number;
+  needsSnapshot: boolean;
 }

@@ -120,6 +120,26 @@ test("FP1: lost messages at the end of a feed are noticed by the next renewals",
   t.deepEqual(view()["node-n1"], { "task/t1": "failed" });
 });
 
+test("FP1: the loss of more than a window is made up for, and the feed goes on", async (t) => {
+  const { agentFeed, bus, connect, one, run, two, watch } = world();
+  connect(two);
+  const { view } = watch(one);
+  await run();
+  bus.loses = (subject) => subject.startsWith("muster.v1.inspect.");
+  for (let round = 0; round < 40; round += 1) {
+    two.feed.move("actor/busy", `${round}`, "x".repeat(64 * 1024));
+    await run(10);
+  }
+  t.true(two.feed.dropped > 10, "the window is shut");
+  bus.loses = () => false;
+  await run(3 * leaseTimes.renewalMs);
+  two.feed.move("ledger/m2", "leading");
+  agentFeed.move("task/t1", "complete");
+  await run();
+  t.deepEqual(view()["manager-m2"], { "actor/busy": "39", "ledger/m2": "leading" });
+  t.deepEqual(view()["node-n1"], { "task/t1": "complete" });
+});
+
 test("a gap is answered with one question, however long the snapshot takes", async (t) => {
   const { bus, one, run, two, watch } = world();
   watch(one);
