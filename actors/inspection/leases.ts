@@ -12,6 +12,7 @@ import {
   FeedTaken,
 } from "../../proto/gen/messages.ts";
 import { newId } from "../../runtime/ids.ts";
+import { leaseTimes } from "../../machines/inspection/lease.machine.ts";
 import type { TimerHandle } from "../../runtime/ports/index.ts";
 import * as subjects from "../../runtime/subjects.ts";
 import { busMessage } from "../bus-message.ts";
@@ -21,6 +22,11 @@ import { FeedWindow } from "./window.ts";
 
 /** Listeners of other managers that one manager serves: each costs a share of every step. Beyond: refused, with a reason. */
 export const leasesMax = 256;
+/**
+ * Maximum duration of a lease, in milliseconds: space for a later version that renews more rarely. A longer one is cut to it, so that
+ * no message makes a listener that has vanished cost anything for long.
+ */
+const lastsMaxMs = 4 * leaseTimes.lastsMs;
 /** Interval of looking for expired leases, in milliseconds. */
 const sweepMs = 1_000;
 
@@ -91,7 +97,7 @@ export function serveFeedLeases(sources: FeedSources): Running & { readonly coun
       if (again.length > 0) lease.outlet.pump();
       acknowledge(listener, outlet, taken);
     }
-    lease.untilMs = clock.monotonic() + lastsMs;
+    lease.untilMs = clock.monotonic() + Math.min(lastsMs, lastsMaxMs);
     return FeedLeaseReply.create({ outlet: lease.outletId, standings: lease.outlet.standings() });
   }
 

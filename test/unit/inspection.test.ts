@@ -88,6 +88,15 @@ test("FL3: a listener that leaves costs nothing at once, and one that vanishes n
   t.deepEqual([two.feed.listeners, agentFeed.listeners], [0, 0]);
 });
 
+test("FL3: a lease lasts no longer than a limit, whatever its message says", async (t) => {
+  const { bus, run, two } = world();
+  const request = FeedLease.create({ listener: "l", home: "m1", lastsMs: 2 ** 31, selection: ActorSelection.create() });
+  await bus.request(subjects.feedLeased("m2"), FeedLease.encode(request), { timeoutMs: 1_000 });
+  t.is(two.feed.listeners, 1);
+  await run(4 * leaseTimes.lastsMs + 2_000);
+  t.is(two.feed.listeners, 0);
+});
+
 test("FP1: lost messages are noticed, and answered with a snapshot; nothing builds on what is missing", async (t) => {
   const { agentFeed, bus, connect, one, run, two, watch } = world();
   connect(two);
