@@ -22,6 +22,7 @@ import { busMessage } from "../bus-message.ts";
 import type { Environment, Running } from "../environment.ts";
 import type { RecordingSigner } from "../../runtime/recording/seal.ts";
 import type { NodeCalls } from "../node-calls.ts";
+import { sentence } from "../sentence.ts";
 import type { KeptRecording } from "./kept-recording.ts";
 import { serveFeedLeases } from "./leases.ts";
 import type { FeedSources } from "./outlet.ts";
@@ -98,7 +99,11 @@ export function createInspection(
       recents.delete(reader);
     };
     signal.addEventListener("abort", over, { once: true });
-    void reader.run().finally(over);
+    const fail = (error: unknown): void => {
+      telemetry.log.error({ error: sentence(error) }, "cannot send a recording");
+      sink.end(new RpcError(Status.INTERNAL, `the manager cannot send the recording: ${sentence(error)}`));
+    };
+    void reader.run().catch(fail).finally(over);
   }
 
   function end(id: string): void {

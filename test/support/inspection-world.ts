@@ -19,6 +19,7 @@ import {
   type NodeQuestion,
 } from "../../proto/gen/messages.ts";
 import type { RpcChannel, SendingCall } from "../../runtime/ports/rpc.ts";
+import type { RecordingSigner } from "../../runtime/recording/seal.ts";
 import { FakeFeed } from "./fake-feed.ts";
 import { viewOf } from "./feed-view.ts";
 import { call, collectedStream, testManager } from "./manager.ts";
@@ -70,8 +71,14 @@ export function inspectionWorld(kept: Readonly<Record<string, KeptRecording>> = 
     const nodes = createNodeCalls();
     const feed = new FakeFeed(`manager-${id}`);
     feed.states.set(`ledger/${id}`, "following");
-    const start = (life: string) =>
-      createInspection({ ...env, bus, random: env.random.fork(life) }, feed, nodes, kept[`manager-${id}`] ?? null);
+    const start = (life: string, signer?: () => RecordingSigner | null) =>
+      createInspection(
+        { ...env, bus, random: env.random.fork(life) },
+        feed,
+        nodes,
+        kept[`manager-${id}`] ?? null,
+        signer,
+      );
     return { id, clock, drop, seed, nodes, feed, start, service: start("first life") };
   });
   const [one, two] = managers as [(typeof managers)[0], (typeof managers)[0]];

@@ -5,7 +5,9 @@ import { recentsMax } from "../../actors/inspection/inspection.ts";
 import { readingsMax } from "../../actors/inspection/readings.ts";
 import {
   ActorFeed,
+  ActorSelection,
   ActorStep,
+  RecentActorsRequest,
   RecentQuestion,
   RecentReply,
   RecordedLine,
@@ -17,7 +19,7 @@ import {
 import { Status } from "../../runtime/ports/rpc.ts";
 import * as subjects from "../../runtime/subjects.ts";
 import { inspectionWorld } from "../support/inspection-world.ts";
-import { refusalOf } from "../support/manager.ts";
+import { call, collectedStream, refusalOf } from "../support/manager.ts";
 
 /** Keeps `count` messages, one a second, the newest now. */
 function keeps(process: string, count: number, bytes = 100): KeptRecording & { readonly taken: () => number } {
@@ -172,6 +174,20 @@ test("KR2: a recording that cannot be read is missing, with the reason, and noth
   t.deepEqual(summary(stream.messages), ["manager-m2 to 2"]);
   const reason = "its recording cannot be read: unexpected end of file";
   t.deepEqual(stream.messages.at(-1)?.end?.missing, [`manager-m1: ${reason}`, `node-n1: ${reason}`]);
+});
+
+test("a recording that cannot be signed ends with INTERNAL, in words", async (t) => {
+  const { one, run } = inspectionWorld({ "manager-m1": keeps("manager-m1", 1) });
+  one.service.stop();
+  const service = one.start("second life", () => {
+    throw new Error("the key is unreadable");
+  });
+  const stream = collectedStream<RecordingPart>();
+  const selection = ActorSelection.create({ processes: ["manager-m1"] });
+  service.handlers.Record(RecentActorsRequest.create({ selection }), stream, call({}));
+  await run(1_000);
+  t.is(stream.ended?.code, Status.INTERNAL);
+  t.regex(stream.ended?.message ?? "", /cannot send the recording: the key is unreadable/);
 });
 
 test("a part that is too large for the bus ends the reading of its process, with the reason", async (t) => {
