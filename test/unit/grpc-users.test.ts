@@ -46,6 +46,7 @@ import {
   VolumeSpec,
   WatchMessage,
   WatchMessage_Event,
+  WatchService,
 } from "../../proto/gen/messages.ts";
 import { createRoot } from "../../lib/pki/index.ts";
 import { RpcError, Status, type CallContext, type Sink } from "../../runtime/ports/rpc.ts";
@@ -394,7 +395,7 @@ test("US2: through the server, a read-only user's answers and streams come witho
   const event = WatchMessage.create({
     events: [WatchMessage_Event.create({ object: WatchedObject.create({ service }) })],
   });
-  const Watch = methodOf("Watch");
+  const { Watch } = WatchService.methods;
   const seen: string[] = [];
   for (const identity of [
     await userIdentityOf({ root: world.root, name: "ada", mark: "mark" }),

@@ -14,16 +14,24 @@ const loopMachine = reconciling().createMachine({
 function setUp(round: Round<Verdict> = { verdict: { nextMs: 5 } }) {
   const turns: (() => void)[] = [];
   const sent: string[] = [];
-  let effects: Readonly<Record<string, () => void>> = {};
+  let effects: Readonly<Record<string, (params: undefined, self: unknown) => void>> = {};
   const host = {
     start(_machine: unknown, _id: string, _input: unknown, owner: { effects: typeof effects }) {
       ({ effects } = owner);
-      const send = ({ type }: { readonly type: string }): void => void sent.push(type);
-      return { send, stop: () => void sent.push("stopped") };
+      return actor;
     },
   };
-  const clock = { soon: (callback: () => void) => void turns.push(callback) };
-  const loop = new Reconciler({ clock, host } as unknown as Environment, {
+  let isStopped = false;
+  // As the host's actors: one that was stopped gets nothing.
+  const actor = {
+    send: ({ type }: { readonly type: string }): void => void (isStopped || sent.push(type)),
+    sendSoon: (event: { readonly type: string }): void => void turns.push(() => actor.send(event)),
+    stop(): void {
+      isStopped = true;
+      sent.push("stopped");
+    },
+  };
+  const loop = new Reconciler({ host } as unknown as Environment, {
     machine: loopMachine,
     id: "loop",
     input: undefined,
@@ -32,7 +40,7 @@ function setUp(round: Round<Verdict> = { verdict: { nextMs: 5 } }) {
   return {
     loop,
     sent,
-    act: (name: string) => effects[name]?.(),
+    act: (name: string) => effects[name]?.(undefined, actor),
     nextTurn: () => turns.splice(0).forEach((callback) => callback()),
   };
 }
