@@ -37,13 +37,17 @@ export function recordingLogger(log: Logger, ring: RecordingRing, now: () => num
     (level: Level) =>
     (fields: object, message: string): void => {
       log[level](fields, message);
-      const line = {
-        atMs: now(),
-        level,
-        text: message.slice(0, textCharsMax),
-        fields: recorded(fields, (name) => recordedFields.has(name)),
-      };
-      ring.addLine(RecordedLine.create(line));
+      try {
+        const line = {
+          atMs: now(),
+          level,
+          text: message.slice(0, textCharsMax),
+          fields: recorded(fields, (name) => recordedFields.has(name)),
+        };
+        ring.addLine(RecordedLine.create(line));
+      } catch {
+        // A line that cannot be recorded was logged all the same; whoever logs must not fail.
+      }
     };
   return {
     debug: (fields, message) => log.debug(fields, message),
@@ -69,7 +73,16 @@ const attributePattern = /^(?:muster|rpc)\./;
 const failedStatus = 2;
 const ms = ([seconds, nanos]: readonly [number, number]): number => Math.round(seconds * 1_000 + nanos / 1e6);
 
-export function recordedSpan(span: FinishedSpan): Omit<RecordedSpan, "process"> {
+/** Adds the span to the ring; one that cannot be recorded is left out. */
+export function recordSpan(span: FinishedSpan, ring: RecordingRing): void {
+  try {
+    ring.addSpan(recordedSpan(span));
+  } catch {
+    // The end of a span must not fail.
+  }
+}
+
+function recordedSpan(span: FinishedSpan): Omit<RecordedSpan, "process"> {
   const { traceId, spanId } = span.spanContext();
   return {
     traceId,

@@ -5,6 +5,8 @@
  *
  * RR1: the ring never asks the feed to wait or to drop anything.
  * RR2: a read gives a whole recording of the process: a snapshot, then every step since.
+ * RR3: the ring never throws at those who add to it. It drops a part that it cannot keep; a missing feed message is a gap in the
+ *     sequence numbers.
  */
 import { zstdCompressSync, zstdDecompressSync } from "node:zlib";
 import { scanPart } from "../../proto/feed-scan.ts";
@@ -51,15 +53,15 @@ export class RecordingRing {
 
   onFeed(feed: ActorFeed): void {
     this.#process = feed.process;
-    this.#add(RecordingPart.create({ feed }));
+    this.#add(() => RecordingPart.create({ feed }));
   }
 
   addLine(line: Omit<RecordedLine, "process">): void {
-    this.#add(RecordingPart.create({ line: RecordedLine.create(line) }));
+    this.#add(() => RecordingPart.create({ line: RecordedLine.create(line) }));
   }
 
   addSpan(span: Omit<RecordedSpan, "process">): void {
-    this.#add(RecordingPart.create({ span: RecordedSpan.create(span) }));
+    this.#add(() => RecordingPart.create({ span: RecordedSpan.create(span) }));
   }
 
   /** Encoded RecordingParts, without head and end, from `sinceMs` on. RR2 */
@@ -109,14 +111,24 @@ export class RecordingRing {
     });
   }
 
-  #add(part: RecordingPart): void {
-    const frame = framed(RecordingPart.encode(part));
-    this.#open.push(frame);
-    this.#openBytes += frame.length;
-    if (this.#openBytes < pieceBytes) return;
-    const packed = zstdCompressSync(Buffer.concat(this.#open));
+  /** RR3 */
+  #add(create: () => RecordingPart): void {
+    try {
+      const frame = framed(RecordingPart.encode(create()));
+      this.#open.push(frame);
+      this.#openBytes += frame.length;
+      if (this.#openBytes >= pieceBytes) this.#pack();
+    } catch {
+      // A log line about it would come here again.
+    }
+  }
+
+  #pack(): void {
+    const open = this.#open;
+    // Taken out first: a piece that cannot be compressed is dropped, and not tried again with each line.
     this.#open = [];
     this.#openBytes = 0;
+    const packed = zstdCompressSync(Buffer.concat(open));
     this.#pieces.push(packed);
     this.#packedBytes += packed.length;
     while (this.#packedBytes > this.bytesMax && this.#pieces.length > 1) this.#dropOldest();

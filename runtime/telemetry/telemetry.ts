@@ -1,7 +1,7 @@
 /** A process's telemetry: structured logs (pino), metrics (Prometheus) and traces (OpenTelemetry) behind one port. */
 import pino from "pino";
 import type { Telemetry } from "../ports/index.ts";
-import { recordedSpan, recordingLogger } from "../recording/recorded-log.ts";
+import { recordSpan, recordingLogger } from "../recording/recorded-log.ts";
 import type { RecordingRing } from "../recording/ring.ts";
 import { createMetrics, type PrometheusMetrics } from "./metrics.ts";
 import { createTracing } from "./tracing.ts";
@@ -32,7 +32,7 @@ export async function createTelemetry(options: TelemetryOptions): Promise<Proces
   const tracing = await createTracing(
     options.service,
     options.otlpEndpoint,
-    recorder === null ? {} : { onEnd: (span) => recorder.addSpan(recordedSpan(span)) },
+    recorder === null ? {} : { onEnd: (span) => recordSpan(span, recorder) },
   );
   const destination = pino.destination({ dest: options.logFile ?? 2, sync: true, mkdir: true });
   const log = pino(

@@ -1,7 +1,9 @@
 // The ring of a process's last minutes: what it keeps, where it begins, and what it leaves out.
+import { syncBuiltinESMExports } from "node:module";
+import zlib from "node:zlib";
 import test from "ava";
 import { ActorFeed, ActorState, RecordedLine, RecordedSpan, RecordingPart } from "../../proto/gen/messages.ts";
-import { recordedSpan, recordingLogger } from "../../runtime/recording/recorded-log.ts";
+import { recordSpan, recordingLogger, type FinishedSpan } from "../../runtime/recording/recorded-log.ts";
 import { RecordingRing } from "../../runtime/recording/ring.ts";
 import { actorsAt } from "../../runtime/recording/timeline.ts";
 import { TimelineAtRequest } from "../../proto/gen/messages.ts";
@@ -91,7 +93,7 @@ test("log lines and spans are kept among the steps, with the process's name, and
     status: { code: 2 },
     spanContext: () => ({ traceId: "a".repeat(32), spanId: "b".repeat(16) }),
   } as const;
-  ring.addSpan(recordedSpan(span));
+  recordSpan(span, ring);
   const parts = partsOf(ring);
   t.deepEqual(
     parts.flatMap(({ line }) => (line === null ? [] : [line])),
@@ -115,4 +117,45 @@ test("log lines and spans are kept among the steps, with the process's name, and
   );
   t.false(JSON.stringify(parts).includes("canary"));
   t.is(partsOf(ring, fromMs + 1_500).flatMap(({ line }) => line ?? []).length, 1, "older lines are left out");
+});
+
+test("RR3: a line that cannot be kept is dropped, and neither a log call nor a span's end fails", (t) => {
+  const ring = new RecordingRing();
+  const log = recordingLogger(quietLog, ring, () => fromMs);
+  const broken = {
+    get name(): string {
+      throw new Error("a getter fails");
+    },
+  };
+  t.notThrows(() => log.info(broken, "not recorded"));
+  t.notThrows(() => log.warn({}, undefined as unknown as string));
+  t.notThrows(() => recordSpan(undefined as unknown as FinishedSpan, ring));
+  t.notThrows(() => ring.addSpan(broken as unknown as RecordedSpan));
+  log.info({ node: "n1" }, "recorded");
+  t.deepEqual(
+    partsOf(ring).map(({ line }) => line?.text),
+    ["recorded"],
+  );
+});
+
+test.serial("RR3: a piece that cannot be compressed is dropped, and the ring goes on", (t) => {
+  const compress = zlib.zstdCompressSync;
+  const restore = (): void => {
+    zlib.zstdCompressSync = compress;
+    syncBuiltinESMExports();
+  };
+  t.teardown(restore);
+  zlib.zstdCompressSync = () => {
+    throw new RangeError("out of memory");
+  };
+  syncBuiltinESMExports();
+  const ring = new RecordingRing();
+  const add = (atMs: number): void => ring.addLine({ atMs, level: "info", text: "x".repeat(1_000), fields: "" });
+  t.notThrows(() => Array.from({ length: 300 }, (_, at) => add(at)));
+  t.true(ring.bytes < 50_000, `${ring.bytes} bytes`);
+  restore();
+  for (let at = 300; at < 1_000; at += 1) add(at);
+  const times = partsOf(ring).map(({ line }) => line?.atMs ?? 0);
+  t.true((times[0] ?? 0) > 200);
+  t.is(times.at(-1), 999);
 });
