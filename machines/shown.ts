@@ -169,7 +169,8 @@ export function restored(json: string): Restored {
         return undefined;
       case "$bytes":
         isWhole = false;
-        return new Uint8Array(content as number);
+        // Not of that length, which a file may forge; a value that is not whole decides nothing.
+        return new Uint8Array();
       default:
         return Object.fromEntries(
           entries.map(([key, item]) => [key.startsWith("$") ? key.slice(1) : key, value(item)]),
@@ -179,6 +180,9 @@ export function restored(json: string): Restored {
   const parsed: unknown = JSON.parse(json);
   if (typeof parsed !== "object" || parsed === null || Array.isArray(parsed))
     throw new Error("cannot restore shown fields: expected a JSON object");
+  // In place of all fields: they could not be written.
+  const keys = Object.keys(parsed);
+  if (keys.length === 1 && keys[0] === "$cut") return { fields: {}, isWhole: false };
   const fields = Object.fromEntries(Object.entries(parsed).map(([key, item]) => [key, value(item)]));
   return { fields, isWhole };
 }

@@ -89,18 +89,21 @@ class Chart {
       return { part: "chart", recorded: this.count.chart, now: "this Muster does not have the chart" };
     const reason = unverifiable(before, step);
     if (reason !== null || before === undefined) return this.#unknown(reason ?? "the steps before it");
-    let context, fields;
+    const recorded = step.context === "" ? before.context : step.context;
+    let context, fields, reached, sorted;
     try {
       context = restored(before.context === "" ? "{}" : before.context);
       fields = restored(step.fields === "" ? "{}" : step.fields);
+      reached = restored(recorded === "" ? "{}" : recorded);
+      sorted = canonical(recorded === "" ? "{}" : recorded);
     } catch {
       return this.#unknown("fields that cannot be read");
     }
-    if (!context.isWhole || !fields.isWhole) return this.#unknown("a field that was cut");
+    if (!context.isWhole || !fields.isWhole || !reached.isWhole) return this.#unknown("a field that was cut");
     const event = { ...fields.fields, type: step.event };
     const after = this.#again.take({ states: before.states, context: context.fields, event });
     if (after.kind === "unknown") return this.#unknown(after.field);
-    const found = this.#compared(before, step, after);
+    const found = this.#compared(step, after, { recorded, sorted });
     if (found === null) this.count.verified += 1;
     return found;
   }
@@ -112,9 +115,9 @@ class Chart {
   }
 
   #compared(
-    before: Before,
     step: ActorStep,
     after: Exclude<StepAfter, { readonly kind: "unknown" }>,
+    context: { readonly recorded: string; readonly sorted: string },
   ): Omit<Difference, "process" | "step"> | null {
     if (after.kind === "failed")
       return { part: "outcome", recorded: step.states.join(" "), now: `error: ${after.error}` };
@@ -128,9 +131,8 @@ class Chart {
     ];
     for (const [part, recorded, now] of parts)
       if (recorded.join(" ") !== now.join(" ")) return { part, recorded: recorded.join(" "), now: now.join(" ") };
-    const recorded = step.context === "" ? before.context : step.context;
     const now = shown(after.context, this.#shows.context);
-    return canonical(recorded === "" ? "{}" : recorded) === canonical(now) ? null : { part: "context", recorded, now };
+    return context.sorted === canonical(now) ? null : { part: "context", recorded: context.recorded, now };
   }
 }
 

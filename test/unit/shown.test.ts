@@ -67,6 +67,9 @@ test("a field that is too large or too deep is cut, and the others are shown", (
   t.is(shown({ loop, small: 1 }, ["loop", "small"]), `{"loop":{"$cut":true},"small":1}`);
   t.false(restored(`{"huge":{"$cut":true},"small":1}`).isWhole);
   t.false(restored(`{"bytes":{"$bytes":6}}`).isWhole);
+  t.deepEqual(restored(`{"$cut":true}`), { fields: {}, isWhole: false }, "in place of all fields");
+  const forged = restored(`{"bytes":{"$bytes":8000000000}}`).fields["bytes"] as Uint8Array;
+  t.is(forged.length, 0, "a length from a file takes no memory");
 });
 
 test("fields that cannot be restored are rejected", (t) => {
