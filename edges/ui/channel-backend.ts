@@ -31,10 +31,12 @@ export function channelBackend(channel: RpcChannel, endedSentence: string): UiBa
           },
           { traceparent },
         );
-        signal.addEventListener("abort", () => {
+        const leave = (): void => {
           call.cancel();
           resolve();
-        });
+        };
+        if (signal.aborted) leave();
+        else signal.addEventListener("abort", leave, { once: true });
       }),
     onEnded: (listener) => channel.onClosed(() => listener(endedSentence)),
     close: () => channel.close(),

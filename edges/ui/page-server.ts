@@ -138,7 +138,12 @@ export class PageServer {
   #onUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
     socket.on("error", () => undefined);
     const visitor = this.#refusalOf(request);
-    if (!("open" in visitor)) return void socket.end(refusedUpgrade(...visitor));
+    if (!("open" in visitor)) {
+      // Otherwise it would wait for the other side, which no time limit covers after an upgrade.
+      socket.once("finish", () => socket.destroy());
+      socket.end(refusedUpgrade(...visitor));
+      return;
+    }
     this.#options.onWelcome?.(socket);
     this.#websockets.handleUpgrade(request, socket, head, (websocket) => {
       websocket.on("error", () => undefined);

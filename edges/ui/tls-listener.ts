@@ -94,6 +94,8 @@ export async function listenPages(options: PageListenerOptions): Promise<PageLis
     });
     entrance.server.listen({ host, port }, resolve);
   });
+  // Node checks the time limits of requests, and knows its connections, from this event on; another server listens here.
+  server.emit("listening");
   const address = entrance.server.address();
   return {
     port: typeof address === "object" && address !== null ? address.port : port,

@@ -3,7 +3,7 @@ import { connect } from "node:tls";
 import test, { type ExecutionContext } from "ava";
 import { createAdmission, type AdmissionLimits } from "../../edges/grpc/admission/admission.ts";
 import { ticketMs, Tickets } from "../../edges/juju/tickets.ts";
-import { sessionMs } from "../../edges/ui/limits.ts";
+import { headersTimeoutMs, sessionMs } from "../../edges/ui/limits.ts";
 import { LoginDoor, type LoggedInUser } from "../../edges/ui/login-door.ts";
 import { listenPages } from "../../edges/ui/tls-listener.ts";
 import { createLocalIdentity } from "../../lib/pki/index.ts";
@@ -134,4 +134,25 @@ test("TL1: connections without a page displace each other, and never one with a 
   t.is(page.socket.readyState, page.socket.OPEN);
   page.socket.terminate();
   await until("the page is gone", () => gauges.get("muster_ui_pages") === 0);
+});
+
+test("a connection that sends no whole request is closed in time, and one whose upgrade is refused at once", async (t) => {
+  t.timeout(patient(60_000));
+  const { listener } = await scene(t);
+  const opened = async (text: string): Promise<{ readonly closed: Promise<void> }> => {
+    const socket = connect({ host: "127.0.0.1", port: listener.port, rejectUnauthorized: false });
+    socket.on("error", () => undefined).resume();
+    const closed = new Promise<void>((resolve) => socket.once("close", () => resolve()));
+    await new Promise((resolve) => socket.once("secureConnect", resolve));
+    socket.write(text);
+    return { closed };
+  };
+  const refused = await opened(
+    `GET /ws HTTP/1.1\r\nhost: 127.0.0.1:1\r\norigin: https://127.0.0.1:1\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n`,
+  );
+  await refused.closed;
+  const slow = await Promise.all([opened("GET / HTTP/1.1\r\n"), opened("")]);
+  const begun = performance.now();
+  await Promise.all(slow.map(({ closed }) => closed));
+  t.true(performance.now() - begun < patient(2 * headersTimeoutMs));
 });
