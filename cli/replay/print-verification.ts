@@ -1,9 +1,11 @@
 /** The output of `muster replay --verify`. */
 import { UserError } from "../../lib/user-error.ts";
+import { isoTime } from "../../runtime/recording/iso-time.ts";
 import type { TimelineIndex } from "../../runtime/recording/timeline-index.ts";
 import { allCharts } from "../charts.ts";
 import type { Shell } from "../shell.ts";
 import { formatTable } from "../table.ts";
+import { printable } from "../text-width.ts";
 import { verify, type ChartCount, type Difference } from "./verify.ts";
 
 /** Reasons that are listed for a chart; the others are counted. */
@@ -15,13 +17,16 @@ function reasonsOf({ unknown }: ChartCount): string {
   return [...named, ...(reasons.length > reasonsMax ? [`${reasons.length - reasonsMax} more`] : [])].join(", ");
 }
 
+/** The recording may have been made by anyone. */
 function sentenceOf({ process, step, part, recorded, now }: Difference): string {
   const { actor, atMs, event, number } = step;
   return [
-    `this Muster decides differently at step ${number} of ${actor} in ${process}, at ${new Date(atMs).toISOString()}, event ${event}:`,
+    `this Muster decides differently at step ${number} of ${actor} in ${process}, at ${isoTime(atMs)}, event ${event}:`,
     `  ${part} recorded: ${recorded === "" ? "none" : recorded}`,
     `  ${part} now:      ${now === "" ? "none" : now}`,
-  ].join("\n");
+  ]
+    .map(printable)
+    .join("\n");
 }
 
 /** Throws UserError if a step differs. */

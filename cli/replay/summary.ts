@@ -1,10 +1,9 @@
 /** Sentences about a recording: who made it, what is in it, and what is missing. */
 import type { RecordedLine } from "../../proto/gen/messages.ts";
 import { printable } from "../text-width.ts";
+import { isoTime } from "../../runtime/recording/iso-time.ts";
 import type { OpenedRecording } from "../../runtime/recording/opened.ts";
 import type { SealCheck } from "../../runtime/recording/seal.ts";
-
-const iso = (ms: number): string => new Date(ms).toISOString();
 
 function sealSentence(seal: SealCheck): string {
   switch (seal.kind) {
@@ -20,6 +19,7 @@ function sealSentence(seal: SealCheck): string {
 const counted = (count: number, noun: string): string =>
   `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
 
+/** Without control sequences: a recording may have been made by anyone. */
 export function describeRecording({
   head,
   index,
@@ -36,7 +36,7 @@ export function describeRecording({
   return [
     sealSentence(seal),
     ...(fault === null || seal.kind === "broken" ? [] : [fault.message]),
-    fromMs === 0 ? "no steps of actors" : `${iso(fromMs)} to ${iso(toMs)} (${minutes} minutes)`,
+    fromMs === 0 ? "no steps of actors" : `${isoTime(fromMs)} to ${isoTime(toMs)} (${minutes} minutes)`,
     [
       `${index.processes.length} ${index.processes.length === 1 ? "process" : "processes"}`,
       counted(index.stepsTotal, "step"),
@@ -46,10 +46,10 @@ export function describeRecording({
     ].join(", "),
     ...missing.map((each) => `missing: ${each}`),
     ...(head.version === "" ? [] : [`made by Muster ${head.version}`]),
-  ];
+  ].map(printable);
 }
 
 /** A log line on one line, as in `2026-11-26T00:00:00.000Z manager-ID warn  the node is silent {"node":"n1"}`. */
 export function lineText({ atMs, fields, level, process, text }: RecordedLine): string {
-  return printable([iso(atMs), process, level.padEnd(5), text, fields].join(" ").trimEnd());
+  return printable([isoTime(atMs), process, level.padEnd(5), text, fields].join(" ").trimEnd());
 }

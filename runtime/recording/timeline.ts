@@ -15,6 +15,7 @@ import {
 } from "../../proto/gen/messages.ts";
 import { RpcError, Status } from "../ports/rpc.ts";
 import { Flag, type KnownProcess, type Life, type Place, type Segment } from "./segment.ts";
+import { isoTime } from "./iso-time.ts";
 import type { TimelineIndex } from "./timeline-index.ts";
 
 /** Buckets of an overview: one for each pixel of a wide screen. */
@@ -81,9 +82,7 @@ function momentOf(index: TimelineIndex, { atMs, index: step }: TimelineAtRequest
     return { segment, steps, atMs: segment.timeMs[steps - 1] as number };
   }
   if (atMs < fromMs || atMs > toMs) {
-    const iso = (ms: number): string => new Date(ms).toISOString();
-    const isTime = Math.abs(atMs) < 8.64e15;
-    throw outside(isTime ? iso(atMs) : `${atMs}`, `${iso(fromMs)} to ${iso(toMs)}`);
+    throw outside(isoTime(atMs), `${isoTime(fromMs)} to ${isoTime(toMs)}`);
   }
   const segment = segments.findLast((each) => each.fromMs <= atMs) ?? oldest;
   return { segment, steps: segment.stepsUntil(atMs), atMs };

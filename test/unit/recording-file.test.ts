@@ -4,18 +4,24 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test, { type ExecutionContext } from "ava";
 import { openFile } from "../../cli/replay/open.ts";
+import { printVerification } from "../../cli/replay/print-verification.ts";
 import { describeRecording, lineText } from "../../cli/replay/summary.ts";
+import { UserError } from "../../lib/user-error.ts";
+import type { Shell } from "../../cli/shell.ts";
 import {
+  ActorFeed,
+  ActorStep,
   RecordedLine,
   RecordedSpan,
   RecordingEnd,
   RecordingPart,
+  TimelineAtRequest,
   TimelineOverviewRequest,
   TimelineStepsRequest,
 } from "../../proto/gen/messages.ts";
 import { RecordingError } from "../../runtime/recording/format.ts";
 import { openRecording } from "../../runtime/recording/opened.ts";
-import { overview, stepsOf } from "../../runtime/recording/timeline.ts";
+import { actorsAt, overview, stepsOf } from "../../runtime/recording/timeline.ts";
 import { madeFeeds } from "../fixtures/feed-history.ts";
 import { createSigner, feedParts, fileOf, headPart, inOrder, sealedParts } from "../support/recordings.ts";
 
@@ -193,4 +199,33 @@ test("a file of 2 GB, a folder and a missing file are refused by name", async (t
   const file = await fileOf(sealedParts(parts(), null));
   writeFileSync(short, file.subarray(0, 200));
   await t.throwsAsync(openFile(short, false), { message: /it is truncated.*; --force opens what can be read of it$/ });
+});
+
+test("texts and times that a recording claims cannot control the terminal, or end the command", async (t) => {
+  const escape = "\u001b[2J";
+  const line = RecordedLine.create({ process: escape, atMs: 9e15, text: escape });
+  const feed = ActorFeed.create({
+    process: `manager-${escape}`,
+    sequence: 1,
+    atMs: 9e15,
+    steps: [
+      ActorStep.create({ actor: escape, machine: escape, number: 1, atMs: 9e15, event: escape, states: [escape] }),
+    ],
+  });
+  const recording = await opened(
+    await fileOf(
+      sealedParts([headPart({ version: escape }), ...feedParts([feed]), RecordingPart.create({ line })], null, [
+        `node-n1: ${escape}`,
+      ]),
+    ),
+  );
+  const shell = { width: 200, print: (text: string) => printed.push(text) } as unknown as Shell;
+  const printed: string[] = [...describeRecording(recording), ...recording.lines.map(lineText)];
+  const { message } = await t.throwsAsync<Error>(printVerification(shell, recording.index), { instanceOf: UserError });
+  const all = [...printed, message].join("\n");
+  t.false(all.includes("\u001b"), all);
+  t.true(all.includes("9000000000000000 ms"), all);
+  t.throws(() => [...actorsAt(recording.index, TimelineAtRequest.create({ atMs: 1 }))], {
+    message: /is outside of the recorded time \(9000000000000000 ms to 9000000000000000 ms\)/,
+  });
 });
