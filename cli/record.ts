@@ -4,7 +4,7 @@ import { dirname, resolve } from "node:path";
 import { UserError } from "../lib/user-error.ts";
 import { ActorSelection, InspectionService, RecentActorsRequest, RecordingPart } from "../proto/gen/messages.ts";
 import type { RpcChannel } from "../runtime/ports/rpc.ts";
-import { recordingBytesMax, recordingFile } from "../runtime/recording/format.ts";
+import { partOverheadBytes, recordingBytesMax, recordingFile } from "../runtime/recording/format.ts";
 import { openRecording } from "../runtime/recording/opened.ts";
 import { replaceFile } from "../runtime/system/whole-file.ts";
 import { command, type Command } from "./command.ts";
@@ -90,7 +90,7 @@ async function* partsOf(channel: RpcChannel, request: RecentActorsRequest): Asyn
   for (;;) {
     const part = queue.shift();
     if (part !== undefined) {
-      bytes += part.length + 4;
+      bytes += part.length + 4 + partOverheadBytes;
       if (bytes > recordingBytesMax) {
         call.cancel();
         throw new UserError(

@@ -17,10 +17,13 @@ const headBytes = magic.length + 4;
 /** Bytes of a part: the largest is a piece of the cluster's objects, of which the writer makes pieces of 1 MiB. */
 export const partBytesMax = 16 * 1024 * 1024;
 /**
- * Bytes of all parts together: an hour with 1,000,000 steps has a third of it. The reader keeps all of them in memory while it
+ * Bytes of all parts together, with `partOverheadBytes` for each: an hour with 1,000,000 steps has a third of it. The reader keeps all of them in memory while it
  * opens a recording.
  */
 export const recordingBytesMax = 1024 * 1024 * 1024;
+
+/** Memory that the reader needs for a part besides its bytes, which count towards `recordingBytesMax`: its objects and table entries. */
+export const partOverheadBytes = 256;
 
 /** Decompressed at once: each piece is a turn of the event loop, of which the default of 16 KiB would need many. */
 const pieceBytes = 1024 * 1024;
@@ -68,13 +71,16 @@ export async function* partsOfFile(
   const pieces = decompressed(chunks);
   let waiting: Buffer = Buffer.alloc(0);
   let total = 0;
+  const count = (bytes: number): void => {
+    total += bytes;
+    if (total <= limits.recordingBytesMax) return;
+    throw new RecordingError(
+      "too-large",
+      `its contents exceed the limit of ${mebibytes(limits.recordingBytesMax)}: record a shorter time, or fewer processes`,
+    );
+  };
   for await (const piece of pieces) {
-    total += piece.length;
-    if (total > limits.recordingBytesMax)
-      throw new RecordingError(
-        "too-large",
-        `its contents exceed the limit of ${mebibytes(limits.recordingBytesMax)}: record a shorter time, or fewer processes`,
-      );
+    count(piece.length);
     waiting = waiting.length === 0 ? piece : Buffer.concat([waiting, piece]);
     let at = 0;
     while (waiting.length - at >= 4) {
@@ -85,6 +91,7 @@ export async function* partsOfFile(
           `a part of ${length} bytes exceeds the limit of ${mebibytes(limits.partBytesMax)}`,
         );
       if (waiting.length - at - 4 < length) break;
+      count(partOverheadBytes);
       yield waiting.subarray(at + 4, at + 4 + length);
       at += 4 + length;
     }

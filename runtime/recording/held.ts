@@ -26,9 +26,20 @@ export class Held {
       return;
     }
     this.#newestMs = Math.max(this.#newestMs, ms);
-    let at = this.#items.length;
-    while (at > 0 && (this.#items[at - 1] as Item).ms > ms) at -= 1;
-    this.#items.splice(at, 0, { ms, apply });
+    this.#items.splice(this.#placeOf(ms), 0, { ms, apply });
+  }
+
+  /** After the items of the same time. */
+  #placeOf(ms: number): number {
+    let [low, high] = [0, this.#items.length];
+    // Most items are the newest.
+    if (high === 0 || (this.#items[high - 1] as Item).ms <= ms) return high;
+    while (low < high) {
+      const middle = (low + high) >>> 1;
+      if ((this.#items[middle] as Item).ms <= ms) low = middle + 1;
+      else high = middle;
+    }
+    return low;
   }
 
   /** Applies what has waited long enough. */

@@ -229,3 +229,15 @@ test("texts and times that a recording claims cannot control the terminal, or en
     message: /is outside of the recorded time \(9000000000000000 ms to 9000000000000000 ms\)/,
   });
 });
+
+test("a small file with very many tiny parts is refused at the limit", async (t) => {
+  const tiny = RecordingPart.encode(RecordingPart.create({ line: RecordedLine.create() }));
+  const file = await fileOf([
+    ...sealedParts([headPart()], null).slice(0, 1),
+    ...Array.from({ length: 10_000 }, () => tiny),
+  ]);
+  const limits = { partBytesMax: 2 ** 20, recordingBytesMax: 2 ** 20 };
+  await t.throwsAsync(openRecording(inOrder([file]), { isForced: true, limits }), {
+    message: /its contents exceed the limit of 1 MiB/,
+  });
+});
