@@ -7,6 +7,7 @@
  *
  * LT1: unknown steps leave a gap, such as those of a time without a feed.
  * LT2: between what is kept and the live feed there is no gap: what is kept is read once the live feed has begun.
+ * LT3: bytes of a process that cannot be read end neither the time line nor the manager: it begins again with an empty index.
  */
 import { scanFeed, scanPart } from "../../proto/feed-scan.ts";
 import {
@@ -89,6 +90,8 @@ export class LiveTimeline {
   readonly #sequences = new Map<string, number>();
   /** LT2. Null: each message is added as it comes. */
   #waiting: WaitingFeed | null = null;
+  /** Aborted when a message cannot be read. LT3 */
+  #attempt = new AbortController();
 
   constructor({ connect, limits = timelineLimits }: LiveTimelineOptions) {
     this.#connect = connect;
@@ -147,24 +150,44 @@ export class LiveTimeline {
   #forget(): void {
     this.stop();
     this.#following = null;
+    this.#reset();
+  }
+
+  #reset(): void {
     this.#sequences.clear();
     this.#index = this.#newIndex();
+  }
+
+  /** LT3. `change` runs the index, or a decoder, on bytes of processes. */
+  #guard(change: () => void): void {
+    try {
+      change();
+    } catch {
+      // The index may have taken a part of the message.
+      this.#reset();
+      this.#attempt.abort();
+    }
   }
 
   async #follow(signal: AbortSignal): Promise<void> {
     for (let failures = 1; !signal.aborted; failures += 1) {
       let backend: UiBackend | null = null;
+      const attempt = new AbortController();
+      this.#attempt = attempt;
+      const isOver = AbortSignal.any([signal, attempt.signal]);
       try {
         backend = await this.#connect();
         const before = this.#sequences.size;
         const waiting = new WaitingFeed(this.#limits);
         this.#waiting = waiting;
-        const watching = this.#watch(backend.call, signal);
+        const watching = this.#watch(backend.call, isOver);
         await Promise.race([waiting.hasBegun, watching]);
-        await this.#read(backend.call, AbortSignal.any([signal, waiting.isFull]));
+        await this.#read(backend.call, AbortSignal.any([isOver, waiting.isFull]));
         this.#waiting = null;
-        for (const bytes of waiting.messages) this.#append(bytes);
-        this.#index.settle();
+        this.#guard(() => {
+          for (const bytes of waiting.messages) this.#append(bytes);
+          this.#index.settle();
+        });
         await watching;
         if (this.#sequences.size > before) failures = 0;
       } catch {
@@ -173,7 +196,8 @@ export class LiveTimeline {
       this.#waiting = null;
       backend?.close?.();
       if (signal.aborted) return;
-      this.#lose();
+      if (attempt.signal.aborted) this.#reset();
+      else this.#guard(() => this.#lose());
       await new Promise<void>((resolve) => {
         const timer = setTimeout(resolve, backoffMs(reconnecting, failures)).unref();
         signal.addEventListener("abort", () => {
@@ -192,7 +216,7 @@ export class LiveTimeline {
     const newestMs = new Map<string, number>();
     let bytes = 0;
     const enough = new AbortController();
-    const write = (message: Uint8Array): null => {
+    const take = (message: Uint8Array): void => {
       const part = scanPart(message);
       bytes += message.length;
       if (bytes > recentBytesMax) enough.abort();
@@ -203,6 +227,9 @@ export class LiveTimeline {
         newestMs.set(feed.process, atMs);
         feeds.push({ atMs, bytes: new Uint8Array(part.value) });
       }
+    };
+    const write = (message: Uint8Array): null => {
+      this.#guard(() => take(message));
       return null;
     };
     const request = RecentActorsRequest.create({ selection, sinceMs: recentMs });
@@ -211,19 +238,23 @@ export class LiveTimeline {
       () => undefined,
     );
     feeds.sort((a, b) => a.atMs - b.atMs);
-    for (const feed of feeds) this.#append(feed.bytes);
-    this.#index.settle();
+    this.#guard(() => {
+      for (const feed of feeds) this.#append(feed.bytes);
+      this.#index.settle();
+    });
   }
 
   #watch(call: CallMethod, signal: AbortSignal): Promise<void> {
     const write = (message: Uint8Array): null => {
       if (signal.aborted) return null;
       const bytes = new Uint8Array(message);
-      if (this.#waiting === null) this.#append(bytes);
-      else this.#waiting.add(bytes);
+      this.#guard(() => {
+        if (this.#waiting === null) this.#append(bytes);
+        else this.#waiting.add(bytes);
+      });
       // Steps wait for earlier ones of other processes only as long as something arrives.
       if (this.#settling !== null) clearTimeout(this.#settling);
-      this.#settling = setTimeout(() => this.#index.settle(), this.#limits.holdMs).unref();
+      this.#settling = setTimeout(() => this.#guard(() => this.#index.settle()), this.#limits.holdMs).unref();
       return null;
     };
     const request = Watch.request.encode(WatchActorsRequest.create({ selection }));

@@ -6,6 +6,7 @@ import { LiveTimeline } from "../../edges/ui/live-timeline.ts";
 import {
   ActorFeed,
   ActorSnapshot,
+  ActorStep,
   InspectionService,
   RecordingPart,
   TimelineOverview,
@@ -175,4 +176,25 @@ test("no more is read of what is kept than the limit", async (t) => {
   await until("the kept steps were read", async () => (await overview()).stepsTotal > 0);
   const { stepsTotal } = await overview();
   t.true(stepsTotal > 10 && stepsTotal < 500, `${stepsTotal} steps`);
+});
+
+test("LT3: when a step cannot be read once it has waited, the time line begins again", async (t) => {
+  const { page, overview, live, connections } = scene(t, null);
+  page();
+  const sink = await live();
+  send(sink, snapshot(1, 1, beginning));
+  send(sink, step(2, 2, beginning + 1_000));
+  await until("the step is known", async () => (await overview()).stepsTotal === 1);
+  // Its time can be read, its end cannot; it waits for the timer.
+  const cut = Buffer.concat([ActorStep.encode(stepOf(actor, 3, beginning + 2_000)), Buffer.from([0x07])]);
+  const feed = ActorFeed.encode(ActorFeed.create({ process, sequence: 3, atMs: beginning + 2_000 }));
+  const stepsTag = (5 << 3) | 2;
+  t.true(cut.length < 2 ** 14);
+  sink.write(Buffer.concat([feed, Buffer.from([stepsTag, (cut.length & 0x7f) | 0x80, cut.length >> 7]), cut]));
+  const next = await live();
+  t.deepEqual(connections, { opened: 2, closed: 1 });
+  t.is((await overview()).stepsTotal, 0);
+  send(next, snapshot(1, 3, beginning + 3_000));
+  send(next, step(2, 4, beginning + 4_000));
+  await until("the feed is followed again", async () => (await overview()).stepsTotal === 1);
 });
