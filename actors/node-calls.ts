@@ -41,7 +41,7 @@ export interface NodeCalls extends Running {
   listening(): Iterable<string>;
   /**
    * Sends a question that begins a call, with its asker, or continues one. False: the node does not listen here, or the call is
-   * not in progress.
+   * not in progress. A question that cancels its call ends it here at once: an agent that never answered would never end it.
    */
   ask(nodeId: string, question: NodeQuestion, asker?: Asker): boolean;
   isInProgress(nodeId: string, callId: string): boolean;
@@ -79,6 +79,11 @@ export function createNodeCalls(): NodeCalls {
     let callId = "";
     try {
       for await (const each of answers) {
+        if (callId !== "" && each.callId !== callId)
+          throw new RpcError(
+            Status.INVALID_ARGUMENT,
+            "one stream of answers belongs to one call: open another for the next",
+          );
         callId = each.callId;
         const asker = listener?.askers.get(callId);
         const take = asker === undefined ? undefined : takerOf(asker);
@@ -111,6 +116,7 @@ export function createNodeCalls(): NodeCalls {
       if (asker !== undefined) listener.askers.set(question.callId, asker);
       else if (!listener.askers.has(question.callId)) return false;
       listener.sink.write(question);
+      if (question.cancel) listener.askers.delete(question.callId);
       return true;
     },
     isInProgress: (nodeId, callId) => listeners.get(nodeId)?.askers.has(callId) === true,

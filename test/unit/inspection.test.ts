@@ -5,7 +5,14 @@ import { listenersMax } from "../../actors/inspection/inspection.ts";
 import { leasesMax } from "../../actors/inspection/leases.ts";
 import { leaseTimes } from "../../machines/inspection/lease.machine.ts";
 import { selectionNamesMax } from "../../machines/inspection/selection.ts";
-import { ActorSelection, FeedLease, FeedLeaseReply, InspectionAnswer, Node } from "../../proto/gen/messages.ts";
+import {
+  ActorSelection,
+  FeedLease,
+  FeedLeaseReply,
+  InspectionAnswer,
+  Node,
+  NodeQuestion,
+} from "../../proto/gen/messages.ts";
 import { Status } from "../../runtime/ports/rpc.ts";
 import * as subjects from "../../runtime/subjects.ts";
 import { answersTo, inspectionWorld as world } from "../support/inspection-world.ts";
@@ -328,6 +335,35 @@ test("NF: an agent that falls silent is lost, and asked again", async (t) => {
   t.regex(lost("node-n1"), /has been silent for 7 s/);
   await run(10_000);
   t.is(silent.questions.filter(({ inspect }) => inspect !== null).length, 2);
+});
+
+test("a call that is cancelled is over, although the agent never answered", async (t) => {
+  const { connect, one, run, two, watch } = world();
+  const { questions } = connect(two, { hears: false });
+  const { leave } = watch(one);
+  await run();
+  const { callId = "" } = questions[0] ?? {};
+  t.true(two.nodes.isInProgress("n1", callId));
+  leave();
+  await run();
+  t.true(questions.some((each) => each.cancel && each.callId === callId));
+  t.false(two.nodes.isInProgress("n1", callId));
+});
+
+test("NC1: a stream whose answers change the call is refused, and only its own call ends", async (t) => {
+  const { connect, two } = world();
+  connect(two, { hears: false });
+  const heard: string[] = [];
+  for (const callId of ["c1", "c2"]) {
+    const inspection = async (answer: InspectionAnswer) => heard.push(answer.callId) > 0;
+    two.nodes.ask("n1", NodeQuestion.create({ callId }), { inspection });
+  }
+  const answers = answersTo(two.nodes, "n1");
+  for (const callId of ["c1", "c2"]) answers.write(InspectionAnswer.create({ callId }));
+  const refusal = await refusalOf(async () => answers.finish());
+  t.is(refusal?.code, Status.INVALID_ARGUMENT);
+  t.deepEqual(heard, ["c1"]);
+  t.deepEqual([two.nodes.isInProgress("n1", "c1"), two.nodes.isInProgress("n1", "c2")], [false, true]);
 });
 
 test("listeners beyond a limit are refused, each with a reason", async (t) => {
