@@ -13,7 +13,10 @@ import { RecordingReader, type KeptRecording } from "./kept-recording.ts";
 import { NodeReading } from "./node-reading.ts";
 import type { FeedSources } from "./outlet.ts";
 
-/** Readings in progress at one manager: each may hold a copy of a recording of some MB. Beyond: refused, with a reason. */
+/**
+ * Readings at one manager: each may hold a copy of a recording of some MB. Beyond: one that has ended makes space; if all are in
+ * progress, the new one is refused, with a reason.
+ */
 export const readingsMax = 64;
 /** A reading that nobody continues for this long, in milliseconds, is over: whoever reads has vanished. */
 const idleMs = 60_000;
@@ -23,11 +26,13 @@ interface Reading {
   next(question: RecentQuestion): RecentReply | Promise<RecentReply>;
   stop?(): void;
   usedMs: number;
+  /** Its last answer was the end. It stays for a while, since that answer may be lost (KR1). */
+  isEnded: boolean;
 }
 
 export interface Readings extends Running {
   /** Answers a question of this or another manager. */
-  answer(question: RecentQuestion): RecentReply | Promise<RecentReply>;
+  answer(question: RecentQuestion): Promise<RecentReply>;
 }
 
 /** `kept`: null if this process keeps nothing. */
@@ -36,7 +41,7 @@ export function serveReadings({ env, ids, nodes, own }: FeedSources, kept: KeptR
   const readings = new Map<string, Reading>();
   let timer: TimerHandle | null = null;
 
-  function begin(question: RecentQuestion): Omit<Reading, "usedMs"> | string {
+  function begin(question: RecentQuestion): Pick<Reading, "next" | "stop"> | string {
     const { process, sinceMs } = question;
     if (process === own.process) {
       if (kept === null) return "the process keeps no recording";
@@ -61,7 +66,20 @@ export function serveReadings({ env, ids, nodes, own }: FeedSources, kept: KeptR
     if (readings.size > 0) timer = clock.setTimeout(sweep, sweepMs);
   }
 
-  function answer(question: RecentQuestion): RecentReply | Promise<RecentReply> {
+  /**
+   * Ends what nobody asks about any more. A client's manager reads one process after the other, and asks about the next when it
+   * has all answers about the ones before. Of the others that have ended, the longest unused one is the least likely to be asked
+   * about.
+   */
+  function makeSpace(id: string): void {
+    const ended = [...readings].filter(([, { isEnded }]) => isEnded);
+    for (const [key] of ended) if (key.startsWith(`${id} `)) end(key);
+    if (readings.size < readingsMax) return;
+    const [oldest] = ended.sort(([, a], [, b]) => a.usedMs - b.usedMs);
+    if (oldest !== undefined) end(oldest[0]);
+  }
+
+  async function answer(question: RecentQuestion): Promise<RecentReply> {
     const { number, process, reading: id } = question;
     if (process === "")
       return RecentReply.create({ processes: [own.process, ...[...nodes.listening()].map(nodeProcess)], ended: true });
@@ -69,22 +87,25 @@ export function serveReadings({ env, ids, nodes, own }: FeedSources, kept: KeptR
     let reading = readings.get(key);
     if (reading === undefined) {
       if (number !== 1) return RecentReply.create({ failed: "the reading is over" });
+      makeSpace(id);
       if (readings.size >= readingsMax)
         return RecentReply.create({ failed: `the manager already serves ${readingsMax} readings of recordings` });
       const begun = begin(question);
       if (typeof begun === "string") return RecentReply.create({ failed: begun });
-      reading = { ...begun, usedMs: 0 };
+      reading = { ...begun, usedMs: 0, isEnded: false };
       readings.set(key, reading);
       timer ??= clock.setTimeout(sweep, sweepMs);
     }
     reading.usedMs = clock.monotonic();
-    return reading.next(question);
+    const reply = await reading.next(question);
+    reading.isEnded = reply.ended || reply.failed !== "";
+    return reply;
   }
 
   const subscription = bus.subscribe(subjects.recentRead(managerId), (message) => {
     const question = busMessage(env, RecentQuestion, message);
     if (question === null) return;
-    void Promise.resolve(answer(question)).then((reply) => message.respond(RecentReply.encode(reply)));
+    void answer(question).then((reply) => message.respond(RecentReply.encode(reply)));
   });
 
   return {

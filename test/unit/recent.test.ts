@@ -197,6 +197,41 @@ test("a part that is too large for the bus ends the reading of its process, with
   t.regex(stream.messages.at(-1)?.end?.missing[0] ?? "", /^manager-m2: a part is too large: 800\d\d\d bytes$/);
 });
 
+test("readings that have ended make space: a manager with more agents than the limit is read whole", async (t) => {
+  const nodeIds = Array.from({ length: readingsMax + 6 }, (_, at) => `w${at}`);
+  const recordings = nodeIds.map((id) => [`node-${id}`, keeps(`node-${id}`, 2)] as const);
+  const { bus, connect, one, recent, run, two } = inspectionWorld(Object.fromEntries(recordings));
+  for (const nodeId of nodeIds) connect(two, { nodeId });
+  let answers = 0;
+  bus.losesAnswer = (subject) => subject === subjects.recentRead("m2") && (answers += 1) % 20 === 0;
+  const { stream } = recent(one);
+  await run(60_000);
+  const read = new Set(stream.messages.flatMap(({ feed }) => (feed === null ? [] : [feed.process])));
+  t.is(read.size, nodeIds.length);
+  t.deepEqual(stream.messages.at(-1)?.end?.missing, [
+    "manager-m1: the process keeps no recording",
+    "manager-m2: the process keeps no recording",
+  ]);
+});
+
+test("KR1: of the readings of several clients, the longest unused one that has ended makes space", async (t) => {
+  const kept = keeps("manager-m2", 2);
+  const { bus, run } = inspectionWorld({ "manager-m2": kept });
+  /** Resolves to how many parts were read from the recording so far. */
+  const ask = async (reading: string): Promise<number> => {
+    const question = RecentQuestion.create({ reading, process: "manager-m2", number: 1 });
+    await bus.request(subjects.recentRead("m2"), RecentQuestion.encode(question), { timeoutMs: 1_000 });
+    await run(10);
+    return kept.taken();
+  };
+  for (let number = 0; number < readingsMax; number += 1) await ask(`r${number}`);
+  const taken = 2 * readingsMax;
+  t.is(await ask("r0"), taken, "its answer again");
+  t.is(await ask("one more"), taken + 2);
+  t.is(await ask("r0"), taken + 2, "its answer again");
+  t.is(await ask("r1"), taken + 4, "read anew");
+});
+
 test("clients and readings beyond a limit are refused; a reading that nobody continues is over", async (t) => {
   const { bus, one, recent, run } = inspectionWorld({ "manager-m2": keeps("manager-m2", 1_000, 20_000) });
   const ask = async (reading: string, number: number) => {
